@@ -1,0 +1,86 @@
+"""Every error of xsft, each with its exit status.
+
+XsftError                    1  a bug in xsft, unless a subclass says otherwise
+├── UsageError               2  the command line is wrong
+│   └── SpecError            2  a workload has problems (all of them, not the first)
+├── EnvironmentMissing       3  xpk, MaxText, a tool or the disk is not as needed
+├── Refused                  4  it exists already, or something would be lost
+├── Unreachable              5  cluster, registry or bucket did not answer
+├── RunFailed                6  the run failed or ended short
+├── TimedOut                 7  waited as long as asked
+└── Unknown                  8  nothing certain can be said
+Interrupted by the user    130  (KeyboardInterrupt; not a class of ours)
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from xsft.problems import Problem
+
+INTERRUPTED = 130
+
+
+class XsftError(Exception):
+    """What was given and what is allowed; `fix` is the next step."""
+
+    exit_status: ClassVar[int] = 1
+    id: ClassVar[str] = "internal"
+
+    def __init__(self, message: str, *, fix: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.fix = fix
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        return (Problem(id=self.id, severity="error", message=self.message, fix=self.fix),)
+
+
+class UsageError(XsftError):
+    exit_status = 2
+    id = "usage"
+
+
+class SpecError(UsageError):
+    """One or more workloads have problems."""
+
+    id = "spec"
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__(f"{len(problems)} problem(s)")
+        self._problems = problems
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        return self._problems
+
+
+class EnvironmentMissing(XsftError):
+    exit_status = 3
+    id = "environment-missing"
+
+
+class Refused(XsftError):
+    exit_status = 4
+    id = "refused"
+
+
+class Unreachable(XsftError):
+    exit_status = 5
+    id = "unreachable"
+
+
+class RunFailed(XsftError):
+    exit_status = 6
+    id = "run-failed"
+
+
+class TimedOut(XsftError):
+    exit_status = 7
+    id = "timed-out"
+
+
+class Unknown(XsftError):
+    exit_status = 8
+    id = "unknown"

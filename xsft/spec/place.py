@@ -1,0 +1,49 @@
+"""Where a run goes: a cluster, its queue and its bucket. Named once in places.yaml, or written inline."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from xsft.spec.base import DnsLabel, GcsUri, ImageRef, Section
+
+Project = Annotated[str, StringConstraints(pattern=r"^([a-z0-9.-]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]$")]
+Zone = Annotated[str, StringConstraints(pattern=r"^[a-z]+-[a-z]+[0-9]+(-[a-z])?$")]
+ClusterName = Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=40)]
+
+DEFAULT_QUEUE = "multislice-queue"
+"""The one LocalQueue xpk makes (xpk@1.16.0 core/kueue_manager.py, LOCAL_QUEUE_NAME)."""
+
+
+class PathwaysImages(Section):
+    """Pathways' own images and scratch bucket, as this cluster uses them."""
+
+    proxy_image: ImageRef | None = None
+    """Proxy server image, e.g. `us-docker.pkg.dev/cloud-tpu-v2-images/pathways/proxy_server:20250819-jax_0.7.0`."""
+    server_image: ImageRef | None = None
+    """Resource manager and worker image; the same date as the proxy's."""
+    scratch: GcsUri | None = None
+    """Bucket for Pathways' temporary files, e.g. `gs://my-bucket/pathways`; xpk's default is a Google-internal bucket."""
+
+
+class Place(Section):
+    """A cluster: project, zone and cluster name, or a kubeconfig context."""
+
+    project: Project | None = None
+    """Google Cloud project, e.g. `my-project`."""
+    zone: Zone | None = None
+    """Zone or region of the cluster, e.g. `us-east5-b`."""
+    cluster: ClusterName | None = None
+    """GKE cluster, as xpk knows it."""
+    context: Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\s\x00-\x1f]+$")] | None = None
+    """kubeconfig context; any Kubernetes with JobSet and Kueue, no gcloud needed. Instead of project, zone and cluster."""
+    namespace: DnsLabel = "default"
+    """Kubernetes namespace of the run."""
+    queue: DnsLabel = DEFAULT_QUEUE
+    """Kueue LocalQueue in that namespace."""
+    output: GcsUri | None = None
+    """Bucket for runs, e.g. `gs://my-bucket/runs`: MaxText's base_output_directory where the workload names none."""
+    registry: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][-./_a-z0-9:]*$")] | None = None
+    """Artifact Registry repository for images, e.g. `us-docker.pkg.dev/my-project/xsft`."""
+    pathways: PathwaysImages = Field(default_factory=PathwaysImages)

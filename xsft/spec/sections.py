@@ -1,0 +1,201 @@
+"""The sections of a workload: model, data, training, parallelism and the rest. MaxText's word is ours where a value passes through."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from xsft.spec.base import DnsLabel, GcsUri, ImageRef, Section, Storage
+
+Axis = Literal[
+    "data",
+    "fsdp",
+    "fsdp_transpose",
+    "sequence",
+    "context",
+    "context_autoregressive",
+    "tensor",
+    "tensor_sequence",
+    "tensor_transpose",
+    "expert",
+    "pipeline",
+    "autoregressive",
+    "diloco",
+]
+"""A logical mesh axis; `ici.fsdp` becomes MaxText's `ici_fsdp_parallelism`."""
+
+AxisSize = Annotated[int, Field(ge=-1)]
+"""How many ways the axis is split; -1 takes what is left, once per group."""
+
+HubId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][-._A-Za-z0-9]*(/[-._A-Za-z0-9]+)?$")]
+
+
+class Tpu(Section):
+    """The slices."""
+
+    type: str
+    """xpk's TPU type, e.g. `v6e-256` or `v5p-2x2x4`."""
+    num_slices: int = Field(default=1, ge=1, le=999)
+    """Slices joined over the data-centre network."""
+    capacity: Literal["on-demand", "spot", "reservation"] | None = None
+    """Which capacity the nodes must be; unset: whatever the cluster's node pools are."""
+    reservation: Annotated[str, StringConstraints(pattern=r"^[-a-z0-9/.:_]+$")] | None = None
+    """Reservation name or path, with `capacity: reservation`."""
+
+
+class HubModel(Section):
+    """Hugging Face weights, converted once before the run."""
+
+    repo: HubId
+    """e.g. `Qwen/Qwen3-0.6B`."""
+    revision: str | None = None
+    """Commit or tag on the hub; conversions of MaxText ≥ 0.2.5 take it."""
+    converted: Storage | None = None
+    """Directory for the converted checkpoint (`<converted>/0/items`); default `<output>/converted/<model name>`."""
+
+
+class Model(Section):
+    """What is trained, and from which weights."""
+
+    name: str
+    """MaxText's model_name, e.g. `deepseek3-671b`."""
+    tokenizer: Storage | None = None
+    """Hugging Face tokenizer (`deepseek-ai/DeepSeek-V3`) or its folder; MaxText ≥ 0.2.1 knows the one of most models."""
+    checkpoint: Storage | None = None
+    """Initial parameters (load_parameters_path): an Orbax directory that holds `_METADATA`, e.g. `gs://my-bucket/model/0/items`."""
+    hf: HubModel | None = None
+    """Convert these Hugging Face weights instead; not together with `checkpoint`."""
+    scan_layers: bool | None = None
+    """Layers stacked in one scan; unset: MaxText ≥ 0.2.4 reads it from the checkpoint."""
+
+
+class Data(Section):
+    """The training data, as MaxText's Hugging Face pipeline reads it."""
+
+    hf_path: Storage
+    """Dataset on the hub (`HuggingFaceH4/ultrachat_200k`), or `json` / `parquet` together with `hf_train_files`."""
+    hf_name: str | None = None
+    """Configuration of the dataset, e.g. `main`."""
+    hf_data_dir: str | None = None
+    hf_train_files: Storage | None = None
+    """File or glob, e.g. `gs://my-bucket/ultrachat/train_sft-*.parquet`."""
+    hf_eval_files: Storage | None = None
+    train_split: str = "train"
+    hf_eval_split: str | None = None
+    columns: list[str] = Field(min_length=1)
+    """train_data_columns: `[messages]`, `[prompt, completion]` or `[question, answer]`."""
+    eval_columns: list[str] | None = None
+    """eval_data_columns; unset: the same as `columns`."""
+    chat_template: Storage | None = None
+    """chat_template_path: a file, on gs:// or in the image; never inline Jinja, which MaxText's command line cannot carry."""
+    formatting_func: str | None = None
+    """formatting_func_path of MaxText ≥ 0.2.2, for other columns."""
+    packing: bool | None = None
+    """Several examples in one sequence; sft.yml says true."""
+    completion_only: bool | None = None
+    """sft_train_on_completion_only: loss on the answers alone; sft.yml says true."""
+    shuffle: bool | None = None
+    """enable_data_shuffling; MaxText says true."""
+    shuffle_seed: int | None = None
+    num_epoch: int | None = Field(default=None, ge=1)
+    """Passes over the data; when they end early the run ends short."""
+    rows: int | None = Field(default=None, ge=1)
+    """Examples in the training split, where you know it: lets `steps` be checked against it."""
+
+
+class Eval(Section):
+    """Evaluation while training."""
+
+    interval: int = Field(ge=1)
+    """Training steps between evaluations; one more runs before step 1."""
+    steps: int = Field(default=-1, ge=-1)
+    """Batches per evaluation; -1 takes the whole split."""
+    per_device_batch_size: float | None = Field(default=None, gt=0)
+
+
+class Train(Section):
+    """The schedule."""
+
+    steps: int = Field(ge=1)
+    """Training steps of the whole run, resumptions included."""
+    per_device_batch_size: float = Field(gt=0)
+    """Sequences per chip and step; below 1 is a fraction of a sequence's batch."""
+    max_target_length: int | None = Field(default=None, ge=1)
+    """Tokens per sequence; MaxText says 2048."""
+    learning_rate: float | None = Field(default=None, gt=0)
+    """Peak learning rate; sft.yml says 2e-5."""
+    gradient_accumulation_steps: int | None = Field(default=None, ge=1)
+    weight_dtype: Literal["float32", "bfloat16"] | None = None
+    """Type of the stored weights; MaxText says float32."""
+    checkpoint_period: int | None = Field(default=None, ge=1)
+    """Steps between saved checkpoints; default max(50, steps/10). MaxText's own 10,000 loses everything on a preemption."""
+    profiler: Literal["xplane"] | None = None
+    """Trace a few steps into TensorBoard."""
+
+
+class Lora(Section):
+    """Train adapters only (Tunix/Qwix, MaxText ≥ 0.2.3)."""
+
+    rank: int = Field(ge=1)
+    alpha: float = Field(gt=0)
+    module_path: str | None = None
+    """Regular expression of the modules to adapt; unset: MaxText's own for the model, where it has one."""
+    weight_qtype: Literal["nf4", "int8", "int4"] | None = None
+    restore_path: Storage | None = None
+    """Adapter to go on from."""
+
+
+class Parallelism(Section):
+    """The mesh: how chips in a slice (ici) and slices (dcn) are split."""
+
+    ici: dict[Axis, AxisSize] = Field(default_factory=dict)
+    """Product must be the chips of one slice. Unset: fsdp takes all."""
+    dcn: dict[Axis, AxisSize] = Field(default_factory=dict)
+    """Product must be num_slices. Unset: data takes all."""
+
+
+class Image(Section):
+    """The container image and what is in it."""
+
+    ref: ImageRef | None = None
+    """e.g. `us-docker.pkg.dev/my-project/xsft/post-training@sha256:…`."""
+    maxtext: str = "0.2.5"
+    """MaxText release in the image; decides the layout and the accepted keys."""
+    pull_secret: DnsLabel | None = None
+    """Kubernetes Secret of type dockerconfigjson."""
+
+
+class SecretKey(Section):
+    """A key of a Kubernetes Secret; mounted as a file, never an environment value."""
+
+    secret: DnsLabel
+    key: Annotated[str, StringConstraints(pattern=r"^[-._a-zA-Z0-9]+$", max_length=253)] = "token"
+
+
+class Secrets(Section):
+    hf_token: SecretKey | None = None
+    """Hugging Face token: `HF_TOKEN_PATH` in the pod names the mounted file."""
+
+
+class Restarts(Section):
+    """What happens when a container ends with an error."""
+
+    max: int = Field(default=0, ge=0, le=1000)
+    """JobSet maxRestarts."""
+    on_exit_codes: list[Annotated[int, Field(ge=1, le=255)]] = Field(default_factory=list)
+    """Exit codes that restart, on top of 42 and 127–255."""
+    grace_period_s: int | None = Field(default=None, ge=0, le=86400)
+    """Seconds between SIGTERM and SIGKILL; xpk says 30."""
+
+
+class Pathways(Section):
+    """Pathways' servers; for `mode: pathways`."""
+
+    proxy_image: ImageRef | None = None
+    server_image: ImageRef | None = None
+    scratch: GcsUri | None = None
+    """--pathways-gcs-location."""
+    server_args: list[str] = Field(default_factory=list)
+    proxy_args: list[str] = Field(default_factory=list)
+    worker_args: list[str] = Field(default_factory=list)
