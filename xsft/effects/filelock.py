@@ -1,0 +1,29 @@
+"""One holder at a time, across processes. The kernel drops the lock when its holder dies, so none is ever stale."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def exclusive(path: Path, *, waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold `path` locked; `waiting` is called once when another process holds it. The file stays: removing it races."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        _lock(handle, waiting)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, waiting: Callable[[], None]) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        waiting()
+        fcntl.flock(handle, fcntl.LOCK_EX)
