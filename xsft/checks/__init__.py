@@ -1,0 +1,53 @@
+"""Checks: everything that can be known before a slice is taken. Pure: a resolved run and the gathered facts in, problems out.
+
+One module per subject, each with `check(run, keys, facts)`; docs/checks.md maps every trap to its check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from xsft.facts import Facts
+from xsft.problems import Problem, warning
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+from xsft.trainers.maxtext import trainer_keys
+
+Keys = Mapping[str, Value]
+"""The trainer's keys as they will be on the command line, overrides included (`trainers.maxtext.trainer_keys`)."""
+
+Check = Callable[[Run, Keys, Facts], Iterable[Problem]]
+
+
+def check(run: Run, facts: Facts) -> tuple[Problem, ...]:
+    """All problems of all subjects, errors first, each once."""
+    keys = trainer_keys(run)
+    found = (problem for subject in subjects() for problem in subject(run, keys, facts))
+    return tuple(sorted(dict.fromkeys(found), key=lambda p: _ORDER[p.severity]))
+
+
+def subjects() -> tuple[Check, ...]:
+    """Every check module's entry."""
+    return ()
+
+
+def silence(problems: Iterable[Problem], reasons: Mapping[str, str]) -> tuple[Problem, ...]:
+    """Warnings named under `checks:` become notes that carry the reason; errors stay errors; a name that silences nothing is said."""
+    found = tuple(problems)
+    ids = {p.id for p in found}
+    unused = tuple(_unused(id) for id in reasons if id not in ids)
+    return (*(_silenced(p, reasons) for p in found), *unused)
+
+
+_ORDER = {"error": 0, "warning": 1, "note": 2}
+
+
+def _silenced(problem: Problem, reasons: Mapping[str, str]) -> Problem:
+    if problem.id not in reasons or problem.severity != "warning":
+        return problem
+    return replace(problem, severity="note", message=f"{problem.message} (accepted: {reasons[problem.id]})")
+
+
+def _unused(id: str) -> Problem:
+    return warning("checks-unused", f"checks.{id}", f"nothing raises {id} here.", "Remove it, or correct the id (docs/checks.md).")

@@ -78,7 +78,8 @@ def lacks_venv(unfit: list[Interpreter]) -> EnvironmentMissing:
         return EnvironmentMissing("no Python >= 3.11 runs here", fix=interpreters.how_to_get((3, 12)))
     return EnvironmentMissing(
         f"{unfit[0].path} has no venv or no pip (modules venv and ensurepip)",
-        fix=f"Debian, Ubuntu: apt install {interpreters.venv_package(unfit[0])}; elsewhere: {interpreters.how_to_get((3, 12))}",
+        fix=f"Debian, Ubuntu: apt install {interpreters.venv_package(unfit[0])}; elsewhere another Python:"
+        f" {interpreters.how_to_get((3, 12))}",
     )
 
 

@@ -49,7 +49,7 @@ class Interpreter:
 def find(series: Sequence[Minor], *, env: Mapping[str, str], home: Path) -> Interpreter | None:
     """The interpreter of the first of `series` that this machine has; this one, where it fits the first wish.
 
-    Runs at most one candidate per file; 20 to 60 ms each.
+    Runs candidates until the first wish is met, 20 to 60 ms each.
     """
     found: dict[Minor, Interpreter] = {}
     for interpreter in search(env=env, home=home):
@@ -70,18 +70,18 @@ def search(*, env: Mapping[str, str], home: Path) -> Iterator[Interpreter]:
 
 
 def candidates(*, env: Mapping[str, str], home: Path) -> Iterator[Path]:
-    """Files that may be interpreters, not run yet. A file reached by two names comes once, shims (one script, many
-    names) excepted: each name is another Python there."""
+    """Files that may be interpreters, not run yet. One file may come under several names: a pyenv shim is another
+    Python under each."""
     yield Path(sys.executable)
     names = ("python3", *(f"python3.{minor}" for _, minor in KNOWN), "python")
-    for folder in filter(None, env.get("PATH", "").split(":")):
-        yield from _existing(Path(folder) / name for name in names)
+    for entry in filter(None, env.get("PATH", "").split(":")):
+        yield from _existing(Path(entry) / name for name in names)
     for folder in _managed_folders(env=env, home=home):
         yield from _existing(sorted(folder.glob("*/bin/python3"), reverse=True))
 
 
 def probe(path: Path, *, env: Mapping[str, str]) -> Interpreter | None:
-    """What `path` says of itself; None where it does not run (a shim of a version that is not active) or is no CPython 3."""
+    """What `path` says of itself; None where it does not run (a shim of a version not active) or is no CPython 3."""
     try:
         done = run((str(path), "-I", "-S", "-c", PROBE), env=env, timeout_s=PROBE_TIMEOUT_S)
         said = json.loads(done.stdout) if done.ok else None

@@ -1,11 +1,12 @@
 """Renders manifests with xpk's own code; runs INSIDE xpk's environment, never inside xsft's (stdlib and xpk only).
 
-`python -I xpk_worker.py JOBS RESULTS`, where JOBS holds `[{"argv": ["workload", "create", ...], "manifest": PATH}, ...]`.
+`python -I xpk_worker.py JOBS RESULTS`, where JOBS holds `[{"argv": ["workload", "create", …], "manifest": PATH}, …]`.
 
-Most of the 0.8 CPU-seconds of an xpk dry run is importing libraries that a dry run never calls (kubernetes, google, docker). Here they are
-replaced by inert stand-ins while xpk is imported. Afterwards the stand-ins are sealed: whoever touches one gets an error,
-that job is reported as failed, and the caller asks the plain command line instead. So a stand-in can cost time, never truth.
-source: xpk 1.16.0 xpk/main.py [main], xpk/commands/workload.py [workload_create]; tests/contract/test_xpk_render.py proves the output equal.
+Most of the 0.8 CPU-seconds of an xpk dry run go into importing libraries that it never calls (kubernetes, google,
+docker). Here inert stand-ins take their place while xpk is imported. Afterwards they are sealed: whoever touches one
+gets an error, that job is reported as failed, and the caller asks the plain command line instead. So a stand-in can
+cost time, never truth. tests/contract/test_xpk_render.py proves the output equal, byte for byte.
+source: xpk 1.16.0 xpk/main.py [main], xpk/commands/workload.py [workload_create].
 """
 
 from __future__ import annotations
@@ -18,18 +19,28 @@ import importlib.machinery
 import io
 import json
 import sys
-import traceback
 import types
 from pathlib import Path
 from typing import Any, NoReturn
 
-UNUSED = ("google", "kubernetes", "docker", "requests", "setuptools_scm", "ruamel", "yaml", "argcomplete", "tabulate", "packaging")
+UNUSED = (
+    "google",
+    "kubernetes",
+    "docker",
+    "requests",
+    "setuptools_scm",
+    "ruamel",
+    "yaml",
+    "argcomplete",
+    "tabulate",
+    "packaging",
+)
 """Top-level packages that xpk's modules import and that rendering a TPU workload never calls."""
 PATHWAYS_ONLY = "jinja2"
 """McJAX manifests are made with str.format, Pathways ones with Jinja."""
 
 
-class StandInTouched(RuntimeError):
+class StandInTouchedError(RuntimeError):
     """Rendering needed a library that was replaced: the output cannot be trusted."""
 
 
@@ -43,11 +54,11 @@ class Seal:
     def check(self, name: str) -> None:
         if self.closed:
             self.touched.append(name)
-            raise StandInTouched(name)
+            raise StandInTouchedError(name)
 
 
 class StandIn:
-    """Any attribute, call or annotation while importing; an error afterwards, and always where a value would be used."""
+    """Any attribute or call while xpk is imported; an error afterwards, and always where a value would be used."""
 
     def __init__(self, name: str, seal: Seal) -> None:
         self._name, self._seal = name, seal
@@ -69,11 +80,11 @@ class StandIn:
 
     def _value(self, *_args: object) -> NoReturn:
         self._seal.touched.append(self._name)
-        raise StandInTouched(self._name)
+        raise StandInTouchedError(self._name)
 
     __bool__ = __str__ = __repr__ = __format__ = __iter__ = __len__ = __lt__ = __gt__ = __mro_entries__ = _value
     __getitem__ = __setitem__ = __contains__ = __enter__ = __add__ = __radd__ = __int__ = __float__ = _value
-    __eq__ = __hash__ = _value  # type: ignore[assignment]
+    __eq__ = __hash__ = _value
 
 
 class StandInFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -82,7 +93,9 @@ class StandInFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, packages: frozenset[str], seal: Seal) -> None:
         self._packages, self._seal = packages, seal
 
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(
+        self, fullname: str, _path: object = None, _target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
         if fullname.partition(".")[0] not in self._packages:
             return None
         self._seal.check(fullname)
@@ -122,13 +135,13 @@ class Renderer:
             _share_compiled_templates(workload)
         self._seal.closed = True
 
-    def render(self, argv: list[str], manifest: str) -> dict[str, object]:
-        """`{"rc", "output"}` of xpk for one line; rc is null where xpk raised or a stand-in was touched."""
+    def render(self, argv: list[str], manifest: str) -> int | None:
+        """xpk's exit status for one line; None where xpk raised or a stand-in was touched."""
         self._seal.touched.clear()
-        output = io.StringIO()
-        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        # What xpk prints holds the whole manifest, environment values included: it goes nowhere.
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             rc = self._run([*argv, "--dry-run", f"--output-manifest-file={manifest}"])
-        return {"rc": None if self._seal.touched else rc, "output": output.getvalue()}
+        return None if self._seal.touched else rc
 
     def _run(self, argv: list[str]) -> int | None:
         try:
@@ -138,8 +151,7 @@ class Renderer:
             args.func(args)
         except SystemExit as exit_:
             return exit_.code if isinstance(exit_.code, int) else 0 if exit_.code is None else 1
-        except Exception:
-            traceback.print_exc()
+        except Exception:  # noqa: BLE001 (whatever xpk raises, the plain command line decides)
             return None
         return 0
 

@@ -1,0 +1,34 @@
+"""How JAX is driven: one module per mode, each answering the same questions (`KIND`, `XPK_VERB`, `TRAINER_KEYS`, `TRAINER_ENV`, …)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from xsft.modes import mcjax, pathways
+from xsft.naming import ModeName
+
+
+class ModeModule(Protocol):
+    """What a mode answers; modules fulfil it."""
+
+    KIND: str
+    XPK_VERB: str
+    """`xpk workload <verb>`."""
+    REPLICATED_JOB: str
+    """The replicated job that holds the slices."""
+    TRAINER_JOB: str
+    """The replicated job whose container runs the trainer."""
+    TRAINER_ENV: tuple[tuple[str, str], ...]
+    RESERVED_ENV: frozenset[str]
+
+    @property
+    def TRAINER_KEYS(self) -> Mapping[str, bool]: ...
+
+
+def mode_module(mode: ModeName) -> ModeModule:
+    match mode:
+        case "mcjax":
+            return mcjax
+        case "pathways":
+            return pathways

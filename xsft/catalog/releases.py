@@ -1,0 +1,158 @@
+"""MaxText releases: layout, keys, models and the facts that differ between them. Pure.
+
+source: maxtext, the wheels of 0.2.0–0.2.5 and the tags named in releases.toml; tests/catalog/test_releases.py compares the
+keys and nested keys of DEFAULT with the installed MaxText.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from typing import Literal
+
+from xsft.catalog.data import text, toml
+
+Layout = Literal["legacy", "current"]
+
+DEFAULT = "0.2.5"
+"""The release that xsft installs for local runs and assumes for an image that says nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """What differs between releases of MaxText; each field is explained in releases.toml."""
+
+    version: str
+    layout: Layout
+    trainer: str
+    """Module of the SFT trainer, for `python3 -m`."""
+    sft_config: str
+    base_config: str
+    to_maxtext: str
+    to_huggingface: str
+    vllm_decode: str
+    """Module for a smoke inference; empty where the release has none."""
+    positional_yml: bool
+    needs_tokenizer_path: bool
+    hf_access_token_none: bool
+    hf_token_from_env: bool
+    lazy_load_flag: bool
+    lazy_load_default: bool
+    scan_layers_auto: bool
+    moe_eval_crash: bool
+    saves_optimizer: bool
+    gradient_clipping: bool
+    reads_sft_checkpoint: bool
+    config_error_exit: int
+    nested: Mapping[str, tuple[str, ...]]
+    """Keys with sub-keys, written `lora.lora_rank` on the command line."""
+
+
+def release(version: str) -> Release:
+    """Raises ValueError, naming the known releases, for any other version."""
+    known = _releases()
+    if version not in known:
+        close = get_close_matches(version, known, n=1, cutoff=0.6)
+        hint = f"Did you mean {close[0]!r}? " if close else ""
+        raise ValueError(f"MaxText {version!r} is not a release xsft knows. {hint}Known: {', '.join(known)}.")
+    return known[version]
+
+
+def versions() -> tuple[str, ...]:
+    """Oldest first."""
+    return tuple(toml("releases.toml"))
+
+
+def at_least(version: str, oldest: str) -> bool:
+    """Whether `version` is `oldest` or came after it."""
+    order = versions()
+    return order.index(release(version).version) >= order.index(release(oldest).version)
+
+
+def layout_of(version: str) -> Layout:
+    return release(version).layout
+
+
+@cache
+def keys(version: str) -> frozenset[str]:
+    """Top-level keys that the SFT trainer of this release takes on its command line."""
+    return frozenset(name for name, (taken, _) in _masks("release_keys.txt").items() if taken & _bit(version))
+
+
+@cache
+def models_of(version: str) -> frozenset[str]:
+    """Values of `model_name` that this release takes."""
+    return frozenset(name for name, (taken, _) in _masks("release_models.txt").items() if taken & _bit(version))
+
+
+def nested_key_ok(key: str, *, version: str = DEFAULT) -> bool:
+    """Whether `lora.lora_rank` names a sub-key of this release."""
+    parent, _, child = key.partition(".")
+    return child in release(version).nested.get(parent, ())
+
+
+def key_ok(key: str, *, version: str = DEFAULT) -> bool:
+    """Whether the SFT trainer takes `key`, nested or not. A parent alone (`lora`) is not a value one can set."""
+    if "." in key:
+        return nested_key_ok(key, version=version)
+    return key in keys(version) and key not in release(version).nested
+
+
+def key_hint(key: str, *, version: str = DEFAULT) -> str:
+    """What to do about a key that `key_ok` refuses: one sentence, never empty."""
+    parents = [f"{parent}.{key}" for parent, children in release(version).nested.items() if key in children]
+    if parents:
+        return f"Write {' or '.join(parents)}."
+    if key in release(version).nested:
+        return f"Set one of its sub-keys: {', '.join(f'{key}.{child}' for child in release(version).nested[key])}."
+    having = releases_with(key)
+    if having:
+        return f"SFT takes it in MaxText {_span(having)} only, not in {version}."
+    if _masks("release_keys.txt").get(key, (0, 0))[1] & _bit(version):
+        return "It belongs to MaxText's RL trainer; the SFT trainer refuses it."
+    close = get_close_matches(key, _all_keys(version), n=3, cutoff=0.6)
+    return f"Did you mean {', '.join(close)}?" if close else f"MaxText {version} has no such key; remove it."
+
+
+def releases_with(key: str) -> tuple[str, ...]:
+    """Releases whose SFT trainer takes the top-level `key`, oldest first."""
+    taken = _masks("release_keys.txt").get(key, (0, 0))[0]
+    return tuple(version for version in versions() if taken & _bit(version))
+
+
+def _all_keys(version: str) -> list[str]:
+    nested = (f"{parent}.{child}" for parent, children in release(version).nested.items() for child in children)
+    return sorted(keys(version) - set(release(version).nested)) + sorted(nested)
+
+
+def _span(having: tuple[str, ...]) -> str:
+    order = versions()
+    gapless = order[order.index(having[0]) : order.index(having[-1]) + 1] == having
+    return f"{having[0]} to {having[-1]}" if gapless and len(having) > 1 else ", ".join(having)
+
+
+@cache
+def _releases() -> dict[str, Release]:
+    facts: dict[str, object] = {}
+    known: dict[str, Release] = {}
+    for version, news in toml("releases.toml").items():
+        facts = facts | {key: _frozen(value) for key, value in news.items()}
+        known[version] = Release(version=version, **facts)  # type: ignore[arg-type]
+    return known
+
+
+def _frozen(value: object) -> object:
+    return {key: tuple(children) for key, children in value.items()} if isinstance(value, dict) else value
+
+
+def _bit(version: str) -> int:
+    return 1 << versions().index(release(version).version)
+
+
+@cache
+def _masks(name: str) -> dict[str, tuple[int, int]]:
+    """Name → releases that take it, releases that know it elsewhere; the file's head explains the masks."""
+    rows = (line.split() for line in text(name).splitlines() if line and not line.startswith("#"))
+    return {row[0]: (int(row[1], 16), int(row[2], 16) if len(row) > 2 else 0) for row in rows}

@@ -1,0 +1,250 @@
+"""TPU slices: xpk's type names as arithmetic over six constants per generation. Pure.
+
+source: xpk@1.16.0 src/xpk/core/system_characteristics.py; tests/catalog/test_tpu.py compares all 2,020 entries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cache
+from math import prod
+
+from xsft.catalog.data import toml
+
+SMALL_3D = ("2x2x1", "2x2x2", "2x2x4", "2x4x4")
+"""3D shapes below one cube of 4x4x4 chips."""
+LONGEST_AXIS = 256
+"""No axis of a 3D shape is longer; source: xpk@1.16.0 generate_tpu_topologies."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generation:
+    """A TPU family; the fields are those of tpu_types.toml, where each is explained."""
+
+    name: str
+    cores_per_chip: int
+    devices_per_chip: int
+    accelerator: str
+    machine: str
+    pathways: str
+    topologies: tuple[str, ...] = ()
+    max_cubes: int = 0
+    any_order: bool = False
+    single_chip: bool = False
+    counting_up_to: int = 0
+    counting_also: tuple[int, ...] = ()
+    placement_policy: bool = False
+    parallel_containers: int = 1
+    hbm_gib: float | None = None
+    hbm_source: str = ""
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slice:
+    """Chips joined by ICI, scheduled as a whole. Two slices are equal when generation and topology are: `v6e-256 == v6e-16x16`."""
+
+    generation: str
+    topology: str
+    """ICI shape in chips, `16x16` or `2x2x2`; also the value of the label cloud.google.com/gke-tpu-topology."""
+    tpu_type: str
+    """Canonical name: the counting form where it means this topology (`v6e-256`), else the topology form (`v5p-4x4x16`)."""
+    xpk_type: str = field(compare=False)
+    """What the user wrote, and what xpk gets, so that our command line equals the one users know."""
+    chips: int
+    hosts: int
+    """VMs; in McJAX each runs one Python process."""
+    chips_per_host: int
+    cores_per_chip: int
+    devices: int
+    """JAX devices: what the ici_* axes multiply to. Equals chips, except on tpu7x (two per chip)."""
+    accelerator_label: str
+    """Value of the node label cloud.google.com/gke-tpu-accelerator, `tpu-v6e-slice`."""
+    machine_type: str
+    pathways_type: str
+    """`--instance_type` of the Pathways resource manager, `tpuv6e:16x16`."""
+    placement_policy: bool
+    """xpk asks GCE for a workload placement policy (tpu7x with more than one host)."""
+    hbm_gib: float | None
+    """Memory per chip in GiB; None where nothing is known. `hbm_source` says whether measured or documented."""
+    hbm_source: str
+
+    @property
+    def topology_type(self) -> str:
+        """The name that can mean nothing else, `v6e-16x16`."""
+        return f"{self.generation}-{self.topology}"
+
+    @property
+    def topology_label(self) -> str:
+        """Value of the node label cloud.google.com/gke-tpu-topology."""
+        return self.topology
+
+    @property
+    def physical_axes(self) -> tuple[int, ...]:
+        """Chips along each ICI axis, `(16, 16)`."""
+        return _axes(self.topology)
+
+    @property
+    def describe(self) -> str:
+        """One line for messages; says what the number in a counting name counts."""
+        counted = " (the number counts TensorCores, 2 per chip)" if self.cores_per_chip == 2 else ""
+        return f"{self.xpk_type}: {self.topology}, {self.chips} chips on {self.hosts} hosts{counted}"
+
+
+def parse_tpu_type(text: str) -> Slice:
+    """The slice that xpk makes of `text`, counting form (`v6e-256`) or topology form (`v6e-16x16`).
+
+    Raises ValueError, naming the nearest types, when xpk would refuse it.
+    """
+    generation = generations().get(text.partition("-")[0])
+    if generation is None:
+        raise ValueError(_unknown_generation(text))
+    topology = _topology(generation, text.partition("-")[2])
+    if topology is None:
+        raise ValueError(_unknown_shape(generation, text))
+    return _slice(generation, topology=topology, xpk_type=text)
+
+
+def same_count(given: Slice) -> tuple[str, ...]:
+    """Topology forms of the other slices with as many chips: `v5p-512` is 4x8x8, and `v5p-4x4x16` the other one."""
+    generation = generations()[given.generation]
+    shapes = _shapes(generation, given.chips)
+    return tuple(f"{generation.name}-{shape}" for shape in shapes if shape != given.topology)
+
+
+def tpu_types() -> Iterator[str]:
+    """Every name that xpk accepts for a TPU, both forms; thousands."""
+    for generation in generations().values():
+        for chips in _chip_counts(generation):
+            yield f"{generation.name}-{chips * generation.cores_per_chip}"
+            yield from (f"{generation.name}-{shape}" for shape in _shapes(generation, chips))
+
+
+@cache
+def generations() -> dict[str, Generation]:
+    """All generations by xpk's prefix."""
+    rows = toml("tpu_types.toml").items()
+    return {name: Generation(name=name, **{key: _frozen(value) for key, value in row.items()}) for name, row in rows}
+
+
+def _frozen(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _slice(generation: Generation, *, topology: str, xpk_type: str) -> Slice:
+    chips = prod(_axes(topology))
+    chips_per_host = 1 if chips == 1 else 4
+    means_this = _counted(generation, chips) == topology
+    return Slice(
+        generation=generation.name,
+        topology=topology,
+        tpu_type=f"{generation.name}-{chips * generation.cores_per_chip if means_this else topology}",
+        xpk_type=xpk_type,
+        chips=chips,
+        hosts=chips // chips_per_host,
+        chips_per_host=chips_per_host,
+        cores_per_chip=generation.cores_per_chip,
+        devices=chips * generation.devices_per_chip,
+        accelerator_label=generation.accelerator,
+        machine_type=f"{generation.machine}-{chips_per_host}t",
+        pathways_type=f"{generation.pathways}:{topology}",
+        placement_policy=generation.placement_policy and chips > chips_per_host,
+        hbm_gib=generation.hbm_gib,
+        hbm_source=generation.hbm_source,
+    )
+
+
+def _topology(generation: Generation, size: str) -> str | None:
+    """`size` is what follows the dash. None when xpk has no such entry."""
+    if re.fullmatch("[1-9][0-9]{0,5}", size):
+        chips, rest = divmod(int(size), generation.cores_per_chip)
+        return None if rest else _counted(generation, chips)
+    if re.fullmatch("[1-9][0-9]{0,2}(x[1-9][0-9]{0,2}){1,2}", size):
+        return size if size in _shapes(generation, prod(_axes(size))) else None
+    return None
+
+
+def _counted(generation: Generation, chips: int) -> str | None:
+    """The shape that a counting name means: the most cube-like one where xpk lists it, else the first generated."""
+    shapes = _shapes(generation, chips)
+    if chips <= generation.counting_up_to or chips in generation.counting_also:
+        return min(shapes, key=lambda shape: (sum(_axes(shape)), _axes(shape)), default=None)
+    return next(iter(shapes), None)
+
+
+def _shapes(generation: Generation, chips: int) -> tuple[str, ...]:
+    """All shapes of so many chips, in the order in which xpk generates them."""
+    if generation.topologies:
+        return tuple(shape for shape in generation.topologies if prod(_axes(shape)) == chips)
+    if chips == 1:
+        return ("1x1x1",) if generation.single_chip else ()
+    if chips < 64:
+        return tuple(shape for shape in SMALL_3D if prod(_axes(shape)) == chips)
+    cubes, rest = divmod(chips, 64)
+    return () if rest or cubes > generation.max_cubes else tuple(_cuboids(cubes, generation))
+
+
+def _cuboids(cubes: int, generation: Generation) -> Iterator[str]:
+    for x in _divisors(cubes):
+        for y in _divisors(cubes // x):
+            z = cubes // x // y
+            ordered = generation.any_order or x <= y <= z
+            if ordered and 4 * max(x, y, z) <= LONGEST_AXIS:
+                yield f"{4 * x}x{4 * y}x{4 * z}"
+
+
+def _divisors(number: int) -> Iterator[int]:
+    return (candidate for candidate in range(1, number + 1) if number % candidate == 0)
+
+
+def _axes(topology: str) -> tuple[int, ...]:
+    return tuple(int(axis) for axis in topology.split("x"))
+
+
+def _chip_counts(generation: Generation) -> tuple[int, ...]:
+    listed = {prod(_axes(shape)) for shape in generation.topologies}
+    cubes = {64 * count for count in range(1, generation.max_cubes + 1)}
+    below = {1, 4, 8, 16, 32} if generation.max_cubes else set()
+    return tuple(chips for chips in sorted(listed | cubes | below) if _shapes(generation, chips))
+
+
+def _unknown_generation(text: str) -> str:
+    prefix, _, size = text.lower().partition("-")
+    for generation in generations().values():
+        if prefix == generation.name or prefix in generation.aliases:
+            meant = f"{generation.name}-{size}"
+            return f"{text!r} is not a TPU type; xpk writes it {_if_known(generation, size, meant)}"
+    close = get_close_matches(prefix, generations(), n=2, cutoff=0.5)
+    hint = f" Did you mean {' or '.join(f'{name}-…' for name in close)}?" if close else ""
+    return f"{text!r} is not a TPU type: it starts with none of {', '.join(generations())}.{hint}"
+
+
+def _if_known(generation: Generation, size: str, meant: str) -> str:
+    if _topology(generation, size) is not None:
+        return f"{meant!r}."
+    return f"{generation.name}-…, and nearest to {meant!r} are {_join(_nearest(generation, size))}."
+
+
+def _unknown_shape(generation: Generation, text: str) -> str:
+    size = text.partition("-")[2]
+    cores = f" (the number counts TensorCores, {generation.cores_per_chip} per chip)" if generation.cores_per_chip > 1 else ""
+    return f"{text!r} is not a TPU type that xpk accepts{cores}. Nearest: {_join(_nearest(generation, size))}."
+
+
+def _nearest(generation: Generation, size: str) -> list[str]:
+    """Two or three names close to a wrong size, at best the same shape written xpk's way."""
+    axes = [int(number) for number in re.findall("[0-9]{1,6}", size)]
+    if len(axes) > 1:
+        written = "x".join(str(axis) for axis in sorted(axes))
+        if _topology(generation, written) is not None:
+            return [f"{generation.name}-{written}"]
+    wanted = prod(axes) if len(axes) > 1 else (axes[0] // generation.cores_per_chip if axes else 0)
+    counts = sorted(_chip_counts(generation), key=lambda chips: (abs(chips - wanted), chips))[: 2 if axes else 3]
+    return [f"{generation.name}-{chips * generation.cores_per_chip}" for chips in counts]
+
+
+def _join(names: Iterable[str]) -> str:
+    return ", ".join(names)

@@ -1,0 +1,54 @@
+"""What planning must know from the world. Gathered by `xsft.effects.gather`, used by pure code only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from xsft.spec.place import Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointFacts:
+    """What the files beside an initial checkpoint say."""
+
+    path: str
+    status: Literal["read", "unreadable", "missing", "not-a-checkpoint"]
+    """`missing`: nothing is there. `not-a-checkpoint`: something is, without `_METADATA`. `unreadable`: could not look."""
+    detail: str = ""
+    """Why it could not be read, or what lies there instead."""
+    use_ocdbt: bool | None = None
+    use_zarr3: bool | None = None
+    scan_layers: bool | None = None
+    param_scan_axis: int | None = None
+    """Position of the stacked layers in a scanned weight, told from the shapes; None where it cannot be told."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineFacts:
+    """This machine, for `target: local`."""
+
+    cpus: int = 1
+    memory_gib: float = 0.0
+    pid_namespace: bool = False
+    """Whether a private PID namespace can be made here without a password."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    today: str = "19700101"
+    """UTC date, YYYYMMDD."""
+    commit: str | None = None
+    """git commit of the working directory, 40 hex digits."""
+    dirty: bool | None = None
+    base_directory: str = "."
+    """Folder that relative paths in the workload start from."""
+    places: Mapping[str, Place] = field(default_factory=dict)
+    places_file: str | None = None
+    checkpoint: CheckpointFacts | None = None
+    machine: MachineFacts = MachineFacts()
+    attempt: int = 1
+    """Which JobSet of this run is planned: 1 unless earlier attempts failed."""
+    xpk_version: str = "1.16.0"

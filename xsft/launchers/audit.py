@@ -1,0 +1,94 @@
+"""The audit: is everything the workload asked for in the manifest, unchanged? Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from xsft.launchers.encoding import command_in_wrapper
+from xsft.launchers.pointers import MISSING, Json, Missing, Path, find
+from xsft.problems import Problem, error
+
+Outcome = Literal["landed", "patched", "dropped", "altered"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expectation:
+    """A field of the workload and what the manifest must hold for it."""
+
+    field: str
+    """Key path in the workload, e.g. `restarts.max`."""
+    path: Path
+    value: Any
+    """JSON value; for `reads="command"` the encoded command."""
+    requested: Any = None
+    """What the user asked for, where `value` is an encoding of it."""
+    reads: Literal["value", "command"] = "value"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditRow:
+    field: str
+    outcome: Outcome
+    where: str
+    """JSON pointer into the manifest."""
+    requested: Any
+    rendered: Any
+    """What the manifest that will be created holds there."""
+
+
+def audit(expectations: Iterable[Expectation], *, rendered: Json, manifest: Json) -> tuple[AuditRow, ...]:
+    """One row per expectation. `landed`: xpk rendered it. `patched`: xsft put it there. `dropped`, `altered`: it is not as asked."""
+    return tuple(_row(e, rendered=rendered, manifest=manifest) for e in expectations)
+
+
+def audit_problems(rows: Iterable[AuditRow]) -> Iterator[Problem]:
+    """A field that did not arrive is an error: the plan would not be what runs."""
+    for row in rows:
+        match row.outcome:
+            case "dropped" | "altered":
+                yield error(
+                    f"audit-{row.outcome}",
+                    row.field,
+                    f"asked for {row.requested!r}, but the manifest holds {row.rendered!r} at {row.where}.",
+                    "This xpk renders it differently from the pinned one: run `xsft doctor`, or leave the field out.",
+                )
+            case "landed" | "patched":
+                pass
+
+
+def _row(expectation: Expectation, *, rendered: Json, manifest: Json) -> AuditRow:
+    where, final = find(manifest, expectation.path)
+    before = find(rendered, expectation.path)[1]
+    final, before = _read(expectation, final), _read(expectation, before)
+    requested = expectation.value if expectation.requested is None else expectation.requested
+    return AuditRow(
+        field=expectation.field,
+        outcome=_outcome(expectation.value, final=final, before=before),
+        where=where,
+        requested=requested,
+        rendered=None if isinstance(final, Missing) else final,
+    )
+
+
+def _outcome(wanted: Any, *, final: Any, before: Any) -> Outcome:
+    if isinstance(final, Missing):
+        return "dropped"
+    if not _same(final, wanted):
+        return "altered"
+    return "landed" if _same(before, wanted) else "patched"
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equal and of one type: YAML's `4` and `"4"` differ to Kubernetes, and True equals 1 in Python."""
+    return type(a) is type(b) and bool(a == b)
+
+
+def _read(expectation: Expectation, value: Any) -> Any:
+    if expectation.reads == "value" or value is MISSING:
+        return value
+    try:
+        return command_in_wrapper(value[2])
+    except (ValueError, LookupError, TypeError):
+        return "(not xpk's wrapper)"

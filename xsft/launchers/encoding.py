@@ -1,0 +1,236 @@
+"""One line for xpk's `--command`, one value for `--env`, and what Kubernetes and bash make of them. Pure.
+
+Between the argv that a user means and the argv that Python receives stand xpk's templates (no quoting at all, text
+replaced inside the finished YAML), YAML, Kubernetes' `$()` expansion and bash. Each function here undoes some of them.
+source: xpk 1.16.0 xpk/core/docker_container.py [get_main_container], xpk/core/docker_resources.py [format_env_dict,
+parse_env_config], xpk/templates/pathways_workload_create.yaml.j2. tests/contract/test_encoding_through_xpk.py drives
+all four for real.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
+
+Mode: TypeAlias = Literal["mcjax", "pathways"]
+EnvPairs: TypeAlias = tuple[tuple[str, str], ...]
+
+COMMAND_LIMIT: Final = 120_000
+"""Bytes of one encoded command. Linux takes 131,072 bytes per argument (MAX_ARG_STRLEN), xpk's wrapper included."""
+
+BASH_KEEPS: Final = frozenset(
+    """
+    BASH BASHOPTS BASHPID BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_COMMAND BASH_EXECUTION_STRING
+    BASH_LINENO BASH_SOURCE BASH_SUBSHELL BASH_VERSINFO BASH_VERSION COMP_WORDBREAKS EPOCHREALTIME
+    EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD IFS LINENO OLDPWD OPTERR OPTIND PPID PS1 PS4 PWD
+    RANDOM SECONDS SHELLOPTS SHLVL SRANDOM UID _
+    """.split()  # noqa: SIM905 (a line a name otherwise)
+)
+"""Names that bash 5.2 sets, drops or refuses by itself, so that a value would not arrive. Found by asking bash."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+# Characters that YAML forbids or folds (C0, DEL, C1 with NEL, U+2028/9, BOM, U+FFFE/F), that a terminal acts on, or
+# that make a line read otherwise than it runs (zero-width and bidirectional marks).
+_HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffe\uffff]")
+_NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
+_ANSI = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+_YAML = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "$": "$$"}
+
+
+def encode_command(*, argv: tuple[str, ...], env: EnvPairs, mode: Mode) -> str:
+    """`A=B exec python3 -m …`: what bash runs, so that Python gets `argv` and sees `env`, byte for byte.
+
+    The assignments come first, as they do in the tutorials; `exec` makes SIGTERM reach Python. Raises ValueError where
+    no encoding exists: NUL, half a surrogate pair, a name that bash keeps, a command over the limit.
+    """
+    _require_encodable(argv, env)
+    words = [f"{name}={_bash_word(value, mode)}" for name, value in env]
+    line = " ".join([*words, "exec", *(_bash_word(argument, mode) for argument in argv)])
+    # Last, because a `$` that quoting put there ($'…') is expanded by Kubernetes like any other.
+    encoded = line.replace("$", "$$")
+    if (size := len(encoded.encode())) > COMMAND_LIMIT:
+        raise ValueError(f"the command takes {size} bytes; at most {COMMAND_LIMIT} fit into one container command")
+    return encoded
+
+
+def decode_command(encoded: str) -> tuple[EnvPairs, tuple[str, ...]]:
+    """(env, argv) of a line that `encode_command` wrote; ValueError for every other line."""
+    words = _bash_words(_undouble(encoded))
+    at = next((i for i, (raw, _) in enumerate(words) if raw == "exec"), None)
+    if at is None:
+        raise ValueError(f"no `exec` in the command {encoded[:80]!r}")
+    pairs = [value.partition("=") for _, value in words[:at]]
+    env = tuple((name, value) for name, _, value in pairs)
+    argv = tuple(value for _, value in words[at + 1 :])
+    if encoded not in (encode_command(argv=argv, env=env, mode=mode) for mode in ("mcjax", "pathways")):
+        raise ValueError(f"xsft did not write the command {encoded[:80]!r}")
+    return env, argv
+
+
+def encode_env_value(value: str) -> str:
+    """VALUE for xpk's `--env=NAME=VALUE`, which xpk puts between double quotes into YAML, unescaped.
+
+    `env:` is broken up in both modes: under Pathways xpk replaces it wherever it stands in the container's text.
+    Raises ValueError for NUL and half a surrogate pair.
+    """
+    _require_text(value, what="an environment value")
+    escaped = "".join(_YAML.get(c, _yaml_hidden(c) if _HIDDEN.match(c) else c) for c in value)
+    return escaped.replace("env:", "env\\x3a")
+
+
+def env_name_problem(name: str) -> str | None:
+    """Why a value under this name would not reach the trainer; None where it would."""
+    if not _NAME.fullmatch(name):
+        return f"`{name}` is no environment name: letters, digits and underscores, not starting with a digit"
+    if name in BASH_KEEPS:
+        return f"`{name}` is set by bash itself, so the trainer would see another value"
+    if name == "date":
+        return "`date` would replace the $(date) in the script that xpk wraps around the command"
+    return None
+
+
+def pathways_args_problem(token: str) -> str | None:
+    """Why xpk would not pass this token of `--custom-pathways-*-args` on unchanged; None where it would.
+
+    xpk splits the flag at single spaces and writes each piece unquoted into a YAML list; Kubernetes then expands `$`.
+    """
+    if not re.match(r"--[A-Za-z0-9_]", token):
+        return f"`{token}` must look like --name=value"
+    if re.search(r"\s", token) or not token.isprintable():
+        return f"`{token}` contains white space or a control character, at which xpk splits it; quotes do not help"
+    if re.search(r"""['"$]""", token):
+        return f"`{token}` contains a quote or `$`: quotes stay in the value, Kubernetes expands `$`"
+    if token.endswith(":"):
+        return f"`{token}` ends in a colon, which YAML reads as a mapping"
+    return None
+
+
+def kubernetes_expand(text: str, env: Mapping[str, str]) -> str:
+    """What the kubelet makes of `command`, `args` and an env `value`.
+
+    `$(NAME)` is replaced where NAME is defined and left alone where it is not, `$$` becomes `$`, any other `$` stays;
+    one pass, from the left. source: Kubernetes API reference, Container.command and EnvVar.value.
+    """
+
+    def replacement(match: re.Match[str]) -> str:
+        name = match.group(1)
+        return "$" if name is None else env.get(name, match.group(0))
+
+    return re.sub(r"\$\$|\$\(([^)]*)\)", replacement, text)
+
+
+def command_in_wrapper(script: str) -> str:
+    """COMMAND of the script in a manifest that xpk wrapped around it; ValueError for another script."""
+    lines = [line.strip() for line in script.split("\n")]
+    shape = [line for line in lines if line]
+    at = len(_WRAPPER_BEFORE)
+    command = shape[at] if len(shape) > at else ""
+    ends = command.startswith("(") and command.endswith(_WRAPPER_END)
+    if not ends or shape[:at] != _WRAPPER_BEFORE or shape[at + 1 :] != _WRAPPER_AFTER:
+        raise ValueError("the container's script is not the one that the pinned xpk writes")
+    return command[1 : -len(_WRAPPER_END)]
+
+
+# source: xpk 1.16.0 xpk/core/docker_container.py [get_main_container], TPU, without a debug dump or side-car.
+_WRAPPER_BEFORE: Final = [
+    "echo XPK Start: $(date);",
+    "_sigterm() (kill -SIGTERM $! 2>/dev/null;);",
+    "trap _sigterm SIGTERM;",
+]
+_WRAPPER_END: Final = ") & PID=$!;"
+_WRAPPER_AFTER: Final = [
+    "while kill -0 $PID 2>/dev/null;",
+    "do sleep 5;",
+    "done;",
+    "wait $PID;",
+    "EXIT_CODE=$?;",
+    "echo XPK End: $(date);",
+    "echo EXIT_CODE=$EXIT_CODE;",
+    "exit $EXIT_CODE",
+]
+
+
+def _require_encodable(argv: tuple[str, ...], env: EnvPairs) -> None:
+    if not argv or not argv[0] or argv[0].startswith("-"):
+        raise ValueError("a command starts with the name of a program")
+    names = [name for name, _ in env]
+    problem = next((problem for name in names if (problem := env_name_problem(name))), None)
+    if problem is not None:
+        raise ValueError(problem)
+    if len(set(names)) < len(names):
+        raise ValueError(f"an environment name is given twice: {', '.join(names)}")
+    for text in (*argv, *(value for _, value in env)):
+        _require_text(text, what="a command")
+
+
+def _require_text(text: str, *, what: str) -> None:
+    if found := _NOT_TEXT.search(text):
+        raise ValueError(f"{what} cannot hold the character U+{ord(found.group()):04X}: {text[:40]!r}")
+
+
+def _bash_word(text: str, mode: Mode) -> str:
+    """Quoted for bash, on one line, in characters that survive YAML."""
+    hidden = _HIDDEN.search(text) is not None
+    word = f"$'{''.join(map(_ansi, text))}'" if hidden else shlex.quote(text)
+    if mode == "mcjax":
+        return word
+    # `''` is nothing, both outside and inside single quotes; inside $'…' it would end the string: the colon is escaped.
+    return word.replace("env:", "env\\x3a" if hidden else "en''v:")
+
+
+def _ansi(character: str) -> str:
+    if character in _ANSI:
+        return _ANSI[character]
+    if not _HIDDEN.match(character):
+        return character
+    return "".join(f"\\x{byte:02x}" for byte in character.encode())
+
+
+def _yaml_hidden(character: str) -> str:
+    """YAML's \\x and \\u name the code point, unlike bash's \\x, which names a byte."""
+    code = ord(character)
+    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"
+
+
+def _undouble(encoded: str) -> str:
+    if "$" in encoded.replace("$$", ""):
+        raise ValueError(f"a single `$`, which Kubernetes may expand, in {encoded[:80]!r}")
+    return encoded.replace("$$", "$")
+
+
+_PART = re.compile(
+    r"""(?P<plain>[^\s'"\\$]+) | '(?P<single>[^']*)' | "(?P<double>')" | \$'(?P<ansi>(?:[^'\\]|\\.)*)'""", re.VERBOSE
+)
+_ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|(.))")
+_UNANSI = {escape[1]: character for character, escape in _ANSI.items()}
+
+
+def _bash_words(line: str) -> list[tuple[str, str]]:
+    """(as written, as bash reads it) for each word, in the subset of bash's quoting that `_bash_word` uses."""
+    words, at = [], 0
+    while at < len(line):
+        start, value = at, ""
+        while part := _PART.match(line, at):
+            value, at = value + _part_value(part), part.end()
+        if start == at or line[at : at + 1] not in ("", " "):
+            raise ValueError(f"xsft does not write {line[start : start + 40]!r}")
+        words.append((line[start:at], value))
+        at += 1
+    return words
+
+
+def _part_value(part: re.Match[str]) -> str:
+    ansi = part.group("ansi")
+    if ansi is None:
+        return str(part.group("plain") or part.group("single") or part.group("double") or "")
+    return _ESCAPE.sub(_unescape, ansi).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _unescape(match: re.Match[str]) -> str:
+    """Bytes above 0x7f travel as lone surrogates until the whole string is decoded."""
+    if match.group(1):
+        return bytes.fromhex(match.group(1)).decode("utf-8", "surrogateescape")
+    return _UNANSI.get(match.group(2), match.group(0))

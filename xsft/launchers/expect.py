@@ -1,0 +1,142 @@
+"""What a run's manifest must hold, field by field. Pure. The audit compares; this says with what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xsft.launchers.audit import Expectation
+from xsft.launchers.encoding import escape_expansion
+from xsft.launchers.jobset import FAIL_JOBSET_RULE, Places, places, pod_failure_policy
+from xsft.launchers.patch import (
+    DIGEST_ANNOTATION,
+    HF_VOLUME,
+    RESERVATION_LABEL,
+    RUN_LABEL,
+    SPOT_LABEL,
+)
+from xsft.launchers.pointers import Item, Named, Path
+from xsft.launchers.xpk import command, proxy_args, servers
+from xsft.spec.resolve import Run
+from xsft.trainers.maxtext import HF_TOKEN_DIRECTORY, container_env, trainer_argv
+
+XPK_GRACE_PERIOD_S = 30
+"""source: xpk@1.16.0 parser/workload.py --termination-grace-period-seconds."""
+
+
+def expectations(run: Run, *, digest: str) -> tuple[Expectation, ...]:
+    at = places(run.mode.value)
+    return (
+        *_identity(run, digest=digest),
+        *_slices(run, at),
+        *_trainer(run, at),
+        *_policies(run, at),
+        *_secrets(run, at),
+        *(_pathways(run, at) if run.mode.value == "pathways" else ()),
+    )
+
+
+def _identity(run: Run, *, digest: str) -> Iterator[Expectation]:
+    labels: Path = ("metadata", "labels")
+    yield Expectation(field="name", path=("metadata", "name"), value=run.jobset)
+    yield Expectation(field="name", path=(*labels, RUN_LABEL), value=run.run_name)
+    yield Expectation(field="name", path=(*labels, "xpk.google.com/workload"), value=run.jobset)
+    yield Expectation(field="place.namespace", path=("metadata", "namespace"), value=run.namespace)
+    yield Expectation(field="queue", path=(*labels, "kueue.x-k8s.io/queue-name"), value=run.queue)
+    yield Expectation(field="spec_digest", path=("metadata", "annotations", DIGEST_ANNOTATION), value=digest)
+
+
+def _slices(run: Run, at: Places) -> Iterator[Expectation]:
+    tpu, job = run.slice, (*at.slices, "template", "spec")
+    if tpu is None:
+        return
+    selector = (*at.slice_pod, "nodeSelector")
+    yield Expectation(field="tpu.num_slices", path=(*at.slices, "replicas"), value=run.num_slices)
+    yield Expectation(field="tpu.type", path=(*job, "parallelism"), value=tpu.hosts)
+    yield Expectation(field="tpu.type", path=(*job, "completions"), value=tpu.hosts)
+    yield Expectation(
+        field="tpu.type", path=(*selector, "cloud.google.com/gke-tpu-accelerator"), value=tpu.accelerator_label
+    )
+    yield Expectation(field="tpu.type", path=(*selector, "cloud.google.com/gke-tpu-topology"), value=tpu.topology)
+    chips: int | str = tpu.chips_per_host if run.mode.value == "mcjax" else str(tpu.chips_per_host)
+    yield Expectation(field="tpu.type", path=at.chips, value=chips, requested=tpu.chips_per_host)
+    yield from _capacity(run, selector)
+
+
+def _capacity(run: Run, selector: Path) -> Iterator[Expectation]:
+    tpu = run.spec.tpu
+    if tpu and tpu.capacity == "spot":
+        yield Expectation(field="tpu.capacity", path=(*selector, SPOT_LABEL), value="true", requested="spot")
+    if tpu and tpu.reservation:
+        name = tpu.reservation.rsplit("/", 1)[-1]
+        path = (*selector, RESERVATION_LABEL)
+        yield Expectation(field="tpu.reservation", path=path, value=name, requested=tpu.reservation)
+
+
+def _trainer(run: Run, at: Places) -> Iterator[Expectation]:
+    yield Expectation(field="image.ref", path=(*at.trainer, "image"), value=run.spec.image.ref)
+    yield Expectation(
+        field="command",
+        path=(*at.trainer, "command"),
+        value=command(run),
+        requested=list(trainer_argv(run)),
+        reads="command",
+    )
+    for name, value in container_env(run).items():
+        path = (*at.trainer, "env", Named(name), "value")
+        yield Expectation(field=f"env.{name}", path=path, value=escape_expansion(value), requested=value)
+
+
+def _policies(run: Run, at: Places) -> Iterator[Expectation]:
+    spec = run.spec
+    policy: Path = ("spec", "failurePolicy")
+    ttl: Path = ("spec", "ttlSecondsAfterFinished")
+    yield Expectation(field="restarts.max", path=(*policy, "maxRestarts"), value=spec.restarts.max)
+    yield Expectation(field="restarts.on_exit_codes", path=(*policy, "rules"), value=[FAIL_JOBSET_RULE])
+    yield Expectation(
+        field="restarts.on_exit_codes",
+        path=(*at.trainer_job, "podFailurePolicy"),
+        value=pod_failure_policy(spec.restarts.on_exit_codes),
+        requested=spec.restarts.on_exit_codes,
+    )
+    yield Expectation(field="ttl_seconds_after_finished", path=ttl, value=spec.ttl_seconds_after_finished)
+    for pod in dict.fromkeys((at.trainer_pod, at.slice_pod)):
+        yield Expectation(field="priority", path=(*pod, "priorityClassName"), value=spec.priority)
+        yield from _grace(run, pod)
+
+
+def _grace(run: Run, pod: Path) -> Iterator[Expectation]:
+    if run.spec.restarts.grace_period_s is not None:
+        path = (*pod, "terminationGracePeriodSeconds")
+        yield Expectation(field="restarts.grace_period_s", path=path, value=run.spec.restarts.grace_period_s)
+
+
+def _secrets(run: Run, at: Places) -> Iterator[Expectation]:
+    token, pull = run.spec.secrets.hf_token, run.spec.image.pull_secret
+    if token:
+        volume = (*at.trainer_pod, "volumes", Named(HF_VOLUME), "secret", "secretName")
+        mount = (*at.trainer, "volumeMounts", Named(HF_VOLUME), "mountPath")
+        yield Expectation(field="secrets.hf_token", path=volume, value=token.secret)
+        yield Expectation(field="secrets.hf_token", path=mount, value=HF_TOKEN_DIRECTORY)
+    if pull:
+        for pod in dict.fromkeys((at.trainer_pod, at.slice_pod)):
+            yield Expectation(field="image.pull_secret", path=(*pod, "imagePullSecrets"), value=[{"name": pull}])
+
+
+def _pathways(run: Run, at: Places) -> Iterator[Expectation]:
+    images, own = servers(run), run.spec.pathways
+    sidecars = (*at.trainer_pod, "initContainers")
+    proxy, manager = (*sidecars, Named("pathways-proxy")), (*sidecars, Named("pathways-rm"))
+    worker = (*at.slice_pod, "containers", Named("pathways-worker"))
+    yield Expectation(field="pathways.proxy_image", path=(*proxy, "image"), value=images.proxy_image)
+    yield Expectation(field="pathways.server_image", path=(*manager, "image"), value=images.server_image)
+    yield Expectation(field="pathways.server_image", path=(*worker, "image"), value=images.server_image)
+    for container in (proxy, manager, worker):
+        flag = f"--gcs_scratch_location={images.scratch}"
+        yield Expectation(field="pathways.scratch", path=(*container, "args", Item(flag)), value=flag)
+    tokens = (
+        ("pathways.proxy_args", proxy, proxy_args(run)),
+        ("pathways.server_args", manager, tuple(own.server_args) if own else ()),
+        ("pathways.worker_args", worker, tuple(own.worker_args) if own else ()),
+    )
+    for field, container, args in tokens:
+        yield from (Expectation(field=field, path=(*container, "args", Item(arg)), value=arg) for arg in args)

@@ -1,0 +1,64 @@
+"""Where things are in the JobSets xpk renders, per mode. Pure.
+
+source: manifests rendered by xpk@1.16.0 in both modes; a contract test renders them again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xsft.launchers.pointers import Named, Path
+from xsft.modes import mode_module
+from xsft.naming import ModeName
+
+TRAINER_CONTAINER = "jax-tpu"
+"""xpk's --docker-name default."""
+
+FAIL_EXIT_CODES_NOT_IN = (42, *range(127, 256))
+"""Exit codes xpk lets restart: 42 and 127–255 (xpk@1.16.0 commands/workload.py, podFailurePolicy)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Paths in one mode's JobSet."""
+
+    slices: Path
+    """The replicated job of the slices."""
+    slice_pod: Path
+    """Pod spec of a host."""
+    trainer_job: Path
+    """Job spec of the trainer."""
+    trainer_pod: Path
+    """Pod spec of the trainer."""
+    trainer: Path
+    """The trainer's container."""
+    chips: Path
+    """Chip count of one host."""
+
+
+def places(mode: ModeName) -> Places:
+    module = mode_module(mode)
+    slices: Path = ("spec", "replicatedJobs", Named(module.REPLICATED_JOB))
+    trainer_job: Path = ("spec", "replicatedJobs", Named(module.TRAINER_JOB), "template", "spec")
+    slice_pod: Path = (*slices, "template", "spec", "template", "spec")
+    trainer_pod: Path = (*trainer_job, "template", "spec")
+    host_container = TRAINER_CONTAINER if module.TRAINER_JOB == module.REPLICATED_JOB else "pathways-worker"
+    return Places(
+        slices=slices,
+        slice_pod=slice_pod,
+        trainer_job=trainer_job,
+        trainer_pod=trainer_pod,
+        trainer=(*trainer_pod, "containers", Named(TRAINER_CONTAINER)),
+        chips=(*slice_pod, "containers", Named(host_container), "resources", "limits", "google.com/tpu"),
+    )
+
+
+def pod_failure_policy(extra_exit_codes: list[int]) -> dict[str, object]:
+    """McJAX's rule, for a head that xpk gives none: an exit code that no restart can mend fails the run at once."""
+    restartable = sorted({*FAIL_EXIT_CODES_NOT_IN, *extra_exit_codes})
+    codes = {"containerName": TRAINER_CONTAINER, "operator": "NotIn", "values": restartable}
+    return {"rules": [{"action": "FailJob", "onPodConditions": [], "onExitCodes": codes}]}
+
+
+FAIL_JOBSET_RULE = {"action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}
+"""JobSet's half of that rule: such a failure is not restarted whatever maxRestarts says."""

@@ -1,0 +1,133 @@
+"""What xpk cannot say, put into the manifest it rendered. Pure: a list of changes, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from xsft.launchers.jobset import FAIL_JOBSET_RULE, Places, places, pod_failure_policy
+from xsft.launchers.pointers import Json, Named, Path, put, remove
+from xsft.spec.resolve import Run
+from xsft.trainers.maxtext import HF_TOKEN_DIRECTORY
+
+RUN_LABEL = "xsft.dev/run"
+JOBSET_LABEL = "xsft.dev/jobset"
+MODE_LABEL = "xsft.dev/mode"
+DIGEST_ANNOTATION = "xsft.dev/spec-digest"
+STEPS_ANNOTATION = "xsft.dev/steps"
+OUTPUT_ANNOTATION = "xsft.dev/output"
+HF_VOLUME = "xsft-hf-token"
+
+SPOT_LABEL = "cloud.google.com/gke-spot"
+RESERVATION_LABEL = "cloud.google.com/reservation-name"
+"""GKE's node labels; xpk sets them only on clusters with node auto-provisioning (xpk@1.16.0 core/capacity.py)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    path: Path
+    why: str
+    """Why the xpk line alone does not do it; shown under `by_hand`."""
+    value: Json = None
+    action: Literal["put", "remove"] = "put"
+
+
+def apply(changes: Iterable[Change], manifest: Json) -> Json:
+    for change in changes:
+        match change.action:
+            case "put":
+                manifest = put(manifest, change.path, change.value)
+            case "remove":
+                manifest = remove(manifest, change.path)
+    return manifest
+
+
+def changes(run: Run, *, digest: str) -> tuple[Change, ...]:
+    at = places(run.mode.value)
+    return (
+        *_identity(run, at, digest=digest),
+        *_secrets(run, at),
+        *_pull_secret(run, at),
+        *_capacity(run, at),
+        *(_pathways(run, at) if run.mode.value == "pathways" else ()),
+    )
+
+
+def _identity(run: Run, at: Places, *, digest: str) -> Iterator[Change]:
+    labels = {
+        "app.kubernetes.io/managed-by": "xsft",
+        RUN_LABEL: run.run_name,
+        JOBSET_LABEL: run.jobset,
+        MODE_LABEL: run.mode.value,
+    }
+    annotations = {
+        DIGEST_ANNOTATION: digest,
+        STEPS_ANNOTATION: str(run.spec.train.steps),
+        OUTPUT_ANNOTATION: run.output or "",
+    }
+    why = "the run's identity: xpk has no flag for labels and annotations"
+    yield Change(path=("metadata", "namespace"), value=run.namespace, why="xpk leaves the namespace to the kubeconfig context")
+    for key, value in labels.items():
+        yield Change(path=("metadata", "labels", key), value=value, why=why)
+    for key, value in annotations.items():
+        yield Change(path=("metadata", "annotations", key), value=value, why=why)
+    for pod in sorted({at.slice_pod[:-1], at.trainer_pod[:-1]}, key=str):
+        yield Change(path=(*pod, "metadata", "labels", RUN_LABEL), value=run.run_name, why=why)
+    queue = ("metadata", "labels", "kueue.x-k8s.io/queue-name")
+    yield Change(path=queue, value=run.queue, why="xpk knows one queue, multislice-queue")
+
+
+def _secrets(run: Run, at: Places) -> Iterator[Change]:
+    token = run.spec.secrets.hf_token
+    if token is None:
+        return
+    why = "xpk has no Secret support: the token's Secret is mounted as a file"
+    volume = {"name": HF_VOLUME, "secret": {"secretName": token.secret, "defaultMode": 0o400}}
+    mount = {"name": HF_VOLUME, "mountPath": HF_TOKEN_DIRECTORY, "readOnly": True}
+    yield Change(path=(*at.trainer_pod, "volumes", Named(HF_VOLUME)), value=volume, why=why)
+    yield Change(path=(*at.trainer, "volumeMounts", Named(HF_VOLUME)), value=mount, why=why)
+
+
+def _pull_secret(run: Run, at: Places) -> Iterator[Change]:
+    """xpk writes `imagePullSecrets: [{name: None}]` when there is none, and nothing at all under Pathways."""
+    secret = run.spec.image.pull_secret
+    for pod in dict.fromkeys((at.slice_pod, at.trainer_pod)):
+        if secret is None:
+            yield Change(path=(*pod, "imagePullSecrets"), action="remove", why="xpk names a Secret called None")
+        else:
+            why = "xpk ignores --docker-image-pull-secret under Pathways"
+            yield Change(path=(*pod, "imagePullSecrets"), value=[{"name": secret}], why=why)
+
+
+def _capacity(run: Run, at: Places) -> Iterator[Change]:
+    tpu = run.spec.tpu
+    if tpu is None:
+        return
+    why = "xpk uses capacity flags only on clusters with node auto-provisioning: the node selector says it instead"
+    selector = (*at.slice_pod, "nodeSelector")
+    if tpu.capacity == "spot":
+        yield Change(path=(*selector, SPOT_LABEL), value="true", why=why)
+    if tpu.capacity == "reservation" and tpu.reservation:
+        yield Change(path=(*selector, RESERVATION_LABEL), value=tpu.reservation.rsplit("/", 1)[-1], why=why)
+
+
+def _pathways(run: Run, at: Places) -> Iterator[Change]:
+    """What xpk >= 1.8 drops since it renders Pathways as a plain JobSet."""
+    spec = run.spec
+    policy: Path = ("spec", "failurePolicy")
+    yield Change(path=(*policy, "maxRestarts"), value=spec.restarts.max, why="xpk ignores --max-restarts under Pathways")
+    head = "xpk gives the Pathways head no failure policy: a typo would restart every slice"
+    yield Change(path=(*policy, "rules"), value=[FAIL_JOBSET_RULE], why=head)
+    failure = pod_failure_policy(spec.restarts.on_exit_codes)
+    yield Change(path=(*at.trainer_job, "podFailurePolicy"), value=failure, why=head)
+    ttl = "xpk ignores --ttl-seconds-after-finished under Pathways: finished JobSets would keep their names"
+    yield Change(path=("spec", "ttlSecondsAfterFinished"), value=spec.ttl_seconds_after_finished, why=ttl)
+    priority = "xpk gives --priority to the workers only"
+    yield Change(path=(*at.trainer_pod, "priorityClassName"), value=spec.priority, why=priority)
+    if spec.restarts.grace_period_s is not None:
+        grace = "xpk gives the grace period to the workers only; the trainer runs on the head"
+        path = (*at.trainer_pod, "terminationGracePeriodSeconds")
+        yield Change(path=path, value=spec.restarts.grace_period_s, why=grace)
+    label = (*at.trainer_pod[:-1], "metadata", "labels", "xpk.google.com/workload")
+    yield Change(path=label, value=run.jobset, why="xpk labels the workers only")

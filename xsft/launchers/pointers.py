@@ -1,0 +1,123 @@
+"""Finding and changing values in a manifest by path. Pure: changes are made on a copy.
+
+A path is a tuple of keys; `Named("jax-tpu")` picks the list entry whose `name` is that, `Item("--a=1")` the equal one. Its printed form is a JSON pointer (RFC 6901).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+
+@dataclass(frozen=True)
+class Named:
+    """The entry of a list whose `name` is this."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Item:
+    """The entry of a list that equals this text, e.g. a flag among `args`."""
+
+    text: str
+
+
+Key = str | int | Named | Item
+Path = tuple[Key, ...]
+Json = Any
+"""What json.loads returns."""
+
+
+class Missing:
+    """Nothing is at that path."""
+
+    def __repr__(self) -> str:
+        return "(nothing)"
+
+
+MISSING: Final = Missing()
+
+
+def find(document: Json, path: Path) -> tuple[str, Json | Missing]:
+    """The JSON pointer and the value there; the pointer stops being exact where nothing is."""
+    pointer, value = "", document
+    for key in path:
+        position = _position(value, key)
+        pointer += "/" + _escape(str(position if position is not None else _label(key)))
+        if position is None:
+            return pointer + _rest(path[path.index(key) + 1 :]), MISSING
+        value = value[position]
+    return pointer, value
+
+
+def put(document: Json, path: Path, value: Json) -> Json:
+    """A copy with `value` at `path`; missing mappings are made, a missing named entry is appended."""
+    if not path:
+        return value
+    key, rest = path[0], path[1:]
+    match key:
+        case str():
+            mapping = dict(document or {})
+            mapping[key] = put(mapping.get(key), rest, value)
+            return mapping
+        case int():
+            return [put(item, rest, value) if i == key else item for i, item in enumerate(document)]
+        case Named():
+            return _put_named(list(document or ()), key, rest, value)
+        case Item():
+            return [value if item == key.text else item for item in document]
+
+
+def remove(document: Json, path: Path) -> Json:
+    """A copy without what is at `path`; nothing there is no error."""
+    if find(document, path)[1] is MISSING:
+        return document
+    parent_path, last = path[:-1], path[-1]
+    parent = find(document, parent_path)[1]
+    position = _position(parent, last)
+    if isinstance(parent, Mapping):
+        left: Json = {k: v for k, v in parent.items() if k != position}
+    else:
+        left = [v for i, v in enumerate(parent) if i != position]
+    return put(document, parent_path, left)
+
+
+def _put_named(items: list[Json], key: Named, rest: Path, value: Json) -> list[Json]:
+    position = _position(items, key)
+    if position is None:
+        return [*items, put({"name": key.name} if rest else None, rest, value)]
+    return [put(item, rest, value) if i == position else item for i, item in enumerate(items)]
+
+
+def _position(value: Json, key: Key) -> str | int | None:
+    match key:
+        case str():
+            return key if isinstance(value, Mapping) and key in value else None
+        case int():
+            return key if isinstance(value, list) and -len(value) <= key < len(value) else None
+        case Named(name=name):
+            if not isinstance(value, list):
+                return None
+            return next((i for i, v in enumerate(value) if isinstance(v, Mapping) and v.get("name") == name), None)
+        case Item(text=text):
+            return value.index(text) if isinstance(value, list) and text in value else None
+
+
+def _rest(path: Path) -> str:
+    return "".join("/" + _escape(_label(key)) for key in path)
+
+
+def _label(key: Key) -> str:
+    match key:
+        case Named(name=name):
+            return name
+        case Item():
+            return "-"
+        case str() | int():
+            return str(key)
+
+
+def _escape(token: str) -> str:
+    return token.replace("~", "~0").replace("/", "~1")

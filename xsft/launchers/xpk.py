@@ -1,0 +1,122 @@
+"""The xpk command line of a run. Pure. Flags that xpk ignores in a mode are not passed: the patch says them instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xsft.launchers.encoding import encode_command, encode_env_value
+from xsft.modes import mode_module
+from xsft.spec.resolve import Run
+from xsft.trainers.maxtext import command_env, container_env, trainer_argv
+
+XPK_DEFAULT_PRIORITY = "medium"
+XPK_DEFAULT_TTL_S = 43200
+"""source: xpk@1.16.0 parser/workload.py; defaults are not repeated on the line."""
+
+RENDER_FLAGS = ("--dry-run",)
+
+DRY_RUN_ZONE = "us-central1-a"
+"""Stands in where a kubeconfig context is used: xpk wants a zone even to render (AttributeError otherwise), and writes it nowhere."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathwaysServers:
+    """Pathways' images and scratch bucket: the workload's, else the place's."""
+
+    proxy_image: str | None
+    server_image: str | None
+    scratch: str | None
+
+
+def xpk_argv(run: Run) -> tuple[str, ...]:
+    """`xpk workload create[-pathways] --flag=value …`, the command last, as a person would run it."""
+    verb = mode_module(run.mode.value).XPK_VERB
+    return ("xpk", "workload", verb, *_where(run), *_what(run), *_flags(run), *_env(run), f"--command={command(run)}")
+
+
+def command(run: Run) -> str:
+    """The trainer's command line, encoded to survive xpk's YAML, Kubernetes' `$()` and bash."""
+    return encode_command(argv=trainer_argv(run), env=command_env(run), mode=run.mode.value)
+
+
+def servers(run: Run) -> PathwaysServers:
+    own, shared = run.spec.pathways, run.place.pathways if run.place else None
+    return PathwaysServers(
+        proxy_image=(own and own.proxy_image) or (shared and shared.proxy_image) or None,
+        server_image=(own and own.server_image) or (shared and shared.server_image) or None,
+        scratch=(own and own.scratch) or (shared and shared.scratch) or None,
+    )
+
+
+def proxy_args(run: Run) -> tuple[str, ...]:
+    """XLA flags act in the proxy under Pathways (maxtext@0.2.5 benchmarks/maxtext_xpk_runner.py _get_pathways_proxy_flags)."""
+    own = run.spec.pathways.proxy_args if run.spec.pathways else ()
+    return (*own, *run.spec.xla_flags)
+
+
+def _where(run: Run) -> Iterator[str]:
+    place = run.place
+    cluster = (place.cluster if place else None) or _context_as_cluster(run)
+    yield f"--cluster={cluster}"
+    if place and place.project:
+        yield f"--project={place.project}"
+    yield f"--zone={(place.zone if place else None) or DRY_RUN_ZONE}"
+    if run.namespace != "default":
+        yield f"--namespace={run.namespace}"
+
+
+def _context_as_cluster(run: Run) -> str:
+    """xpk reaches clusters by GKE name only; a kubeconfig context gets a stand-in that the manifest does not hold."""
+    return "kubeconfig-context"
+
+
+def _what(run: Run) -> Iterator[str]:
+    yield f"--docker-image={run.spec.image.ref}"
+    yield f"--workload={run.jobset}"
+    yield f"--tpu-type={run.slice.xpk_type if run.slice else None}"
+    yield f"--num-slices={run.num_slices}"
+
+
+def _flags(run: Run) -> Iterator[str]:
+    spec = run.spec
+    if spec.priority != XPK_DEFAULT_PRIORITY:
+        yield f"--priority={spec.priority}"
+    if spec.restarts.grace_period_s is not None:
+        yield f"--termination-grace-period-seconds={spec.restarts.grace_period_s}"
+    match run.mode.value:
+        case "mcjax":
+            yield from _mcjax_flags(run)
+        case "pathways":
+            yield from _pathways_flags(run)
+
+
+def _mcjax_flags(run: Run) -> Iterator[str]:
+    spec = run.spec
+    if spec.restarts.max:
+        yield f"--max-restarts={spec.restarts.max}"
+    if spec.restarts.on_exit_codes:
+        yield f"--restart-on-exit-codes={','.join(str(code) for code in sorted(set(spec.restarts.on_exit_codes)))}"
+    if spec.ttl_seconds_after_finished != XPK_DEFAULT_TTL_S:
+        yield f"--ttl-seconds-after-finished={spec.ttl_seconds_after_finished}"
+    if spec.image.pull_secret:
+        yield f"--docker-image-pull-secret={spec.image.pull_secret}"
+
+
+def _pathways_flags(run: Run) -> Iterator[str]:
+    images = servers(run)
+    own = run.spec.pathways
+    flags = {
+        "--proxy-server-image": images.proxy_image,
+        "--server-image": images.server_image,
+        "--pathways-gcs-location": images.scratch,
+        "--custom-pathways-server-args": " ".join(own.server_args) if own else "",
+        "--custom-pathways-proxy-server-args": " ".join(proxy_args(run)),
+        "--custom-pathways-worker-args": " ".join(own.worker_args) if own else "",
+    }
+    yield from (f"{flag}={value}" for flag, value in flags.items() if value)
+
+
+def _env(run: Run) -> Iterator[str]:
+    for name, value in container_env(run).items():
+        yield f"--env={name}={encode_env_value(value)}"

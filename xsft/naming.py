@@ -1,0 +1,49 @@
+"""Names: how long a run's name may be, and which names MaxText would misread. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+ModeName = Literal["mcjax", "pathways"]
+
+XPK_NAME_LIMIT = 40
+"""source: xpk@1.16.0 parser/validators.py name_type (40 passes, 41 is refused)."""
+
+PATHWAYS_NAME_LIMIT = 22
+"""JobSet's coordinator label `<w>-pathways-head-0-0.<w>` is 2n+19 characters and must be <= 63.
+
+source: jobset@v0.10.1 pkg/webhooks/jobset_webhook.go; a 23-character name is admitted, takes quota and never starts.
+"""
+
+POD_NAME_LIMIT = 63
+
+ATTEMPT_SUFFIX = 2
+"""`-2` … `-9`: a failed run must be able to try again under the same name."""
+
+
+def jobset_limit(*, mode: ModeName, num_slices: int, hosts: int) -> int:
+    """Characters a JobSet's name may have."""
+    match mode:
+        case "pathways":
+            return PATHWAYS_NAME_LIMIT
+        case "mcjax":
+            return min(XPK_NAME_LIMIT, POD_NAME_LIMIT - _pod_suffix(num_slices=num_slices, hosts=hosts))
+
+
+def run_name_limit(*, mode: ModeName, num_slices: int, hosts: int) -> int:
+    """Characters a run's name may have, so that a second attempt's name fits too."""
+    return jobset_limit(mode=mode, num_slices=num_slices, hosts=hosts) - ATTEMPT_SUFFIX
+
+
+def jobset_name(*, run_name: str, attempt: int) -> str:
+    """The first attempt carries the run's name, later ones `-2`, `-3`, …"""
+    return run_name if attempt == 1 else f"{run_name}-{attempt}"
+
+
+MISREAD_NAMES = frozenset({"none", "null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf"})
+"""YAML words: MaxText turns `none` into None before anything else (maxtext@0.2.5 configs/pyconfig.py)."""
+
+
+def _pod_suffix(*, num_slices: int, hosts: int) -> int:
+    """`-slice-job-<slice>-<host>-abcde`: source jobset@v0.10.1, measured in a real control plane (42 passes, 43 fails at 2 x 64)."""
+    return len("-slice-job-") + len(str(num_slices - 1)) + 1 + len(str(hosts - 1)) + len("-abcde")

@@ -1,0 +1,80 @@
+"""spec + facts -> intent -> plan. Pure; the only place where modes, trainers, launchers and checks meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from xsft.checks import check, silence
+from xsft.facts import Facts
+from xsft.launchers.audit import audit, audit_problems
+from xsft.launchers.expect import expectations
+from xsft.launchers.patch import apply, changes
+from xsft.launchers.xpk import xpk_argv
+from xsft.problems import Problem, errors_in
+from xsft.spec.digest import spec_digest
+from xsft.spec.model import WorkloadSpec
+from xsft.spec.resolve import Run, resolve
+from xsft.steps import Intent, Plan
+from xsft.trainers.conversion import conversion_argv
+from xsft.trainers.maxtext import trainer_argv, trainer_env
+
+
+def make_intent(spec: WorkloadSpec, facts: Facts) -> Intent:
+    """Decide everything xpk must be told, and check it."""
+    run, unresolved = resolve(spec, facts)
+    problems = silence((*unresolved, *check(run, facts)), spec.checks)
+    digest = spec_digest(run)
+    on_cluster = spec.target == "xpk"
+    return Intent(
+        run=run,
+        spec_digest=digest,
+        trainer_argv=trainer_argv(run),
+        trainer_env=trainer_env(run),
+        conversion_argv=conversion_argv(run),
+        xpk_argv=xpk_argv(run) if on_cluster and _renderable(run, problems) else None,
+        changes=changes(run, digest=digest) if on_cluster else (),
+        expectations=expectations(run, digest=digest) if on_cluster else (),
+        problems=problems,
+    )
+
+
+def make_plan(intent: Intent, *, rendered: dict[str, Any] | None, file: str = "") -> Plan:
+    """Join the intent with what xpk rendered for it; None for local runs and for intents without an xpk line."""
+    manifest = apply(intent.changes, rendered) if rendered is not None else None
+    rows = audit(intent.expectations, rendered=rendered, manifest=manifest) if rendered is not None else ()
+    run = intent.run
+    return Plan(
+        file=file,
+        run_name=run.run_name,
+        jobset=run.jobset,
+        spec_digest=intent.spec_digest,
+        target=run.spec.target,
+        mode=run.mode,
+        trainer_argv=intent.trainer_argv,
+        trainer_env=intent.trainer_env,
+        conversion_argv=intent.conversion_argv,
+        xpk_argv=intent.xpk_argv,
+        manifest=manifest,
+        audit=rows,
+        by_hand=_by_hand(intent) if rendered is not None else (),
+        problems=tuple(p.in_file(file) for p in (*intent.problems, *audit_problems(rows))),
+        run=run,
+    )
+
+
+UNRENDERABLE = frozenset({"tpu-missing", "tpu-unknown", "image-missing", "place-missing", "place-unknown", "pathways-args"})
+"""Problems that leave xpk nothing it could render."""
+
+
+def _renderable(run: Run, problems: Iterable[Problem]) -> bool:
+    return run.slice is not None and not any(p.id in UNRENDERABLE for p in errors_in(problems))
+
+
+def _by_hand(intent: Intent) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*_reach(intent.run), *(change.why for change in intent.changes))))
+
+
+def _reach(run: Run) -> Iterator[str]:
+    if run.place and run.place.context:
+        yield f"xpk cannot be told a kubeconfig context ({run.place.context}): the line names a stand-in cluster"

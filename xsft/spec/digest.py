@@ -1,0 +1,31 @@
+"""spec_digest: what makes two submissions the same run. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from xsft.spec.resolve import Run
+
+NOT_IDENTITY = {"place": True, "priority": True, "restarts": True, "ttl_seconds_after_finished": True, "checks": True}
+"""Changing these does not make another run. The place is written out instead of named."""
+
+
+def spec_digest(run: Run) -> str:
+    """sha256 over the canonical JSON of the resolved workload, 64 hex digits."""
+    return hashlib.sha256(canonical(run).encode()).hexdigest()
+
+
+def canonical(run: Run) -> str:
+    """Sorted keys, no spaces; user, time and git commit are not in it (but for a run name that asks for them)."""
+    document = run.spec.model_dump(mode="json", exclude=NOT_IDENTITY, exclude_none=True)  # type: ignore[arg-type]
+    resolved = {
+        "place": run.place.model_dump(mode="json", exclude_none=True) if run.place else None,
+        "run_name": run.run_name,
+        "mode": run.mode.value,
+        "output": run.output,
+        "queue": run.queue,
+        "checkpoint": run.checkpoint,
+        "checkpoint_period": run.checkpoint_period,
+    }
+    return json.dumps({**document, **resolved}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,128 @@
+"""`--set a.b=c`: settings of the command line over a parsed workload. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xsft.errors import SpecError
+from xsft.problems import Problem, error
+from xsft.spec.keypath import key_part, key_path
+from xsft.spec.scalars import Surprise, resolve_plain
+from xsft.spec.yamltext import ParsedYaml, parse_value
+
+ONE_KEY_BELOW: tuple[tuple[str, ...], ...] = (("overrides", "maxtext"), ("env",), ("checks",))
+"""Sections whose keys may contain dots: what follows them is one key, e.g. `overrides.maxtext.lora.lora_rank`."""
+
+_FORM = "Write --set KEY.PATH=VALUE, e.g. --set train.steps=10."
+
+
+def apply_overrides(parsed: ParsedYaml, settings: Sequence[str]) -> ParsedYaml:
+    """A new ParsedYaml; later settings win. Values are typed as in the file; `null` removes a key that is there.
+
+    Raises SpecError (a UsageError) with the problem of every bad setting.
+    """
+    problems: list[Problem] = []
+    for text in settings:
+        try:
+            parsed = _apply(parsed, _setting(text))
+        except SpecError as bad:
+            problems.extend(bad.problems)
+    if problems:
+        raise SpecError(tuple(problems))
+    return parsed
+
+
+@dataclass(frozen=True)
+class _Setting:
+    path: tuple[str, ...]
+    value: object
+    raw: Mapping[str, str]
+
+
+def _setting(text: str) -> _Setting:
+    name, equals, value = text.partition("=")
+    path = _split(name.strip())
+    if not equals:
+        raise _bad(name, f"--set {key_part(name)[:60]!r} has no `=`", _FORM)
+    if not all(path):
+        raise _bad(name, f"--set {key_part(name)[:60]!r} has an empty key", _FORM)
+    return _typed(path, value.strip())
+
+
+def _split(name: str) -> tuple[str, ...]:
+    parts = tuple(name.split("."))
+    for section in ONE_KEY_BELOW:
+        if parts[: len(section)] == section and len(parts) > len(section):
+            return (*section, ".".join(parts[len(section) :]))
+    return parts
+
+
+def _typed(path: tuple[str, ...], text: str) -> _Setting:
+    """Only brackets and quotes go to the YAML parser: `--set env.X=a: b #c` is that text, as a shell user expects."""
+    at = key_path(path)
+    if text.startswith(("[", "{", '"', "'")):
+        return _flow(path, at, text)
+    value = resolve_plain(text)
+    if isinstance(value, Surprise):
+        raise SpecError((error("yaml-surprise", at, f"--set: {value.message}", value.fix),))
+    return _Setting(path, value, {} if isinstance(value, str) else {at: text})
+
+
+def _flow(path: tuple[str, ...], at: str, text: str) -> _Setting:
+    try:
+        parsed = parse_value(text, at)
+    except SpecError as bad:
+        problems = tuple(error(p.id, p.where or at, f"value of --set {at}: {p.message}", p.fix) for p in bad.problems)
+    else:
+        return _Setting(path, parsed.value, parsed.raw)
+    raise SpecError(problems)
+
+
+def _apply(parsed: ParsedYaml, setting: _Setting) -> ParsedYaml:
+    data = _placed(parsed.data, setting.path, setting)
+    at = key_path(setting.path)
+    raw = {path: text for path, text in parsed.raw.items() if not _is_at_or_below(path, at)}
+    lines = {path: line for path, line in parsed.lines.items() if not _is_at_or_below(path, at)}
+    return ParsedYaml(data=data, lines=lines, raw=raw | dict(setting.raw))
+
+
+def _placed(node: Mapping[str, object], rest: tuple[str, ...], setting: _Setting) -> dict[str, object]:
+    key, deeper = rest[0], rest[1:]
+    if deeper:
+        return {**node, key: _child(node.get(key), deeper, setting)}
+    if setting.value is None and key in node:
+        return {k: v for k, v in node.items() if k != key}
+    return {**node, key: setting.value}  # a null for an absent key stays, so that a misspelled one is reported
+
+
+def _child(child: object, rest: tuple[str, ...], setting: _Setting) -> object:
+    if child is None:
+        return _placed({}, rest, setting)
+    if isinstance(child, dict):
+        return _placed(child, rest, setting)
+    if isinstance(child, list):
+        return _in_list(child, rest, setting)
+    above = key_path(setting.path[: -len(rest)])
+    at = key_path(setting.path)
+    raise _bad(at, f"--set {at}: {above} is a single value, nothing can be set below it", f"Set {above} itself.")
+
+
+def _in_list(items: list[object], rest: tuple[str, ...], setting: _Setting) -> list[object]:
+    index = rest[0]
+    if not (index.isascii() and index.isdecimal() and len(index) < 7 and int(index) < len(items)):
+        above = key_path(setting.path[: -len(rest)])
+        name = key_path(setting.path)
+        message = f"--set {name}: {above} is a list of {len(items)}; {key_part(index)!r} is none of its indexes"
+        raise _bad(name, message, f"Use an index below {len(items)}, or set the whole list: {above}=[a, b].")
+    at = int(index)
+    new = setting.value if len(rest) == 1 else _child(items[at], rest[1:], setting)
+    return [*items[:at], new, *items[at + 1 :]]
+
+
+def _is_at_or_below(path: str, at: str) -> bool:
+    return path == at or path.startswith(at + ".")
+
+
+def _bad(name: str, message: str, fix: str) -> SpecError:
+    return SpecError((error("bad-set", key_part(name)[:60], message, fix),))

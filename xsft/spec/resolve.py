@@ -1,0 +1,170 @@
+"""Resolve: the workload with its defaults decided and its place looked up. Pure; every decision that is not typed lives here."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+
+from xsft.catalog.models import Model, find_model
+from xsft.catalog.releases import Release, find_release
+from xsft.catalog.tpu import Slice, parse_tpu_type
+from xsft.facts import Facts
+from xsft.naming import ModeName, jobset_name
+from xsft.problems import Problem, error
+from xsft.spec.model import WorkloadSpec
+from xsft.spec.place import DEFAULT_QUEUE, Place
+
+LOCAL_OUTPUT = "xsft-runs"
+"""Where local runs go when no output is named: a folder beside the workload's checkout."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mode:
+    value: ModeName
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A workload with everything decided that can be decided. `None` where the workload lacks it; a problem says so."""
+
+    spec: WorkloadSpec
+    run_name: str
+    jobset: str
+    mode: Mode
+    place: Place | None
+    slice: Slice | None
+    model: Model | None
+    release: Release | None
+    checkpoint: str | None
+    """load_parameters_path."""
+    output: str | None
+    """base_output_directory."""
+    namespace: str
+    queue: str
+    checkpoint_period: int
+
+    @property
+    def num_slices(self) -> int:
+        return self.spec.tpu.num_slices if self.spec.tpu else 1
+
+    @property
+    def chips(self) -> int:
+        """All chips of all slices; 1 on this machine, where JAX sees one CPU device."""
+        if self.spec.target == "local" or self.slice is None:
+            return 1
+        return self.slice.chips * self.num_slices
+
+    @property
+    def layout(self) -> str:
+        return self.release.layout if self.release else "current"
+
+
+def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]:
+    """Decide what the workload leaves open; problems name what is missing or unknown."""
+    place, place_problems = _place(spec, facts)
+    tpu, tpu_problems = _slice(spec)
+    run_name, name_problems = _run_name(spec, facts)
+    output = spec.output or (place.output if place and spec.target == "xpk" else None) or _local_output(spec)
+    run = Run(
+        spec=spec,
+        run_name=run_name,
+        jobset=jobset_name(run_name=run_name, attempt=facts.attempt),
+        mode=_mode(spec),
+        place=place,
+        slice=tpu,
+        model=find_model(spec.model.name),
+        release=find_release(spec.image.maxtext),
+        checkpoint=_checkpoint(spec, output),
+        output=output,
+        namespace=place.namespace if place else "default",
+        queue=spec.queue or (place.queue if place else DEFAULT_QUEUE),
+        checkpoint_period=spec.train.checkpoint_period or default_checkpoint_period(spec.train.steps),
+    )
+    return run, (*place_problems, *tpu_problems, *name_problems)
+
+
+def default_checkpoint_period(steps: int) -> int:
+    """A tenth of the run, at least 50 steps, never beyond its end. MaxText's 10,000 saves only at the end of most SFT runs."""
+    return min(steps, max(50, steps // 10))
+
+
+def converted_directory(spec: WorkloadSpec, output: str | None) -> str | None:
+    """base_output_directory of the conversion; the checkpoint lands in `<it>/0/items` (maxtext@0.2.5 checkpoint_conversion/to_maxtext.py)."""
+    if spec.model.hf is None:
+        return None
+    if spec.model.hf.converted:
+        return spec.model.hf.converted.rstrip("/")
+    return f"{output.rstrip('/')}/converted/{spec.model.name}" if output else None
+
+
+def _mode(spec: WorkloadSpec) -> Mode:
+    if spec.target == "local":
+        return Mode(value="mcjax", reason="one Python process on this machine")
+    match spec.mode:
+        case "mcjax" | "pathways":
+            return Mode(value=spec.mode, reason=f"the workload says mode: {spec.mode}")
+        case "auto":
+            if spec.pathways is not None:
+                return Mode(value="pathways", reason="mode: auto, and the workload has a pathways section")
+            return Mode(value="mcjax", reason="mode: auto, and the workload has no pathways section")
+
+
+def _place(spec: WorkloadSpec, facts: Facts) -> tuple[Place | None, tuple[Problem, ...]]:
+    if isinstance(spec.place, Place):
+        return spec.place, ()
+    if spec.place is None:
+        return None, ()
+    found = facts.places.get(spec.place)
+    if found is not None or spec.target == "local":
+        return found, ()
+    return None, (_unknown_place(spec.place, facts),)
+
+
+def _unknown_place(name: str, facts: Facts) -> Problem:
+    near = difflib.get_close_matches(name, facts.places, n=1)
+    known = ", ".join(sorted(facts.places)) or "none"
+    where = facts.places_file or "no places.yaml was found beside pyproject.toml or in the XDG configuration"
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return error(
+        "place-unknown",
+        "place",
+        f"place {name!r} is not known{hint} Known: {known} ({where}).",
+        "Add it to places.yaml, or write the place inline.",
+    )
+
+
+def _slice(spec: WorkloadSpec) -> tuple[Slice | None, tuple[Problem, ...]]:
+    if spec.tpu is None:
+        return None, ()
+    try:
+        return parse_tpu_type(spec.tpu.type), ()
+    except ValueError as e:
+        return None, (error("tpu-unknown", "tpu.type", str(e), "Take one of the named types."),)
+
+
+def _run_name(spec: WorkloadSpec, facts: Facts) -> tuple[str, tuple[Problem, ...]]:
+    match spec.run_name_suffix:
+        case "none":
+            return spec.name, ()
+        case "date":
+            return f"{spec.name}-{facts.today}", ()
+        case "commit":
+            if facts.commit:
+                return f"{spec.name}-{facts.commit[:7]}", ()
+            problem = error(
+                "run-name-commit",
+                "run_name_suffix",
+                "run_name_suffix: commit needs a git checkout, and the workload is not in one.",
+                "Run inside the checkout, or take run_name_suffix: date.",
+            )
+            return spec.name, (problem,)
+
+
+def _local_output(spec: WorkloadSpec) -> str | None:
+    return LOCAL_OUTPUT if spec.target == "local" else None
+
+
+def _checkpoint(spec: WorkloadSpec, output: str | None) -> str | None:
+    directory = converted_directory(spec, output)
+    return spec.model.checkpoint or (f"{directory}/0/items" if directory else None)

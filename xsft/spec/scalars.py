@@ -1,0 +1,87 @@
+"""Plain YAML scalars by the YAML 1.2 core schema, refusing what YAML 1.1 and 1.2 read differently. Pure.
+
+source: YAML 1.2.2 §10.3.2 (core schema). `no`, `off`, `yes`, `on`, `12:30:00` and dates are text; `1e-5` is a number.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import isfinite
+
+from xsft.spec.keypath import shown
+from xsft.spec.secrets import looks_secret
+
+Scalar = str | int | float | bool | None
+
+_WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys(("null", "Null", "NULL", "~", ""), None),
+}
+_INT = re.compile(r"[-+]?[0-9]+")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_LEADING_ZERO = re.compile(r"[-+]?0[0-9]+")
+_RADIX = re.compile(r"[-+]?0(?:x[0-9a-fA-F_]+|o[0-7_]+|b[01_]+)")
+_UNDERSCORES = re.compile(r"[-+]?[0-9][0-9_]*_[0-9_]*(?:\.[0-9_]*)?(?:[eE][-+]?[0-9]+)?")
+_INT_LIMIT = 2**63
+"""JSON readers and MaxText's own parser hold 64-bit integers."""
+_MAX_DIGITS = 20
+
+
+@dataclass(frozen=True)
+class Surprise:
+    """A scalar that readers of YAML disagree about, or that no field can hold."""
+
+    message: str
+    fix: str
+
+
+def resolve_plain(text: str) -> Scalar | Surprise:
+    """The value of an unquoted scalar, e.g. `1e-5` -> 0.00001, `no` -> "no"."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in "-+.0123456789":
+        return text
+    return _surprise(text) or _number(text)
+
+
+def _number(text: str) -> Scalar | Surprise:
+    if _INT.fullmatch(text):
+        return int(text) if len(text) <= _MAX_DIGITS and abs(int(text)) < _INT_LIMIT else _too_big(text)
+    if not _FLOAT.fullmatch(text):
+        return text
+    value = float(text)
+    return value if isfinite(value) else _too_big(text)
+
+
+def _surprise(text: str) -> Surprise | None:
+    if _LEADING_ZERO.fullmatch(text):
+        return Surprise(
+            f"{quoted(text)} starts with a zero: some YAML readers take it as octal, others as decimal",
+            f"Write {_plain_int(text)} for the number, or quote it for text: '{shown(text)}'.",
+        )
+    if _RADIX.fullmatch(text) or _UNDERSCORES.fullmatch(text):
+        return Surprise(
+            f"{quoted(text)} is a number to some YAML readers and text to others",
+            f"Write the number in plain decimal digits, or quote it for text: '{shown(text)}'.",
+        )
+    if _NOT_FINITE.fullmatch(text):
+        fix = f"Give a finite number, or quote it for text: '{shown(text)}'."
+        return Surprise(f"{quoted(text)} is not a finite number", fix)
+    return None
+
+
+def _plain_int(text: str) -> str:
+    sign = "-" if text.startswith("-") else ""
+    return shown(sign + (text.lstrip("+-0") or "0"))
+
+
+def quoted(text: str) -> str:
+    return "a value (not shown: it looks like a secret)" if looks_secret(text) else f"`{shown(text)}`"
+
+
+def _too_big(text: str) -> Surprise:
+    fix = f"Give a smaller number, or quote it for text: '{shown(text)}'."
+    return Surprise(f"{quoted(text)} is too big for a number", fix)

@@ -1,0 +1,215 @@
+"""Text of a workload -> plain data, with the line of every key. Pure.
+
+Strict: YAML 1.2 core schema, string keys once each, no anchors, tags, merges, directives or second document. libyaml
+only delivers events: data is built here, so that aliases are never expanded and depth is bounded before anything
+recurses. (libyaml itself is quadratic in the depth of flow collections, 23 CPU-s at depth 100,000; reading stops at
+`MAX_DEPTH`.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import yaml
+
+from xsft.errors import SpecError
+from xsft.problems import Problem, error
+from xsft.spec.keypath import below, shown
+from xsft.spec.scalars import Surprise, quoted, resolve_plain
+from xsft.spec.yamlsyntax import before_parsing, explain_syntax, second_document
+
+MAX_DEPTH = 40
+MAX_PROBLEMS = 50
+"""Reading stops here: a broken file needs no longer list."""
+MAX_KEY_PATH = 400
+"""Characters; bounds what the paths of many children under long keys take."""
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParsedYaml:
+    data: dict[str, object]
+    lines: Mapping[str, int] = field(default_factory=dict)
+    """Key path -> line, counted from 1."""
+    raw: Mapping[str, str] = field(default_factory=dict)
+    """Key path -> the text as written, for numbers, booleans and nulls: `1.10` is lost in 1.1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParsedValue:
+    value: object
+    raw: Mapping[str, str]
+
+
+def parse_yaml(text: str) -> ParsedYaml:
+    """Raises SpecError with every problem found."""
+    found = _Found()
+    value, is_empty = _document(text.removeprefix("\ufeff"), "", found)
+    if not found.problems:
+        found.problems.extend(_not_a_mapping(value, is_empty=is_empty))
+    if found.problems or not isinstance(value, dict):
+        raise SpecError(tuple(found.problems))
+    return ParsedYaml(data=value, lines=found.lines, raw=found.raw)
+
+
+def parse_value(text: str, at: str) -> ParsedValue:
+    """One value in YAML's flow form, e.g. `[question, answer]`; `at` is its key path. Raises SpecError."""
+    found = _Found()
+    value, _ = _document(text, at, found)
+    if found.problems:
+        raise SpecError(tuple(found.problems))
+    return ParsedValue(value=value, raw=found.raw)
+
+
+@dataclass
+class _Found:
+    """What one reading collects."""
+
+    problems: list[Problem] = field(default_factory=list)
+    lines: dict[str, int] = field(default_factory=dict)
+    raw: dict[str, str] = field(default_factory=dict)
+
+    def refuse(self, id: str, where: str, mark: Any, message: str, fix: str) -> None:
+        """Note a problem and read on."""
+        self.problems.append(error(id, where, f"line {mark.line + 1}, column {mark.column + 1}: {message}", fix))
+        if len(self.problems) >= MAX_PROBLEMS:
+            raise SpecError(tuple(self.problems))
+
+    def stop(self, id: str, where: str, mark: Any, message: str, fix: str) -> NoReturn:
+        """Note a problem after which reading on would only make noise."""
+        self.refuse(id, where, mark, message, fix)
+        raise SpecError(tuple(self.problems))
+
+
+def _document(text: str, at: str, found: _Found) -> tuple[object, bool]:
+    """The value, and whether there was nothing to read."""
+    if problem := before_parsing(text):
+        raise SpecError((problem,))
+    try:
+        return _first_document(text, at, found)
+    except yaml.YAMLError as broken:
+        problems = (*found.problems, explain_syntax(broken, text))
+    raise SpecError(problems)  # outside the handler: libyaml's error may quote the file and would ride along
+
+
+def _first_document(text: str, at: str, found: _Found) -> tuple[object, bool]:
+    events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
+    next(events)  # stream start
+    if not isinstance(next(events), yaml.DocumentStartEvent):
+        return None, True
+    root = next(events)
+    value = _node(events, root, at=at, depth=0, found=found)
+    end = next(events).end_mark
+    if second_document(text[end.index :]):
+        found.refuse("yaml-documents", "", end, "a second document starts here", "Keep one workload per file.")
+    return value, isinstance(root, yaml.ScalarEvent) and value is None
+
+
+def _not_a_mapping(value: object, *, is_empty: bool) -> tuple[Problem, ...]:
+    if isinstance(value, dict):
+        return ()
+    fix = "Write keys at the top level, each followed by a colon and a space: `name: my-run`."
+    if is_empty:
+        return (error("yaml-empty", "", "the file holds no keys: it is empty or has only comments", fix),)
+    kind = "a list" if isinstance(value, list) else "a single value"
+    message = f"the file holds {kind} at the top level; a workload is a mapping of keys"
+    return (error("yaml-not-mapping", "", message, fix),)
+
+
+def _node(events: Iterator[Any], event: Any, *, at: str, depth: int, found: _Found) -> object:
+    _refuse_extras(event, at, found)
+    if isinstance(event, yaml.AliasEvent):
+        return None
+    if isinstance(event, yaml.ScalarEvent):
+        return _scalar(event, at, found)
+    if depth >= MAX_DEPTH:
+        fix = "Flatten it; no workload needs this."
+        found.stop("yaml-too-deep", at, event.start_mark, f"nested deeper than {MAX_DEPTH} levels", fix)
+    if isinstance(event, yaml.SequenceStartEvent):
+        return _sequence(events, at=at, depth=depth, found=found)
+    return _mapping(events, at=at, depth=depth, found=found)
+
+
+def _refuse_extras(event: Any, at: str, found: _Found) -> None:
+    if event.anchor is not None:
+        what = "an alias (*name)" if isinstance(event, yaml.AliasEvent) else "an anchor (&name)"
+        fix = "Write the value out; quote it if it is text that starts with * or &."
+        found.refuse("yaml-alias", at, event.start_mark, f"{what} is not accepted", fix)
+    if getattr(event, "tag", None) is not None:
+        fix = "Remove the tag (!name); quote the value if it is text."
+        message = "a tag is not accepted: values have the type their text shows"
+        found.refuse("yaml-tag", at, event.start_mark, message, fix)
+
+
+def _scalar(event: Any, at: str, found: _Found) -> object:
+    text: str = event.value
+    if "\0" in text:
+        fix = "Remove it: no command line or environment variable can carry it."
+        found.refuse("yaml-character", at, event.start_mark, "the value holds a NUL character", fix)
+    if event.style:  # quoted or a block: text, whatever it looks like
+        return text
+    value = resolve_plain(text)
+    if isinstance(value, Surprise):
+        found.refuse("yaml-surprise", at, event.start_mark, value.message, value.fix)
+        return None
+    if not isinstance(value, str):
+        found.raw[at] = text
+    return value
+
+
+def _sequence(events: Iterator[Any], *, at: str, depth: int, found: _Found) -> list[object]:
+    items: list[object] = []
+    while not isinstance(event := next(events), yaml.SequenceEndEvent):
+        path = below(at, len(items))
+        found.lines[path] = event.start_mark.line + 1
+        items.append(_node(events, event, at=path, depth=depth + 1, found=found))
+    return items
+
+
+def _mapping(events: Iterator[Any], *, at: str, depth: int, found: _Found) -> dict[str, object]:
+    data: dict[str, object] = {}
+    lines: dict[str, int] = {}
+    while not isinstance(event := next(events), yaml.MappingEndEvent):
+        key = _key(event, at=at, found=found)
+        path = at if key is None else below(at, key)
+        if len(path) > MAX_KEY_PATH:
+            message = f"key path over {MAX_KEY_PATH} characters"
+            found.stop("yaml-key", at, event.start_mark, message, "Shorten the key.")
+        line = event.start_mark.line + 1
+        is_new = key is not None and key not in data
+        if is_new:
+            found.lines[path] = line
+        value = _node(events, next(events), at=path, depth=depth + 1, found=found)
+        if key is None:
+            continue
+        if not is_new:
+            message = f"key given twice, first on line {lines[key]}"
+            found.refuse("yaml-duplicate-key", path, event.start_mark, message, "Remove one of the two.")
+            continue
+        data[key], lines[key] = value, line
+    return data
+
+
+def _key(event: Any, *, at: str, found: _Found) -> str | None:
+    """The key; None when it is refused (its value is still read, for its own problems)."""
+    if not isinstance(event, yaml.ScalarEvent):
+        fix = "Write a plain word as the key; quote a value that starts with { or ?."
+        found.stop("yaml-key", at, event.start_mark, "a key must be text", fix)
+    _refuse_extras(event, at, found)
+    text: str = event.value
+    is_plain = not event.style
+    if is_plain and text == "<<":
+        found.refuse("yaml-merge", at, event.start_mark, "merge keys (<<) are not accepted", "Write the keys out.")
+        return None
+    if is_plain and not isinstance(resolve_plain(text), str):
+        what = f"key {quoted(text)} is not text" if text else "a key is missing before the colon"
+        fix = f"Quote it: '{shown(text)}'." if text else "Write the key."
+        found.refuse("yaml-key", at, event.start_mark, what, fix)
+        return None
+    if "\0" in text:
+        found.refuse("yaml-character", at, event.start_mark, "the key holds a NUL character", "Remove it.")
+        return None
+    return text

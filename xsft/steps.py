@@ -1,0 +1,54 @@
+"""Values that say what will be done: the intent, the plan. Pure data; `xsft.planner` makes them, `xsft.effects` acts on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from xsft.launchers.audit import AuditRow
+from xsft.launchers.patch import Change
+from xsft.launchers.audit import Expectation
+from xsft.problems import Problem, errors_in
+from xsft.spec.resolve import Mode, Run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intent:
+    """What should run, before xpk has rendered it."""
+
+    run: Run
+    spec_digest: str
+    trainer_argv: tuple[str, ...]
+    trainer_env: dict[str, str]
+    conversion_argv: tuple[str, ...] | None
+    xpk_argv: tuple[str, ...] | None
+    """None for `target: local`, and where a problem leaves no line to render."""
+    changes: tuple[Change, ...]
+    expectations: tuple[Expectation, ...]
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Exactly what `submit` does."""
+
+    file: str
+    run_name: str
+    jobset: str
+    spec_digest: str
+    target: Literal["xpk", "local"]
+    mode: Mode
+    trainer_argv: tuple[str, ...]
+    trainer_env: dict[str, str]
+    conversion_argv: tuple[str, ...] | None
+    xpk_argv: tuple[str, ...] | None
+    manifest: dict[str, Any] | None
+    audit: tuple[AuditRow, ...]
+    by_hand: tuple[str, ...]
+    """What the xpk line lacks against the manifest, one sentence each."""
+    problems: tuple[Problem, ...]
+    run: Run
+
+    @property
+    def ok(self) -> bool:
+        return not errors_in(self.problems)

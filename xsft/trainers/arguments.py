@@ -1,0 +1,82 @@
+"""One `key=value` of MaxText's command line. Pure.
+
+MaxText reads values as YAML (OmegaConf.from_cli), so text that YAML would read as something else is quoted for YAML here;
+quoting for the shell happens once, at the edge (launchers.encoding).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from xsft.spec.base import Value
+
+_PLAIN = re.compile(r"[A-Za-z_/.~@+-][-A-Za-z0-9_/.:@+~=*?-]*")
+"""Text YAML reads as itself, unless it looks like a number or a YAML word; everything else is quoted."""
+
+_YAML_WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null", "~", ".nan", ".inf", "-.inf", "+.inf"})
+_NUMBER_LIKE = re.compile(r"[-+.]?[0-9._]")
+
+
+def argument(key: str, value: Value) -> str:
+    """`key=value`, e.g. `train_data_columns=[question,answer]`, `learning_rate=3e-6`, `run_name='20261121'`."""
+    return f"{key}={yaml_value(value)}"
+
+
+def yaml_value(value: Value | Sequence[Value]) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value)
+        case int():
+            return str(value)
+        case float():
+            return _number(value)
+        case str():
+            return _text(value)
+        case _:
+            return "[" + ",".join(_item(v) for v in value) + "]"
+
+
+def _number(value: float) -> str:
+    """`3e-6`, `0.5`, `1`: as people write them."""
+    if value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return re.sub(r"e([-+])0+", r"e\1", repr(value)).replace("e+", "e")
+
+
+def _text(value: str) -> str:
+    return value if _reads_as_itself(value) else _quoted(value)
+
+
+def _item(value: Value) -> str:
+    if isinstance(value, str):
+        return value if _reads_as_itself(value) and not set(value) & set("?*:=") else _quoted(value)
+    return yaml_value(value)
+
+
+def _reads_as_itself(value: str) -> bool:
+    return (
+        _PLAIN.fullmatch(value) is not None
+        and value.lower() not in _YAML_WORDS
+        and _NUMBER_LIKE.match(value) is None
+        and not value.endswith(":")
+        and value not in ("-", "---", "...", "=", "<<")
+        and not value.startswith(("- ", "*", "@", "?"))
+    )
+
+
+def _quoted(value: str) -> str:
+    """A YAML double-quoted scalar where there is anything a single-quoted one would fold, else a single-quoted one."""
+    if any(ord(c) < 0x20 or ord(c) in (0x7F, 0x85, 0x2028, 0x2029, 0xFEFF) for c in value):
+        return '"' + "".join(_escaped(c) for c in value) + '"'
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _escaped(c: str) -> str:
+    if c in '"\\':
+        return "\\" + c
+    if ord(c) < 0x20 or 0x7F <= ord(c) <= 0xA0 or ord(c) in (0x2028, 0x2029, 0xFEFF):
+        return f"\\u{ord(c):04x}"
+    return c

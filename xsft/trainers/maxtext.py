@@ -1,0 +1,179 @@
+"""The trainer's command line and environment: MaxText's SFT module with every key xsft decides. Pure.
+
+Order follows the multi-host tutorial, so that a plan can be laid beside it.
+"""
+
+from __future__ import annotations
+
+from xsft.modes import mode_module
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+from xsft.spec.sections import Data
+from xsft.trainers.arguments import argument
+from xsft.trainers.layouts import layout_named
+
+Keys = dict[str, Value]
+
+LOCAL_KEYS: Keys = {
+    "hardware": "cpu",
+    "skip_jax_distributed_system": True,
+    "enable_goodput_recording": False,
+    "grain_worker_count": 0,
+    "tokenizer_type": "huggingface",
+    "log_config": False,
+}
+"""What MaxText needs to run on a CPU, offline: no distributed service, no worker process that imports everything again.
+
+source: measured with maxtext@0.2.5 (grain_worker_count=0: first step 1 s instead of 40 s).
+"""
+
+HF_TOKEN_DIRECTORY = "/etc/xsft/hf-token"
+"""Where the Secret is mounted in the trainer's container."""
+
+
+def trainer_argv(run: Run) -> tuple[str, ...]:
+    """`python3 -m MODULE [yml] key=value …`: what the process receives, byte for byte."""
+    layout = layout_named(run.layout)
+    config = (layout.sft_config,) if layout.sft_config else ()
+    arguments = (argument(key, value) for key, value in trainer_keys(run).items())
+    return ("python3", "-m", layout.sft_module, *config, *arguments)
+
+
+def trainer_env(run: Run) -> dict[str, str]:
+    """What the trainer must see in its environment."""
+    return {**dict(_mode_env(run)), **container_env(run)}
+
+
+def container_env(run: Run) -> dict[str, str]:
+    """The part of the environment that belongs to the container; the mode's part travels with the command."""
+    env = dict(run.spec.env)
+    if run.spec.xla_flags and run.mode.value == "mcjax" and run.spec.target == "xpk":
+        env["LIBTPU_INIT_ARGS"] = " ".join(run.spec.xla_flags)
+    if run.spec.secrets.hf_token and run.spec.target == "xpk":
+        env["HF_TOKEN_PATH"] = f"{HF_TOKEN_DIRECTORY}/{run.spec.secrets.hf_token.key}"
+    return env
+
+
+def command_env(run: Run) -> tuple[tuple[str, str], ...]:
+    """Assignments in front of the command, as the tutorial writes them."""
+    return _mode_env(run)
+
+
+def trainer_keys(run: Run) -> Keys:
+    """Every key on the command line, in order; a workload's overrides come last and win."""
+    keys = {
+        **_run_keys(run),
+        **_schedule_keys(run),
+        **_data_keys(run.spec.data),
+        **_training_keys(run),
+        **_eval_keys(run),
+        **_lora_keys(run),
+        **_mesh_keys(run),
+        **mode_module(run.mode.value).TRAINER_KEYS,
+        **(LOCAL_KEYS if run.spec.target == "local" else {}),
+        **run.spec.overrides.maxtext,
+    }
+    return {key: value for key, value in keys.items() if value is not None or key in run.spec.overrides.maxtext}
+
+
+def _mode_env(run: Run) -> tuple[tuple[str, str], ...]:
+    return mode_module(run.mode.value).TRAINER_ENV
+
+
+def _run_keys(run: Run) -> Keys:
+    layout = layout_named(run.layout)
+    return {
+        "run_name": run.run_name,
+        "base_output_directory": run.output,
+        "model_name": run.spec.model.name,
+        "load_parameters_path": run.checkpoint,
+        "hf_access_token": layout.hf_access_token,
+        "tokenizer_path": run.spec.model.tokenizer,
+        "scan_layers": run.spec.model.scan_layers,
+    }
+
+
+def _schedule_keys(run: Run) -> Keys:
+    train = run.spec.train
+    return {
+        "per_device_batch_size": train.per_device_batch_size,
+        "steps": train.steps,
+        "profiler": train.profiler,
+    }
+
+
+def _data_keys(data: Data) -> Keys:
+    """Always rendered: without them sft.yml's UltraChat decides silently (the tutorial's Pathways command forgets them)."""
+    return {
+        "hf_path": data.hf_path,
+        "hf_name": data.hf_name,
+        "hf_data_dir": data.hf_data_dir,
+        "hf_train_files": data.hf_train_files,
+        "train_split": data.train_split,
+        "train_data_columns": list(data.columns),
+        "chat_template_path": data.chat_template,
+        "formatting_func_path": data.formatting_func,
+        "packing": data.packing,
+        "sft_train_on_completion_only": data.completion_only,
+        "enable_data_shuffling": data.shuffle,
+        "data_shuffle_seed": data.shuffle_seed,
+        "num_epoch": data.num_epoch,
+    }
+
+
+def _training_keys(run: Run) -> Keys:
+    train = run.spec.train
+    return {
+        "max_target_length": train.max_target_length,
+        "learning_rate": train.learning_rate,
+        "gradient_accumulation_steps": train.gradient_accumulation_steps,
+        "weight_dtype": train.weight_dtype,
+        "checkpoint_period": run.checkpoint_period,
+    }
+
+
+def _eval_keys(run: Run) -> Keys:
+    evaluation = run.spec.eval
+    if evaluation is None:
+        return {}
+    data = run.spec.data
+    return {
+        "eval_interval": evaluation.interval,
+        "eval_steps": evaluation.steps,
+        "eval_per_device_batch_size": evaluation.per_device_batch_size,
+        "hf_eval_split": data.hf_eval_split,
+        "hf_eval_files": data.hf_eval_files,
+        "eval_data_columns": list(data.eval_columns or data.columns),
+    }
+
+
+def _lora_keys(run: Run) -> Keys:
+    lora = run.spec.lora
+    if lora is None:
+        return {}
+    return {
+        "lora.enable_lora": True,
+        "lora.lora_rank": lora.rank,
+        "lora.lora_alpha": lora.alpha,
+        "lora.lora_module_path": lora.module_path,
+        "lora.lora_weight_qtype": lora.weight_qtype,
+        "lora.lora_restore_path": lora.restore_path,
+    }
+
+
+def _mesh_keys(run: Run) -> Keys:
+    mesh = run.spec.parallelism
+    if run.spec.target == "local":
+        return {}
+    return {
+        **{f"ici_{axis}_parallelism": size for axis, size in mesh.ici.items()},
+        **{f"dcn_{axis}_parallelism": size for axis, size in _dcn(run).items()},
+    }
+
+
+def _dcn(run: Run) -> dict[str, int]:
+    """MaxText's default dcn_data_parallelism is -1; naming another axis means data gets 1, or the product would be ambiguous."""
+    dcn: dict[str, int] = dict(run.spec.parallelism.dcn)
+    if dcn and "data" not in dcn:
+        return {"data": 1, **dcn}
+    return dcn
