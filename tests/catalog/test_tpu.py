@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xsft.catalog import tpu
+
+NAMES = tuple(tpu.tpu_types())
+
+
+@given(st.sampled_from(NAMES))
+def test_a_slice_is_consistent(name: str) -> None:
+    given_slice = tpu.parse_tpu_type(name)
+    assert given_slice.hosts * given_slice.chips_per_host == given_slice.chips == prod(given_slice.physical_axes)
+    assert given_slice.devices in (given_slice.chips, 2 * given_slice.chips)
+    assert given_slice.pathways_type.endswith(f":{given_slice.topology}")
+    assert given_slice.machine_type.endswith(f"-{given_slice.chips_per_host}t")
+
+
+@given(st.sampled_from(NAMES))
+def test_both_forms_name_the_same_slice(name: str) -> None:
+    given_slice = tpu.parse_tpu_type(name)
+    assert given_slice == tpu.parse_tpu_type(given_slice.topology_type) == tpu.parse_tpu_type(given_slice.tpu_type)
+    assert given_slice.xpk_type == name, "xpk gets what the user wrote"
+
+
+@given(st.sampled_from(NAMES))
+def test_a_counting_name_counts_tensorcores(name: str) -> None:
+    given_slice = tpu.parse_tpu_type(name)
+    size = given_slice.tpu_type.partition("-")[2]
+    assert "x" in size or int(size) == given_slice.chips * given_slice.cores_per_chip
+
+
+@given(st.text(alphabet="v456eplitodux0123-", max_size=12) | st.text())
+def test_any_other_text_is_refused_with_a_hint(text: str) -> None:
+    if text in NAMES:
+        return
+    with pytest.raises(ValueError, match="is not a TPU type"):
+        tpu.parse_tpu_type(text)
+
+
+def test_v6e_256() -> None:
+    given_slice = tpu.parse_tpu_type("v6e-256")
+    assert (given_slice.generation, given_slice.topology, given_slice.chips, given_slice.hosts) == ("v6e", "16x16", 256, 64)
+    assert given_slice.accelerator_label == "tpu-v6e-slice"
+    assert (given_slice.pathways_type, given_slice.physical_axes) == ("tpuv6e:16x16", (16, 16))
+    assert (given_slice.hbm_gib, given_slice.xpk_type) == (31.24, "v6e-256")
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("v6e-257", "Nearest: v6e-256, v6e-128."),
+        ("v5e-16", "xpk writes it 'v5litepod-16'."),
+        ("v5e-1", "nearest to 'v5litepod-1' are v5litepod-8, v5litepod-16."),
+        ("v5p-16x4x4", "Nearest: v5p-4x4x16."),
+        ("v5p-3", "the number counts TensorCores, 2 per chip"),
+        ("V6E-256", "xpk writes it 'v6e-256'."),
+        ("v6e-0256", "Nearest: v6e-256"),
+        ("v6-256", "Did you mean v6e-…"),
+        ("v6e", "Nearest: v6e-1"),
+        ("", "starts with none of v6e, v5litepod"),
+    ],
+)
+def test_a_wrong_name_is_answered_with_the_nearest(text: str, hint: str) -> None:
+    with pytest.raises(ValueError, match="is not a TPU type") as caught:
+        tpu.parse_tpu_type(text)
+    assert hint in str(caught.value)
+
+
+def test_a_counting_name_means_one_of_several_shapes() -> None:
+    cube, line = tpu.parse_tpu_type("v5p-512"), tpu.parse_tpu_type("v5p-4x4x16")
+    assert (cube.topology, line.chips, line.tpu_type) == ("4x8x8", cube.chips, "v5p-4x4x16")
+    assert cube != line
+    assert tpu.same_count(cube) == ("v5p-4x4x16",)
+    assert "256 chips on 64 hosts (the number counts TensorCores, 2 per chip)" in cube.describe
+
+
+def test_ironwood_shows_two_devices_per_chip() -> None:
+    """source: maxtext@0.2.5 maxtext/utils/accelerator_to_spec_map.py, tpu7x-128 is 4x4x4 with 128 devices."""
+    given_slice = tpu.parse_tpu_type("tpu7x-128")
+    assert (given_slice.chips, given_slice.devices, given_slice.placement_policy) == (64, 128, True)
+
+
+@pytest.mark.contract
+def test_every_entry_of_xpk(xpk_tpu_types: dict[str, dict[str, Any]]) -> None:
+    ours = {name: _as_xpk_says(tpu.parse_tpu_type(name)) for name in NAMES}
+    assert ours == xpk_tpu_types
+
+
+def _as_xpk_says(given_slice: tpu.Slice) -> dict[str, object]:
+    return {
+        "topology": given_slice.topology_label,
+        "hosts": given_slice.hosts,
+        "chips_per_host": given_slice.chips_per_host,
+        "accelerator": given_slice.accelerator_label,
+        "machine": given_slice.machine_type,
+        "pathways": given_slice.pathways_type,
+        "placement_policy": given_slice.placement_policy,
+    }
