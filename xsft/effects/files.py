@@ -34,7 +34,7 @@ _MAX_SIBLINGS = 2000
 def read_workload_text(
     path: str | Path, *, stdin: BinaryIO | None = None, open_fd: Callable[[str, int], int] = os.open
 ) -> str:
-    """The file's text; `-` reads standard input. Never reads more than `MAX_BYTES` + 1, never waits on a pipe or device.
+    """The file's text; `-` reads standard input. Never reads more than `MAX_BYTES` + 1, never waits on a pipe.
 
     Raises SpecError with one problem: file-missing, file-directory, file-not-regular, file-too-big, file-unreadable,
     file-encoding or file-empty.
@@ -66,7 +66,7 @@ def write_atomic(path: str | Path, data: bytes | str, *, write: Callable[[int, b
         OSError,
         RuntimeError,
         ValueError,
-    ) as failed:  # RuntimeError: a loop of links; ValueError: a NUL in the name
+    ) as failed:  # RuntimeError: looping links; ValueError: a NUL
         raise _not_written(Path(path), failed) from failed
 
 
@@ -81,7 +81,7 @@ def _from_file(name: str, open_fd: Callable[[str, int], int]) -> bytes:
     try:
         _refuse_by_stat(name, Path(name).stat())  # before opening: opening a device can act on it
         fd = open_fd(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        with open(fd, "rb") as file:
+        with os.fdopen(fd, "rb") as file:
             _refuse_by_stat(name, os.fstat(fd))
             return file.read(MAX_BYTES + 1)
     except FileNotFoundError:
