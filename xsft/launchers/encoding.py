@@ -50,7 +50,7 @@ def encode_command(*, argv: tuple[str, ...], env: EnvPairs, mode: Mode) -> str:
     words = [f"{name}={_bash_word(value, mode)}" for name, value in env]
     line = " ".join([*words, "exec", *(_bash_word(argument, mode) for argument in argv)])
     # Last, because a `$` that quoting put there ($'…') is expanded by Kubernetes like any other.
-    encoded = line.replace("$", "$$")
+    encoded = escape_expansion(line)
     if (size := len(encoded.encode())) > COMMAND_LIMIT:
         raise ValueError(f"the command takes {size} bytes; at most {COMMAND_LIMIT} fit into one container command")
     return encoded
@@ -106,6 +106,11 @@ def pathways_args_problem(token: str) -> str | None:
     if token.endswith(":"):
         return f"`{token}` ends in a colon, which YAML reads as a mapping"
     return None
+
+
+def escape_expansion(text: str) -> str:
+    """`text` so that `kubernetes_expand` gives it back, whatever is defined."""
+    return text.replace("$", "$$")
 
 
 def kubernetes_expand(text: str, env: Mapping[str, str]) -> str:

@@ -1,0 +1,307 @@
+"""The encoding's own laws. What the real xpk and bash make of it: tests/contract/test_encoding_through_xpk.py."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from xsft.launchers.encoding import (
+    BASH_KEEPS,
+    COMMAND_LIMIT,
+    Mode,
+    command_in_wrapper,
+    decode_command,
+    encode_command,
+    encode_env_value,
+    env_name_problem,
+    escape_expansion,
+    kubernetes_expand,
+    pathways_args_problem,
+)
+
+MODES: tuple[Mode, ...] = ("mcjax", "pathways")
+# The pieces that mean something to somebody on the way, and any other text between them.
+PIECES = st.sampled_from(
+    [
+        *"\\\n\r\t\x1b\x1e\x7f\x85\u2028\ufeff %#&|`~!",
+        *(
+            "env:",
+            "en",
+            "v:",
+            "$",
+            "$$",
+            "$(",
+            "$(FOO)",
+            ")",
+            "'",
+            '"',
+            "{}",
+            "{args.workload}",
+            "{{ x }}",
+            ": ",
+            "- ",
+            "é",
+            "😀",
+        ),
+    ]
+)
+ANY = st.characters(exclude_categories=["Cs"], exclude_characters="\x00")
+TEXT = st.lists(PIECES | st.text(ANY, max_size=8), max_size=6).map("".join)
+PROGRAM = st.sampled_from(["python3", "bash", "/opt/py thon"])
+ARGV = st.tuples(PROGRAM, st.lists(TEXT, max_size=5)).map(lambda parts: (parts[0], *parts[1]))
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True).filter(lambda name: not env_name_problem(name))
+ENV = st.dictionaries(NAMES, TEXT, max_size=4).map(lambda pairs: tuple(pairs.items()))
+
+
+@given(argv=ARGV, env=ENV, mode=st.sampled_from(MODES))
+@example(argv=("python3", "\x1env:"), env=(), mode="pathways")
+@example(argv=("python3", "exec", "A=B"), env=(("env", ":env:"),), mode="pathways")
+def test_decoding_undoes_encoding(argv: tuple[str, ...], env: tuple[tuple[str, str], ...], mode: Mode) -> None:
+    assert decode_command(encode_command(argv=argv, env=env, mode=mode)) == (env, argv)
+
+
+@given(argv=ARGV, env=ENV, mode=st.sampled_from(MODES))
+def test_the_line_survives_yaml_and_can_be_read(
+    argv: tuple[str, ...], env: tuple[tuple[str, str], ...], mode: Mode
+) -> None:
+    encoded = encode_command(argv=argv, env=env, mode=mode)
+    assert encoded.isprintable() or not any(
+        ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 or c in "\u2028\u2029" for c in encoded
+    )
+    assert len(encoded.splitlines()) == 1
+    assert yaml.safe_load(f"- |\n  ({encoded}) & PID=$!;\n") == [f"({encoded}) & PID=$!;\n"]
+    assert mode == "mcjax" or "env:" not in encoded
+
+
+@given(
+    argv=ARGV, env=ENV, mode=st.sampled_from(MODES), container=st.dictionaries(NAMES | st.just("FOO"), TEXT, max_size=3)
+)
+def test_kubernetes_finds_nothing_to_expand(
+    argv: tuple[str, ...], env: tuple[tuple[str, str], ...], mode: Mode, container: dict[str, str]
+) -> None:
+    encoded = encode_command(argv=argv, env=env, mode=mode)
+    assert kubernetes_expand(encoded, container) == encoded.replace("$$", "$")
+
+
+@given(text=st.text(max_size=60))
+def test_decoding_is_total(text: str) -> None:
+    try:
+        env, argv = decode_command(text)
+    except ValueError:
+        return
+    assert text in {encode_command(argv=argv, env=env, mode=mode) for mode in MODES}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python3 x",
+        "exec",
+        "exec python3 $HOME",
+        "exec python3 $$HOME",
+        "exec python3  two",
+        "exec python3 x; exit 0",
+        "A=1 A=2 exec python3",
+        'exec python3 "x"',
+        "exec python3 'x",
+        "exec python3 'plain'",
+        "exec -a name python3",
+        "exec python3 x && true",
+    ],
+)
+def test_a_line_that_xsft_did_not_write_is_refused(line: str) -> None:
+    with pytest.raises(ValueError, match=r"exec|write|single|program|twice"):
+        decode_command(line)
+
+
+def test_an_ordinary_command_reads_as_in_the_tutorial() -> None:
+    env = (("JAX_PLATFORMS", "proxy"), ("JAX_BACKEND_TARGET", "grpc://127.0.0.1:29000"))
+    argv = ("python3", "-m", "maxtext.trainers.post_train.sft.train_sft", "steps=10", "train_data_columns=['messages']")
+    assert encode_command(argv=argv, env=env, mode="pathways") == (
+        "JAX_PLATFORMS=proxy JAX_BACKEND_TARGET=grpc://127.0.0.1:29000 exec python3 -m "
+        """maxtext.trainers.post_train.sft.train_sft steps=10 'train_data_columns=['"'"'messages'"'"']'"""
+    )
+
+
+@given(argv=ARGV)
+def test_without_hidden_characters_any_posix_shell_reads_the_line(argv: tuple[str, ...]) -> None:
+    encoded = encode_command(argv=argv, env=(), mode="mcjax")
+    if "$$'" not in encoded:
+        assert tuple(shlex.split(encoded.replace("$$", "$"))) == ("exec", *argv)
+
+
+@pytest.mark.parametrize(
+    ("argument", "mcjax", "pathways"),
+    [
+        ("path=/my_env:/x", "path=/my_env:/x", "path=/my_en''v:/x"),
+        ("a b env:", "'a b env:'", "'a b en''v:'"),
+        ("env:\n", r"$$'env:\n'", r"$$'env\x3a\n'"),
+        ("\u2028", r"$$'\xe2\x80\xa8'", r"$$'\xe2\x80\xa8'"),
+        ("cost: $5", "'cost: $$5'", "'cost: $$5'"),
+        ("", "''", "''"),
+    ],
+)
+def test_what_a_hard_argument_becomes(argument: str, mcjax: str, pathways: str) -> None:
+    assert encode_command(argv=("python3", argument), env=(), mode="mcjax") == f"exec python3 {mcjax}"
+    assert encode_command(argv=("python3", argument), env=(), mode="pathways") == f"exec python3 {pathways}"
+
+
+@pytest.mark.parametrize("text", ["a\x00b", "\ud800", "x\udfff"])
+def test_what_no_process_can_receive_is_refused(text: str) -> None:
+    for argv, env in ((("python3", text), ()), (("python3",), (("A", text),))):
+        with pytest.raises(ValueError, match=r"U\+(0000|D800|DFFF)"):
+            encode_command(argv=argv, env=env, mode="mcjax")
+    with pytest.raises(ValueError, match=r"U\+(0000|D800|DFFF)"):
+        encode_env_value(text)
+
+
+@pytest.mark.parametrize("argv", [(), ("",), ("-a", "x")])
+def test_a_command_names_a_program(argv: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="name of a program"):
+        encode_command(argv=argv, env=(), mode="mcjax")
+
+
+def test_a_command_that_linux_would_not_start_is_refused() -> None:
+    long = "x" * (COMMAND_LIMIT - len("exec python3 "))
+    assert len(encode_command(argv=("python3", long), env=(), mode="mcjax")) == COMMAND_LIMIT
+    with pytest.raises(ValueError, match=f"{COMMAND_LIMIT + 1} bytes; at most {COMMAND_LIMIT}"):
+        encode_command(argv=("python3", long + "x"), env=(), mode="mcjax")
+
+
+@pytest.mark.parametrize("name", ["", "1A", "A-B", "A B", "Ä", "A=", "A\n", "UID", "PWD", "_", "date"])
+def test_names_whose_value_would_not_arrive(name: str) -> None:
+    assert f"`{name}`" in str(env_name_problem(name))
+    with pytest.raises(ValueError, match=r"environment name|bash|date"):
+        encode_command(argv=("python3",), env=((name, "x"),), mode="mcjax")
+
+
+@pytest.mark.parametrize("name", ["A", "_a", "JAX_PLATFORMS", "PATH", "LIBTPU_INIT_ARGS", "DATE"])
+def test_names_that_are_fine(name: str) -> None:
+    assert env_name_problem(name) is None
+    assert name not in BASH_KEEPS
+
+
+def test_the_same_name_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="given twice: A, A"):
+        encode_command(argv=("python3",), env=(("A", "1"), ("A", "2")), mode="mcjax")
+
+
+@given(value=TEXT)
+@example(value="\x1env:\x85")
+def test_an_env_value_survives_yaml_and_kubernetes(value: str) -> None:
+    encoded = encode_env_value(value)
+    loaded = yaml.safe_load(f'value: "{encoded}"')["value"]
+    assert kubernetes_expand(loaded, {"FOO": "expanded"}) == value
+    assert "env:" not in encoded
+    assert len(encoded.splitlines()) <= 1
+
+
+@given(text=TEXT, env=st.dictionaries(TEXT, TEXT, max_size=3))
+def test_escaping_undoes_expansion(text: str, env: dict[str, str]) -> None:
+    assert kubernetes_expand(escape_expansion(text), env) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expanded"),
+    [
+        ("$(A)", "1"),
+        ("$$(A)", "$(A)"),
+        ("$$$(A)", "$1"),
+        ("$(B) $(A", "$(B) $(A"),
+        ("$A $ $", "$A $ $"),
+        ("$(A)$(A)$", "11$"),
+        ("$($$", "$($"),
+        ("$($$)", "$($$)"),
+        ("$()", "$()"),
+        ("$(A$(A)", "$(A$(A)"),
+        ("$(C)", "$(A)"),
+        ("$(a\nb)", "$(a\nb)"),
+    ],
+)
+def test_expansion_as_documented(text: str, expanded: str) -> None:
+    """source: Kubernetes API reference, Container.command."""
+    assert kubernetes_expand(text, {"A": "1", "C": "$(A)"}) == expanded
+
+
+WRAPPER = """\
+echo XPK Start: $(date);
+_sigterm() (kill -SIGTERM $! 2>/dev/null;);
+trap _sigterm SIGTERM;
+
+(%s) & PID=$!;
+while kill -0 $PID 2>/dev/null;
+    do sleep 5;
+done;
+wait $PID;
+EXIT_CODE=$?;
+
+echo XPK End: $(date);
+echo EXIT_CODE=$EXIT_CODE;
+
+
+exit $EXIT_CODE
+"""
+
+
+@given(argv=ARGV, env=ENV, mode=st.sampled_from(MODES))
+@example(argv=("python3", ") & PID=$!;"), env=(), mode="mcjax")
+def test_the_command_is_found_in_the_wrapper(
+    argv: tuple[str, ...], env: tuple[tuple[str, str], ...], mode: Mode
+) -> None:
+    encoded = encode_command(argv=argv, env=env, mode=mode)
+    assert command_in_wrapper(WRAPPER % encoded) == encoded
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "",
+        "python3 x",
+        WRAPPER % "a\nb",
+        WRAPPER.replace("trap _sigterm SIGTERM;", "") % "a",
+        WRAPPER.replace("exit $EXIT_CODE", "exit 0") % "a",
+        WRAPPER.replace("wait $PID;", "wait $PID; rm x;") % "a",
+        (WRAPPER % "a") + "echo more\n",
+        WRAPPER.replace("(%s)", "%s") % "a",
+    ],
+)
+def test_another_script_is_refused(script: str) -> None:
+    with pytest.raises(ValueError, match="pinned xpk"):
+        command_in_wrapper(script)
+
+
+@pytest.mark.parametrize(
+    ("token", "why"),
+    [
+        ("", "--name=value"),
+        ("-v=1", "--name=value"),
+        ("--", "--name=value"),
+        ("{a}", "--name=value"),
+        ("--a=x y", "white space"),
+        ("--a=\u00a0", "white space"),
+        ("--a=\x1b", "white space"),
+        ("--a='x'", "quote"),
+        ('--a="x"', "quote"),
+        ("--a=$(B)", "quote"),
+        ("--a:", "colon"),
+    ],
+)
+def test_pathways_tokens_that_xpk_would_change(token: str, why: str) -> None:
+    assert why in str(pathways_args_problem(token))
+
+
+@given(value=st.text(ANY, max_size=12))
+@example(value=":")
+@example(value="{a: [b]}")
+@example(value="#&*!|>%@`,?")
+def test_an_accepted_pathways_token_is_one_string_in_yaml(value: str) -> None:
+    token = f"--name={value}"
+    if pathways_args_problem(token) is None:
+        pieces = f"--first=1 {token} --last=2".split(" ")
+        listed = yaml.safe_load("args:\n" + "".join(f"  - {piece}\n" for piece in pieces))
+        assert listed == {"args": ["--first=1", token, "--last=2"]}
+        assert kubernetes_expand(token, {"FOO": "x"}) == token
