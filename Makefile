@@ -1,5 +1,66 @@
-# Needs make, git, a Python >= 3.11 and the package indexes; nothing is installed outside .venv and xsft's cache folder.
+# Needs make, git, a Python >= 3.11 and the package indexes. Installs nothing on the system: only .venv here, and the
+# environments of xpk and MaxText in xsft's cache folder.
 .DEFAULT_GOAL := check
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+WORKLOAD ?= workloads/tiny_local.yaml
+
 .PHONY: setup
 setup:
 	@.ci/bootstrap
+
+.PHONY: environments
+environments: setup
+	@$(BIN)/python tests/environments.py
+
+.PHONY: demo
+demo: setup
+	@$(BIN)/xsft setup maxtext
+	@$(BIN)/xsft submit $(WORKLOAD)
+
+.PHONY: check format lint types imports schema
+check: format lint types imports schema
+format: setup
+	$(BIN)/ruff format --check .
+lint: setup
+	$(BIN)/ruff check .
+types: setup
+	$(BIN)/mypy
+imports: setup
+	$(BIN)/lint-imports --no-logo
+schema: setup
+	$(BIN)/python -m xsft.spec.schema --check
+
+.PHONY: test
+test: environments
+	@$(BIN)/python tests/run.py
+
+.PHONY: golden
+golden: setup
+	$(PYTEST) -q --update-golden tests
+
+.PHONY: fix
+fix: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: locks
+COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command 'make locks'
+locks: setup
+	$(COMPILE) --python-version 3.11 pyproject.toml -o xsft/locks/xsft.txt
+	$(COMPILE) --python-version 3.11 -c xsft/locks/xsft.txt --group dev pyproject.toml -o xsft/locks/dev.txt
+	$(COMPILE) --python-version 3.11 xsft/locks/xpk.in -o xsft/locks/xpk.txt
+	$(COMPILE) --python-version 3.12 --no-deps xsft/locks/maxtext.in -o xsft/locks/maxtext.txt
+
+.PHONY: bench
+bench: environments
+	$(BIN)/python tests/bench/bench.py
+
+.PHONY: image push
+image push:
+	@echo "make $@: images come with a later release; until then name an image in the workload (image.ref)" >&2; exit 2
+
+.PHONY: clean
+clean:
+	rm -rf .venv .venv.lock dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find xsft tests -name __pycache__ -type d -prune -exec rm -rf {} +

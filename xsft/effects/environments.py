@@ -20,7 +20,7 @@ from typing import Any
 from xsft.effects.interpreters import Minor
 from xsft.effects.paths import cache_dir
 from xsft.effects.process import own_environment
-from xsft.errors import EnvironmentMissing
+from xsft.errors import EnvironmentMissing, UsageError
 
 LOCKS = Path(__file__).parent.parent / "locks"
 MARKER = ".xsft-environment.json"
@@ -79,7 +79,7 @@ class Environment:
 
 
 def environment_for(name: str, *, locks: Path = LOCKS) -> EnvironmentSpec:
-    """What the environment `name` must be. Raises EnvironmentMissing for another name than `xpk` or `maxtext`."""
+    """What the environment `name` must be. Raises UsageError for another name than `xpk` or `maxtext`."""
     match name:
         case "xpk":
             return EnvironmentSpec(
@@ -101,7 +101,7 @@ def environment_for(name: str, *, locks: Path = LOCKS) -> EnvironmentSpec:
                 size_gib=2.5,
             )
         case _:
-            raise EnvironmentMissing(f"there is no environment {name!r}", fix=f"there are: {', '.join(NAMES)}")
+            raise UsageError(f"there is no environment {name!r}", fix=f"there are: {', '.join(NAMES)}")
 
 
 NAMES = ("xpk", "maxtext")

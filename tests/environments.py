@@ -1,0 +1,38 @@
+"""Build what the tests need: xpk's environment, and MaxText's where a fitting Python is here. Called by make."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from xsft.effects import environments, interpreters
+from xsft.effects.process import own_environment
+from xsft.errors import XsftError
+
+
+def main() -> int:
+    try:
+        environments.ensure("xpk", progress=say)
+        if why := why_not_maxtext():
+            say(f"WARNING: tests that need MaxText will be counted as not run: {why}")
+        else:
+            environments.ensure("maxtext", progress=say)
+    except XsftError as problem:
+        say(f"error: {problem.message}\n  fix: {problem.fix}")
+        return problem.exit_status
+    return 0
+
+
+def why_not_maxtext() -> str:
+    spec = environments.environment_for("maxtext")
+    if environments.find("maxtext") or interpreters.find(spec.pythons, env=own_environment(), home=Path.home()):
+        return ""
+    return f"no Python >= 3.12 was found; {interpreters.how_to_get(spec.pythons[0])}"
+
+
+def say(line: str) -> None:
+    print(f"xsft: {line}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

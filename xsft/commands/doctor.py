@@ -1,0 +1,49 @@
+"""`xsft doctor`: what is there, what is missing and the command that mends it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from xsft.commands._progress import shown
+from xsft.effects import doctor
+from xsft.effects.tools import Check
+from xsft.errors import EnvironmentMissing
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit status 0 when planning and local training can work, 3 when something they need is missing."""
+    with shown("looking around"):
+        checks = doctor.examine(doctor.this_machine())
+    ok = doctor.is_ok(checks)
+    if args.json:
+        rows = [check.as_json() for check in checks]
+        print(json.dumps({"schema": "xsft.doctor/1", "checks": rows, "ok": ok}, indent=2))
+    else:
+        _print_table(checks)
+    return 0 if ok else EnvironmentMissing.exit_status
+
+
+def _print_table(checks: tuple[Check, ...]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("CHECK", "STATE", "VERSION", "NEEDED FOR", box=None, pad_edge=False)
+    for check in checks:
+        table.add_row(*map(Text, (check.id, _state(check), check.version, check.needed_for)))
+    console = Console()
+    console.print(table)
+    for check in (check for check in checks if not check.ok):
+        words = f"\n{check.id}: {check.detail}\n  fix: {check.next_step}"
+        console.print(Text(words), soft_wrap=True)
+
+
+def _state(check: Check) -> str:
+    if check.ok:
+        return "ok"
+    return "MISSING" if check.required else "absent (optional)"
