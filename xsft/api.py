@@ -1,0 +1,100 @@
+"""The Python seam: files in, typed values out; the same values the command line prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xsft.effects import clock, environments, gather
+from xsft.effects.files import read_workload_text
+from xsft.effects.render import render
+from xsft.errors import SpecError, XsftError
+from xsft.planner import make_intent, make_plan
+from xsft.problems import Problem
+from xsft.spec.model import WorkloadSpec
+from xsft.spec.reader import read_spec
+from xsft.steps import Intent, Plan
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """A workload and the file it came from."""
+
+    file: str
+    spec: WorkloadSpec
+
+
+def load(file: str | Path, *, settings: Sequence[str] = (), run_name: str | None = None) -> Loaded:
+    """Read and validate one workload. `settings` are `a.b=c`; `-` reads stdin. Raises SpecError with every problem."""
+    name = str(file)
+    try:
+        changes = (*settings, *((f"name={run_name}", "run_name_suffix=none") if run_name else ()))
+        return Loaded(file=name, spec=read_spec(read_workload_text(name), settings=changes))
+    except SpecError as e:
+        raise SpecError(tuple(p.in_file(p.file or name) for p in e.problems)) from None
+
+
+def load_all(files: Sequence[str | Path], *, settings: Sequence[str] = (), run_name: str | None = None) -> tuple[Loaded, ...]:
+    """All files, or SpecError with all problems of all files."""
+    loaded, problems = load_each(files, settings=settings, run_name=run_name)
+    if problems:
+        raise SpecError(problems)
+    return loaded
+
+
+def load_each(
+    files: Sequence[str | Path], *, settings: Sequence[str] = (), run_name: str | None = None
+) -> tuple[tuple[Loaded, ...], tuple[Problem, ...]]:
+    """The files that could be read, and the problems of those that could not."""
+    loaded: list[Loaded] = []
+    problems: list[Problem] = []
+    for file in files:
+        try:
+            loaded.append(load(file, settings=settings, run_name=run_name))
+        except XsftError as e:
+            problems.extend(p.in_file(p.file or str(file)) for p in e.problems)
+    return tuple(loaded), tuple(problems)
+
+
+def intend(loaded: Loaded) -> Intent:
+    """Gather what the world says and decide everything, without rendering."""
+    facts = gather.gather(loaded.spec, file=loaded.file, today=clock.today())
+    return make_intent(loaded.spec, facts)
+
+
+def plan(workloads: Sequence[Loaded], *, progress: Progress = lambda _line: None) -> tuple[Plan, ...]:
+    """One plan per workload; all that xpk has not rendered before goes to one process of xpk's environment."""
+    intents = tuple(intend(loaded) for loaded in workloads)
+    manifests = _render_all(intents, progress=progress)
+    return tuple(
+        make_plan(intent, rendered=manifest, file=loaded.file)
+        for loaded, intent, manifest in zip(workloads, intents, manifests, strict=True)
+    )
+
+
+def _render_all(intents: Sequence[Intent], *, progress: Progress) -> tuple[dict[str, Any] | None, ...]:
+    argvs = tuple(dict.fromkeys(intent.xpk_argv for intent in intents if intent.xpk_argv))
+    if not argvs:
+        return tuple(None for _ in intents)
+    xpk = environments.ensure("xpk", progress=progress)
+    cache = environments.default_cache()
+    texts = render(argvs, python=xpk.python, lock_digest=xpk.digest, cache=cache)
+    rendered = {argv: _parsed(text) for argv, text in zip(argvs, texts, strict=True)}
+    return tuple(rendered[intent.xpk_argv] if intent.xpk_argv else None for intent in intents)
+
+
+def _parsed(manifest: str) -> dict[str, Any]:
+    """xpk never parses what it wrote; a manifest that is not one mapping is refused here."""
+    import yaml
+
+    try:
+        document = yaml.load(manifest, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - a safe loader
+    except yaml.YAMLError as e:
+        raise XsftError(f"xpk rendered a manifest that is not YAML: {e}", fix="Please report it.") from None
+    if not isinstance(document, dict):
+        raise XsftError("xpk rendered a manifest that is not one object", fix="Please report it.")
+    return document

@@ -1,0 +1,25 @@
+"""Arguments that several verbs share."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add_files(parser: argparse.ArgumentParser, *, metavar: str = "FILE") -> None:
+    parser.add_argument("files", nargs="+", metavar=metavar, help="workload YAML, or - for stdin")
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="A.B=C",
+        help="override one key, typed as in YAML, e.g. --set train.steps=10 (repeatable)",
+    )
+    parser.add_argument("--run-name", metavar="NAME", help="run name instead of the workload's name and suffix")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")

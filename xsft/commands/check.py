@@ -1,0 +1,38 @@
+"""`xsft check FILE…`: all problems of all files, without rendering anything."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from xsft.commands.arguments import add_files, add_json, add_settings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_files(parser)
+    add_settings(parser)
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from xsft import api
+    from xsft.commands.documents import print_json, problem_documents, status_of
+    from xsft.commands.failure import print_problems
+
+    loaded, unread = api.load_each(args.files, settings=args.settings, run_name=args.run_name)
+    checked = tuple(p.in_file(one.file) for one in loaded for p in api.intend(one).problems)
+    problems = (*unread, *checked)
+    status = status_of(problems)
+    if args.json:
+        print_json("check", {"ok": status == 0, "problems": problem_documents(problems), "exit_status": status})
+        return status
+    print_problems(problems)
+    sys.stdout.write(_summary(files=len(args.files), problems=problems))
+    return status
+
+
+def _summary(*, files: int, problems: tuple) -> str:  # type: ignore[type-arg]
+    counts = ", ".join(
+        f"{sum(p.severity == severity for p in problems)} {severity}s" for severity in ("error", "warning", "note")
+    )
+    return f"{files} file(s): {counts}\n"

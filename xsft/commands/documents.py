@@ -1,0 +1,47 @@
+"""The machine interface: a plan and its parts as JSON documents (docs/reference/machine-interface.md)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from xsft.errors import UsageError
+from xsft.problems import Problem
+from xsft.steps import Plan
+
+
+def plan_document(plan: Plan) -> dict[str, Any]:
+    return {
+        "file": plan.file,
+        "run_name": plan.run_name,
+        "jobset": plan.jobset if plan.target == "xpk" else None,
+        "spec_digest": plan.spec_digest,
+        "target": plan.target,
+        "mode": {"value": plan.mode.value, "reason": plan.mode.reason},
+        "trainer_argv": list(plan.trainer_argv),
+        "trainer_env": plan.trainer_env,
+        "conversion_argv": list(plan.conversion_argv) if plan.conversion_argv else None,
+        "xpk_argv": list(plan.xpk_argv) if plan.xpk_argv else None,
+        "manifest": plan.manifest,
+        "audit": [asdict(row) for row in plan.audit],
+        "by_hand": list(plan.by_hand),
+        "problems": problem_documents(plan.problems),
+    }
+
+
+def problem_documents(problems: Iterable[Problem]) -> list[dict[str, str]]:
+    return [p.as_json() for p in problems]
+
+
+def print_json(verb: str, document: dict[str, Any]) -> None:
+    """Exactly one document on stdout, on one line."""
+    text = json.dumps({"schema": f"xsft.{verb}/1", **document}, ensure_ascii=False)
+    sys.stdout.write(text.encode("utf-8", "backslashreplace").decode() + "\n")
+
+
+def status_of(problems: Iterable[Problem]) -> int:
+    """0, or the exit status of a failed check."""
+    return UsageError.exit_status if any(p.severity == "error" for p in problems) else 0

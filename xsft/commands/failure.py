@@ -1,0 +1,49 @@
+"""How an error reaches the user: sentences on stderr, one document on stdout under --json, and its exit status."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Iterable, Sequence
+
+from xsft.errors import XsftError
+from xsft.problems import Problem
+
+
+def report(problem: Exception, arguments: Sequence[str]) -> int:
+    """Print it; the exit status."""
+    if not isinstance(problem, XsftError):
+        return _report_bug(problem, arguments)
+    if "--json" in arguments:
+        print_document(arguments, {"problems": [p.as_json() for p in problem.problems], "exit_status": problem.exit_status})
+    print_problems(problem.problems)
+    return problem.exit_status
+
+
+def print_problems(problems: Iterable[Problem]) -> None:
+    for p in problems:
+        sys.stderr.write("\n".join(problem_lines(p)) + "\n")
+
+
+def problem_lines(p: Problem) -> tuple[str, ...]:
+    """`file: where: message [id]`, then the next step."""
+    place = ": ".join(part for part in (p.file, p.where) if part)
+    head = f"{p.severity}: {place + ': ' if place else ''}{p.message} [{p.id}]"
+    return (head, f"  fix: {p.fix}") if p.fix else (head,)
+
+
+def print_document(arguments: Sequence[str], document: dict[str, object]) -> None:
+    verb = next((a for a in arguments if not a.startswith("-")), "xsft")
+    sys.stdout.write(json.dumps({"schema": f"xsft.{verb}/1", **document}, ensure_ascii=False) + "\n")
+
+
+def _report_bug(problem: Exception, arguments: Sequence[str]) -> int:
+    """A bug in xsft: the traceback goes to the user once, with what to do about it."""
+    text = f"{type(problem).__name__}: {problem}"
+    found = Problem(id="internal", severity="error", message=f"a bug in xsft: {text}", fix="Please report it with the lines above.")
+    sys.stderr.write("".join(traceback.format_exception(problem)))
+    if "--json" in arguments:
+        print_document(arguments, {"problems": [found.as_json()], "exit_status": 1})
+    print_problems((found,))
+    return 1

@@ -1,0 +1,65 @@
+"""`xsft plan FILE…`: print exactly what submit would do."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from xsft.commands.arguments import add_files, add_json, add_settings
+
+EPILOG = "Exit status 0, or 2 where a check refuses. The line under `xpk` can be copied into a shell."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    add_files(parser)
+    add_settings(parser)
+    add_json(parser)
+    parser.add_argument("--manifest", action="store_true", help="print the objects that will be created, as YAML")
+
+
+def run(args: argparse.Namespace) -> int:
+    from xsft import api
+    from xsft.commands.documents import plan_document, print_json, status_of
+    from xsft.commands.notices import notices
+
+    loaded, unread = api.load_each(args.files, settings=args.settings, run_name=args.run_name)
+    with notices() as progress:
+        plans = api.plan(loaded, progress=progress)
+    problems = (*unread, *(p for plan in plans for p in plan.problems))
+    if args.json:
+        from xsft.commands.documents import problem_documents
+
+        extra = {"problems": problem_documents(unread), "exit_status": status_of(problems)} if unread else {}
+        print_json("plan", {"plans": [plan_document(plan) for plan in plans], **extra})
+    elif args.manifest:
+        _print_manifests(plans)
+    else:
+        _print_text(plans)
+    _say(unread if not args.manifest else problems)
+    return status_of(problems)
+
+
+def _print_text(plans: tuple) -> None:  # type: ignore[type-arg]
+    from xsft.commands.plan_text import plan_text
+
+    sys.stdout.write("\n".join(plan_text(plan) for plan in plans))
+
+
+def _print_manifests(plans: tuple) -> None:  # type: ignore[type-arg]
+    """YAML documents that `kubectl create -f -` takes; JSON is YAML, and nothing in it can be misread."""
+    import yaml
+
+    manifests = [plan.manifest for plan in plans if plan.manifest is not None]
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    sys.stdout.write(yaml.dump_all(manifests, Dumper=dumper, sort_keys=False, allow_unicode=True, width=10**9))
+
+
+def _say(problems: tuple) -> None:  # type: ignore[type-arg]
+    from xsft.commands.failure import print_problems
+
+    print_problems(problems)
+
+
+__all__ = ["add_arguments", "json", "run"]

@@ -1,0 +1,15 @@
+"""The clock. Everything else takes the time as an argument."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def today() -> str:
+    """UTC date, YYYYMMDD."""
+    return datetime.now(UTC).strftime("%Y%m%d")
+
+
+def now() -> str:
+    """UTC time, ISO 8601 with seconds."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

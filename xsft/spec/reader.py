@@ -1,0 +1,17 @@
+"""Text of a workload -> WorkloadSpec. Pure: YAML, then `--set`, then types; every problem of the stage that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xsft.spec.explain import validate
+from xsft.spec.model import WorkloadSpec
+from xsft.spec.overrides import apply_overrides
+from xsft.spec.refused import REFUSALS
+from xsft.spec.yamltext import parse_yaml
+
+
+def read_spec(text: str, *, settings: Sequence[str] = ()) -> WorkloadSpec:
+    """Raises SpecError."""
+    parsed = apply_overrides(parse_yaml(text), settings)
+    return validate(WorkloadSpec, parsed.data, parsed, refusals=REFUSALS)
