@@ -21,7 +21,7 @@ _TOKEN = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
 _SECRET_NAME = re.compile(
-    r"(?:^|[_.\-])(?:token|secret|password|passwd|credential|api_?key)s?(?:$|[_.\-])", re.IGNORECASE
+    r"(?:^|[_.\-])(?:token|secrets?|password|passwd|credentials?|api_?keys?)(?:$|[_.\-])", re.IGNORECASE
 )
 
 

@@ -1,0 +1,206 @@
+from enum import Enum
+from typing import Annotated, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic_core import PydanticCustomError
+
+from xsft.errors import SpecError
+from xsft.problems import Problem
+from xsft.spec.explain import MAX_PROBLEMS, validate
+from xsft.spec.modelkeys import allowed_keys
+from xsft.spec.yamltext import parse_yaml
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Place(Section):
+    project: str
+    zone: Literal["east", "west"] = "east"
+
+
+class Train(Section):
+    steps: Annotated[int, Field(ge=1)]
+    learning_rate: Annotated[float, Field(gt=0, le=1)] = 1e-5
+    packing: bool = False
+    seconds: int = 0
+
+
+class Mcjax(Section):
+    kind: Literal["mcjax"]
+    processes: int = 1
+
+
+class Pathways(Section):
+    kind: Literal["pathways"]
+    proxy: str = ""
+
+
+class Weights(Enum):
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+
+class Workload(Section):
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z-]+$")]
+    maxtext: Literal["0.2.5", "0.3"] = "0.2.5"
+    weights: Weights | None = None
+    place: Place | str | None = None
+    train: Train | None = None
+    mode: Annotated[Mcjax | Pathways, Field(discriminator="kind")] | None = None
+    columns: tuple[str, ...] = ()
+    places: list[Place | str] = Field(default=[], max_length=2)
+    env: dict[Annotated[str, StringConstraints(pattern=r"^[A-Z_]+$")], str] = {}
+    overrides: dict[str, bool | int | float | str] = {}
+
+    @field_validator("columns")
+    @classmethod
+    def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if "bad" in value:
+            raise ValueError("no template takes the column bad")
+        if "worse" in value:
+            raise PydanticCustomError("column_set", "no SFT path takes these", {"fix": "Use messages."})
+        return value
+
+
+REFUSED = {
+    "pathways.headless": ("refused-headless", "the head has no pod"),
+    "env.BAD": ("refused-bad", "it is bad"),
+}
+
+
+def check(text: str) -> Workload:
+    parsed = parse_yaml(text)
+    return validate(Workload, parsed.data, parsed, refusals=REFUSED)
+
+
+def problems_of(text: str) -> tuple[Problem, ...]:
+    with pytest.raises(SpecError) as caught:
+        check(text)
+    assert caught.value.__context__ is None
+    assert all(p.message and p.fix for p in caught.value.problems)
+    return caught.value.problems
+
+
+def test_a_good_workload_fills_tuples_and_enums() -> None:
+    found = check(
+        "name: a\nweights: float32\ncolumns: [q, a]\n"
+        "place: main\nmode: {kind: pathways}\ntrain: {steps: 1, learning_rate: 1}\n"
+    )
+    assert found.columns == ("q", "a")
+    assert found.weights is Weights.FLOAT32
+    assert isinstance(found.mode, Pathways)
+
+
+@pytest.mark.parametrize(
+    ("line", "id", "where", "part", "fix"),
+    [
+        ("trian: {steps: 1}", "unknown-key", "trian", "allowed: name", "Did you mean train?"),
+        ("train: {stpes: 1, steps: 2}", "unknown-key", "train.stpes", "no key of train", "Did you mean steps?"),
+        ("steps: 1", "unknown-key", "steps", "no key of the workload", "Did you mean train.steps?"),
+        ("train: {}", "missing-key", "train.steps", "not given", "Add train.steps."),
+        ("train: {steps: 0}", "out-of-range", "train.steps", "given 0; allowed: at least 1", "at least 1"),
+        ("train: {steps: 1, learning_rate: 2}", "out-of-range", "train.learning_rate", "at most 1", "at most 1"),
+        ("train: {steps: x}", "wrong-type", "train.steps", "given 'x'; allowed: an integer", "an integer"),
+        ("train: {steps: '5'}", "wrong-type", "train.steps", "given '5'", "Remove the quotes."),
+        ("train: {steps: 1e3}", "wrong-type", "train.steps", "given 1e3", "Write 1000."),
+        ("train: {steps: }", "wrong-type", "train.steps", "no value (null)", "Give a value"),
+        ("train: {steps: true}", "wrong-type", "train.steps", "given true", "an integer"),
+        ("train: 5", "wrong-type", "train", "allowed: a mapping (steps, learning_rate", "a mapping"),
+        ("train: {steps: 1, packing: no}", "yaml-surprise", "train.packing", "text (YAML 1.2)", "Write false."),
+        ("train: {steps: 1, packing: 1}", "wrong-type", "train.packing", "given 1", "true or false"),
+        ("train: {steps: 1, seconds: 12:30:00}", "yaml-surprise", "train.seconds", "'12:30:00'", "one plain number"),
+        ("env: {A: 1.10}", "yaml-surprise", "env.A", "given 1.10", 'Quote it: "1.10".'),
+        ("columns: [a, 1.0]", "yaml-surprise", "columns.1", "given 1.0", 'Quote it: "1.0".'),
+        ("columns: messages", "wrong-type", "columns", "a list", "[a, b]"),
+        ("columns: [bad]", "not-allowed", "columns", "no template takes the column bad", "Change"),
+        ("columns: [worse]", "column-set", "columns", "no SFT path takes these", "Use messages."),
+        ("maxtext: 0.3", "yaml-surprise", "maxtext", "given 0.3", 'Quote it: "0.3".'),
+        ("maxtext: 0.2.6", "not-allowed", "maxtext", "allowed: 0.2.5, 0.3", "Did you mean 0.2.5?"),
+        ("weights: float23", "not-allowed", "weights", "allowed: float32, bfloat16", "Did you mean float32?"),
+        ("place: {project: 1}", "yaml-surprise", "place.project", "given 1", 'Quote it: "1".'),
+        ("place: {project: a, zoen: east}", "unknown-key", "place.zoen", "allowed: project, zone",
+         "Did you mean zone?"),
+        ("place: {}", "missing-key", "place.project", "not given", "Add place.project."),
+        ("place: [a]", "wrong-type", "place", "a list of 1; allowed: a mapping (project, zone) or text", "text"),
+        ("places: [a, {project: b, zone: north}]", "not-allowed", "places.1.zone", "allowed: east, west",
+         "east or west"),
+        ("places: [a, b, c]", "out-of-range", "places", "at most 2 item(s)", "at most 2"),
+        ("mode: {kind: mcjx}", "not-allowed", "mode.kind", "given 'mcjx'; allowed: mcjax, pathways",
+         "Did you mean mcjax?"),
+        ("mode: {proxy: x}", "missing-key", "mode.kind", "not given", "Add mode.kind."),
+        ("mode: {kind: mcjax, proxy: x}", "unknown-key", "mode.proxy", "allowed: kind, processes", "mode.proxy"),
+        ("overrides: {a.b: [1]}", "wrong-type", "overrides.a.b", "true or false, an integer, a number or text", "Give"),
+        ("env: {a1: x}", "wrong-form", "env.a1", "given 'a1'", "Change"),
+        ("pathways: {headless: true}", "refused-headless", "pathways.headless", "the head has no pod", "Remove"),
+        ("env: {BAD: x}", "refused-bad", "env.BAD", "it is bad", "Remove"),
+    ],
+)  # fmt: skip
+def test_each_error_is_one_problem(line: str, id: str, where: str, part: str, fix: str) -> None:
+    (problem,) = problems_of(f"name: a\n{line}\n")
+    assert (problem.id, problem.where, problem.severity) == (id, where, "error")
+    assert part in problem.message
+    assert fix in problem.fix
+    assert problem.message.endswith("(line 2)")
+
+
+def test_all_problems_at_once_with_their_lines() -> None:
+    found = problems_of("name: A\ntrain:\n  steps: 0\n  x: 1\nplace: {zone: a}\nenv: {A: 1}\n")
+    assert {(p.id, p.where) for p in found} == {
+        ("wrong-form", "name"), ("out-of-range", "train.steps"), ("unknown-key", "train.x"), ("missing-key",
+         "place.project"),
+        ("not-allowed", "place.zone"), ("yaml-surprise", "env.A"),
+    }  # fmt: skip
+    assert [p.message[-8:] for p in found if p.where == "train.x"] == ["(line 4)"]
+
+
+def test_a_thousand_problems_are_cut_short() -> None:
+    found = problems_of("".join(f"k{i}: 1\n" for i in range(1000)))
+    assert len(found) == MAX_PROBLEMS + 1
+    assert found[-1].id == "more-problems"
+
+
+def test_values_are_cut_escaped_and_never_secrets() -> None:
+    token = "hf" + "_" + "Qw3" * 12
+    found = problems_of(
+        f"name: '{token}'\nenv: {{HF_TOKEN: 12345}}\nmaxtext: {'x' * 500}\n{token}: 1\ntrain: '{token} \\e'\n"
+    )
+    assert token not in repr(found)
+    assert "12345" not in repr(found)
+    assert "x" * 61 not in repr(found)
+    assert all(p.message.isprintable() for p in found)
+
+
+def test_allowed_keys_walk_sections_unions_and_free_mappings() -> None:
+    assert allowed_keys(Workload)[:3] == ("name", "maxtext", "weights")
+    assert allowed_keys(Workload, ("train",)) == ("steps", "learning_rate", "packing", "seconds")
+    assert allowed_keys(Workload, ("mode",)) == ("kind", "processes", "proxy")
+    assert allowed_keys(Workload, ("places", 0)) == ("project", "zone")
+    assert allowed_keys(Workload, ("env",)) == ()
+    assert allowed_keys(Workload, ("nothing", "here")) == ()
+
+
+LEAF = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-9, 9) | st.sampled_from(["a", "no", "mcjax", "1"])
+KEYS = st.sampled_from(
+    ["name", "train", "steps", "place", "project", "zone", "mode", "kind", "env", "columns", "x", "places"]
+)
+TREE = st.recursive(LEAF, lambda t: st.lists(t, max_size=3) | st.dictionaries(KEYS, t, max_size=4), max_leaves=10)
+
+
+@given(st.dictionaries(KEYS, TREE, max_size=5))
+def test_any_data_is_a_workload_or_problems_at_keys_of_the_data(data: dict[str, object]) -> None:
+    parsed = parse_yaml("a: 1")
+    try:
+        problems: tuple[Problem, ...] = ()
+        validate(Workload, data, parsed)
+    except SpecError as refused:
+        problems = refused.problems
+    labels = {"Place", "str", "Mcjax", "Pathways", "mcjax", "pathways", "int", "float", "bool", "[key]"}
+    for problem in problems:
+        assert problem.id != "internal"
+        assert not labels & set(problem.where.split("."))
+    assert len({(p.id, p.where) for p in problems}) == len(problems)

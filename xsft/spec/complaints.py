@@ -1,0 +1,235 @@
+"""The words of a validation problem: what was given, what is allowed, what to do. Pure. No message shows a secret."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from xsft.problems import Problem, error
+from xsft.spec.keypath import key_part, key_path, printable, shown
+from xsft.spec.modelkeys import Located, keys_of, options_of, paths_to
+from xsft.spec.secrets import looks_secret, names_secret, redact
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+_MAX_KEYS = 30
+
+# source: pydantic-core 2.x, the error types of its validation-error table
+_EXPECTED = {
+    "string_type": "text",
+    "int_type": "an integer",
+    "int_from_float": "an integer",
+    "int_parsing": "an integer",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "set_type": "a list",
+    "frozen_set_type": "a list",
+    "dict_type": "a mapping",
+    "mapping_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "none_required": "nothing",
+}
+_BOUNDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "greater_than": lambda c: f"more than {c['gt']}",
+    "greater_than_equal": lambda c: f"at least {c['ge']}",
+    "less_than": lambda c: f"less than {c['lt']}",
+    "less_than_equal": lambda c: f"at most {c['le']}",
+    "multiple_of": lambda c: f"a multiple of {c['multiple_of']}",
+    "too_short": lambda c: f"at least {c['min_length']} item(s)",
+    "too_long": lambda c: f"at most {c['max_length']} item(s)",
+    "string_too_short": lambda c: f"at least {c['min_length']} character(s)",
+    "string_too_long": lambda c: f"at most {c['max_length']} character(s)",
+    "finite_number": lambda _: "a finite number",
+}
+_OLD_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+_SEXAGESIMAL = re.compile(r"[-+]?[0-9]+(?::[0-5]?[0-9])+(?:\.[0-9]*)?")
+_NUMBER = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Complaint:
+    """One pydantic error, located."""
+
+    where: Located
+    error: ErrorDetails
+    model: type[BaseModel]
+
+    @property
+    def is_type_error(self) -> bool:
+        return self.error["type"] in _EXPECTED
+
+    @property
+    def context(self) -> Mapping[str, Any]:
+        return self.error.get("ctx") or {}
+
+
+def describe(complaints: Sequence[Complaint], raw: Mapping[str, str]) -> Problem:
+    """One problem of one or, for a union, several complaints about one value."""
+    first = complaints[0]
+    at = key_path(first.where.path)
+    kind = first.error["type"]
+    if len(complaints) > 1 or first.is_type_error:
+        return _wrong_type(complaints, at, raw.get(at))
+    if kind == "extra_forbidden":
+        return _unknown_key(first, at)
+    if kind in {"missing", "union_tag_not_found"}:
+        return _missing(first, at)
+    if kind in {"literal_error", "enum", "union_tag_invalid"}:
+        return _not_an_option(first, at, raw.get(at))
+    if kind in _BOUNDS:
+        allowed = _BOUNDS[kind](first.context)
+        return error("out-of-range", at, f"{_given(first, at, raw.get(at))}; allowed: {allowed}", f"Give {allowed}.")
+    return _by_its_own_words(first, at, raw.get(at))
+
+
+def _wrong_type(complaints: Sequence[Complaint], at: str, written: str | None) -> Problem:
+    first = complaints[0]
+    value = first.error["input"]
+    expected = tuple(dict.fromkeys(e for c in complaints for e in _expected(c)))
+    given = _given(first, at, written)
+    if surprise := _surprise(value, expected, "" if names_secret(at) else written):
+        said, fix = surprise
+        return error("yaml-surprise", at, f"{given}, which YAML reads as {said}; allowed: {_or(expected)}", fix)
+    return error("wrong-type", at, f"{given}; allowed: {_or(expected)}", _type_fix(value, expected))
+
+
+def _expected(complaint: Complaint) -> tuple[str, ...]:
+    kind = complaint.error["type"]
+    if kind in {"literal_error", "enum", "union_tag_invalid"}:
+        return _options(complaint)
+    if kind in _BOUNDS:
+        return (_BOUNDS[kind](complaint.context),)
+    named = _EXPECTED.get(kind)
+    if named == "a mapping" and (keys := keys_of(complaint.where.annotation)):
+        return (f"a mapping ({_listed(keys)})",)
+    return (named or _pattern(complaint) or printable(redact(complaint.error["msg"])),)
+
+
+def _surprise(value: object, expected: Sequence[str], written: str | None) -> tuple[str, str] | None:
+    """(What YAML made of it, the fix), where the type is the reader's doing and not the user's."""
+    if written is not None and isinstance(value, bool | int | float) and "text" in expected:
+        fix = f'Quote it: "{shown(written)}".' if written else "Quote it."
+        return ("true or false" if isinstance(value, bool) else "a number"), fix
+    if not isinstance(value, str):
+        return None
+    if "true or false" in expected and value.lower() in _OLD_BOOLEANS:
+        return "text (YAML 1.2)", f"Write {_OLD_BOOLEANS[value.lower()]}."
+    if _SEXAGESIMAL.fullmatch(value) and {"an integer", "a number"} & set(expected):
+        return "text (YAML 1.2)", "Write one plain number."
+    return None
+
+
+def _type_fix(value: object, expected: Sequence[str]) -> str:
+    numbers = {"an integer", "a number"} & set(expected)
+    if isinstance(value, str) and numbers and _NUMBER.fullmatch(value):
+        return "Remove the quotes."
+    if isinstance(value, str) and "true or false" in expected and value.lower() in {"true", "false"}:
+        return "Remove the quotes."
+    if isinstance(value, float) and value.is_integer() and "an integer" in expected:
+        return f"Write {int(value)}."
+    if isinstance(value, str) and "a list" in expected:
+        return "Put it in brackets: [a, b]."
+    if value is None:
+        return "Give a value, or remove the key to take its default."
+    return f"Give {_or(expected)}."
+
+
+def _unknown_key(complaint: Complaint, at: str) -> Problem:
+    key = str(complaint.where.path[-1])
+    keys = keys_of(complaint.where.parent) if complaint.where.parent is not None else ()
+    near = get_close_matches(key, keys, n=1) or list(paths_to(complaint.model, key)[:2])
+    section = key_path(complaint.where.path[:-1]) or "the workload"
+    fix = f"Did you mean {_or(near)}?" if near else "Remove the key."
+    return error("unknown-key", at, f"{key_part(key)} is no key of {section}; allowed: {_listed(keys)}", fix)
+
+
+def _missing(complaint: Complaint, at: str) -> Problem:
+    if complaint.error["type"] == "union_tag_not_found":
+        key = str(complaint.context.get("discriminator", "kind")).strip("'")
+        at = f"{at}.{key}" if at else key
+    expected = _hint(complaint.where.annotation)
+    return error("missing-key", at, f"{at} is not given; it has no default{expected}", f"Add {at}.")
+
+
+def _hint(annotation: Any) -> str:
+    if options := options_of(annotation):
+        return f"; allowed: {_listed(options)}"
+    keys = keys_of(annotation)
+    return f"; it takes: {_listed(keys)}" if keys else ""
+
+
+def _not_an_option(complaint: Complaint, at: str, written: str | None) -> Problem:
+    options = _options(complaint)
+    value = complaint.error["input"]
+    if complaint.error["type"] == "union_tag_invalid":
+        key = str(complaint.context.get("discriminator", "")).strip("'")
+        value, at, written = str(complaint.context.get("tag", "")), f"{at}.{key}" if at else key, None
+    given = _shown_value(value, at, written)
+    if written is not None and written in options:
+        return error("yaml-surprise", at, f"given {given}, which YAML reads as a number", f'Quote it: "{written}".')
+    near = get_close_matches(str(value), options, n=1)
+    fix = f"Did you mean {near[0]}?" if near else f"Give {_or(options)}."
+    return error("not-allowed", at, f"given {given}; allowed: {_listed(options)}", fix)
+
+
+def _options(complaint: Complaint) -> tuple[str, ...]:
+    """From the annotation, else from pydantic's own sentence (`'a', 'b' or 'c'`)."""
+    said = complaint.context.get("expected_tags") or complaint.context.get("expected") or ""
+    is_tag = complaint.error["type"] == "union_tag_invalid"
+    own = () if is_tag else options_of(complaint.where.annotation)
+    return own or tuple(re.findall(r"'([^']*)'", str(said))) or (str(said),)
+
+
+def _by_its_own_words(complaint: Complaint, at: str, written: str | None) -> Problem:
+    """A ValueError is `not-allowed`; a PydanticCustomError's type is the id, its context may hold the `fix`."""
+    kind = complaint.error["type"]
+    fix = str(complaint.context.get("fix", "Change the value."))
+    if kind == "string_pattern_mismatch":
+        pattern = _pattern(complaint)
+        return error("wrong-form", at, f"{_given(complaint, at, written)}; allowed: {pattern}", "Change the value.")
+    said = printable(redact(complaint.error["msg"])).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    if kind in {"value_error", "assertion_error"}:
+        return error("not-allowed", at, said, fix)
+    return error(kind.replace("_", "-"), at, said, fix)
+
+
+def _pattern(complaint: Complaint) -> str:
+    pattern = complaint.context.get("pattern")
+    return f"text of the form {pattern}" if pattern else ""
+
+
+def _given(complaint: Complaint, at: str, written: str | None) -> str:
+    return f"given {_shown_value(complaint.error['input'], at, written)}"
+
+
+def _shown_value(value: object, at: str, written: str | None) -> str:
+    if value is None:
+        return "no value (null)"
+    if isinstance(value, Mapping):
+        return f"a mapping ({_listed(tuple(value))})" if value else "an empty mapping"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"a list of {len(value)}"
+    text = written if written is not None else str(value).lower() if isinstance(value, bool) else str(value)
+    if names_secret(at) or looks_secret(text):
+        return "a value that is not shown (it may be a secret)"
+    return f"'{shown(text)}'" if isinstance(value, str) else shown(text)
+
+
+def _listed(words: Sequence[object]) -> str:
+    parts = [key_part(str(word)) for word in words[:_MAX_KEYS]]
+    return ", ".join(parts) + (", …" if len(words) > _MAX_KEYS else "") or "nothing"
+
+
+def _or(words: Sequence[str]) -> str:
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else "nothing"

@@ -1,0 +1,131 @@
+"""A pydantic ValidationError -> problems a user can act on, all at once, each with its key path. Pure.
+
+Validation goes through pydantic's strict JSON mode: lists fill tuples there, and no text becomes a number or a boolean.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from xsft.errors import SpecError
+from xsft.problems import Problem, error
+from xsft.spec.complaints import Complaint, describe
+from xsft.spec.modelkeys import Located, locate
+from xsft.spec.yamltext import ParsedYaml
+
+M = TypeVar("M", bound=BaseModel)
+Refusals = Mapping[str, tuple[str, str]]
+"""Dotted key path -> (problem id, reason): keys that xsft knows and does not take."""
+
+NO_REFUSALS: Refusals = MappingProxyType({})
+MAX_PROBLEMS = 50
+
+
+def validate(
+    model_cls: type[M], data: Mapping[str, object], parsed: ParsedYaml, *, refusals: Refusals = NO_REFUSALS
+) -> M:
+    """The model of `data` (which may hold more than `parsed`, e.g. a place). Raises SpecError with all problems."""
+    refused = _refused(data, parsed, refusals)
+    try:
+        model = model_cls.model_validate_json(json.dumps(data), strict=True)
+    except ValidationError as invalid:
+        problems = _without(explain(invalid, parsed, model_cls=model_cls, data=data), refused)
+    else:
+        if not refused:
+            return model
+        problems = ()
+    raise SpecError((*refused, *problems))  # outside the handler: pydantic's error quotes values
+
+
+def explain(
+    invalid: ValidationError,
+    parsed: ParsedYaml,
+    *,
+    model_cls: type[BaseModel],
+    data: Mapping[str, object] | None = None,
+) -> tuple[Problem, ...]:
+    """One problem per wrong key: the members of a union that do not fit are one problem, not one each."""
+    given = parsed.data if data is None else data
+    found = [(locate(model_cls, e["loc"], given), e) for e in invalid.errors(include_url=False)]
+    complaints = [Complaint(where=where, error=e, model=model_cls) for where, e in found]
+    groups = _groups(complaints, level=0)
+    problems = tuple(_with_line(describe(group, parsed.raw), parsed) for group in groups[:MAX_PROBLEMS])
+    if len(groups) <= MAX_PROBLEMS:
+        return problems
+    more = error("more-problems", "", f"{len(groups) - MAX_PROBLEMS} more problems are not shown", "Mend these first.")
+    return (*problems, more)
+
+
+def _groups(complaints: Sequence[Complaint], *, level: int) -> list[tuple[Complaint, ...]]:
+    """Complaints that are one problem stand together: those of a union, where no member got further than the type."""
+    groups: dict[tuple[object, ...], list[Complaint]] = {}
+    for index, complaint in enumerate(complaints):
+        groups.setdefault(_union_key(complaint.where, level) or (index,), []).append(complaint)
+    result: list[tuple[Complaint, ...]] = []
+    for key, group in groups.items():
+        if len(key) == 1:
+            result.append((group[0],))
+        else:
+            result.extend(_of_union(group, level))
+    return result
+
+
+def _of_union(group: Sequence[Complaint], level: int) -> list[tuple[Complaint, ...]]:
+    """Of the members whose shape fits, the one with the fewest complaints is what the user meant."""
+    at = group[0].where.unions[level][0]
+    by_label: dict[str, list[Complaint]] = {}
+    for complaint in group:
+        by_label.setdefault(complaint.where.unions[level][1], []).append(complaint)
+    fitting = [c for c in by_label.values() if not _wrong_shape(c, at)]
+    if fitting:
+        return _groups(min(fitting, key=len), level=level + 1)
+    return [tuple(group)]
+
+
+def _wrong_shape(complaints: Iterable[Complaint], at: int) -> bool:
+    return any(len(c.where.path) == at and c.is_type_error for c in complaints)
+
+
+def _union_key(where: Located, level: int) -> tuple[object, ...] | None:
+    return (*where.path[: where.unions[level][0]], "union") if len(where.unions) > level else None
+
+
+def _with_line(problem: Problem, parsed: ParsedYaml) -> Problem:
+    """Adds the line of the key, or of the section that lacks it."""
+    path = problem.where
+    while path and path not in parsed.lines:
+        path = path.rpartition(".")[0]
+    return replace(problem, message=f"{problem.message} (line {parsed.lines[path]})") if path else problem
+
+
+def _refused(data: Mapping[str, object], parsed: ParsedYaml, refusals: Refusals) -> tuple[Problem, ...]:
+    found = (path for path in refusals if _has(data, path.split(".")))
+    fix = "Remove it."
+    return tuple(_with_line(error(refusals[p][0], p, refusals[p][1], fix), parsed) for p in found)
+
+
+def _has(data: object, parts: Sequence[str]) -> bool:
+    """Whether the path is there; a key may itself contain dots."""
+    if not parts:
+        return True
+    if not isinstance(data, Mapping):
+        return False
+    heads = ((".".join(parts[:n]), parts[n:]) for n in range(1, len(parts) + 1))
+    return any(head in data and _has(data[head], rest) for head, rest in heads)
+
+
+def _without(problems: Iterable[Problem], refused: Sequence[Problem]) -> tuple[Problem, ...]:
+    """A refused key is reported once: neither what is below it nor its section is unknown too."""
+    paths = [p.where for p in refused]
+    return tuple(p for p in problems if not any(_covers(path, p) for path in paths))
+
+
+def _covers(path: str, problem: Problem) -> bool:
+    inside = problem.where == path or problem.where.startswith(f"{path}.")
+    return inside or (problem.id == "unknown-key" and path.startswith(f"{problem.where}."))

@@ -1,0 +1,183 @@
+"""Where a pydantic model allows which keys, read from its annotations: for did-you-mean. Pure."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+_MAX_DEPTH = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Located:
+    """A pydantic error's location, told apart into keys of the file and labels of union members."""
+
+    path: tuple[str | int, ...]
+    unions: tuple[tuple[int, str], ...]
+    """For each union passed: how long the path was there, and the member's label."""
+    parent: Any
+    """Annotation of what holds the last key; None where it cannot be told."""
+    annotation: Any
+    """Annotation of the value itself; None where it cannot be told."""
+
+
+def locate(model: type[BaseModel], loc: Sequence[str | int], data: object) -> Located:
+    """pydantic puts the class name or tag of a union's member into the location: those are no keys of the file."""
+    path: list[str | int] = []
+    unions: list[tuple[int, str]] = []
+    here: Any = model
+    parent: Any = None
+    value = data
+    for position, part in enumerate(loc):
+        is_last = position == len(loc) - 1
+        if part == "[key]" and is_last:
+            break
+        if here is not None and len(options := members(here)) > 1:
+            unions.append((len(path), str(part)))
+            here = _member(options, str(part))
+        elif here is None and not is_last and not _holds(value, part):
+            continue  # a label inside something whose annotation we could not follow
+        else:
+            path.append(part)
+            parent, here, value = here, child(here, part), _item(value, part)
+    return Located(path=tuple(path), unions=tuple(unions), parent=parent, annotation=here)
+
+
+def allowed_keys(model: type[BaseModel], path: Sequence[str | int] = ()) -> tuple[str, ...]:
+    """Keys allowed below a key path, over all members of a union; empty for free sections and leaves."""
+    found: list[Any] = [model]
+    for part in path:
+        found = [c for a in found for m in members(a) if (c := child(m, part)) is not None]
+    return tuple(dict.fromkeys(key for a in found for key in keys_of(a)))
+
+
+def keys_of(annotation: Any) -> tuple[str, ...]:
+    """Keys of a model, or of every model of a union."""
+    return tuple(dict.fromkeys(key for member in flat(annotation) for key in _fields(member)))
+
+
+def paths_to(model: type[BaseModel], key: str) -> tuple[str, ...]:
+    """Dotted paths of every place where the model has this key, e.g. `steps` -> `train.steps`."""
+    return tuple(dict.fromkeys(p for p in _all_paths(model, "", 0) if p.rpartition(".")[2] == key))
+
+
+def options_of(annotation: Any) -> tuple[str, ...]:
+    """Every value of the Literals and Enums in an annotation, as text."""
+    return tuple(dict.fromkeys(str(o) for member in flat(annotation) for o in _closed_set(member)))
+
+
+def members(annotation: Any) -> tuple[Any, ...]:
+    """Members of a union without None, one level deep, as pydantic labels them; anything else is its only member."""
+    plain = _unwrap(annotation)
+    if not _is_union(plain):
+        return (plain,)
+    inner = tuple(a for a in get_args(plain) if a is not type(None))
+    return members(inner[0]) if len(inner) == 1 else inner
+
+
+def flat(annotation: Any) -> Iterator[Any]:
+    """Members at every depth."""
+    options = members(annotation)
+    for option in options:
+        if len(options) == 1:
+            yield option
+        else:
+            yield from flat(option)
+
+
+def child(annotation: Any, part: str | int) -> Any:
+    """Annotation of one key or index; None where there is none."""
+    if annotation is None:
+        return None
+    plain = _unwrap(annotation)
+    if _is_model(plain):
+        return _fields(plain).get(str(part))
+    arguments = get_args(plain)
+    origin = get_origin(plain)
+    if origin in (dict, Mapping) and len(arguments) == 2:
+        return arguments[1]
+    if origin in (list, tuple, set, frozenset, Sequence) and arguments:
+        return arguments[0]
+    options = members(plain)
+    return child(options[0], part) if len(options) == 1 and options[0] is not plain else None
+
+
+def _fields(annotation: Any) -> dict[str, Any]:
+    plain = _unwrap(annotation)
+    if not _is_model(plain):
+        return {}
+    return {field.alias or name: Annotated[field.annotation, field] for name, field in plain.model_fields.items()}
+
+
+def _all_paths(annotation: Any, at: str, depth: int) -> Iterator[str]:
+    for member in flat(annotation):
+        for key, field in _fields(member).items():
+            path = f"{at}.{key}" if at else key
+            yield path
+            if depth < _MAX_DEPTH:
+                yield from _all_paths(field, path, depth + 1)
+
+
+def _member(options: Sequence[Any], label: str) -> Any:
+    """The member that pydantic's label means: a class by its name or tag, a container by its origin."""
+    for option in options:
+        plain = _unwrap(option)
+        if _is_model(plain) and (plain.__name__ == label or label in _tags(plain)):
+            return plain
+        origin = getattr(get_origin(plain), "__name__", "")
+        if origin and label.startswith(f"{origin}["):
+            return plain
+        if _is_union(plain) and "union" in label:
+            return plain
+        if getattr(plain, "__name__", "") == label:
+            return plain
+    return None
+
+
+def _tags(model: type[BaseModel]) -> set[str]:
+    literals = (f.annotation for f in model.model_fields.values() if get_origin(f.annotation) is Literal)
+    return {str(tag) for literal in literals for tag in get_args(literal)}
+
+
+def _closed_set(annotation: Any) -> tuple[object, ...]:
+    plain = _unwrap(annotation)
+    if get_origin(plain) is Literal:
+        return get_args(plain)
+    if isinstance(plain, type) and issubclass(plain, Enum):
+        return tuple(member.value for member in plain)
+    return ()
+
+
+def _unwrap(annotation: Any) -> Any:
+    while True:
+        if get_origin(annotation) is Annotated:
+            annotation = get_args(annotation)[0]
+        elif hasattr(annotation, "__value__"):  # `type X = …` and TypeAliasType
+            annotation = annotation.__value__
+        else:
+            return annotation
+
+
+def _is_union(annotation: Any) -> bool:
+    return get_origin(annotation) in (Union, types.UnionType)
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and get_origin(annotation) is None and issubclass(annotation, BaseModel)
+
+
+def _holds(value: object, part: str | int) -> bool:
+    if isinstance(value, dict):
+        return part in value
+    return isinstance(value, list) and isinstance(part, int) and part < len(value)
+
+
+def _item(value: object, part: str | int) -> object:
+    if not _holds(value, part):
+        return None
+    return value[part]  # type: ignore[index]
