@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from xsft.commands.arguments import add_files, add_json, add_settings
+
+if TYPE_CHECKING:
+    from xsft.problems import Problem
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     return status
 
 
-def _summary(*, files: int, problems: tuple) -> str:  # type: ignore[type-arg]
+def _summary(*, files: int, problems: Sequence[Problem]) -> str:
     counts = ", ".join(
         f"{sum(p.severity == severity for p in problems)} {severity}s" for severity in ("error", "warning", "note")
     )

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from xsft.commands.arguments import add_files, add_json, add_settings
+
+if TYPE_CHECKING:
+    from xsft.problems import Problem
+    from xsft.steps import Plan
 
 EPILOG = "Exit status 0, or 2 where a check refuses. The line under `xpk` can be copied into a shell."
 
@@ -41,13 +46,13 @@ def run(args: argparse.Namespace) -> int:
     return status_of(problems)
 
 
-def _print_text(plans: tuple) -> None:  # type: ignore[type-arg]
+def _print_text(plans: Sequence[Plan]) -> None:
     from xsft.commands.plan_text import plan_text
 
     sys.stdout.write("\n".join(plan_text(plan) for plan in plans))
 
 
-def _print_manifests(plans: tuple) -> None:  # type: ignore[type-arg]
+def _print_manifests(plans: Sequence[Plan]) -> None:
     """YAML documents that `kubectl create -f -` takes; JSON is YAML, and nothing in it can be misread."""
     import yaml
 
@@ -56,10 +61,7 @@ def _print_manifests(plans: tuple) -> None:  # type: ignore[type-arg]
     sys.stdout.write(yaml.dump_all(manifests, Dumper=dumper, sort_keys=False, allow_unicode=True, width=10**9))
 
 
-def _say(problems: tuple) -> None:  # type: ignore[type-arg]
+def _say(problems: Sequence[Problem]) -> None:
     from xsft.commands.failure import print_problems
 
     print_problems(problems)
-
-
-__all__ = ["add_arguments", "json", "run"]

@@ -53,9 +53,8 @@ def _decisions(plan: Plan) -> Iterator[str]:
         yield f"cluster     {_cluster(plan)}"
         yield f"JobSet      {plan.jobset} in namespace {run.namespace}, queue {run.queue}, priority {run.spec.priority}"
     if run.slice and plan.target == "xpk":
-        yield f"slices      {run.num_slices} x {run.slice.describe()}: {run.chips} chips"
-    release = run.release.version if run.release else run.spec.image.maxtext
-    yield f"MaxText     {release}, {run.layout} layout"
+        yield f"slices      {run.num_slices} x {run.slice.describe}: {run.chips} chips"
+    yield f"MaxText     {run.release.version}, {run.release.layout} layout"
     yield f"steps       {run.spec.train.steps}, a checkpoint every {run.checkpoint_period}"
     yield f"results     {(run.output or '?').rstrip('/')}/{plan.run_name}/checkpoints"
 

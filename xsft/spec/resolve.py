@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
-from xsft.catalog.models import Model, find_model
-from xsft.catalog.releases import Release, find_release
+from xsft.catalog.models import Model, model
+from xsft.catalog.releases import Release, release
 from xsft.catalog.tpu import Slice, parse_tpu_type
 from xsft.facts import Facts
 from xsft.naming import ModeName, jobset_name
 from xsft.problems import Problem, error
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.place import DEFAULT_QUEUE, Place
+
+Found = TypeVar("Found", Model, Release)
 
 LOCAL_OUTPUT = "xsft-runs"
 """Where local runs go when no output is named: a folder beside the workload's checkout."""
@@ -35,7 +39,8 @@ class Run:
     place: Place | None
     slice: Slice | None
     model: Model | None
-    release: Release | None
+    release: Release
+    """MaxText in the image; xsft's default release where the workload names one that nobody knows (a problem says so)."""
     checkpoint: str | None
     """load_parameters_path."""
     output: str | None
@@ -56,8 +61,11 @@ class Run:
         return self.slice.chips * self.num_slices
 
     @property
-    def layout(self) -> str:
-        return self.release.layout if self.release else "current"
+    def devices(self) -> int:
+        """JAX devices of all slices; what batch sizes are counted per. 1 on this machine."""
+        if self.spec.target == "local" or self.slice is None:
+            return 1
+        return self.slice.devices * self.num_slices
 
 
 def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]:
@@ -65,6 +73,7 @@ def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]
     place, place_problems = _place(spec, facts)
     tpu, tpu_problems = _slice(spec)
     run_name, name_problems = _run_name(spec, facts)
+    release, release_problems = _release(spec)
     output = spec.output or (place.output if place and spec.target == "xpk" else None) or _local_output(spec)
     run = Run(
         spec=spec,
@@ -73,15 +82,15 @@ def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]
         mode=_mode(spec),
         place=place,
         slice=tpu,
-        model=find_model(spec.model.name),
-        release=find_release(spec.image.maxtext),
+        model=_known(model, spec.model.name),
+        release=_known(release, spec.image.maxtext),
         checkpoint=_checkpoint(spec, output),
         output=output,
         namespace=place.namespace if place else "default",
         queue=spec.queue or (place.queue if place else DEFAULT_QUEUE),
         checkpoint_period=spec.train.checkpoint_period or default_checkpoint_period(spec.train.steps),
     )
-    return run, (*place_problems, *tpu_problems, *name_problems)
+    return run, (*place_problems, *tpu_problems, *name_problems, *release_problems)
 
 
 def default_checkpoint_period(steps: int) -> int:
@@ -96,6 +105,14 @@ def converted_directory(spec: WorkloadSpec, output: str | None) -> str | None:
     if spec.model.hf.converted:
         return spec.model.hf.converted.rstrip("/")
     return f"{output.rstrip('/')}/converted/{spec.model.name}" if output else None
+
+
+def _known(find: Callable[[str], Found], name: str) -> Found | None:
+    """None where the catalogue has no such entry; `checks.model` and `checks.trainer_keys` say so with what is near."""
+    try:
+        return find(name)
+    except ValueError:
+        return None
 
 
 def _mode(spec: WorkloadSpec) -> Mode:
@@ -141,6 +158,21 @@ def _slice(spec: WorkloadSpec) -> tuple[Slice | None, tuple[Problem, ...]]:
         return parse_tpu_type(spec.tpu.type), ()
     except ValueError as e:
         return None, (error("tpu-unknown", "tpu.type", str(e), "Take one of the named types."),)
+
+
+def _release(spec: WorkloadSpec) -> tuple[Release, tuple[Problem, ...]]:
+    try:
+        return releases.release(spec.image.maxtext), ()
+    except ValueError as e:
+        problem = error("release-unknown", "image.maxtext", str(e), "Name the MaxText release that is in the image.")
+        return releases.release(releases.DEFAULT), (problem,)
+
+
+def _model(spec: WorkloadSpec) -> Model | None:
+    try:
+        return models.model(spec.model.name)
+    except ValueError:
+        return None
 
 
 def _run_name(spec: WorkloadSpec, facts: Facts) -> tuple[str, tuple[Problem, ...]]:

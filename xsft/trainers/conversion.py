@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from xsft.spec.resolve import Run, converted_directory
 from xsft.trainers.arguments import argument
-from xsft.trainers.layouts import Layout, layout_named
 
 
 def conversion_argv(run: Run) -> tuple[str, ...] | None:
@@ -15,22 +14,23 @@ def conversion_argv(run: Run) -> tuple[str, ...] | None:
     directory = converted_directory(run.spec, run.output)
     if run.spec.model.hf is None or directory is None:
         return None
-    layout = layout_named(run.layout)
-    config = (layout.to_maxtext_config,) if layout.to_maxtext_config else ()
-    return ("python3", "-m", layout.to_maxtext_module, *config, *_keys(run, layout, directory), *_flags(run, layout))
+    release = run.release
+    config = (release.base_config,) if release.layout == "legacy" else ()
+    return ("python3", "-m", release.to_maxtext, *config, *_keys(run, directory), *_flags(run))
 
 
-def _keys(run: Run, layout: Layout, directory: str) -> tuple[str, ...]:
+def _keys(run: Run, directory: str) -> tuple[str, ...]:
     scan = run.spec.model.scan_layers is not False
     axis = run.spec.overrides.maxtext.get("param_scan_axis")
+    legacy = run.release.layout == "legacy"
     keys = {
         "model_name": run.spec.model.name,
-        "hf_access_token": layout.hf_access_token,
+        "hf_access_token": "none" if run.release.hf_access_token_none else None,
         "base_output_directory": directory,
         "scan_layers": scan,
         "param_scan_axis": axis,
-        "use_multimodal": None if layout.name == "legacy" else False,
-        "hardware": None if layout.name == "legacy" else "cpu",
+        "use_multimodal": None if legacy else False,
+        "hardware": None if legacy else "cpu",
         "checkpoint_storage_use_zarr3": False,
         "checkpoint_storage_use_ocdbt": False,
         "skip_jax_distributed_system": True,
@@ -38,13 +38,14 @@ def _keys(run: Run, layout: Layout, directory: str) -> tuple[str, ...]:
     return tuple(argument(key, value) for key, value in keys.items() if value is not None)
 
 
-def _flags(run: Run, layout: Layout) -> tuple[str, ...]:
-    hf = run.spec.model.hf
-    assert hf is not None
-    lazy = ("--lazy_load_tensors=True",) if layout.lazy_load_flag else ()
-    dtype = ("--save_dtype=bfloat16",) if layout.save_dtype_flag else ()
-    source = (f"--hf_model_path={hf.repo}",) if _names_other_weights(run) and layout.name == "current" else ()
-    revision = (f"--revision={hf.revision}",) if hf.revision and layout.name == "current" else ()
+def _flags(run: Run) -> tuple[str, ...]:
+    hf, release = run.spec.model.hf, run.release
+    lazy = ("--lazy_load_tensors=True",) if release.lazy_load_flag and not release.lazy_load_default else ()
+    if hf is None or release.layout == "legacy":
+        return lazy
+    source = (f"--hf_model_path={hf.repo}",) if _names_other_weights(run) else ()
+    revision = (f"--revision={hf.revision}",) if hf.revision else ()
+    dtype = ("--save_dtype=bfloat16",)
     return (*lazy, *dtype, *source, *revision)
 
 

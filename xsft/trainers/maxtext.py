@@ -10,7 +10,6 @@ from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.spec.sections import Data
 from xsft.trainers.arguments import argument
-from xsft.trainers.layouts import layout_named
 
 Keys = dict[str, Value]
 
@@ -33,10 +32,10 @@ HF_TOKEN_DIRECTORY = "/etc/xsft/hf-token"
 
 def trainer_argv(run: Run) -> tuple[str, ...]:
     """`python3 -m MODULE [yml] key=value …`: what the process receives, byte for byte."""
-    layout = layout_named(run.layout)
-    config = (layout.sft_config,) if layout.sft_config else ()
+    release = run.release
+    config = (release.sft_config,) if release.positional_yml else ()
     arguments = (argument(key, value) for key, value in trainer_keys(run).items())
-    return ("python3", "-m", layout.sft_module, *config, *arguments)
+    return ("python3", "-m", release.trainer, *config, *arguments)
 
 
 def trainer_env(run: Run) -> dict[str, str]:
@@ -81,13 +80,13 @@ def _mode_env(run: Run) -> tuple[tuple[str, str], ...]:
 
 
 def _run_keys(run: Run) -> Keys:
-    layout = layout_named(run.layout)
     return {
         "run_name": run.run_name,
         "base_output_directory": run.output,
         "model_name": run.spec.model.name,
         "load_parameters_path": run.checkpoint,
-        "hf_access_token": layout.hf_access_token,
+        # The legacy layout turns an omitted token into an empty `Bearer ` header; its pyconfig maps the word to None.
+        "hf_access_token": "none" if run.release.hf_access_token_none else None,
         "tokenizer_path": run.spec.model.tokenizer,
         "scan_layers": run.spec.model.scan_layers,
     }
