@@ -55,6 +55,7 @@ class Workload(Section):
     columns: tuple[str, ...] = ()
     places: list[Place | str] = Field(default=[], max_length=2)
     env: dict[Annotated[str, StringConstraints(pattern=r"^[A-Z_]+$")], str] = {}
+    ici: dict[Literal["fsdp", "tensor"], int] = {}
     overrides: dict[str, bool | int | float | str] = {}
 
     @field_validator("columns")
@@ -135,6 +136,7 @@ def test_a_good_workload_fills_tuples_and_enums() -> None:
         ("mode: {proxy: x}", "missing-key", "mode.kind", "not given", "Add mode.kind."),
         ("mode: {kind: mcjax, proxy: x}", "unknown-key", "mode.proxy", "allowed: kind, processes", "mode.proxy"),
         ("overrides: {a.b: [1]}", "wrong-type", "overrides.a.b", "true or false, an integer, a number or text", "Give"),
+        ("ici: {fsdpp: 16}", "unknown-key", "ici.fsdpp", "given 'fsdpp'; allowed: fsdp, tensor", "Did you mean fsdp?"),
         ("env: {a1: x}", "wrong-form", "env.a1", "given 'a1'", "Change"),
         ("pathways: {headless: true}", "refused-headless", "pathways.headless", "the head has no pod", "Remove"),
         ("env: {BAD: x}", "refused-bad", "env.BAD", "it is bad", "Remove"),

@@ -79,18 +79,19 @@ def describe(complaints: Sequence[Complaint], raw: Mapping[str, str]) -> Problem
     first = complaints[0]
     at = key_path(first.where.path)
     kind = first.error["type"]
+    written = None if first.where.is_key else raw.get(at)
     if len(complaints) > 1 or first.is_type_error:
-        return _wrong_type(complaints, at, raw.get(at))
+        return _wrong_type(complaints, at, written)
     if kind == "extra_forbidden":
         return _unknown_key(first, at)
     if kind in {"missing", "union_tag_not_found"}:
         return _missing(first, at)
     if kind in {"literal_error", "enum", "union_tag_invalid"}:
-        return _not_an_option(first, at, raw.get(at))
+        return _not_an_option(first, at, written)
     if kind in _BOUNDS:
         allowed = _BOUNDS[kind](first.context)
-        return error("out-of-range", at, f"{_given(first, at, raw.get(at))}; allowed: {allowed}", f"Give {allowed}.")
-    return _by_its_own_words(first, at, raw.get(at))
+        return error("out-of-range", at, f"{_given(first, at, written)}; allowed: {allowed}", f"Give {allowed}.")
+    return _by_its_own_words(first, at, written)
 
 
 def _wrong_type(complaints: Sequence[Complaint], at: str, written: str | None) -> Problem:
@@ -180,14 +181,19 @@ def _not_an_option(complaint: Complaint, at: str, written: str | None) -> Proble
         return error("yaml-surprise", at, f"given {given}, which YAML reads as a number", f'Quote it: "{written}".')
     near = get_close_matches(str(value), options, n=1)
     fix = f"Did you mean {near[0]}?" if near else f"Give {_or(options)}."
-    return error("not-allowed", at, f"given {given}; allowed: {_listed(options)}", fix)
+    return error(
+        "unknown-key" if complaint.where.is_key else "not-allowed",
+        at,
+        f"given {given}; allowed: {_listed(options)}",
+        fix,
+    )
 
 
 def _options(complaint: Complaint) -> tuple[str, ...]:
     """From the annotation, else from pydantic's own sentence (`'a', 'b' or 'c'`)."""
     said = complaint.context.get("expected_tags") or complaint.context.get("expected") or ""
     is_tag = complaint.error["type"] == "union_tag_invalid"
-    own = () if is_tag else options_of(complaint.where.annotation)
+    own = () if is_tag or complaint.where.is_key else options_of(complaint.where.annotation)
     return own or tuple(re.findall(r"'([^']*)'", str(said))) or (str(said),)
 
 

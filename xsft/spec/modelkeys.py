@@ -24,6 +24,8 @@ class Located:
     """Annotation of what holds the last key; None where it cannot be told."""
     annotation: Any
     """Annotation of the value itself; None where it cannot be told."""
+    is_key: bool
+    """Whether the key is what is wrong, not its value."""
 
 
 def locate(model: type[BaseModel], loc: Sequence[str | int], data: object) -> Located:
@@ -33,10 +35,10 @@ def locate(model: type[BaseModel], loc: Sequence[str | int], data: object) -> Lo
     here: Any = model
     parent: Any = None
     value = data
-    for position, part in enumerate(loc):
-        is_last = position == len(loc) - 1
-        if part == "[key]" and is_last:
-            break
+    is_key = bool(loc) and loc[-1] == "[key]"
+    keys = loc[:-1] if is_key else loc
+    for position, part in enumerate(keys):
+        is_last = position == len(keys) - 1
         if here is not None and len(options := members(here)) > 1:
             unions.append((len(path), str(part)))
             here = _member(options, str(part))
@@ -45,7 +47,7 @@ def locate(model: type[BaseModel], loc: Sequence[str | int], data: object) -> Lo
         else:
             path.append(part)
             parent, here, value = here, child(here, part), _item(value, part)
-    return Located(path=tuple(path), unions=tuple(unions), parent=parent, annotation=here)
+    return Located(path=tuple(path), unions=tuple(unions), parent=parent, annotation=here, is_key=is_key)
 
 
 def allowed_keys(model: type[BaseModel], path: Sequence[str | int] = ()) -> tuple[str, ...]:
