@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,7 @@ Argv = tuple[str, ...]
 
 _REVISION = "1"
 """Changes when this module or the worker would write another manifest for the same line and lock."""
-_WORKER = Path(xpk_worker.__file__)
+WORKER = Path(xpk_worker.__file__)
 _VERBS = (("xpk", "workload", "create"), ("xpk", "workload", "create-pathways"))
 _BROKEN = 99
 _PLAIN = f"""\
@@ -40,10 +40,11 @@ _FIX = "run `xsft setup --repair` (or `make setup`), then `xsft doctor`"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Xpk:
-    """xpk's interpreter and the private directory of one call."""
+class Xpk:
+    """xpk's interpreter, the worker and the private directory of one call."""
 
     python: Path
+    worker: Path
     scratch: Path
 
     def run(self, *arguments: str, jobs: int) -> process.Completed:
@@ -55,7 +56,9 @@ class _Xpk:
         return self.scratch / f"{index}.yaml"
 
 
-def render(argvs: Sequence[Argv], *, python: Path, lock_digest: str, cache: Path) -> tuple[str, ...]:
+def render(
+    argvs: Sequence[Argv], *, python: Path, lock_digest: str, cache: Path, worker: Path = WORKER
+) -> tuple[str, ...]:
     """The manifest of each `("xpk", "workload", "create" | "create-pathways", "--flag=value", …)`, in order.
 
     `python` is the interpreter of xpk's environment, `lock_digest` names what is installed there, `cache` is xsft's
@@ -67,7 +70,7 @@ def render(argvs: Sequence[Argv], *, python: Path, lock_digest: str, cache: Path
     entries = {argv: cache / "renders" / _entry(argv, lock_digest) for argv in argvs}
     known = {argv: manifest for argv, path in entries.items() if (manifest := _read(path)) is not None}
     missing = tuple(argv for argv in entries if argv not in known)
-    fresh = _render_all(missing, python=python) if missing else {}
+    fresh = _render_all(missing, python=python, worker=worker) if missing else {}
     for argv, manifest in fresh.items():
         _write(entries[argv], manifest)
     return tuple({**known, **fresh}[argv] for argv in argvs)
@@ -83,11 +86,17 @@ def _require_renderable(argv: Argv) -> None:
             raise XsftError(f"the flag {flag!r} does not belong on a line to render")
 
 
-def _render_all(argvs: tuple[Argv, ...], *, python: Path) -> dict[Argv, str]:
+@contextlib.contextmanager
+def scratch_for(python: Path, *, worker: Path = WORKER) -> Iterator[Xpk]:
+    """xpk with a private directory (0700) that is removed whatever happens: xpk leaves manifests behind in TMPDIR."""
+    with tempfile.TemporaryDirectory(prefix="xsft-xpk-") as scratch:
+        yield Xpk(python=python, worker=worker, scratch=Path(scratch))
+
+
+def _render_all(argvs: tuple[Argv, ...], *, python: Path, worker: Path) -> dict[Argv, str]:
     try:
-        with tempfile.TemporaryDirectory(prefix="xsft-xpk-") as scratch:  # 0700; removed whatever happens
-            xpk = _Xpk(python=python, scratch=Path(scratch))
-            lean = _lean(argvs, xpk)
+        with scratch_for(python, worker=worker) as xpk:
+            lean = render_lean(argvs, xpk)
             return lean | _plain_all(tuple(argv for argv in argvs if argv not in lean), xpk)
     except OSError as problem:
         raise EnvironmentMissing(
@@ -96,12 +105,12 @@ def _render_all(argvs: tuple[Argv, ...], *, python: Path) -> dict[Argv, str]:
         ) from problem
 
 
-def _lean(argvs: tuple[Argv, ...], xpk: _Xpk) -> dict[Argv, str]:
+def render_lean(argvs: tuple[Argv, ...], xpk: Xpk) -> dict[Argv, str]:
     """What one worker process could render with certainty; possibly nothing."""
     jobs, results = xpk.scratch / "jobs.json", xpk.scratch / "results.json"
     work = [{"argv": argv[1:], "manifest": str(xpk.manifest(index))} for index, argv in enumerate(argvs)]
     jobs.write_text(json.dumps(work), encoding="utf-8")
-    done = xpk.run(str(_WORKER), str(jobs), str(results), jobs=len(argvs))
+    done = xpk.run(str(xpk.worker), str(jobs), str(results), jobs=len(argvs))
     if not done.ok or not results.exists():
         return {}
     codes = json.loads(results.read_text(encoding="utf-8"))
@@ -109,7 +118,7 @@ def _lean(argvs: tuple[Argv, ...], xpk: _Xpk) -> dict[Argv, str]:
     return {argv: _text(manifest) for argv, manifest in sure.items() if manifest.exists()}
 
 
-def _plain_all(argvs: tuple[Argv, ...], xpk: _Xpk) -> dict[Argv, str]:
+def _plain_all(argvs: tuple[Argv, ...], xpk: Xpk) -> dict[Argv, str]:
     """Through xpk's own command line, one process each. Raises SpecError with every refusal, not the first."""
     outcomes = {argv: _plain(argv, xpk) for argv in argvs}
     refusals = tuple(outcome for outcome in outcomes.values() if isinstance(outcome, Problem))
@@ -118,7 +127,7 @@ def _plain_all(argvs: tuple[Argv, ...], xpk: _Xpk) -> dict[Argv, str]:
     return {argv: outcome for argv, outcome in outcomes.items() if isinstance(outcome, str)}
 
 
-def _plain(argv: Argv, xpk: _Xpk) -> str | Problem:
+def _plain(argv: Argv, xpk: Xpk) -> str | Problem:
     """xpk prints the manifest, environment values included: of its output only an error's last lines are shown."""
     manifest = xpk.scratch / "plain.yaml"
     manifest.unlink(missing_ok=True)
