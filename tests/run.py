@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 STAGES = {
     "quick": "not contract and not trainer",
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
             if status not in (0, NO_TESTS):
                 print(f"\nRED in the {stage} stage; later stages were not run")
                 return status
-            cases = list(ElementTree.parse(report).iter("testcase"))
+            cases = list(ET.parse(report).iter("testcase"))
             skipped = [found.get("message", "") for case in cases if (found := case.find("skipped")) is not None]
             not_run.update(skipped)
             passed += len(cases) - len(skipped)

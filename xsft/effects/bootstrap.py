@@ -120,11 +120,11 @@ def install_uv() -> None:
         )
 
 
-def locked_uv() -> tuple[str, str]:
+def locked_uv(lock: Path = LOCK) -> tuple[str, str]:
     """(lines of the lock that name uv and its hashes, version)."""
-    entry = re.search(r"^uv==(\S+) \\\n(?:    --hash=\S+(?: \\)?\n)+", LOCK.read_text(), re.MULTILINE)
+    entry = re.search(r"^uv==(\S+) \\\n(?:    --hash=\S+(?: \\)?\n)+", lock.read_text(), re.MULTILINE)
     if entry is None:
-        raise EnvironmentMissing(f"{LOCK} names no uv", fix="restore it from git, or regenerate it: make locks")
+        raise EnvironmentMissing(f"{lock} names no uv", fix="restore it from git, or regenerate it: make locks")
     return entry[0], entry[1]
 
 

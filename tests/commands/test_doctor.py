@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCUMENTED = {"id", "ok", "required", "version", "needed_for", "detail", "fix"}
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> dict[str, str]:
+    """A user with an empty cache and no tools."""
+    return {"PATH": str(tmp_path), "HOME": str(tmp_path), "XSFT_CACHE_DIR": str(tmp_path / "cache")}
+
+
+def doctor(env: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
+    argv = (sys.executable, "-m", "xsft", "doctor", *options)
+    return subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_json_is_one_document_and_a_missing_environment_is_exit_status_3(bare: dict[str, str]) -> None:
+    done = doctor(bare, "--json")
+    said = json.loads(done.stdout)
+    assert (done.returncode, said["schema"], said["ok"]) == (3, "xsft.doctor/1", False)
+    assert all(set(check) == DOCUMENTED for check in said["checks"])
+    missing = {check["id"]: check["fix"] for check in said["checks"] if not check["ok"] and check["required"]}
+    assert set(missing) == {"xpk-environment", "maxtext-environment"}
+    assert missing["xpk-environment"].endswith("xsft setup xpk")
+
+
+def test_the_table_names_what_is_missing_and_the_command_that_mends_it(bare: dict[str, str]) -> None:
+    done = doctor(bare)
+    assert done.returncode == 3
+    assert "xpk-environment" in done.stdout
+    assert "fix: xsft setup xpk" in done.stdout
+    assert "\x1b[" not in done.stdout
+
+
+def test_looking_changes_nothing(bare: dict[str, str], tmp_path: Path) -> None:
+    doctor(bare, "--json")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_what_is_built_is_ok_here(xpk_environment: object) -> None:
+    assert xpk_environment
+    said = json.loads(doctor(dict(os.environ), "--json").stdout)
+    xpk = next(check for check in said["checks"] if check["id"] == "xpk-environment")
+    assert (xpk["ok"], xpk["version"]) == (True, "1.16.0")
