@@ -45,7 +45,12 @@ def test_any_other_text_is_refused_with_a_hint(text: str) -> None:
 
 def test_v6e_256() -> None:
     given_slice = tpu.parse_tpu_type("v6e-256")
-    assert (given_slice.generation, given_slice.topology, given_slice.chips, given_slice.hosts) == ("v6e", "16x16", 256, 64)
+    assert (given_slice.generation, given_slice.topology, given_slice.chips, given_slice.hosts) == (
+        "v6e",
+        "16x16",
+        256,
+        64,
+    )
     assert given_slice.accelerator_label == "tpu-v6e-slice"
     assert (given_slice.pathways_type, given_slice.physical_axes) == ("tpuv6e:16x16", (16, 16))
     assert (given_slice.hbm_gib, given_slice.xpk_type) == (31.24, "v6e-256")

@@ -1,1 +1,1 @@
-"""What is known beforehand: TPU types, models, MaxText releases, data sets, what fits. Pure: package data and arithmetic."""
+"""What is known beforehand: TPU types, models, MaxText releases, data sets, what fits. Pure: data and arithmetic."""

@@ -1,7 +1,7 @@
 """MaxText releases: layout, keys, models and the facts that differ between them. Pure.
 
-source: maxtext, the wheels of 0.2.0–0.2.5 and the tags named in releases.toml; tests/catalog/test_releases.py compares the
-keys and nested keys of DEFAULT with the installed MaxText.
+source: maxtext, the wheels of 0.2.0–0.2.5 and the tags named in releases.toml; tests/catalog/test_releases.py
+compares keys and nested keys of DEFAULT with the installed MaxText.
 """
 
 from __future__ import annotations
@@ -107,11 +107,11 @@ def key_hint(key: str, *, version: str = DEFAULT) -> str:
         return f"Write {' or '.join(parents)}."
     if key in release(version).nested:
         return f"Set one of its sub-keys: {', '.join(f'{key}.{child}' for child in release(version).nested[key])}."
+    if _masks("release_keys.txt").get(key, (0, 0))[1] & _bit(version):
+        return "It belongs to MaxText's RL trainer; the SFT trainer refuses it."
     having = releases_with(key)
     if having:
         return f"SFT takes it in MaxText {_span(having)} only, not in {version}."
-    if _masks("release_keys.txt").get(key, (0, 0))[1] & _bit(version):
-        return "It belongs to MaxText's RL trainer; the SFT trainer refuses it."
     close = get_close_matches(key, _all_keys(version), n=3, cutoff=0.6)
     return f"Did you mean {', '.join(close)}?" if close else f"MaxText {version} has no such key; remove it."
 

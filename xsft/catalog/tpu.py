@@ -6,11 +6,12 @@ source: xpk@1.16.0 src/xpk/core/system_characteristics.py; tests/catalog/test_tp
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
 from math import prod
+from typing import Any
 
 from xsft.catalog.data import toml
 
@@ -45,13 +46,13 @@ class Generation:
 
 @dataclass(frozen=True, kw_only=True)
 class Slice:
-    """Chips joined by ICI, scheduled as a whole. Two slices are equal when generation and topology are: `v6e-256 == v6e-16x16`."""
+    """Chips joined by ICI, scheduled as a whole. Generation and topology decide equality: `v6e-256 == v6e-16x16`."""
 
     generation: str
     topology: str
     """ICI shape in chips, `16x16` or `2x2x2`; also the value of the label cloud.google.com/gke-tpu-topology."""
     tpu_type: str
-    """Canonical name: the counting form where it means this topology (`v6e-256`), else the topology form (`v5p-4x4x16`)."""
+    """Canonical name: counting form where it means this topology (`v6e-256`), else topology form (`v5p-4x4x16`)."""
     xpk_type: str = field(compare=False)
     """What the user wrote, and what xpk gets, so that our command line equals the one users know."""
     chips: int
@@ -130,7 +131,7 @@ def generations() -> dict[str, Generation]:
     return {name: Generation(name=name, **{key: _frozen(value) for key, value in row.items()}) for name, row in rows}
 
 
-def _frozen(value: object) -> object:
+def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -225,26 +226,22 @@ def _unknown_generation(text: str) -> str:
 def _if_known(generation: Generation, size: str, meant: str) -> str:
     if _topology(generation, size) is not None:
         return f"{meant!r}."
-    return f"{generation.name}-…, and nearest to {meant!r} are {_join(_nearest(generation, size))}."
+    return f"{generation.name}-…, and nearest to {meant!r} are {_nearest(generation, size)}."
 
 
 def _unknown_shape(generation: Generation, text: str) -> str:
     size = text.partition("-")[2]
-    cores = f" (the number counts TensorCores, {generation.cores_per_chip} per chip)" if generation.cores_per_chip > 1 else ""
-    return f"{text!r} is not a TPU type that xpk accepts{cores}. Nearest: {_join(_nearest(generation, size))}."
+    cores = " (the number counts TensorCores, 2 per chip)" if generation.cores_per_chip == 2 else ""
+    return f"{text!r} is not a TPU type that xpk accepts{cores}. Nearest: {_nearest(generation, size)}."
 
 
-def _nearest(generation: Generation, size: str) -> list[str]:
+def _nearest(generation: Generation, size: str) -> str:
     """Two or three names close to a wrong size, at best the same shape written xpk's way."""
     axes = [int(number) for number in re.findall("[0-9]{1,6}", size)]
     if len(axes) > 1:
         written = "x".join(str(axis) for axis in sorted(axes))
         if _topology(generation, written) is not None:
-            return [f"{generation.name}-{written}"]
+            return f"{generation.name}-{written}"
     wanted = prod(axes) if len(axes) > 1 else (axes[0] // generation.cores_per_chip if axes else 0)
     counts = sorted(_chip_counts(generation), key=lambda chips: (abs(chips - wanted), chips))[: 2 if axes else 3]
-    return [f"{generation.name}-{chips * generation.cores_per_chip}" for chips in counts]
-
-
-def _join(names: Iterable[str]) -> str:
-    return ", ".join(names)
+    return ", ".join(f"{generation.name}-{chips * generation.cores_per_chip}" for chips in counts)

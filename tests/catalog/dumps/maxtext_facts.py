@@ -1,6 +1,7 @@
 """Run by MaxText's own Python: configuration keys, models and TPU device counts as one JSON document on stdout."""
 
 import json
+import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,9 +11,9 @@ import yaml
 
 package = Path(find_spec("maxtext").submodule_search_locations[0])
 sys.stdout = sys.stderr  # imports print; only the document goes out
-from maxtext.configs import types
-from maxtext.utils.accelerator_to_spec_map import UserFacingNameToSystemCharacteristics as spec_map
-from maxtext.utils.globals import HF_IDS
+from maxtext.configs import types  # noqa: E402
+from maxtext.utils import accelerator_to_spec_map  # noqa: E402
+from maxtext.utils.globals import HF_IDS  # noqa: E402
 
 sys.stdout = sys.__stdout__
 
@@ -22,14 +23,31 @@ nested = {
     for name, field in fields.items()
     if hasattr(field.annotation, "model_fields")
 }
+
+
+def _as_omegaconf_reads(value):
+    """PyYAML takes `1e-5` for a string, OmegaConf (which MaxText uses) for a number."""
+    if isinstance(value, str) and re.fullmatch(r"[0-9.]+e[+-]?[0-9]+", value):
+        return float(value)
+    return value
+
+
+def _model_yml(path):
+    return {key: _as_omegaconf_reads(value) for key, value in yaml.safe_load(path.read_text()).items()}
+
+
 facts = {
     "keys": sorted(fields),
     "nested": nested,
     "models": sorted(get_args(types.ModelName)),
     "hf_ids": {name: repo for name, repo in HF_IDS.items() if name != "default"},
-    "model_ymls": {path.stem: yaml.safe_load(path.read_text()) for path in (package / "configs/models").glob("*.yml")},
+    "model_ymls": {path.stem: _model_yml(path) for path in (package / "configs/models").glob("*.yml")},
     "lora_patterns": yaml.safe_load((package / "configs/post_train/lora_module_path.yml").read_text()),
-    "devices": {name: row.devices_per_slice for name, row in spec_map.items() if row.platform == "tpu"},
-    "base": {key: value for key, value in yaml.safe_load((package / "configs/base.yml").read_text()).items()},
+    "devices": {
+        name: row.devices_per_slice
+        for name, row in accelerator_to_spec_map.UserFacingNameToSystemCharacteristics.items()
+        if row.platform == "tpu"
+    },
+    "base": yaml.safe_load((package / "configs/base.yml").read_text()),
 }
 print(json.dumps(facts, default=str))

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xsft.catalog import fit, models
+from xsft.catalog.tpu import parse_tpu_type
+
+ROW_A: dict[str, object] = {
+    "ici_fsdp_parallelism": 16,
+    "ici_expert_parallelism": 16,
+    "dcn_fsdp_parallelism": 2,
+    "per_device_batch_size": 1,
+    "max_target_length": 1024,
+    "mu_dtype": "bfloat16",
+    "ragged_buffer_factor": 2.0,
+    "param_scan_axis": 0,
+    "use_iota_embed": True,
+    "attention": "flash",
+    "eval_interval": -1,
+    "steps": 1000,
+}
+"""The flagship, as the design writes it."""
+
+COUNTING = sorted(fit.COUNTING_KEYS)
+ROW_IDS = [row["id"] for row in fit._rows()]
+
+
+def verdict(keys: dict[str, object], *, tpu_type: str = "v6e-256", num_slices: int = 2) -> fit.Verdict | None:
+    return fit.known_verdict(model="deepseek3-671b", tpu_type=tpu_type, num_slices=num_slices, keys=keys)
+
+
+def test_the_flagship_fits() -> None:
+    found = verdict(ROW_A)
+    assert found is not None
+    assert (found.id, found.outcome, found.peak_gib, found.sum_gib, found.limit_gib) == (
+        "A",
+        "fits",
+        26.85,
+        30.22,
+        31.24,
+    )
+    assert verdict(ROW_A | {"dcn_data_parallelism": 1}) == found, "what MaxText makes of -1 on two slices"
+    assert verdict(ROW_A | {"use_iota_embed": "true", "per_device_batch_size": 1.0}) == found
+    assert verdict(ROW_A, tpu_type="v6e-16x16") == found
+
+
+@given(st.sampled_from(COUNTING))
+def test_a_verdict_holds_for_no_other_value_of_a_key_that_counts(key: str) -> None:
+    found = verdict(ROW_A | {key: "something else"})
+    assert found is None
+
+
+def test_a_verdict_holds_for_no_other_place() -> None:
+    assert verdict(ROW_A, num_slices=4) is None
+    assert verdict(ROW_A, tpu_type="v6e-128") is None
+    assert fit.known_verdict(model="deepseek3.2-671b", tpu_type="v6e-256", num_slices=2, keys=ROW_A) is None
+    assert verdict(ROW_A | {"sa_block_q": 2048}) is None
+    assert verdict(ROW_A | {"dcn_fsdp_parallelism": 1}) is None
+
+
+@pytest.mark.parametrize("row_id", ROW_IDS)
+def test_each_row_is_found_and_above_the_bound(row_id: str) -> None:
+    row = next(row for row in fit._rows() if row["id"] == row_id)
+    keys, run = fit._row_keys(row), parse_tpu_type(row["tpu"])
+    found = fit.known_verdict(model=row["model"], tpu_type=row["tpu"], num_slices=row["slices"], keys=keys)
+    assert found is not None
+    assert found.id == row_id
+    params_b = models.model(row["model"]).params_b
+    assert params_b is not None
+    bound = fit.minimum_gib_per_chip(params_b=params_b, run=run, num_slices=row["slices"], keys=keys)
+    assert bound < (found.peak_gib or found.sum_gib or 0), "a lower bound is below what the compiler found"
+    assert (found.outcome == "no") == ((found.peak_gib or 0) > found.limit_gib)
+
+
+@pytest.mark.parametrize(
+    ("slices", "keys", "gib"),
+    [
+        (1, {}, 39.1),
+        (2, {}, 39.1),
+        (2, {"dcn_fsdp_parallelism": 2}, 19.5),
+        (1, {"mu_dtype": "bfloat16"}, 34.2),
+        (1, {"weight_dtype": "bfloat16"}, 19.5),
+        (1, {"opt_type": "sgd"}, 19.5),
+        (1, {"opt_type": "muon", "mu_dtype": "bfloat16"}, 24.4),
+        (1, {"weight_dtype": "bfloat16", "lora.enable_lora": "true"}, 9.8),
+        (1, {"weight_dtype": "bfloat16", "lora.enable_lora": True, "lora.lora_weight_qtype": "nf4"}, 1.22),
+        (1, {"trainable_parameters_mask": ["x"]}, 9.77),
+    ],
+)
+def test_lower_bounds_of_deepseek(slices: int, keys: dict[str, object], gib: float) -> None:
+    """source: aot_fit.md §0.1, "Lower bounds"."""
+    run = parse_tpu_type("v6e-256")
+    bound = fit.minimum_gib_per_chip(params_b=671.03, run=run, num_slices=slices, keys=keys)
+    assert bound == pytest.approx(gib, abs=0.06)
+
+
+@given(st.sampled_from([1, 2, 4, 8]), st.sampled_from(["v6e-8", "v6e-256", "v5p-512", "tpu7x-128"]))
+def test_slices_help_only_where_the_state_is_sharded_over_them(slices: int, tpu_type: str) -> None:
+    run = parse_tpu_type(tpu_type)
+    assert fit.chips_sharing(run=run, num_slices=slices, keys={}) == run.chips
+    sharded = {"dcn_data_parallelism": 1, "dcn_fsdp_parallelism": -1}
+    assert fit.chips_sharing(run=run, num_slices=slices, keys=sharded) == run.chips * slices
+
+
+def test_junk_in_an_axis_is_left_to_another_check() -> None:
+    assert verdict(ROW_A | {"ici_fsdp_parallelism": "many"}) is None
+
+
+@pytest.mark.contract
+def test_defaults_of_the_installed_maxtext(maxtext_facts: dict[str, Any]) -> None:
+    top_level = {key: value for key, value in fit.COUNTING_KEYS.items() if "." not in key}
+    assert top_level == {key: maxtext_facts["base"][key] for key in top_level}
+    axes = {key: value for key, value in maxtext_facts["base"].items() if key.startswith(("ici_", "dcn_"))}
+    unset = {key: value for key, value in axes.items() if key.endswith("_parallelism") and value != 1}
+    assert unset == {"dcn_data_parallelism": -1, "ici_fsdp_parallelism": -1}

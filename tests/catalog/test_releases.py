@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xsft.catalog import releases
+
+VERSIONS = releases.versions()
+ANY_VERSION = st.sampled_from(VERSIONS)
+
+
+def test_releases_are_in_order() -> None:
+    assert VERSIONS[0] == "0.1.0"
+    assert VERSIONS[-1] == releases.DEFAULT == "0.2.5"
+    assert len(VERSIONS) == 11
+    assert releases.at_least("0.2.4", "0.2.3")
+    assert not releases.at_least("tutorial-v1.5.0", "0.2.0")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_layout_follows_the_version(version: str) -> None:
+    current = releases.at_least(version, "0.2.0")
+    assert releases.layout_of(version) == ("current" if current else "legacy")
+    assert releases.release(version).trainer.startswith("maxtext." if current else "MaxText.")
+    assert releases.release(version).sft_config.startswith("src/maxtext/" if current else "src/MaxText/")
+
+
+def test_an_unknown_release_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(
+        ValueError, match=r"'0\.2\.6' is not a release xsft knows\. Did you mean .* Known: 0\.1\.0, tutorial"
+    ):
+        releases.release("0.2.6")
+
+
+@pytest.mark.parametrize(
+    ("version", "count"),
+    [
+        ("0.1.0", 384),
+        ("tutorial-v1.5.0", 540),
+        ("0.2.0", 638),
+        ("0.2.2", 724),
+        ("0.2.3", 734),
+        ("0.2.4", 774),
+        ("0.2.5", 865),
+    ],
+)
+def test_number_of_keys_per_release(version: str, count: int) -> None:
+    assert len(releases.keys(version)) == count
+    assert {"run_name", "steps", "model_name", "base_output_directory"} <= releases.keys(version)
+
+
+@given(st.sampled_from(sorted(releases.keys("0.2.5"))))
+def test_a_top_level_key_is_taken_unless_it_only_has_sub_keys(key: str) -> None:
+    assert releases.key_ok(key) != (key in ("lora", "dpo"))
+    assert releases.releases_with(key)[-1] == "0.2.5"
+
+
+@given(ANY_VERSION, st.text(alphabet="abcdefgnlor_.", min_size=1, max_size=15))
+def test_a_refused_key_always_gets_a_hint(version: str, key: str) -> None:
+    if not releases.key_ok(key, version=version):
+        assert releases.key_hint(key, version=version).endswith((".", "?"))
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("lora_rank", "Write lora.lora_rank."),
+        ("lora", "Set one of its sub-keys: lora.enable_lora"),
+        ("enable_nnx", "SFT takes it in MaxText 0.1.0 to main-2026-08-22 only, not in 0.2.5."),
+        ("cosine_learning_rate_final_fraction", "0.1.0 to tutorial-v1.5.0 only"),
+        ("num_generations", "RL trainer"),
+        ("step", "Did you mean steps"),
+        ("lora.rank", "lora.lora_rank"),
+        ("zzzzz", "has no such key; remove it."),
+    ],
+)
+def test_hints(key: str, hint: str) -> None:
+    assert not releases.key_ok(key)
+    assert hint in releases.key_hint(key)
+
+
+def test_nested_keys_come_with_the_release_that_brought_them() -> None:
+    assert releases.nested_key_ok("lora.lora_rank")
+    assert not releases.nested_key_ok("lora.lora_rank", version="0.2.2")
+    assert not releases.nested_key_ok("lora.lora_weight_qtype", version="0.2.3")
+    assert not releases.nested_key_ok("lora.")
+    assert not releases.nested_key_ok("lora_rank")
+
+
+def test_facts_hold_from_their_release_on() -> None:
+    having = {version for version in VERSIONS if releases.release(version).moe_eval_crash}
+    assert having == {"0.2.3", "0.2.4", "main-2026-08-22", "0.2.5"}
+    assert {v for v in VERSIONS if releases.release(v).positional_yml} == {*VERSIONS[:4], "0.2.0"}
+    assert {v for v in VERSIONS if releases.release(v).hf_access_token_none} == set(VERSIONS[1:4])
+    assert {v for v in VERSIONS if not releases.release(v).lazy_load_flag} == {"0.1.0", "tutorial-v1.0.0"}
+    assert {v for v in VERSIONS if releases.release(v).scan_layers_auto} == {"0.2.4", "main-2026-08-22", "0.2.5"}
+
+
+def test_models_per_release() -> None:
+    assert "deepseek3-671b" in releases.models_of("0.1.0")
+    assert "qwen3-1.7b" not in releases.models_of("0.2.0")
+    assert {"qwen3-1.7b", "default"} <= releases.models_of("0.2.1")
+    assert not {"context", "offload", "remat"} & releases.models_of("0.1.0")
+
+
+@pytest.mark.contract
+def test_keys_and_models_of_the_installed_maxtext(maxtext_facts: dict[str, Any]) -> None:
+    assert releases.keys(releases.DEFAULT) == set(maxtext_facts["keys"])
+    assert releases.models_of(releases.DEFAULT) == set(maxtext_facts["models"])
+    nested = {parent: sorted(children) for parent, children in releases.release(releases.DEFAULT).nested.items()}
+    assert nested == maxtext_facts["nested"]

@@ -1,0 +1,171 @@
+"""The models that MaxText trains, and what checks need to know of each. Pure.
+
+source: maxtext@0.2.5 maxtext/configs/models/*.yml, maxtext/configs/types.py, maxtext/utils/globals.py;
+tests/catalog/test_models.py compares all of it with the installed MaxText.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+
+from xsft.catalog.data import text, toml
+from xsft.catalog.tokenizers import is_gated
+
+LORA_VERIFIED = ("llama3.1", "qwen3", "mistral", "deepseek2", "gemma2", "gemma3", "gemma4", "olmo3", "gpt3", "gpt-oss")
+"""Prefixes with a LoRA pattern of their own; source: maxtext@0.2.5 maxtext/configs/post_train/lora_module_path.yml."""
+TUNED = ("-it", "-Instruct", "-Thinking", "-Think", "-Coder")
+"""Marks of weights that are instruction-tuned already, in names on Hugging Face."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """One model_name. Numbers are as MaxText 0.2.5 builds it."""
+
+    name: str
+    params_b: float | None
+    """Parameters in 1e9; None where nobody has computed it."""
+    active_b: float | None
+    """Parameters in 1e9 that act on one token; equals params_b for dense models."""
+    emb: int
+    """Width of the model; by default it must be a multiple of the fsdp axis (gpt-oss: 2880)."""
+    layers: int
+    q_heads: int
+    kv_heads: int
+    head_dim: int
+    mlp_dim: int
+    experts: int
+    """0 for a dense model."""
+    experts_per_token: int
+    moe_dim: int
+    vocab: int
+    tied: bool
+    """The output layer is the embedding table."""
+    hf_id: str | None
+    """Repository that `to_maxtext` converts and that 0.2.1+ takes as default tokenizer; None: neither."""
+    tokenizer_family: str | None
+    built_in: bool
+    """False: MaxText has no configuration for the name and would silently build its small default model."""
+    unscanned: bool
+    """scan_layers must be False (gemma4-e2b/e4b share key-value layers, Qwen3-VL adds vision between layers)."""
+    lora_verified: bool
+    """MaxText has a LoRA pattern for this model; False: it takes a general one, which may find no module."""
+    lora_module_path: str
+    """What to set as lora.lora_module_path because MaxText's own choice fails; empty: leave it to MaxText."""
+
+    @property
+    def moe(self) -> bool:
+        return self.experts > 0
+
+    @property
+    def converts_tuned_weights(self) -> bool:
+        """The hub's weights are instruction-tuned although the name does not say so (`gemma3-4b` is gemma-3-4b-it)."""
+        named = any(mark.lower() in self.name.lower() for mark in TUNED)
+        return not named and any(mark in (self.hf_id or "") for mark in TUNED)
+
+    @property
+    def gated(self) -> bool | None:
+        """Whether the Hugging Face repository asks for a licence click; None: unknown, or no repository."""
+        return is_gated(self.hf_id) if self.hf_id else None
+
+    def fsdp_divides(self, fsdp: int) -> bool:
+        """False: MaxText stops with IndivisibleError. source: AOT compilation of gpt-oss, 2880 over 256 (fit.toml)."""
+        return self.emb % fsdp == 0
+
+
+@cache
+def model(name: str) -> Model:
+    """Raises ValueError, with near names, for a model_name that MaxText 0.2.5 does not have."""
+    rows = toml("models.toml")
+    if name not in rows["models"]:
+        close = suggest(name)
+        hint = f"Did you mean {', '.join(close)}?" if close else f"Known: {', '.join(names())}."
+        raise ValueError(f"{name!r} is not a model of MaxText. {hint}")
+    return _model(name, row=rows["models"][name], lora_paths=rows["lora_module_paths"])
+
+
+def names() -> tuple[str, ...]:
+    """Every model_name of MaxText 0.2.5, without `default`."""
+    return tuple(toml("models.toml")["models"])
+
+
+def suggest(name: str) -> tuple[str, ...]:
+    """Up to three near model names. A Hugging Face id (`Qwen/Qwen3-8B`) suggests the models that it is converted to."""
+    rows = toml("models.toml")["models"]
+    converted = [known for known, row in rows.items() if row.get("hf_id", "-").lower() == name.lower()]
+    wanted = name.lower().rpartition("/")[2].replace("_", "-")
+    return tuple(converted or get_close_matches(wanted, rows, n=3, cutoff=0.6))
+
+
+@cache
+def pins(name: str) -> Mapping[str, object]:
+    """Keys that the model's own configuration sets, with their values; empty for a model without one.
+
+    Another value for such a key is refused unless override_model_config=True.
+    source: maxtext@0.2.5 maxtext/configs/pyconfig.py validate_no_keys_overridden_twice.
+    """
+    lines = text("model_pins.jsonl")
+    start = lines.find(f'{{"model":"{name.replace("-Instruct", "")}",')
+    if start < 0:
+        return {}
+    pinned: dict[str, object] = json.loads(lines[start : lines.index("\n", start)])
+    del pinned["model"]
+    return pinned
+
+
+def _model(name: str, *, row: Mapping[str, object], lora_paths: Mapping[str, str]) -> Model:
+    pinned = pins(name)
+    experts = _int(pinned, "num_experts", default=0)
+    params = row.get("params_b")
+    return Model(
+        name=name,
+        params_b=_float(params),
+        active_b=_float(row.get("active_b", params)),
+        emb=_int(pinned, "base_emb_dim", default=2048),
+        layers=_int(pinned, "base_num_decoder_layers", default=16) * _layers_per_block(pinned),
+        q_heads=_int(pinned, "base_num_query_heads", default=16),
+        kv_heads=_int(pinned, "base_num_kv_heads", default=16),
+        head_dim=_int(pinned, "head_dim", default=128),
+        mlp_dim=_int(pinned, "base_mlp_dim", default=7168),
+        experts=experts,
+        experts_per_token=_int(pinned, "num_experts_per_tok", default=1) if experts else 0,
+        moe_dim=_int(pinned, "base_moe_mlp_dim", default=0),
+        vocab=_int(pinned, "vocab_size", default=32_000),
+        tied=bool(pinned.get("logits_via_embedding", False)),
+        hf_id=_str(row.get("hf_id")),
+        tokenizer_family=_str(row.get("family")),
+        built_in=bool(pinned),
+        unscanned=_unscanned(name, pinned),
+        lora_verified=name.startswith(LORA_VERIFIED),
+        lora_module_path=lora_paths[str(row["lora"])] if "lora" in row else "",
+    )
+
+
+def _unscanned(name: str, pinned: Mapping[str, object]) -> bool:
+    """source: maxtext@0.2.5 maxtext/configs/types.py:4278 and :5058; two vision models say so in their own yml."""
+    by_name = name in ("gemma4-e2b", "gemma4-e4b")
+    return by_name or bool(pinned.get("deepstack_visual_indexes_for_vit")) or pinned.get("scan_layers") is False
+
+
+def _layers_per_block(pinned: Mapping[str, object]) -> int:
+    """Gemma 2's configuration counts pairs of a local and a global layer."""
+    return 2 if pinned.get("decoder_block") == "gemma2" else 1
+
+
+def _int(pinned: Mapping[str, object], key: str, *, default: int) -> int:
+    """Defaults are base.yml's; source: maxtext@0.2.5 maxtext/configs/base.yml."""
+    value = pinned.get(key, default)
+    if not isinstance(value, int):
+        raise TypeError(f"model_pins.jsonl: {key} is {value!r}, not a whole number")
+    return value
+
+
+def _float(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _str(value: object) -> str | None:
+    return str(value) if value else None
