@@ -57,7 +57,7 @@ def make_plan(intent: Intent, *, rendered: dict[str, Any] | None, file: str = ""
         xpk_argv=intent.xpk_argv,
         manifest=manifest,
         audit=rows,
-        by_hand=_by_hand(intent) if rendered is not None else (),
+        by_hand=_by_hand(intent, rendered) if rendered is not None else (),
         problems=tuple(p.in_file(file) for p in (*intent.problems, *audit_problems(rows))),
         run=run,
     )
@@ -71,8 +71,10 @@ def _renderable(run: Run, problems: Iterable[Problem]) -> bool:
     return run.slice is not None and not any(p.id in UNRENDERABLE for p in errors_in(problems))
 
 
-def _by_hand(intent: Intent) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*_reach(intent.run), *(change.why for change in intent.changes))))
+def _by_hand(intent: Intent, rendered: dict[str, Any]) -> tuple[str, ...]:
+    """The reasons of the changes that xpk's own manifest still needs."""
+    needed = (change.why for change in intent.changes if apply((change,), rendered) != rendered)
+    return tuple(dict.fromkeys((*_reach(intent.run), *needed)))
 
 
 def _reach(run: Run) -> Iterator[str]:
