@@ -120,7 +120,7 @@ def bytes_per_parameter(keys: Mapping[str, object]) -> float:
 
 
 def chips_sharing(*, run: Slice, num_slices: int, keys: Mapping[str, object]) -> int:
-    """Chips that share one copy of the state. More slices do not help unless dcn_fsdp_parallelism or the like says so."""
+    """Chips that share one copy of the state; more slices help only where dcn_fsdp_parallelism or the like says so."""
     axes = _axes(keys, run, num_slices)
     copies = max(1, axes["ici_data_parallelism"]) * max(1, axes["dcn_data_parallelism"])
     return max(1, run.chips * num_slices // copies)
