@@ -16,6 +16,7 @@ from xsft.effects import interpreters
 from xsft.effects.filelock import exclusive
 from xsft.effects.interpreters import Interpreter
 from xsft.effects.process import follow, own_environment, run
+from xsft.effects.uv import uv_environment
 from xsft.errors import INTERRUPTED, EnvironmentMissing, Refused, XsftError
 
 VENV = Path(".venv")
@@ -137,7 +138,7 @@ def install_locked() -> None:
 
 
 def install(argv: tuple[str, ...]) -> None:
-    done = follow(argv, env=own_environment(), on_line=say_of_installer)
+    done = follow(argv, env=uv_environment(own_environment()), on_line=say_of_installer)
     if not done.ok:
         raise EnvironmentMissing(
             f"{Path(argv[0]).name} ended with status {done.status} (its words are above)",

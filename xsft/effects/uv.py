@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from xsft.errors import EnvironmentMissing
 
@@ -26,6 +27,14 @@ NOT_OURS = (
 """Variables that would turn uv or Python to another environment than the one named by `--python`."""
 
 
+SYSTEM_BUNDLES = (
+    Path("/etc/ssl/certs/ca-certificates.crt"),  # Debian, Ubuntu, Arch, Alpine
+    Path("/etc/pki/tls/certs/ca-bundle.crt"),  # Fedora, RHEL
+    Path("/etc/ssl/cert.pem"),  # macOS
+)
+"""Where the system keeps the authorities it trusts; a company's proxy is among them, and not among uv's own."""
+
+
 def find_uv() -> str:
     """Path of the uv executable. Raises EnvironmentMissing."""
     try:
@@ -41,8 +50,10 @@ def find_uv() -> str:
     return found
 
 
-def uv_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """`env` for uv: pip's mirror and certificate handed on, other virtual environments forgotten."""
+def uv_environment(env: Mapping[str, str], *, bundles: Sequence[Path] = SYSTEM_BUNDLES) -> dict[str, str]:
+    """`env` for uv: pip's mirror and certificate handed on, the system's authorities trusted, other virtual
+    environments forgotten. What the user told uv itself stays."""
     handed_on = {ours: env[pips] for pips, ours in FROM_PIP if env.get(pips) and not env.get(ours)}
     kept = {name: value for name, value in env.items() if name not in NOT_OURS}
-    return {**kept, **handed_on, "NO_COLOR": "1"}
+    trust = {"UV_SYSTEM_CERTS": "1"} if any(bundle.is_file() for bundle in bundles) else {}
+    return {**trust, **kept, **handed_on, "NO_COLOR": "1"}
