@@ -40,6 +40,15 @@ def silence(problems: Iterable[Problem], reasons: Mapping[str, str]) -> tuple[Pr
     return (*(_silenced(p, reasons) for p in found), *unused)
 
 
+UNREAD_IS_FATAL = frozenset({"checkpoint-unread"})
+"""Warnings of a plan that must not be open when slices are taken."""
+
+
+def for_submission(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """The same problems, stricter: what a plan may leave unknown, a submission may not."""
+    return tuple(replace(p, severity="error") if p.id in UNREAD_IS_FATAL else p for p in problems)
+
+
 _ORDER = {"error": 0, "warning": 1, "note": 2}
 
 

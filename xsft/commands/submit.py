@@ -1,0 +1,55 @@
+"""`xsft submit FILE`: execute the plan that `xsft plan FILE` prints. This release executes `target: local`."""
+
+from __future__ import annotations
+
+import argparse
+
+from xsft.commands.arguments import add_json, add_settings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="workload YAML, or - for stdin")
+    add_settings(parser)
+    add_json(parser)
+    parser.add_argument("--dry-run", action="store_true", help="the same as xsft plan")
+
+
+def run(args: argparse.Namespace) -> int:
+    from xsft import api
+    from xsft.checks import for_submission
+    from xsft.commands.failure import print_problems
+    from xsft.commands.notices import notices
+    from xsft.errors import SpecError
+    from xsft.problems import errors_in
+
+    if args.dry_run:
+        return _plan(args)
+    loaded = api.load(args.file, settings=args.settings, run_name=args.run_name)
+    with notices() as progress:
+        (plan,) = api.plan((loaded,), progress=progress)
+    problems = for_submission(plan.problems)
+    if errors_in(problems):
+        raise SpecError(errors_in(problems))
+    print_problems(p for p in problems if p.severity == "warning")
+    match plan.target:
+        case "local":
+            from xsft.commands.submit_local import submit_local
+
+            return submit_local(plan, json=args.json)
+        case "xpk":
+            raise _not_yet(args.file)
+
+
+def _plan(args: argparse.Namespace) -> int:
+    from xsft.commands import plan
+
+    return plan.run(argparse.Namespace(**vars(args), files=[args.file], manifest=False))
+
+
+def _not_yet(file: str) -> Exception:
+    from xsft.errors import UsageError
+
+    return UsageError(
+        "this release of xsft plans cluster runs and does not create them yet; nothing was sent.",
+        fix=f"Create the planned object yourself: xsft plan --manifest {file} | kubectl create -f -",
+    )
