@@ -1,52 +1,13 @@
-"""argv -> verb -> exit status. No logic of its own: one table of verbs, one funnel for errors.
-
-Only the verb that was asked for is imported, so that `xsft --help` is instant.
+"""argv -> verb -> exit status. No logic of its own: the verbs are in commands.verbs, and here is the one funnel for
+errors.
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import sys
 from collections.abc import Sequence
-from typing import NoReturn, Protocol
 
-VERBS: dict[str, str] = {
-    "plan": "show exactly what submit would do: mode, xpk line, trainer line, checks, audit, manifest",
-    "check": "validate workloads; all problems of all files",
-    "submit": "put a workload on its cluster, or run it on this machine",
-    "diff": "what two workloads would do differently: keys, argv, manifest",
-    "init": "write a commented workload to start from",
-    "doctor": "what is there, what is missing, and the command that mends it",
-    "setup": "build the xpk and MaxText environments",
-    "completion": "print the shell completion script",
-}
-"""Verb -> one line of help; the module is `xsft.commands.<verb>`."""
-
-EPILOG = """\
-exit status: 0 ok · 1 a bug in xsft · 2 usage, spec or check · 3 environment missing · 4 refused · 5 unreachable ·
-6 run failed or ended short · 7 timed out · 8 unknown · 130 interrupted
-"""
-
-
-class Verb(Protocol):
-    """What a module under xsft.commands offers."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
-
-    def run(self, args: argparse.Namespace) -> int: ...
-
-
-class _Parser(argparse.ArgumentParser):
-    """Options are written out in full, and a usage error ends with the next step."""
-
-    def __init__(self, **settings: object) -> None:
-        settings.setdefault("allow_abbrev", False)
-        super().__init__(**settings)  # type: ignore[arg-type]
-
-    def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"error: {message}\n  fix: see `{self.prog} --help`\n")
-        raise SystemExit(2)
+from xsft.commands.verbs import parser, verb_module
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -67,24 +28,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return report(problem, arguments)
     return status
-
-
-def parser(*, only: str | None = None) -> argparse.ArgumentParser:
-    """The whole command line; with `only`, the arguments of that verb alone are filled in."""
-    top = _Parser(prog="xsft", description="LLM fine-tuning runs on Cloud TPU slices.", epilog=EPILOG)
-    top.formatter_class = argparse.RawDescriptionHelpFormatter
-    top.add_argument("--version", action="store_true", help="print the version")
-    verbs = top.add_subparsers(dest="verb", metavar="VERB", parser_class=_Parser)
-    for name, help_line in VERBS.items():
-        sub = verbs.add_parser(name, help=help_line, description=f"{help_line[0].upper()}{help_line[1:]}.")
-        if only is None or only == name:
-            verb_module(name).add_arguments(sub)
-    return top
-
-
-def verb_module(name: str) -> Verb:
-    module: Verb = importlib.import_module(f"xsft.commands.{name}")  # type: ignore[assignment]
-    return module
 
 
 def _run(arguments: tuple[str, ...]) -> int:

@@ -16,12 +16,16 @@ class CheckpointFacts:
 
     path: str
     status: Literal["read", "unreadable", "missing", "not-a-checkpoint"]
-    """`missing`: nothing is there. `not-a-checkpoint`: something is, without `_METADATA`. `unreadable`: could not look."""
+    """`missing`: nothing is there. `not-a-checkpoint`: something is, without `_METADATA`. `unreadable`: could not
+    look.
+    """
     detail: str = ""
     """Why it could not be read, or what lies there instead."""
     use_ocdbt: bool | None = None
     use_zarr3: bool | None = None
     scan_layers: bool | None = None
+    scan_recorded: bool = False
+    """The checkpoint itself says scan_layers, which MaxText adopts; False: told from the names of its parameters."""
     param_scan_axis: int | None = None
     """Position of the stacked layers in a scanned weight, told from the shapes; None where it cannot be told."""
 

@@ -63,7 +63,9 @@ def make_plan(intent: Intent, *, rendered: dict[str, Any] | None, file: str = ""
     )
 
 
-UNRENDERABLE = frozenset({"tpu-missing", "tpu-unknown", "image-missing", "place-missing", "place-unknown", "pathways-args"})
+UNRENDERABLE = frozenset(
+    {"tpu-missing", "tpu-unknown", "image-missing", "place-missing", "place-unknown", "pathways-args"}
+)
 """Problems that leave xpk nothing it could render."""
 
 

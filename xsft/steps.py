@@ -1,13 +1,14 @@
-"""Values that say what will be done: the intent, the plan. Pure data; `xsft.planner` makes them, `xsft.effects` acts on them."""
+"""Values that say what will be done: the intent, the plan. Pure data; `xsft.planner` makes them, `xsft.effects` acts
+on them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from xsft.launchers.audit import AuditRow
+from xsft.launchers.audit import AuditRow, Expectation
 from xsft.launchers.patch import Change
-from xsft.launchers.audit import Expectation
 from xsft.problems import Problem, errors_in
 from xsft.spec.resolve import Mode, Run
 

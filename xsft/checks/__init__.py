@@ -1,4 +1,5 @@
-"""Checks: everything that can be known before a slice is taken. Pure: a resolved run and the gathered facts in, problems out.
+"""Checks: everything that can be known before a slice is taken. Pure: a resolved run and the gathered facts in,
+problems out.
 
 One module per subject, each with `check(run, keys, facts)`; docs/checks.md maps every trap to its check.
 """
@@ -33,10 +34,12 @@ def subjects() -> tuple[Check, ...]:
 
 
 def silence(problems: Iterable[Problem], reasons: Mapping[str, str]) -> tuple[Problem, ...]:
-    """Warnings named under `checks:` become notes that carry the reason; errors stay errors; a name that silences nothing is said."""
+    """Warnings named under `checks:` become notes that carry the reason; errors stay errors; a name that silences
+    nothing is said.
+    """
     found = tuple(problems)
     ids = {p.id for p in found}
-    unused = tuple(_unused(id) for id in reasons if id not in ids)
+    unused = tuple(_unused(name) for name in reasons if name not in ids)
     return (*(_silenced(p, reasons) for p in found), *unused)
 
 
@@ -58,5 +61,10 @@ def _silenced(problem: Problem, reasons: Mapping[str, str]) -> Problem:
     return replace(problem, severity="note", message=f"{problem.message} (accepted: {reasons[problem.id]})")
 
 
-def _unused(id: str) -> Problem:
-    return warning("checks-unused", f"checks.{id}", f"nothing raises {id} here.", "Remove it, or correct the id (docs/checks.md).")
+def _unused(name: str) -> Problem:
+    return warning(
+        "checks-unused",
+        f"checks.{name}",
+        f"nothing raises {name} here.",
+        "Remove it, or correct the id (docs/checks.md).",
+    )

@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import shtab
 
-    from xsft.cli import parser
+    from xsft.commands.verbs import parser
 
     sys.stdout.write(shtab.complete(parser(), shell=args.shell))
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from xsft.commands._progress import shown
+from xsft.commands.progress import shown
 from xsft.effects import doctor
 from xsft.effects.tools import Check
 from xsft.errors import EnvironmentMissing

@@ -16,7 +16,9 @@ def report(problem: Exception, arguments: Sequence[str]) -> int:
     if not isinstance(problem, XsftError):
         return _report_bug(problem, arguments)
     if "--json" in arguments:
-        print_document(arguments, {"problems": [p.as_json() for p in problem.problems], "exit_status": problem.exit_status})
+        print_document(
+            arguments, {"problems": [p.as_json() for p in problem.problems], "exit_status": problem.exit_status}
+        )
     print_problems(problem.problems)
     return problem.exit_status
 
@@ -41,7 +43,9 @@ def print_document(arguments: Sequence[str], document: dict[str, object]) -> Non
 def _report_bug(problem: Exception, arguments: Sequence[str]) -> int:
     """A bug in xsft: the traceback goes to the user once, with what to do about it."""
     text = f"{type(problem).__name__}: {problem}"
-    found = Problem(id="internal", severity="error", message=f"a bug in xsft: {text}", fix="Please report it with the lines above.")
+    found = Problem(
+        id="internal", severity="error", message=f"a bug in xsft: {text}", fix="Please report it with the lines above."
+    )
     sys.stderr.write("".join(traceback.format_exception(problem)))
     if "--json" in arguments:
         print_document(arguments, {"problems": [found.as_json()], "exit_status": 1})

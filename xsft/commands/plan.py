@@ -27,10 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from xsft import api
     from xsft.commands.documents import plan_document, print_json, status_of
-    from xsft.commands.notices import notices
+    from xsft.commands.progress import shown
 
     loaded, unread = api.load_each(args.files, settings=args.settings, run_name=args.run_name)
-    with notices() as progress:
+    with shown("xsft") as progress:
         plans = api.plan(loaded, progress=progress)
     problems = (*unread, *(p for plan in plans for p in plan.problems))
     if args.json:

@@ -79,7 +79,10 @@ def _counts(rows: Iterable[AuditRow]) -> str:
 
 
 def _table(rows: tuple[AuditRow, ...]) -> Iterator[str]:
-    cells = [("FIELD", "OUTCOME", "VALUE", "WHERE"), *((r.field, r.outcome, _short(r.requested), r.where) for r in rows)]
+    cells = [
+        ("FIELD", "OUTCOME", "VALUE", "WHERE"),
+        *((r.field, r.outcome, _short(r.requested), r.where) for r in rows),
+    ]
     widths = [max(len(row[i]) for row in cells) for i in range(3)]
     for row in cells:
         yield "  ".join((*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)), row[3]))

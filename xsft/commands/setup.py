@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from xsft.commands._progress import shown
+from xsft.commands.progress import shown
 from xsft.effects import environments
 from xsft.effects.environments import Environment
 

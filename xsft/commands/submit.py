@@ -18,14 +18,14 @@ def run(args: argparse.Namespace) -> int:
     from xsft import api
     from xsft.checks import for_submission
     from xsft.commands.failure import print_problems
-    from xsft.commands.notices import notices
+    from xsft.commands.progress import shown
     from xsft.errors import SpecError
     from xsft.problems import errors_in
 
     if args.dry_run:
         return _plan(args)
     loaded = api.load(args.file, settings=args.settings, run_name=args.run_name)
-    with notices() as progress:
+    with shown("xsft") as progress:
         (plan,) = api.plan((loaded,), progress=progress)
     problems = for_submission(plan.problems)
     if errors_in(problems):

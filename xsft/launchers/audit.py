@@ -39,7 +39,9 @@ class AuditRow:
 
 
 def audit(expectations: Iterable[Expectation], *, rendered: Json, manifest: Json) -> tuple[AuditRow, ...]:
-    """One row per expectation. `landed`: xpk rendered it. `patched`: xsft put it there. `dropped`, `altered`: it is not as asked."""
+    """One row per expectation. `landed`: xpk rendered it. `patched`: xsft put it there. `dropped`, `altered`: it is
+    not as asked.
+    """
     return tuple(_row(e, rendered=rendered, manifest=manifest) for e in expectations)
 
 

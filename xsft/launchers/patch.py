@@ -67,7 +67,9 @@ def _identity(run: Run, at: Places, *, digest: str) -> Iterator[Change]:
         OUTPUT_ANNOTATION: run.output or "",
     }
     why = "the run's identity: xpk has no flag for labels and annotations"
-    yield Change(path=("metadata", "namespace"), value=run.namespace, why="xpk leaves the namespace to the kubeconfig context")
+    yield Change(
+        path=("metadata", "namespace"), value=run.namespace, why="xpk leaves the namespace to the kubeconfig context"
+    )
     for key, value in labels.items():
         yield Change(path=("metadata", "labels", key), value=value, why=why)
     for key, value in annotations.items():
@@ -116,7 +118,9 @@ def _pathways(run: Run, at: Places) -> Iterator[Change]:
     """What xpk >= 1.8 drops since it renders Pathways as a plain JobSet."""
     spec = run.spec
     policy: Path = ("spec", "failurePolicy")
-    yield Change(path=(*policy, "maxRestarts"), value=spec.restarts.max, why="xpk ignores --max-restarts under Pathways")
+    yield Change(
+        path=(*policy, "maxRestarts"), value=spec.restarts.max, why="xpk ignores --max-restarts under Pathways"
+    )
     head = "xpk gives the Pathways head no failure policy: a typo would restart every slice"
     yield Change(path=(*policy, "rules"), value=[FAIL_JOBSET_RULE], why=head)
     failure = pod_failure_policy(spec.restarts.on_exit_codes)

@@ -1,6 +1,7 @@
 """Finding and changing values in a manifest by path. Pure: changes are made on a copy.
 
-A path is a tuple of keys; `Named("jax-tpu")` picks the list entry whose `name` is that, `Item("--a=1")` the equal one. Its printed form is a JSON pointer (RFC 6901).
+A path is a tuple of keys; `Named("jax-tpu")` picks the list entry whose `name` is that, `Item("--a=1")` the equal one.
+Its printed form is a JSON pointer (RFC 6901).
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def remove(document: Json, path: Path) -> Json:
     if find(document, path)[1] is MISSING:
         return document
     parent_path, last = path[:-1], path[-1]
-    parent = find(document, parent_path)[1]
+    parent: Json = find(document, parent_path)[1]
     position = _position(parent, last)
     if isinstance(parent, Mapping):
         left: Json = {k: v for k, v in parent.items() if k != position}

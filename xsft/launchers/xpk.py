@@ -16,8 +16,13 @@ XPK_DEFAULT_TTL_S = 43200
 
 RENDER_FLAGS = ("--dry-run",)
 
+STAND_IN_CLUSTER = "kubeconfig-context"
+"""xpk reaches clusters by GKE name only; the manifest does not hold it."""
+
 DRY_RUN_ZONE = "us-central1-a"
-"""Stands in where a kubeconfig context is used: xpk wants a zone even to render (AttributeError otherwise), and writes it nowhere."""
+"""Stands in where a kubeconfig context is used: xpk wants a zone even to render (AttributeError otherwise), and
+writes it nowhere.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,25 +55,22 @@ def servers(run: Run) -> PathwaysServers:
 
 
 def proxy_args(run: Run) -> tuple[str, ...]:
-    """XLA flags act in the proxy under Pathways (maxtext@0.2.5 benchmarks/maxtext_xpk_runner.py _get_pathways_proxy_flags)."""
+    """XLA flags act in the proxy under Pathways (maxtext@0.2.5 benchmarks/maxtext_xpk_runner.py
+    _get_pathways_proxy_flags).
+    """
     own = run.spec.pathways.proxy_args if run.spec.pathways else ()
     return (*own, *run.spec.xla_flags)
 
 
 def _where(run: Run) -> Iterator[str]:
     place = run.place
-    cluster = (place.cluster if place else None) or _context_as_cluster(run)
+    cluster = (place.cluster if place else None) or STAND_IN_CLUSTER
     yield f"--cluster={cluster}"
     if place and place.project:
         yield f"--project={place.project}"
     yield f"--zone={(place.zone if place else None) or DRY_RUN_ZONE}"
     if run.namespace != "default":
         yield f"--namespace={run.namespace}"
-
-
-def _context_as_cluster(run: Run) -> str:
-    """xpk reaches clusters by GKE name only; a kubeconfig context gets a stand-in that the manifest does not hold."""
-    return "kubeconfig-context"
 
 
 def _what(run: Run) -> Iterator[str]:

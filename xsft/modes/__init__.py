@@ -1,4 +1,6 @@
-"""How JAX is driven: one module per mode, each answering the same questions (`KIND`, `XPK_VERB`, `TRAINER_KEYS`, `TRAINER_ENV`, …)."""
+"""How JAX is driven: one module per mode, each answering the same questions (`KIND`, `XPK_VERB`, `TRAINER_KEYS`,
+`TRAINER_ENV`, …).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ class ModeModule(Protocol):
     RESERVED_ENV: frozenset[str]
 
     @property
-    def TRAINER_KEYS(self) -> Mapping[str, bool]: ...
+    def TRAINER_KEYS(self) -> Mapping[str, bool]: ...  # noqa: N802 - a constant of the module, read-only here
 
 
 def mode_module(mode: ModeName) -> ModeModule:

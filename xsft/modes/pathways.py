@@ -26,7 +26,9 @@ TRAINER_ENV: tuple[tuple[str, str], ...] = (
     ("JAX_BACKEND_TARGET", "grpc://127.0.0.1:29000"),
     ("ENABLE_PATHWAYS_PERSISTENCE", "1"),
 )
-"""source: MaxText docs tutorials/posttraining/sft_on_multi_host.md. The last must be exactly `1` (pathwaysutils@0.1.13 _initialize.py)."""
+"""source: MaxText docs tutorials/posttraining/sft_on_multi_host.md. The last must be exactly `1`
+(pathwaysutils@0.1.13 _initialize.py).
+"""
 
 RESERVED_ENV = frozenset(
     {"PATHWAYS_HEAD", "JAX_PLATFORMS", "XCLOUD_ENVIRONMENT", "JAX_BACKEND_TARGET", "ENABLE_PATHWAYS_PERSISTENCE"}

@@ -37,7 +37,9 @@ ImageRef = Annotated[
         r"(:[A-Za-z0-9_][-._A-Za-z0-9]{0,127})?(@sha256:[0-9a-f]{64})?$"
     ),
 ]
-"""`registry/repository:tag` or `…@sha256:…`. xpk passes it to a shell unquoted (xpk@1.16.0 core/docker_image.py), so the form is strict."""
+"""`registry/repository:tag` or `…@sha256:…`. xpk passes it to a shell unquoted (xpk@1.16.0 core/docker_image.py), so
+the form is strict.
+"""
 
 Scalar = bool | int | float | str
 Value = Scalar | list[Scalar] | None

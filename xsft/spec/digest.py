@@ -18,7 +18,7 @@ def spec_digest(run: Run) -> str:
 
 def canonical(run: Run) -> str:
     """Sorted keys, no spaces; user, time and git commit are not in it (but for a run name that asks for them)."""
-    document = run.spec.model_dump(mode="json", exclude=NOT_IDENTITY, exclude_none=True)  # type: ignore[arg-type]
+    document = run.spec.model_dump(mode="json", exclude=NOT_IDENTITY, exclude_none=True)
     resolved = {
         "place": run.place.model_dump(mode="json", exclude_none=True) if run.place else None,
         "run_name": run.run_name,

@@ -42,7 +42,9 @@ class WorkloadSpec(Section):
     run_name_suffix: Literal["none", "date", "commit"] = "none"
     """What `name` is completed with: `-20261121` or `-1a2b3c4`."""
     mode: Literal["mcjax", "pathways", "auto"] = "auto"
-    """How JAX is driven. `auto`: Pathways where a Pathways section or image is given, else McJAX; the plan says which and why."""
+    """How JAX is driven. `auto`: Pathways where a Pathways section or image is given, else McJAX; the plan says which
+    and why.
+    """
     target: Literal["xpk", "local"] = "xpk"
     """Where it runs: a cluster through xpk, or this machine."""
     place: Place | Annotated[str, StringConstraints(min_length=1)] | None = None

@@ -24,7 +24,9 @@ class PathwaysImages(Section):
     server_image: ImageRef | None = None
     """Resource manager and worker image; the same date as the proxy's."""
     scratch: GcsUri | None = None
-    """Bucket for Pathways' temporary files, e.g. `gs://my-bucket/pathways`; xpk's default is a Google-internal bucket."""
+    """Bucket for Pathways' temporary files, e.g. `gs://my-bucket/pathways`; xpk's default is a Google-internal
+    bucket.
+    """
 
 
 class Place(Section):
@@ -37,7 +39,9 @@ class Place(Section):
     cluster: ClusterName | None = None
     """GKE cluster, as xpk knows it."""
     context: Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\s\x00-\x1f]+$")] | None = None
-    """kubeconfig context; any Kubernetes with JobSet and Kueue, no gcloud needed. Instead of project, zone and cluster."""
+    """kubeconfig context; any Kubernetes with JobSet and Kueue, no gcloud needed. Instead of project, zone and
+    cluster.
+    """
     namespace: DnsLabel = "default"
     """Kubernetes namespace of the run."""
     queue: DnsLabel = DEFAULT_QUEUE

@@ -1,22 +1,21 @@
-"""Resolve: the workload with its defaults decided and its place looked up. Pure; every decision that is not typed lives here."""
+"""Resolve: the workload with its defaults decided and its place looked up. Pure; every decision that is not typed
+lives here.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
-from xsft.catalog.models import Model, model
-from xsft.catalog.releases import Release, release
+from xsft.catalog import models, releases
+from xsft.catalog.models import Model
+from xsft.catalog.releases import Release
 from xsft.catalog.tpu import Slice, parse_tpu_type
 from xsft.facts import Facts
 from xsft.naming import ModeName, jobset_name
 from xsft.problems import Problem, error
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.place import DEFAULT_QUEUE, Place
-
-Found = TypeVar("Found", Model, Release)
 
 LOCAL_OUTPUT = "xsft-runs"
 """Where local runs go when no output is named: a folder beside the workload's checkout."""
@@ -40,7 +39,9 @@ class Run:
     slice: Slice | None
     model: Model | None
     release: Release
-    """MaxText in the image; xsft's default release where the workload names one that nobody knows (a problem says so)."""
+    """MaxText in the image; xsft's default release where the workload names one that nobody knows (a problem says
+    so).
+    """
     checkpoint: str | None
     """load_parameters_path."""
     output: str | None
@@ -82,8 +83,8 @@ def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]
         mode=_mode(spec),
         place=place,
         slice=tpu,
-        model=_known(model, spec.model.name),
-        release=_known(release, spec.image.maxtext),
+        model=_model(spec),
+        release=release,
         checkpoint=_checkpoint(spec, output),
         output=output,
         namespace=place.namespace if place else "default",
@@ -94,25 +95,21 @@ def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]
 
 
 def default_checkpoint_period(steps: int) -> int:
-    """A tenth of the run, at least 50 steps, never beyond its end. MaxText's 10,000 saves only at the end of most SFT runs."""
+    """A tenth of the run, at least 50 steps, never beyond its end. MaxText's 10,000 saves only at the end of most SFT
+    runs.
+    """
     return min(steps, max(50, steps // 10))
 
 
 def converted_directory(spec: WorkloadSpec, output: str | None) -> str | None:
-    """base_output_directory of the conversion; the checkpoint lands in `<it>/0/items` (maxtext@0.2.5 checkpoint_conversion/to_maxtext.py)."""
+    """base_output_directory of the conversion; the checkpoint lands in `<it>/0/items` (maxtext@0.2.5
+    checkpoint_conversion/to_maxtext.py).
+    """
     if spec.model.hf is None:
         return None
     if spec.model.hf.converted:
         return spec.model.hf.converted.rstrip("/")
     return f"{output.rstrip('/')}/converted/{spec.model.name}" if output else None
-
-
-def _known(find: Callable[[str], Found], name: str) -> Found | None:
-    """None where the catalogue has no such entry; `checks.model` and `checks.trainer_keys` say so with what is near."""
-    try:
-        return find(name)
-    except ValueError:
-        return None
 
 
 def _mode(spec: WorkloadSpec) -> Mode:

@@ -1,4 +1,6 @@
-"""The JSON Schema of a workload, for editors: `python -m xsft.spec.schema [--check]` writes or compares xsft/spec/schema.json."""
+"""The JSON Schema of a workload, for editors: `python -m xsft.spec.schema [--check]` writes or compares
+xsft/spec/schema.json.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The sections of a workload: model, data, training, parallelism and the rest. MaxText's word is ours where a value passes through."""
+"""The sections of a workload: model, data, training, parallelism and the rest. MaxText's word is ours where a value
+passes through.
+"""
 
 from __future__ import annotations
 
@@ -61,9 +63,12 @@ class Model(Section):
     name: str
     """MaxText's model_name, e.g. `deepseek3-671b`."""
     tokenizer: Storage | None = None
-    """Hugging Face tokenizer (`deepseek-ai/DeepSeek-V3`) or its folder; MaxText ≥ 0.2.1 knows the one of most models."""
+    """Hugging Face tokenizer (`deepseek-ai/DeepSeek-V3`) or its folder; MaxText ≥ 0.2.1 knows the one of most models.
+    """
     checkpoint: Storage | None = None
-    """Initial parameters (load_parameters_path): an Orbax directory that holds `_METADATA`, e.g. `gs://my-bucket/model/0/items`."""
+    """Initial parameters (load_parameters_path): an Orbax directory that holds `_METADATA`, e.g.
+    `gs://my-bucket/model/0/items`.
+    """
     hf: HubModel | None = None
     """Convert these Hugging Face weights instead; not together with `checkpoint`."""
     scan_layers: bool | None = None
@@ -88,7 +93,9 @@ class Data(Section):
     eval_columns: list[str] | None = None
     """eval_data_columns; unset: the same as `columns`."""
     chat_template: Storage | None = None
-    """chat_template_path: a file, on gs:// or in the image; never inline Jinja, which MaxText's command line cannot carry."""
+    """chat_template_path: a file, on gs:// or in the image; never inline Jinja, which MaxText's command line cannot
+    carry.
+    """
     formatting_func: str | None = None
     """formatting_func_path of MaxText ≥ 0.2.2, for other columns."""
     packing: bool | None = None
@@ -129,7 +136,9 @@ class Train(Section):
     weight_dtype: Literal["float32", "bfloat16"] | None = None
     """Type of the stored weights; MaxText says float32."""
     checkpoint_period: int | None = Field(default=None, ge=1)
-    """Steps between saved checkpoints; default max(50, steps/10). MaxText's own 10,000 loses everything on a preemption."""
+    """Steps between saved checkpoints; default max(50, steps/10). MaxText's own 10,000 loses everything on a
+    preemption.
+    """
     profiler: Literal["xplane"] | None = None
     """Trace a few steps into TensorBoard."""
 

@@ -1,6 +1,7 @@
 """One `key=value` of MaxText's command line. Pure.
 
-MaxText reads values as YAML (OmegaConf.from_cli), so text that YAML would read as something else is quoted for YAML here;
+MaxText reads values as YAML (OmegaConf.from_cli), so text that YAML would read as something else is quoted for YAML
+here;
 quoting for the shell happens once, at the edge (launchers.encoding).
 """
 
@@ -14,7 +15,9 @@ from xsft.spec.base import Value
 _PLAIN = re.compile(r"[A-Za-z_/.~@+-][-A-Za-z0-9_/.:@+~=*?-]*")
 """Text YAML reads as itself, unless it looks like a number or a YAML word; everything else is quoted."""
 
-_YAML_WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null", "~", ".nan", ".inf", "-.inf", "+.inf"})
+_YAML_WORDS = frozenset(
+    {"true", "false", "yes", "no", "on", "off", "y", "n", "null", "~", ".nan", ".inf", "-.inf", "+.inf"}
+)
 _NUMBER_LIKE = re.compile(r"[-+.]?[0-9._]")
 
 

@@ -5,6 +5,7 @@ Order follows the multi-host tutorial, so that a plan can be laid beside it.
 
 from __future__ import annotations
 
+from xsft.data import located
 from xsft.modes import mode_module
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
@@ -26,7 +27,7 @@ LOCAL_KEYS: Keys = {
 source: measured with maxtext@0.2.5 (grain_worker_count=0: first step 1 s instead of 40 s).
 """
 
-HF_TOKEN_DIRECTORY = "/etc/xsft/hf-token"
+HF_TOKEN_DIRECTORY = "/etc/xsft/hf-token"  # noqa: S105 - a folder
 """Where the Secret is mounted in the trainer's container."""
 
 
@@ -102,7 +103,9 @@ def _schedule_keys(run: Run) -> Keys:
 
 
 def _data_keys(data: Data) -> Keys:
-    """Always rendered: without them sft.yml's UltraChat decides silently (the tutorial's Pathways command forgets them)."""
+    """Always rendered: without them sft.yml's UltraChat decides silently (the tutorial's Pathways command forgets
+    them).
+    """
     return {
         "hf_path": data.hf_path,
         "hf_name": data.hf_name,
@@ -171,8 +174,10 @@ def _mesh_keys(run: Run) -> Keys:
 
 
 def _dcn(run: Run) -> dict[str, int]:
-    """MaxText's default dcn_data_parallelism is -1; naming another axis means data gets 1, or the product would be ambiguous."""
-    dcn: dict[str, int] = dict(run.spec.parallelism.dcn)
+    """MaxText's default dcn_data_parallelism is -1; naming another axis means data gets 1, or the product would be
+    ambiguous.
+    """
+    dcn: dict[str, int] = {axis: size for axis, size in run.spec.parallelism.dcn.items()}  # noqa: C416 - widens the keys
     if dcn and "data" not in dcn:
         return {"data": 1, **dcn}
     return dcn

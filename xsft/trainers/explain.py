@@ -1,0 +1,57 @@
+"""Why a trainer ended, in one or two sentences, from its last lines. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from xsft.trainers.lines import Aborted, ConfigError, DataEnded, parse
+
+MAX_CHARACTERS = 600
+
+_UNKNOWN_KEY = re.compile(r"'([^']*)' not in '")
+_EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Timeout)\b.*|[\w.]+\.\w*Error\w*: .*)")
+_RULER = "=========="
+
+
+def reason(lines: Sequence[str]) -> str | None:
+    """The cause the trainer itself names: a configuration error, NaN, the end of the data, else its last exception."""
+    for number, line in enumerate(lines):
+        match parse(line):
+            case ConfigError(message=message):
+                return _config_error(message, lines[number + 1 :])
+            case Aborted(reason=why):
+                return f"MaxText stopped because of {why}"
+    return _exception(lines) or _data_ended(lines)
+
+
+def _config_error(message: str, following: Sequence[str]) -> str:
+    """MaxText's message without the list of its 900 names, and with the lines a pydantic message spreads over."""
+    if unknown := _UNKNOWN_KEY.match(message):
+        return f"MaxText does not know the key {unknown[1]!r}"
+    more = _until_ruler(following)
+    return _short(f"MaxText refused its configuration: {' '.join((message, *more))}")
+
+
+def _until_ruler(lines: Sequence[str]) -> list[str]:
+    more: list[str] = []
+    for line in lines:
+        if _RULER in line or line.startswith("Traceback"):
+            break
+        if "errors.pydantic.dev" not in line:
+            more.append(line.strip())
+    return more
+
+
+def _exception(lines: Sequence[str]) -> str | None:
+    found = [line for line in lines if _EXCEPTION.match(line)]
+    return _short(found[-1]) if found else None
+
+
+def _data_ended(lines: Sequence[str]) -> str | None:
+    ended = any(isinstance(parse(line), DataEnded) for line in lines)
+    return "the data ended" if ended else None
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"

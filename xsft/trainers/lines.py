@@ -1,0 +1,218 @@
+"""What a line of the trainer's output says, as a typed event. Pure; shared by local runs and by the logs of pods.
+
+Only the message is matched: the prefix is `I1121 11:55:14.651 140142328048512 metric_logger.py:265] ` in the trainer and
+`INFO:absl:` in the converters, and line numbers move between releases.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A step is done. MaxText prints it one step late; the last one after the loop has ended."""
+
+    step: int
+    """1 … steps."""
+    loss: float
+    """Of this step, three decimals."""
+    seconds: float | None = None
+    """Step 1 includes compilation."""
+    tokens_per_second: float | None = None
+    """Per device, padding included."""
+    target_tokens: int | None = None
+    """Tokens the loss is taken over."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepLoss:
+    """Tunix's twin of `Step`: earlier, six decimals."""
+
+    step: int
+    loss: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluated:
+    step: int
+    loss: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saving:
+    step: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saved:
+    """The checkpoint is complete on disk."""
+
+    step: int
+    path: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restored:
+    """The run goes on from this step; the next step is one more."""
+
+    step: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataEnded:
+    """MaxText stops, saves, and exits 0."""
+
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigError:
+    """MaxText refused a key or a value; a pydantic message goes on over the next lines (`explain.reason`)."""
+
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aborted:
+    """The loss is not a number, or infinite."""
+
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShapePadding:
+    """The initial checkpoint is another size of model: MaxText pads or repeats its arrays and trains on."""
+
+    arrays: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrphanKilled:
+    """MaxText ended a process because it looked like a lost worker."""
+
+    pid: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """How far the start has come."""
+
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopFinished:
+    seconds: float
+
+
+Event = (
+    Step
+    | StepLoss
+    | Evaluated
+    | Saving
+    | Saved
+    | Restored
+    | DataEnded
+    | ConfigError
+    | Aborted
+    | ShapePadding
+    | OrphanKilled
+    | Phase
+    | LoopFinished
+)
+
+
+def parse(line: str) -> Event | None:
+    """The event in a line; None for most lines. Never raises."""
+    for mark, pattern, make in _RULES:
+        if mark in line and (match := pattern.search(line)):
+            return make(match)
+    return None
+
+
+_N = r"([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf))"
+
+# maxtext@0.2.5 common/metric_logger.py; `profiler …` and `live slice count` are variants of the same line, and
+# `main_model_loss` and `mtp_loss` stand beside `loss`.
+_STEP = re.compile(rf"completed (?:profiler [a-z/]+ )?step: (?P<step>\d+),.*?(?<![_a-z])loss: {_N}")
+_FIELDS = re.compile(r"(?:^|, |: )(seconds|Tokens/s/device|total_weights): ([-+.\deE]+)")
+
+
+def _step(match: re.Match[str]) -> Event:
+    fields = {name: float(value) for name, value in _FIELDS.findall(match.string)}
+    weights = fields.get("total_weights")
+    return Step(
+        step=int(match["step"]),
+        loss=float(match[2]),
+        seconds=fields.get("seconds"),
+        tokens_per_second=fields.get("Tokens/s/device"),
+        target_tokens=None if weights is None else int(weights),
+    )
+
+
+_Rule = tuple[str, re.Pattern[str], Callable[[re.Match[str]], Event]]
+
+_RULES: tuple[_Rule, ...] = (
+    ("completed ", _STEP, _step),
+    (  # google-tunix@0.1.7 sft/peft_trainer.py
+        "training loss",
+        re.compile(rf"Train step (\d+) training loss: {_N}"),
+        lambda m: StepLoss(step=int(m[1]), loss=float(m[2])),
+    ),
+    (  # maxtext@0.2.5 common/metric_logger.py; ≤ 0.2.2: `eval metrics after step: N, loss=…`
+        "loss=",
+        re.compile(rf"(?:Completed eval after train step |eval metrics after step: )(\d+), loss={_N}"),
+        lambda m: Evaluated(step=int(m[1]), loss=float(m[2])),
+    ),
+    (  # orbax-checkpoint@0.12.8 checkpoint_manager.py, also `… due to preemption.`
+        "Saving checkpoint",
+        re.compile(r"Saving checkpoint at step (\d+)"),
+        lambda m: Saving(step=int(m[1])),
+    ),
+    (  # orbax-checkpoint@0.12.8 _src/path/atomicity.py
+        "Finished saving checkpoint",
+        re.compile(r"Finished saving checkpoint \(finalized tmp dir\) to `(.*/(\d+))`"),
+        lambda m: Saved(step=int(m[2]), path=m[1]),
+    ),
+    (  # google-tunix@0.1.7 sft/checkpoint_manager.py
+        "Restored params",
+        re.compile(r"Restored params from step: (\d+) in"),
+        lambda m: Restored(step=int(m[1])),
+    ),
+    (  # maxtext@0.2.5 trainers/post_train/sft/hooks.py
+        "load_next_train_batch",
+        re.compile(r"Exception in load_next_train_batch: (.*)"),
+        lambda m: DataEnded(detail=m[1]),
+    ),
+    (  # maxtext@0.2.5 configs/pyconfig.py _handle_config_exception
+        "MAXTEXT CONFIG ERROR",
+        re.compile(r"MAXTEXT CONFIG ERROR: (.*)"),
+        lambda m: ConfigError(message=m[1]),
+    ),
+    (  # maxtext@0.2.5 common/metric_logger.py
+        "Aborting training",
+        re.compile(r"Aborting training due to (.*?)\.?$"),
+        lambda m: Aborted(reason=m[1]),
+    ),
+    (  # maxtext@0.2.5 utils/model_creation_utils.py
+        "Checkpoint shape mismatches",
+        re.compile(r"Checkpoint shape mismatches \((\d+) arrays?\)"),
+        lambda m: ShapePadding(arrays=int(m[1])),
+    ),
+    (  # maxtext@0.2.5 input_pipeline/multihost_dataloading.py
+        "orphaned multiprocessing",
+        re.compile(r"Terminating orphaned multiprocessing process (\d+)"),
+        lambda m: OrphanKilled(pid=int(m[1])),
+    ),
+    (  # google-tunix@0.1.7 sft/peft_trainer.py
+        "Train loop finished",
+        re.compile(r"Train loop finished in: ([\d.]+) seconds"),
+        lambda m: LoopFinished(seconds=float(m[1])),
+    ),
+    # maxtext@0.2.5 utils/max_utils.py print_system_information, then common/metric_logger.py
+    ("System Information", re.compile("System Information: Jax Version"), lambda _: Phase(name="making the model")),
+    ("number parameters", re.compile("number parameters: "), lambda _: Phase(name="compiling")),
+)
