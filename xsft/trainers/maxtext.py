@@ -11,6 +11,7 @@ from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.spec.sections import Data
 from xsft.trainers.arguments import argument
+from xsft.trainers.local import local_env
 
 Keys = dict[str, Value]
 
@@ -41,7 +42,8 @@ def trainer_argv(run: Run) -> tuple[str, ...]:
 
 def trainer_env(run: Run) -> dict[str, str]:
     """What the trainer must see in its environment."""
-    return {**dict(_mode_env(run)), **container_env(run)}
+    local = local_env(run) if run.spec.target == "local" else {}
+    return {**dict(_mode_env(run)), **local, **container_env(run)}
 
 
 def container_env(run: Run) -> dict[str, str]:
@@ -73,7 +75,13 @@ def trainer_keys(run: Run) -> Keys:
         **(LOCAL_KEYS if run.spec.target == "local" else {}),
         **run.spec.overrides.maxtext,
     }
-    return {key: value for key, value in keys.items() if value is not None or key in run.spec.overrides.maxtext}
+    given = {key: value for key, value in keys.items() if value is not None or key in run.spec.overrides.maxtext}
+    return _with_shipped_data(given) if run.spec.target == "local" else given
+
+
+def _with_shipped_data(keys: Keys) -> Keys:
+    """`xsft://…` becomes the path of the file that came with xsft."""
+    return {key: located(value) if isinstance(value, str) else value for key, value in keys.items()}
 
 
 def _mode_env(run: Run) -> tuple[tuple[str, str], ...]:

@@ -1,0 +1,49 @@
+"""Data that ships with xsft (`xsft://…`): only for runs on this machine, and only what there is. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from xsft.data import SCHEME, SHIPPED
+from xsft.facts import Facts
+from xsft.problems import Problem, error
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+
+
+def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """`packaged-data-unknown` and `packaged-data-remote`; what exists has become a path in `keys` already."""
+    del facts
+    for key, value in keys.items():
+        if not isinstance(value, str) or not value.startswith(SCHEME):
+            continue
+        if run.spec.target == "local":
+            yield _unknown(key, value)
+        else:
+            yield _remote(key, value)
+
+
+def _unknown(key: str, value: str) -> Problem:
+    known = ", ".join(SCHEME + name for name in SHIPPED)
+    return error(
+        "packaged-data-unknown", _where(key), f"xsft ships no {value}. It ships: {known}.", "Name one of these, or a path."
+    )
+
+
+def _remote(key: str, value: str) -> Problem:
+    message = f"{value} is a file of this machine's xsft; a container on a cluster does not have it."
+    return error("packaged-data-remote", _where(key), message, "Use the hub or gs://, or target: local.")
+
+
+def _where(key: str) -> str:
+    """The workload's key path of a MaxText key; source: xsft.trainers.maxtext."""
+    places = {
+        "tokenizer_path": "model.tokenizer",
+        "load_parameters_path": "model.checkpoint",
+        "hf_path": "data.hf_path",
+        "hf_train_files": "data.hf_train_files",
+        "hf_eval_files": "data.hf_eval_files",
+        "chat_template_path": "data.chat_template",
+        "base_output_directory": "output",
+    }
+    return places.get(key, f"overrides.maxtext.{key}")

@@ -1,0 +1,313 @@
+"""Do a plan of `target: local`: the real trainer on this machine, watched, recorded, resumed.
+
+Everything of xsft's lies in `<output>/<run_name>/xsft/`: run.json (the record), trainer-<attempt>.log, lock. Checkpoints are
+MaxText's, in `<output>/<run_name>/checkpoints/`. Nothing is ever deleted.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from xsft.effects import clock
+from xsft.effects.filelock import exclusive
+from xsft.effects.files import write_atomic
+from xsft.effects.local_folder import RunFolder, admit, folder_of, recovered
+from xsft.effects.namespace import Containment, detect, refuse_where_harmful
+from xsft.effects.trainer_process import follow
+from xsft.errors import EnvironmentMissing, Refused
+from xsft.problems import Problem, warning
+from xsft.spec.digest import canonical
+from xsft.steps import Plan
+from xsft.trainers.explain import reason
+from xsft.trainers.lines import Event, Restored, Saved, ShapePadding, Step, StepLoss, parse
+from xsft.trainers.local import reads_only_files
+from xsft.trainers.record import Attempt, Outcome, Record, merged, to_json
+
+TAIL_LINES = 2000
+"""Lines kept to explain a failure; a traceback through JAX has several hundred."""
+
+PASSED_ON = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
+PASSED_ON_ONLINE = ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy", "SSL_CERT_FILE",
+                    "REQUESTS_CA_BUNDLE", "HF_ENDPOINT")  # fmt: skip
+"""Of the user's environment, the trainer gets these. Never HF_TOKEN: MaxText writes it into TensorBoard's files."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What a run needs of this machine; tests hand in their own."""
+
+    python: Path
+    """Interpreter of the MaxText environment."""
+    env: Mapping[str, str]
+    """The user's environment."""
+    cache: Path
+    """For the hub's downloads and converted data; may be deleted at any time."""
+    contain: Callable[[], Containment] = detect
+    now: Callable[[], str] = clock.now
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalResult:
+    action: str
+    """created | attempt | finished."""
+    outcome: Outcome
+    reason: str | None
+    """Why it did not complete."""
+    exit_status: int | None
+    """The trainer's; None when it did not run because the run was finished."""
+    steps_asked: int
+    steps: int
+    """Done, over all attempts."""
+    losses: Mapping[int, float]
+    resumed_from: int | None
+    checkpoints: tuple[Path, ...]
+    """Complete ones, oldest first."""
+    folder: Path
+    """`<output>/<run_name>`."""
+    record: Path
+    log: Path | None
+    private_pids: bool
+    warnings: tuple[Problem, ...] = ()
+
+    @property
+    def first_loss(self) -> float | None:
+        return self.losses[min(self.losses)] if self.losses else None
+
+    @property
+    def last_loss(self) -> float | None:
+        return self.losses[max(self.losses)] if self.losses else None
+
+
+def run_local(plan: Plan, *, machine: Machine, on_event: Callable[[Event], None]) -> LocalResult:
+    """Train to the plan's last step, going on from the last checkpoint; a finished run is not run again.
+
+    A run that fails, ends short or is interrupted comes back as a result that says so: the record is kept either way.
+    Raises Refused (another workload in this folder, or running now) and EnvironmentMissing (cannot start, disk full).
+    """
+    folder = folder_of(plan)
+    with _held(folder):
+        record = recovered(admit(plan, folder), folder)
+        if folder.latest_step() >= plan.run.spec.train.steps:
+            return _finished(plan, folder, record)
+        found = machine.contain()
+        refuse_where_harmful(found)
+        return _attempt(plan, folder, record=record, machine=machine, found=found, on_event=on_event)
+
+
+def trainer_command(plan: Plan, *, python: Path) -> tuple[str, ...]:
+    """The plan's argv with this machine's interpreter in place of `python3`: what ran is what was shown."""
+    return (str(python), *plan.trainer_argv[1:])
+
+
+def trainer_environment(plan: Plan, *, machine: Machine, scratch: Path) -> dict[str, str]:
+    """Everything the trainer sees: a little of the user's, private folders, and the plan's on top."""
+    online = not reads_only_files(plan.run)
+    names = (*PASSED_ON, *(PASSED_ON_ONLINE if online else ()))
+    return {
+        **{name: machine.env[name] for name in names if name in machine.env},
+        **(_token(machine.env) if online else {}),
+        "HF_HOME": str(machine.cache / "huggingface"),
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "PYTHONUNBUFFERED": "1",
+        "TMPDIR": str(scratch),
+        **plan.trainer_env,
+    }
+
+
+def _token(env: Mapping[str, str]) -> dict[str, str]:
+    """The file a user's `hf auth login` wrote, named, not read. source: huggingface_hub constants.py HF_TOKEN_PATH."""
+    home = Path(env.get("HF_HOME") or Path(env.get("HOME", "/")) / ".cache" / "huggingface")
+    path = Path(env.get("HF_TOKEN_PATH") or home / "token")
+    return {"HF_TOKEN_PATH": str(path)} if path.is_file() else {}
+
+
+@contextmanager
+def _held(folder: RunFolder) -> Iterator[None]:
+    """One submit at a time; the kernel frees the lock when its holder dies."""
+
+    def refuse() -> None:
+        raise Refused(
+            f"{folder.path.name} is running now: another xsft holds {folder.lock}",
+            fix=f"wait for it, or follow it: tail -f {folder.own}/trainer-*.log",
+        )
+
+    try:
+        folder.own.mkdir(parents=True, exist_ok=True)
+        with exclusive(folder.lock, waiting=refuse):
+            yield
+    except OSError as failed:
+        raise EnvironmentMissing(
+            f"{folder.own} cannot be used: {failed.strerror or failed}",
+            fix="free some space or name another output; nothing that was saved is lost",
+        ) from failed
+
+
+def _finished(plan: Plan, folder: RunFolder, record: Record) -> LocalResult:
+    last = record.attempts[-1] if record.attempts else None
+    return LocalResult(
+        action="finished",
+        outcome="completed",
+        reason=None,
+        exit_status=None,
+        steps_asked=plan.run.spec.train.steps,
+        steps=folder.latest_step(),
+        losses=record.losses,
+        resumed_from=last.resumed_from if last else None,
+        checkpoints=folder.checkpoints(),
+        folder=folder.path,
+        record=folder.record,
+        log=Path(last.log) if last else None,
+        private_pids=bool(last and last.private_pids),
+    )
+
+
+def _attempt(
+    plan: Plan,
+    folder: RunFolder,
+    *,
+    record: Record,
+    machine: Machine,
+    found: Containment,
+    on_event: Callable[[Event], None],
+) -> LocalResult:
+    with tempfile.TemporaryDirectory(prefix="xsft-", ignore_cleanup_errors=True) as scratch:
+        environment = trainer_environment(plan, machine=machine, scratch=Path(scratch))
+        attempt = _new_attempt(plan, folder, record=record, machine=machine, found=found)
+        watch = _Watch(
+            folder=folder, record=_with(record, plan, attempt), on_event=on_event, starts_from=folder.latest_step()
+        )
+        watch.save()
+        status: int | None = None
+        try:
+            command = (*found.prefix, *attempt.argv)
+            status = follow(command, env=environment, log=Path(attempt.log), on_line=watch.line)
+            outcome, why = _judge(plan, watch, status)
+        except KeyboardInterrupt:
+            outcome, why = "interrupted", "interrupted by the user"
+        except BaseException as failed:
+            watch.close(outcome="failed", reason=str(failed), status=status, at=machine.now())
+            raise
+        watch.close(outcome=outcome, reason=why, status=status, at=machine.now())
+    return _result(plan, watch, found)
+
+
+def _new_attempt(plan: Plan, folder: RunFolder, *, record: Record, machine: Machine, found: Containment) -> Attempt:
+    number = 1 + max((a.number for a in record.attempts), default=0)
+    return Attempt(
+        number=number,
+        argv=trainer_command(plan, python=machine.python),
+        env=plan.trainer_env,
+        log=str(folder.own / f"trainer-{number}.log"),
+        started_at=machine.now(),
+        spec_digest=plan.spec_digest,
+        private_pids=found.private,
+    )
+
+
+def _with(record: Record, plan: Plan, attempt: Attempt) -> Record:
+    return replace(
+        record,
+        spec=json.loads(canonical(plan.run)),
+        spec_digest=plan.spec_digest,
+        steps=plan.run.spec.train.steps,
+        attempts=(*record.attempts, attempt),
+    )
+
+
+@dataclass(kw_only=True)
+class _Watch:
+    """What one attempt has shown so far; the record on disk follows at every checkpoint."""
+
+    folder: RunFolder
+    record: Record
+    on_event: Callable[[Event], None]
+    losses: dict[int, float] = field(default_factory=dict)
+    exact: dict[int, float] = field(default_factory=dict)
+    resumed_from: int | None = None
+    starts_from: int
+    """Step of the latest checkpoint when the attempt began."""
+    padded_arrays: int = 0
+    tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
+
+    def line(self, text: str) -> None:
+        self.tail.append(text)
+        event = parse(text)
+        match event:
+            case None:
+                return
+            case StepLoss(step=step, loss=loss):
+                self.exact[step] = loss
+            case Step(step=step, loss=loss):
+                self.losses[step] = self.exact.get(step, loss)
+            case Restored(step=step):
+                self.resumed_from = step
+            case ShapePadding(arrays=arrays):
+                self.padded_arrays = arrays
+            case Saved():
+                self.save()
+            case _:
+                pass
+        self.on_event(event)
+
+    @property
+    def last_step(self) -> int:
+        return max(self.losses, default=self.starts_from)
+
+    def whole(self) -> Record:
+        """The record with what is known now."""
+        attempt = replace(self.record.attempts[-1], resumed_from=self.resumed_from, last_step=self.last_step)
+        losses = merged(self.record.losses, self.losses, resumed_from=self.starts_from)
+        return replace(self.record, attempts=(*self.record.attempts[:-1], attempt), losses=losses)
+
+    def save(self) -> None:
+        write_atomic(self.folder.record, to_json(self.whole()))
+
+    def close(self, *, outcome: Outcome, reason: str | None, status: int | None, at: str) -> None:
+        last = replace(self.whole().attempts[-1], outcome=outcome, reason=reason, exit_status=status, finished_at=at)
+        self.record = replace(self.whole(), attempts=(*self.record.attempts[:-1], last))
+        write_atomic(self.folder.record, to_json(self.record))
+
+
+def _judge(plan: Plan, watch: _Watch, status: int) -> tuple[Outcome, str | None]:
+    """Completed only with the last step asked for and its checkpoint: MaxText exits 0 when the data ends."""
+    steps = plan.run.spec.train.steps
+    why = reason(tuple(watch.tail))
+    if status != 0:
+        return "failed", why or f"the trainer ended with exit status {status}"
+    if watch.last_step < steps:
+        return "short", why or "the trainer ended without saying why"
+    if watch.folder.latest_step() < steps:
+        return "short", f"the checkpoint of step {steps} is not there"
+    return "completed", None
+
+
+def _result(plan: Plan, watch: _Watch, found: Containment) -> LocalResult:
+    attempt = watch.record.attempts[-1]
+    padding = (_padding(watch.padded_arrays),) if watch.padded_arrays else ()
+    return LocalResult(
+        action="created" if len(watch.record.attempts) == 1 else "attempt",
+        outcome=attempt.outcome,
+        reason=attempt.reason,
+        exit_status=attempt.exit_status,
+        steps_asked=plan.run.spec.train.steps,
+        steps=watch.last_step,
+        losses=watch.record.losses,
+        resumed_from=watch.resumed_from,
+        checkpoints=watch.folder.checkpoints(),
+        folder=watch.folder.path,
+        record=watch.folder.record,
+        log=Path(attempt.log),
+        private_pids=found.private,
+        warnings=(*found.warnings, *padding),
+    )
+
+
+def _padding(arrays: int) -> Problem:
+    message = f"The initial checkpoint is of another size of model: MaxText padded or repeated {arrays} arrays and trained on."
+    return warning("checkpoint-padded", "model.checkpoint", message, "Convert the checkpoint of this model; this run is worth nothing.")
