@@ -25,6 +25,7 @@ def canonical(run: Run) -> str:
         "mode": run.mode.value,
         "output": run.output,
         "queue": run.queue,
+        "namespace": run.namespace,
         "checkpoint": run.checkpoint,
         "checkpoint_period": run.checkpoint_period,
     }

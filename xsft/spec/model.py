@@ -64,6 +64,8 @@ class WorkloadSpec(Section):
     pathways: Pathways | None = None
     queue: DnsLabel | None = None
     """Kueue LocalQueue; unset: the place's."""
+    namespace: DnsLabel | None = None
+    """Kubernetes namespace; unset: the place's."""
     priority: Priority = "medium"
     """Kubernetes PriorityClass, as xpk makes them."""
     ttl_seconds_after_finished: int = Field(default=43200, ge=0)

@@ -87,7 +87,7 @@ def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]
         release=release,
         checkpoint=_checkpoint(spec, output),
         output=output,
-        namespace=place.namespace if place else "default",
+        namespace=spec.namespace or (place.namespace if place else "default"),
         queue=spec.queue or (place.queue if place else DEFAULT_QUEUE),
         checkpoint_period=spec.train.checkpoint_period or default_checkpoint_period(spec.train.steps),
     )

@@ -1,0 +1,38 @@
+"""`xsft --help` must feel instant: what it may not import, asserted on the modules it loaded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("pydantic", "pydantic_core", "kubernetes", "google", "docker", "rich", "yaml", "matplotlib", "numpy", "jax")
+
+PROBE = """
+import sys
+from xsft.cli import main
+try:
+    main({arguments!r})
+finally:
+    sys.stderr.write("\\nMODULES " + " ".join(sorted(sys.modules)))
+"""
+
+
+def modules_after(*arguments: str) -> set[str]:
+    argv = (sys.executable, "-c", PROBE.format(arguments=list(arguments)))
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    return set(done.stderr.rpartition("MODULES ")[2].split())
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("plan", "--help"), ("--version",), ()])
+def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
+    loaded = modules_after(*arguments)
+    assert "xsft.cli" in loaded
+    assert [name for name in HEAVY if name in loaded] == []
+
+
+def test_help_of_the_top_imports_no_verb() -> None:
+    loaded = modules_after("--help")
+    verbs = {name for name in loaded if name.startswith("xsft.commands.")}
+    assert verbs == {"xsft.commands.verbs"}
