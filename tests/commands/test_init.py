@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import pytest
+
+from xsft.cli import main
+from xsft.commands import init
+from xsft.commands.verbs import parser
+
+VARIANTS = {"mcjax": ("--mode", "mcjax"), "pathways": ("--mode", "pathways"), "local": ("--local",)}
+
+
+@pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS)
+def test_what_it_writes_passes_the_checks(
+    options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.yaml"
+    assert main(("init", str(file), *options)) == 0
+    capsys.readouterr()
+    assert main(("check", "--json", str(file))) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [p for p in said["problems"] if p["severity"] == "error"] == []
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_warning_of_a_fresh_workload_is_explained_in_it(
+    variant: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(init.workload_text(variant, folder=tmp_path))
+    main(("check", "--json", str(file)))
+    warned = {p["id"] for p in json.loads(capsys.readouterr().out)["problems"] if p["severity"] == "warning"}
+    assert {name for name in warned if name not in file.read_text()} == set()
+
+
+def test_every_template_is_a_variant() -> None:
+    assert {file.stem for file in init.TEMPLATES.glob("*.yaml")} == set(VARIANTS)
+    verbs = parser()._subparsers._group_actions[0].choices  # type: ignore[union-attr,index]
+    (mode,) = (action for action in verbs["init"]._actions if action.dest == "mode")
+    assert {*mode.choices, "local"} == set(VARIANTS)
+
+
+def test_the_default_file_and_what_comes_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(("init",)) == 0
+    assert [file.name for file in tmp_path.iterdir()] == ["workload.yaml"]
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "xsft check workload.yaml" in captured.err
+
+
+def test_a_dash_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(("init", "-", "--local")) == 0
+    captured = capsys.readouterr()
+    assert "target: local" in captured.out
+    assert captured.err == ""
+
+
+def test_outside_a_checkout_the_schema_is_the_installed_one(tmp_path: Path) -> None:
+    address = _address(init.workload_text("mcjax", folder=tmp_path))
+    assert Path(unquote(urlparse(address).path)) == init.SCHEMA
+    assert json.loads(init.SCHEMA.read_text())["title"] == "xsft workload"
+
+
+@pytest.mark.parametrize("below", ["workloads", ".", "workloads/team/a"])
+def test_inside_a_checkout_the_schema_is_relative(below: str) -> None:
+    folder = init.SCHEMA.parents[2] / below
+    address = _address(init.workload_text("mcjax", folder=folder))
+    assert address.startswith(".")
+    assert Path(f"{folder}/{address}").resolve() == init.SCHEMA
+    assert address.count("../") == len(Path(below).parts)
+
+
+def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("precious")
+    assert main(("init", str(file))) == 4
+    assert file.read_text() == "precious"
+    assert "mine.yaml exists" in capsys.readouterr().err
+
+
+def test_a_dangling_link_is_in_the_way_too(tmp_path: Path) -> None:
+    link = tmp_path / "mine.yaml"
+    link.symlink_to(tmp_path / "nowhere.yaml")
+    assert main(("init", str(link))) == 4
+    assert not (tmp_path / "nowhere.yaml").exists()
+
+
+def test_a_directory_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(("init", str(tmp_path))) == 4
+    assert "is a directory" in capsys.readouterr().err
+
+
+def test_a_missing_folder_is_named_with_its_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(("init", str(tmp_path / "no" / "mine.yaml"))) == 3
+    assert f"mkdir -p {tmp_path / 'no'}" in capsys.readouterr().err
+    assert not (tmp_path / "no").exists()
+
+
+def test_local_has_no_mode(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(("init", "-", "--local", "--mode", "pathways")) == 2
+    assert "not allowed with argument --local" in capsys.readouterr().err
+
+
+def _address(text: str) -> str:
+    first = text.splitlines()[0]
+    return first.removeprefix("# yaml-language-server: $schema=")
