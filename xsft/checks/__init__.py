@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from xsft.checks import data, lora, memory, mesh, model, packaged, schedule, trainer_keys, unsupported
 from xsft.facts import Facts
 from xsft.problems import Problem, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
-from xsft.trainers.maxtext import trainer_keys
+from xsft.trainers.maxtext import trainer_keys as keys_of
 
 Keys = Mapping[str, Value]
 """The trainer's keys as they will be on the command line, overrides included (`trainers.maxtext.trainer_keys`)."""
@@ -23,14 +24,24 @@ Check = Callable[[Run, Keys, Facts], Iterable[Problem]]
 
 def check(run: Run, facts: Facts) -> tuple[Problem, ...]:
     """All problems of all subjects, errors first, each once."""
-    keys = trainer_keys(run)
+    keys = keys_of(run)
     found = (problem for subject in subjects() for problem in subject(run, keys, facts))
     return tuple(sorted(dict.fromkeys(found), key=lambda p: _ORDER[p.severity]))
 
 
 def subjects() -> tuple[Check, ...]:
     """Every check module's entry."""
-    return ()
+    return (
+        trainer_keys.check,
+        unsupported.check,
+        model.check,
+        packaged.check,
+        data.check,
+        schedule.check,
+        lora.check,
+        mesh.check,
+        memory.check,
+    )
 
 
 def silence(problems: Iterable[Problem], reasons: Mapping[str, str]) -> tuple[Problem, ...]:

@@ -1,0 +1,172 @@
+"""The data: columns that SFT takes, splits that exist, rows enough for the steps, and where they lie. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from xsft.catalog.datasets import COLUMN_SETS, Dataset, columns_ok, dataset
+from xsft.checks.values import is_on, number
+from xsft.facts import Facts
+from xsft.problems import Problem, error, note, warning
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+
+FILE_FORMATS = ("json", "parquet", "csv", "text", "arrow")
+"""Loaders of Hugging Face's datasets that read files; as hf_path they want hf_train_files."""
+
+_NOT_HUB = ("/", ".", "~", "gs://", "xsft://")
+
+STREAMING_HOSTS = 16
+"""source: MaxText docs, data_input_hf.md: more hosts might encounter read time out from the hub."""
+
+
+def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """Data that would stop the run at its first row, end it early, or be read from where the pods cannot look."""
+    del facts
+    known = dataset(run.spec.data.hf_path)
+    yield from _columns(run)
+    yield from _files(run)
+    if known is not None:
+        yield from _known(run, known)
+    yield from _enough(run, keys, known)
+    yield from _hub(run)
+    yield from _local_paths(run)
+
+
+def _columns(run: Run) -> Iterator[Problem]:
+    allowed = " or ".join(f"[{', '.join(names)}]" for names in COLUMN_SETS)
+    data = run.spec.data
+    if data.formatting_func:
+        return
+    for field, columns in (("columns", data.columns), ("eval_columns", data.eval_columns)):
+        if columns is not None and not columns_ok(columns):
+            message = f"MaxText's SFT takes {allowed}, and got [{', '.join(columns)}]."
+            fix = "Rename the columns in the data, or set data.formatting_func (MaxText 0.2.2 and newer)."
+            yield error("columns", f"data.{field}", message, fix)
+
+
+def _files(run: Run) -> Iterator[Problem]:
+    data = run.spec.data
+    reads_files = data.hf_path in FILE_FORMATS
+    if reads_files and not data.hf_train_files:
+        message = f"hf_path: {data.hf_path} is a file format, and no files are named."
+        yield error("data-files-missing", "data.hf_train_files", message, "Set data.hf_train_files.")
+    if data.hf_train_files and not reads_files and "/" in data.hf_path and not data.hf_path.startswith(_NOT_HUB):
+        message = f"hf_train_files are looked up inside the data set {data.hf_path} on the hub."
+        fix = "For files of your own write hf_path: json or parquet."
+        yield warning("data-files-on-hub", "data.hf_path", message, fix)
+
+
+def _known(run: Run, known: Dataset) -> Iterator[Problem]:
+    data = run.spec.data
+    missing = [column for column in data.columns if column not in known.all_columns]
+    if missing:
+        message = f"{known.hf_path} has no column {', '.join(missing)}; it has {', '.join(known.all_columns)}."
+        yield error("columns-dataset", "data.columns", message, f"Write columns: [{', '.join(known.columns)}].")
+    if (data.hf_name or "") not in known.configurations:
+        names = ", ".join(name or "none (leave hf_name out)" for name in known.configurations)
+        message = f"{known.hf_path} has no configuration {data.hf_name or '(none given)'}."
+        yield error("dataset-configuration", "data.hf_name", message, f"Take one of: {names}.")
+        return
+    splits = known.splits(hf_name=data.hf_name or "")
+    for field, split in (("train_split", data.train_split), ("hf_eval_split", data.hf_eval_split)):
+        name = (split or "").partition("[")[0]
+        if name and name not in splits:
+            message = f"{known.hf_path} has no split {name}."
+            yield error("dataset-split", f"data.{field}", message, f"Take one of: {', '.join(splits)}.")
+
+
+def _enough(run: Run, keys: Mapping[str, Value], known: Dataset | None) -> Iterator[Problem]:
+    """Rows per step are at least what MaxText loads when each sequence holds one row; packing needs more of them."""
+    rows = _rows(run, known)
+    padded = is_on(keys.get("generate_padding_batch_train", False))
+    if rows is None or padded or (run.spec.target == "xpk" and run.slice is None):
+        return
+    epochs = run.spec.data.num_epoch or 1
+    per_step = rows_per_step(run, keys)
+    most = rows * epochs // per_step if per_step else 0
+    if run.spec.train.steps > most:
+        message = (
+            f"{run.spec.train.steps} steps of {per_step} sequences need {run.spec.train.steps * per_step:,} rows; "
+            f"there are {rows * epochs:,}. MaxText would stop after at most {most} steps and exit 0."
+        )
+        fix = (
+            f"Take at most {most} steps, or set data.num_epoch to {-(-run.spec.train.steps * per_step // rows)} or "
+            "more."
+        )
+        yield error("steps-beyond-data", "train.steps", message, fix)
+    elif run.spec.data.packing is not False and run.spec.train.steps * 2 > most:
+        message = (
+            f"Packing puts several rows into a sequence: {rows * epochs:,} rows last for fewer than {most} steps, "
+            "perhaps not for all."
+        )
+        fix = "Set data.num_epoch higher; a run whose data ends early is reported as ended short."
+        yield note("packing-shortens", "train.steps", message, fix)
+
+
+def rows_per_step(run: Run, keys: Mapping[str, Value]) -> int:
+    """Sequences that one step loads from all hosts. A fraction of a sequence per device still loads a whole one.
+
+    source: maxtext@0.2.5 configs/types.py calculate_global_batch_sizes.
+    """
+    per_device = number(keys.get("per_device_batch_size")) or 1.0
+    accumulated = int(number(keys.get("gradient_accumulation_steps")) or 1)
+    return int(run.devices * max(1.0, per_device)) * accumulated
+
+
+def _rows(run: Run, known: Dataset | None) -> int | None:
+    data = run.spec.data
+    if data.rows is not None:
+        return data.rows
+    if known is None or data.hf_train_files or "[" in data.train_split:
+        return None
+    return known.rows(data.train_split, hf_name=data.hf_name or "")
+
+
+def _hub(run: Run) -> Iterator[Problem]:
+    """In McJAX every host streams for itself; under Pathways only the head does."""
+    data = run.spec.data
+    from_hub = data.hf_path not in FILE_FORMATS and not data.hf_path.startswith(_NOT_HUB)
+    if run.spec.target != "xpk" or run.mode.value != "mcjax" or run.slice is None or not from_hub:
+        return
+    hosts = run.slice.hosts * run.num_slices
+    if hosts > STREAMING_HOSTS:
+        message = (
+            f"{hosts} hosts would stream {data.hf_path} from the hub at once: time-outs and 429s end such runs "
+            "early, with exit 0."
+        )
+        fix = "Copy the files to gs:// and write hf_path: parquet with data.hf_train_files, or take mode: pathways."
+        yield warning("hub-streaming", "data.hf_path", message, fix)
+
+
+def _local_paths(run: Run) -> Iterator[Problem]:
+    """Paths of this machine mean nothing in a pod; an absolute one may be in the image."""
+    if run.spec.target != "xpk":
+        return
+    for where, path in _paths(run):
+        if path.startswith("xsft://"):
+            continue
+        if path.startswith("/"):
+            message = f"{path} must exist in the image: the pods cannot see this machine's files."
+            yield warning("local-path", where, message, "Put it on gs://, or silence this if it is in the image.")
+        elif path.startswith((".", "~")) or (
+            path.endswith((".json", ".jsonl", ".parquet", ".jinja")) and "://" not in path
+        ):
+            message = f"{path} is a path on this machine, and the pods cannot see it."
+            yield error("local-path", where, message, "Put it on gs:// and name it there.")
+
+
+def _paths(run: Run) -> Iterator[tuple[str, str]]:
+    spec = run.spec
+    named = {
+        "model.tokenizer": spec.model.tokenizer,
+        "model.checkpoint": spec.model.checkpoint,
+        "model.hf.converted": spec.model.hf.converted if spec.model.hf else None,
+        "data.hf_path": spec.data.hf_path,
+        "data.hf_train_files": spec.data.hf_train_files,
+        "data.hf_eval_files": spec.data.hf_eval_files,
+        "data.chat_template": spec.data.chat_template,
+        "lora.restore_path": spec.lora.restore_path if spec.lora else None,
+        "output": spec.output,
+    }
+    return ((where, path) for where, path in named.items() if path)

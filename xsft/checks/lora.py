@@ -1,0 +1,81 @@
+"""LoRA: what stops MaxText's adapters before the first step. Pure.
+
+source: measured with maxtext@0.2.5 and qwix@0.1.8 (ahead-of-time compilation, and arrays on a CPU)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from xsft.catalog.releases import at_least
+from xsft.checks.trainer_keys import where_of
+from xsft.checks.values import is_on
+from xsft.facts import Facts
+from xsft.problems import Problem, error, note, warning
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+
+
+def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """Nothing, unless adapters are asked for."""
+    del facts
+    if not is_on(keys.get("lora.enable_lora", False)):
+        return
+    yield from _release(run)
+    yield from _dtype(keys)
+    yield from _attention(run, keys)
+    yield from _modules(run, keys)
+
+
+def _release(run: Run) -> Iterator[Problem]:
+    if not at_least(run.release.version, "0.2.3"):
+        message = f"MaxText {run.release.version} has no LoRA; 0.2.3 brought it."
+        yield error(
+            "lora-release", "lora", message, "Take an image with MaxText 0.2.3 or newer, or remove the section."
+        )
+
+
+def _dtype(keys: Mapping[str, Value]) -> Iterator[Problem]:
+    """A scan over layers carries activations (bfloat16) where float32 adapters return float32."""
+    mixed = keys.get("weight_dtype", "float32") == "float32" and keys.get("dtype", "bfloat16") == "bfloat16"
+    if not mixed or not is_on(keys.get("scan_layers", True)):
+        return
+    message = (
+        "LoRA with float32 weights stops with TypeError: scan body carry bfloat16 against float32 (float32 is "
+        "MaxText's default)."
+    )
+    yield error("lora-float32", "train.weight_dtype", message, "Set train.weight_dtype: bfloat16.")
+
+
+def _attention(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    if keys.get("attention") == "flash":
+        message = (
+            "attention=flash stops LoRA: adapters are put in by tracing one token, and flash wants multiples of 128."
+        )
+        fix = "Remove it: autoselected is flash from 128 tokens up."
+        yield error("lora-flash", where_of("attention", run), message, fix)
+
+
+def _modules(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    if run.model is None:
+        return
+    if keys.get("lora.lora_module_path"):
+        if run.model.moe and keys["lora.lora_module_path"] == run.model.lora_module_path:
+            yield note(
+                "lora-attention-only",
+                "lora.module_path",
+                "These adapters change attention only; the experts stay as they are.",
+            )
+        return
+    if run.model.lora_module_path:
+        message = (
+            f"MaxText's own LoRA pattern finds no module in {run.model.name}: it stops with 'no LoRA parameters found'."
+        )
+        fix = f"Set lora.module_path: '{run.model.lora_module_path}' (attention only; compiled for v6e-256)."
+        yield error("lora-module-path", "lora.module_path", message, fix)
+    elif not run.model.lora_verified and run.spec.target == "xpk":
+        message = (
+            f"MaxText has no LoRA pattern for {run.model.name} and falls back to a general one, which may find nothing."
+        )
+        fix = "Set lora.module_path, or try it first with target: local."
+        yield warning("lora-module-path-unknown", "lora.module_path", message, fix)

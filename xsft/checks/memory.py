@@ -1,0 +1,117 @@
+"""Memory: what the compiler said about this very run, a lower bound for all others, and this machine's own. Pure.
+
+"Fits" is only ever said of a run that was compiled; the bound refuses and never accepts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from xsft.catalog.fit import Verdict, bytes_per_parameter, known_verdict, minimum_gib_per_chip
+from xsft.catalog.models import Model
+from xsft.catalog.tpu import Slice
+from xsft.checks.mesh import axes
+from xsft.checks.values import is_on
+from xsft.facts import Facts
+from xsft.problems import Problem, error, note, warning
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+
+GIB = 2**30
+
+
+def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """One statement about memory, and the layout a checkpoint must have for it."""
+    yield from _scan_axis(keys)
+    if run.model is None or is_on(keys.get("override_model_config", False)):
+        return
+    if run.spec.target == "local":
+        yield from _machine(run.model, keys, facts)
+    elif run.slice is not None:
+        yield from _accelerator(run, run.model, run.slice, keys)
+
+
+def _accelerator(run: Run, model: Model, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    verdict = known_verdict(model=model.name, tpu_type=tpu.xpk_type, num_slices=run.num_slices, keys=keys)
+    if verdict is not None:
+        yield _known(verdict)
+        return
+    refused = tuple(_too_big(run, model, tpu, keys)) or tuple(_gathered_experts(model, tpu, run, keys))
+    yield from refused
+    if not refused:
+        message = f"Nobody has compiled this run for {tpu.xpk_type} × {run.num_slices}; whether it fits is not known."
+        fix = "The first step tells within minutes; take one slice and few steps for it."
+        yield note("fit-unknown", "tpu", message, fix)
+
+
+def _known(verdict: Verdict) -> Problem:
+    figures = f"{verdict.peak_gib} GiB at the peak" + (f", {verdict.sum_gib} in sum" if verdict.sum_gib else "")
+    message = (
+        f"The TPU compiler's figure for this run (row {verdict.id}): {figures}, of {verdict.limit_gib} GiB per chip."
+    )
+    more = f" {verdict.note[0].upper()}{verdict.note[1:]}." if verdict.note else ""
+    match verdict.outcome:
+        case "fits":
+            return note("fit-known", "tpu", f"{message} It fits.{more}")
+        case "marginal":
+            fix = "Shorten max_target_length or add a slice, or try a few steps first."
+            return warning("fit-marginal", "tpu", f"{message} The compiler accepts it; a chip may not.{more}", fix)
+        case "no":
+            fix = "Take more chips, a shorter max_target_length, mu_dtype: bfloat16, LoRA, or another mesh."
+            return error("fit-refused", "tpu", f"{message} It does not fit.{more}", fix)
+
+
+def _too_big(run: Run, model: Model, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    """Weights, optimizer state and gradients alone; below what a step really takes by 11 to 93 %."""
+    if model.params_b is None or tpu.hbm_gib is None or keys.get("lora.lora_weight_qtype"):
+        return
+    need = minimum_gib_per_chip(params_b=model.params_b, run=tpu, num_slices=run.num_slices, keys=keys)
+    if need > tpu.hbm_gib:
+        message = (
+            f"{model.name} needs at least {need:.1f} GiB per chip of {tpu.hbm_gib:g} for its state alone "
+            f"({bytes_per_parameter(keys):g} bytes × {model.params_b:g}e9 parameters over the chips that share a copy)."
+        )
+        fix = "Take more chips, split the state over slices (parallelism.dcn.fsdp), mu_dtype: bfloat16, or LoRA."
+        yield error("does-not-fit", "tpu", message, fix)
+
+
+def _gathered_experts(model: Model, tpu: Slice, run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    """A layer's experts and their gradient are gathered over fsdp in bfloat16; only the expert axis divides them.
+
+    source: ahead-of-time compilation of deepseek3-671b with fsdp alone: 75.16 GiB, 21 of them one layer's experts.
+    """
+    if not model.moe or tpu.hbm_gib is None or is_on(keys.get("lora.enable_lora", False)):
+        return
+    split = axes(keys, "ici", tpu.devices).get("expert", 1) * axes(keys, "dcn", run.num_slices).get("expert", 1)
+    tensor = axes(keys, "ici", tpu.devices).get("tensor", 1) * axes(keys, "ici", tpu.devices).get("fsdp_transpose", 1)
+    need = 2 * 2 * 3 * model.experts * model.emb * model.moe_dim / max(1, split * tensor) / GIB
+    if need > tpu.hbm_gib:
+        message = (
+            f"With expert {max(1, split)} each chip gathers {model.experts} experts of a layer and their gradient: "
+            f"{need:.1f} GiB of {tpu.hbm_gib:g}."
+        )
+        fix = "Split them: parallelism.ici.expert: 16 with fsdp for the rest."
+        yield error("experts-gathered", "parallelism.ici.expert", message, fix)
+
+
+def _scan_axis(keys: Mapping[str, Value]) -> Iterator[Problem]:
+    axis = keys.get("param_scan_axis")
+    if axis is not None and axis != 1:
+        message = (
+            f"param_scan_axis {axis} changes the checkpoint's layout; the initial one must have been converted with "
+            "the same."
+        )
+        fix = f"Convert with param_scan_axis={axis} (model.hf does), or leave the key out."
+        yield note("param-scan-axis", "overrides.maxtext.param_scan_axis", message, fix)
+
+
+def _machine(model: Model, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    if model.params_b is None or not facts.machine.memory_gib:
+        return
+    need = model.params_b * 1e9 * bytes_per_parameter(keys) / GIB
+    if need > facts.machine.memory_gib:
+        message = (
+            f"{model.name} needs at least {need:.0f} GiB here, and this machine has {facts.machine.memory_gib:.0f}."
+        )
+        fix = "Take a smaller model for target: local (workloads/tiny_local.yaml), or target: xpk."
+        yield error("local-memory", "model.name", message, fix)

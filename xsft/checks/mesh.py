@@ -1,0 +1,206 @@
+"""The mesh: how chips and slices are split, against the topology, the batch and the model's dimensions. Pure.
+
+source: maxtext@0.2.5 utils/max_utils.py fill_unspecified_mesh_axes, configs/base.yml logical_axis_rules,
+configs/types.py calculate_global_batch_sizes; jax@0.11.0 _src/mesh_utils.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from math import prod
+
+from xsft.catalog.models import Model, pins
+from xsft.catalog.releases import key_hint, key_ok
+from xsft.catalog.tpu import Slice
+from xsft.checks.values import is_on, number
+from xsft.facts import Facts
+from xsft.problems import Problem, error, note
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+
+Axes = Mapping[str, int]
+"""Axis name (`fsdp`) -> ways it is split; -1 resolved where it can be."""
+
+DEFAULTS: Mapping[str, Axes] = {"ici": {"fsdp": -1}, "dcn": {"data": -1}}
+"""MaxText's own; every other axis is 1."""
+
+WEIGHT_AXES = ("fsdp", "context", "expert")
+"""Axes that together split the embedding dimension of attention weights, and DeepSeek's low ranks."""
+
+BATCH_AXES = ("data", "fsdp", "fsdp_transpose", "expert")
+HEAD_AXES = ("tensor", "tensor_sequence", "autoregressive")
+OWN_RULES = ("custom_mesh", "custom_mesh_and_rule", "logical_axis_rules", "mesh_axes", "optimize_mesh_for_tpu_v6e")
+"""Overrides that replace the rules these checks reason with."""
+
+
+def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """Shapes that JAX or MaxText would refuse once the slices are up."""
+    del facts
+    if run.spec.target == "local":
+        yield from _local(run)
+        return
+    yield from _unknown_axes(run)
+    if run.slice is None:
+        return
+    wrong = tuple(_product(keys, "ici", run.slice.devices)) + tuple(_product(keys, "dcn", run.num_slices))
+    yield from wrong
+    if wrong or any(keys.get(key) for key in OWN_RULES):
+        return
+    ici, dcn = axes(keys, "ici", run.slice.devices), axes(keys, "dcn", run.num_slices)
+    whole = {axis: ici.get(axis, 1) * dcn.get(axis, 1) for axis in {*ici, *dcn}}
+    yield from _physical(run.slice, ici, keys)
+    yield from _batch(run, keys, whole)
+    if run.model is not None and not is_on(keys.get("override_model_config", False)):
+        yield from _dimensions(run.model, whole)
+    yield from _replicas(run, dcn)
+
+
+def axes(keys: Mapping[str, Value], group: str, total: int) -> Axes:
+    """The axes of one group (`ici`, `dcn`) with -1 resolved against `total`; left at -1 where it does not divide."""
+    sizes = {**DEFAULTS[group], **_given(keys, group)}
+    rest = prod(size for size in sizes.values() if size != -1)
+    left = total // rest if rest > 0 and total % rest == 0 else -1
+    return {axis: left if size == -1 else size for axis, size in sizes.items()}
+
+
+def _given(keys: Mapping[str, Value], group: str) -> dict[str, int]:
+    found = {
+        key.removeprefix(f"{group}_").removesuffix("_parallelism"): number(value)
+        for key, value in keys.items()
+        if key.startswith(f"{group}_") and key.endswith("_parallelism")
+    }
+    return {axis: int(size) for axis, size in found.items() if size is not None}
+
+
+def _local(run: Run) -> Iterator[Problem]:
+    if run.spec.parallelism.ici or run.spec.parallelism.dcn:
+        yield note("mesh-ignored", "parallelism", "On this machine JAX sees one device: the mesh is left out.")
+
+
+def _unknown_axes(run: Run) -> Iterator[Problem]:
+    version = run.release.version
+    for group, sizes in (("ici", run.spec.parallelism.ici), ("dcn", run.spec.parallelism.dcn)):
+        for axis in sizes:
+            key = f"{group}_{axis}_parallelism"
+            if not key_ok(key, version=version):
+                message, fix = f"MaxText {version} has no {key}.", key_hint(key, version=version)
+                yield error("mesh-axis-unknown", f"parallelism.{group}.{axis}", message, fix)
+
+
+def _product(keys: Mapping[str, Value], group: str, total: int) -> Iterator[Problem]:
+    sizes = {**DEFAULTS[group], **_given(keys, group)}
+    free = sorted(axis for axis, size in sizes.items() if size == -1)
+    product = prod(size for size in sizes.values() if size != -1)
+    shape = " × ".join(f"{axis} {size}" for axis, size in sizes.items() if size != 1) or "all axes 1"
+    what = f"the {total} devices of one slice" if group == "ici" else f"num_slices {total}"
+    where = f"parallelism.{group}"
+    if len(free) > 1:
+        message = (
+            f"{' and '.join(free)} are both -1 in {group}; MaxText fills one axis per group (fsdp is -1 unless set)."
+        )
+        yield error("mesh-two-free", where, message, "Give all but one of them a number.")
+    elif product < 1 or (total % product if free else product != total):
+        message = f"{shape} does not make {what}."
+        fix = _product_fix(group, sizes, total)
+        if group == "ici":
+            yield error("mesh-ici-product", where, message, fix)
+        else:
+            yield error("mesh-dcn-product", where, message, fix)
+
+
+def _product_fix(group: str, sizes: Axes, total: int) -> str:
+    fill = next(iter(DEFAULTS[group]))
+    others = prod(size for axis, size in sizes.items() if axis != fill and size > 0)
+    if total % others == 0:
+        return f"Set {fill}: {total // others}, so that the product is {total}."
+    return f"Choose axes whose product is {total}."
+
+
+def _physical(run: Slice, ici: Axes, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    """Certain only where no split of the physical axes among the logical ones exists at all; JAX's search is greedy.
+
+    Slices of up to 8 chips have an order of their own in JAX and take any shape; two devices per chip are not modelled.
+    """
+    wanted = [size for size in ici.values() if size > 1]
+    if run.chips <= 8 or run.devices != run.chips or is_on(keys.get("allow_split_physical_axes", False)):
+        return
+    if wanted != [run.chips] and not _assignable(wanted, [size for size in run.physical_axes if size > 1]):
+        shape = " × ".join(f"{axis} {size}" for axis, size in ici.items() if size > 1)
+        message = (
+            f"{shape} cannot be laid on a {run.topology} slice: each axis must be a product of whole physical axes."
+        )
+        fix = "Choose other sizes, or set overrides.maxtext.allow_split_physical_axes: true (slower collectives)."
+        yield error("mesh-physical-axes", "parallelism.ici", message, fix)
+
+
+def _assignable(wanted: Sequence[int], physical: Sequence[int]) -> bool:
+    if not wanted:
+        return True
+    first, *others = wanted
+    for count in range(1, len(physical) + 1):
+        for chosen in combinations(range(len(physical)), count):
+            if prod(physical[i] for i in chosen) == first:
+                rest = [size for i, size in enumerate(physical) if i not in chosen]
+                if _assignable(others, rest):
+                    return True
+    return False
+
+
+def _batch(run: Run, keys: Mapping[str, Value], whole: Axes) -> Iterator[Problem]:
+    """MaxText trains int(devices × per_device_batch_size) sequences per micro-step, split over the batch axes."""
+    per_device = number(keys.get("per_device_batch_size")) or 1.0
+    exact = per_device * run.devices
+    ways = prod(max(1, whole.get(axis, 1)) for axis in BATCH_AXES)
+    if not exact.is_integer() or int(exact) % ways:
+        message = (
+            f"per_device_batch_size {per_device:g} × {run.devices} devices = {exact:g} sequences, not a multiple of "
+            f"the {ways} ways"
+        )
+        fix = (
+            f"Take a multiple of {ways / run.devices:g}, or move chips to an axis that does not split the batch "
+            "(tensor, context)."
+        )
+        yield error("batch-not-divisible", "train.per_device_batch_size", f"{message} that split the batch.", fix)
+
+
+def _dimensions(model: Model, whole: Axes) -> Iterator[Problem]:
+    """JAX refuses a sharding that does not divide (IndivisibleError).
+
+    source: ahead-of-time compilation: gpt-oss, 2880 over fsdp=256; deepseek3, kv_lora_rank 512 over 1024.
+    """
+    ways = prod(max(1, whole.get(axis, 1)) for axis in WEIGHT_AXES)
+    for name, size in (("embedding", model.emb), *_low_ranks(model)):
+        if size % ways:
+            message = f"{model.name}'s {name} dimension {size} is not divisible by fsdp × context × expert = {ways}."
+            fix = f"Make that product a divisor of {size} and give the rest to tensor or data."
+            yield error("mesh-not-dividing", "parallelism", message, fix)
+    if model.moe and model.experts % max(1, whole.get("expert", 1)):
+        message = f"expert {whole['expert']} does not divide {model.name}'s {model.experts} experts."
+        yield error("mesh-experts", "parallelism", message, f"Take a divisor of {model.experts}.")
+    yield from _heads(model, whole)
+
+
+def _low_ranks(model: Model) -> Iterator[tuple[str, int]]:
+    for key in ("kv_lora_rank", "q_lora_rank"):
+        size = pins(model.name).get(key)
+        if isinstance(size, int) and size > 0:
+            yield key, size
+
+
+def _heads(model: Model, whole: Axes) -> Iterator[Problem]:
+    ways = prod(max(1, whole.get(axis, 1)) for axis in HEAD_AXES)
+    multi_latent = pins(model.name).get("attention_type") == "mla"
+    heads = (("query", model.q_heads),) if multi_latent else (("query", model.q_heads), ("key-value", model.kv_heads))
+    for name, count in heads:
+        if count % ways:
+            message = f"The tensor axes split {ways} ways, but {model.name} has {count} {name} heads."
+            yield error("mesh-heads", "parallelism", message, f"Take a divisor of {count} for tensor.")
+
+
+def _replicas(run: Run, dcn: Axes) -> Iterator[Problem]:
+    if run.num_slices > 1 and dcn.get("data", 1) == run.num_slices:
+        message = f"Each of the {run.num_slices} slices holds the whole state: more slices do not save memory this way."
+        yield note(
+            "mesh-replicas", "parallelism.dcn", message, f"Set dcn: {{fsdp: {run.num_slices}}} to split it over slices."
+        )

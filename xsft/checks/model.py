@@ -1,0 +1,128 @@
+"""The model and its tokenizer: known to the release, convertible, and of one family. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+
+from xsft.catalog.models import suggest
+from xsft.catalog.releases import models_of
+from xsft.catalog.tokenizers import has_chat_template, tokenizer_family, tokenizer_fits
+from xsft.checks.trainer_keys import where_of
+from xsft.checks.values import is_on
+from xsft.facts import Facts
+from xsft.problems import Problem, error, note, warning
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+
+
+def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """Names that MaxText does not know, and weights or tokenizers that are not what they seem."""
+    del facts
+    known = run.spec.model.name in models_of(run.release.version)
+    if not known:
+        yield _unknown(run)
+    yield from _weights(run)
+    if run.spec.model.hf is not None and known:
+        yield from _conversion(run)
+    yield from _tokenizer(run)
+    yield from _chat_template(run, keys)
+    yield from _scan(run, keys)
+
+
+def tokenizer_of(run: Run) -> str | None:
+    """The tokenizer MaxText will load: the workload's, else the model's own where the release looks it up."""
+    if run.spec.model.tokenizer or run.release.needs_tokenizer_path or run.model is None:
+        return run.spec.model.tokenizer
+    return run.model.hf_id
+
+
+def _unknown(run: Run) -> Problem:
+    name, version = run.spec.model.name, run.release.version
+    known = models_of(version)
+    near = [n for n in suggest(name) if n in known] or get_close_matches(name.lower(), sorted(known), n=3, cutoff=0.5)
+    if run.model is not None:
+        fix = f"Take an image with a newer MaxText, or one of: {', '.join(near) or ', '.join(sorted(known))}."
+        return error("model-unknown", "model.name", f"MaxText {version} has no model {name!r}; 0.2.5 has.", fix)
+    fix = f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(sorted(known))}."
+    return error("model-unknown", "model.name", f"MaxText {version} has no model {name!r}.", fix)
+
+
+def _weights(run: Run) -> Iterator[Problem]:
+    model = run.spec.model
+    if model.checkpoint and model.hf:
+        message = "Both checkpoint and hf are given: one names converted weights, the other asks to convert."
+        yield error("checkpoint-and-hf", "model", message, "Remove one of them.")
+    if not model.checkpoint and not model.hf:
+        message = "No initial weights: the run starts from random ones."
+        fix = "Set model.checkpoint (converted) or model.hf (to convert)."
+        if run.spec.target == "local":
+            yield note("no-initial-checkpoint", "model", message, fix)
+        else:
+            yield warning("no-initial-checkpoint", "model", message, fix)
+    if run.model is not None and not run.model.built_in:
+        message = (
+            f"MaxText has no configuration for {run.model.name} and silently builds its default model of 1e9 "
+            "parameters."
+        )
+        yield error("model-not-built-in", "model.name", message, "Choose another model.")
+
+
+def _conversion(run: Run) -> Iterator[Problem]:
+    hf, model = run.spec.model.hf, run.model
+    if hf is None or model is None:
+        return
+    if model.hf_id is None:
+        message = f"MaxText's to_maxtext does not convert {model.name}."
+        fix = "Convert with MaxText's own script for the model, and name the result as model.checkpoint."
+        yield error("model-not-convertible", "model.hf", message, fix)
+    elif hf.repo != model.hf_id:
+        message = f"{model.name} is converted from {hf.repo} instead of MaxText's own choice, {model.hf_id}."
+        yield note("hf-other-weights", "model.hf.repo", message)
+    elif model.converts_tuned_weights:
+        message = (
+            f"{model.name} means {model.hf_id}: weights that are instruction-tuned already, although the name does "
+            "not say so."
+        )
+        yield note("hf-tuned-weights", "model.hf.repo", message, "For the base model name its repository.")
+
+
+def _tokenizer(run: Run) -> Iterator[Problem]:
+    given, version = tokenizer_of(run), run.release.version
+    if given is None:
+        default = "Llama 2's" if run.release.needs_tokenizer_path else "Llama 2's, as MaxText knows none for this model"
+        message = f"No tokenizer: MaxText {version} would silently take {default}, and train on wrong tokens."
+        yield error("tokenizer-missing", "model.tokenizer", message, f"Name one, e.g. {_example(run)}.")
+    elif run.model is not None and tokenizer_fits(family=run.model.tokenizer_family, repo=given) is False:
+        message = (
+            f"{given} is a {tokenizer_family(given) or 'foreign'} tokenizer, and {run.model.name} reads "
+            f"{run.model.tokenizer_family} tokens."
+        )
+        yield error("tokenizer-family", "model.tokenizer", message, f"Take {_example(run)}.")
+
+
+def _example(run: Run) -> str:
+    own = run.model.hf_id if run.model else None
+    return own or "the model's repository on Hugging Face"
+
+
+def _chat_template(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    """Every column set becomes a conversation that the tokenizer's template formats (hf_data_processing.py)."""
+    given = tokenizer_of(run)
+    if (
+        given is None
+        or keys.get("chat_template_path")
+        or keys.get("chat_template")
+        or has_chat_template(given) is not False
+    ):
+        return
+    message = f"{given} is a base tokenizer without a chat template; MaxText stops at the first row."
+    fix = "Set data.chat_template, or take the tokenizer of the instruction-tuned sibling."
+    yield error("chat-template-missing", "data.chat_template", message, fix)
+
+
+def _scan(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    scanned = is_on(keys.get("scan_layers", True))
+    if run.model is not None and run.model.unscanned and scanned:
+        message = f"{run.model.name} cannot scan its layers; MaxText refuses scan_layers true, which is its default."
+        yield error("scan-layers-model", where_of("scan_layers", run), message, "Set model.scan_layers: false.")

@@ -1,0 +1,144 @@
+"""The schedule: steps, checkpoints, profiler, evaluation, and what a restart does to them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from xsft.checks.trainer_keys import where_of
+from xsft.checks.values import number
+from xsft.facts import Facts
+from xsft.problems import Problem, error, note, warning
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+
+ULTRACHAT = "HuggingFaceH4/ultrachat_200k"
+"""sft.yml's own data set; test_sft is its hf_eval_split. source: maxtext@0.2.5 configs/post_train/sft.yml."""
+
+
+def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """What would stop the run, lose its work or train it wrongly, told from its schedule."""
+    del facts
+    yield from _checkpoints(run)
+    yield from _profiler(run, keys)
+    yield from _evaluation(run, keys)
+    yield from _accumulation(run, keys)
+    yield from _bf16_weights(run, keys)
+    yield from _resumption(run, keys)
+
+
+def may_restart(run: Run) -> bool:
+    """Whether the run is expected to go on after an interruption."""
+    spot = run.spec.tpu is not None and run.spec.tpu.capacity == "spot"
+    return run.spec.target == "xpk" and (run.spec.restarts.max > 0 or spot)
+
+
+def _checkpoints(run: Run) -> Iterator[Problem]:
+    period, steps = run.spec.train.checkpoint_period, run.spec.train.steps
+    if period is not None and run.spec.target == "xpk" and 2 * period > steps:
+        message = (
+            f"checkpoint_period {period} saves less than twice in {steps} steps; an interruption loses up to "
+            f"{period} of them."
+        )
+        fix = f"Take at most {max(1, steps // 2)}, or leave it out: xsft chooses max(50, steps/10)."
+        yield warning("checkpoint-period", "train.checkpoint_period", message, fix)
+
+
+def _profiler(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    """source: google-tunix@0.1.7 sft/profiler.py: ValueError when the first profiled step is not before the last."""
+    if not keys.get("profiler"):
+        return
+    steps = run.spec.train.steps
+    skipped = int(number(keys.get("skip_first_n_steps_for_profiler")) or 1)
+    if steps <= skipped:
+        message = f"The profiler starts after step {skipped}, and the run has {steps}; Tunix stops with ValueError."
+        yield error("profiler-window", where_of("profiler", run), message, "Remove the profiler or train more steps.")
+    elif may_restart(run):
+        message = (
+            f"A restart from step {steps - skipped} or later, and resubmitting the finished run, crash in the profiler."
+        )
+        yield warning(
+            "profiler-resume", where_of("profiler", run), message, "Remove the profiler from runs that may restart."
+        )
+
+
+def _evaluation(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    interval = number(keys.get("eval_interval")) or -1
+    if (number(keys.get("target_eval_loss")) or 0) > 0:
+        message = "Reaching target_eval_loss ends the trainer with exit status 1, which is read as a failure."
+        yield warning("target-eval-loss", where_of("target_eval_loss", run), message, "Remove it.")
+    if interval <= 0:
+        return
+    where = where_of("eval_interval", run)
+    if run.release.moe_eval_crash and run.model and run.model.moe:
+        message = (
+            f"Evaluation crashes models with experts in MaxText {run.release.version}: KeyError 'eval/avg_moe_lb_loss' "
+            f"before step 1 ({run.spec.model.name} has {run.model.experts})."
+        )
+        yield error("moe-eval-crash", where, message, "Remove the eval section.")
+    yield from _eval_data(keys, where)
+
+
+def _eval_data(keys: Mapping[str, Value], where: str) -> Iterator[Problem]:
+    if not keys.get("hf_eval_split") and not keys.get("hf_eval_files") and keys.get("hf_path") != ULTRACHAT:
+        message = (
+            f"Evaluation has no data: without a split MaxText asks {keys.get('hf_path')} for UltraChat's `test_sft`."
+        )
+        yield error("eval-split-missing", where, message, "Set data.hf_eval_split or data.hf_eval_files.")
+    if (number(keys.get("eval_steps")) or -1) < 0:
+        message = (
+            "Each evaluation goes on where the last one stopped; after one pass over the whole split the later "
+            "ones find no data."
+        )
+        yield warning(
+            "eval-not-rewound",
+            where,
+            message,
+            "Set eval.steps to the split's batches divided by the number of evaluations.",
+        )
+
+
+def _accumulation(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    if run.release.layout == "legacy" and (number(keys.get("gradient_accumulation_steps")) or 1) > 1:
+        message = (
+            "Gradient accumulation is broken in the legacy SFT trainer: the loss is not normalised and steps are "
+            "miscounted."
+        )
+        fix = "Remove it, or take an image with MaxText 0.2.0 or newer."
+        yield error("gradient-accumulation-legacy", where_of("gradient_accumulation_steps", run), message, fix)
+
+
+def _bf16_weights(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    """source: MaxText withdrew its own advice (5ae391c17): potential loss of gradient updates."""
+    if keys.get("weight_dtype") == "bfloat16" and run.spec.lora is None and keys.get("lora.enable_lora") is None:
+        message = (
+            "bfloat16 weights round away updates below about 1/300 of a weight; at 2e-5 most of Adam's updates vanish."
+        )
+        fix = (
+            "Leave weight_dtype out (float32); mu_dtype: bfloat16 saves memory at less cost. Else raise the "
+            "learning rate."
+        )
+        yield warning("bf16-weights", where_of("weight_dtype", run), message, fix)
+
+
+def _resumption(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    if not may_restart(run):
+        return
+    yield note(
+        "resume-data-restarts",
+        "restarts",
+        "A restart goes on from the last checkpoint, but reads the data from its first row again.",
+        "Set checkpoint_period so that few steps repeat; loss curves before and after a restart are not comparable.",
+    )
+    if "learning_rate_schedule_steps" not in keys:
+        message = (
+            "The learning rate's curve follows train.steps: a resumption with other steps continues on another curve."
+        )
+        fix = "Set overrides.maxtext.learning_rate_schedule_steps if steps may grow."
+        yield note("schedule-follows-steps", "train.steps", message, fix)
+    if not run.release.saves_optimizer:
+        message = (
+            f"MaxText {run.release.version} saves weights only: after a restart Adam's moments and the learning "
+            "rate start anew."
+        )
+        fix = "Take an image with MaxText 0.2.0 or newer."
+        yield warning("optimizer-not-saved", "image.maxtext", message, fix)

@@ -1,0 +1,186 @@
+"""MaxText's keys: does the release take them, does a field own them, can the command line carry them? Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from xsft.catalog.models import pins
+from xsft.catalog.releases import DEFAULT, at_least, key_hint, key_ok
+from xsft.checks.values import is_on, same, texts
+from xsft.facts import Facts
+from xsft.problems import Problem, error, note, warning
+from xsft.spec.base import Value
+from xsft.spec.model import Overrides
+from xsft.spec.resolve import Run
+from xsft.spec.secrets import looks_secret
+from xsft.trainers.maxtext import LOCAL_KEYS, trainer_keys
+
+FIELD_OF: Mapping[str, str] = MappingProxyType(
+    {
+        "run_name": "name",
+        "base_output_directory": "output",
+        "model_name": "model.name",
+        "load_parameters_path": "model.checkpoint",
+        "tokenizer_path": "model.tokenizer",
+        "scan_layers": "model.scan_layers",
+        "steps": "train.steps",
+        "per_device_batch_size": "train.per_device_batch_size",
+        "max_target_length": "train.max_target_length",
+        "learning_rate": "train.learning_rate",
+        "gradient_accumulation_steps": "train.gradient_accumulation_steps",
+        "weight_dtype": "train.weight_dtype",
+        "checkpoint_period": "train.checkpoint_period",
+        "profiler": "train.profiler",
+        "train_data_columns": "data.columns",
+        "eval_data_columns": "data.eval_columns",
+        "chat_template_path": "data.chat_template",
+        "formatting_func_path": "data.formatting_func",
+        "sft_train_on_completion_only": "data.completion_only",
+        "enable_data_shuffling": "data.shuffle",
+        "data_shuffle_seed": "data.shuffle_seed",
+        "eval_interval": "eval.interval",
+        "eval_steps": "eval.steps",
+        "eval_per_device_batch_size": "eval.per_device_batch_size",
+        "checkpoint_storage_use_zarr3": "mode",
+        "checkpoint_storage_use_ocdbt": "mode",
+        "enable_single_controller": "mode",
+        **{key: f"data.{key}" for key in ("hf_path", "hf_name", "hf_data_dir", "hf_train_files", "hf_eval_files")},
+        **{key: f"data.{key}" for key in ("train_split", "hf_eval_split", "packing", "num_epoch")},
+        **{
+            f"lora.lora_{key}": f"lora.{key}"
+            for key in ("rank", "alpha", "module_path", "weight_qtype", "restore_path")
+        },
+        "lora.enable_lora": "lora",
+    }
+)
+"""The field that becomes this key. Mesh axes follow a rule: `ici_fsdp_parallelism` is `parallelism.ici.fsdp`."""
+
+IDENTITY = frozenset(
+    {
+        "run_name",
+        "base_output_directory",
+        "model_name",
+        "load_parameters_path",
+        "tokenizer_path",
+        "steps",
+        "checkpoint_period",
+        "checkpoint_storage_use_zarr3",
+        "checkpoint_storage_use_ocdbt",
+        "enable_single_controller",
+    }
+)
+"""Keys that name the run, its weights and its mode: only ever from their field, because xsft reasons with the field."""
+
+
+def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """Keys that MaxText would refuse after the slice is taken, or that would silently win over a field."""
+    del facts
+    yield from _release(run)
+    yield from _unknown(run, keys)
+    yield from _owned(run)
+    yield from _pinned(run, keys)
+    yield from _unsafe(run, keys)
+    yield from _environment(run, keys)
+
+
+def where_of(key: str, run: Run) -> str:
+    """Key path in the workload of what set this trainer key."""
+    if key in run.spec.overrides.maxtext:
+        return f"overrides.maxtext.{key}"
+    for group in ("ici", "dcn"):
+        if key.startswith(f"{group}_") and key.endswith("_parallelism"):
+            return f"parallelism.{group}.{key.removeprefix(f'{group}_').removesuffix('_parallelism')}"
+    return FIELD_OF.get(key, "")
+
+
+def _release(run: Run) -> Iterator[Problem]:
+    version = run.release.version
+    if run.spec.target == "local" and version != DEFAULT:
+        message = f"image.maxtext is {version}, but this machine trains with MaxText {DEFAULT}."
+        yield error("local-release", "image.maxtext", message, f"Remove image.maxtext or write {DEFAULT}.")
+    if run.release.layout == "legacy":
+        message = f"MaxText {version} has the legacy layout: {run.release.trainer}, {run.release.to_maxtext}."
+        yield note("legacy-layout", "image.maxtext", message)
+
+
+def _unknown(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    version = run.release.version
+    for key in keys:
+        if key_ok(key, version=version):
+            continue
+        if key in run.spec.overrides.maxtext:
+            message = f"MaxText {version} takes no key {key!r} for SFT; it would stop at once."
+            yield error("maxtext-key-unknown", where_of(key, run), message, key_hint(key, version=version))
+        elif not key.startswith(("lora.", "ici_", "dcn_")) or (key.startswith("lora.") and at_least(version, "0.2.3")):
+            message = f"This field becomes MaxText's {key!r}, which {version} does not take."
+            fix = f"Remove the field, or take an image with another release. {key_hint(key, version=version)}"
+            yield error("field-needs-release", where_of(key, run), message, fix)
+
+
+def _owned(run: Run) -> Iterator[Problem]:
+    overrides = run.spec.overrides.maxtext
+    if not overrides:
+        return
+    bare = replace(run, spec=run.spec.model_copy(update={"overrides": Overrides()}))
+    rendered = trainer_keys(bare).keys() - LOCAL_KEYS.keys()
+    for key in overrides:
+        if key == "hf_access_token":
+            message = "hf_access_token would put the token into the pod, the manifest and TensorBoard's files."
+            fix = "Remove it and name a Kubernetes Secret: secrets.hf_token."
+            yield error("hf-access-token", where_of(key, run), message, fix)
+        elif key in IDENTITY or key in rendered:
+            field = where_of(key, bare) or "a field of the workload"
+            message = f"{key} is already decided by {field}; an override would silently win over it."
+            yield error("override-has-field", where_of(key, run), message, f"Remove the override and set {field}.")
+
+
+def _pinned(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    """source: maxtext@0.2.5 configs/pyconfig.py, "overridden by both model config and CLI"."""
+    if is_on(keys.get("override_model_config", False)):
+        return
+    pinned = pins(run.spec.model.name)
+    for key, value in keys.items():
+        if key in pinned and not same(value, pinned[key]):
+            message = f"{run.spec.model.name} sets {key} to {pinned[key]!r} itself; MaxText refuses {value!r}."
+            fix = "Remove it, or add override_model_config: true to overrides.maxtext if another architecture is meant."
+            yield error("override-model-key", where_of(key, run), message, fix)
+
+
+def _unsafe(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    for key, value in keys.items():
+        for text in texts(value):
+            if looks_secret(text):
+                message = (
+                    f"{key} holds something shaped like a token; it would be in the manifest and in TensorBoard's "
+                    "files."
+                )
+                fix = "Remove it, revoke the token, and name a Kubernetes Secret: secrets.hf_token."
+                yield error("override-secret", where_of(key, run), message, fix)
+            elif "${" in text:
+                message = (
+                    f"{key} holds "
+                    f"'${{', which MaxText's command line resolves as a reference to another key and then stops."
+                )
+                yield error("override-interpolation", where_of(key, run), message, "Write the value itself.")
+            elif "{{" in text or "{%" in text:
+                message = f"{key} holds Jinja; MaxText's command line cannot carry a template."
+                fix = "Put the template into a file and name it: data.chat_template."
+                yield error("jinja-inline", where_of(key, run), message, fix)
+
+
+def _environment(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    """MaxText reads `M_<KEY>` as a key, and refuses one given both ways. source: maxtext@0.2.5 configs/pyconfig.py."""
+    for name in run.spec.env:
+        if not name.startswith("M_"):
+            continue
+        key = name.removeprefix("M_").lower()
+        if key in keys:
+            message = (
+                f"{name} sets MaxText's {key}, which is on its command line too; MaxText refuses a key given both ways."
+            )
+            yield error("env-maxtext-key", f"env.{name}", message, f"Remove {name}.")
+        else:
+            message = f"{name} sets MaxText's {key} past every check."
+            yield warning("env-maxtext-key", f"env.{name}", message, f"Write it as overrides.maxtext.{key}.")

@@ -1,0 +1,183 @@
+"""Keys that MaxText accepts and its SFT trainer ignores, or that cannot work there. Pure.
+
+source: maxtext@0.2.5 trainers/post_train/sft/train_sft.py (a Tunix PeftTrainer; pre_train/train.py never runs)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from xsft.catalog.releases import at_least
+from xsft.checks.trainer_keys import where_of
+from xsft.checks.values import is_on, number, same
+from xsft.facts import Facts
+from xsft.problems import Problem, error, warning
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+
+NO_OPS: Mapping[str, tuple[Value, str]] = MappingProxyType(
+    {
+        "enable_checkpointing": (True, "Tunix saves whatever it says"),
+        "max_num_checkpoints_to_keep": (None, "Tunix keeps what its own version keeps: all, or the latest three"),
+        "save_checkpoint_on_start": (True, "Tunix has its own rule"),
+        "save_checkpoint_on_completion": (True, "the last step is always saved"),
+        "enable_autocheckpoint": (False, "it works in MaxText's pre-training loop only"),
+        "enable_emergency_checkpoint": (False, "it works in MaxText's pre-training loop only"),
+        "enable_multi_tier_checkpointing": (False, "it is started and then never saved through"),
+        "enable_continuous_checkpointing": (False, "it works in MaxText's pre-training loop only"),
+        "add_bos": (True, "chat data takes its marks from the chat template"),
+        "add_eos": (True, "chat data takes its marks from the chat template"),
+        "use_chat_template": (False, "only decoding reads it"),
+    }
+)
+"""Key -> MaxText's default, and why another value changes nothing in SFT."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """A key that must not have some value."""
+
+    id: str
+    key: str
+    applies: Callable[[Value, Run], bool]
+    why: str
+    fix: str
+
+
+def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """Keys that mislead: silently without effect, or stopping the run."""
+    del facts
+    yield from _no_ops(run, keys)
+    yield from _refused(run, keys)
+    if not same(keys.get("dataset_type", "hf"), "hf"):
+        message = f"dataset_type={keys['dataset_type']}: data.hf_path and the other data fields are then ignored."
+        yield warning(
+            "dataset-type", where_of("dataset_type", run), message, "Remove it, or silence this with a reason."
+        )
+    if is_on(keys.get("convert_checkpoint_if_possible", False)):
+        message = "convert_checkpoint_if_possible converts in one process while every chip of every slice waits."
+        fix = "Convert before the run: model.hf, or `xsft convert`."
+        yield warning("conversion-on-tpu", where_of("convert_checkpoint_if_possible", run), message, fix)
+
+
+def _no_ops(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    for key, (default, why) in NO_OPS.items():
+        if key in keys and not same(keys[key], default):
+            message = f"{key}={keys[key]} changes nothing: {why}."
+            yield warning("no-op-key", where_of(key, run), message, "Remove it.")
+    if not run.release.gradient_clipping and "gradient_clipping_threshold" in keys:
+        message = f"gradient_clipping_threshold changes nothing in MaxText {run.release.version}'s SFT trainer."
+        yield warning("no-op-key", where_of("gradient_clipping_threshold", run), message, "Remove it.")
+
+
+def _refused(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    for refusal in REFUSALS:
+        if refusal.key in keys and refusal.applies(keys[refusal.key], run):
+            yield error(
+                refusal.id, where_of(refusal.key, run), f"{refusal.key}={keys[refusal.key]}: {refusal.why}", refusal.fix
+            )
+
+
+def _on(value: Value, _run: Run) -> bool:
+    return is_on(value)
+
+
+def _off(value: Value, _run: Run) -> bool:
+    return not is_on(value)
+
+
+def _given(value: Value, _run: Run) -> bool:
+    return value not in (None, "")
+
+
+def _since_0_2_3(value: Value, run: Run) -> bool:
+    return is_on(value) and at_least(run.release.version, "0.2.3")
+
+
+def _safetensors_pathways(value: Value, run: Run) -> bool:
+    return value == "safetensors_dynamic" and run.mode.value == "pathways"
+
+
+def _multimodal(value: Value, run: Run) -> bool:
+    data = run.spec.data
+    return is_on(value) and (data.packing is not False or data.completion_only is False)
+
+
+def _several(value: Value, _run: Run) -> bool:
+    return (number(value) or 0) > 1
+
+
+REFUSALS: tuple[Refusal, ...] = (
+    Refusal(
+        id="elastic",
+        key="elastic_enabled",
+        applies=_on,
+        why="the SFT trainer never retries in the process; only MaxText's pre-training loop does.",
+        fix="Remove it; restarts.max restarts the run from its last checkpoint.",
+    ),
+    Refusal(
+        id="colocated-python",
+        key="colocated_python_data_input",
+        applies=_on,
+        why="it needs a sidecar on every worker, with a pinned pair of images that xsft does not deploy.",
+        fix="Remove it; the head reads the data.",
+    ),
+    Refusal(
+        id="colocated-python",
+        key="colocated_python_checkpointing",
+        applies=_on,
+        why="it needs a sidecar on every worker, with a pinned pair of images that xsft does not deploy.",
+        fix="Remove it; Pathways' persistence writes from the workers already.",
+    ),
+    Refusal(
+        id="optimizer-offload",
+        key="optimizer_memory_host_offload",
+        applies=_since_0_2_3,
+        why="MaxText's SFT trainer refuses it since 0.2.3.",
+        fix="Remove it; mu_dtype: bfloat16 or more slices with parallelism.dcn.fsdp save memory.",
+    ),
+    Refusal(
+        id="load-full-state",
+        key="load_full_state_path",
+        applies=_given,
+        why="the SFT trainer reads load_parameters_path only, and MaxText refuses both together.",
+        fix="Remove it; set model.checkpoint. A run resumes from its own output folder by itself.",
+    ),
+    Refusal(
+        id="not-sft",
+        key="use_sft",
+        applies=_off,
+        why="xsft starts the SFT trainer; without use_sft its data would be read as plain text.",
+        fix="Remove it.",
+    ),
+    Refusal(
+        id="not-sft",
+        key="use_dpo",
+        applies=_on,
+        why="MaxText refuses use_dpo together with use_sft, which the SFT trainer sets.",
+        fix="Remove it; xsft trains by SFT only.",
+    ),
+    Refusal(
+        id="safetensors-pathways",
+        key="source_checkpoint_layout",
+        applies=_safetensors_pathways,
+        why="MaxText refuses it under Pathways.",
+        fix="Convert the weights first (model.hf), or take mode: mcjax.",
+    ),
+    Refusal(
+        id="multimodal-packing",
+        key="use_multimodal",
+        applies=_multimodal,
+        why="MaxText refuses multimodal SFT with packing or with loss on the prompt, and sft.yml packs.",
+        fix="Set data.packing: false and leave data.completion_only true.",
+    ),
+    Refusal(
+        id="grain-workers",
+        key="grain_worker_count",
+        applies=_several,
+        why="MaxText refuses more than one worker for Hugging Face data; they would duplicate rows.",
+        fix="Set 1, or 0 for none.",
+    ),
+)

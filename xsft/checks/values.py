@@ -1,0 +1,34 @@
+"""Read a key's value as MaxText would. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xsft.spec.base import Value
+
+
+def number(value: Value) -> float | None:
+    """The number that YAML makes of the value; None for anything else, which MaxText's own types refuse."""
+    if isinstance(value, bool) or value is None or isinstance(value, list):
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        return None
+
+
+def is_on(value: Value) -> bool:
+    """Whether a switch is on, written as a boolean, `true` or 1."""
+    return value is True or str(value).lower() in ("true", "1", "on", "yes")
+
+
+def same(left: Value, right: object) -> bool:
+    """Equal after MaxText's command line: `True`, `true` and True are one value, and so are 1 and 1.0."""
+    return left == right or str(left).lower() == str(right).lower()
+
+
+def texts(value: Value) -> Iterator[str]:
+    """Every string in a value."""
+    for item in value if isinstance(value, list) else [value]:
+        if isinstance(item, str):
+            yield item
