@@ -111,11 +111,19 @@ def render_lean(argvs: tuple[Argv, ...], xpk: Xpk) -> dict[Argv, str]:
     work = [{"argv": argv[1:], "manifest": str(xpk.manifest(index))} for index, argv in enumerate(argvs)]
     jobs.write_text(json.dumps(work), encoding="utf-8")
     done = xpk.run(str(xpk.worker), str(jobs), str(results), jobs=len(argvs))
-    if not done.ok or not results.exists():
-        return {}
-    codes = json.loads(results.read_text(encoding="utf-8"))
-    sure = {argv: xpk.manifest(index) for index, argv in enumerate(argvs) if codes[index] == 0}
+    codes = _codes(results) if done.ok else []
+    sure = {
+        argv: xpk.manifest(index) for index, (argv, code) in enumerate(zip(argvs, codes, strict=False)) if code == 0
+    }
     return {argv: _text(manifest) for argv, manifest in sure.items() if manifest.exists()}
+
+
+def _codes(results: Path) -> list[object]:
+    try:
+        codes = json.loads(_text(results))
+    except (FileNotFoundError, ValueError):
+        return []
+    return codes if isinstance(codes, list) else []
 
 
 def _plain_all(argvs: tuple[Argv, ...], xpk: Xpk) -> dict[Argv, str]:
