@@ -83,11 +83,15 @@ class Data(Section):
     hf_name: str | None = None
     """Configuration of the dataset, e.g. `main`."""
     hf_data_dir: str | None = None
+    """Folder of the dataset's repository that holds the files, where it has several."""
     hf_train_files: Storage | None = None
     """File or glob, e.g. `gs://my-bucket/ultrachat/train_sft-*.parquet`."""
     hf_eval_files: Storage | None = None
+    """Like `hf_train_files`, for evaluation."""
     train_split: str = "train"
+    """Split of the dataset; `train` for plain files."""
     hf_eval_split: str | None = None
+    """Split for evaluation, e.g. `test_sft`."""
     columns: list[str] = Field(min_length=1)
     """train_data_columns: `[messages]`, `[prompt, completion]` or `[question, answer]`."""
     eval_columns: list[str] | None = None
@@ -105,6 +109,7 @@ class Data(Section):
     shuffle: bool | None = None
     """enable_data_shuffling; MaxText says true."""
     shuffle_seed: int | None = None
+    """data_shuffle_seed; MaxText says 0."""
     num_epoch: int | None = Field(default=None, ge=1)
     """Passes over the data; when they end early the run ends short."""
     rows: int | None = Field(default=None, ge=1)
@@ -119,6 +124,7 @@ class Eval(Section):
     steps: int = Field(default=-1, ge=-1)
     """Batches per evaluation; -1 takes the whole split."""
     per_device_batch_size: float | None = Field(default=None, gt=0)
+    """eval_per_device_batch_size; unset: the one of training."""
 
 
 class Train(Section):
@@ -133,6 +139,7 @@ class Train(Section):
     learning_rate: float | None = Field(default=None, gt=0)
     """Peak learning rate; sft.yml says 2e-5."""
     gradient_accumulation_steps: int | None = Field(default=None, ge=1)
+    """Batches whose gradients make one step; MaxText says 1."""
     weight_dtype: Literal["float32", "bfloat16"] | None = None
     """Type of the stored weights; MaxText says float32."""
     checkpoint_period: int | None = Field(default=None, ge=1)
@@ -147,10 +154,13 @@ class Lora(Section):
     """Train adapters only (Tunix/Qwix, MaxText ≥ 0.2.3)."""
 
     rank: int = Field(ge=1)
+    """Rank of the adapters (lora.lora_rank)."""
     alpha: float = Field(gt=0)
+    """The update is scaled by alpha / rank (lora.lora_alpha)."""
     module_path: str | None = None
     """Regular expression of the modules to adapt; unset: MaxText's own for the model, where it has one."""
     weight_qtype: Literal["nf4", "int8", "int4"] | None = None
+    """Quantise the frozen weights (QLoRA); unset: not at all."""
     restore_path: Storage | None = None
     """Adapter to go on from."""
 
@@ -179,7 +189,9 @@ class SecretKey(Section):
     """A key of a Kubernetes Secret; mounted as a file, never an environment value."""
 
     secret: DnsLabel
+    """Name of the Secret, in the run's namespace."""
     key: Annotated[str, StringConstraints(pattern=r"^[-._a-zA-Z0-9]+$", max_length=253)] = "token"
+    """Key in the Secret's data."""
 
 
 class Secrets(Section):
@@ -202,9 +214,14 @@ class Pathways(Section):
     """Pathways' servers; for `mode: pathways`."""
 
     proxy_image: ImageRef | None = None
+    """Proxy server image, pinned; unset: the place's."""
     server_image: ImageRef | None = None
+    """Resource manager and worker image, of the proxy's release; unset: the place's."""
     scratch: GcsUri | None = None
-    """--pathways-gcs-location."""
+    """Bucket for temporary files (--pathways-gcs-location); unset: the place's."""
     server_args: list[str] = Field(default_factory=list)
+    """Arguments of the resource manager, one flag each; xpk splits at spaces, so a value holds none."""
     proxy_args: list[str] = Field(default_factory=list)
+    """Arguments of the proxy, besides the ones that `xla_flags` become."""
     worker_args: list[str] = Field(default_factory=list)
+    """Arguments of every worker."""
