@@ -1,0 +1,121 @@
+"""Only what a workload needs is gathered."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.checks.factory import DROP, spec
+from xsft.effects.gather import folder_of, gather, git_commit, git_dirty, machine
+from xsft.facts import CheckpointFacts, Facts
+
+TODAY = "20261121"
+
+
+class Looks:
+    """Remembers which checkpoints were looked at."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+
+    def __call__(self, path: str) -> CheckpointFacts:
+        self.paths.append(path)
+        return CheckpointFacts(path=path, status="missing")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    for argv in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "first")):
+        git(tmp_path, *argv)
+    return tmp_path
+
+
+def git(folder: Path, *argv: str) -> str:
+    identity = ("-c", "user.name=n", "-c", "user.email=e@example.com", "-c", "commit.gpgsign=false")
+    done = subprocess.run(("git", "-C", str(folder), *identity, *argv), capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def gathered(file: Path, looks: Looks | None = None, **changes: object) -> Facts:
+    return gather(spec(**changes), file=file, today=TODAY, look=looks or Looks())
+
+
+def test_the_date_and_the_folder(tmp_path: Path) -> None:
+    facts = gathered(tmp_path / "w.yaml")
+    assert (facts.today, facts.base_directory) == (TODAY, str(tmp_path))
+
+
+def test_the_commit_where_the_name_asks_for_it(checkout: Path) -> None:
+    head = git(checkout, "rev-parse", "HEAD")
+    assert gathered(checkout / "w.yaml", run_name_suffix="commit").commit == head
+    assert gathered(checkout / "w.yaml").commit is None
+
+
+def test_no_checkout_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert git_commit(tmp_path) is None
+    assert git_dirty(tmp_path) is None
+    git(tmp_path, "init", "-q")
+    assert (git_commit(tmp_path), git_dirty(tmp_path)) == (None, None)
+    assert git_commit(tmp_path / "nowhere") is None
+
+
+def test_dirty_is_a_changed_tracked_file(checkout: Path) -> None:
+    (checkout / "a").write_text("1")
+    assert git_dirty(checkout) is False
+    git(checkout, "add", "a")
+    assert git_dirty(checkout) is True
+
+
+def test_the_checkpoint_is_looked_at(tmp_path: Path) -> None:
+    looks = Looks()
+    facts = gathered(tmp_path / "w.yaml", looks)
+    assert looks.paths == ["gs://my-bucket/qwen3-0.6b/0/items"]
+    assert facts.checkpoint is not None
+
+
+def test_the_checkpoint_of_a_conversion_is_looked_at_too(tmp_path: Path) -> None:
+    looks = Looks()
+    gathered(tmp_path / "w.yaml", looks, model={"checkpoint": DROP, "hf": {"repo": "Qwen/Qwen3-0.6B"}})
+    assert looks.paths == ["gs://my-bucket/runs/converted/qwen3-0.6b/0/items"]
+
+
+def test_offline_looks_at_nothing(tmp_path: Path) -> None:
+    looks = Looks()
+    facts = gather(spec(), file=tmp_path / "w.yaml", today=TODAY, offline=True, look=looks)
+    assert (facts.checkpoint, looks.paths) == (None, [])
+
+
+def test_a_path_in_the_image_cannot_be_looked_at(tmp_path: Path) -> None:
+    looks = Looks()
+    assert gathered(tmp_path / "w.yaml", looks, model={"checkpoint": "/models/a/0/items"}).checkpoint is None
+    assert looks.paths == []
+
+
+def test_a_local_path_starts_at_the_workload(tmp_path: Path) -> None:
+    looks = Looks()
+    gathered(tmp_path / "w.yaml", looks, target="local", model={"checkpoint": "ckpt/0/items"})
+    gathered(tmp_path / "w.yaml", looks, target="local", model={"checkpoint": "/ckpt/0/items"})
+    assert looks.paths == [str(tmp_path / "ckpt/0/items"), "/ckpt/0/items"]
+
+
+def test_places_are_read_for_a_named_place_only(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "places.yaml").write_text("main: {context: kind}\n")
+    named = gathered(tmp_path / "w.yaml", place="main")
+    assert (named.places["main"].context, named.places_file) == ("kind", str(tmp_path / "places.yaml"))
+    (tmp_path / "places.yaml").write_text("broken: [")
+    assert gathered(tmp_path / "w.yaml").places == {}
+
+
+def test_the_machine_for_local_runs_only(tmp_path: Path) -> None:
+    assert gathered(tmp_path / "w.yaml").machine.memory_gib == 0
+    here = gathered(tmp_path / "w.yaml", target="local").machine
+    assert here.cpus == machine().cpus >= 1
+    assert here.memory_gib > 0
+
+
+def test_standard_input_is_here() -> None:
+    assert folder_of("-") == Path.cwd()

@@ -1,0 +1,82 @@
+"""Facts: what planning must know from the world, and only what this workload needs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from xsft.effects.checkpoint import read_checkpoint
+from xsft.effects.files import STDIN
+from xsft.effects.places import load_places
+from xsft.effects.process import own_environment, run
+from xsft.errors import XsftError
+from xsft.facts import CheckpointFacts, Facts, MachineFacts
+from xsft.spec.model import WorkloadSpec
+from xsft.spec.resolve import resolve
+
+Look = Callable[[str], CheckpointFacts]
+
+GIT_TIMEOUT_S = 10.0
+
+
+def gather(
+    spec: WorkloadSpec, *, file: str | Path, today: str, offline: bool = False, look: Look = read_checkpoint
+) -> Facts:
+    """Facts for one workload; `today` is the UTC date, YYYYMMDD.
+
+    `offline` leaves the checkpoint unread. Pass a cached `look` for many workloads: they often share a checkpoint, and
+    one that does not answer costs ten seconds. Raises SpecError when the places.yaml it names is wrong.
+    """
+    folder = folder_of(file)
+    places, places_file = load_places(folder) if isinstance(spec.place, str) else ({}, None)
+    facts = Facts(
+        today=today,
+        commit=git_commit(folder) if spec.run_name_suffix == "commit" else None,
+        base_directory=str(folder),
+        places=places,
+        places_file=places_file,
+        machine=machine() if spec.target == "local" else MachineFacts(),
+    )
+    return facts if offline else replace(facts, checkpoint=_checkpoint(spec, facts, look))
+
+
+def folder_of(file: str | Path) -> Path:
+    """Folder of the workload, from where its relative paths start; standard input counts as here."""
+    return Path.cwd() if str(file) == STDIN else Path(file).absolute().parent
+
+
+def git_commit(folder: Path) -> str | None:
+    """40 hex digits of the commit checked out in `folder`; None without a checkout, a first commit or git."""
+    head = _git(folder, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    return head.strip() or None if head is not None else None
+
+
+def git_dirty(folder: Path) -> bool | None:
+    """Whether a tracked file differs from the commit; None where `git_commit` is."""
+    changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    return None if changed is None or git_commit(folder) is None else bool(changed.strip())
+
+
+def machine() -> MachineFacts:
+    """This machine, as a local run may use it."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return MachineFacts(cpus=cpus, memory_gib=round(memory, 1))
+
+
+def _checkpoint(spec: WorkloadSpec, facts: Facts, look: Look) -> CheckpointFacts | None:
+    """On a cluster a path that is not in a bucket lies in the image, where nobody can look from here."""
+    path = resolve(spec, facts)[0].checkpoint
+    if path is None or (spec.target == "xpk" and not path.startswith("gs://")):
+        return None
+    return look(path if path.startswith("gs://") else str(Path(facts.base_directory) / path))
+
+
+def _git(folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> str | None:
+    try:
+        done = run(("git", "-C", str(folder), *arguments), env=env or own_environment(), timeout_s=GIT_TIMEOUT_S)
+    except XsftError:
+        return None
+    return done.stdout if done.ok else None
