@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
+from tests.goldens import Golden
 from xsft.effects import environments
 from xsft.effects.environments import Environment
+
+# Read once, before any fixture empties the environment that a test sees.
+_NAMED = {name: os.environ.get(f"XSFT_TEST_{name.upper()}_PYTHON") for name in environments.NAMES}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write tests/golden/ anew; read the diff afterwards")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    return Golden(update=request.config.getoption("--update-golden"))
 
 
 @pytest.fixture(scope="session")
@@ -18,6 +34,23 @@ def xpk_environment() -> Environment:
 def maxtext_environment() -> Environment:
     """The real, pinned MaxText. Built by `make test` where a Python >= 3.12 is here."""
     return _built("maxtext")
+
+
+@pytest.fixture(scope="session")
+def xpk_python() -> Path:
+    """The interpreter of xpk's environment: the one that XSFT_TEST_XPK_PYTHON names, else the built one."""
+    return _python("xpk")
+
+
+@pytest.fixture(scope="session")
+def maxtext_python() -> Path:
+    """The interpreter of MaxText's environment: the one that XSFT_TEST_MAXTEXT_PYTHON names, else the built one."""
+    return _python("maxtext")
+
+
+def _python(name: str) -> Path:
+    named = _NAMED[name]
+    return Path(named) if named else _built(name).python
 
 
 def _built(name: str) -> Environment:

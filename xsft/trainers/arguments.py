@@ -7,6 +7,7 @@ quoting for the shell happens once, at the edge (launchers.encoding).
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -19,6 +20,9 @@ _YAML_WORDS = frozenset(
     {"true", "false", "yes", "no", "on", "off", "y", "n", "null", "~", ".nan", ".inf", "-.inf", "+.inf"}
 )
 _NUMBER_LIKE = re.compile(r"[-+.]?[0-9._]")
+
+_NOT_PRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+"""What YAML refuses or folds between single quotes: C0, DEL, C1 with NEL, line separators, BOM (YAML 1.2 §5.1)."""
 
 
 def argument(key: str, value: Value) -> str:
@@ -44,6 +48,8 @@ def yaml_value(value: Value | Sequence[Value]) -> str:
 
 def _number(value: float) -> str:
     """`3e-6`, `0.5`, `1`: as people write them."""
+    if not math.isfinite(value):
+        return repr(value).replace("inf", ".inf").replace("nan", ".nan")
     if value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return re.sub(r"e([-+])0+", r"e\1", repr(value)).replace("e+", "e")
@@ -72,7 +78,7 @@ def _reads_as_itself(value: str) -> bool:
 
 def _quoted(value: str) -> str:
     """A YAML double-quoted scalar where there is anything a single-quoted one would fold, else a single-quoted one."""
-    if any(ord(c) < 0x20 or ord(c) in (0x7F, 0x85, 0x2028, 0x2029, 0xFEFF) for c in value):
+    if _NOT_PRINTABLE.search(value):
         return '"' + "".join(_escaped(c) for c in value) + '"'
     return "'" + value.replace("'", "''") + "'"
 
@@ -80,6 +86,4 @@ def _quoted(value: str) -> str:
 def _escaped(c: str) -> str:
     if c in '"\\':
         return "\\" + c
-    if ord(c) < 0x20 or 0x7F <= ord(c) <= 0xA0 or ord(c) in (0x2028, 0x2029, 0xFEFF):
-        return f"\\u{ord(c):04x}"
-    return c
+    return f"\\u{ord(c):04x}" if _NOT_PRINTABLE.match(c) else c

@@ -1,0 +1,42 @@
+"""Every value a workload can hold comes back from MaxText's own command line as it was, type included."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.maxtext import ask
+from tests.trainers.values import HARD, VALUES, same
+from xsft.spec.base import Value
+from xsft.trainers.arguments import argument
+
+pytestmark = pytest.mark.contract
+
+
+def test_the_hard_values_come_back(maxtext_python: Path) -> None:
+    assert _changed(list(HARD), maxtext_python) == []
+
+
+def test_generated_values_come_back(maxtext_python: Path) -> None:
+    """Drawn first, asked once: importing OmegaConf for each example would take minutes."""
+    drawn: list[Value] = []
+
+    @settings(max_examples=1500, database=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(value=VALUES)
+    def draw(value: Value) -> None:
+        drawn.append(value)
+
+    draw()
+    assert len(drawn) >= 1000
+    assert _changed(drawn, maxtext_python) == []
+
+
+def _changed(values: list[Value], python: Path) -> list[tuple[Value, str, Any]]:
+    """(value, argument, what MaxText read) of each that did not come back."""
+    arguments = [argument("key", value) for value in values]
+    (answers,) = ask([{"values": arguments}], python=python)
+    triples = zip(values, arguments, answers, strict=True)
+    return [(v, a, answer) for v, a, answer in triples if "value" not in answer or not same(v, answer["value"])]
