@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 
 
@@ -13,3 +14,8 @@ def today() -> str:
 def now() -> str:
     """UTC time, ISO 8601 with seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def monotonic() -> float:
+    """Seconds since some moment; only differences mean anything."""
+    return time.monotonic()

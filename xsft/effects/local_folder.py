@@ -74,7 +74,10 @@ def admit(plan: Plan, folder: RunFolder) -> Record:
         return Record(
             run_name=plan.run_name, spec_digest=plan.spec_digest, spec=now, steps=plan.run.spec.train.steps, losses={}
         )
-    if changed := differences(record.spec, now):
+    changed = differences(record.spec, now)
+    if changed and not folder.latest_step():
+        return replace(record, losses={})  # nothing was saved, so nothing is lost: a corrected workload may try again
+    if changed:
         raise Refused(
             f"{folder.path} holds a run of another workload: {'; '.join(changed)}",
             fix="take another name (name: or --run-name), or undo the change; only steps and checkpoint_period may change",

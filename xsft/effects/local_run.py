@@ -100,6 +100,16 @@ def run_local(plan: Plan, *, machine: Machine, on_event: Callable[[Event], None]
         return _attempt(plan, folder, record=record, machine=machine, found=found, on_event=on_event)
 
 
+def already_done(plan: Plan) -> LocalResult | None:
+    """The result of a finished run, from its record; nothing is started or written.
+
+    Raises Refused where the folder holds something else, so that nothing is built for a run that may not start.
+    """
+    folder = folder_of(plan)
+    record = recovered(admit(plan, folder), folder)
+    return _finished(plan, folder, record) if folder.latest_step() >= plan.run.spec.train.steps else None
+
+
 def trainer_command(plan: Plan, *, python: Path) -> tuple[str, ...]:
     """The plan's argv with this machine's interpreter in place of `python3`: what ran is what was shown."""
     return (str(python), *plan.trainer_argv[1:])

@@ -22,6 +22,8 @@ def reason(lines: Sequence[str]) -> str | None:
                 return _config_error(message, lines[number + 1 :])
             case Aborted(reason=why):
                 return f"MaxText stopped because of {why}"
+            case _:
+                pass
     return _exception(lines) or _data_ended(lines)
 
 

@@ -1,0 +1,200 @@
+"""The local end of `xsft submit`: train here, show it while it happens, say what came out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from xsft.effects.local_run import LocalResult, Machine, already_done, run_local
+from xsft.errors import INTERRUPTED, RunFailed
+from xsft.steps import Plan
+from xsft.trainers.size import default_parameters, saved_parameters
+
+
+def submit_local(plan: Plan, *, json: bool, machine: Machine | None = None, stderr: TextIO | None = None) -> int:
+    """Run the plan to its end; 0, or 130 when the user interrupted. One document on stdout where `json` is asked for.
+
+    Raises RunFailed when it failed or ended short, Refused and EnvironmentMissing as `run_local` does.
+    """
+    from xsft.commands.failure import print_problems
+
+    told = stderr or sys.stderr
+    result = already_done(plan) or _trained(plan, machine, told)
+    print_problems(w for w in result.warnings if w.id != "no-pid-namespace")
+    picture = _keep_picture(result) if result.outcome == "completed" else None
+    _show(report(plan, result, picture=picture), told if json or result.outcome != "completed" else sys.stdout)
+    match result.outcome:
+        case "completed":
+            if json:
+                _print_document(plan, result, picture)
+            return 0
+        case "interrupted":
+            return INTERRUPTED
+        case _:
+            raise RunFailed(failure(result), fix=_fix(result))
+
+
+def this_machine() -> Machine:
+    """MaxText's environment, built now where it is missing. Raises EnvironmentMissing when that cannot be."""
+    from xsft.commands.progress import shown
+    from xsft.effects import environments
+    from xsft.effects.paths import cache_dir
+    from xsft.effects.process import own_environment
+
+    with shown("MaxText environment") as progress:
+        environment = environments.ensure("maxtext", progress=progress)
+    env = own_environment()
+    return Machine(python=environment.python, env=env, cache=cache_dir(env, home=Path.home()))
+
+
+def report(plan: Plan, result: LocalResult, *, picture: Path | None) -> Iterator[str]:
+    """What a person wants to know at the end."""
+    from xsft.commands.loss_plot import terminal_plot
+
+    if result.outcome == "interrupted":
+        yield from _interrupted(plan, result)
+        return
+    if plot := terminal_plot(result.losses):
+        yield plot
+    if result.outcome != "completed":
+        return
+    yield f"{plan.run_name}: {result.steps} of {result.steps_asked} steps{_how(result)}{_losses(result)}"
+    yield f"checkpoints  {_checkpoints(result)}"
+    if adapter := adapter_text(plan, result):
+        yield f"adapter      {adapter}"
+    if picture:
+        yield f"loss curve   {picture}"
+    yield f"record       {result.record}"
+
+
+def failure(result: LocalResult) -> str:
+    """`tiny: 20 of 50 steps: the data ended`."""
+    return f"{result.folder.name}: {result.steps} of {result.steps_asked} steps: {result.reason}"
+
+
+def adapter_text(plan: Plan, result: LocalResult) -> str | None:
+    """What LoRA saved, by its size, beside the model it leaves alone."""
+    from xsft.trainers.maxtext import trainer_keys
+
+    if plan.run.spec.lora is None or not result.checkpoints:
+        return None
+    saved = result.checkpoints[-1] / "model_params"
+    adapter = saved_parameters((saved / "_METADATA").read_text(encoding="utf-8"))
+    catalogued = plan.run.model.params_b if plan.run.model else None
+    whole = int(catalogued * 1e9) if catalogued else default_parameters(trainer_keys(plan.run))
+    on_disk = sum(f.stat().st_size for f in saved.rglob("*") if f.is_file())
+    text = f"{size_text(on_disk)} on disk" + (f", {adapter:,} parameters" if adapter else "")
+    if not (whole and adapter):
+        return text
+    width = 2 if plan.run.spec.train.weight_dtype == "bfloat16" else 4
+    share = 100 * adapter / whole
+    return f"{text}; the whole model is {whole:,} parameters, {size_text(whole * width)} ({share:.2g} %)"
+
+
+def size_text(size: float) -> str:
+    """`63 kB`, `1.9 MB`, `12 GB`; powers of 1000."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.2g} {unit}" if size < 10 else f"{size:.0f} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"
+
+
+def document(plan: Plan, result: LocalResult, *, picture: Path | None) -> dict[str, Any]:
+    """`xsft.submit/1` without its schema."""
+    return {
+        "run_name": plan.run_name,
+        "jobset": None,
+        "action": result.action,
+        "uid": None,
+        "spec_digest": plan.spec_digest,
+        "record": str(result.record),
+        "result": {"steps": result.steps, "first_loss": result.first_loss, "last_loss": result.last_loss},
+        "resumed_from": result.resumed_from,
+        "checkpoints": [str(path) for path in result.checkpoints],
+        "log": str(result.log) if result.log else None,
+        "plot": str(picture) if picture else None,
+        "private_pids": result.private_pids,
+        "problems": [w.as_json() for w in result.warnings],
+    }
+
+
+def _trained(plan: Plan, machine: Machine | None, told: TextIO) -> LocalResult:
+    from xsft.commands.failure import print_problems
+    from xsft.commands.live import live
+    from xsft.effects.clock import monotonic
+
+    machine = machine or this_machine()
+    print_problems(machine.contain().warnings)
+    with live(steps=plan.run.spec.train.steps, stream=told, monotonic=monotonic) as on_event:
+        return run_local(plan, machine=machine, on_event=on_event)
+
+
+def _show(lines: Iterator[str], stream: TextIO) -> None:
+    """The plot is drawn with box characters; a terminal that lacks them gets question marks."""
+    for line in lines:
+        stream.write(line.encode(stream.encoding or "utf-8", "replace").decode(stream.encoding or "utf-8") + "\n")
+    stream.flush()
+
+
+def _keep_picture(result: LocalResult) -> Path | None:
+    """None where there is nothing to draw; a picture is never worth failing a finished run for."""
+    from xsft.commands.loss_plot import picture
+    from xsft.effects.files import write_atomic
+    from xsft.errors import XsftError
+
+    path = result.record.parent / "loss.png"
+    if result.action == "finished" and path.exists():
+        return path
+    try:
+        write_atomic(path, picture(result.losses, title=result.folder.name))
+    except (XsftError, ImportError, OSError, ValueError) as problem:
+        sys.stderr.write(f"warning: no picture of the loss: {problem}\n")
+        return None
+    return path
+
+
+def _print_document(plan: Plan, result: LocalResult, picture: Path | None) -> None:
+    from xsft.commands.documents import print_json
+
+    print_json("submit", document(plan, result, picture=picture))
+
+
+def _interrupted(plan: Plan, result: LocalResult) -> Iterator[str]:
+    yield f"interrupted after step {result.steps} of {result.steps_asked}; the trainer is stopped"
+    if result.checkpoints:
+        last = result.checkpoints[-1]
+        yield f"last checkpoint: {last} (step {last.name}); the same command goes on from it"
+    else:
+        yield "no checkpoint was saved yet; the same command starts again"
+    if plan.file:
+        yield f"  xsft submit {plan.file}"
+
+
+def _how(result: LocalResult) -> str:
+    if result.action == "finished":
+        return ", finished before; nothing was run"
+    return f", resumed from step {result.resumed_from}" if result.resumed_from else ""
+
+
+def _losses(result: LocalResult) -> str:
+    if result.first_loss is None or result.last_loss is None:
+        return ""
+    return f", loss {result.first_loss:.3f} -> {result.last_loss:.3f}"
+
+
+def _checkpoints(result: LocalResult) -> str:
+    if not result.checkpoints:
+        return "none"
+    return f"{result.checkpoints[0].parent}/{{{','.join(path.name for path in result.checkpoints)}}}"
+
+
+def _fix(result: LocalResult) -> str:
+    log = f"the whole output: {result.log}"
+    match result.outcome:
+        case "short":
+            return f"give it more data, data.num_epoch, or fewer steps; {log}"
+        case _:
+            return log

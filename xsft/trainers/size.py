@@ -1,0 +1,39 @@
+"""How large a saved adapter is beside the model it adapts. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+
+from xsft.spec.base import Value
+
+
+def saved_parameters(metadata: str) -> int | None:
+    """Numbers in a checkpoint's item, from the shapes in its `_METADATA`; None where a shape is missing.
+
+    source: orbax-checkpoint@0.12.8 _src/metadata/tree.py (`tree_metadata` -> `value_metadata` -> `write_shape`).
+    """
+    try:
+        leaves = json.loads(metadata)["tree_metadata"].values()
+        return sum(math.prod(leaf["value_metadata"]["write_shape"]) for leaf in leaves)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def default_parameters(keys: Mapping[str, Value]) -> int | None:
+    """Parameters of `model_name=default` with a Llama decoder, untied; None for anything else.
+
+    source: maxtext@0.2.5 models/llama2.py; equals the 545.4 KiB (float32) that Orbax says it writes for the tiny workload.
+    """
+    names = (
+        "base_emb_dim", "base_num_query_heads", "base_num_kv_heads", "head_dim", "base_mlp_dim", "base_num_decoder_layers",
+        "vocab_size",
+    )  # fmt: skip
+    sizes = [value for name in names if isinstance(value := keys.get(name), int)]
+    if keys.get("model_name") != "default" or keys.get("decoder_block") != "llama2" or len(sizes) != len(names):
+        return None
+    emb, query, kv, head, mlp, layers, vocab = sizes
+    attention = emb * head * (2 * query + 2 * kv)
+    layer = attention + 3 * emb * mlp + 2 * emb
+    return 2 * vocab * emb + layers * layer + emb
