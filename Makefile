@@ -30,6 +30,12 @@ imports: setup
 	$(BIN)/lint-imports --no-logo
 schema: setup
 	$(BIN)/python -m xsft.spec.schema --check
+	$(BIN)/python docs/generate.py --check
+
+.PHONY: docs
+docs: setup
+	$(BIN)/python -m xsft.spec.schema
+	$(BIN)/python docs/generate.py
 
 .PHONY: test
 test: environments

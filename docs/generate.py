@@ -1,0 +1,172 @@
+"""Write what docs/reference/ derives from the code, and the schemas of the JSON documents; `--check` compares instead.
+
+Run by `make docs` and `make check`. Each page says where its content is changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from xsft import errors
+from xsft.commands.interface import DOCUMENTS, published
+from xsft.commands.verbs import VERBS, parser
+from xsft.spec.reference import tables, workload_page
+
+ROOT = Path(__file__).resolve().parent.parent
+REFERENCE = ROOT / "docs" / "reference"
+
+
+def main(arguments: list[str]) -> int:
+    stale = [file for file, text in pages().items() if not (file.exists() and file.read_text(encoding="utf-8") == text)]
+    if "--check" in arguments:
+        for file in stale:
+            sys.stderr.write(f"{file.relative_to(ROOT)} is not what the code says; run `make docs`\n")
+        return 1 if stale else 0
+    for file in stale:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(pages()[file], encoding="utf-8")
+    return 0
+
+
+def pages() -> dict[Path, str]:
+    schemas = {ROOT / "xsft" / "schemas" / f"{name}.json": schema_text(name) for name in DOCUMENTS}
+    return {
+        REFERENCE / "workload.md": workload_page(),
+        REFERENCE / "cli.md": cli_page(),
+        REFERENCE / "exit-status.md": exit_status_page(),
+        REFERENCE / "machine-interface.md": machine_interface_page(),
+        **schemas,
+    }
+
+
+def schema_text(name: str) -> str:
+    return json.dumps(published(name), indent=1, ensure_ascii=False) + "\n"
+
+
+CLI_HEAD = """\
+# Command line
+
+Generated from the parser by `make docs`; do not edit. `python -m xsft` is `xsft`. Options are written out in full.
+
+stdout carries what was asked for (plan text, tables, one JSON document); progress and messages go to stderr. Every verb
+ends with an [exit status](exit-status.md) that scripts can rely on. The shape of each `--json` document:
+[machine interface](machine-interface.md). Colour and animation appear on terminals only,
+and not where `NO_COLOR` is set.
+"""
+
+
+def cli_page() -> str:
+    lines = [CLI_HEAD]
+    for verb, sub in subparsers().items():
+        lines += [f"## xsft {verb}", "", f"{VERBS[verb][0].upper()}{VERBS[verb][1:]}.", ""]
+        lines += ["| argument | |", "|---|---|", *argument_rows(sub), ""]
+        lines += [str(sub.epilog), ""] if sub.epilog else []
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def subparsers() -> dict[str, argparse.ArgumentParser]:
+    top = parser()
+    (verbs,) = (action for action in top._actions if isinstance(action, argparse._SubParsersAction))
+    return dict(verbs.choices)
+
+
+def argument_rows(sub: argparse.ArgumentParser) -> Iterator[str]:
+    for action in sub._actions:
+        if isinstance(action, argparse._HelpAction):
+            continue
+        said = (action.help or "").replace("%(default)s", str(action.default)).replace("|", "\\|")
+        yield f"| `{argument_name(action)}` | {said} |"
+
+
+def argument_name(action: argparse.Action) -> str:
+    value = action.metavar or ("{" + ",".join(map(str, action.choices)) + "}" if action.choices else action.dest)
+    if not action.option_strings:
+        return {"+": f"{value}…", "*": f"[{value}…]", "?": f"[{value}]"}.get(str(action.nargs), str(value))
+    name = ", ".join(action.option_strings)
+    return name if action.nargs == 0 else f"{name} {value}"
+
+
+EXIT_HEAD = """\
+# Exit status
+
+Generated from [xsft/errors.py](../../xsft/errors.py) by `make docs`; do not edit.
+
+| status | class | meaning |
+|---|---|---|
+| 0 | | ok; warnings do not change it |
+| 1 | `XsftError` and any other exception | a bug in xsft |
+"""
+EXIT_TAIL = """\
+| 130 | | interrupted by the user (Ctrl-C) |
+| 141 | | the reader of a pipe went away (`xsft plan … \\| head`) |
+
+`xsft diff` ends with 0 whether or not the workloads differ; its `--json` document says `same`.
+"""
+
+
+def exit_status_page() -> str:
+    rows = [f"| {cls.exit_status} | `{cls.__name__}` | {meaning_of(cls)} |\n" for cls in error_classes()]
+    return EXIT_HEAD + "".join(rows) + EXIT_TAIL
+
+
+def error_classes() -> list[type[errors.XsftError]]:
+    """Every class but the root, in the order of the tree."""
+    found: list[type[errors.XsftError]] = []
+    waiting = list(errors.XsftError.__subclasses__())
+    while waiting:
+        cls = waiting.pop(0)
+        found.append(cls)
+        waiting = [*cls.__subclasses__(), *waiting]
+    return [cls for cls in found if cls.__module__ == errors.__name__]
+
+
+def meaning_of(cls: type[errors.XsftError]) -> str:
+    """What the tree in the module's docstring says."""
+    line = next(line for line in (errors.__doc__ or "").splitlines() if f" {cls.__name__} " in line)
+    return line.partition(f"{cls.__name__} ")[2].strip().partition(" ")[2].strip()
+
+
+INTERFACE_HEAD = """\
+# Machine interface
+
+Generated from [xsft/commands/interface.py](../../xsft/commands/interface.py) by `make docs`; do not edit.
+
+`--json` on a verb that reports prints exactly one JSON document on stdout. Everything else goes to stderr.
+
+**Versions.** `schema` names the verb and a version. Within a version fields may be added, so ignore the ones you do not
+know; a field that goes, or means something else, makes the next version. The `id` of a problem is stable.
+
+**Schemas.** A JSON Schema for each document lies in [xsft/schemas/](../../xsft/schemas/) and in the installed package.
+
+**Errors.** Where a verb cannot do its work it prints its document with `problems` and `exit_status` instead
+([below](#an-error)); the process ends with that [exit status](exit-status.md).
+
+```sh
+xsft check workloads/qwen3_gsm8k.yaml --json
+```
+
+```json
+{"schema": "xsft.check/1", "ok": false, "exit_status": 2, "problems": [
+  {"file": "workloads/qwen3_gsm8k.yaml", "id": "unknown-key", "severity": "error", "where": "train.stpes",
+   "message": "…", "fix": "…"}]}
+```
+
+From Python the same values come typed: `xsft.load(file)` reads a workload, `xsft.plan([…])` plans several in one go.
+"""
+
+
+def machine_interface_page() -> str:
+    sections = (tables(published(name), title=title_of(name), prefix=f"{name}.") for name in DOCUMENTS)
+    return "\n".join((INTERFACE_HEAD, *sections)).rstrip() + "\n"
+
+
+def title_of(name: str) -> str:
+    return "An error" if name == "error" else f"xsft {name} --json"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

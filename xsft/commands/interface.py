@@ -1,0 +1,260 @@
+"""The machine interface as models: what scripts may rely on. No verb imports it; tests hold their output against it.
+
+`docs/generate.py` makes xsft/schemas/*.json and docs/reference/machine-interface.md from it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Document(BaseModel):
+    """Strict here, so that a field that is printed and not described is noticed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+
+
+class Problem(Document):
+    """One finding."""
+
+    id: str
+    """Stable; docs/checks.md explains it."""
+    severity: Literal["error", "warning", "note"]
+    """Errors refuse; warnings can be silenced under `checks:`; notes are for information."""
+    message: str
+    """What was given and what is allowed."""
+    fix: str
+    """The next step; empty where there is none."""
+    where: str
+    """Key path in the workload, e.g. `train.steps`; empty where it concerns the whole file."""
+    file: str
+    """The file, as it was named; empty for a problem of the command itself."""
+
+
+class Mode(Document):
+    """How JAX is driven, and why so."""
+
+    value: Literal["mcjax", "pathways"]
+    reason: str
+
+
+class AuditRow(Document):
+    """One field of the workload, looked up in the manifest."""
+
+    field: str
+    """Key path in the workload."""
+    outcome: Literal["landed", "patched", "dropped", "altered"]
+    """landed: xpk rendered it · patched: xsft put it there · dropped, altered: not as asked; the plan is refused."""
+    where: str
+    """JSON pointer into `manifest`."""
+    requested: Any
+    """What the workload asks for."""
+    rendered: Any
+    """What the manifest holds."""
+
+
+class Plan(Document):
+    """Exactly what `xsft submit` does."""
+
+    file: str
+    run_name: str
+    """MaxText's run name and the output folder's; stable over resubmissions."""
+    jobset: str | None
+    """The JobSet's name: `run_name`, with `-2`, `-3`, … for later attempts. null for `target: local`."""
+    spec_digest: str
+    """sha256 of the resolved workload, 64 hex digits; equal digests are the same run."""
+    target: Literal["xpk", "local"]
+    mode: Mode
+    trainer_argv: list[str]
+    """What the trainer's process receives, byte for byte; starts `python3 -m MODULE`."""
+    trainer_env: dict[str, str]
+    """What that process must see in its environment."""
+    conversion_argv: list[str] | None
+    """Converts the Hugging Face weights, once, before the run; null where the workload names a checkpoint."""
+    xpk_argv: list[str] | None
+    """The `xpk workload create[-pathways]` line; null for `target: local`, or where a problem leaves none to render."""
+    manifest: dict[str, Any] | None
+    """The object that will be created; null where `xpk_argv` is."""
+    audit: list[AuditRow]
+    by_hand: list[str]
+    """What running `xpk_argv` by hand would lack against `manifest`, one sentence each."""
+    problems: list[Problem]
+
+
+class PlanDocument(Document):
+    """`xsft plan FILE… --json`."""
+
+    schema_: Literal["xsft.plan/1"] = Field(alias="schema")
+    plans: list[Plan]
+    """One per file that could be read, in the order given."""
+    problems: list[Problem] = []
+    """Problems of files that could not be read; absent where there are none."""
+    exit_status: int = 0
+    """Only beside `problems`."""
+
+
+class CheckDocument(Document):
+    """`xsft check FILE… --json`."""
+
+    schema_: Literal["xsft.check/1"] = Field(alias="schema")
+    ok: bool
+    """No error in any file; warnings do not count."""
+    problems: list[Problem]
+    """All problems of all files."""
+    exit_status: int
+    """0 or 2."""
+
+
+class Result(Document):
+    """What a run that has ended came to."""
+
+    steps: int
+    """The last step that ran."""
+    first_loss: float | None
+    last_loss: float | None
+
+
+class SubmitDocument(Document):
+    """`xsft submit FILE --json`. In this release for `target: local`."""
+
+    schema_: Literal["xsft.submit/1"] = Field(alias="schema")
+    run_name: str
+    jobset: str | None
+    """null for `target: local`."""
+    action: Literal["created", "adopted", "attempt", "finished"]
+    """created: a new run · adopted: a live one goes on · attempt: a further one · finished: nothing is left to do."""
+    uid: str | None
+    """UID of the JobSet; null for `target: local`."""
+    spec_digest: str
+    record: str
+    """File that records the run."""
+    result: Result | None
+    """null where the run has not ended."""
+    resumed_from: int | None
+    """Step of the checkpoint it went on from."""
+    checkpoints: list[str]
+    """Saved checkpoints, the oldest first."""
+    log: str | None
+    """The trainer's own log."""
+    plot: str | None
+    """The loss curve, a picture."""
+    private_pids: bool | None
+    """Whether the trainer had a PID namespace of its own."""
+    problems: list[Problem]
+
+
+class Difference(Document):
+    """One thing that is not the same."""
+
+    key: str
+    a: Any
+    """null where A has nothing."""
+    b: Any
+    """null where B has nothing."""
+
+
+class Differences(Document):
+    """By where they show."""
+
+    keys: list[Difference]
+    """Of the workloads."""
+    trainer_argv: list[Difference]
+    trainer_env: list[Difference]
+    xpk_argv: list[Difference]
+    manifest: list[Difference]
+
+
+class DiffDocument(Document):
+    """`xsft diff A B --json`."""
+
+    schema_: Literal["xsft.diff/1"] = Field(alias="schema")
+    a: str
+    b: str
+    same: bool
+    """Nothing differs; the exit status is 0 either way."""
+    differences: Differences
+
+
+class MachineCheck(Document):
+    """One thing that is there or not."""
+
+    id: str
+    """Stable, e.g. `xpk-environment`."""
+    ok: bool
+    required: bool
+    """Whether planning and local runs need it."""
+    version: str
+    """Empty where it has none or could not be learnt."""
+    needed_for: str
+    detail: str
+    fix: str
+    """The command that mends it; empty where it is ok."""
+
+
+class DoctorDocument(Document):
+    """`xsft doctor --json`."""
+
+    schema_: Literal["xsft.doctor/1"] = Field(alias="schema")
+    checks: list[MachineCheck]
+    ok: bool
+    """Everything required is there."""
+
+
+class Environment(Document):
+    """An environment that is ready."""
+
+    name: Literal["xpk", "maxtext"]
+    version: str
+    """Of xpk or MaxText."""
+    digest: str
+    """sha256 of the lock it was built from."""
+    python: str
+    """Its interpreter."""
+
+
+class SetupDocument(Document):
+    """`xsft setup --json`."""
+
+    schema_: Literal["xsft.setup/1"] = Field(alias="schema")
+    environments: list[Environment]
+
+
+class ErrorDocument(Document):
+    """What any verb prints under --json where it cannot do its work."""
+
+    schema_: str = Field(alias="schema", pattern=r"^xsft\.[a-z]+/1$")
+    """That of the verb."""
+    problems: list[Problem]
+    exit_status: int
+    """docs/reference/exit-status.md."""
+
+
+DOCUMENTS: dict[str, type[Document]] = {
+    "plan": PlanDocument,
+    "check": CheckDocument,
+    "submit": SubmitDocument,
+    "diff": DiffDocument,
+    "doctor": DoctorDocument,
+    "setup": SetupDocument,
+    "error": ErrorDocument,
+}
+"""Verb -> its document; `error` is any verb's."""
+
+
+def published(name: str) -> dict[str, Any]:
+    """JSON Schema of a document, for readers: further fields may come in the same version, so none is forbidden."""
+    schema = DOCUMENTS[name].model_json_schema(by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_open(schema)}
+
+
+def _open(node: Any) -> Any:
+    match node:
+        case dict():
+            closed = node.get("additionalProperties") is False
+            return {k: _open(v) for k, v in node.items() if not (closed and k == "additionalProperties")}
+        case list():
+            return [_open(part) for part in node]
+        case _:
+            return node
