@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 from xsft.effects import render
 from xsft.launchers.encoding import (
+    BASH_KEEPS,
     Mode,
     command_in_wrapper,
     decode_command,
@@ -283,3 +284,37 @@ def _until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "the trainer never started"
         time.sleep(0.05)
+
+
+def test_bash_keeps_what_it_is_said_to_keep() -> None:
+    """Asked of bash itself: a name outside BASH_KEEPS arrives, from the container or from before `exec`."""
+    known = subprocess.run(("bash", "-c", "compgen -v"), capture_output=True, text=True, check=True).stdout.split()
+    names = {
+        *known,
+        *BASH_KEEPS,
+        "PATH",
+        "LD_LIBRARY_PATH",
+        "TZ",
+        "POSIXLY_CORRECT",
+        "SHELL",
+        "COLUMNS",
+        "TMOUT",
+        "PS0",
+    }
+    value = "/usr/bin:/bin"  # a PATH in which `env` is found, a locale and a time zone nobody has
+    lost = {name for name in names - BASH_KEEPS if not all(_arrives(name, value))}
+    assert lost == set()
+    assert not any(all(_arrives(name, value)) for name in ("UID", "PPID", "SHELLOPTS", "PWD", "SHLVL"))
+
+
+def _arrives(name: str, value: str) -> tuple[bool, bool]:
+    base = {"PATH": "/usr/bin:/bin"}
+    return (
+        f"{name}={value}" in _bash("(exec env) & wait $!", {**base, name: value}),
+        f"{name}={value}" in _bash(f"({name}={value} exec env) & wait $!", base),
+    )
+
+
+def _bash(script: str, environment: dict[str, str]) -> list[str]:
+    done = subprocess.run(("bash", "-c", script), env=environment, capture_output=True, text=True, check=False)
+    return done.stdout.splitlines()
