@@ -36,7 +36,7 @@ except Exception as problem:
     sys.exit({_BROKEN})
 main()
 """
-_FIX = "run `xsft setup --repair` (or `make setup`), then `xsft doctor`"
+_FIX = "run `xsft setup --verify` (or `make setup`), then `xsft doctor`"
 
 
 @dataclass(frozen=True, kw_only=True)
