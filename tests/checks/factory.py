@@ -99,8 +99,9 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Tree:
     for key, value in changes.items():
         if value is DROP:
             tree.pop(key, None)
-        elif isinstance(value, Mapping) and isinstance(tree.get(key), Mapping):
-            tree[key] = merged(tree[key], value)
+        elif isinstance(value, Mapping):
+            before = tree.get(key)
+            tree[key] = merged(before if isinstance(before, Mapping) else {}, value)
         else:
             tree[key] = value
     return tree

@@ -167,7 +167,8 @@ def _batch(run: Run, keys: Mapping[str, Value], whole: Axes) -> Iterator[Problem
 def _dimensions(model: Model, whole: Axes) -> Iterator[Problem]:
     """JAX refuses a sharding that does not divide (IndivisibleError).
 
-    source: ahead-of-time compilation: gpt-oss, 2880 over fsdp=256; deepseek3, kv_lora_rank 512 over 1024.
+    source: ahead-of-time compilation: gpt-oss, 2880 over fsdp=256; deepseek3, kv_lora_rank 512 over 1024. Run with
+    maxtext@0.2.5 on 8 CPU devices: embedding 60 over fsdp=8.
     """
     ways = prod(max(1, whole.get(axis, 1)) for axis in WEIGHT_AXES)
     for name, size in (("embedding", model.emb), *_low_ranks(model)):
@@ -189,6 +190,7 @@ def _low_ranks(model: Model) -> Iterator[tuple[str, int]]:
 
 
 def _heads(model: Model, whole: Axes) -> Iterator[Problem]:
+    """source: run with maxtext@0.2.5 on 8 CPU devices: "num_kv_heads (2) … must be divisible by 4"."""
     ways = prod(max(1, whole.get(axis, 1)) for axis in HEAD_AXES)
     multi_latent = pins(model.name).get("attention_type") == "mla"
     heads = (("query", model.q_heads),) if multi_latent else (("query", model.q_heads), ("key-value", model.kv_heads))

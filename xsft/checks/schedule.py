@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from xsft.checks.trainer_keys import where_of
-from xsft.checks.values import number
+from xsft.checks.values import is_on, number
 from xsft.facts import Facts
 from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
@@ -13,6 +13,10 @@ from xsft.spec.resolve import Run
 
 ULTRACHAT = "HuggingFaceH4/ultrachat_200k"
 """sft.yml's own data set; test_sft is its hf_eval_split. source: maxtext@0.2.5 configs/post_train/sft.yml."""
+
+
+SFT_LEARNING_RATE = 2e-5
+"""source: maxtext@0.2.5 configs/post_train/sft.yml."""
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
@@ -109,15 +113,15 @@ def _accumulation(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
 
 def _bf16_weights(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """source: MaxText withdrew its own advice (5ae391c17): potential loss of gradient updates."""
-    if keys.get("weight_dtype") == "bfloat16" and run.spec.lora is None and keys.get("lora.enable_lora") is None:
-        message = (
-            "bfloat16 weights round away updates below about 1/300 of a weight; at 2e-5 most of Adam's updates vanish."
-        )
-        fix = (
-            "Leave weight_dtype out (float32); mu_dtype: bfloat16 saves memory at less cost. Else raise the "
-            "learning rate."
-        )
-        yield warning("bf16-weights", where_of("weight_dtype", run), message, fix)
+    if keys.get("weight_dtype") != "bfloat16" or is_on(keys.get("lora.enable_lora", False)):
+        return
+    rate = number(keys.get("learning_rate")) or SFT_LEARNING_RATE
+    message = (
+        "A bfloat16 weight rounds away updates below about 1/300 of itself; Adam's are about the learning rate, "
+        f"{rate:g}, so only weights below {300 * rate:.2g} move."
+    )
+    fix = "Leave weight_dtype out (float32); mu_dtype: bfloat16 costs less. Else raise the learning rate."
+    yield warning("bf16-weights", where_of("weight_dtype", run), message, fix)
 
 
 def _resumption(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:

@@ -1,0 +1,116 @@
+"""Each check fires where it should and is silent where it should be."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.checks.factory import DROP, FLAGSHIP, ids, problems, run_of, spec
+from xsft.checks.data import check, rows_per_step
+from xsft.trainers.maxtext import trainer_keys
+
+GSM8K = {"hf_path": "openai/gsm8k", "hf_name": "main", "train_split": "train", "columns": ["question", "answer"]}
+OWN = {"hf_path": "my-org/my-chats", "train_split": "train"}
+
+
+def test_silent_on_good_workloads():
+    assert ids(check, spec()) == set()
+    assert ids(check, spec(data=GSM8K, train={"steps": 300})) == set()
+    assert {p.severity for p in problems(check, spec(FLAGSHIP))} == {"note"}
+
+
+@pytest.mark.parametrize("columns", [["text"], ["prompt"], ["messages", "prompt"], ["answer"]])
+def test_columns_that_no_sft_path_takes(columns: list[str]):
+    (problem,) = problems(check, spec(data={**OWN, "columns": columns}))
+    assert (problem.id, problem.where) == ("columns", "data.columns")
+    assert "[prompt, completion]" in problem.message
+
+
+@pytest.mark.parametrize("columns", [["messages"], ["completion", "prompt"], ["question", "answer"]])
+def test_columns_that_sft_takes_in_any_order(columns: list[str]):
+    assert ids(check, spec(data={**OWN, "columns": columns})) == set()
+
+
+def test_a_formatting_function_takes_any_columns():
+    assert ids(check, spec(data={**OWN, "columns": ["text"], "formatting_func": "my.module"})) == set()
+
+
+def test_a_known_data_set_has_other_columns_splits_and_configurations():
+    assert "columns-dataset" in ids(check, spec(data={**GSM8K, "columns": ["messages"]}))
+    assert ids(check, spec(data={**GSM8K, "train_split": "train_sft"})) == {"dataset-split"}
+    assert ids(check, spec(data={**GSM8K, "hf_eval_split": "test_sft"})) >= {"dataset-split"}
+    assert ids(check, spec(data={**GSM8K, "hf_name": DROP})) == {"dataset-configuration"}
+
+
+def test_file_formats_want_files():
+    files = {"hf_path": "parquet", "hf_train_files": "gs://my-bucket/ultrachat/*.parquet"}
+    assert ids(check, spec(data={"hf_path": "json"})) == {"data-files-missing"}
+    assert ids(check, spec(data=files)) == set()
+    assert ids(check, spec(data={**OWN, "hf_train_files": "data/x.parquet"})) >= {"data-files-on-hub"}
+
+
+def test_steps_beyond_the_data_by_one():
+    eight = {"data": {**OWN, "rows": 80, "packing": False}}
+    assert ids(check, spec(**eight, train={"steps": 10})) == set()
+    (problem,) = problems(check, spec(**eight, train={"steps": 11}))
+    assert (problem.id, problem.severity) == ("steps-beyond-data", "error")
+    assert "num_epoch to 2" in problem.fix
+    twice = {"data": {**OWN, "rows": 80, "packing": False, "num_epoch": 2}}
+    assert ids(check, spec(**twice, train={"steps": 11})) == set()
+
+
+def test_packing_only_shortens():
+    packed = {"data": {**OWN, "rows": 80}}
+    assert ids(check, spec(**packed, train={"steps": 11})) == {"steps-beyond-data"}
+    assert ids(check, spec(**packed, train={"steps": 10})) == {"packing-shortens"}
+    assert ids(check, spec(**packed, train={"steps": 5})) == set()
+
+
+def test_ultrachat_once_is_too_short_for_the_flagship():
+    once = spec(FLAGSHIP, data={"num_epoch": DROP})
+    (problem,) = problems(check, once)
+    assert (problem.id, "405 steps" in problem.message) == ("steps-beyond-data", True)
+
+
+def test_padding_batches_never_end():
+    endless = {"maxtext": {"generate_padding_batch_train": True}}
+    assert ids(check, spec(data={**OWN, "rows": 1}, overrides=endless)) == set()
+
+
+@given(
+    per_device=st.sampled_from([0.25, 0.5, 1.0, 2.0, 3.0]),
+    accumulated=st.integers(1, 8),
+    num_slices=st.integers(1, 4),
+)
+def test_rows_per_step_never_exceed_what_whole_sequences_need(per_device: float, accumulated: int, num_slices: int):
+    run = run_of(
+        spec(
+            tpu={"num_slices": num_slices},
+            train={"per_device_batch_size": per_device, "gradient_accumulation_steps": accumulated},
+        )
+    )
+    loaded = rows_per_step(run, trainer_keys(run))
+    assert loaded >= 8 * num_slices * per_device * accumulated
+    assert loaded % accumulated == 0
+
+
+def test_many_hosts_must_not_stream_from_the_hub():
+    enough = {"num_epoch": 3}
+    (problem,) = [p for p in problems(check, spec(FLAGSHIP, mode="mcjax", data=enough)) if p.severity != "note"]
+    assert (problem.id, problem.severity) == ("hub-streaming", "warning")
+    assert "128 hosts" in problem.message
+    staged = {"hf_path": "parquet", "hf_train_files": "gs://my-bucket/u/*.parquet"}
+    assert "hub-streaming" not in ids(check, spec(FLAGSHIP, mode="mcjax", data=staged))
+    sixteen = {"tpu": {"type": "v6e-64"}, "train": {"steps": 100}}
+    assert "hub-streaming" not in ids(check, spec(**sixteen))
+
+
+def test_paths_of_this_machine():
+    (relative,) = problems(check, spec(data={"chat_template": "templates/chat.json"}))
+    (absolute,) = problems(check, spec(data={"chat_template": "/deps/chat.json"}))
+    assert (relative.id, relative.severity) == ("local-path", "error")
+    assert (absolute.id, absolute.severity) == ("local-path", "warning")
+    assert ids(check, spec(data={"chat_template": "gs://my-bucket/chat.json"})) == set()
+    assert ids(check, spec(target="local", data={"chat_template": "templates/chat.json"})) == set()
+    assert ids(check, spec(model={"checkpoint": "./out/0/items"})) == {"local-path"}

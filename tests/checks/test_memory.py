@@ -1,0 +1,93 @@
+"""Each check fires where it should and is silent where it should be; the compiler's verdicts are never contradicted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.checks.factory import DROP, FLAGSHIP, GOOD, ids, problems, run_of, spec
+from xsft.catalog.data import toml
+from xsft.checks.memory import _gathered_experts, _too_big, check
+from xsft.checks.mesh import check as mesh
+from xsft.facts import Facts, MachineFacts
+from xsft.trainers.maxtext import trainer_keys
+
+ROWS: list[dict[str, Any]] = toml("fit.toml")["rows"]
+
+
+def keys_of(row: dict[str, Any]) -> dict[str, Any]:
+    named = {key: value for name in row["sets"] for key, value in toml("fit.toml")["sets"][name].items()}
+    return {**named, **row.get("keys", {})}
+
+
+def workload_of(row: dict[str, Any]):
+    overrides = {key: value for key, value in keys_of(row).items() if key != "per_device_batch_size"}
+    return spec(
+        {**GOOD, "train": {"steps": 500, "per_device_batch_size": 1}},
+        tpu={"type": row["tpu"], "num_slices": row["slices"]},
+        model={"name": row["model"], "tokenizer": DROP},
+        overrides={"maxtext": overrides},
+    )
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row["id"] for row in ROWS])
+def test_every_compiled_run_gets_its_own_verdict(row: dict[str, Any]):
+    expected = {"fits": "fit-known", "marginal": "fit-marginal", "no": "fit-refused"}[row["verdict"]]
+    assert expected in ids(check, workload_of(row))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row["id"] for row in ROWS])
+def test_no_rule_refuses_what_the_compiler_accepted(row: dict[str, Any]):
+    run = run_of(workload_of(row))
+    keys = trainer_keys(run)
+    assert run.model is not None
+    assert run.slice is not None
+    bound = [*_too_big(run, run.model, run.slice, keys), *_gathered_experts(run.model, run.slice, run, keys)]
+    if row["verdict"] != "no":
+        assert bound == []
+        assert not {p for p in problems(mesh, workload_of(row)) if p.severity == "error"}
+    if row["id"] == "deepseek3-671b-x2-defaults":
+        assert [p.id for p in bound] == ["experts-gathered"]
+
+
+def test_the_flagship_fits_and_its_layout_is_said():
+    fits, axis = sorted(problems(check, spec(FLAGSHIP)), key=lambda p: p.id)
+    assert (fits.id, fits.severity, axis.id, axis.severity) == ("fit-known", "note", "param-scan-axis", "note")
+    assert "30.22" in fits.message
+
+
+def test_state_alone_is_too_much():
+    big = spec(model={"name": "llama3.1-70b", "tokenizer": DROP}, train={"max_target_length": 4096})
+    (problem,) = problems(check, big)
+    assert (problem.id, problem.severity) == ("does-not-fit", "error")
+    assert "16 bytes" in problem.message
+    half = spec(big.model_dump(exclude_unset=True), train={"weight_dtype": "bfloat16"}, tpu={"type": "v6e-32"})
+    assert ids(check, half) == {"fit-unknown"}
+
+
+def test_more_slices_help_only_with_a_dcn_axis():
+    base = {**FLAGSHIP, "parallelism": {"ici": {"fsdp": 16, "expert": 16}}}
+    assert "does-not-fit" in ids(check, spec(base, overrides={"maxtext": {"param_scan_axis": DROP}}))
+
+
+def test_experts_are_gathered_without_an_expert_axis():
+    base = {**FLAGSHIP, "parallelism": {"ici": {"fsdp": 256}, "dcn": {"fsdp": 2}}}
+    assert "experts-gathered" in ids(check, spec(base))
+
+
+def test_what_nobody_compiled_is_not_claimed_to_fit():
+    (problem,) = problems(check, spec(train={"max_target_length": 1536}))
+    assert (problem.id, problem.severity) == ("fit-unknown", "note")
+
+
+def test_another_architecture_is_not_judged():
+    assert ids(check, spec(overrides={"maxtext": {"override_model_config": True}})) == set()
+
+
+def test_this_machines_memory():
+    small = Facts(machine=MachineFacts(memory_gib=8.0))
+    large = Facts(machine=MachineFacts(memory_gib=64.0))
+    assert ids(check, spec(target="local"), large) == set()
+    assert ids(check, spec(target="local"), small) == {"local-memory"}
+    assert ids(check, spec(target="local")) == set(), "unknown memory is no evidence"

@@ -1,0 +1,131 @@
+"""Each check fires where it should and is silent where it should be."""
+
+from __future__ import annotations
+
+from math import prod
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.checks.factory import DROP, FLAGSHIP, GOOD, ids, problems, spec
+from xsft.checks.mesh import axes, check
+from xsft.spec.model import WorkloadSpec
+
+SPLIT = {"maxtext": {"allow_split_physical_axes": True}}
+
+
+def flagship(ici: dict[str, int], dcn: dict[str, int] | None = None, **changes: object) -> WorkloadSpec:
+    base = {**FLAGSHIP, "parallelism": {"ici": ici, **({"dcn": dcn} if dcn else {})}}
+    return spec(base, **changes)
+
+
+def gpt_oss(**ici: int) -> WorkloadSpec:
+    model = {"name": "gpt-oss-120b", "tokenizer": "openai/gpt-oss-120b"}
+    return spec(model=model, tpu={"type": "v6e-256"}, parallelism={"ici": ici}, overrides=SPLIT)
+
+
+def test_silent_on_good_workloads():
+    assert ids(check, spec()) == set()
+    assert ids(check, spec(FLAGSHIP)) == set()
+    assert ids(check, gpt_oss(fsdp=32, tensor=8)) == set()
+
+
+def test_the_product_of_ici_axes_is_the_slice():
+    (problem,) = problems(check, flagship({"fsdp": 16, "expert": 8}, {"fsdp": 2}))
+    assert (problem.id, problem.where) == ("mesh-ici-product", "parallelism.ici")
+    assert "256" in problem.message
+    assert "fsdp: 32" in problem.fix
+    assert "mesh-ici-product" in ids(check, flagship({"expert": 3}, {"fsdp": 2}))
+    assert "mesh-ici-product" in ids(check, flagship({"fsdp": 0}, {"fsdp": 2}))
+    assert ids(check, flagship({"expert": 16}, {"fsdp": 2})) == set(), "fsdp takes the rest"
+
+
+def test_the_product_of_dcn_axes_is_the_slices():
+    (problem,) = problems(check, flagship({"fsdp": 16, "expert": 16}, {"fsdp": 4}))
+    assert (problem.id, problem.where) == ("mesh-dcn-product", "parallelism.dcn")
+    assert ids(check, spec(parallelism={"dcn": {"fsdp": 2}})) == {"mesh-dcn-product"}
+
+
+def test_one_axis_per_group_may_be_free():
+    assert ids(check, flagship({"tensor": -1, "expert": 16}, {"fsdp": 2})) == {"mesh-two-free"}
+    assert ids(check, flagship({"fsdp": -1, "expert": 16}, {"fsdp": -1})) == set()
+
+
+def test_axes_that_a_release_does_not_have():
+    transposed = {"parallelism": {"ici": {"tensor_transpose": 1}}}
+    assert ids(check, spec(**transposed)) == {"mesh-axis-unknown"}
+    assert ids(check, spec(**transposed, image={"maxtext": "0.2.3"})) == set()
+
+
+def test_slices_hold_copies_unless_dcn_says_otherwise():
+    assert ids(check, flagship({"fsdp": 16, "expert": 16})) == {"mesh-replicas"}
+
+
+@pytest.mark.parametrize(("fsdp", "expert", "lies"), [(16, 16, True), (256, 1, True), (64, 4, False), (128, 2, False)])
+def test_axes_lie_on_whole_physical_axes_of_16x16(fsdp: int, expert: int, lies: bool):
+    found = ids(check, flagship({"fsdp": fsdp, "expert": expert}, {"fsdp": 2}))
+    assert ("mesh-physical-axes" in found) is not lies
+    split = flagship({"fsdp": fsdp, "expert": expert}, {"fsdp": 2}, overrides=SPLIT)
+    assert "mesh-physical-axes" not in ids(check, split)
+
+
+def test_small_slices_take_any_shape():
+    assert ids(check, spec(parallelism={"ici": {"fsdp": 4, "tensor": 2}})) == set()
+
+
+def test_a_fraction_of_a_sequence_needs_an_axis_that_does_not_split_the_batch():
+    half = {"train": {"per_device_batch_size": 0.5}}
+    assert ids(check, spec(**half)) == {"batch-not-divisible"}
+    assert ids(check, spec(**half, parallelism={"ici": {"fsdp": 4, "tensor": 2}})) == set()
+    assert ids(check, spec(train={"per_device_batch_size": 1.3})) == {"batch-not-divisible"}
+
+
+@given(per_device=st.integers(1, 64), fsdp=st.sampled_from([1, 2, 4, 8]))
+def test_whole_sequences_always_divide(per_device: int, fsdp: int):
+    workload = spec(train={"per_device_batch_size": per_device}, parallelism={"ici": {"fsdp": fsdp, "data": 8 // fsdp}})
+    assert ids(check, workload) == set()
+
+
+def test_dimensions_that_do_not_divide():
+    (problem,) = problems(check, gpt_oss(fsdp=256))
+    assert problem.id == "mesh-not-dividing"
+    assert "2880" in problem.message
+    assert ids(check, gpt_oss(fsdp=64, tensor=4)) == set()
+
+
+def test_deepseeks_low_rank_is_512():
+    four = {"tpu": {"num_slices": 4}}
+    assert ids(check, flagship({"fsdp": 16, "expert": 16}, {"fsdp": 4}, **four)) == {"mesh-not-dividing"}
+    assert ids(check, flagship({"fsdp": 16, "expert": 16}, {"data": 2, "fsdp": 2}, **four)) == set()
+
+
+def test_experts_and_heads():
+    gpt = {"name": "gpt-oss-20b", "tokenizer": "openai/gpt-oss-20b"}
+    wide = spec(model=gpt, tpu={"type": "v6e-64"}, parallelism={"ici": {"expert": 64, "fsdp": 1}})
+    assert ids(check, wide) == {"mesh-experts"}
+    assert ids(check, spec(tpu={"type": "v6e-16"}, parallelism={"ici": {"tensor": 16, "fsdp": 1}})) == {"mesh-heads"}
+    assert ids(check, spec(parallelism={"ici": {"tensor": 8, "fsdp": 1}})) == set()
+
+
+def test_another_architecture_or_other_rules_are_not_judged():
+    other = {"maxtext": {"allow_split_physical_axes": True, "override_model_config": True}}
+    assert ids(check, spec(GOOD, overrides=other, parallelism={"ici": {"tensor": 8, "fsdp": 1}})) == set()
+    rules = {"maxtext": {"custom_mesh": "hybrid_ring_64x4"}}
+    assert ids(check, flagship({"fsdp": 64, "expert": 4}, {"fsdp": 2}, overrides=rules)) == set()
+
+
+def test_a_local_run_has_no_mesh():
+    assert ids(check, spec(target="local", parallelism={"ici": {"fsdp": 7}})) == {"mesh-ignored"}
+    assert ids(check, spec(target="local", tpu=DROP)) == set()
+
+
+@given(others=st.lists(st.sampled_from([1, 2, 4, 8]), max_size=3), total=st.sampled_from([4, 8, 16, 64, 256]))
+def test_a_free_axis_takes_exactly_what_is_left(others: list[int], total: int):
+    names = ("tensor", "expert", "context")
+    keys = {f"ici_{name}_parallelism": size for name, size in zip(names, others, strict=False)}
+    sizes = axes(keys, "ici", total)
+    if total % prod(others) == 0:
+        assert prod(sizes.values()) == total
+    else:
+        assert sizes["fsdp"] == -1

@@ -1,0 +1,100 @@
+"""Each check fires where it should and is silent where it should be."""
+
+from __future__ import annotations
+
+from tests.checks.factory import DROP, FLAGSHIP, ids, problems, spec
+from xsft.checks.model import check
+from xsft.spec.model import WorkloadSpec
+
+INSTRUCT = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+def model(**fields: object) -> WorkloadSpec:
+    return spec(model=fields)
+
+
+def test_silent_on_good_workloads():
+    assert ids(check, spec()) == set()
+    assert ids(check, spec(FLAGSHIP)) == set()
+
+
+def test_an_unknown_model_suggests_near_ones():
+    (problem,) = problems(check, model(name="qwen3-06b"))
+    assert (problem.id, problem.severity, problem.where) == ("model-unknown", "error", "model.name")
+    assert "qwen3-0.6b" in problem.fix
+
+
+def test_a_hugging_face_id_is_answered_with_maxtexts_name():
+    found = [p for p in problems(check, model(name="deepseek-ai/DeepSeek-V3")) if p.id == "model-unknown"]
+    assert "deepseek3-671b" in found[0].fix
+
+
+def test_a_model_that_an_older_release_does_not_have():
+    younger = spec(model={"name": "gemma4-31b", "tokenizer": "google/gemma-4-31b-it"}, image={"maxtext": "0.2.0"})
+    assert "model-unknown" in ids(check, younger)
+    assert "model-unknown" not in ids(check, model(name="gemma4-31b", tokenizer="google/gemma-4-31b-it"))
+
+
+def test_initial_weights_once():
+    hf = {"repo": "Qwen/Qwen3-0.6B"}
+    assert ids(check, model(hf=hf)) == {"checkpoint-and-hf"}
+    assert ids(check, model(hf=hf, checkpoint=DROP)) == set()
+
+
+def test_no_initial_weights_is_a_warning_on_a_cluster_and_a_note_here():
+    (remote,) = problems(check, model(checkpoint=DROP))
+    (local,) = problems(check, spec(target="local", model={"checkpoint": DROP}))
+    assert (remote.id, remote.severity, local.id, local.severity) == (
+        "no-initial-checkpoint",
+        "warning",
+        "no-initial-checkpoint",
+        "note",
+    )
+
+
+def test_models_that_maxtext_does_not_convert():
+    hf = {"repo": "Qwen/Qwen3-1.7B"}
+    assert ids(check, model(name="qwen3-1.7b", hf=hf, checkpoint=DROP)) == {"model-not-convertible"}
+    assert ids(check, model(name="qwen3-1.7b")) == set()
+
+
+def test_weights_that_are_not_what_the_name_says():
+    gemma = {"name": "gemma3-4b", "tokenizer": "google/gemma-3-4b-it", "checkpoint": DROP}
+    assert ids(check, model(**gemma, hf={"repo": "google/gemma-3-4b-it"})) == {"hf-tuned-weights"}
+    assert ids(check, model(**gemma, hf={"repo": "google/gemma-3-4b-pt"})) == {"hf-other-weights"}
+
+
+def test_a_model_without_a_configuration_of_its_own():
+    assert "model-not-built-in" in ids(check, model(name="qwen3.5-35b-fp8", tokenizer="Qwen/Qwen3.5-35B-A3B"))
+
+
+def test_a_tokenizer_of_another_family():
+    (problem,) = problems(check, model(tokenizer="deepseek-ai/DeepSeek-V3"))
+    assert (problem.id, problem.severity) == ("tokenizer-family", "error")
+    assert "Qwen/Qwen3-0.6B" in problem.fix
+    assert ids(check, model(tokenizer="Qwen/Qwen3-8B")) == set()
+    assert ids(check, model(tokenizer="my-org/my-tokenizer")) == set(), "unknown is not wrong"
+
+
+def test_a_tokenizer_must_be_named_where_the_release_or_the_model_has_none():
+    legacy = spec(model={"tokenizer": DROP}, image={"maxtext": "tutorial-v1.5.0"})
+    assert ids(check, legacy) == {"tokenizer-missing"}
+    assert ids(check, model(tokenizer=DROP)) == set()
+    assert ids(check, model(name="llama3.3-70b", tokenizer=DROP)) == {"tokenizer-missing"}
+
+
+def test_a_base_tokenizer_needs_a_chat_template():
+    base = model(name="llama3.1-8b", tokenizer="meta-llama/Llama-3.1-8B")
+    assert ids(check, base) == {"chat-template-missing"}
+    assert ids(check, model(name="llama3.1-8b", tokenizer=DROP)) == {"chat-template-missing"}, "MaxText's own choice"
+    assert ids(check, model(name="llama3.1-8b", tokenizer=INSTRUCT)) == set()
+    templated = spec(
+        model={"name": "llama3.1-8b", "tokenizer": DROP}, data={"chat_template": "gs://my-bucket/chat.json"}
+    )
+    assert ids(check, templated) == set()
+
+
+def test_models_whose_layers_cannot_be_scanned():
+    gemma = {"name": "gemma4-e2b", "tokenizer": "google/gemma-4-E2B-it"}
+    assert ids(check, model(**gemma)) == {"scan-layers-model"}
+    assert ids(check, model(**gemma, scan_layers=False)) == set()

@@ -1,0 +1,135 @@
+"""Each check fires where it should and is silent where it should be."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.factory import FLAGSHIP, GOOD, ids, problems, spec
+from xsft.checks.trainer_keys import FIELD_OF, IDENTITY, check, where_of
+from xsft.spec.model import WorkloadSpec
+
+
+def overriding(**keys: object) -> WorkloadSpec:
+    return spec(overrides={"maxtext": keys})
+
+
+def test_a_good_workload_has_no_problem():
+    assert ids(check, spec()) == set()
+    assert ids(check, spec(FLAGSHIP)) == set()
+
+
+def test_an_unknown_key_is_refused_with_a_hint_and_its_place():
+    (problem,) = problems(check, overriding(remat_polcy="full"))
+    assert (problem.id, problem.severity, problem.where) == (
+        "maxtext-key-unknown",
+        "error",
+        "overrides.maxtext.remat_polcy",
+    )
+    assert "remat_policy" in problem.fix
+
+
+def test_a_key_that_a_release_removed_is_refused_there_only():
+    old = spec(image={"maxtext": "0.2.4"}, overrides={"maxtext": {"enable_nnx": True}})
+    assert "maxtext-key-unknown" in ids(check, overriding(enable_nnx=True))
+    assert ids(check, old) == set()
+
+
+def test_nested_keys_are_known_by_their_whole_name():
+    assert ids(check, overriding(**{"lora.lora_tile_size": 128})) == set()
+    assert ids(check, overriding(**{"lora.lora_tile": 128})) == {"maxtext-key-unknown"}
+    (problem,) = problems(check, overriding(lora_tile_size=128))
+    assert problem.fix == "Write lora.lora_tile_size."
+
+
+def test_a_field_that_becomes_a_key_the_release_lacks():
+    (problem,) = problems(check, spec(image={"maxtext": "0.2.0"}, data={"formatting_func": "my.module"}))
+    assert (problem.id, problem.where) == ("field-needs-release", "data.formatting_func")
+    assert "field-needs-release" not in ids(check, spec(data={"formatting_func": "my.module"}))
+
+
+def test_lora_subkeys_that_came_later_than_lora():
+    lora = {"rank": 8, "alpha": 16, "weight_qtype": "nf4"}
+    assert ids(check, spec(image={"maxtext": "0.2.3"}, lora=lora)) == {"field-needs-release"}
+    assert ids(check, spec(lora=lora)) == set()
+
+
+@pytest.mark.parametrize("key", sorted(IDENTITY))
+def test_keys_of_the_runs_identity_are_refused_even_where_the_field_is_unset(key: str):
+    found = [p for p in problems(check, overriding(**{key: 1})) if p.id == "override-has-field"]
+    assert [p.where for p in found] == [f"overrides.maxtext.{key}"]
+    assert FIELD_OF[key] in found[0].fix
+
+
+def test_a_key_given_by_its_field_too_is_refused():
+    twice = spec(train={"learning_rate": 1e-5}, overrides={"maxtext": {"learning_rate": 2e-5}})
+    assert ids(check, twice) == {"override-has-field"}
+    assert ids(check, overriding(learning_rate=2e-5)) == set()
+
+
+def test_eval_interval_may_be_switched_off_by_an_override_unless_there_is_an_eval_section():
+    assert ids(check, overriding(eval_interval=-1)) == set()
+    both = spec(eval={"interval": 10}, overrides={"maxtext": {"eval_interval": -1}})
+    assert ids(check, both) == {"override-has-field"}
+
+
+def test_keys_of_a_local_run_may_be_overridden():
+    workload = spec(target="local", overrides={"maxtext": {"hardware": "gpu"}})
+    assert "override-has-field" not in ids(check, workload)
+
+
+def test_the_token_has_no_place_among_the_keys():
+    assert ids(check, overriding(hf_access_token="x")) == {"hf-access-token"}
+
+
+def test_a_key_of_the_models_own_configuration():
+    assert ids(check, overriding(base_emb_dim=64)) == {"override-model-key"}
+    assert ids(check, overriding(base_emb_dim=1024)) == set()
+    assert ids(check, overriding(base_emb_dim=64, override_model_config=True)) == set()
+
+
+def test_values_the_command_line_cannot_carry():
+    token = "hf" + "_" + "a" * 30
+    (problem,) = problems(check, overriding(wandb_run_name=token))
+    assert problem.id == "override-secret"
+    assert token not in problem.message + problem.fix
+    assert ids(check, overriding(wandb_run_name="${oc.env:HOME}")) == {"override-interpolation"}
+    assert ids(check, overriding(chat_template="{{ messages }}")) == {"jinja-inline"}
+    assert ids(check, spec(data={"chat_template": "{% for m in messages %}"})) == {"jinja-inline"}
+    assert ids(check, overriding(wandb_run_name="plain")) == set()
+
+
+def test_environment_names_that_maxtext_reads_as_keys():
+    clash, beside = problems(check, spec(env={"M_STEPS": "5", "M_REMAT_POLICY": "full", "PLAIN": "1"}))
+    assert (clash.id, clash.severity, clash.where) == ("env-maxtext-key", "error", "env.M_STEPS")
+    assert (beside.id, beside.severity) == ("env-maxtext-key", "warning")
+    assert "overrides.maxtext.remat_policy" in beside.fix
+
+
+def test_local_runs_have_one_release_and_legacy_says_where_it_is():
+    assert ids(check, spec(target="local", image={"maxtext": "0.2.4"})) == {"local-release"}
+    assert ids(check, spec(target="local")) == set()
+    assert ids(check, spec(image={"maxtext": "0.1.0"})) == {"legacy-layout"}
+
+
+def test_every_field_named_exists_in_the_workload():
+    fields = WorkloadSpec.model_fields
+    assert {path.partition(".")[0] for path in FIELD_OF.values()} <= set(fields)
+    for path in FIELD_OF.values():
+        section, _, leaf = path.partition(".")
+        if leaf:
+            annotation = str(fields[section].annotation)
+            assert annotation
+            assert leaf in _leaves(section), path
+
+
+def _leaves(section: str) -> set[str]:
+    from xsft.spec import sections
+
+    return set(getattr(sections, section.capitalize()).model_fields)
+
+
+def test_mesh_keys_are_placed_by_rule():
+    from tests.checks.factory import run_of
+
+    assert where_of("ici_fsdp_parallelism", run_of(spec())) == "parallelism.ici.fsdp"
+    assert GOOD["train"]["steps"] == 500

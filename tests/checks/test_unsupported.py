@@ -1,0 +1,71 @@
+"""Each check fires where it should and is silent where it should be."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.factory import FLAGSHIP, ids, problems, spec
+from xsft.catalog.releases import key_ok
+from xsft.checks.unsupported import NO_OPS, REFUSALS, check
+from xsft.spec.model import WorkloadSpec
+
+
+def overriding(**keys: object) -> WorkloadSpec:
+    return spec(overrides={"maxtext": keys})
+
+
+def test_silent_on_good_workloads():
+    assert ids(check, spec()) == set()
+    assert ids(check, spec(FLAGSHIP)) == set()
+
+
+@pytest.mark.parametrize("key", sorted(NO_OPS))
+def test_a_key_without_effect_warns_unless_it_is_the_default(key: str):
+    default, why = NO_OPS[key]
+    (problem,) = problems(check, overriding(**{key: 7 if default is None else not default}))
+    assert (problem.id, problem.severity) == ("no-op-key", "warning")
+    assert why in problem.message
+    assert ids(check, overriding(**{key: default})) == set()
+
+
+def test_clipping_acts_on_sft_since_0_2_0():
+    keys = {"maxtext": {"gradient_clipping_threshold": 0.5}}
+    assert ids(check, spec(image={"maxtext": "tutorial-v1.5.0"}, overrides=keys)) == {"no-op-key"}
+    assert ids(check, spec(overrides=keys)) == set()
+
+
+@pytest.mark.parametrize(
+    ("id", "keys", "harmless"),
+    [
+        ("elastic", {"elastic_enabled": True}, {"elastic_enabled": False}),
+        ("colocated-python", {"colocated_python_data_input": True}, {"colocated_python_data_input": False}),
+        ("colocated-python", {"colocated_python_checkpointing": "true"}, {"colocated_python_checkpointing": False}),
+        ("optimizer-offload", {"optimizer_memory_host_offload": True}, {"optimizer_memory_host_offload": False}),
+        ("load-full-state", {"load_full_state_path": "gs://my-bucket/x"}, {"load_full_state_path": ""}),
+        ("not-sft", {"use_sft": False}, {"use_sft": True}),
+        ("not-sft", {"use_dpo": True}, {"use_dpo": False}),
+        ("multimodal-packing", {"use_multimodal": True}, {"use_multimodal": False}),
+        ("grain-workers", {"grain_worker_count": 2}, {"grain_worker_count": 1}),
+        ("dataset-type", {"dataset_type": "grain"}, {"dataset_type": "hf"}),
+        ("conversion-on-tpu", {"convert_checkpoint_if_possible": True}, {"convert_checkpoint_if_possible": False}),
+    ],
+)
+def test_refusals(id: str, keys: dict[str, object], harmless: dict[str, object]):
+    assert ids(check, overriding(**keys)) == {id}
+    assert ids(check, overriding(**harmless)) == set()
+
+
+def test_refusals_that_depend_on_the_mode_the_release_and_other_fields():
+    safetensors = {"maxtext": {"source_checkpoint_layout": "safetensors_dynamic"}}
+    assert ids(check, spec(mode="pathways", overrides=safetensors)) == {"safetensors-pathways"}
+    assert ids(check, spec(overrides=safetensors)) == set()
+    offload = {"maxtext": {"optimizer_memory_host_offload": True}}
+    assert ids(check, spec(image={"maxtext": "0.2.2"}, overrides=offload)) == set()
+    unpacked = spec(data={"packing": False}, overrides={"maxtext": {"use_multimodal": True}})
+    assert ids(check, unpacked) == set()
+
+
+def test_every_key_named_is_a_key_of_some_release():
+    releases = ("tutorial-v1.5.0", "0.2.2", "0.2.5")
+    for key in (*NO_OPS, *(refusal.key for refusal in REFUSALS)):
+        assert any(key_ok(key, version=version) for version in releases), key
