@@ -49,6 +49,8 @@ class Facts:
     dirty: bool | None = None
     base_directory: str = "."
     """Folder that relative paths in the workload start from."""
+    working_directory: str = "."
+    """Absolute; where a run on this machine starts, and so where its relative paths do."""
     places: Mapping[str, Place] = field(default_factory=dict)
     places_file: str | None = None
     checkpoint: CheckpointFacts | None = None

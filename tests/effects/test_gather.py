@@ -94,11 +94,11 @@ def test_a_path_in_the_image_cannot_be_looked_at(tmp_path: Path) -> None:
     assert looks.paths == []
 
 
-def test_a_local_path_starts_at_the_workload(tmp_path: Path) -> None:
+def test_a_local_path_starts_where_xsft_is_run(tmp_path: Path) -> None:
     looks = Looks()
     gathered(tmp_path / "w.yaml", looks, target="local", model={"checkpoint": "ckpt/0/items"})
     gathered(tmp_path / "w.yaml", looks, target="local", model={"checkpoint": "/ckpt/0/items"})
-    assert looks.paths == [str(tmp_path / "ckpt/0/items"), "/ckpt/0/items"]
+    assert looks.paths == [str(Path.cwd() / "ckpt/0/items"), "/ckpt/0/items"]
 
 
 def test_places_are_read_for_a_named_place_only(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
     <MaxText environment>/bin/python tests/tools/make_tiny_data.py xsft/data/tiny
 
-Deterministic: rows depend on nothing, training a tokenizer has no chance in it. `rows()` needs the standard library only;
-the tokenizer needs `tokenizers`, which the MaxText environment holds.
+Deterministic: rows depend on nothing, training a tokenizer has no chance in it. `rows()` needs the standard library
+only; the tokenizer needs `tokenizers`, which the MaxText environment holds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def _pairs() -> Iterator[tuple[str, str]]:
         a, b = i * 7 % 19 + 1, i * 11 % 23 + 1
         thing, colour = THINGS[i % 5], COLOURS[i * 3 % 5]
         yield f"What is {a} plus {b}?", f"{a} plus {b} is {a + b}."
-        yield f"Which day comes {a} days after {DAYS[b % 7]}?", f"{a} days after {DAYS[b % 7]} comes {DAYS[(a + b) % 7]}."
+        day, later = DAYS[b % 7], DAYS[(a + b) % 7]
+        yield f"Which day comes {a} days after {day}?", f"{a} days after {day} comes {later}."
         yield (
             f"I have {a} {colour} {thing} and get {b} more. How many {thing} do I have?",
             f"You have {a + b} {colour} {thing}, because {a} plus {b} is {a + b}.",

@@ -118,31 +118,21 @@ def _bar(*, steps: int, stream: TextIO) -> Iterator[OnEvent]:
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     pace = _Pace(steps=steps)
-    columns = (SpinnerColumn(), BarColumn(bar_width=24), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    text = TextColumn("{task.description}", markup=False)
+    columns = (SpinnerColumn(), BarColumn(bar_width=24), text, TimeElapsedColumn())
     with Progress(*columns, console=Console(file=stream), transient=True) as display:
         task = display.add_task("starting the trainer", total=steps)
 
         def on_event(event: Event) -> None:
-            match event:
-                case Step():
-                    pace.add(event)
-                    text = step_text(event, steps=steps, eta_s=pace.eta_s)
-                    display.update(task, completed=event.step, description=text)
-                case LoopFinished():
-                    display.update(task, description="saving the last checkpoint")
-                case _ if text := said_at_once(event):
-                    _between(display, task, text)
+            if isinstance(event, Step):
+                pace.add(event)
+                shown = step_text(event, steps=steps, eta_s=pace.eta_s)
+                display.update(task, completed=event.step, description=shown)
+            elif isinstance(event, Phase):
+                display.update(task, description=event.name)
+            elif isinstance(event, LoopFinished):
+                display.update(task, description="saving the last checkpoint")
+            elif said := said_at_once(event):
+                display.console.print(said, markup=False, highlight=False)
 
         yield on_event
-
-
-def _between(display: object, task: object, text: str) -> None:
-    """A phase is the bar's text; what happened stays above it."""
-    from rich.progress import Progress, TaskID
-
-    assert isinstance(display, Progress)
-    assert isinstance(task, int)
-    if text in {"making the model", "compiling"}:
-        display.update(TaskID(task), description=text)
-    else:
-        display.console.print(text, markup=False, highlight=False)

@@ -54,7 +54,7 @@ def report(plan: Plan, result: LocalResult, *, picture: Path | None) -> Iterator
     from xsft.commands.loss_plot import terminal_plot
 
     if result.outcome == "interrupted":
-        yield from _interrupted(plan, result)
+        yield from _interrupted(result)
         return
     if plot := terminal_plot(result.losses):
         yield plot
@@ -134,8 +134,8 @@ def _trained(plan: Plan, machine: Machine | None, told: TextIO) -> LocalResult:
 
 def _show(lines: Iterator[str], stream: TextIO) -> None:
     """The plot is drawn with box characters; a terminal that lacks them gets question marks."""
-    for line in lines:
-        stream.write(line.encode(stream.encoding or "utf-8", "replace").decode(stream.encoding or "utf-8") + "\n")
+    encoding = stream.encoding or "utf-8"
+    stream.writelines(line.encode(encoding, "replace").decode(encoding) + "\n" for line in lines)
     stream.flush()
 
 
@@ -162,15 +162,13 @@ def _print_document(plan: Plan, result: LocalResult, picture: Path | None) -> No
     print_json("submit", document(plan, result, picture=picture))
 
 
-def _interrupted(plan: Plan, result: LocalResult) -> Iterator[str]:
+def _interrupted(result: LocalResult) -> Iterator[str]:
     yield f"interrupted after step {result.steps} of {result.steps_asked}; the trainer is stopped"
     if result.checkpoints:
         last = result.checkpoints[-1]
         yield f"last checkpoint: {last} (step {last.name}); the same command goes on from it"
     else:
         yield "no checkpoint was saved yet; the same command starts again"
-    if plan.file:
-        yield f"  xsft submit {plan.file}"
 
 
 def _how(result: LocalResult) -> str:

@@ -1,4 +1,4 @@
-"""Data that ships with xsft: a tiny tokenizer and chat rows for `target: local`. Pure: names become paths, nothing is read.
+"""Data that ships with xsft: a tiny tokenizer and chat rows for `target: local`. Pure: names become paths.
 
 A workload says `xsft://tiny/chat.jsonl`; it means the same from any directory, a checkout or an installed wheel.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 SCHEME = "xsft://"
 
 SHIPPED = ("tiny/chat.jsonl", "tiny/tokenizer")
-"""What a workload may name. Made by tests/tools/make_tiny_data.py; 480 rows with `messages`, `question` and `answer`."""
+"""What a workload may name. 480 rows with `messages`, `question` and `answer`; source: tests/tools/make_tiny_data.py."""
 
 _HERE = Path(__file__).parent
 

@@ -35,6 +35,7 @@ def gather(
         today=today,
         commit=git_commit(folder) if spec.run_name_suffix == "commit" else None,
         base_directory=str(folder),
+        working_directory=str(Path.cwd()),
         places=places,
         places_file=places_file,
         machine=machine() if spec.target == "local" else MachineFacts(),

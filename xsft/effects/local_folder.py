@@ -40,7 +40,7 @@ class RunFolder:
         return max((step for step, _ in self._complete()), default=0)
 
     def _complete(self) -> Iterator[tuple[int, Path]]:
-        """A save in progress is named `N.orbax-checkpoint-tmp`. source: orbax-checkpoint@0.12.8 _src/path/atomicity.py"""
+        """A save in progress is named `N.orbax-checkpoint-tmp`. source: orbax-checkpoint@0.12.8 path/atomicity.py"""
         saved = self.path / "checkpoints"
         for folder in saved.iterdir() if saved.is_dir() else ():
             if folder.name.isdecimal() and (folder / "_CHECKPOINT_METADATA").is_file():
@@ -68,8 +68,10 @@ def admit(plan: Plan, folder: RunFolder) -> Record:
     if record is None:
         if folder.latest_step():
             raise Refused(
-                f"{folder.path} holds checkpoints (step {folder.latest_step()}) and no record of xsft's: whose they are cannot be told",
-                fix="take another name or output; start from them with model.checkpoint: <that folder>/checkpoints/N/model_params",
+                f"{folder.path} holds checkpoints (step {folder.latest_step()}) and no record of xsft's: "
+                "whose they are cannot be told",
+                fix="take another name or output; to start from them, set model.checkpoint: "
+                f"{folder.path}/checkpoints/{folder.latest_step()}/model_params",
             )
         return Record(
             run_name=plan.run_name, spec_digest=plan.spec_digest, spec=now, steps=plan.run.spec.train.steps, losses={}
@@ -80,7 +82,7 @@ def admit(plan: Plan, folder: RunFolder) -> Record:
     if changed:
         raise Refused(
             f"{folder.path} holds a run of another workload: {'; '.join(changed)}",
-            fix="take another name (name: or --run-name), or undo the change; only steps and checkpoint_period may change",
+            fix="take another name, or undo the change; only train.steps and train.checkpoint_period may change",
         )
     _refuse_fewer_steps(plan, folder)
     return record

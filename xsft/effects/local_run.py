@@ -1,7 +1,7 @@
 """Do a plan of `target: local`: the real trainer on this machine, watched, recorded, resumed.
 
-Everything of xsft's lies in `<output>/<run_name>/xsft/`: run.json (the record), trainer-<attempt>.log, lock. Checkpoints are
-MaxText's, in `<output>/<run_name>/checkpoints/`. Nothing is ever deleted.
+Everything of xsft's lies in `<output>/<run_name>/xsft/`: run.json (the record), trainer-<attempt>.log, lock. Checkpoints
+are MaxText's, in `<output>/<run_name>/checkpoints/`. Nothing is ever deleted.
 """
 
 from __future__ import annotations
@@ -319,5 +319,8 @@ def _result(plan: Plan, watch: _Watch, found: Containment) -> LocalResult:
 
 
 def _padding(arrays: int) -> Problem:
-    message = f"The initial checkpoint is of another size of model: MaxText padded or repeated {arrays} arrays and trained on."
-    return warning("checkpoint-padded", "model.checkpoint", message, "Convert the checkpoint of this model; this run is worth nothing.")
+    message = (
+        f"The initial checkpoint is another size of model: MaxText padded or repeated {arrays} arrays and went on."
+    )
+    fix = "Convert the checkpoint of this model and train again; these results are worth nothing."
+    return warning("checkpoint-padded", "model.checkpoint", message, fix)

@@ -49,7 +49,10 @@ class Containment:
             "MaxText runs without a PID namespace of its own here, and ends orphaned multiprocessing workers of other "
             f"programs of yours that it finds on this machine ({self.why_not})."
         )
-        fix = "Allow user namespaces (sysctl user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns), or run as root."
+        fix = (
+            "Allow user namespaces (sysctl user.max_user_namespaces and kernel.apparmor_restrict_unprivileged_userns), "
+            "or run as root."
+        )
         return (warning("no-pid-namespace", "target", message, fix),)
 
 
@@ -60,8 +63,14 @@ def detect() -> Containment:
 
 
 def containment(
-    *, system: str, root: bool, probe: Probe, which: Callable[[str], str | None], termination_log: Path = TERMINATION_LOG
+    *,
+    system: str,
+    root: bool,
+    probe: Probe,
+    which: Callable[[str], str | None],
+    termination_log: Path = TERMINATION_LOG,
 ) -> Containment:
+    """What works; `probe` runs an argv, `which` finds a program."""
     if system != "Linux":
         return Containment(prefix=(), private=False, why_not=f"{system} has no PID namespaces", needed=False)
     tied = _tied(which)

@@ -63,7 +63,8 @@ def _start(argv: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[byte
         )
     except OSError as failed:
         raise EnvironmentMissing(
-            f"{argv[0]} could not be started: {failed.strerror}", fix="`xsft doctor` tells what is missing; `xsft setup` mends it"
+            f"{argv[0]} could not be started: {failed.strerror}",
+            fix="`xsft doctor` tells what is missing; `xsft setup` mends it",
         ) from failed
 
 

@@ -5,6 +5,7 @@ lives here.
 from __future__ import annotations
 
 import difflib
+import posixpath
 from dataclasses import dataclass
 
 from xsft.catalog import models, releases
@@ -18,7 +19,7 @@ from xsft.spec.model import WorkloadSpec
 from xsft.spec.place import DEFAULT_QUEUE, Place
 
 LOCAL_OUTPUT = "xsft-runs"
-"""Where local runs go when no output is named: a folder beside the workload's checkout."""
+"""Where local runs go when no output is named: a folder of the current directory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,7 @@ def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]
     tpu, tpu_problems = _slice(spec)
     run_name, name_problems = _run_name(spec, facts)
     release, release_problems = _release(spec)
-    output = spec.output or (place.output if place and spec.target == "xpk" else None) or _local_output(spec)
+    output = _here(spec, facts, spec.output or _default_output(spec, place))
     run = Run(
         spec=spec,
         run_name=run_name,
@@ -85,7 +86,7 @@ def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]
         slice=tpu,
         model=_model(spec),
         release=release,
-        checkpoint=_checkpoint(spec, output),
+        checkpoint=_here(spec, facts, _checkpoint(spec, output)),
         output=output,
         namespace=spec.namespace or (place.namespace if place else "default"),
         queue=spec.queue or (place.queue if place else DEFAULT_QUEUE),
@@ -190,8 +191,19 @@ def _run_name(spec: WorkloadSpec, facts: Facts) -> tuple[str, tuple[Problem, ...
             return spec.name, (problem,)
 
 
-def _local_output(spec: WorkloadSpec) -> str | None:
-    return LOCAL_OUTPUT if spec.target == "local" else None
+def _default_output(spec: WorkloadSpec, place: Place | None) -> str | None:
+    if spec.target == "local":
+        return LOCAL_OUTPUT
+    return place.output if place else None
+
+
+def _here(spec: WorkloadSpec, facts: Facts, path: str | None) -> str | None:
+    """Absolute for a run on this machine: Orbax takes no other path. source: orbax-checkpoint@0.12.8
+    _src/serialization/tensorstore_utils.py
+    """
+    if path is None or spec.target != "local" or "://" in path:
+        return path
+    return posixpath.normpath(posixpath.join(facts.working_directory, path))
 
 
 def _checkpoint(spec: WorkloadSpec, output: str | None) -> str | None:

@@ -1,7 +1,7 @@
 """What a line of the trainer's output says, as a typed event. Pure; shared by local runs and by the logs of pods.
 
-Only the message is matched: the prefix is `I1121 11:55:14.651 140142328048512 metric_logger.py:265] ` in the trainer and
-`INFO:absl:` in the converters, and line numbers move between releases.
+Only the message is matched: the prefix is `I1121 11:55:14.651 140142328048512 metric_logger.py:265] ` in the trainer
+and `INFO:absl:` in the converters, and line numbers move between releases.
 """
 
 from __future__ import annotations

@@ -22,7 +22,12 @@ def reads_only_files(run: Run) -> bool:
     """Whether data, tokenizer and checkpoint are all paths of this machine."""
     data, model = run.spec.data, run.spec.model
     rows_are_files = _is_path(data.hf_path) or (data.hf_path in HUB_FILES and _is_path(data.hf_train_files))
-    return rows_are_files and _is_path(model.tokenizer) and model.hf is None and not (run.checkpoint or "").startswith("gs://")
+    return (
+        rows_are_files
+        and _is_path(model.tokenizer)
+        and model.hf is None
+        and not (run.checkpoint or "").startswith("gs://")
+    )
 
 
 def _is_path(value: str | None) -> bool:

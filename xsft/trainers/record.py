@@ -1,6 +1,7 @@
-"""The record of a run on this machine: what was asked, every attempt, every step's loss. Pure; `effects.local_run` keeps the file.
+"""The record of a run on this machine: what was asked, every attempt, every step's loss. Pure.
 
-`<output>/<run_name>/xsft/run.json`, schema `xsft.record/1`. Written strictly, read leniently: a newer xsft may add keys.
+`<output>/<run_name>/xsft/run.json`, schema `xsft.record/1`, kept by `effects.local_run`. Read leniently: a newer xsft may
+add keys.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import Any, Literal
 SCHEMA = "xsft.record/1"
 
 Outcome = Literal["running", "completed", "short", "failed", "interrupted"]
-"""`short`: the trainer ended without an error before the steps asked for. `running` in a record nobody holds: it was killed."""
+"""`short`: the trainer ended without an error before the steps asked for. `running` in a record nobody holds: it was
+killed.
+"""
 
 MAY_CHANGE = frozenset({"train.steps", "train.checkpoint_period", "checkpoint_period", "output"})
 """What a resumed run may have different. `output` is the folder the record lies in, so it was moved, not changed."""

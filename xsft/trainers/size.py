@@ -24,11 +24,11 @@ def saved_parameters(metadata: str) -> int | None:
 def default_parameters(keys: Mapping[str, Value]) -> int | None:
     """Parameters of `model_name=default` with a Llama decoder, untied; None for anything else.
 
-    source: maxtext@0.2.5 models/llama2.py; equals the 545.4 KiB (float32) that Orbax says it writes for the tiny workload.
+    source: maxtext@0.2.5 models/llama2.py; equals the 545.4 KiB (float32) that Orbax says it writes for the tiny model.
     """
     names = (
-        "base_emb_dim", "base_num_query_heads", "base_num_kv_heads", "head_dim", "base_mlp_dim", "base_num_decoder_layers",
-        "vocab_size",
+        "base_emb_dim", "base_num_query_heads", "base_num_kv_heads", "head_dim", "base_mlp_dim",
+        "base_num_decoder_layers", "vocab_size",
     )  # fmt: skip
     sizes = [value for name in names if isinstance(value := keys.get(name), int)]
     if keys.get("model_name") != "default" or keys.get("decoder_block") != "llama2" or len(sizes) != len(names):
