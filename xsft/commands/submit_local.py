@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from xsft.effects.local_run import LocalResult, Machine, already_done, run_local
+from xsft.effects.local_machine import Machine
+from xsft.effects.local_run import LocalResult, already_done, run_local
 from xsft.errors import INTERRUPTED, RunFailed
 from xsft.steps import Plan
 from xsft.trainers.size import default_parameters, saved_parameters

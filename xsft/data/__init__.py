@@ -10,7 +10,7 @@ from pathlib import Path
 SCHEME = "xsft://"
 
 SHIPPED = ("tiny/chat.jsonl", "tiny/tokenizer")
-"""What a workload may name. 480 rows with `messages`, `question` and `answer`; source: tests/tools/make_tiny_data.py."""
+"""What a workload may name: 480 rows with `messages`, `question`, `answer`; made by tests/tools/make_tiny_data.py."""
 
 _HERE = Path(__file__).parent
 

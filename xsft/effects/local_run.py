@@ -1,55 +1,31 @@
 """Do a plan of `target: local`: the real trainer on this machine, watched, recorded, resumed.
 
-Everything of xsft's lies in `<output>/<run_name>/xsft/`: run.json (the record), trainer-<attempt>.log, lock. Checkpoints
-are MaxText's, in `<output>/<run_name>/checkpoints/`. Nothing is ever deleted.
+xsft's own files lie in `<output>/<run_name>/xsft/`: run.json (the record), trainer-<attempt>.log, lock. Checkpoints are
+MaxText's, in `<output>/<run_name>/checkpoints/`. Nothing is ever deleted.
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from xsft.effects import clock
 from xsft.effects.filelock import exclusive
-from xsft.effects.files import write_atomic
 from xsft.effects.local_folder import RunFolder, admit, folder_of, recovered
-from xsft.effects.namespace import Containment, detect, refuse_where_harmful
+from xsft.effects.local_machine import Machine, trainer_command, trainer_environment
+from xsft.effects.local_watch import Watch
+from xsft.effects.namespace import Containment, refuse_where_harmful
 from xsft.effects.trainer_process import follow
 from xsft.errors import EnvironmentMissing, Refused
 from xsft.problems import Problem, warning
 from xsft.spec.digest import canonical
 from xsft.steps import Plan
 from xsft.trainers.explain import reason
-from xsft.trainers.lines import Event, Restored, Saved, ShapePadding, Step, StepLoss, parse
-from xsft.trainers.local import reads_only_files
-from xsft.trainers.record import Attempt, Outcome, Record, merged, to_json
-
-TAIL_LINES = 2000
-"""Lines kept to explain a failure; a traceback through JAX has several hundred."""
-
-PASSED_ON = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
-PASSED_ON_ONLINE = ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy", "SSL_CERT_FILE",
-                    "REQUESTS_CA_BUNDLE", "HF_ENDPOINT")  # fmt: skip
-"""Of the user's environment, the trainer gets these. Never HF_TOKEN: MaxText writes it into TensorBoard's files."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Machine:
-    """What a run needs of this machine; tests hand in their own."""
-
-    python: Path
-    """Interpreter of the MaxText environment."""
-    env: Mapping[str, str]
-    """The user's environment."""
-    cache: Path
-    """For the hub's downloads and converted data; may be deleted at any time."""
-    contain: Callable[[], Containment] = detect
-    now: Callable[[], str] = clock.now
+from xsft.trainers.lines import Event
+from xsft.trainers.record import Attempt, Outcome, Record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,33 +86,6 @@ def already_done(plan: Plan) -> LocalResult | None:
     return _finished(plan, folder, record) if folder.latest_step() >= plan.run.spec.train.steps else None
 
 
-def trainer_command(plan: Plan, *, python: Path) -> tuple[str, ...]:
-    """The plan's argv with this machine's interpreter in place of `python3`: what ran is what was shown."""
-    return (str(python), *plan.trainer_argv[1:])
-
-
-def trainer_environment(plan: Plan, *, machine: Machine, scratch: Path) -> dict[str, str]:
-    """Everything the trainer sees: a little of the user's, private folders, and the plan's on top."""
-    online = not reads_only_files(plan.run)
-    names = (*PASSED_ON, *(PASSED_ON_ONLINE if online else ()))
-    return {
-        **{name: machine.env[name] for name in names if name in machine.env},
-        **(_token(machine.env) if online else {}),
-        "HF_HOME": str(machine.cache / "huggingface"),
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "PYTHONUNBUFFERED": "1",
-        "TMPDIR": str(scratch),
-        **plan.trainer_env,
-    }
-
-
-def _token(env: Mapping[str, str]) -> dict[str, str]:
-    """The file a user's `hf auth login` wrote, named, not read. source: huggingface_hub constants.py HF_TOKEN_PATH."""
-    home = Path(env.get("HF_HOME") or Path(env.get("HOME", "/")) / ".cache" / "huggingface")
-    path = Path(env.get("HF_TOKEN_PATH") or home / "token")
-    return {"HF_TOKEN_PATH": str(path)} if path.is_file() else {}
-
-
 @contextmanager
 def _held(folder: RunFolder) -> Iterator[None]:
     """One submit at a time; the kernel frees the lock when its holder dies."""
@@ -189,7 +138,7 @@ def _attempt(
     with tempfile.TemporaryDirectory(prefix="xsft-", ignore_cleanup_errors=True) as scratch:
         environment = trainer_environment(plan, machine=machine, scratch=Path(scratch))
         attempt = _new_attempt(plan, folder, record=record, machine=machine, found=found)
-        watch = _Watch(
+        watch = Watch(
             folder=folder, record=_with(record, plan, attempt), on_event=on_event, starts_from=folder.latest_step()
         )
         watch.save()
@@ -230,61 +179,7 @@ def _with(record: Record, plan: Plan, attempt: Attempt) -> Record:
     )
 
 
-@dataclass(kw_only=True)
-class _Watch:
-    """What one attempt has shown so far; the record on disk follows at every checkpoint."""
-
-    folder: RunFolder
-    record: Record
-    on_event: Callable[[Event], None]
-    losses: dict[int, float] = field(default_factory=dict)
-    exact: dict[int, float] = field(default_factory=dict)
-    resumed_from: int | None = None
-    starts_from: int
-    """Step of the latest checkpoint when the attempt began."""
-    padded_arrays: int = 0
-    tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
-
-    def line(self, text: str) -> None:
-        self.tail.append(text)
-        event = parse(text)
-        match event:
-            case None:
-                return
-            case StepLoss(step=step, loss=loss):
-                self.exact[step] = loss
-            case Step(step=step, loss=loss):
-                self.losses[step] = self.exact.get(step, loss)
-            case Restored(step=step):
-                self.resumed_from = step
-            case ShapePadding(arrays=arrays):
-                self.padded_arrays = arrays
-            case Saved():
-                self.save()
-            case _:
-                pass
-        self.on_event(event)
-
-    @property
-    def last_step(self) -> int:
-        return max(self.losses, default=self.starts_from)
-
-    def whole(self) -> Record:
-        """The record with what is known now."""
-        attempt = replace(self.record.attempts[-1], resumed_from=self.resumed_from, last_step=self.last_step)
-        losses = merged(self.record.losses, self.losses, resumed_from=self.starts_from)
-        return replace(self.record, attempts=(*self.record.attempts[:-1], attempt), losses=losses)
-
-    def save(self) -> None:
-        write_atomic(self.folder.record, to_json(self.whole()))
-
-    def close(self, *, outcome: Outcome, reason: str | None, status: int | None, at: str) -> None:
-        last = replace(self.whole().attempts[-1], outcome=outcome, reason=reason, exit_status=status, finished_at=at)
-        self.record = replace(self.whole(), attempts=(*self.record.attempts[:-1], last))
-        write_atomic(self.folder.record, to_json(self.record))
-
-
-def _judge(plan: Plan, watch: _Watch, status: int) -> tuple[Outcome, str | None]:
+def _judge(plan: Plan, watch: Watch, status: int) -> tuple[Outcome, str | None]:
     """Completed only with the last step asked for and its checkpoint: MaxText exits 0 when the data ends."""
     steps = plan.run.spec.train.steps
     why = reason(tuple(watch.tail))
@@ -297,7 +192,7 @@ def _judge(plan: Plan, watch: _Watch, status: int) -> tuple[Outcome, str | None]
     return "completed", None
 
 
-def _result(plan: Plan, watch: _Watch, found: Containment) -> LocalResult:
+def _result(plan: Plan, watch: Watch, found: Containment) -> LocalResult:
     attempt = watch.record.attempts[-1]
     padding = (_padding(watch.padded_arrays),) if watch.padded_arrays else ()
     return LocalResult(

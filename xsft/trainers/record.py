@@ -1,7 +1,7 @@
 """The record of a run on this machine: what was asked, every attempt, every step's loss. Pure.
 
-`<output>/<run_name>/xsft/run.json`, schema `xsft.record/1`, kept by `effects.local_run`. Read leniently: a newer xsft may
-add keys.
+`<output>/<run_name>/xsft/run.json`, schema `xsft.record/1`, kept by `effects.local_run`. Read leniently: a newer xsft
+may add keys.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ def saved_parameters(metadata: str) -> int | None:
     """
     try:
         leaves = json.loads(metadata)["tree_metadata"].values()
-        return sum(math.prod(leaf["value_metadata"]["write_shape"]) for leaf in leaves)
+        return sum(int(math.prod(leaf["value_metadata"]["write_shape"])) for leaf in leaves)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 

@@ -1,0 +1,69 @@
+"""What one attempt has shown so far, kept on disk as it goes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from xsft.effects.files import write_atomic
+from xsft.effects.local_folder import RunFolder
+from xsft.trainers.lines import Event, Restored, Saved, ShapePadding, Step, StepLoss, parse
+from xsft.trainers.record import Outcome, Record, merged, to_json
+
+TAIL_LINES = 2000
+"""Lines kept to explain a failure; a traceback through JAX has several hundred."""
+
+
+@dataclass(kw_only=True)
+class Watch:
+    """What one attempt has shown so far; the record on disk follows at every checkpoint."""
+
+    folder: RunFolder
+    record: Record
+    on_event: Callable[[Event], None]
+    losses: dict[int, float] = field(default_factory=dict)
+    exact: dict[int, float] = field(default_factory=dict)
+    resumed_from: int | None = None
+    starts_from: int
+    """Step of the latest checkpoint when the attempt began."""
+    padded_arrays: int = 0
+    tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
+
+    def line(self, text: str) -> None:
+        self.tail.append(text)
+        event = parse(text)
+        match event:
+            case None:
+                return
+            case StepLoss(step=step, loss=loss):
+                self.exact[step] = loss
+            case Step(step=step, loss=loss):
+                self.losses[step] = self.exact.get(step, loss)
+            case Restored(step=step):
+                self.resumed_from = step
+            case ShapePadding(arrays=arrays):
+                self.padded_arrays = arrays
+            case Saved():
+                self.save()
+            case _:
+                pass
+        self.on_event(event)
+
+    @property
+    def last_step(self) -> int:
+        return max(self.losses, default=self.starts_from)
+
+    def whole(self) -> Record:
+        """The record with what is known now."""
+        attempt = replace(self.record.attempts[-1], resumed_from=self.resumed_from, last_step=self.last_step)
+        losses = merged(self.record.losses, self.losses, resumed_from=self.starts_from)
+        return replace(self.record, attempts=(*self.record.attempts[:-1], attempt), losses=losses)
+
+    def save(self) -> None:
+        write_atomic(self.folder.record, to_json(self.whole()))
+
+    def close(self, *, outcome: Outcome, reason: str | None, status: int | None, at: str) -> None:
+        last = replace(self.whole().attempts[-1], outcome=outcome, reason=reason, exit_status=status, finished_at=at)
+        self.record = replace(self.whole(), attempts=(*self.record.attempts[:-1], last))
+        write_atomic(self.folder.record, to_json(self.record))
