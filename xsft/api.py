@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from xsft.effects import clock, environments, gather
+from xsft.effects.checkpoint import read_checkpoint
 from xsft.effects.files import read_workload_text
 from xsft.effects.render import render
 from xsft.errors import SpecError, XsftError
@@ -62,15 +64,16 @@ def load_each(
     return tuple(loaded), tuple(problems)
 
 
-def intend(loaded: Loaded) -> Intent:
-    """Gather what the world says and decide everything, without rendering."""
-    facts = gather.gather(loaded.spec, file=loaded.file, today=clock.today())
-    return make_intent(loaded.spec, facts)
+def intend(workloads: Sequence[Loaded]) -> tuple[Intent, ...]:
+    """Gather what the world says and decide everything, without rendering. Each checkpoint is looked at once."""
+    look, today = cache(read_checkpoint), clock.today()
+    facts = (gather.gather(one.spec, file=one.file, today=today, look=look) for one in workloads)
+    return tuple(make_intent(one.spec, found) for one, found in zip(workloads, facts, strict=True))
 
 
 def plan(workloads: Sequence[Loaded], *, progress: Progress = lambda _line: None) -> tuple[Plan, ...]:
     """One plan per workload; all that xpk has not rendered before goes to one process of xpk's environment."""
-    intents = tuple(intend(loaded) for loaded in workloads)
+    intents = intend(workloads)
     manifests = _render_all(intents, progress=progress)
     return tuple(
         make_plan(intent, rendered=manifest, file=loaded.file)
@@ -83,8 +86,7 @@ def _render_all(intents: Sequence[Intent], *, progress: Progress) -> tuple[dict[
     if not argvs:
         return tuple(None for _ in intents)
     xpk = environments.ensure("xpk", progress=progress)
-    cache = environments.default_cache()
-    texts = render(argvs, python=xpk.python, lock_digest=xpk.digest, cache=cache)
+    texts = render(argvs, python=xpk.python, lock_digest=xpk.digest, cache=environments.default_cache())
     rendered = {argv: _parsed(text) for argv, text in zip(argvs, texts, strict=True)}
     return tuple(rendered[intent.xpk_argv] if intent.xpk_argv else None for intent in intents)
 

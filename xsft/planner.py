@@ -11,7 +11,7 @@ from xsft.launchers.audit import audit, audit_problems
 from xsft.launchers.expect import expectations
 from xsft.launchers.patch import apply, changes
 from xsft.launchers.xpk import xpk_argv
-from xsft.problems import Problem, errors_in
+from xsft.problems import Problem, error, errors_in
 from xsft.spec.digest import spec_digest
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import Run, resolve
@@ -25,17 +25,17 @@ def make_intent(spec: WorkloadSpec, facts: Facts) -> Intent:
     run, unresolved = resolve(spec, facts)
     problems = silence((*unresolved, *check(run, facts)), spec.checks)
     digest = spec_digest(run)
-    on_cluster = spec.target == "xpk"
+    line, unencodable = _xpk_line(run, problems)
     return Intent(
         run=run,
         spec_digest=digest,
         trainer_argv=trainer_argv(run),
         trainer_env=trainer_env(run),
         conversion_argv=conversion_argv(run),
-        xpk_argv=xpk_argv(run) if on_cluster and _renderable(run, problems) else None,
-        changes=changes(run, digest=digest) if on_cluster else (),
-        expectations=expectations(run, digest=digest) if on_cluster else (),
-        problems=problems,
+        xpk_argv=line,
+        changes=changes(run, digest=digest) if line else (),
+        expectations=expectations(run, digest=digest) if line else (),
+        problems=(*problems, *unencodable),
     )
 
 
@@ -69,8 +69,14 @@ UNRENDERABLE = frozenset(
 """Problems that leave xpk nothing it could render."""
 
 
-def _renderable(run: Run, problems: Iterable[Problem]) -> bool:
-    return run.slice is not None and not any(p.id in UNRENDERABLE for p in errors_in(problems))
+def _xpk_line(run: Run, problems: Iterable[Problem]) -> tuple[tuple[str, ...] | None, tuple[Problem, ...]]:
+    """The line, or None with the reason where there is none to render."""
+    if run.spec.target == "local" or run.slice is None or any(p.id in UNRENDERABLE for p in errors_in(problems)):
+        return None, ()
+    try:
+        return xpk_argv(run), ()
+    except ValueError as e:
+        return None, (error("command-encoding", "", f"the trainer's command cannot be sent: {e}", "Change that value."),)
 
 
 def _by_hand(intent: Intent, rendered: dict[str, Any]) -> tuple[str, ...]:

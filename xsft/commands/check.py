@@ -25,7 +25,8 @@ def run(args: argparse.Namespace) -> int:
     from xsft.commands.failure import print_problems
 
     loaded, unread = api.load_each(args.files, settings=args.settings, run_name=args.run_name)
-    checked = tuple(p.in_file(one.file) for one in loaded for p in api.intend(one).problems)
+    intents = zip(loaded, api.intend(loaded), strict=True)
+    checked = tuple(p.in_file(one.file) for one, intent in intents for p in intent.problems)
     problems = (*unread, *checked)
     status = status_of(problems)
     if args.json:

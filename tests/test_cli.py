@@ -1,0 +1,229 @@
+"""The command line from outside: exit statuses, one clear message per problem, no traceback, one JSON document."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from xsft.cli import main
+from xsft.commands.verbs import VERBS
+
+GOOD = """\
+name: good
+mode: mcjax
+place: {project: my-project, zone: us-east5-b, cluster: my-cluster, output: gs://my-bucket/runs}
+tpu: {type: v6e-8}
+image: {ref: "us-docker.pkg.dev/my-project/xsft/train:1", maxtext: "0.2.5"}
+model: {name: qwen3-0.6b, tokenizer: Qwen/Qwen3-0.6B, hf: {repo: Qwen/Qwen3-0.6B}}
+data: {hf_path: HuggingFaceH4/ultrachat_200k, train_split: train_sft, columns: [messages]}
+train: {steps: 100, per_device_batch_size: 1}
+"""
+
+
+def xsft(*arguments: str, stdin: str = "", env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    argv = (sys.executable, "-m", "xsft", *arguments)
+    whole = {**os.environ, **(env or {})}
+    return subprocess.run(argv, input=stdin, capture_output=True, text=True, env=whole, check=False, timeout=120)
+
+
+@pytest.fixture
+def workload(tmp_path: Path) -> Path:
+    path = tmp_path / "good.yaml"
+    path.write_text(GOOD)
+    return path
+
+
+def changed(text: str, *replacements: tuple[str, str]) -> str:
+    for old, new in replacements:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+BAD = {
+    "misspelled key": (("train: {steps", "train: {stpes"), "unknown-key", "train.steps"),
+    "wrong type": (("steps: 100", "steps: lots"), "wrong-type", "train.steps"),
+    "steps unset": (("steps: 100, ", ""), "missing-key", "train.steps"),
+    "unknown TPU type": (("v6e-8}", "v6e-257}"), "tpu-unknown", "v6e-256"),
+    "unknown model": (("name: qwen3-0.6b", "name: qwen3-06b"), "model-unknown", "qwen3-0.6b"),
+    "name over the limit": (("name: good", f"name: {'a' * 41}"), "out-of-range", "40"),
+    "zero slices": (("type: v6e-8}", "type: v6e-8, num_slices: 0}"), "out-of-range", "num_slices"),
+    "not a bucket": (("output: gs://my-bucket/runs", "output: my-bucket/runs"), "wrong-form", "gs://"),
+    "columns no template takes": (("columns: [messages]", "columns: [text]"), "columns", "messages"),
+    "checkpoint and hf": (("{name: qwen3", "{checkpoint: gs://my-bucket/0/items, name: qwen3"), "checkpoint-and-hf", "hf"),
+    "duplicate key": (("mode: mcjax\n", "mode: mcjax\nmode: pathways\n"), "yaml-duplicate-key", "mode"),
+    "tab": (("mode: mcjax\n", "mode:\n\tmcjax\n"), "yaml-tab", "tab"),
+    "unknown MaxText key": (("mode: mcjax\n", "overrides: {maxtext: {stepz: 1}}\n"), "key-unknown", "stepz"),
+    "elastic": (("mode: mcjax\n", "pathways: {elastic_slices: 1}\n"), "refused-elastic", "elastic"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_workloads_are_named_and_refused(case: str, workload: Path) -> None:
+    replacement, problem_id, word = BAD[case]
+    workload.write_text(changed(GOOD, replacement))
+    done = xsft("check", "--json", str(workload))
+    document = json.loads(done.stdout)
+    found = [p for p in document["problems"] if p["id"] == problem_id]
+    assert done.returncode == 2
+    assert found, document["problems"]
+    assert found[0]["severity"] == "error"
+    assert found[0]["file"] == str(workload)
+    assert word in found[0]["where"] + found[0]["message"] + found[0]["fix"]
+    assert found[0]["fix"]
+    assert "Traceback" not in done.stderr
+
+
+NOT_WORKLOADS = {
+    "missing": lambda folder: folder / "nosuch.yaml",
+    "directory": lambda folder: folder,
+    "empty": lambda folder: written(folder / "empty.yaml", b""),
+    "not YAML": lambda folder: written(folder / "x.yaml", b"a: [b\nc: }"),
+    "binary": lambda folder: written(folder / "x.yaml", bytes(range(256))),
+    "a list": lambda folder: written(folder / "x.yaml", b"- a\n- b\n"),
+    "an alias bomb": lambda folder: written(folder / "x.yaml", b"a: &a [1]\nb: &b [*a, *a]\nc: [*b, *b]\n"),
+    "100 MB": lambda folder: sparse(folder / "big.yaml", 100_000_000),
+}
+
+
+def written(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def sparse(path: Path, size: int) -> Path:
+    with path.open("wb") as file:
+        file.truncate(size)
+    return path
+
+
+@pytest.mark.parametrize("verb", ["plan", "check", "submit"])
+@pytest.mark.parametrize("case", NOT_WORKLOADS)
+def test_what_is_no_workload_is_said_so(verb: str, case: str, tmp_path: Path) -> None:
+    done = xsft(verb, str(NOT_WORKLOADS[case](tmp_path)))
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert "  fix: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_all_problems_of_all_files(workload: Path, tmp_path: Path) -> None:
+    other = written(tmp_path / "other.yaml", GOOD.replace("steps: 100", "steps: 0").replace("v6e-8}", "v7x-1}").encode())
+    broken = written(tmp_path / "broken.yaml", b"a: b: c")
+    done = xsft("check", "--json", str(workload), str(other), str(broken), str(tmp_path / "nosuch.yaml"))
+    files = {p["file"] for p in json.loads(done.stdout)["problems"] if p["severity"] == "error"}
+    assert done.returncode == 2
+    assert files == {str(other), str(broken), str(tmp_path / "nosuch.yaml")}
+
+
+def test_a_good_workload_passes(workload: Path) -> None:
+    done = xsft("check", "--json", str(workload))
+    document = json.loads(done.stdout)
+    assert [p for p in document["problems"] if p["severity"] == "error"] == []
+    assert document["ok"] is True
+    assert done.returncode == 0
+
+
+def test_stdin_is_a_file_too() -> None:
+    done = xsft("check", "-", stdin=GOOD)
+    assert done.returncode == 0, done.stderr
+
+
+def test_errors_under_json_are_one_document(tmp_path: Path) -> None:
+    done = xsft("submit", "--json", str(tmp_path / "nosuch.yaml"))
+    document = json.loads(done.stdout)
+    assert document["schema"] == "xsft.submit/1"
+    assert document["exit_status"] == done.returncode == 2
+    assert document["problems"][0]["id"] == "file-missing"
+
+
+@pytest.mark.parametrize("arguments", [("nosuchverb",), ("plan",), ("plan", "--nosuch", "x"), ("completion", "korn")])
+def test_usage_errors_say_where_to_look(arguments: tuple[str, ...]) -> None:
+    done = xsft(*arguments)
+    assert done.returncode == 2
+    assert "error: " in done.stderr
+    assert "--help" in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completion_knows_every_verb(shell: str) -> None:
+    done = xsft("completion", shell)
+    assert done.returncode == 0
+    assert all(verb in done.stdout for verb in VERBS)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="NOT RUN: no /dev/full here")
+def test_a_full_disk_on_stdout_is_one_message(workload: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        argv = (sys.executable, "-m", "xsft", "check", "--json", str(workload))
+        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 3
+    assert "Traceback" not in done.stderr
+    assert "No space left" in done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_traceback() -> None:
+    done = subprocess.run(
+        ("bash", "-c", f"{sys.executable} -m xsft --help | true; echo ${{PIPESTATUS[0]}}"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+
+
+def test_ctrl_c_at_any_moment_exits_130(workload: Path) -> None:
+    for delay_s in (0.02, 0.1, 0.2):
+        argv = (sys.executable, "-m", "xsft", "check", *([str(workload)] * 400))
+        running = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            running.wait(delay_s)
+        except subprocess.TimeoutExpired:
+            running.send_signal(signal.SIGINT)
+        _, messages = running.communicate(timeout=60)
+        assert running.returncode in (130, 0, -signal.SIGINT), messages
+        assert "Traceback" not in messages
+
+
+def test_a_secret_in_a_workload_is_refused_and_not_echoed(workload: Path) -> None:
+    token = "hf" + "_" + "aB3" * 12
+    workload.write_text(changed(GOOD, ("mode: mcjax\n", f"env: {{NOTE: {token}}}\n")))
+    for arguments in (("check",), ("plan",), ("plan", "--json"), ("check", "--set", f"env.OTHER={token}")):
+        done = xsft(arguments[0], str(workload), *arguments[1:])
+        assert done.returncode == 2
+        assert token not in done.stdout + done.stderr
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text(max_size=300))
+def test_any_text_ends_with_a_documented_status(text: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "any.yaml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    assert main(("check", str(path))) == 2
+    assert "a bug in xsft" not in capfd.readouterr().err
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    key=st.sampled_from(
+        [line.split(":")[0] for line in GOOD.splitlines()]
+        + ["train.steps", "tpu.type", "tpu.num_slices", "data.columns", "model.checkpoint", "env.A", "xla_flags", "name"]
+        + ["overrides.maxtext.attention", "parallelism.ici.fsdp", "restarts.on_exit_codes", "place.cluster", "image.ref"]
+    ),
+    value=st.one_of(st.text(max_size=40), st.sampled_from(["", "[]", "{}", "[a, b]", "-1", "1e400", "true", "~", "[[[", "a: b"])),
+)
+def test_any_setting_ends_with_a_documented_status(
+    key: str, value: str, workload: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    status = main(("check", str(workload), "--set", f"{key}={value}"))
+    assert status in (0, 2)
+    assert "a bug in xsft" not in capfd.readouterr().err
