@@ -1,7 +1,8 @@
 """Runs in MaxText's environment: what MaxText itself makes of command lines. Arguments: `jobs.json results.json`.
 
 A job is `{"values": [arg, …]}` (OmegaConf alone), `{"trainer": argv}` or `{"conversion": argv}` (MaxText's
-configuration, as the module named in argv would load it). Importing MaxText takes seconds: all jobs share one process.
+configuration, as the module named in argv would load it; `slices` are keys that describe the hardware it would find).
+Importing MaxText takes seconds, so all jobs share one process.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ def main(jobs: Path, results: Path) -> None:
 def answer(job: dict[str, Any]) -> Any:
     if "values" in job:
         return [value_of(argument) for argument in job["values"]]
+    slices = [f"{key}={value}" for key, value in job.get("slices", {}).items()]
     heard = Listener()
     logging.getLogger().addHandler(heard)
     try:
-        outcome = conversion(job["conversion"]) if "conversion" in job else trainer(job["trainer"])
-    except Exception as problem:  # noqa: BLE001 - whatever MaxText says is the answer
+        outcome = conversion(job["conversion"]) if "conversion" in job else trainer(job["trainer"], *slices)
+    except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever MaxText says is the answer
         outcome = {"error": f"{type(problem).__name__}: {str(problem)[:1000]}"}
     finally:
         logging.getLogger().removeHandler(heard)
@@ -66,11 +68,11 @@ def value_of(argument: str) -> Any:
     return {"value": container["key"]}
 
 
-def trainer(argv: list[str]) -> dict[str, Any]:
+def trainer(argv: list[str], *slices: str) -> dict[str, Any]:
     from maxtext.configs import pyconfig
 
     _python, _m, module, *arguments = argv
-    config = pyconfig.initialize_pydantic([script_of(module), *arguments, *HERE])
+    config = pyconfig.initialize_pydantic([script_of(module), *arguments, *slices, *HERE])
     return {"values": settings(config, arguments), "type": type(config).__name__}
 
 

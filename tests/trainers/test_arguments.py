@@ -62,6 +62,7 @@ READABLE: tuple[tuple[Value, str], ...] = (
     ("deepseek3-671b", "deepseek3-671b"),
     ("deepseek-ai/DeepSeek-V3", "deepseek-ai/DeepSeek-V3"),
     ("gs://my-bucket/ultrachat_200k/train_sft-*.parquet", "gs://my-bucket/ultrachat_200k/train_sft-*.parquet"),
+    ("./xsft-runs", "./xsft-runs"),
     ("20261121", "'20261121'"),
     ("it's", "'it''s'"),
     ("a\nb", '"a\\u000ab"'),

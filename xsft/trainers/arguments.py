@@ -19,7 +19,7 @@ _PLAIN = re.compile(r"[A-Za-z_/.~@+-][-A-Za-z0-9_/.:@+~=*?-]*")
 _YAML_WORDS = frozenset(
     {"true", "false", "yes", "no", "on", "off", "y", "n", "null", "~", ".nan", ".inf", "-.inf", "+.inf"}
 )
-_NUMBER_LIKE = re.compile(r"[-+.]?[0-9._]")
+_NUMBER_LIKE = re.compile(r"[-+]?\.?[0-9_]")
 
 _NOT_PRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 """What YAML refuses or folds between single quotes: C0, DEL, C1 with NEL, line separators, BOM (YAML 1.2 §5.1)."""

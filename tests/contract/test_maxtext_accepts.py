@@ -1,0 +1,192 @@
+"""Every key xsft puts on a trainer's command line, read by the configuration parser of the pinned MaxText.
+
+Nothing may be refused and nothing ignored: each key must stand in the resulting configuration with the value that the
+workload gave it. Values are equal as they are, but for what MaxText's types normalise: a whole number for a float
+(`32` is 32.0), and no value for an empty one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+
+from tests.maxtext import ask
+from tests.stories import FILES, intent_of, spec_of, varied
+from xsft.catalog.releases import DEFAULT, key_ok
+from xsft.checks.trainer_keys import FIELD_OF
+from xsft.spec.base import Value
+from xsft.spec.model import WorkloadSpec
+from xsft.spec.resolve import Run
+from xsft.spec.sections import Axis
+from xsft.steps import Intent
+from xsft.trainers.maxtext import Keys, trainer_keys
+
+pytestmark = pytest.mark.contract
+
+AXES = tuple(axis for axis in get_args(Axis) if key_ok(f"ici_{axis}_parallelism"))
+
+BASE = "gemma2_ultrachat"
+DEEP = "llama31_lora"
+"""32 layers, which every pipeline here divides."""
+
+VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "eval": (BASE, {"eval": {"interval": 50}, "data.hf_eval_split": "test_sft"}),
+    "eval-files": (
+        BASE,
+        {
+            "eval": {"interval": 50, "steps": 4, "per_device_batch_size": 2},
+            "data.hf_path": "json",
+            "data.hf_train_files": "gs://my-bucket/train-*.json",
+            "data.hf_eval_files": "gs://my-bucket/eval-*.json",
+            "data.columns": ["question", "answer"],
+            "data.eval_columns": ["prompt", "completion"],
+        },
+    ),
+    "data": (
+        BASE,
+        {
+            "data.hf_name": "main",
+            "data.hf_data_dir": "2026",
+            "data.chat_template": "gs://my-bucket/templates/math qa.json",
+            "data.formatting_func": "my_package.formatting.chat",
+            "data.packing": False,
+            "data.completion_only": False,
+            "data.shuffle": False,
+            "data.shuffle_seed": 7,
+            "data.num_epoch": 3,
+        },
+    ),
+    "train": (
+        BASE,
+        {
+            "train.gradient_accumulation_steps": 2,
+            "train.learning_rate": 1e-05,
+            "train.per_device_batch_size": 0.5,
+            "train.profiler": "xplane",
+            "train.weight_dtype": "float32",
+            "model.scan_layers": False,
+        },
+    ),
+    "lora": (
+        "llama31_lora",
+        {
+            "lora.alpha": 0.5,
+            "lora.module_path": "decoder/.*(query|value)",
+            "lora.weight_qtype": "nf4",
+            "lora.restore_path": "gs://my-bucket/adapter",
+        },
+    ),
+    "names that YAML would misread": (BASE, {"name": "on", "data.hf_name": "0123", "data.train_split": "1e5"}),
+    "a split with a slice": (BASE, {"data.train_split": "train[:10%]"}),
+    "text": (BASE, {"data.hf_data_dir": "a: b #é 'x' \"y\""}),
+    **{f"ici {axis}": (DEEP, {"parallelism.ici": {axis: 8}}) for axis in AXES},
+    **{f"dcn {axis}": (DEEP, {"tpu.num_slices": 2, "parallelism.dcn": {axis: 2}}) for axis in AXES},
+}
+
+
+def _cases() -> dict[str, WorkloadSpec]:
+    stories = {file.stem: spec_of(file.stem) for file in FILES}
+    modes = {
+        f"{name} {mode}": varied(spec, {"mode": mode})
+        for name, spec in stories.items()
+        for mode in ("mcjax", "pathways")
+        if spec.target == "xpk" and spec.mode != mode
+    }
+    return {**stories, **modes, **{f"{n}": varied(spec_of(base), changes) for n, (base, changes) in VARIANTS.items()}}
+
+
+CASES = _cases()
+
+
+@pytest.fixture(scope="module")
+def intents() -> dict[str, Intent]:
+    return {name: intent_of(spec) for name, spec in CASES.items()}
+
+
+@pytest.fixture(scope="module")
+def answers(intents: dict[str, Intent], maxtext_python: Path) -> dict[str, Any]:
+    jobs = [{"trainer": intent.trainer_argv, "slices": _slices(intent.run)} for intent in intents.values()]
+    return dict(zip(intents, ask(jobs, python=maxtext_python), strict=True))
+
+
+def _slices(run: Run) -> dict[str, Any]:
+    """Ahead-of-time compilation's keys tell MaxText which chips there are; none are here."""
+    if run.spec.tpu is None:
+        return {}
+    return {"compile_topology": run.spec.tpu.type, "compile_topology_num_slices": run.num_slices}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_key_is_taken_with_its_value(name: str, intents: dict[str, Intent], answers: dict[str, Any]) -> None:
+    answer = answers[name]
+    assert "error" not in answer, answer["error"]
+    assert answer["ignored"] == []
+    keys = trainer_keys(intents[name].run)
+    assert list(answer["values"]) == list(keys)
+    assert _different(keys, answer["values"]) == {}
+
+
+def test_the_cases_use_every_key_that_a_field_can_become(intents: dict[str, Intent]) -> None:
+    used = {key for intent in intents.values() for key in trainer_keys(intent.run)}
+    axes = {f"{group}_{axis}_parallelism" for group in ("ici", "dcn") for axis in AXES}
+    assert {key for key in (*FIELD_OF, *axes) if key_ok(key, version=DEFAULT)} - used == set()
+
+
+def test_a_wrong_key_is_refused(maxtext_python: Path) -> None:
+    """The parser that said yes above can say no."""
+    argv = intent_of(spec_of(BASE)).trainer_argv
+    wrong = ("stepz=5", "steps=abc", "lora.lora_rnk=5", "model_name=gemma2-3b")
+    answers = ask([{"trainer": (*argv, argument)} for argument in wrong], python=maxtext_python)
+    assert ["error" in answer for answer in answers] == [True] * len(wrong)
+
+
+CONVERSIONS = {
+    **{file.stem: spec for file in FILES if (spec := spec_of(file.stem)).model.hf},
+    "scan axis": varied(spec_of(BASE), {"overrides.maxtext.param_scan_axis": 0, "model.scan_layers": False}),
+    "other weights": varied(
+        spec_of(BASE),
+        {"model.hf": {"repo": "my-org/gemma", "revision": "v1.0", "converted": "gs://my-bucket/my weights"}},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def conversions(maxtext_python: Path) -> dict[str, tuple[tuple[str, ...], Any]]:
+    """(argv, what the converter made of it) by name."""
+    argvs = {name: intent_of(spec).conversion_argv or () for name, spec in CONVERSIONS.items()}
+    answers = ask([{"conversion": argv} for argv in argvs.values()], python=maxtext_python)
+    return {name: (argv, answer) for (name, argv), answer in zip(argvs.items(), answers, strict=True)}
+
+
+@pytest.mark.parametrize("name", CONVERSIONS)
+def test_the_converter_takes_every_argument(name: str, conversions: dict[str, tuple[tuple[str, ...], Any]]) -> None:
+    """Up to where it would read weights: its own flags are known to it, the rest are keys with the values meant."""
+    argv, answer = conversions[name]
+    assert "error" not in answer, answer["error"]
+    assert answer["ignored"] == []
+    keys = [argument for argument in argv[3:] if not argument.startswith("--")]
+    assert answer["left"] == keys
+    meant = {key: yaml.safe_load(value) for key, _, value in (argument.partition("=") for argument in keys)}
+    assert _different(meant, answer["values"]) == {}
+
+
+def test_the_converter_refuses_a_wrong_flag_and_a_wrong_key(maxtext_python: Path) -> None:
+    argv = intent_of(spec_of(BASE)).conversion_argv or ()
+    jobs = [{"conversion": (*argv, wrong)} for wrong in ("--save_dtyp2=bfloat16", "scan_layer=True")]
+    assert ["error" in answer for answer in ask(jobs, python=maxtext_python)] == [True, True]
+
+
+def _different(keys: Keys, values: Mapping[str, Any]) -> dict[str, tuple[Value, Any]]:
+    return {key: (value, values[key]) for key, value in keys.items() if not _same(value, values[key])}
+
+
+def _same(meant: Value, taken: Any) -> bool:
+    if meant is None:
+        return taken in (None, "")
+    if isinstance(meant, bool) or isinstance(taken, bool):
+        return meant is taken
+    return bool(meant == taken)

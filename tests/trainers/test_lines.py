@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xsft.trainers.lines import (
+    Aborted,
+    ConfigError,
+    DataEnded,
+    Evaluated,
+    Event,
+    LoopFinished,
+    OrphanKilled,
+    Phase,
+    Restored,
+    Saved,
+    Saving,
+    ShapePadding,
+    Step,
+    StepLoss,
+    parse,
+)
+
+ABSL = "I1120 07:21:57.547289 139910299417472 metric_logger.py:265] "
+
+# Printed by MaxText 0.2.5 with google-tunix 0.1.7 on a CPU, but for the lines marked `code`: read in its source.
+LINES: list[tuple[str, Event]] = [
+    (
+        "completed step: 2, seconds: 0.217, TFLOP/s/device: 0.001, Tokens/s/device: 1181.694, total_weights: 84, "
+        "loss: 6.222, lm_loss: 0.000, perplexity: 631.719",
+        Step(step=2, loss=6.222, seconds=0.217, tokens_per_second=1181.694, target_tokens=84),
+    ),
+    (  # code: 0.2.3 and newer with elastic slices, and a mixture of experts with multi-token prediction
+        "completed step: 7, seconds: 1.5, live slice count: 2, TFLOP/s/device: 0.1, Tokens/s/device: 12.0, "
+        "total_weights: 84, main_model_loss: 9.5, mtp_loss: 8.5, loss: 3.25, lm_loss: 0.000, perplexity: 1.0",
+        Step(step=7, loss=3.25, seconds=1.5, tokens_per_second=12.0, target_tokens=84),
+    ),
+    (  # code
+        "completed profiler activation/deactivation step: 3, seconds: 0.2, TFLOP/s/device: 0.1, "
+        "Tokens/s/device: 5.0, total_weights: 1, loss: nan, lm_loss: 0.000, perplexity: nan",
+        Step(step=3, loss=float("nan"), seconds=0.2, tokens_per_second=5.0, target_tokens=1),
+    ),
+    (
+        "Train step 2 training loss: 6.222081  - training perplexity: 503.750305",
+        StepLoss(step=2, loss=6.222081),
+    ),
+    (
+        "Completed eval after train step 0, loss=6.630, perplexity=757.432, total_weights=168.0, avg_z_loss=0.000",
+        Evaluated(step=0, loss=6.63),
+    ),
+    ("eval metrics after step: 9, loss=1.250, total_weights=168.0", Evaluated(step=9, loss=1.25)),  # code, <= 0.2.2
+    ("[process=0] Saving checkpoint at step 1", Saving(step=1)),
+    ("[process=0] Saving checkpoint at step 402 due to preemption.", Saving(step=402)),
+    (
+        "[process=0][thread=async_save] Finished saving checkpoint (finalized tmp dir) to `/o/tiny1/checkpoints/1`.",
+        Saved(step=1, path="/o/tiny1/checkpoints/1"),
+    ),
+    ("Restored params from step: 6 in 0.094 seconds", Restored(step=6)),
+    (
+        "Exception in load_next_train_batch: You may have run out of training data.",
+        DataEnded(detail="You may have run out of training data."),
+    ),
+    ("MAXTEXT CONFIG ERROR: 'stepz' not in 'emb_dim'", ConfigError(message="'stepz' not in 'emb_dim'")),
+    ("Aborting training due to NaN loss.", Aborted(reason="NaN loss")),  # code
+    (
+        "Checkpoint shape mismatches (3 arrays): loading sharded at stored shape and padding each local shard after "
+        "restore.",
+        ShapePadding(arrays=3),
+    ),
+    ("CLEANUP: Terminating orphaned multiprocessing process 77 (PPid=1)", OrphanKilled(pid=77)),  # code
+    ("Train loop finished in: 2.2828 seconds", LoopFinished(seconds=2.2828)),
+    ("System Information: Jax Version: 0.11.0", Phase(name="making the model")),
+    ("number parameters: 0.000 billion", Phase(name="compiling")),
+]
+
+
+@pytest.mark.parametrize("prefix", ["", ABSL, "INFO:absl:"])
+@pytest.mark.parametrize(("message", "event"), LINES, ids=lambda v: v[:30] if isinstance(v, str) else "")
+def test_the_message_decides_and_the_prefix_does_not(prefix: str, message: str, event: Event) -> None:
+    assert repr(parse(prefix + message)) == repr(event)  # repr: nan equals nan
+
+
+def test_every_kind_of_event_has_a_line() -> None:
+    assert {type(event) for _, event in LINES} == set(Event.__args__)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "Per train step:",
+        "[process=0] [async] Finished save (blocking + background) in 0.20 seconds @ /o/checkpoints/20",
+        "Config param steps: 6",
+        "Config param eval_interval: -1",
+        "Train step 0 eval loss: 6.629933 - eval perplexity: 757.431641",
+        "completed step: 3",
+    ],
+)
+def test_other_lines_say_nothing(line: str) -> None:
+    assert parse(line) is None
+
+
+MARKS = (
+    "completed step: 1, loss: ",
+    "Train step 1 training loss: ",
+    "Completed eval after train step 1, loss=",
+    "seconds: ",
+)
+
+
+@given(st.lists(st.one_of(st.sampled_from(MARKS), st.text("0123456789.eE+-naif, "), st.text())).map("".join))
+def test_no_line_raises(line: str) -> None:
+    event = parse(line)
+    assert event is None or isinstance(event, Event)
