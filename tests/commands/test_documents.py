@@ -1,0 +1,163 @@
+"""What --json prints is what xsft/commands/interface.py describes: no field missing, none unknown, each of its type."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xsft.cli import main
+from xsft.commands.interface import DOCUMENTS, Document, published
+from xsft.commands.verbs import VERBS, parser
+from xsft.effects.environments import Environment
+
+CLUSTER = """\
+name: good
+mode: mcjax
+place: {project: my-project, zone: us-east5-b, cluster: my-cluster, output: gs://my-bucket/runs}
+tpu: {type: v6e-8}
+image: {ref: "us-docker.pkg.dev/my-project/xsft/train:1", maxtext: "0.2.5"}
+model: {name: qwen3-0.6b, tokenizer: Qwen/Qwen3-0.6B, hf: {repo: Qwen/Qwen3-0.6B}}
+data: {hf_path: HuggingFaceH4/ultrachat_200k, train_split: train_sft, columns: [messages]}
+train: {steps: 100, per_device_batch_size: 1}
+"""
+
+Said = Callable[..., tuple[int, dict[str, Any]]]
+
+
+@pytest.fixture
+def said(capfd: pytest.CaptureFixture[str]) -> Said:
+    """Runs a verb with --json; exit status and the one document on stdout."""
+
+    def run(*arguments: str) -> tuple[int, dict[str, Any]]:
+        capfd.readouterr()
+        status = main((*arguments, "--json"))
+        return status, json.loads(capfd.readouterr().out)
+
+    return run
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> str:
+    return written(tmp_path / "cluster.yaml", CLUSTER)
+
+
+@pytest.fixture
+def local(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> str:
+    path = tmp_path / "local.yaml"
+    assert main(("init", str(path), "--local")) == 0
+    return str(path)
+
+
+def written(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+def held(name: str, document: dict[str, Any]) -> Document:
+    return DOCUMENTS[name].model_validate_json(json.dumps(document), strict=True)
+
+
+def test_a_local_plan(said: Said, local: str) -> None:
+    status, document = said("plan", local)
+    held("plan", document)
+    (plan,) = document["plans"]
+    assert status == 0
+    assert (plan["target"], plan["xpk_argv"], plan["manifest"], plan["jobset"]) == ("local", None, None, None)
+    assert plan["trainer_argv"][:2] == ["python3", "-m"]
+
+
+@pytest.mark.contract
+def test_a_cluster_plan(said: Said, cluster: str, xpk_environment: Environment) -> None:
+    _, document = said("plan", cluster)
+    held("plan", document)
+    (plan,) = document["plans"]
+    assert plan["manifest"]["kind"] == "JobSet"
+    assert {row["outcome"] for row in plan["audit"]} == {"landed", "patched"}
+
+
+def test_a_plan_beside_a_file_that_cannot_be_read(said: Said, local: str) -> None:
+    status, document = said("plan", local, "nosuch.yaml")
+    held("plan", document)
+    assert (status, document["exit_status"], len(document["plans"])) == (2, 2, 1)
+    assert [p["file"] for p in document["problems"]] == ["nosuch.yaml"]
+
+
+def test_check(said: Said, cluster: str, tmp_path: Path) -> None:
+    bad = written(tmp_path / "bad.yaml", CLUSTER.replace("steps", "stpes"))
+    status, document = said("check", cluster, bad)
+    held("check", document)
+    assert (status, document["ok"], document["exit_status"]) == (2, False, 2)
+    assert ("unknown-key", bad) in {(p["id"], p["file"]) for p in document["problems"]}
+
+
+def test_diff(said: Said, local: str) -> None:
+    status, document = said("diff", local, local, "--set", "train.steps=7")
+    held("diff", document)
+    assert (status, document["same"]) == (0, False)
+    assert [d["key"] for d in document["differences"]["keys"]] == ["train.steps"]
+
+
+def test_doctor(said: Said) -> None:
+    status, document = said("doctor")
+    held("doctor", document)
+    assert (status == 0) is document["ok"]
+
+
+def test_setup(said: Said, xpk_environment: Environment) -> None:
+    status, document = said("setup", "xpk")
+    held("setup", document)
+    assert status == 0
+
+
+def test_submit(local: str, tmp_path: Path) -> None:
+    from xsft import api
+    from xsft.commands.submit_local import document
+    from xsft.effects.local_run import LocalResult
+
+    (plan,) = api.plan((api.load(local),))
+    result = LocalResult(
+        action="created",
+        outcome="completed",
+        reason=None,
+        exit_status=0,
+        steps_asked=2,
+        steps=2,
+        losses={1: 6.7, 2: 5.3},
+        resumed_from=None,
+        checkpoints=(tmp_path / "2",),
+        folder=tmp_path,
+        record=tmp_path / "record.json",
+        log=None,
+        private_pids=True,
+    )
+    printed = {"schema": "xsft.submit/1", **document(plan, result, picture=None)}
+    held("submit", json.loads(json.dumps(printed)))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("submit", "nosuch.yaml"), ("diff", "nosuch.yaml", "nosuch.yaml"), ("setup", "nosuch")],
+    ids=lambda a: a[0],
+)
+def test_an_error_is_the_verbs_document(said: Said, arguments: tuple[str, ...]) -> None:
+    status, document = said(*arguments)
+    held("error", document)
+    assert (status, document["exit_status"], document["schema"]) == (2, 2, f"xsft.{arguments[0]}/1")
+
+
+def test_every_verb_with_json_has_a_document() -> None:
+    (verbs,) = (a.choices for a in parser()._actions if isinstance(a.choices, dict))
+    assert set(verbs) == set(VERBS)
+    with_json = {name for name, sub in verbs.items() if "--json" in sub.format_help()}
+    assert with_json == set(DOCUMENTS) - {"error"}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_published_schema_forbids_no_further_field(name: str) -> None:
+    text = json.dumps(published(name))
+    assert '"additionalProperties": false' not in text
+    assert f"xsft.{name}/1" in text or name == "error"

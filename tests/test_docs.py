@@ -1,0 +1,161 @@
+"""The documentation is true: its commands parse, its links lead somewhere, its tables are the code's."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from xsft import errors
+from xsft.cli import main
+from xsft.commands.verbs import VERBS, parser
+from xsft.effects import environments
+from xsft.effects.environments import Environment
+from xsft.spec.model import WorkloadSpec
+from xsft.spec.reader import read_spec
+from xsft.spec.reference import anchor
+from xsft.spec.schema import schema
+
+ROOT = Path(__file__).parent.parent
+PAGES = tuple(sorted((*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))))
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def blocks(page: Path, language: str) -> Iterator[str]:
+    return (body for found, body in BLOCK.findall(page.read_text()) if found == language)
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """(page, line) of every shell line that calls xsft or make, also in comments of workloads."""
+    for page in PAGES:
+        for body in blocks(page, "sh"):
+            for line in body.replace("\\\n", " ").splitlines():
+                if line.startswith(("xsft ", "make ")):
+                    yield page.name, line
+    for workload in sorted((ROOT / "workloads").glob("*.yaml")):
+        for line in re.findall(r"^#\s+(xsft .*)$", workload.read_text(), re.MULTILINE):
+            yield workload.name, line
+
+
+COMMANDS = tuple(commands())
+IDS = tuple(f"{page}: {line}" for page, line in COMMANDS)
+
+
+@pytest.mark.parametrize(("page", "line"), COMMANDS, ids=IDS)
+def test_every_command_parses(page: str, line: str) -> None:
+    words = shlex.split(line, comments=True)
+    if words[0] == "make":
+        assert f"\n{words[1]}:" in (ROOT / "Makefile").read_text()
+    else:
+        assert parser().parse_args(words[1:]).verb in VERBS
+
+
+@pytest.mark.parametrize(("page", "line"), COMMANDS, ids=IDS)
+def test_every_workload_that_a_command_names_is_there(page: str, line: str) -> None:
+    named = [word for word in shlex.split(line, comments=True) if word.startswith("workloads/")]
+    assert all(list(ROOT.glob(word)) for word in named), line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = [link for link in LINK.findall(BLOCK.sub("", page.read_text())) if not leads_somewhere(page, link)]
+    assert broken == []
+
+
+def leads_somewhere(page: Path, link: str) -> bool:
+    if link.startswith(("https://", "http://")):
+        return True
+    file, _, section = link.partition("#")
+    target = (page.parent / file).resolve() if file else page
+    if not target.exists():
+        return False
+    headings = re.findall(r"^#+ (.*)$", BLOCK.sub("", target.read_text()), re.MULTILINE) if section else []
+    return not section or section in map(anchor, headings)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_is_documented_and_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"`xsft {verb}" in (ROOT / "README.md").read_text()
+    assert main((verb, "--help")) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"usage: xsft {verb}")
+    assert all(f"{option} " in said for option in ("--help",))
+
+
+SOURCES = tuple(sorted((ROOT / "xsft").rglob("*.py")))
+
+
+@pytest.mark.parametrize("file", [*PAGES, *SOURCES], ids=lambda file: str(file.relative_to(ROOT)))
+def test_no_page_and_no_message_names_a_verb_that_does_not_exist(file: Path) -> None:
+    named = re.findall(r"`xsft ([a-z]+)[ `]", file.read_text())
+    assert [verb for verb in named if verb not in VERBS] == []
+
+
+def test_every_option_says_what_it_does() -> None:
+    (verbs,) = (a.choices for a in parser()._actions if isinstance(a.choices, dict))
+    silent = [f"{name} {a.dest}" for name, sub in verbs.items() for a in sub._actions if not a.help]
+    assert silent == []
+
+
+def test_generated_pages_are_up_to_date() -> None:
+    assert generator().main(["--check"]) == 0, "run `make docs`"
+
+
+def test_the_table_of_exit_statuses_is_the_errors() -> None:
+    page = (ROOT / "docs" / "reference" / "exit-status.md").read_text()
+    rows = {(int(status), name) for status, name in re.findall(r"^\| (\d+) \| `(\w+)` \|", page, re.MULTILINE)}
+    classes = [cls for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, errors.XsftError)]
+    assert {row for row in rows if row[0] != 1} == {(c.exit_status, c.__name__) for c in classes if c.exit_status != 1}
+    statuses = {int(status) for status in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
+    for text in ((ROOT / "README.md").read_text(), parser().epilog or ""):
+        said = {int(status) for status in re.findall(r"(?:^|· |: |\n)(\d+) [a-z]", text.partition("xit status")[2])}
+        assert said <= statuses
+        assert statuses - said <= {141}
+
+
+def test_every_key_of_a_workload_says_what_it_is() -> None:
+    root = schema()
+    sections = {"": root, **root["$defs"]}
+    properties = ((name, key, p) for name, node in sections.items() for key, p in node.get("properties", {}).items())
+    silent = [f"{name}.{key}" for name, key, p in properties if not ("description" in p or "$ref" in str(p))]
+    assert silent == []
+
+
+def test_the_workload_in_the_readme_is_one() -> None:
+    (text,) = blocks(ROOT / "README.md", "yaml")
+    assert isinstance(read_spec(text), WorkloadSpec)
+
+
+@pytest.mark.contract
+def test_the_plan_in_the_readme_is_what_is_printed(
+    xpk_environment: Environment, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    main(("plan", "workloads/deepseek_ultrachat.yaml"))
+    printed = capsys.readouterr().out.splitlines()
+    (excerpt,) = blocks(ROOT / "README.md", "text")
+    assert [line for line in excerpt.splitlines() if line != "…" and line not in printed] == []
+
+
+def test_the_environments_are_as_large_as_said() -> None:
+    readme = (ROOT / "README.md").read_text()
+    page = (ROOT / "docs" / "reference" / "environments.md").read_text()
+    for spec in map(environments.environment_for, environments.NAMES):
+        assert f"{spec.pins[spec.package]}" in readme
+        assert f"{len(spec.pins)} packages | about {spec.size_gib} GiB" in readme
+        assert f"about {spec.size_gib} GiB" in page
+
+
+def generator() -> ModuleType:
+    found = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
