@@ -44,7 +44,7 @@ def gather(
 
 
 def folder_of(file: str | Path) -> Path:
-    """Folder of the workload, from where its relative paths start; standard input counts as here."""
+    """Folder of the workload, whose places and commit count; standard input counts as here."""
     return Path.cwd() if str(file) == STDIN else Path(file).absolute().parent
 
 

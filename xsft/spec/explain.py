@@ -21,7 +21,7 @@ from xsft.spec.yamltext import ParsedYaml
 
 M = TypeVar("M", bound=BaseModel)
 Refusals = Mapping[str, tuple[str, str]]
-"""Dotted key path -> (problem id, reason): keys that xsft knows and does not take."""
+"""Dotted key path, or `path=value` -> (problem id, reason): keys and values that xsft knows and does not take."""
 
 NO_REFUSALS: Refusals = MappingProxyType({})
 MAX_PROBLEMS = 50
@@ -105,19 +105,20 @@ def _with_line(problem: Problem, parsed: ParsedYaml) -> Problem:
 
 
 def _refused(data: Mapping[str, object], parsed: ParsedYaml, refusals: Refusals) -> tuple[Problem, ...]:
-    found = (path for path in refusals if _has(data, path.split(".")))
+    keys = ((key.partition("="), refusal) for key, refusal in refusals.items())
+    found = [(path, why) for (path, _, value), why in keys if _has(data, path.split("."), value=value)]
     fix = "Remove it."
-    return tuple(_with_line(error(refusals[p][0], p, refusals[p][1], fix), parsed) for p in found)
+    return tuple(_with_line(error(name, path, reason, fix), parsed) for path, (name, reason) in found)
 
 
-def _has(data: object, parts: Sequence[str]) -> bool:
-    """Whether the path is there; a key may itself contain dots."""
+def _has(data: object, parts: Sequence[str], *, value: str = "") -> bool:
+    """Whether the path is there, with this value if one is given; a key may itself contain dots."""
     if not parts:
-        return True
+        return not value or data == value
     if not isinstance(data, Mapping):
         return False
     heads = ((".".join(parts[:n]), parts[n:]) for n in range(1, len(parts) + 1))
-    return any(head in data and _has(data[head], rest) for head, rest in heads)
+    return any(head in data and _has(data[head], rest, value=value) for head, rest in heads)
 
 
 def _without(problems: Iterable[Problem], refused: Sequence[Problem]) -> tuple[Problem, ...]:

@@ -1,0 +1,111 @@
+"""The initial checkpoint must be there, readable in the mode, and stacked as the run expects."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.factory import DROP, FLAGSHIP, GOOD, ids, problems, spec
+from xsft.checks.checkpoint import check
+from xsft.facts import CheckpointFacts, Facts
+from xsft.problems import Problem
+from xsft.spec.model import WorkloadSpec
+
+PATH = "gs://my-bucket/deepseek3-671b/0/items"
+
+
+def facts(status: str = "read", **found: object) -> Facts:
+    return Facts(checkpoint=CheckpointFacts(path=PATH, status=status, **found))
+
+
+def one(workload: WorkloadSpec, given: Facts) -> Problem:
+    (problem,) = problems(check, workload, given)
+    return problem
+
+
+def test_silent_on_a_checkpoint_that_fits():
+    fitting = facts(use_ocdbt=False, use_zarr3=False, scan_layers=True, scan_recorded=True, param_scan_axis=0)
+    assert ids(check, spec(FLAGSHIP), fitting) == set()
+    assert ids(check, spec(FLAGSHIP), facts()) == set()
+    assert ids(check, spec(model={"checkpoint": DROP})) == set()
+
+
+def test_pathways_reads_one_format():
+    for flag, name in (("use_ocdbt", "checkpoint-ocdbt"), ("use_zarr3", "checkpoint-zarr3")):
+        found = one(spec(FLAGSHIP), facts(**{flag: True}))
+        assert (found.id, found.severity, found.where) == (name, "error", "model.checkpoint")
+
+
+def test_mcjax_reads_every_format():
+    assert ids(check, spec(GOOD, mode="mcjax"), facts(use_ocdbt=True, use_zarr3=True)) == set()
+
+
+@pytest.mark.parametrize(
+    ("scan", "release", "recorded", "expected"),
+    [
+        (None, "0.2.5", True, set()),
+        (None, "0.2.5", False, {"checkpoint-scan"}),
+        (None, "0.2.3", True, {"checkpoint-scan"}),
+        (False, "0.2.3", True, set()),
+        (False, "0.2.5", False, set()),
+        (True, "0.2.5", True, {"checkpoint-scan"}),
+    ],
+)
+def test_layers_that_are_not_scanned(scan: bool | None, release: str, recorded: bool, expected: set[str]):
+    workload = spec(model={"scan_layers": scan}, image={"maxtext": release})
+    found = facts(scan_layers=False, scan_recorded=recorded)
+    assert ids(check, workload, found) == expected
+
+
+def test_a_scanned_checkpoint_in_a_run_that_does_not_scan():
+    found = one(spec(model={"scan_layers": False}), facts(scan_layers=True, scan_recorded=True))
+    assert (found.id, found.where, found.fix) == (
+        "checkpoint-scan",
+        "model.scan_layers",
+        "Set model.scan_layers: true.",
+    )
+
+
+def test_the_axis_of_the_layers():
+    scanned = {"scan_layers": True, "scan_recorded": True}
+    found = one(spec(FLAGSHIP), facts(**scanned, param_scan_axis=1))
+    assert (found.id, found.where) == ("checkpoint-axis", "overrides.maxtext.param_scan_axis")
+    assert "param_scan_axis: 1" in found.fix
+    default = one(spec(), facts(**scanned, param_scan_axis=0))
+    assert "axis 1 (MaxText's default)" in default.message
+    assert ids(check, spec(), facts(**scanned, param_scan_axis=1)) == set()
+    assert ids(check, spec(), facts(**scanned)) == set()
+    odd = spec(overrides={"maxtext": {"param_scan_axis": "x"}})
+    assert ids(check, odd, facts(**scanned, param_scan_axis=1)) == set()
+
+
+@pytest.mark.parametrize(
+    ("status", "id_"), [("missing", "checkpoint-missing"), ("not-a-checkpoint", "checkpoint-invalid")]
+)
+def test_a_wrong_level_is_corrected(status: str, id_: str):
+    found = one(spec(), facts(status, detail=f"it holds 0/ without _METADATA; a checkpoint lies at {PATH}"))
+    assert (found.id, found.severity, found.fix) == (id_, "error", f"Set model.checkpoint: {PATH}")
+    bare = one(spec(), facts(status, detail="nothing is there"))
+    assert "nothing is there" in bare.message
+    assert "model_params" in bare.fix
+
+
+def test_what_is_still_to_be_converted_is_a_note():
+    converting = spec(model={"checkpoint": DROP, "hf": {"repo": "Qwen/Qwen3-0.6B"}})
+    found = one(converting, facts("missing", detail="nothing is there"))
+    assert (found.id, found.severity, found.where) == ("checkpoint-to-convert", "note", "model.hf")
+    assert ids(check, converting, facts()) == set()
+
+
+def test_what_was_not_read_is_a_warning():
+    for given in (facts("unreadable", detail="no Google Cloud login was found. Log in."), Facts()):
+        found = one(spec(), given)
+        assert (found.id, found.severity) == ("checkpoint-unread", "warning")
+
+
+def test_a_path_that_is_neither_in_a_bucket_nor_in_the_image():
+    hub = one(spec(model={"checkpoint": "Qwen/Qwen3-0.6B"}), Facts())
+    assert (hub.id, hub.severity) == ("checkpoint-path", "error")
+    assert "model.hf" in hub.fix
+    for elsewhere in ("/models/0/items", "./here", "gs://my-bucket/0/items"):
+        assert "checkpoint-path" not in ids(check, spec(model={"checkpoint": elsewhere}), Facts())
+    assert ids(check, spec(model={"checkpoint": "models/0/items"}, target="local"), Facts()) == set()

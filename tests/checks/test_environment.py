@@ -1,0 +1,75 @@
+"""What is set in the environment arrives, once."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.factory import FLAGSHIP, ids, problems, spec
+from xsft.checks import environment
+from xsft.checks.environment import check
+
+
+def test_silent_on_good_workloads():
+    assert ids(check, spec()) == set()
+    assert ids(check, spec(FLAGSHIP)) == set()
+    assert ids(check, spec(env={"TPU_STDERR_LOG_LEVEL": "0", "MEGASCALE_GRPC_ENABLE_XOR_TRACER": "false"})) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "expected"),
+    [
+        ("JAX_PLATFORMS", "pathways", {"env-reserved"}),
+        ("JAX_PLATFORMS", "mcjax", {"env-other-mode"}),
+        ("JAX_BACKEND_TARGET", "mcjax", {"env-other-mode"}),
+        ("MEGASCALE_NUM_SLICES", "mcjax", {"env-reserved"}),
+        ("TPU_WORKER_ID", "pathways", {"env-reserved"}),
+        ("JOB_COMPLETION_INDEX", "mcjax", {"env-reserved"}),
+        ("BASHOPTS", "mcjax", {"env-name"}),
+        ("date", "mcjax", {"env-name"}),
+        ("HF_TOKEN_PATH", "mcjax", set()),
+    ],
+)
+def test_names_that_others_set(name: str, mode: str, expected: set[str]):
+    workload = spec({**FLAGSHIP, "mode": mode}, env={name: "/a"})
+    assert ids(check, workload) == expected
+    assert ids(check, workload.model_copy(update={"target": "local"})) == set()
+
+
+def test_the_tokens_path_is_ours_where_a_secret_is_mounted():
+    secret = {"hf_token": {"secret": "hub", "key": "token"}}
+    assert ids(check, spec(env={"HF_TOKEN_PATH": "/a"}, secrets=secret)) == {"env-reserved"}
+    assert ids(check, spec(secrets=secret)) == set()
+
+
+def test_values_that_nothing_can_carry():
+    (problem,) = problems(check, spec(env={"A": "a\0b"}))
+    assert (problem.id, problem.where) == ("env-value", "env.A")
+    assert ids(check, spec(env={"A": "a" * 131_000})) == {"env-value"}
+    assert ids(check, spec(env={"A": "a" * 130_000})) == set()
+    assert ids(check, spec(env={"A": 'line\n"quoted" $HOME'})) == set()
+
+
+def test_the_cluster_stores_objects_of_a_limited_size(monkeypatch: pytest.MonkeyPatch):
+    env = {f"A{i}": "a" * 100_000 for i in range(9)}
+    assert ids(check, spec(env=env)) == set()
+    assert ids(check, spec(env={**env, "B": "b" * 100_000})) == {"manifest-size"}
+    monkeypatch.setattr(environment, "MAX_MANIFEST_BYTES", 100)
+    assert ids(check, spec()) == {"manifest-size"}
+
+
+def test_libtpu_flags_have_one_way():
+    assert ids(check, spec(env={"LIBTPU_INIT_ARGS": "--a=1"})) == set()
+    assert ids(check, spec(env={"LIBTPU_INIT_ARGS": "--a=1"}, xla_flags=["--b=1"])) == {"libtpu-twice"}
+    assert ids(check, spec(FLAGSHIP, env={"LIBTPU_INIT_ARGS": "--a=1"})) == {"libtpu-pathways"}
+    assert ids(check, spec(xla_flags=["--b=1"])) == set()
+
+
+@pytest.mark.parametrize("flag", ["xla_a=1", "--xla_a", "--xla_a= 1", "--xla_a='1'", "--xla_a=1 --xla_b=2", ""])
+def test_a_flag_is_one_name_and_value(flag: str):
+    (problem,) = problems(check, spec(xla_flags=["--xla_tpu_a=true", flag]))
+    assert (problem.id, problem.where) == ("xla-flag", "xla_flags.1")
+
+
+def test_a_flag_given_twice():
+    (problem,) = problems(check, spec(xla_flags=["--xla_a=1", "--xla_b=1", "--xla_a=2"]))
+    assert (problem.id, problem.severity, problem.where) == ("xla-flag-twice", "warning", "xla_flags.2")

@@ -1,0 +1,62 @@
+"""Names fit every object that is made of them, second attempts included."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.checks.factory import FLAGSHIP, ids, problems, spec
+from xsft.checks.names import check, shortened
+from xsft.facts import Facts
+
+
+def test_silent_on_good_workloads():
+    assert ids(check, spec()) == set()
+    assert ids(check, spec(FLAGSHIP)) == set()
+
+
+@pytest.mark.parametrize(("mode", "limit"), [("mcjax", 38), ("pathways", 20)])
+def test_the_limit_of_the_mode_less_a_second_attempts_suffix(mode: str, limit: int):
+    base = FLAGSHIP if mode == "pathways" else {**FLAGSHIP, "mode": "mcjax"}
+    assert ids(check, spec(base, name="a" * limit)) == set()
+    (problem,) = problems(check, spec(base, name="a" * (limit + 1)))
+    assert (problem.id, problem.severity, problem.where) == ("name-too-long", "error", "name")
+    assert f"{mode} takes {limit} here" in problem.message
+    assert f"e.g. {'a' * limit}." in problem.fix
+
+
+def test_the_suffix_counts():
+    dated = spec(FLAGSHIP, name="deepseek-chat", run_name_suffix="date")
+    (problem,) = problems(check, dated, Facts(today="20261121"))
+    assert "'deepseek-chat-20261121' has 22 characters" in problem.message
+    assert "Shorten name to 11 characters" in problem.fix
+
+
+def test_a_tenth_attempt_may_not_fit():
+    long = spec(FLAGSHIP, name="a" * 20)
+    assert ids(check, long, Facts(attempt=9)) == set()
+    assert ids(check, long, Facts(attempt=10)) == {"name-attempts"}
+
+
+@pytest.mark.parametrize("name", ["none", "true", "off", "y"])
+def test_names_that_are_words_of_yaml(name: str):
+    assert ids(check, spec(name=name)) == {"name-misread"}
+    assert ids(check, spec(name=name, target="local")) == {"name-misread"}
+    assert ids(check, spec(name=f"{name}-run")) == set()
+
+
+def test_here_a_name_may_be_long():
+    assert ids(check, spec(target="local", name="a" * 40)) == set()
+
+
+@given(st.from_regex(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", fullmatch=True), st.integers(1, 40))
+def test_a_suggestion_is_a_name_and_fits(name: str, limit: int):
+    found = shortened(name, limit)
+    assert len(found) <= limit
+    assert spec(name=found).name == found
+
+
+def test_a_suggestion_keeps_every_word():
+    assert shortened("deepseek-ultrachat-mcjax", 20) == "deepse-ultrach-mcjax"
+    assert shortened("qwen3-gsm8k", 20) == "qwen3-gsm8k"

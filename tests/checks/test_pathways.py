@@ -1,0 +1,74 @@
+"""Pathways' servers get images, a bucket and arguments that xpk passes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.factory import DROP, FLAGSHIP, GOOD, ids, problems, spec
+from xsft.checks.pathways import check
+from xsft.spec.model import WorkloadSpec
+
+SERVERS = FLAGSHIP["place"]["pathways"]
+
+
+def servers(**changes: object) -> WorkloadSpec:
+    return spec(FLAGSHIP, place={"pathways": changes})
+
+
+def test_silent_on_good_workloads():
+    assert ids(check, spec()) == set()
+    assert ids(check, spec(FLAGSHIP)) == set()
+    own = spec(FLAGSHIP, place={"pathways": DROP}, pathways=SERVERS)
+    assert ids(check, own) == set()
+
+
+def test_images_and_bucket_must_be_said():
+    bare = spec(FLAGSHIP, place={"pathways": DROP})
+    assert ids(check, bare) == {"pathways-image-missing", "pathways-scratch-missing"}
+    (problem,) = problems(check, servers(server_image=DROP))
+    assert (problem.id, problem.severity) == ("pathways-image-missing", "error")
+    assert "server_image" in problem.message
+    assert "proxy_image" not in problem.message
+
+
+@pytest.mark.parametrize("tag", ["", ":latest"])
+def test_latest_is_not_pinned(tag: str):
+    refs = {"proxy_image": f"example.com/proxy_server{tag}", "server_image": f"example.com/server{tag}"}
+    found = problems(check, servers(**refs))
+    assert [(p.id, p.severity, p.where) for p in found] == [
+        ("pathways-images-unpinned", "warning", "pathways.proxy_image"),
+        ("pathways-images-unpinned", "warning", "pathways.server_image"),
+    ]
+
+
+def test_proxy_and_servers_are_of_one_release():
+    assert ids(check, servers(proxy_image="example.com/proxy_server:jax-0.6.0")) == {"pathways-images-differ"}
+    pinned = "example.com/proxy_server@sha256:" + "0" * 64
+    assert ids(check, servers(proxy_image=pinned)) == set()
+
+
+@pytest.mark.parametrize("section", ["server_args", "proxy_args", "worker_args"])
+@pytest.mark.parametrize("token", ["--c='x y'", "--a=1  --b=2", "--x: y", "plain", "", "--a=$HOME", "--x:"])
+def test_arguments_that_xpk_would_change(section: str, token: str):
+    (problem,) = problems(check, spec(FLAGSHIP, pathways={section: ["--fine=1", token]}))
+    assert (problem.id, problem.severity, problem.where) == ("pathways-args", "error", f"pathways.{section}.1")
+
+
+def test_xla_flags_are_arguments_of_the_proxy():
+    assert ids(check, spec(FLAGSHIP, xla_flags=["--xla_tpu_a=true"])) == set()
+    (problem,) = problems(check, spec(FLAGSHIP, xla_flags=["--xla_tpu_a=a b"]))
+    assert (problem.id, problem.where) == ("pathways-args", "xla_flags.0")
+    assert ids(check, spec(xla_flags=["--xla_tpu_a=a b"])) == set()
+
+
+def test_arguments_that_the_template_gives_already():
+    assert ids(check, spec(FLAGSHIP, pathways={"server_args": ["--server_port=1"]})) == {"pathways-args-reserved"}
+
+
+def test_elastic_slices_are_refused_however_they_are_asked_for():
+    assert ids(check, spec(FLAGSHIP, pathways={"proxy_args": ["--num_elastic_slices=1"]})) == {"refused-elastic"}
+
+
+def test_a_section_nobody_reads():
+    assert ids(check, spec(GOOD, mode="mcjax", pathways={})) == {"pathways-section-unused"}
+    assert ids(check, spec(GOOD, mode="mcjax", pathways={}, target="local")) == set()

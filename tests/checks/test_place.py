@@ -1,0 +1,80 @@
+"""What a cluster must be told, all that is missing at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.factory import DROP, FLAGSHIP, ids, problems, spec
+from xsft.checks.place import check
+from xsft.facts import Facts
+from xsft.spec.model import WorkloadSpec
+from xsft.spec.place import Place
+
+GKE = {"project": "my-project", "zone": "us-east5-b", "cluster": "my-cluster", "output": "gs://my-bucket/runs"}
+
+
+def at(place: object, **changes: object) -> WorkloadSpec:
+    return spec(**changes, place=DROP).model_copy(update={"place": Place.model_validate(place)})
+
+
+def test_silent_on_good_workloads():
+    assert ids(check, spec()) == set()
+    assert ids(check, spec(FLAGSHIP)) == set()
+
+
+def test_all_that_is_missing_at_once():
+    assert ids(check, spec(place=DROP, tpu=DROP)) == {"place-missing", "tpu-missing", "output-missing"}
+    assert ids(check, spec(place=DROP, tpu=DROP, target="local")) == set()
+
+
+@pytest.mark.parametrize("missing", ["project", "zone", "cluster"])
+def test_a_place_is_a_whole_cluster(missing: str):
+    (problem,) = problems(check, at({k: v for k, v in GKE.items() if k != missing}))
+    assert problem.id == "place-incomplete"
+    assert missing in problem.message
+
+
+def test_or_a_context_and_nothing_else():
+    bucket = {"output": "gs://my-bucket/runs"}
+    assert ids(check, at({"context": "kind", **bucket})) == set()
+    assert ids(check, at(bucket)) == {"place-incomplete"}
+    (problem,) = problems(check, at({"context": "kind", "project": "my-project", **bucket}))
+    assert problem.id == "place-context-and-gke"
+    assert ids(check, at({"context": "kind", **GKE})) == {"place-context-and-gke"}
+
+
+def test_a_named_place_is_checked_like_one_written_inline():
+    named = spec().model_copy(update={"place": "main"})
+    incomplete = Place.model_validate({"project": "my-project", "output": "gs://my-bucket/runs"})
+    assert ids(check, named, Facts(places={"main": incomplete})) == {"place-incomplete"}
+    assert ids(check, named, Facts(places={"main": Place.model_validate(GKE)})) == set()
+
+
+def test_xpks_queue_is_in_the_default_namespace():
+    elsewhere = {**GKE, "namespace": "team"}
+    assert ids(check, at(elsewhere)) == {"queue-namespace"}
+    assert ids(check, at({**elsewhere, "queue": "multislice-queue"})) == set()
+    assert ids(check, at(elsewhere, queue="team-queue")) == set()
+    assert ids(check, at(GKE, namespace="team")) == {"queue-namespace"}
+
+
+def test_results_need_a_bucket():
+    without = {k: v for k, v in GKE.items() if k != "output"}
+    assert ids(check, at(without)) == {"output-missing"}
+    assert ids(check, at(without, output="gs://my-bucket/runs")) == set()
+    assert ids(check, at(GKE, output="runs")) == {"output-local"}
+    assert ids(check, at(GKE, output="runs", target="local")) == set()
+
+
+@pytest.mark.parametrize(
+    ("tpu", "expected"),
+    [
+        ({"capacity": "reservation", "reservation": "mine"}, set()),
+        ({"capacity": "reservation"}, {"reservation-missing"}),
+        ({"reservation": "mine"}, {"reservation-unused"}),
+        ({"capacity": "spot", "reservation": "mine"}, {"reservation-unused"}),
+        ({"capacity": "spot"}, set()),
+    ],
+)
+def test_a_reservation_has_a_name_and_a_name_a_reservation(tpu: dict[str, str], expected: set[str]):
+    assert ids(check, spec(tpu=tpu)) == expected

@@ -1,0 +1,43 @@
+"""What begins again, and what it costs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.factory import FLAGSHIP, ids, spec
+from xsft.checks.restarts import check
+
+
+def test_silent_on_good_workloads():
+    assert ids(check, spec()) == set()
+    assert ids(check, spec(FLAGSHIP)) == set()
+    assert ids(check, spec(restarts={"max": 3, "on_exit_codes": [1], "grace_period_s": 120})) == set()
+
+
+def test_a_refused_configuration_is_refused_again():
+    assert ids(check, spec(restarts={"max": 3, "on_exit_codes": [1, 2]})) == {"restarts-config-errors"}
+
+
+def test_codes_without_restarts():
+    assert ids(check, spec(restarts={"on_exit_codes": [1]})) == {"restarts-codes-unused"}
+
+
+def test_spot_without_restarts():
+    assert ids(check, spec(tpu={"capacity": "spot"})) == {"restarts-spot"}
+    assert ids(check, spec(tpu={"capacity": "spot"}, restarts={"max": 1})) == set()
+    assert ids(check, spec(tpu={"capacity": "on-demand"})) == set()
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0, {"grace-period"}), (10, {"grace-period"}), (11, set())])
+def test_a_grace_period_has_to_outlast_the_wrapper(seconds: int, expected: set[str]):
+    assert ids(check, spec(restarts={"grace_period_s": seconds})) == expected
+
+
+def test_a_jobset_that_vanishes():
+    assert ids(check, spec(ttl_seconds_after_finished=0)) == {"ttl-zero"}
+    assert ids(check, spec(ttl_seconds_after_finished=1)) == set()
+
+
+def test_here_nothing_restarts():
+    loud = {"restarts": {"on_exit_codes": [2], "grace_period_s": 0}, "ttl_seconds_after_finished": 0}
+    assert ids(check, spec(**loud, target="local")) == set()

@@ -1,0 +1,124 @@
+"""The initial checkpoint: there, in a format the mode can read, and stacked as the run expects. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from xsft.checks.trainer_keys import where_of
+from xsft.checks.values import is_on, number
+from xsft.facts import CheckpointFacts, Facts
+from xsft.problems import Problem, error, note, warning
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+
+DEFAULT_AXIS = 1
+"""MaxText's param_scan_axis; source: maxtext@0.2.5 configs/base.yml."""
+
+
+def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """What the files say; what could not be read is a warning that `submit` does not accept."""
+    if run.checkpoint is None:
+        return
+    found = facts.checkpoint
+    if found is None:
+        yield from _not_looked(run)
+        return
+    match found.status:
+        case "read":
+            yield from _format(run, found)
+            yield from _layers(run, keys, found)
+        case "missing":
+            yield _missing(run, found)
+        case "not-a-checkpoint":
+            message = f"{run.checkpoint} is not an Orbax checkpoint: {found.detail}."
+            yield error("checkpoint-invalid", _where(run), message, _level(found))
+        case "unreadable":
+            message = f"{run.checkpoint} could not be looked at: {found.detail.rstrip('.')}."
+            yield _unread(run, message)
+
+
+def _not_looked(run: Run) -> Iterator[Problem]:
+    path = run.checkpoint or ""
+    if path.startswith("gs://"):
+        yield _unread(run, f"{path} was not looked at: its format is not known.")
+    elif run.spec.target == "xpk" and not path.startswith(("/", ".", "~", "xsft://")):  # checks.data speaks of those
+        message = f"{path} is neither in a bucket nor a path in the image."
+        fix = "Give gs://…/0/items; weights of Hugging Face go under model.hf: {repo: …}."
+        yield error("checkpoint-path", _where(run), message, fix)
+
+
+def _unread(run: Run, message: str) -> Problem:
+    fix = "Make it readable from here; `submit` refuses what it cannot check."
+    return warning("checkpoint-unread", _where(run), message, fix)
+
+
+def _missing(run: Run, found: CheckpointFacts) -> Problem:
+    if run.spec.model.hf is not None:
+        message = f"{run.checkpoint} does not exist yet: the conversion of {run.spec.model.hf.repo} writes it."
+        return note("checkpoint-to-convert", _where(run), message, "Run the conversion that the plan shows first.")
+    return error("checkpoint-missing", _where(run), f"{run.checkpoint}: {found.detail}.", _level(found))
+
+
+def _level(found: CheckpointFacts) -> str:
+    _, is_elsewhere, path = found.detail.partition("a checkpoint lies at ")
+    if is_elsewhere:
+        return f"Set model.checkpoint: {path}"
+    return "Give the folder that holds _METADATA: …/0/items of a conversion, …/checkpoints/N/model_params of a run."
+
+
+def _format(run: Run, found: CheckpointFacts) -> Iterator[Problem]:
+    """McJAX reads every format: Orbax goes by what is on disk, whatever the flags say."""
+    if run.mode.value != "pathways":
+        return
+    fix = (
+        "Convert it again with checkpoint_storage_use_ocdbt=False checkpoint_storage_use_zarr3=False (model.hf does),"
+        " or take mode: mcjax."
+    )
+    if found.use_ocdbt:
+        message = f"{run.checkpoint} is written with OCDBT, which Pathways' workers cannot read."
+        yield error("checkpoint-ocdbt", _where(run), message, fix)
+    if found.use_zarr3:
+        message = f"{run.checkpoint} is written as zarr v3; Pathways' workers read zarr v2 only."
+        yield error("checkpoint-zarr3", _where(run), message, fix)
+
+
+def _layers(run: Run, keys: Mapping[str, Value], found: CheckpointFacts) -> Iterator[Problem]:
+    if found.scan_layers is None:
+        return
+    wanted = _scan(run, keys, found)
+    if wanted != found.scan_layers:
+        where = where_of("scan_layers", run) or "model.scan_layers"
+        message = (
+            f"The run has scan_layers {_word(wanted)}, the checkpoint {_word(found.scan_layers)}: nothing would fit."
+        )
+        yield error("checkpoint-scan", where, message, f"Set model.scan_layers: {_word(found.scan_layers)}.")
+    elif wanted:
+        yield from _axis(keys, found)
+
+
+def _scan(run: Run, keys: Mapping[str, Value], found: CheckpointFacts) -> bool:
+    """MaxText >= 0.2.4 adopts what the checkpoint records, unless the command line says otherwise."""
+    if "scan_layers" in keys:
+        return is_on(keys["scan_layers"])
+    adopted = found.scan_layers if run.release.scan_layers_auto and found.scan_recorded else None
+    return True if adopted is None else adopted
+
+
+def _axis(keys: Mapping[str, Value], found: CheckpointFacts) -> Iterator[Problem]:
+    wanted = number(keys.get("param_scan_axis", DEFAULT_AXIS))
+    if None not in (wanted, found.param_scan_axis) and wanted != found.param_scan_axis:
+        given = "" if "param_scan_axis" in keys else " (MaxText's default)"
+        message = (
+            f"The run stacks layers along axis {wanted:g}{given}, the checkpoint along axis {found.param_scan_axis}:"
+            " weights would be read into the wrong shapes."
+        )
+        fix = f"Set overrides.maxtext.param_scan_axis: {found.param_scan_axis}, or convert again with the other axis."
+        yield error("checkpoint-axis", "overrides.maxtext.param_scan_axis", message, fix)
+
+
+def _where(run: Run) -> str:
+    return "model.hf" if run.spec.model.hf is not None and not run.spec.model.checkpoint else "model.checkpoint"
+
+
+def _word(value: object) -> str:
+    return str(value).lower()

@@ -1,0 +1,116 @@
+"""Environment variables, XLA flags and the size of the command: does each arrive, and mean what it says? Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from xsft.facts import Facts
+from xsft.launchers.encoding import encode_env_value, env_name_problem
+from xsft.launchers.xpk import command
+from xsft.modes import mode_module
+from xsft.problems import Problem, error, warning
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+from xsft.spec.secrets import redact
+from xsft.trainers.maxtext import container_env
+
+INJECTED = re.compile(
+    r"MEGASCALE_(COORDINATOR_ADDRESS|NUM_SLICES|SLICE_ID|PORT)|TPU_WORKER_.*|JOB_COMPLETION_INDEX"
+    r"|TPU_(ACCELERATOR_TYPE|TOPOLOGY.*|SKIP_MDS_QUERY|CHIPS_PER_HOST_BOUNDS|HOST_BOUNDS)"
+)
+"""What GKE's TPU webhook and Kubernetes' Job controller put into the containers of a slice. Other MEGASCALE_ and TPU_
+names tune, and are the user's."""
+
+XLA_FLAG = re.compile(r"--[A-Za-z0-9_]+=[^\s'\"]+")
+
+MAX_ENV_BYTES = 131_000
+"""Of one NAME=value: Linux takes 131,072 bytes per string (MAX_ARG_STRLEN); more and the container does not start."""
+
+MAX_MANIFEST_BYTES = 1_000_000
+"""etcd refuses objects above 1.5 MiB; measured on a real API server: 1.2 MB passes, 1.7 MB does not."""
+
+
+def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """Names, values and flags on a cluster; names that bash keeps only matter there too."""
+    del keys, facts
+    yield from _values(run)
+    if run.spec.target != "xpk":
+        return
+    yield from _names(run)
+    yield from _libtpu(run)
+    yield from _xla_flags(run)
+    yield from _size(run)
+
+
+def _names(run: Run) -> Iterator[Problem]:
+    reserved = mode_module(run.mode.value).RESERVED_ENV
+    for name in run.spec.env:
+        where = f"env.{name}"
+        if (why := env_name_problem(name)) is not None:
+            yield error("env-name", where, f"{why}.", "Choose another name.")
+        elif name in reserved:
+            message = f"{name} is set by {run.mode.value} mode; Kubernetes refuses it twice."
+            yield error("env-reserved", where, message, "Remove it; `xsft plan` shows the value it has.")
+        elif name == "HF_TOKEN_PATH" and run.spec.secrets.hf_token:
+            message = "HF_TOKEN_PATH is set by secrets.hf_token, to the mounted file."
+            yield error("env-reserved", where, message, "Remove it.")
+        elif INJECTED.fullmatch(name):
+            message = f"{name} is set in the pods by GKE or Kubernetes; another value breaks how hosts meet."
+            yield error("env-reserved", where, message, "Remove it.")
+        elif name in _pathways_names() and run.mode.value == "mcjax":
+            message = f"{name} drives Pathways; in McJAX it keeps JAX from the TPU."
+            yield error("env-other-mode", where, message, "Remove it, or set mode: pathways, which sets it.")
+
+
+def _pathways_names() -> frozenset[str]:
+    return mode_module("pathways").RESERVED_ENV
+
+
+def _values(run: Run) -> Iterator[Problem]:
+    for name, value in container_env(run).items():
+        where = f"env.{name}"
+        try:
+            size = len(name) + 1 + len(encode_env_value(value).encode())
+        except ValueError as unfit:
+            yield error("env-value", where, redact(f"{unfit}."), "Write text without that character.")
+            continue
+        if size > MAX_ENV_BYTES:
+            message = f"{name} has {size:,} bytes; Linux starts no process with more than {MAX_ENV_BYTES:,} in one."
+            yield error("env-value", where, message, "Put it into a file on gs://, and name the file.")
+
+
+def _libtpu(run: Run) -> Iterator[Problem]:
+    if "LIBTPU_INIT_ARGS" not in run.spec.env:
+        return
+    where = "env.LIBTPU_INIT_ARGS"
+    if run.mode.value == "pathways":
+        message = "LIBTPU_INIT_ARGS has no effect under Pathways: the trainer runs on the head, which has no TPU."
+        yield error("libtpu-pathways", where, message, "Write the flags under xla_flags: they go to the proxy.")
+    elif run.spec.xla_flags:
+        message = "LIBTPU_INIT_ARGS and xla_flags are both given, and xla_flags becomes LIBTPU_INIT_ARGS."
+        yield error("libtpu-twice", where, message, "Move its flags to xla_flags.")
+
+
+def _xla_flags(run: Run) -> Iterator[Problem]:
+    """Under Pathways each is also an argument of the proxy: checks.pathways."""
+    names = [flag.partition("=")[0] for flag in run.spec.xla_flags]
+    for index, flag in enumerate(run.spec.xla_flags):
+        where = f"xla_flags.{index}"
+        if not XLA_FLAG.fullmatch(flag):
+            message = f"{redact(flag)!r} is not of the form --xla_…=value, without spaces or quotes."
+            yield error("xla-flag", where, message, "Write one flag per list item.")
+        elif names[index] in names[:index]:
+            yield warning("xla-flag-twice", where, f"{names[index]} is given twice; the last wins.", "Remove one.")
+
+
+def _size(run: Run) -> Iterator[Problem]:
+    """A command that cannot be encoded at all is the planner's `command-encoding`."""
+    try:
+        line = command(run)
+    except ValueError:
+        return
+    size = len(line.encode()) + sum(len(n) + len(v.encode(errors="replace")) for n, v in container_env(run).items())
+    if size > MAX_MANIFEST_BYTES:
+        message = f"Command and environment take {size:,} bytes; a cluster stores objects of up to 1.5 MB."
+        yield error("manifest-size", "env", message, "Put long values into files on gs://.")

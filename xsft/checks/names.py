@@ -1,0 +1,60 @@
+"""Names: short enough for every object Kubernetes makes of them, and read by MaxText as they are written. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from xsft.facts import Facts
+from xsft.naming import ATTEMPT_SUFFIX, MISREAD_NAMES, jobset_limit, run_name_limit
+from xsft.problems import Problem, error
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+
+
+def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """`name-misread` everywhere; on a cluster also `name-too-long` and `name-attempts`."""
+    del keys
+    if run.run_name in MISREAD_NAMES:
+        message = f"YAML reads {run.run_name!r} as a word of its own; as a run_name MaxText would misread it."
+        yield error("name-misread", "name", message, f"Add a word: {run.run_name}-run.")
+    if run.spec.target == "xpk":
+        yield from _length(run, facts)
+
+
+def _length(run: Run, facts: Facts) -> Iterator[Problem]:
+    """Counted with the attempt's suffix: a name that fits once would not fit when the run must be tried again."""
+    sizes = {"num_slices": run.num_slices, "hosts": run.slice.hosts if run.slice else 1}
+    limit = run_name_limit(mode=run.mode.value, **sizes)
+    hard = jobset_limit(mode=run.mode.value, **sizes)
+    if len(run.run_name) > limit:
+        yield _too_long(run, limit)
+    elif len(run.jobset) > hard:
+        message = f"Attempt {facts.attempt} would be called {run.jobset}: {len(run.jobset)} characters, {hard} fit."
+        yield error("name-attempts", "name", message, "Start anew under another, shorter name.")
+
+
+def _too_long(run: Run, limit: int) -> Problem:
+    suffix = run.run_name.removeprefix(run.spec.name)
+    room = limit - len(suffix)
+    counted = f"{run.run_name!r} has {len(run.run_name)} characters"
+    message = (
+        f"{counted}; {run.mode.value} takes {limit} here ({ATTEMPT_SUFFIX} more are kept for `-2`, a second attempt)."
+    )
+    if room < 1:
+        fix = f"run_name_suffix adds {len(suffix)} characters: leave it out."
+    else:
+        fix = f"Shorten name to {room} characters or fewer, e.g. {shortened(run.spec.name, room)}."
+    return error("name-too-long", "name", message, fix)
+
+
+def shortened(name: str, limit: int) -> str:
+    """A name of at most `limit` characters that one still recognises: long words lose their ends, first the longest.
+
+    >>> shortened("deepseek-ultrachat-pathways", 20)
+    'deepse-ultrac-pathwa'
+    """
+    words = name.split("-")
+    while len("-".join(words)) > limit and max(map(len, words)) > 1:
+        longest = max(range(len(words)), key=lambda i: len(words[i]))
+        words[longest] = words[longest][:-1]
+    return "-".join(words)[:limit].rstrip("-") or name[0]

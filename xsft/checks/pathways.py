@@ -1,0 +1,94 @@
+"""Pathways' servers: images, scratch bucket and arguments, which xpk fills with defaults nobody wants. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from xsft.checks.image import is_pinned, tag_of
+from xsft.facts import Facts
+from xsft.launchers.encoding import pathways_args_problem
+from xsft.launchers.xpk import PathwaysServers, servers
+from xsft.problems import Problem, error, warning
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+
+TEMPLATE_ARGS = frozenset(
+    {
+        "server_port",
+        "gcs_scratch_location",
+        "resource_manager_address",
+        "node_type",
+        "instance_count",
+        "instance_type",
+    }
+)
+"""Arguments that xpk's template gives the servers; source: xpk@1.16.0 templates/pathways_workload_create.yaml.j2."""
+
+
+def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """The servers in Pathways mode; in McJAX a section that nothing would read."""
+    del keys, facts
+    if run.spec.target != "xpk":
+        return
+    if run.mode.value == "pathways":
+        found = servers(run)
+        yield from _images(found)
+        yield from _scratch(found)
+        yield from _arguments(run)
+    elif run.spec.pathways is not None:
+        message = f"The pathways section has no effect in {run.mode.value} ({run.mode.reason})."
+        yield error("pathways-section-unused", "pathways", message, "Set mode: pathways, or remove the section.")
+
+
+def _images(found: PathwaysServers) -> Iterator[Problem]:
+    images = {"proxy_image": found.proxy_image, "server_image": found.server_image}
+    missing = [name for name, ref in images.items() if ref is None]
+    if missing:
+        message = f"No {' and '.join(missing)}: xpk would take :latest, which changes under a running cluster."
+        fix = "Set pathways.proxy_image and pathways.server_image, here or in the place, with the tag of your JAX."
+        yield error("pathways-image-missing", "pathways", message, fix)
+    for name, ref in images.items():
+        if ref is not None and not is_pinned(ref) and tag_of(ref) in (None, "latest"):
+            message = f"{ref} means whatever was pushed last; proxy, workers and JAX must fit each other."
+            fix = "Take the tag of your JAX, e.g. :jax-0.11.0."
+            yield warning("pathways-images-unpinned", f"pathways.{name}", message, fix)
+    yield from _different(found)
+
+
+def _different(found: PathwaysServers) -> Iterator[Problem]:
+    refs = [ref for ref in (found.proxy_image, found.server_image) if ref is not None and not is_pinned(ref)]
+    tags = [tag_of(ref) for ref in refs]
+    if len(refs) == 2 and tags[0] != tags[1]:
+        message = f"Proxy and server images have different tags, {tags[0]} and {tags[1]}: they speak one protocol."
+        yield warning("pathways-images-differ", "pathways", message, "Take both from the same release.")
+
+
+def _scratch(found: PathwaysServers) -> Iterator[Problem]:
+    if found.scratch is None:
+        message = "No scratch bucket: xpk's default, gs://cloud-pathways-staging, is Google's own."
+        fix = "Set pathways.scratch, here or in the place: gs://my-bucket/pathways."
+        yield error("pathways-scratch-missing", "pathways.scratch", message, fix)
+
+
+def _arguments(run: Run) -> Iterator[Problem]:
+    own = run.spec.pathways
+    given: dict[str, Iterable[str]] = {"xla_flags": run.spec.xla_flags}
+    if own is not None:
+        sections = {"server_args": own.server_args, "proxy_args": own.proxy_args, "worker_args": own.worker_args}
+        given |= {f"pathways.{name}": tokens for name, tokens in sections.items()}
+    for where, tokens in given.items():
+        for index, token in enumerate(tokens):
+            yield from _argument(token, f"{where}.{index}")
+
+
+def _argument(token: str, where: str) -> Iterator[Problem]:
+    name = token.removeprefix("--").partition("=")[0]
+    if (why := pathways_args_problem(token)) is not None:
+        fix = "Write one --name=value per list item, without spaces or quotes."
+        yield error("pathways-args", where, f"{why}.", fix)
+    elif name in TEMPLATE_ARGS:
+        message = f"xpk gives the servers --{name} already; a second one contradicts it."
+        yield error("pathways-args-reserved", where, message, "Remove it.")
+    elif name == "num_elastic_slices":
+        message = f"--{name} is for elastic training, which MaxText's SFT trainer does not do."
+        yield error("refused-elastic", where, message, "Remove it; restarts.max goes on from the last checkpoint.")

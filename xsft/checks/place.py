@@ -1,0 +1,82 @@
+"""The cluster, its queue, the slices' capacity and the bucket for results. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from xsft.facts import Facts
+from xsft.problems import Problem, error, warning
+from xsft.spec.base import Value
+from xsft.spec.place import DEFAULT_QUEUE, Place
+from xsft.spec.resolve import Run
+
+GKE = ("project", "zone", "cluster")
+
+
+def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """Everything a cluster needs to be told, all that is missing at once."""
+    del keys, facts
+    if run.spec.target != "xpk":
+        return
+    if run.spec.place is None:
+        message = "No place: which cluster the run goes to is not said."
+        fix = "Name one of places.yaml (place: main), or write project, zone and cluster, or a kubeconfig context."
+        yield error("place-missing", "place", message, fix)
+    if run.place is not None:
+        yield from _cluster(run.place)
+        yield from _queue(run, run.place)
+    yield from _output(run)
+    yield from _tpu(run)
+
+
+def _cluster(place: Place) -> Iterator[Problem]:
+    given = [name for name in GKE if getattr(place, name)]
+    missing = [name for name in GKE if name not in given]
+    if place.context and given:
+        message = f"The place has a kubeconfig context ({place.context}) and {_and(given)}: two ways to one cluster."
+        fix = f"Remove context, or remove {_and(given)}."
+        yield error("place-context-and-gke", "place", message, fix)
+    elif not place.context and missing:
+        message = f"The place lacks {_and(missing)}."
+        yield error("place-incomplete", "place", message, f"Give {_and(missing)}, or only a kubeconfig context.")
+
+
+def _queue(run: Run, place: Place) -> Iterator[Problem]:
+    """source: xpk@1.16.0 core/kueue_manager.py: the LocalQueue is made in `default` only."""
+    said = run.spec.queue is not None or "queue" in place.model_fields_set
+    if run.namespace != "default" and run.queue == DEFAULT_QUEUE and not said:
+        message = (
+            f"xpk makes its queue {DEFAULT_QUEUE} in the namespace default; a run in {run.namespace} waits for ever"
+            " where an administrator has made none."
+        )
+        fix = "Name the LocalQueue of that namespace: queue."
+        yield warning("queue-namespace", "queue", message, fix)
+
+
+def _output(run: Run) -> Iterator[Problem]:
+    if run.output is None:
+        message = "No output: checkpoints and logs have no place to go."
+        yield error("output-missing", "output", message, "Give a bucket: output: gs://my-bucket/runs, or in the place.")
+    elif not run.output.startswith("gs://"):
+        message = f"The output {run.output} is a path in the pod: checkpoints vanish with it."
+        yield error("output-local", "output", message, "Give a bucket: output: gs://my-bucket/runs.")
+
+
+def _tpu(run: Run) -> Iterator[Problem]:
+    tpu = run.spec.tpu
+    if tpu is None:
+        message = "No tpu: which slices the run takes is not said."
+        yield error(
+            "tpu-missing", "tpu", message, "Give type and num_slices, e.g. tpu: {type: v6e-256, num_slices: 2}."
+        )
+        return
+    if tpu.capacity == "reservation" and not tpu.reservation:
+        message = "capacity: reservation needs to know which one."
+        yield error("reservation-missing", "tpu.reservation", message, "Give its name: tpu.reservation.")
+    if tpu.reservation and tpu.capacity != "reservation":
+        message = f"A reservation is named, but capacity is {tpu.capacity or 'unset'}: it would not be used."
+        yield error("reservation-unused", "tpu.capacity", message, "Set tpu.capacity: reservation, or remove the name.")
+
+
+def _and(words: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

@@ -1,0 +1,66 @@
+"""Restarts: which ends of a container begin again, and whether there is time to save before one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from xsft.facts import Facts
+from xsft.problems import Problem, warning
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+
+CONFIG_ERROR = 2
+"""Exit code of MaxText >= 0.2.3 for a configuration it refuses."""
+
+WRAPPER_S = 10
+"""xpk's wrapper passes SIGTERM on, and notices the end, every 5 s; source: xpk@1.16.0 core/docker_container.py."""
+
+
+def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """What restarts mean on a cluster."""
+    del keys, facts
+    if run.spec.target == "xpk":
+        yield from _codes(run)
+        yield from _spot(run)
+        yield from _grace(run)
+        yield from _ttl(run)
+
+
+def _codes(run: Run) -> Iterator[Problem]:
+    restarts = run.spec.restarts
+    if CONFIG_ERROR in restarts.on_exit_codes:
+        message = (
+            "Exit code 2 is MaxText's for a configuration it refuses: every restart takes the slices to fail again."
+        )
+        yield warning("restarts-config-errors", "restarts.on_exit_codes", message, "Remove 2.")
+    if restarts.on_exit_codes and restarts.max == 0:
+        message = "on_exit_codes restarts nothing while restarts.max is 0."
+        yield warning("restarts-codes-unused", "restarts.on_exit_codes", message, "Set restarts.max, e.g. 3.")
+
+
+def _spot(run: Run) -> Iterator[Problem]:
+    """A lost node alone fails no Job (its pod is made again), but the processes that lose their peer exit non-zero."""
+    tpu = run.spec.tpu
+    if tpu is None or tpu.capacity != "spot" or run.spec.restarts.max > 0:
+        return
+    message = (
+        "Spot slices and no restarts: when a node is taken away its pod is made again, but the trainer on the other"
+        " hosts exits with an error, and that ends the run."
+    )
+    fix = "Set restarts.max, e.g. 10: the run goes on from its last checkpoint."
+    yield warning("restarts-spot", "restarts.max", message, fix)
+
+
+def _grace(run: Run) -> Iterator[Problem]:
+    grace = run.spec.restarts.grace_period_s
+    if grace is not None and grace <= WRAPPER_S:
+        message = f"A grace period of {grace} s leaves no time to save: up to {WRAPPER_S} s pass in xpk's wrapper."
+        fix = f"Give the seconds a save takes and {WRAPPER_S} more, or leave it at 30."
+        yield warning("grace-period", "restarts.grace_period_s", message, fix)
+
+
+def _ttl(run: Run) -> Iterator[Problem]:
+    if run.spec.ttl_seconds_after_finished == 0:
+        message = "The JobSet is deleted the moment it ends, and with it how it ended."
+        fix = "Give a few minutes at least, e.g. 3600."
+        yield warning("ttl-zero", "ttl_seconds_after_finished", message, fix)
