@@ -7,7 +7,13 @@ RULER = "E1121 11:57:01 140 pyconfig.py:394] " + "=" * 80
 
 def test_a_key_nobody_knows_is_named_without_the_900_that_are_known() -> None:
     known = ", ".join(f"'key_{n}'" for n in range(900))
-    lines = (RULER, f"E1121 x] MAXTEXT CONFIG ERROR: 'stepz' not in {known}.", RULER, "Traceback", f"ValueError: 'stepz' not in {known}")
+    lines = (
+        RULER,
+        f"E1121 x] MAXTEXT CONFIG ERROR: 'stepz' not in {known}.",
+        RULER,
+        "Traceback",
+        f"ValueError: 'stepz' not in {known}",
+    )
     assert reason(lines) == "MaxText does not know the key 'stepz'"
 
 
@@ -27,7 +33,12 @@ def test_a_pydantic_message_is_joined_from_its_lines() -> None:
 
 
 def test_the_last_exception_is_the_cause() -> None:
-    lines = ("KeyError: 'a'", "During handling of the above exception …", "ValueError: No valid Orbax checkpoint found at '/x'.", "I1121 x] bye")
+    lines = (
+        "KeyError: 'a'",
+        "During handling of the above exception …",
+        "ValueError: No valid Orbax checkpoint found at '/x'.",
+        "I1121 x] bye",
+    )
     assert reason(lines) == "ValueError: No valid Orbax checkpoint found at '/x'."
 
 
@@ -38,11 +49,16 @@ def test_a_module_qualified_exception_counts() -> None:
 
 
 def test_nan_comes_before_the_exit_it_causes() -> None:
-    assert reason(("I1 x] Aborting training due to NaN loss.", "SystemExit: 1")) == "MaxText stopped because of NaN loss"
+    assert (
+        reason(("I1 x] Aborting training due to NaN loss.", "SystemExit: 1")) == "MaxText stopped because of NaN loss"
+    )
 
 
 def test_the_end_of_the_data() -> None:
-    assert reason(("I1 x] Exception in load_next_train_batch: out", "I1 x] Train loop finished in: 1.0 seconds")) == "the data ended"
+    assert (
+        reason(("I1 x] Exception in load_next_train_batch: out", "I1 x] Train loop finished in: 1.0 seconds"))
+        == "the data ended"
+    )
 
 
 def test_silence_has_no_cause() -> None:

@@ -12,7 +12,14 @@ LOSSES = st.dictionaries(st.integers(1, 10**6), st.floats(allow_nan=False), max_
 
 
 def attempt(**changes: object) -> Attempt:
-    given_ = {"number": 1, "argv": ("python", "-m", "m"), "env": {"A": "b"}, "log": "/l", "started_at": "t", "spec_digest": "d"}
+    given_ = {
+        "number": 1,
+        "argv": ("python", "-m", "m"),
+        "env": {"A": "b"},
+        "log": "/l",
+        "started_at": "t",
+        "spec_digest": "d",
+    }
     return Attempt(**{**given_, **changes})  # type: ignore[arg-type]
 
 
@@ -54,7 +61,11 @@ def test_a_workload_does_not_differ_from_itself(spec: dict[str, object]) -> None
 
 
 @given(LOSSES, LOSSES, st.integers(0, 10**6))
-def test_a_step_done_again_counts_with_its_later_loss(before: dict[int, float], later: dict[int, float], start: int) -> None:
+def test_a_step_done_again_counts_with_its_later_loss(
+    before: dict[int, float], later: dict[int, float], start: int
+) -> None:
     whole = merged(before, later, resumed_from=start)
     assert all(whole[step] == loss for step, loss in later.items())
-    assert {step for step in whole if step not in later} == {step for step in before if step <= start and step not in later}
+    assert {step for step in whole if step not in later} == {
+        step for step in before if step <= start and step not in later
+    }

@@ -10,7 +10,9 @@ from xsft.trainers.size import default_parameters, saved_parameters
 
 def test_the_tiny_model_is_what_orbax_writes() -> None:
     """545.4 KiB in float32: printed by orbax-checkpoint 0.12.8 for a run of the tiny workload."""
-    keys = yaml.safe_load((WORKLOADS / "tiny_local.yaml").read_text())["overrides"]["maxtext"] | {"model_name": "default"}
+    keys = yaml.safe_load((WORKLOADS / "tiny_local.yaml").read_text())["overrides"]["maxtext"] | {
+        "model_name": "default"
+    }
     parameters = default_parameters(keys)
     assert parameters == 139_584
     assert abs(parameters * 4 / 1024 - 545.4) < 0.2

@@ -18,7 +18,7 @@ from xsft.effects.local_folder import RunFolder, admit, folder_of, recovered
 from xsft.effects.local_machine import Machine, trainer_command, trainer_environment
 from xsft.effects.local_watch import Watch
 from xsft.effects.namespace import Containment, refuse_where_harmful
-from xsft.effects.trainer_process import follow
+from xsft.effects.trainer_process import GRACE_S, follow
 from xsft.errors import EnvironmentMissing, Refused
 from xsft.problems import Problem, warning
 from xsft.spec.digest import canonical
@@ -60,10 +60,13 @@ class LocalResult:
         return self.losses[max(self.losses)] if self.losses else None
 
 
-def run_local(plan: Plan, *, machine: Machine, on_event: Callable[[Event], None]) -> LocalResult:
+def run_local(
+    plan: Plan, *, machine: Machine, on_event: Callable[[Event], None], grace_s: float = GRACE_S
+) -> LocalResult:
     """Train to the plan's last step, going on from the last checkpoint; a finished run is not run again.
 
     A run that fails, ends short or is interrupted comes back as a result that says so: the record is kept either way.
+    `grace_s`: seconds the trainer has to stop when the user interrupts.
     Raises Refused (another workload in this folder, or running now) and EnvironmentMissing (cannot start, disk full).
     """
     folder = folder_of(plan)
@@ -73,7 +76,7 @@ def run_local(plan: Plan, *, machine: Machine, on_event: Callable[[Event], None]
             return _finished(plan, folder, record)
         found = machine.contain()
         refuse_where_harmful(found)
-        return _attempt(plan, folder, record=record, machine=machine, found=found, on_event=on_event)
+        return _attempt(plan, folder, record=record, machine=machine, found=found, on_event=on_event, grace_s=grace_s)
 
 
 def already_done(plan: Plan) -> LocalResult | None:
@@ -134,6 +137,7 @@ def _attempt(
     machine: Machine,
     found: Containment,
     on_event: Callable[[Event], None],
+    grace_s: float,
 ) -> LocalResult:
     with tempfile.TemporaryDirectory(prefix="xsft-", ignore_cleanup_errors=True) as scratch:
         environment = trainer_environment(plan, machine=machine, scratch=Path(scratch))
@@ -145,7 +149,7 @@ def _attempt(
         status: int | None = None
         try:
             command = (*found.prefix, *attempt.argv)
-            status = follow(command, env=environment, log=Path(attempt.log), on_line=watch.line)
+            status = follow(command, env=environment, log=Path(attempt.log), on_line=watch.line, grace_s=grace_s)
             outcome, why = _judge(plan, watch, status)
         except KeyboardInterrupt:
             outcome, why = "interrupted", "interrupted by the user"

@@ -85,11 +85,11 @@ def containment(
     return Containment(prefix=tied, private=False, why_not=why_not or "`unshare --pid` failed")
 
 
-def refuse_where_harmful(found: Containment, *, proc: Path = Path("/proc")) -> None:
+def refuse_where_harmful(found: Containment, *, proc: Path = Path("/proc"), uid: int | None = None) -> None:
     """Raises Refused when, without a namespace, the trainer would end a process that runs here now."""
     if found.private or not found.needed:
         return
-    if victims := tuple(orphans(proc, uid=os.geteuid())):
+    if victims := tuple(orphans(proc, uid=os.geteuid() if uid is None else uid)):
         named = ", ".join(str(pid) for pid in victims)
         raise Refused(
             f"MaxText would end processes of other programs: {named} (orphaned multiprocessing workers), and no PID "

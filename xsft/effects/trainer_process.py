@@ -19,7 +19,14 @@ written when it is killed is ignored on resume (it is still named `N.orbax-check
 SIGNALS_FROM = 128
 
 
-def follow(argv: Sequence[str], *, env: Mapping[str, str], log: Path, on_line: Callable[[str], None]) -> int:
+def follow(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    log: Path,
+    on_line: Callable[[str], None],
+    grace_s: float = GRACE_S,
+) -> int:
     """Run to the end; every line goes to `log`, then to `on_line`. The exit status, 128 + n for signal n.
 
     When anything is raised meanwhile, Ctrl-C above all, the child is stopped first. Raises EnvironmentMissing when it
@@ -32,7 +39,7 @@ def follow(argv: Sequence[str], *, env: Mapping[str, str], log: Path, on_line: C
                 _pass_on(output, kept, on_line)  # type: ignore[arg-type]
             status = process.wait()
         finally:
-            stop(process)
+            stop(process, grace_s=grace_s)
     return status if status >= 0 else SIGNALS_FROM - status
 
 

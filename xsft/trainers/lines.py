@@ -137,8 +137,8 @@ _N = r"([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf))"
 
 # maxtext@0.2.5 common/metric_logger.py; `profiler …` and `live slice count` are variants of the same line, and
 # `main_model_loss` and `mtp_loss` stand beside `loss`.
-_STEP = re.compile(rf"completed (?:profiler [a-z/]+ )?step: (?P<step>\d+),.*?(?<![_a-z])loss: {_N}")
-_FIELDS = re.compile(r"(?:^|, |: )(seconds|Tokens/s/device|total_weights): ([-+.\deE]+)")
+_STEP = re.compile(rf"completed (?:profiler [a-z/]+ )?step: (?P<step>\d{{1,18}}),.*?(?<![_a-z])loss: {_N}")
+_FIELDS = re.compile(r"(?:^|, |: )(seconds|Tokens/s/device|total_weights): (\d{1,18}\.?\d{0,18})")
 
 
 def _step(match: re.Match[str]) -> Event:
@@ -159,27 +159,27 @@ _RULES: tuple[_Rule, ...] = (
     ("completed ", _STEP, _step),
     (  # google-tunix@0.1.7 sft/peft_trainer.py
         "training loss",
-        re.compile(rf"Train step (\d+) training loss: {_N}"),
+        re.compile(rf"Train step (\d{{1,18}}) training loss: {_N}"),
         lambda m: StepLoss(step=int(m[1]), loss=float(m[2])),
     ),
     (  # maxtext@0.2.5 common/metric_logger.py; ≤ 0.2.2: `eval metrics after step: N, loss=…`
         "loss=",
-        re.compile(rf"(?:Completed eval after train step |eval metrics after step: )(\d+), loss={_N}"),
+        re.compile(rf"(?:Completed eval after train step |eval metrics after step: )(\d{{1,18}}), loss={_N}"),
         lambda m: Evaluated(step=int(m[1]), loss=float(m[2])),
     ),
     (  # orbax-checkpoint@0.12.8 checkpoint_manager.py, also `… due to preemption.`
         "Saving checkpoint",
-        re.compile(r"Saving checkpoint at step (\d+)"),
+        re.compile(r"Saving checkpoint at step (\d{1,18})"),
         lambda m: Saving(step=int(m[1])),
     ),
     (  # orbax-checkpoint@0.12.8 _src/path/atomicity.py
         "Finished saving checkpoint",
-        re.compile(r"Finished saving checkpoint \(finalized tmp dir\) to `(.*/(\d+))`"),
+        re.compile(r"Finished saving checkpoint \(finalized tmp dir\) to `(.*/(\d{1,18}))`"),
         lambda m: Saved(step=int(m[2]), path=m[1]),
     ),
     (  # google-tunix@0.1.7 sft/checkpoint_manager.py
         "Restored params",
-        re.compile(r"Restored params from step: (\d+) in"),
+        re.compile(r"Restored params from step: (\d{1,18}) in"),
         lambda m: Restored(step=int(m[1])),
     ),
     (  # maxtext@0.2.5 trainers/post_train/sft/hooks.py
@@ -199,17 +199,17 @@ _RULES: tuple[_Rule, ...] = (
     ),
     (  # maxtext@0.2.5 utils/model_creation_utils.py
         "Checkpoint shape mismatches",
-        re.compile(r"Checkpoint shape mismatches \((\d+) arrays?\)"),
+        re.compile(r"Checkpoint shape mismatches \((\d{1,18}) arrays?\)"),
         lambda m: ShapePadding(arrays=int(m[1])),
     ),
     (  # maxtext@0.2.5 input_pipeline/multihost_dataloading.py
         "orphaned multiprocessing",
-        re.compile(r"Terminating orphaned multiprocessing process (\d+)"),
+        re.compile(r"Terminating orphaned multiprocessing process (\d{1,18})"),
         lambda m: OrphanKilled(pid=int(m[1])),
     ),
     (  # google-tunix@0.1.7 sft/peft_trainer.py
         "Train loop finished",
-        re.compile(r"Train loop finished in: ([\d.]+) seconds"),
+        re.compile(r"Train loop finished in: (\d{1,18}\.?\d*) seconds"),
         lambda m: LoopFinished(seconds=float(m[1])),
     ),
     # maxtext@0.2.5 utils/max_utils.py print_system_information, then common/metric_logger.py

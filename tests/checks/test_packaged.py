@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.localruns import local_plan
+from xsft.checks.packaged import check
+from xsft.facts import Facts
+from xsft.spec.base import Value
+
+
+def ids(keys: dict[str, Value], *, target: str = "local") -> list[tuple[str, str]]:
+    run = local_plan("/o", target=target).run
+    return [(p.id, p.where) for p in check(run, keys, Facts())]
+
+
+def test_what_is_shipped_has_become_a_path() -> None:
+    assert ids(dict(a.partition("=")[::2] for a in local_plan("/o").trainer_argv[3:])) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "where"),
+    [("tokenizer_path", "model.tokenizer"), ("hf_train_files", "data.hf_train_files"), ("x", "overrides.maxtext.x")],
+)
+def test_what_is_not_shipped_is_an_error_where_it_stands(key: str, where: str) -> None:
+    assert ids({key: "xsft://tiny/nothing"}) == [("packaged-data-unknown", where)]
+
+
+def test_a_pod_has_none_of_it() -> None:
+    assert ids({"hf_train_files": "xsft://tiny/chat.jsonl"}, target="xpk") == [
+        ("packaged-data-remote", "data.hf_train_files")
+    ]
+
+
+def test_other_values_are_nobodys_business() -> None:
+    assert ids({"steps": 3, "hf_path": "json", "a": ["xsft"], "b": None}) == []

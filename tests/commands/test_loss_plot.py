@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xsft.commands.loss_plot import HEIGHT, WIDTH, picture, terminal_plot
+
+FALLING = {step: 7.0 - step / 10 for step in range(1, 41)}
+
+
+def test_a_plot_fits_a_terminal_and_falls_from_left_to_right() -> None:
+    lines = terminal_plot(FALLING).splitlines()
+    assert len(lines) <= HEIGHT
+    assert max(map(len, lines)) <= WIDTH
+    assert "\x1b" not in "".join(lines)
+    inside = [line for line in lines if "│" in line]
+    assert len(inside[0].rstrip("│ ")) < len(inside[-1].rstrip("│ "))
+
+
+def test_too_little_to_draw() -> None:
+    assert terminal_plot({}) == terminal_plot({1: 2.0}) == terminal_plot({1: 2.0, 2: float("nan")}) == ""
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.dictionaries(st.integers(1, 10**6), st.floats(), max_size=30))
+def test_no_losses_break_the_plot(losses: dict[int, float]) -> None:
+    assert len(terminal_plot(losses).splitlines()) <= HEIGHT
+
+
+def test_a_picture_is_a_png() -> None:
+    content = picture(FALLING, title="tiny-local")
+    assert content.startswith(b"\x89PNG\r\n")
+    assert (int.from_bytes(content[16:20], "big"), int.from_bytes(content[20:24], "big")) == (800, 450)

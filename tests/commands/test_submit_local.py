@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import io
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.localruns import FakeTrainer, local_plan
+from xsft.commands.submit_local import size_text, submit_local
+from xsft.errors import RunFailed
+from xsft.steps import Plan
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeTrainer:
+    folder = tmp_path / "fake"
+    folder.mkdir()
+    return FakeTrainer(folder=folder)
+
+
+def plan(tmp_path: Path, **changes: object) -> Plan:
+    return local_plan(tmp_path / "out", **{"train__steps": 6, "train__checkpoint_period": 2, **changes})
+
+
+def test_one_document_on_stdout_and_everything_else_on_stderr(
+    tmp_path: Path, fake: FakeTrainer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = io.StringIO()
+    status = submit_local(plan(tmp_path), json=True, machine=fake.machine(), stderr=told)
+    document = json.loads(capsys.readouterr().out)
+    folder = tmp_path / "out" / "tiny-local"
+    assert status == 0
+    assert document | {"spec_digest": "", "log": ""} == {
+        "schema": "xsft.submit/1",
+        "run_name": "tiny-local",
+        "jobset": None,
+        "action": "created",
+        "uid": None,
+        "spec_digest": "",
+        "record": str(folder / "xsft" / "run.json"),
+        "result": {"steps": 6, "first_loss": 6.9, "last_loss": 6.4},
+        "resumed_from": None,
+        "checkpoints": [str(folder / "checkpoints" / n) for n in ("1", "2", "4", "6")],
+        "log": "",
+        "plot": str(folder / "xsft" / "loss.png"),
+        "private_pids": False,
+        "problems": [],
+    }
+    assert (folder / "xsft" / "loss.png").read_bytes().startswith(b"\x89PNG")
+    assert "6 of 6 steps, loss 6.900 -> 6.400" in told.getvalue()
+
+
+def test_people_get_a_report_on_stdout(tmp_path: Path, fake: FakeTrainer, capsys: pytest.CaptureFixture[str]) -> None:
+    told = io.StringIO()
+    assert submit_local(plan(tmp_path), json=False, machine=fake.machine(), stderr=told) == 0
+    out = capsys.readouterr().out
+    assert f"checkpoints  {tmp_path}/out/tiny-local/checkpoints/{{1,2,4,6}}" in out
+    assert "loss.png" in out
+    assert "step 6/6" in told.getvalue()
+
+
+def test_a_finished_run_needs_no_trainer(tmp_path: Path, fake: FakeTrainer, capsys: pytest.CaptureFixture[str]) -> None:
+    submit_local(plan(tmp_path), json=True, machine=fake.machine(), stderr=io.StringIO())
+    first = json.loads(capsys.readouterr().out)
+    assert submit_local(plan(tmp_path), json=True, machine=fake.machine(exit=1), stderr=io.StringIO()) == 0
+    assert json.loads(capsys.readouterr().out) == first | {"action": "finished"}
+
+
+def test_a_short_run_fails_with_how_far_it_came_and_why(
+    tmp_path: Path, fake: FakeTrainer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(RunFailed, match="tiny-local: 3 of 6 steps: the data ended") as failed:
+        submit_local(plan(tmp_path), json=True, machine=fake.machine(data_ends=3), stderr=io.StringIO())
+    assert failed.value.exit_status == 6
+    assert "trainer-1.log" in failed.value.fix
+    assert capsys.readouterr().out == ""
+
+
+class Interrupting(io.StringIO):
+    """A user who presses Ctrl-C when the checkpoint of step 4 is there."""
+
+    def write(self, text: str) -> int:
+        if "saved checkpoint 4" in text:
+            signal.raise_signal(signal.SIGINT)
+        return super().write(text)
+
+
+def test_an_interrupt_says_how_to_go_on(tmp_path: Path, fake: FakeTrainer) -> None:
+    told = Interrupting()
+    status = submit_local(plan(tmp_path), json=False, machine=fake.machine(hang_at=4), stderr=told)
+    assert status == 130
+    assert "interrupted after step 4 of 6; the trainer is stopped" in told.getvalue()
+    assert "(step 4); the same command goes on from it" in told.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (999, "999 B"), (1900, "1.9 kB"), (63_000, "63 kB"), (1.9e6, "1.9 MB"), (2e13, "20 TB")],
+)
+def test_sizes_as_people_say_them(size: float, text: str) -> None:
+    assert size_text(size) == text

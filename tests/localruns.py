@@ -1,0 +1,96 @@
+"""Local plans in a temporary folder, and a stand-in for the trainer that prints what MaxText prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from xsft.effects.local_machine import Machine
+from xsft.effects.namespace import Containment
+from xsft.facts import Facts
+from xsft.planner import make_intent, make_plan
+from xsft.spec.model import WorkloadSpec
+from xsft.steps import Plan
+
+WORKLOADS = Path(__file__).parent.parent / "workloads"
+
+FAKE = """\
+import json, os, signal, sys, time
+does = json.load(open(os.path.join(os.path.dirname(__file__), "does.json")))
+keys = dict(a.partition("=")[::2] for a in sys.argv[3:])
+saved = os.path.join(keys["base_output_directory"], keys["run_name"], "checkpoints")
+steps, period = int(keys["steps"]), int(keys["checkpoint_period"])
+def say(text):
+    print("I1121 11:55:14.470897 140142328048512 somewhere.py:1] " + text, flush=True)
+def save(step):
+    say(f"[process=0] Saving checkpoint at step {step}")
+    folder = os.path.join(saved, str(step))
+    os.makedirs(folder, exist_ok=True)
+    open(os.path.join(folder, "_CHECKPOINT_METADATA"), "w").write("{}")
+    say(f"[process=0][thread=async_save] Finished saving checkpoint (finalized tmp dir) to `{folder}`.")
+def done(step):
+    loss = 7 - step / 10
+    say(f"Train step {step} training loss: {loss:.6f}  - training perplexity: 1.0")
+    say(f"completed step: {step}, seconds: 0.217, TFLOP/s/device: 0.001, Tokens/s/device: 1181.694, "
+        f"total_weights: 84, loss: {loss:.3f}, lm_loss: 0.000, perplexity: 631.719")
+json.dump({"argv": sys.argv, "env": dict(os.environ), "cwd": os.getcwd()}, open(does["seen"], "w"))
+for line in does.get("first", ()):
+    say(line)
+if "exit" in does:
+    sys.exit(does["exit"])
+if does.get("deaf"):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+last = max((int(n) for n in os.listdir(saved)), default=0) if os.path.isdir(saved) else 0
+if last:
+    say(f"Restored params from step: {last} in 0.094 seconds")
+end = min(steps, does.get("data_ends", steps))
+for step in range(last + 1, end + 1):
+    done(step)
+    if step == 1 or step % period == 0 or step == end:
+        save(step)
+    if step == does.get("hang_at"):
+        time.sleep(60)
+if end < steps:
+    say("Exception in load_next_train_batch: You may have run out of training data. Received <class 'StopIteration'> "
+        "exception: (Run out of shards on host 0, shard 1 is not available)")
+say("Train loop finished in: 2.2828 seconds")
+"""
+
+OPEN = Containment(prefix=(), private=False, why_not="a test", needed=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FakeTrainer:
+    """An interpreter that runs no MaxText; `does` is what happens next."""
+
+    folder: Path
+
+    def machine(self, **does: Any) -> Machine:
+        script = self.folder / "fake-python"
+        script.write_text(f"#!{sys.executable}\n{FAKE}")
+        script.chmod(0o755)
+        (self.folder / "does.json").write_text(json.dumps({"seen": str(self.folder / "seen.json"), **does}))
+        env = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "SECRET": "not for the trainer"}
+        return Machine(python=script, env=env, cache=self.folder / "cache", contain=lambda: OPEN, now=lambda: "now")
+
+    def seen(self) -> dict[str, Any]:
+        return dict(json.loads((self.folder / "seen.json").read_text()))
+
+
+def local_plan(output: Path | str, *, workload: str = "tiny_local.yaml", **changes: Any) -> Plan:
+    """`train__steps=6` changes train.steps; a value of `maxtext` goes to the overrides."""
+    document = yaml.safe_load((WORKLOADS / workload).read_text())
+    document["output"] = str(output)
+    for path, value in changes.items():
+        *parents, leaf = path.split("__")
+        node = document
+        for name in parents:
+            node = node.setdefault(name, {})
+        node[leaf] = value
+    return make_plan(make_intent(WorkloadSpec.model_validate(document), Facts()), rendered=None, file=workload)
