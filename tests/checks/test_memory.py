@@ -73,7 +73,11 @@ def test_more_slices_help_only_with_a_dcn_axis():
 
 def test_experts_are_gathered_without_an_expert_axis():
     base = {**FLAGSHIP, "parallelism": {"ici": {"fsdp": 256}, "dcn": {"fsdp": 2}}}
-    assert "experts-gathered" in ids(check, spec(base))
+    (problem,) = [p for p in problems(check, spec(base)) if p.id == "experts-gathered"]
+    assert problem.severity == "error"
+    llama4 = {"name": "llama4-17b-128e", "tokenizer": DROP}
+    inferred = spec(tpu={"type": "v6e-256"}, model=llama4)
+    assert [p.severity for p in problems(check, inferred) if p.id == "experts-gathered"] == ["warning"]
 
 
 def test_what_nobody_compiled_is_not_claimed_to_fit():

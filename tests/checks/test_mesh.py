@@ -115,6 +115,11 @@ def test_another_architecture_or_other_rules_are_not_judged():
     assert ids(check, flagship({"fsdp": 64, "expert": 4}, {"fsdp": 2}, overrides=rules)) == set()
 
 
+def test_a_model_with_rules_of_its_own_is_not_judged():
+    own = {"name": "deepseek3-671b-batchsplit"}
+    assert ids(check, flagship({"fsdp": 64, "expert": 4}, {"fsdp": 2}, model=own)) == set()
+
+
 def test_a_local_run_has_no_mesh():
     assert ids(check, spec(target="local", parallelism={"ici": {"fsdp": 7}})) == {"mesh-ignored"}
     assert ids(check, spec(target="local", tpu=DROP)) == set()

@@ -98,3 +98,17 @@ def test_models_whose_layers_cannot_be_scanned():
     gemma = {"name": "gemma4-e2b", "tokenizer": "google/gemma-4-E2B-it"}
     assert ids(check, model(**gemma)) == {"scan-layers-model"}
     assert ids(check, model(**gemma, scan_layers=False)) == set()
+
+
+def test_vision_models_that_are_unscanned_by_their_own_configuration():
+    vision = {"name": "qwen3-vl-30b-a3b", "tokenizer": "Qwen/Qwen3-VL-30B-A3B-Instruct"}
+    assert ids(check, model(**vision)) == set()
+    assert ids(check, model(**{**vision, "name": "qwen3-vl-4b"})) == {"scan-layers-model"}
+
+
+def test_sparse_indexers_take_few_kinds_of_attention():
+    base = {"model": {"name": "deepseek4-284b", "tokenizer": "deepseek-ai/DeepSeek-V4-Flash"}}
+    assert ids(check, spec(**base)) == {"indexer-attention"}
+    splash = {"maxtext": {"attention": "flash", "use_tokamax_splash": True}}
+    assert ids(check, spec(**base, overrides=splash)) == set()
+    assert ids(check, spec(**base, overrides={"maxtext": {"attention": "dot_product"}})) == set()

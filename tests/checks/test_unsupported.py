@@ -37,9 +37,13 @@ def test_clipping_acts_on_sft_since_0_2_0():
 @pytest.mark.parametrize(
     ("id", "keys", "harmless"),
     [
-        ("elastic", {"elastic_enabled": True}, {"elastic_enabled": False}),
-        ("colocated-python", {"colocated_python_data_input": True}, {"colocated_python_data_input": False}),
-        ("colocated-python", {"colocated_python_checkpointing": "true"}, {"colocated_python_checkpointing": False}),
+        ("refused-elastic", {"elastic_enabled": True}, {"elastic_enabled": False}),
+        ("refused-colocated-python", {"colocated_python_data_input": True}, {"colocated_python_data_input": False}),
+        (
+            "refused-colocated-python",
+            {"colocated_python_checkpointing": "true"},
+            {"colocated_python_checkpointing": False},
+        ),
         ("optimizer-offload", {"optimizer_memory_host_offload": True}, {"optimizer_memory_host_offload": False}),
         ("load-full-state", {"load_full_state_path": "gs://my-bucket/x"}, {"load_full_state_path": ""}),
         ("not-sft", {"use_sft": False}, {"use_sft": True}),
@@ -69,3 +73,11 @@ def test_every_key_named_is_a_key_of_some_release():
     releases = ("tutorial-v1.5.0", "0.2.2", "0.2.5")
     for key in (*NO_OPS, *(refusal.key for refusal in REFUSALS)):
         assert any(key_ok(key, version=version) for version in releases), key
+
+
+def test_vision_models_are_multimodal_by_themselves():
+    vision = {"name": "qwen3-vl-4b", "tokenizer": "Qwen/Qwen3-VL-4B-Instruct"}
+    (problem,) = problems(check, spec(model=vision))
+    assert (problem.id, problem.where) == ("multimodal-packing", "model.name")
+    assert ids(check, spec(model=vision, data={"packing": False})) == set()
+    assert ids(check, spec(model=vision, overrides={"maxtext": {"use_multimodal": False}})) == set()

@@ -94,7 +94,11 @@ def _enough(run: Run, keys: Mapping[str, Value], known: Dataset | None) -> Itera
             f"Take at most {most} steps, or set data.num_epoch to {-(-run.spec.train.steps * per_step // rows)} or "
             "more."
         )
-        yield error("steps-beyond-data", "train.steps", message, fix)
+        # The user's own count is certain; the catalogue's may be older than the data set.
+        if run.spec.data.rows is not None:
+            yield error("steps-beyond-data", "train.steps", message, fix)
+        else:
+            yield warning("steps-beyond-data", "train.steps", message, fix)
     elif run.spec.data.packing is not False and run.spec.train.steps * 2 > most:
         message = (
             f"Packing puts several rows into a sequence: {rows * epochs:,} rows last for fewer than {most} steps, "
@@ -167,6 +171,5 @@ def _paths(run: Run) -> Iterator[tuple[str, str]]:
         "data.hf_eval_files": spec.data.hf_eval_files,
         "data.chat_template": spec.data.chat_template,
         "lora.restore_path": spec.lora.restore_path if spec.lora else None,
-        "output": spec.output,
     }
     return ((where, path) for where, path in named.items() if path)

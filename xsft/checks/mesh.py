@@ -31,7 +31,7 @@ WEIGHT_AXES = ("fsdp", "context", "expert")
 BATCH_AXES = ("data", "fsdp", "fsdp_transpose", "expert")
 HEAD_AXES = ("tensor", "tensor_sequence", "autoregressive")
 OWN_RULES = ("custom_mesh", "custom_mesh_and_rule", "logical_axis_rules", "mesh_axes", "optimize_mesh_for_tpu_v6e")
-"""Overrides that replace the rules these checks reason with."""
+"""Keys, of the workload or the model's own configuration, that replace the rules these checks reason with."""
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
@@ -45,7 +45,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         return
     wrong = tuple(_product(keys, "ici", run.slice.devices)) + tuple(_product(keys, "dcn", run.num_slices))
     yield from wrong
-    if wrong or any(keys.get(key) for key in OWN_RULES):
+    if wrong or any(keys.get(key) or pins(run.spec.model.name).get(key) for key in OWN_RULES):
         return
     ici, dcn = axes(keys, "ici", run.slice.devices), axes(keys, "dcn", run.num_slices)
     whole = {axis: ici.get(axis, 1) * dcn.get(axis, 1) for axis in {*ici, *dcn}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
-from xsft.catalog.models import suggest
+from xsft.catalog.models import pins, suggest
 from xsft.catalog.releases import models_of
 from xsft.catalog.tokenizers import has_chat_template, tokenizer_family, tokenizer_fits
 from xsft.checks.trainer_keys import where_of
@@ -28,6 +28,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _tokenizer(run)
     yield from _chat_template(run, keys)
     yield from _scan(run, keys)
+    yield from _indexer(run, keys)
 
 
 def tokenizer_of(run: Run) -> str | None:
@@ -122,7 +123,17 @@ def _chat_template(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
 
 
 def _scan(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    scanned = is_on(keys.get("scan_layers", True))
-    if run.model is not None and run.model.unscanned and scanned:
-        message = f"{run.model.name} cannot scan its layers; MaxText refuses scan_layers true, which is its default."
+    own = pins(run.spec.model.name).get("scan_layers", True) is True
+    if run.model is not None and run.model.unscanned and is_on(keys.get("scan_layers", own)):
+        message = f"{run.model.name} cannot scan its layers; MaxText refuses scan_layers: true."
         yield error("scan-layers-model", where_of("scan_layers", run), message, "Set model.scan_layers: false.")
+
+
+def _indexer(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    """source: maxtext@0.2.5 configs/types.py, "Sparse indexer with mla" and "DeepSeek4 is only supported with"."""
+    attention = keys.get("attention", "autoselected")
+    splash = attention == "flash" and is_on(keys.get("use_tokamax_splash", False))
+    if pins(run.spec.model.name).get("use_indexer") and attention != "dot_product" and not splash:
+        message = f"{run.spec.model.name} has a sparse indexer, for which MaxText refuses attention={attention}."
+        fix = "Set in overrides.maxtext attention: flash and use_tokamax_splash: true, or attention: dot_product."
+        yield error("indexer-attention", where_of("attention", run) or "model.name", message, fix)

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import cast
 
+from xsft.catalog.models import pins
 from xsft.catalog.releases import at_least
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, number, same
@@ -58,7 +60,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         )
     if is_on(keys.get("convert_checkpoint_if_possible", False)):
         message = "convert_checkpoint_if_possible converts in one process while every chip of every slice waits."
-        fix = "Convert before the run: model.hf, or `xsft convert`."
+        fix = "Convert before the run: name the weights under model.hf, and the plan shows the command."
         yield warning("conversion-on-tpu", where_of("convert_checkpoint_if_possible", run), message, fix)
 
 
@@ -73,11 +75,13 @@ def _no_ops(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
 
 
 def _refused(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    """The model's own configuration counts too: vision models switch use_multimodal on."""
+    own = cast("Mapping[str, Value]", pins(run.spec.model.name))
     for refusal in REFUSALS:
-        if refusal.key in keys and refusal.applies(keys[refusal.key], run):
-            yield error(
-                refusal.id, where_of(refusal.key, run), f"{refusal.key}={keys[refusal.key]}: {refusal.why}", refusal.fix
-            )
+        value = keys.get(refusal.key, own.get(refusal.key))
+        if value is not None and refusal.applies(value, run):
+            message = f"{refusal.key}={value}: {refusal.why}"
+            yield error(refusal.id, where_of(refusal.key, run) or "model.name", message, refusal.fix)
 
 
 def _on(value: Value, _run: Run) -> bool:
@@ -111,21 +115,21 @@ def _several(value: Value, _run: Run) -> bool:
 
 REFUSALS: tuple[Refusal, ...] = (
     Refusal(
-        id="elastic",
+        id="refused-elastic",
         key="elastic_enabled",
         applies=_on,
         why="the SFT trainer never retries in the process; only MaxText's pre-training loop does.",
         fix="Remove it; restarts.max restarts the run from its last checkpoint.",
     ),
     Refusal(
-        id="colocated-python",
+        id="refused-colocated-python",
         key="colocated_python_data_input",
         applies=_on,
         why="it needs a sidecar on every worker, with a pinned pair of images that xsft does not deploy.",
         fix="Remove it; the head reads the data.",
     ),
     Refusal(
-        id="colocated-python",
+        id="refused-colocated-python",
         key="colocated_python_checkpointing",
         applies=_on,
         why="it needs a sidecar on every worker, with a pinned pair of images that xsft does not deploy.",
@@ -171,7 +175,7 @@ REFUSALS: tuple[Refusal, ...] = (
         key="use_multimodal",
         applies=_multimodal,
         why="MaxText refuses multimodal SFT with packing or with loss on the prompt, and sft.yml packs.",
-        fix="Set data.packing: false and leave data.completion_only true.",
+        fix="Set data.packing: false and leave data.completion_only true; or use_multimodal: false for text alone.",
     ),
     Refusal(
         id="grain-workers",
