@@ -21,6 +21,8 @@ from xsft.steps import Intent, Plan
 
 Progress = Callable[[str], None]
 
+SECRET_PROBLEMS = frozenset({"secret-literal", "env-secret"})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
@@ -74,11 +76,24 @@ def intend(workloads: Sequence[Loaded]) -> tuple[Intent, ...]:
 def plan(workloads: Sequence[Loaded], *, progress: Progress = lambda _line: None) -> tuple[Plan, ...]:
     """One plan per workload; all that xpk has not rendered before goes to one process of xpk's environment."""
     intents = intend(workloads)
+    _refuse_secrets(workloads, intents)
     manifests = _render_all(intents, progress=progress)
     return tuple(
         make_plan(intent, rendered=manifest, file=loaded.file)
         for loaded, intent, manifest in zip(workloads, intents, manifests, strict=True)
     )
+
+
+def _refuse_secrets(workloads: Sequence[Loaded], intents: Sequence[Intent]) -> None:
+    """A plan that holds a literal secret is not made: it would be printed, and its manifest kept in the render cache."""
+    pairs = zip(workloads, intents, strict=True)
+    holding = [p.in_file(one.file) for one, i in pairs if _secrets(i.problems) for p in i.problems]
+    if holding:
+        raise SpecError(tuple(p for p in holding if p.severity == "error"))
+
+
+def _secrets(problems: Sequence[Problem]) -> bool:
+    return any(p.id in SECRET_PROBLEMS for p in problems)
 
 
 def _render_all(intents: Sequence[Intent], *, progress: Progress) -> tuple[dict[str, Any] | None, ...]:

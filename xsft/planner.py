@@ -76,7 +76,9 @@ def _xpk_line(run: Run, problems: Iterable[Problem]) -> tuple[tuple[str, ...] | 
     try:
         return xpk_argv(run), ()
     except ValueError as e:
-        return None, (error("command-encoding", "", f"the trainer's command cannot be sent: {e}", "Change that value."),)
+        return None, (
+            error("command-encoding", "", f"the trainer's command cannot be sent: {e}", "Change that value."),
+        )
 
 
 def _by_hand(intent: Intent, rendered: dict[str, Any]) -> tuple[str, ...]:

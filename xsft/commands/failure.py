@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
 
-from xsft.errors import XsftError
+from xsft.effects.streams import silence_stdout
+from xsft.errors import EnvironmentMissing, XsftError
 from xsft.problems import Problem
 
 
 def report(problem: Exception, arguments: Sequence[str]) -> int:
     """Print it; the exit status."""
+    if isinstance(problem, OSError) and problem.errno in (errno.ENOSPC, errno.EDQUOT):
+        problem = _disk_full(problem)
     if not isinstance(problem, XsftError):
         return _report_bug(problem, arguments)
     if "--json" in arguments:
@@ -38,6 +42,13 @@ def problem_lines(p: Problem) -> tuple[str, ...]:
 def print_document(arguments: Sequence[str], document: dict[str, object]) -> None:
     verb = next((a for a in arguments if not a.startswith("-")), "xsft")
     sys.stdout.write(json.dumps({"schema": f"xsft.{verb}/1", **document}, ensure_ascii=False) + "\n")
+
+
+def _disk_full(problem: OSError) -> EnvironmentMissing:
+    """Also where stdout is the full file: what is buffered for it must not fail once more at exit."""
+    silence_stdout()
+    where = f" ({problem.filename})" if problem.filename else ""
+    return EnvironmentMissing(f"No space left on device{where}; nothing was half-written.", fix="Free some space.")
 
 
 def _report_bug(problem: Exception, arguments: Sequence[str]) -> int:
