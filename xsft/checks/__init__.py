@@ -9,7 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from xsft.checks import data, lora, memory, mesh, model, packaged, schedule, trainer_keys, unsupported
+from xsft.checks import (
+    checkpoint,
+    data,
+    environment,
+    image,
+    lora,
+    memory,
+    mesh,
+    model,
+    names,
+    packaged,
+    pathways,
+    place,
+    restarts,
+    schedule,
+    secrets,
+    trainer_keys,
+    unsupported,
+)
 from xsft.facts import Facts
 from xsft.problems import Problem, warning
 from xsft.spec.base import Value
@@ -41,6 +59,14 @@ def subjects() -> tuple[Check, ...]:
         lora.check,
         mesh.check,
         memory.check,
+        names.check,
+        place.check,
+        image.check,
+        pathways.check,
+        environment.check,
+        secrets.check,
+        restarts.check,
+        checkpoint.check,
     )
 
 
