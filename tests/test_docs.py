@@ -137,6 +137,9 @@ def test_the_plan_in_the_readme_is_what_is_printed(
     xpk_environment: Environment, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(ROOT / "nowhere"))  # a login here must not become traffic
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
     main(("plan", "workloads/deepseek_ultrachat.yaml"))
     printed = capsys.readouterr().out.splitlines()
     (excerpt,) = blocks(ROOT / "README.md", "text")
