@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from xsft.spec.refused import REFUSALS, Refusal
 from xsft.spec.schema import schema
 
 Node = Mapping[str, Any]
@@ -26,7 +27,25 @@ TABLE = ("| key | type | default | meaning |", "|---|---|---|---|")
 
 def workload_page() -> str:
     """docs/reference/workload.md."""
-    return f"{HEAD}\n{tables(schema(), title='Top level')}"
+    return f"{HEAD}\n{tables(schema(), title='Top level')}\n{refused_keys()}"
+
+
+REFUSED_HEAD = """\
+## Refused keys
+
+Known, and not taken: each with its id and its reason.
+
+| id | keys | why |
+|---|---|---|
+"""
+
+
+def refused_keys() -> str:
+    """One row per refusal, with all the keys that people may try."""
+    keys: dict[Refusal, list[str]] = {}
+    for key, refusal in REFUSALS.items():
+        keys.setdefault(refusal, []).append(f"`{key}`")
+    return REFUSED_HEAD + "".join(f"| `{r.id}` | {', '.join(k)} | {_cell(r.reason)} |\n" for r, k in keys.items())
 
 
 def tables(root: Node, *, title: str, prefix: str = "") -> str:

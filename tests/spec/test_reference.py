@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+
+from xsft.spec.reference import anchor, refused_keys, tables, workload_page
+from xsft.spec.refused import REFUSALS
+from xsft.spec.schema import schema
+
+ROOT = {
+    "properties": {
+        "one": {"$ref": "#/$defs/Part", "description": "its own words"},
+        "many": {"type": "array", "items": {"$ref": "#/$defs/Part"}},
+        "maybe": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]},
+        "must": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "choice": {"enum": ["a", "b|c"], "default": "a"},
+        "axes": {"type": "object", "propertyNames": {"enum": ["x"]}, "additionalProperties": {"type": "integer"}},
+    },
+    "required": ["must"],
+    "$defs": {"Part": {"description": "the section's words", "properties": {"leaf": {"type": "boolean"}}}},
+}
+
+
+def row(key: str) -> list[str]:
+    page = tables(ROOT, title="All", prefix="p.")
+    (line,) = (line for line in page.splitlines() if line.startswith(f"| `{key}` |"))
+    return [cell.strip() for cell in line.replace("\\|", "¦").strip("|").split("|")]
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "default", "meaning"),
+    [
+        ("one", "[section](#pone)", "", "its own words"),
+        ("many", "list of [section](#pone)", "", "the section's words"),
+        ("maybe", "integer ≥ 1", "", ""),
+        ("must", "text or `null`", "*required*", ""),
+        ("choice", "one of `a`, `b¦c`", "`a`", ""),
+        ("axes", "mapping of one of `x` to integer", "", ""),
+        ("leaf", "`true` or `false`", "", ""),
+    ],
+)
+def test_a_key_in_words(key: str, kind: str, default: str, meaning: str) -> None:
+    assert row(key) == [f"`{key}`", kind, default, meaning]
+
+
+def test_a_section_is_headed_by_the_path_that_leads_to_it() -> None:
+    assert "\n## `p.one`\n" in tables(ROOT, title="All", prefix="p.")
+    assert anchor("`p.one`") == "pone"
+
+
+def test_the_page_has_every_key_of_every_section_and_every_refusal() -> None:
+    page, root = workload_page(), schema()
+    nodes = (root, *(node for node in root["$defs"].values() if "properties" in node))
+    missing = {key for node in nodes for key in node["properties"] if f"| `{key}` |" not in page}
+    assert missing == set()
+    rows = refused_keys().splitlines()
+    for key, refusal in REFUSALS.items():
+        assert any(row.startswith(f"| `{refusal.id}` |") and f"`{key}`" in row for row in rows), key
