@@ -11,6 +11,7 @@ from typing import Any
 from xsft.effects import clock, environments, gather
 from xsft.effects.checkpoint import read_checkpoint
 from xsft.effects.files import read_workload_text
+from xsft.effects.paths import own_cache
 from xsft.effects.render import render
 from xsft.errors import SpecError, XsftError
 from xsft.planner import make_intent, make_plan
@@ -101,7 +102,7 @@ def _render_all(intents: Sequence[Intent], *, progress: Progress) -> tuple[dict[
     if not argvs:
         return tuple(None for _ in intents)
     xpk = environments.ensure("xpk", progress=progress)
-    texts = render(argvs, python=xpk.python, lock_digest=xpk.digest, cache=environments.default_cache())
+    texts = render(argvs, python=xpk.python, lock_digest=xpk.digest, cache=own_cache())
     rendered = {argv: _parsed(text) for argv, text in zip(argvs, texts, strict=True)}
     return tuple(rendered[intent.xpk_argv] if intent.xpk_argv else None for intent in intents)
 

@@ -113,7 +113,7 @@ def shared_environments(cache: Path) -> None:
     cache.mkdir(exist_ok=True)
     link = cache / "envs"
     if not link.exists():
-        link.symlink_to(environments.default_cache() / "envs")
+        link.symlink_to(environments.default_cache())
 
 
 def environment(cache: Path) -> dict[str, str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from xsft.effects.interpreters import Minor
-from xsft.effects.paths import cache_dir
+from xsft.effects.paths import own_cache
 from xsft.effects.process import own_environment
 from xsft.errors import EnvironmentMissing, UsageError
 
@@ -128,7 +128,7 @@ def repair(name: str, *, progress: Progress) -> Environment:
 
 def default_cache() -> Path:
     """The folder of all environments for this user."""
-    return cache_dir(own_environment(), home=Path.home()) / "envs"
+    return own_cache() / "envs"
 
 
 def find_in(cache: Path, spec: EnvironmentSpec) -> Environment | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from xsft.effects.process import own_environment
+
 
 def cache_dir(env: Mapping[str, str], *, home: Path) -> Path:
     """What can be made again: environments, renderings. `XSFT_CACHE_DIR`, else `$XDG_CACHE_HOME/xsft`."""
@@ -14,6 +16,11 @@ def cache_dir(env: Mapping[str, str], *, home: Path) -> Path:
 def state_dir(env: Mapping[str, str], *, home: Path) -> Path:
     """What cannot be made again: the records of runs. `XSFT_STATE_DIR`, else `$XDG_STATE_HOME/xsft`."""
     return _folder(env, override="XSFT_STATE_DIR", xdg="XDG_STATE_HOME", default=home / ".local" / "state")
+
+
+def own_cache() -> Path:
+    """The cache folder of the user who runs this process."""
+    return cache_dir(own_environment(), home=Path.home())
 
 
 def _folder(env: Mapping[str, str], *, override: str, xdg: str, default: Path) -> Path:
