@@ -58,7 +58,11 @@ BAD = {
     "zero slices": (("type: v6e-8}", "type: v6e-8, num_slices: 0}"), "out-of-range", "num_slices"),
     "not a bucket": (("output: gs://my-bucket/runs", "output: my-bucket/runs"), "wrong-form", "gs://"),
     "columns no template takes": (("columns: [messages]", "columns: [text]"), "columns", "messages"),
-    "checkpoint and hf": (("{name: qwen3", "{checkpoint: gs://my-bucket/0/items, name: qwen3"), "checkpoint-and-hf", "hf"),
+    "checkpoint and hf": (
+        ("{name: qwen3", "{checkpoint: gs://my-bucket/0/items, name: qwen3"),
+        "checkpoint-and-hf",
+        "hf",
+    ),
     "duplicate key": (("mode: mcjax\n", "mode: mcjax\nmode: pathways\n"), "yaml-duplicate-key", "mode"),
     "tab": (("mode: mcjax\n", "mode:\n\tmcjax\n"), "yaml-tab", "tab"),
     "unknown MaxText key": (("mode: mcjax\n", "overrides: {maxtext: {stepz: 1}}\n"), "maxtext-key-unknown", "stepz"),
@@ -116,7 +120,9 @@ def test_what_is_no_workload_is_said_so(verb: str, case: str, tmp_path: Path) ->
 
 
 def test_all_problems_of_all_files(workload: Path, tmp_path: Path) -> None:
-    other = written(tmp_path / "other.yaml", GOOD.replace("steps: 100", "steps: 0").replace("v6e-8}", "v7x-1}").encode())
+    other = written(
+        tmp_path / "other.yaml", GOOD.replace("steps: 100", "steps: 0").replace("v6e-8}", "v7x-1}").encode()
+    )
     broken = written(tmp_path / "broken.yaml", b"a: b: c")
     done = xsft("check", "--json", str(workload), str(other), str(broken), str(tmp_path / "nosuch.yaml"))
     files = {p["file"] for p in json.loads(done.stdout)["problems"] if p["severity"] == "error"}
@@ -216,10 +222,27 @@ def test_any_text_ends_with_a_documented_status(text: str, tmp_path: Path, capfd
 @given(
     key=st.sampled_from(
         [line.split(":")[0] for line in GOOD.splitlines()]
-        + ["train.steps", "tpu.type", "tpu.num_slices", "data.columns", "model.checkpoint", "env.A", "xla_flags", "name"]
-        + ["overrides.maxtext.attention", "parallelism.ici.fsdp", "restarts.on_exit_codes", "place.cluster", "image.ref"]
+        + [
+            "train.steps",
+            "tpu.type",
+            "tpu.num_slices",
+            "data.columns",
+            "model.checkpoint",
+            "env.A",
+            "xla_flags",
+            "name",
+        ]
+        + [
+            "overrides.maxtext.attention",
+            "parallelism.ici.fsdp",
+            "restarts.on_exit_codes",
+            "place.cluster",
+            "image.ref",
+        ]
     ),
-    value=st.one_of(st.text(max_size=40), st.sampled_from(["", "[]", "{}", "[a, b]", "-1", "1e400", "true", "~", "[[[", "a: b"])),
+    value=st.one_of(
+        st.text(max_size=40), st.sampled_from(["", "[]", "{}", "[a, b]", "-1", "1e400", "true", "~", "[[[", "a: b"])
+    ),
 )
 def test_any_setting_ends_with_a_documented_status(
     key: str, value: str, workload: Path, capfd: pytest.CaptureFixture[str]

@@ -1,4 +1,6 @@
-"""Build, verify and repair an environment with uv. One builder at a time; valid once its marker is there, written last."""
+"""Build, verify and repair an environment with uv. One builder at a time; valid once its marker is there, written
+last.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The rules every section of a workload shares: frozen, nothing unknown, docstrings become the schema's descriptions."""
+"""The rules every section of a workload shares: frozen, nothing unknown, docstrings become the schema's descriptions.
+"""
 
 from __future__ import annotations
 
