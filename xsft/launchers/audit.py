@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -83,8 +84,8 @@ def _outcome(wanted: Any, *, final: Any, before: Any) -> Outcome:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Equal and of one type: YAML's `4` and `"4"` differ to Kubernetes, and True equals 1 in Python."""
-    return type(a) is type(b) and bool(a == b)
+    """Equal as JSON, at any depth: `4` and `"4"` differ to Kubernetes, and True equals 1 in Python."""
+    return json.dumps(a, sort_keys=True, default=repr) == json.dumps(b, sort_keys=True, default=repr)
 
 
 def _read(expectation: Expectation, value: Any) -> Any:

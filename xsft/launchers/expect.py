@@ -10,9 +10,13 @@ from xsft.launchers.jobset import FAIL_JOBSET_RULE, Places, places, pod_failure_
 from xsft.launchers.patch import (
     DIGEST_ANNOTATION,
     HF_VOLUME,
+    JOBSET_LABEL,
+    MODE_LABEL,
+    OUTPUT_ANNOTATION,
     RESERVATION_LABEL,
     RUN_LABEL,
     SPOT_LABEL,
+    STEPS_ANNOTATION,
 )
 from xsft.launchers.pointers import Item, Named, Path
 from xsft.launchers.xpk import command, proxy_args, servers
@@ -26,7 +30,7 @@ XPK_GRACE_PERIOD_S = 30
 def expectations(run: Run, *, digest: str) -> tuple[Expectation, ...]:
     at = places(run.mode.value)
     return (
-        *_identity(run, digest=digest),
+        *_identity(run, at, digest=digest),
         *_slices(run, at),
         *_trainer(run, at),
         *_policies(run, at),
@@ -35,14 +39,23 @@ def expectations(run: Run, *, digest: str) -> tuple[Expectation, ...]:
     )
 
 
-def _identity(run: Run, *, digest: str) -> Iterator[Expectation]:
+def _identity(run: Run, at: Places, *, digest: str) -> Iterator[Expectation]:
     labels: Path = ("metadata", "labels")
+    annotations: Path = ("metadata", "annotations")
+    steps = run.spec.train.steps
     yield Expectation(field="name", path=("metadata", "name"), value=run.jobset)
     yield Expectation(field="name", path=(*labels, RUN_LABEL), value=run.run_name)
+    yield Expectation(field="name", path=(*labels, JOBSET_LABEL), value=run.jobset)
     yield Expectation(field="name", path=(*labels, "xpk.google.com/workload"), value=run.jobset)
+    for pod in dict.fromkeys((at.trainer_pod, at.slice_pod)):
+        yield Expectation(field="name", path=(*pod[:-1], *labels, RUN_LABEL), value=run.run_name)
+        yield Expectation(field="name", path=(*pod[:-1], *labels, "xpk.google.com/workload"), value=run.jobset)
+    yield Expectation(field="mode", path=(*labels, MODE_LABEL), value=run.mode.value)
     yield Expectation(field="place.namespace", path=("metadata", "namespace"), value=run.namespace)
     yield Expectation(field="queue", path=(*labels, "kueue.x-k8s.io/queue-name"), value=run.queue)
-    yield Expectation(field="spec_digest", path=("metadata", "annotations", DIGEST_ANNOTATION), value=digest)
+    yield Expectation(field="train.steps", path=(*annotations, STEPS_ANNOTATION), value=str(steps), requested=steps)
+    yield Expectation(field="output", path=(*annotations, OUTPUT_ANNOTATION), value=run.output or "")
+    yield Expectation(field="spec_digest", path=(*annotations, DIGEST_ANNOTATION), value=digest)
 
 
 def _slices(run: Run, at: Places) -> Iterator[Expectation]:

@@ -44,31 +44,35 @@ MISSING: Final = Missing()
 def find(document: Json, path: Path) -> tuple[str, Json | Missing]:
     """The JSON pointer and the value there; the pointer stops being exact where nothing is."""
     pointer, value = "", document
-    for key in path:
+    for depth, key in enumerate(path):
         position = _position(value, key)
-        pointer += "/" + _escape(str(position if position is not None else _label(key)))
         if position is None:
-            return pointer + _rest(path[path.index(key) + 1 :]), MISSING
+            return pointer + _rest(path[depth:]), MISSING
+        pointer += "/" + _escape(str(position))
         value = value[position]
     return pointer, value
 
 
 def put(document: Json, path: Path, value: Json) -> Json:
-    """A copy with `value` at `path`; missing mappings are made, a missing named entry is appended."""
+    """A copy with `value` at `path`; missing mappings are made, a missing named entry is appended.
+
+    Raises LookupError where a list has no such item or position, or something else stands there: nothing is lost.
+    """
     if not path:
         return value
     key, rest = path[0], path[1:]
     match key:
-        case str():
+        case str() if isinstance(document, Mapping | None):
             mapping = dict(document or {})
             mapping[key] = put(mapping.get(key), rest, value)
             return mapping
-        case int():
-            return [put(item, rest, value) if i == key else item for i, item in enumerate(document)]
-        case Named():
+        case Named() if isinstance(document, list | None):
             return _put_named(list(document or ()), key, rest, value)
-        case Item():
-            return [value if item == key.text else item for item in document]
+        case _:
+            position = _position(document, key)
+            if position is None:
+                raise LookupError(f"{_label(key)} cannot be put into {type(document).__name__}")
+            return [put(item, rest, value) if i == position else item for i, item in enumerate(document)]
 
 
 def remove(document: Json, path: Path) -> Json:
@@ -97,7 +101,7 @@ def _position(value: Json, key: Key) -> str | int | None:
         case str():
             return key if isinstance(value, Mapping) and key in value else None
         case int():
-            return key if isinstance(value, list) and -len(value) <= key < len(value) else None
+            return key % len(value) if isinstance(value, list) and -len(value) <= key < len(value) else None
         case Named(name=name):
             if not isinstance(value, list):
                 return None

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xsft.launchers.pointers import MISSING, Item, Named, Path, find, put, remove
+
+DOCUMENT: dict[str, Any] = {
+    "spec": {
+        "jobs": [
+            {"name": "head", "spec": {"spec": {"args": ["--a=1", "--b=2"]}}},
+            {"name": "worker", "labels": {"a/b~c": "x"}, "none": None},
+        ]
+    }
+}
+
+FOUND: tuple[tuple[Path, str, Any], ...] = (
+    ((), "", DOCUMENT),
+    (("spec", "jobs", Named("worker"), "name"), "/spec/jobs/1/name", "worker"),
+    (("spec", "jobs", 0, "name"), "/spec/jobs/0/name", "head"),
+    (("spec", "jobs", -1, "name"), "/spec/jobs/1/name", "worker"),
+    (("spec", "jobs", Named("worker"), "labels", "a/b~c"), "/spec/jobs/1/labels/a~1b~0c", "x"),
+    (("spec", "jobs", Named("head"), "spec", "spec", "args", Item("--b=2")), "/spec/jobs/0/spec/spec/args/1", "--b=2"),
+    (("spec", "jobs", Named("worker"), "none"), "/spec/jobs/1/none", None),
+)
+
+NOWHERE: tuple[tuple[Path, str], ...] = (
+    (("metadata", "name"), "/metadata/name"),
+    (("spec", "jobs", Named("other"), "spec", "x"), "/spec/jobs/other/spec/x"),
+    (("spec", "jobs", 2), "/spec/jobs/2"),
+    (("spec", "jobs", "head"), "/spec/jobs/head"),
+    (("spec", Named("head")), "/spec/head"),
+    # The same key again further down is another place.
+    (("spec", "jobs", Named("head"), "spec", "spec", "spec", "x"), "/spec/jobs/0/spec/spec/spec/x"),
+    (("spec", "jobs", Named("head"), "spec", "spec", "args", Item("--c")), "/spec/jobs/0/spec/spec/args/-"),
+    (("spec", "jobs", Named("worker"), "name", "deeper"), "/spec/jobs/1/name/deeper"),
+)
+
+
+@pytest.mark.parametrize(("path", "pointer", "value"), FOUND, ids=[pointer for _, pointer, _ in FOUND])
+def test_find_tells_where_and_what(path: Path, pointer: str, value: Any) -> None:
+    assert find(DOCUMENT, path) == (pointer, value)
+
+
+@pytest.mark.parametrize(("path", "pointer"), NOWHERE, ids=[pointer for _, pointer in NOWHERE])
+def test_nothing_there_is_missing_at_the_place_it_would_have(path: Path, pointer: str) -> None:
+    assert find(DOCUMENT, path) == (pointer, MISSING)
+
+
+NAMES = st.sampled_from(["a", "b", "spec", "x/y", "~"])
+# A key, or a list and its entry: what paths in a manifest are made of.
+STEPS = NAMES.map(lambda key: (key,)) | st.tuples(NAMES.map("list-{}".format), NAMES.map(Named))
+PATHS = st.lists(STEPS, min_size=1, max_size=4).map(lambda steps: tuple(key for step in steps for key in step))
+
+
+def _value(path: Path, number: int) -> Any:
+    """What may stand at the path: an entry of a list has a name."""
+    return {"name": path[-1].name, "n": number} if isinstance(path[-1], Named) else number
+
+
+@given(path=PATHS, number=st.integers())
+def test_what_was_put_is_found(path: Path, number: int) -> None:
+    assert find(put(None, path, _value(path, number)), path)[1] == _value(path, number)
+
+
+@given(first=PATHS, second=PATHS)
+def test_putting_twice_is_putting_once(first: Path, second: Path) -> None:
+    try:
+        once = put(put(None, first, _value(first, 1)), second, _value(second, 2))
+    except LookupError:
+        # One path goes on where the other one ends in a number.
+        assert second[: len(first)] == first
+        return
+    assert put(once, second, _value(second, 2)) == once
+
+
+@given(first=PATHS, second=PATHS)
+def test_putting_leaves_the_rest_alone(first: Path, second: Path) -> None:
+    if first[: len(second)] == second or second[: len(first)] == first:
+        return
+    document = put(put(None, first, _value(first, 1)), second, _value(second, 2))
+    assert find(document, first)[1] == _value(first, 1)
+
+
+@pytest.mark.parametrize("path", [path for path, _, _ in FOUND[1:]], ids=[pointer for _, pointer, _ in FOUND[1:]])
+def test_what_was_removed_is_gone_and_the_original_is_not(path: Path) -> None:
+    before = copy.deepcopy(DOCUMENT)
+    changed = remove(DOCUMENT, path)
+    assert find(changed, path)[1] != find(before, path)[1] or find(changed, path)[1] is MISSING
+    assert changed != before
+    assert before == DOCUMENT
+
+
+@pytest.mark.parametrize("path", [path for path, _ in NOWHERE], ids=[pointer for _, pointer in NOWHERE])
+def test_removing_nothing_is_no_error(path: Path) -> None:
+    assert remove(DOCUMENT, path) == DOCUMENT
+
+
+@pytest.mark.parametrize("path", [path for path, _, _ in FOUND[1:]], ids=[pointer for _, pointer, _ in FOUND[1:]])
+def test_put_replaces_and_leaves_the_original_alone(path: Path) -> None:
+    before = copy.deepcopy(DOCUMENT)
+    pointer = find(DOCUMENT, path)[0]
+    changed = put(DOCUMENT, path, "new")
+    assert before == DOCUMENT
+    assert _at(changed, pointer) == "new"
+    assert put(changed, (), before) == before
+
+
+def test_a_missing_named_entry_is_appended_with_its_name() -> None:
+    assert put({"env": [{"name": "A"}]}, ("env", Named("B"), "value"), "1") == {
+        "env": [{"name": "A"}, {"name": "B", "value": "1"}]
+    }
+
+
+@pytest.mark.parametrize(
+    "path",
+    [("args", Item("--c")), ("args", 7), ("args", "key"), ("map", Named("a")), ("text", "key"), ("text", Named("a"))],
+)
+def test_nothing_is_lost_to_a_path_that_does_not_fit(path: Path) -> None:
+    with pytest.raises(LookupError):
+        put({"args": ["--a"], "map": {"a": 1}, "text": "x"}, path, "--c=2")
+
+
+def test_missing_says_so() -> None:
+    assert repr(MISSING) == "(nothing)"
+
+
+def _at(document: Any, pointer: str) -> Any:
+    for token in pointer.split("/")[1:]:
+        key = token.replace("~1", "/").replace("~0", "~")
+        document = document[int(key)] if isinstance(document, list) else document[key]
+    return document

@@ -1,0 +1,142 @@
+"""Every workload of the repository: it reads, it plans without an error, and its plan is what tests/golden/ shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+
+from tests.goldens import FOLDER, Golden
+from tests.stories import FILES, NAMES, ROOT, intent_of, plans_of, spec_of
+from xsft.catalog import models
+from xsft.commands.plan_text import plan_text
+from xsft.data import SCHEME, SHIPPED, located
+from xsft.naming import ModeName
+from xsft.problems import errors_in
+from xsft.spec.reader import read_spec
+from xsft.steps import Plan
+
+STORIES = (
+    "deepseek_ultrachat",
+    "deepseek_ultrachat_mcjax",
+    "deepseek_lora",
+    "qwen3_gsm8k",
+    "gemma2_ultrachat",
+    "llama31_lora",
+    "tiny_local",
+    "tiny_lora_local",
+)
+"""The stories of the design, each a workload."""
+
+MANIFESTS = ("deepseek_ultrachat", "deepseek_ultrachat_mcjax", "qwen3_gsm8k")
+"""Workloads whose whole manifest is kept: both modes, and spot slices."""
+
+
+@pytest.fixture(scope="module")
+def plans(xpk_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Plan]:
+    intents = {name: intent_of(spec_of(name)) for name in NAMES}
+    return plans_of(intents, python=xpk_python, scratch=tmp_path_factory.mktemp("renders"))
+
+
+def test_every_story_has_its_workload() -> None:
+    assert set(STORIES) <= set(NAMES)
+
+
+def test_every_mode_and_every_target_has_a_workload() -> None:
+    runs = [intent_of(spec_of(name)).run for name in NAMES]
+    assert {run.mode.value for run in runs if run.spec.target == "xpk"} == set(get_args(ModeName))
+    assert {run.spec.target for run in runs} == {"xpk", "local"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_workload_has_no_error(name: str) -> None:
+    assert errors_in(intent_of(spec_of(name)).problems) == ()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_workload_names_a_model_that_the_catalogue_knows(name: str) -> None:
+    """`default` is MaxText's own small model, for this machine only."""
+    spec = spec_of(name)
+    assert models.model(spec.model.name) if spec.target == "xpk" else spec.model.name == "default"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_workload_is_named_after_its_story(name: str) -> None:
+    assert spec_of(name).name == name.replace("_", "-")
+
+
+@pytest.mark.parametrize("file", FILES, ids=NAMES)
+def test_a_workload_tells_editors_its_schema_and_people_its_story(file: Path) -> None:
+    first, second = file.read_text(encoding="utf-8").splitlines()[:2]
+    schema = first.removeprefix("# yaml-language-server: $schema=")
+    assert (file.parent / schema).resolve() == ROOT / "xsft" / "spec" / "schema.json"
+    assert second.startswith("# ")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_workload_survives_being_written_again(name: str) -> None:
+    spec = spec_of(name)
+    text = yaml.safe_dump(spec.model_dump(mode="json", exclude_unset=True), allow_unicode=True)
+    assert read_spec(text) == spec
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("name", NAMES)
+def test_the_plan_is_the_golden_one(name: str, plans: dict[str, Plan], golden: Golden) -> None:
+    golden.check(f"{name}.txt", _portable(plan_text(plans[name])))
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_the_manifest_is_the_golden_one(name: str, plans: dict[str, Plan], golden: Golden) -> None:
+    golden.check(f"{name}.manifest.yaml", _yaml(plans[name].manifest))
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("name", NAMES)
+def test_everything_asked_for_is_in_the_manifest(name: str, plans: dict[str, Plan]) -> None:
+    plan = plans[name]
+    assert plan.ok
+    assert {row.outcome for row in plan.audit} <= {"landed", "patched"}
+    assert (plan.manifest is None) == (plan.xpk_argv is None) == (plan.target == "local") == (plan.audit == ())
+
+
+def test_no_golden_is_left_over() -> None:
+    kept = {f"{name}.txt" for name in NAMES} | {f"{name}.manifest.yaml" for name in MANIFESTS}
+    assert {file.name for file in FOLDER.iterdir()} == kept
+
+
+def _portable(text: str) -> str:
+    """What ships with xsft lies where xsft is installed."""
+    for name in SHIPPED:
+        text = text.replace(located(SCHEME + name), SCHEME + name)
+    return text
+
+
+class _Readable(yaml.SafeDumper):
+    """Scripts as blocks, and the same list written out twice instead of by reference."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+def _list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.Node:
+    """128 exit codes on one line."""
+    numbers = bool(items) and all(isinstance(item, int) for item in items)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=numbers)
+
+
+_Readable.add_representer(str, _text)
+_Readable.add_representer(list, _list)
+
+
+def _yaml(manifest: object) -> str:
+    text = yaml.dump(manifest, Dumper=_Readable, sort_keys=False, allow_unicode=True, width=10_000)
+    assert yaml.safe_load(text) == manifest
+    return text
