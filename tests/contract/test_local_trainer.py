@@ -1,0 +1,125 @@
+"""The real MaxText trainer on this machine's CPU, always in a PID namespace of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.localruns import local_plan
+from xsft.effects.local_machine import Machine
+from xsft.effects.local_run import LocalResult, run_local
+from xsft.effects.namespace import detect, orphans
+from xsft.steps import Plan
+from xsft.trainers.lines import Event, Restored, Saved, Step
+from xsft.trainers.size import default_parameters, saved_parameters
+
+pytestmark = pytest.mark.trainer
+
+
+@pytest.fixture
+def machine(maxtext_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    found = detect()
+    if not found.private:
+        pytest.skip(f"no PID namespace here, and MaxText must not run without one in a test: {found.why_not}")
+    env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(tmp_path_factory.mktemp("home"))}
+    return Machine(python=maxtext_python, env=env, cache=tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture
+def orphan() -> Iterator[int]:
+    """A process of our own that MaxText would take for a lost worker and end."""
+    code = "import time; time.sleep(300)  # multiprocessing.resource_tracker"
+    silent = "stdin=-3, stdout=-3, stderr=-3"  # subprocess.DEVNULL; a pipe of ours would keep us waiting for its end
+    start = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {code!r}], {silent}).pid)"
+    started = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, check=True)
+    pid = int(started.stdout)
+    yield pid
+    os.kill(pid, signal.SIGKILL)  # raises where it is gone already: the test has failed then
+
+
+def ran(plan: Plan, machine: Machine, events: list[Event] | None = None) -> LocalResult:
+    return run_local(plan, machine=machine, on_event=(events if events is not None else []).append)
+
+
+def test_the_tiny_workload_learns_and_harms_nobody(tmp_path: Path, machine: Machine, orphan: int) -> None:
+    if orphan not in orphans(Path("/proc"), uid=os.geteuid()):
+        pytest.skip("orphans are not adopted by PID 1 here, so MaxText would not see this one either")
+    events: list[Event] = []
+    result = ran(local_plan(tmp_path), machine, events)
+    assert (result.outcome, result.steps, result.exit_status, result.private_pids) == ("completed", 40, 0, True)
+    assert [e.step for e in events if isinstance(e, Step)] == list(range(1, 41))
+    assert result.first_loss is not None
+    assert result.last_loss is not None
+    assert result.first_loss > 6
+    assert result.last_loss < 3
+    assert [c.name for c in result.checkpoints] == ["1", "10", "20", "30", "40"]
+    os.kill(orphan, 0)
+    assert result.log is not None
+    assert "Terminating orphaned" not in result.log.read_text()
+    again = ran(local_plan(tmp_path), machine)
+    assert (again.action, again.losses) == ("finished", result.losses)
+
+
+def test_an_interrupted_run_goes_on_from_its_checkpoint(tmp_path: Path, machine: Machine) -> None:
+    def interrupt(event: Event) -> None:
+        if isinstance(event, Saved) and event.step == 10:
+            signal.raise_signal(signal.SIGINT)
+
+    longer = {"data__num_epoch": 100, "train__steps": 3000}
+    stopped = run_local(local_plan(tmp_path, **longer), machine=machine, on_event=interrupt)
+    assert stopped.outcome == "interrupted"
+    at = int(stopped.checkpoints[-1].name)
+    assert at >= 10
+    events: list[Event] = []
+    result = ran(local_plan(tmp_path, **longer | {"train__steps": at + 3}), machine, events)
+    numbers = [(type(e), e.step) for e in events if isinstance(e, Restored | Step)]
+    assert numbers == [(Restored, at), (Step, at + 1), (Step, at + 2), (Step, at + 3)]
+    assert (result.outcome, result.resumed_from, sorted(result.losses)) == ("completed", at, list(range(1, at + 4)))
+
+
+def test_question_and_answer_columns_until_the_data_ends(tmp_path: Path, machine: Machine) -> None:
+    """MaxText exits 0 here."""
+    wanted = {"data__columns": ["question", "answer"], "train__per_device_batch_size": 16, "train__steps": 50}
+    result = ran(local_plan(tmp_path, **wanted), machine)
+    assert (result.outcome, result.exit_status, result.reason) == ("short", 0, "the data ended")
+    assert 1 <= result.steps < 50
+
+
+def test_lora_saves_the_adapter_only(tmp_path: Path, machine: Machine) -> None:
+    plan = local_plan(tmp_path, workload="tiny_lora_local.yaml")
+    result = ran(plan, machine)
+    assert (result.outcome, result.reason) == ("completed", None)
+    assert result.first_loss is not None
+    assert result.last_loss is not None
+    assert result.last_loss < result.first_loss - 1
+    metadata = (result.checkpoints[-1] / "model_params" / "_METADATA").read_text()
+    names = set(json.loads(metadata)["tree_metadata"])
+    assert names
+    assert all(re.search(r"lora_[ab]", name) for name in names)
+    whole = default_parameters(dict(plan.run.spec.overrides.maxtext) | {"model_name": "default"})
+    saved = saved_parameters(metadata)
+    assert whole is not None
+    assert saved is not None
+    assert saved * 10 < whole
+
+
+def test_a_wrong_key_is_named(tmp_path: Path, machine: Machine) -> None:
+    result = ran(local_plan(tmp_path, overrides__maxtext={"stepz": 1}), machine)
+    assert (result.outcome, result.reason) == ("failed", "MaxText does not know the key 'stepz'")
+
+
+def test_the_tokenizer_is_the_one_the_script_makes(maxtext_python: Path, tmp_path: Path) -> None:
+    script = Path(__file__).parent.parent / "tools" / "make_tiny_data.py"
+    subprocess.run([str(maxtext_python), str(script), str(tmp_path)], check=True, capture_output=True)
+    from xsft.data import packaged
+
+    shipped = Path(packaged("xsft://tiny/tokenizer")) / "tokenizer.json"
+    assert (tmp_path / "tokenizer" / "tokenizer.json").read_bytes() == shipped.read_bytes()
