@@ -71,8 +71,8 @@ LINES: list[tuple[str, Event]] = [
     ("Aborting training due to NaN loss.", Aborted(reason="NaN loss")),  # code
     (
         (
-            "Checkpoint shape mismatches (3 arrays): loading sharded at stored shape and padding each local shard after "
-            "restore."
+            "Checkpoint shape mismatches (3 arrays): loading sharded at stored shape and padding each local "
+            "shard after restore."
         ),
         ShapePadding(arrays=3),
     ),
