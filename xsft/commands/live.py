@@ -119,7 +119,7 @@ def _bar(*, steps: int, stream: TextIO) -> Iterator[OnEvent]:
 
     pace = _Pace(steps=steps)
     text = TextColumn("{task.description}", markup=False)
-    columns = (SpinnerColumn(), BarColumn(bar_width=24), text, TimeElapsedColumn())
+    columns = (SpinnerColumn(), BarColumn(bar_width=14), text, TimeElapsedColumn())
     with Progress(*columns, console=Console(file=stream), transient=True) as display:
         task = display.add_task("starting the trainer", total=steps)
 
