@@ -10,10 +10,10 @@ from typing import Any
 
 from xsft.effects import clock, environments, gather
 from xsft.effects.checkpoint import read_checkpoint
-from xsft.effects.files import read_workload_text
+from xsft.effects.files import STDIN, read_workload_text
 from xsft.effects.paths import own_cache
 from xsft.effects.render import render
-from xsft.errors import SpecError, XsftError
+from xsft.errors import SpecError, UsageError, XsftError
 from xsft.planner import make_intent, make_plan
 from xsft.problems import Problem
 from xsft.spec.model import WorkloadSpec
@@ -22,7 +22,7 @@ from xsft.steps import Intent, Plan
 
 Progress = Callable[[str], None]
 
-SECRET_PROBLEMS = frozenset({"secret-literal", "env-secret"})
+SECRET_PROBLEMS = frozenset({"secret-literal", "env-secret", "override-secret", "hf-access-token"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +57,7 @@ def load_each(
     files: Sequence[str | Path], *, settings: Sequence[str] = (), run_name: str | None = None
 ) -> tuple[tuple[Loaded, ...], tuple[Problem, ...]]:
     """The files that could be read, and the problems of those that could not."""
+    _refuse_stdin_twice(files)
     loaded: list[Loaded] = []
     problems: list[Problem] = []
     for file in files:
@@ -65,6 +66,11 @@ def load_each(
         except XsftError as e:
             problems.extend(p.in_file(p.file or str(file)) for p in e.problems)
     return tuple(loaded), tuple(problems)
+
+
+def _refuse_stdin_twice(files: Sequence[str | Path]) -> None:
+    if [str(file) for file in files].count(STDIN) > 1:
+        raise UsageError("- is given twice: standard input can be read once.", fix="Give it once.")
 
 
 def intend(workloads: Sequence[Loaded]) -> tuple[Intent, ...]:

@@ -8,11 +8,13 @@ import sys
 from collections.abc import Sequence
 
 from xsft.commands.verbs import parser, verb_module
+from xsft.effects.streams import prepare_streams
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; the exit status is the return value."""
     arguments = tuple(sys.argv[1:] if argv is None else argv)
+    prepare_streams()
     try:
         status = _run(arguments)
         sys.stdout.flush()

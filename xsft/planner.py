@@ -64,7 +64,16 @@ def make_plan(intent: Intent, *, rendered: dict[str, Any] | None, file: str = ""
 
 
 UNRENDERABLE = frozenset(
-    {"tpu-missing", "tpu-unknown", "image-missing", "place-missing", "place-unknown", "pathways-args"}
+    {
+        "tpu-missing",
+        "tpu-unknown",
+        "image-missing",
+        "place-missing",
+        "place-unknown",
+        "pathways-args",
+        "env-value",
+        "env-name",
+    }
 )
 """Problems that leave xpk nothing it could render."""
 

@@ -54,6 +54,8 @@ def _queue(run: Run, place: Place) -> Iterator[Problem]:
 
 
 def _output(run: Run) -> Iterator[Problem]:
+    if run.output is None and run.place is None and isinstance(run.spec.place, str):
+        return  # place-unknown says it
     if run.output is None:
         message = "No output: checkpoints and logs have no place to go."
         yield error("output-missing", "output", message, "Give a bucket: output: gs://my-bucket/runs, or in the place.")

@@ -17,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_files(parser)
     add_settings(parser)
     add_json(parser)
+    parser.add_argument("--notes", action="store_true", help="print the notes too, not only errors and warnings")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -32,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json("check", {"ok": status == 0, "problems": problem_documents(problems), "exit_status": status})
         return status
-    print_problems(problems)
+    print_problems(p for p in problems if args.notes or p.severity != "note")
     sys.stdout.write(_summary(files=len(args.files), problems=problems))
     return status
 

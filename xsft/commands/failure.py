@@ -11,12 +11,13 @@ from collections.abc import Iterable, Sequence
 from xsft.effects.streams import silence_stdout
 from xsft.errors import EnvironmentMissing, XsftError
 from xsft.problems import Problem
+from xsft.spec.keypath import printable
 
 
 def report(problem: Exception, arguments: Sequence[str]) -> int:
     """Print it; the exit status."""
-    if isinstance(problem, OSError) and problem.errno in (errno.ENOSPC, errno.EDQUOT):
-        problem = _disk_full(problem)
+    if isinstance(problem, OSError):
+        problem = _known(problem) or problem
     if not isinstance(problem, XsftError):
         return _report_bug(problem, arguments)
     if "--json" in arguments:
@@ -34,7 +35,8 @@ def print_problems(problems: Iterable[Problem]) -> None:
 
 def problem_lines(p: Problem) -> tuple[str, ...]:
     """`file: where: message [id]`, then the next step."""
-    place = ": ".join(part for part in (p.file, p.where) if part)
+    file = printable(p.file)
+    place = ": ".join(part for part in ("" if p.message.startswith(file) else file, p.where) if part)
     head = f"{p.severity}: {place + ': ' if place else ''}{p.message} [{p.id}]"
     return (head, f"  fix: {p.fix}") if p.fix else (head,)
 
@@ -44,11 +46,16 @@ def print_document(arguments: Sequence[str], document: dict[str, object]) -> Non
     sys.stdout.write(json.dumps({"schema": f"xsft.{verb}/1", **document}, ensure_ascii=False) + "\n")
 
 
-def _disk_full(problem: OSError) -> EnvironmentMissing:
-    """Also where stdout is the full file: what is buffered for it must not fail once more at exit."""
-    silence_stdout()
-    where = f" ({problem.filename})" if problem.filename else ""
-    return EnvironmentMissing(f"No space left on device{where}; nothing was half-written.", fix="Free some space.")
+def _known(problem: OSError) -> EnvironmentMissing | None:
+    """What the system says of the disk and of the current folder; anything else that comes this far is a bug."""
+    if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+        # Where stdout is the full file, what is buffered for it must not fail once more at exit.
+        silence_stdout()
+        where = problem.filename or "standard output"
+        return EnvironmentMissing(f"No space left on device ({where}).", fix="Free some space, and run it again.")
+    if problem.errno == errno.ENOENT and problem.filename is None:
+        return EnvironmentMissing("the current folder is gone.", fix="Change into a folder that exists.")
+    return None
 
 
 def _report_bug(problem: Exception, arguments: Sequence[str]) -> int:

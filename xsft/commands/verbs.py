@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
+import re
 import sys
 from typing import NoReturn, Protocol
 
@@ -41,8 +43,15 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(**settings)  # type: ignore[arg-type]
 
     def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"error: {message}\n  fix: see `{self.prog} --help`\n")
+        sys.stderr.write(f"error: {message}{_near(message)}\n  fix: see `{self.prog} --help`\n")
         raise SystemExit(2)
+
+
+def _near(message: str) -> str:
+    """Did you mean, for a verb that is none."""
+    given = re.match(r"argument VERB: invalid choice: '([^']*)'", message)
+    near = difflib.get_close_matches(given[1], VERBS, n=1) if given else []
+    return f". Did you mean {near[0]}?" if near else ""
 
 
 def parser(*, only: str | None = None) -> argparse.ArgumentParser:

@@ -101,7 +101,7 @@ def environment_for(name: str, *, locks: Path = LOCKS) -> EnvironmentSpec:
                 size_gib=2.5,
             )
         case _:
-            raise UsageError(f"there is no environment {name!r}", fix=f"there are: {', '.join(NAMES)}")
+            raise UsageError(f"there is no environment {name!r}", fix=f"Name one of: {', '.join(NAMES)}")
 
 
 NAMES = ("xpk", "maxtext")

@@ -5,6 +5,21 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from typing import TextIO
+
+
+def prepare_streams() -> None:
+    """Make stdout and stderr usable: a closed one goes nowhere, and text that the locale cannot write is escaped."""
+    sys.stdout = _prepared(sys.stdout)
+    sys.stderr = _prepared(sys.stderr)
+
+
+def _prepared(stream: TextIO | None) -> TextIO:
+    if stream is None:
+        return open(os.devnull, "w", encoding="utf-8")
+    with contextlib.suppress(AttributeError, ValueError):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]
+    return stream
 
 
 def silence_stdout() -> None:

@@ -1,11 +1,12 @@
-"""The rules every section of a workload shares: frozen, nothing unknown, docstrings become the schema's descriptions.
-"""
+"""The rules every section of a workload shares: frozen, nothing unknown; docstrings are the schema's descriptions."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, StringConstraints
+
+from xsft.spec import forms
 
 
 class Section(BaseModel):
@@ -20,24 +21,18 @@ class Section(BaseModel):
     )
 
 
-DnsLabel = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
+DnsLabel = Annotated[str, StringConstraints(pattern=forms.DNS_LABEL, max_length=63)]
 """A Kubernetes name: lower case, digits and dashes."""
 
-EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+EnvName = Annotated[str, StringConstraints(pattern=forms.ENV_NAME)]
 
-GcsUri = Annotated[str, StringConstraints(pattern=r"^gs://[a-z0-9][-_.a-z0-9]{1,220}[a-z0-9](/[^\x00-\x1f\x7f]*)?$")]
+GcsUri = Annotated[str, StringConstraints(pattern=forms.GCS_URI)]
 """`gs://bucket/path`; a bucket's name has 3 to 222 characters."""
 
-Storage = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Storage = Annotated[str, StringConstraints(min_length=1, pattern=forms.PRINTABLE)]
 """`gs://bucket/path` or a path on this machine."""
 
-ImageRef = Annotated[
-    str,
-    StringConstraints(
-        pattern=r"^[a-z0-9]([-._a-z0-9]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
-        r"(:[A-Za-z0-9_][-._A-Za-z0-9]{0,127})?(@sha256:[0-9a-f]{64})?$"
-    ),
-]
+ImageRef = Annotated[str, StringConstraints(pattern=forms.IMAGE)]
 """`registry/repository:tag` or `…@sha256:…`. xpk passes it to a shell unquoted (xpk@1.16.0 core/docker_image.py), so
 the form is strict.
 """

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from xsft.problems import Problem, error
+from xsft.spec.forms import WORDS
 from xsft.spec.keypath import key_part, key_path, printable, shown
 from xsft.spec.modelkeys import Located, keys_of, options_of, paths_to
 from xsft.spec.secrets import looks_secret, names_secret, redact
@@ -212,7 +213,7 @@ def _by_its_own_words(complaint: Complaint, at: str, written: str | None) -> Pro
 
 def _pattern(complaint: Complaint) -> str:
     pattern = complaint.context.get("pattern")
-    return f"text of the form {pattern}" if pattern else ""
+    return WORDS.get(str(pattern), f"text of the form {pattern}") if pattern else ""
 
 
 def _given(complaint: Complaint, at: str, written: str | None) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
+from xsft.spec import forms
 from xsft.spec.base import DnsLabel, EnvName, Section, Storage, Value
 from xsft.spec.place import Place
 from xsft.spec.sections import (
@@ -22,7 +23,7 @@ from xsft.spec.sections import (
     Train,
 )
 
-RunName = Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=40)]
+RunName = Annotated[str, StringConstraints(pattern=forms.NAME, max_length=40)]
 """xpk's rule (xpk@1.16.0 parser/validators.py name_type)."""
 
 Priority = Literal["very-low", "low", "medium", "high", "very-high"]

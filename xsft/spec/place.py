@@ -6,11 +6,12 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
+from xsft.spec import forms
 from xsft.spec.base import DnsLabel, GcsUri, ImageRef, Section
 
-Project = Annotated[str, StringConstraints(pattern=r"^([a-z0-9.-]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]$")]
-Zone = Annotated[str, StringConstraints(pattern=r"^[a-z]+-[a-z]+[0-9]+(-[a-z])?$")]
-ClusterName = Annotated[str, StringConstraints(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=40)]
+Project = Annotated[str, StringConstraints(pattern=forms.PROJECT)]
+Zone = Annotated[str, StringConstraints(pattern=forms.ZONE)]
+ClusterName = Annotated[str, StringConstraints(pattern=forms.NAME, max_length=40)]
 
 DEFAULT_QUEUE = "multislice-queue"
 """The one LocalQueue xpk makes (xpk@1.16.0 core/kueue_manager.py, LOCAL_QUEUE_NAME)."""
@@ -38,7 +39,7 @@ class Place(Section):
     """Zone or region of the cluster, e.g. `us-east5-b`."""
     cluster: ClusterName | None = None
     """GKE cluster, as xpk knows it."""
-    context: Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\s\x00-\x1f]+$")] | None = None
+    context: Annotated[str, StringConstraints(min_length=1, pattern=forms.CONTEXT)] | None = None
     """kubeconfig context; any Kubernetes with JobSet and Kueue, no gcloud needed. Instead of project, zone and
     cluster.
     """
@@ -48,6 +49,6 @@ class Place(Section):
     """Kueue LocalQueue in that namespace."""
     output: GcsUri | None = None
     """Bucket for runs, e.g. `gs://my-bucket/runs`: MaxText's base_output_directory where the workload names none."""
-    registry: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][-./_a-z0-9:]*$")] | None = None
+    registry: Annotated[str, StringConstraints(pattern=forms.REGISTRY)] | None = None
     """Artifact Registry repository for images, e.g. `us-docker.pkg.dev/my-project/xsft`."""
     pathways: PathwaysImages = Field(default_factory=PathwaysImages)

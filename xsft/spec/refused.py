@@ -81,8 +81,8 @@ _SIDECAR = Refusal(
 _SCRIPT_DIR = Refusal(
     id="refused-script-dir",
     reason=(
-        "Packing a folder onto an image at submission makes an image nobody can name again; `make image push` "
-        "makes one with a digest."
+        "Packing a folder onto an image at submission makes an image nobody can name again; build one "
+        "with a digest, push it, and name it under image.ref."
     ),
 )
 _VERTEX = Refusal(
@@ -98,6 +98,8 @@ REFUSALS: Mapping[str, Refusal] = MappingProxyType(
         **dict.fromkeys(("headless", "pathways.headless"), _HEADLESS),
         **dict.fromkeys(
             (
+                "elastic",
+                "pathways.elastic",
                 "elastic_slices",
                 "max_slice_restarts",
                 "pathways.elastic_slices",

@@ -140,7 +140,7 @@ def _unknown_place(name: str, facts: Facts) -> Problem:
     near = difflib.get_close_matches(name, facts.places, n=1)
     known = ", ".join(sorted(facts.places)) or "none"
     where = facts.places_file or "no places.yaml was found beside pyproject.toml or in the XDG configuration"
-    hint = f"; did you mean {near[0]}?" if near else ""
+    hint = f"; did you mean {near[0]}?" if near else "."
     return error(
         "place-unknown",
         "place",

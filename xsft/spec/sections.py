@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
+from xsft.spec import forms
 from xsft.spec.base import DnsLabel, GcsUri, ImageRef, Section, Storage
 
 Axis = Literal[
@@ -30,7 +31,7 @@ Axis = Literal[
 AxisSize = Annotated[int, Field(ge=-1)]
 """How many ways the axis is split; -1 takes what is left, once per group."""
 
-HubId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][-._A-Za-z0-9]*(/[-._A-Za-z0-9]+)?$")]
+HubId = Annotated[str, StringConstraints(pattern=forms.HUB_ID)]
 
 
 class Tpu(Section):
@@ -42,7 +43,7 @@ class Tpu(Section):
     """Slices joined over the data-centre network."""
     capacity: Literal["on-demand", "spot", "reservation"] | None = None
     """Which capacity the nodes must be; unset: whatever the cluster's node pools are."""
-    reservation: Annotated[str, StringConstraints(pattern=r"^[-a-z0-9/.:_]+$")] | None = None
+    reservation: Annotated[str, StringConstraints(pattern=forms.RESERVATION)] | None = None
     """Reservation name or path, with `capacity: reservation`."""
 
 
@@ -190,7 +191,7 @@ class SecretKey(Section):
 
     secret: DnsLabel
     """Name of the Secret, in the run's namespace."""
-    key: Annotated[str, StringConstraints(pattern=r"^[-._a-zA-Z0-9]+$", max_length=253)] = "token"
+    key: Annotated[str, StringConstraints(pattern=forms.SECRET_KEY, max_length=253)] = "token"
     """Key in the Secret's data."""
 
 

@@ -1,0 +1,42 @@
+"""The forms of names in a workload: each a pattern for the machine and words for the person who mistyped it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+NAME = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
+"""xpk's rule for workloads and clusters (xpk@1.16.0 parser/validators.py name_type)."""
+ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+GCS_URI = r"^gs://[a-z0-9][-_.a-z0-9]{1,220}[a-z0-9](/[^\x00-\x1f\x7f]*)?$"
+PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
+IMAGE = (
+    r"^[a-z0-9]([-._a-z0-9]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
+    r"(:[A-Za-z0-9_][-._A-Za-z0-9]{0,127})?(@sha256:[0-9a-f]{64})?$"
+)
+PROJECT = r"^([a-z0-9.-]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]$"
+ZONE = r"^[a-z]+-[a-z]+[0-9]+(-[a-z])?$"
+CONTEXT = r"^[^\s\x00-\x1f]+$"
+REGISTRY = r"^[a-z0-9][-./_a-z0-9:]*$"
+HUB_ID = r"^[A-Za-z0-9][-._A-Za-z0-9]*(/[-._A-Za-z0-9]+)?$"
+RESERVATION = r"^[-a-z0-9/.:_]+$"
+SECRET_KEY = r"^[-._a-zA-Z0-9]+$"  # noqa: S105 - a pattern
+
+WORDS: Mapping[str, str] = MappingProxyType(
+    {
+        DNS_LABEL: "lower-case letters, digits and dashes, with a letter or digit at both ends",
+        NAME: "lower-case letters, digits and dashes, starting with a letter and not ending with a dash",
+        ENV_NAME: "letters, digits and underscores, not starting with a digit",
+        GCS_URI: "gs://bucket or gs://bucket/path, the bucket in lower case",
+        PRINTABLE: "printable text",
+        IMAGE: "registry/repository:tag or registry/repository@sha256:<64 hex digits>, the path in lower case",
+        PROJECT: "a Google Cloud project id: 6 to 30 lower-case letters, digits and dashes",
+        ZONE: "a zone or region such as us-east5-b or us-east5",
+        CONTEXT: "the name of a kubeconfig context, without spaces",
+        REGISTRY: "a registry path such as us-docker.pkg.dev/my-project/xsft, in lower case",
+        HUB_ID: "owner/name as on Hugging Face",
+        RESERVATION: "the name or path of a reservation, in lower case",
+        SECRET_KEY: "letters, digits, dashes, dots and underscores",
+    }
+)
