@@ -5,8 +5,8 @@ MaxText ends every process of the machine that looks like a lost data worker: `m
 source: maxtext@0.2.5 input_pipeline/multihost_dataloading.py _cleanup_orphaned_multiprocessing_processes. In its own
 namespace the trainer sees itself alone, and as PID 1 it skips the hunt.
 
-It also truncates /dev/termination-log on a configuration error (maxtext@0.2.5 configs/pyconfig.py): where that file
-exists the trainer sees /dev/null in its place.
+It also writes /dev/termination-log on a configuration error (maxtext@0.2.5 configs/pyconfig.py). In the namespace that
+file is /dev/null; where there is none, /dev takes no new files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,13 @@ from xsft.errors import EnvironmentMissing, Refused, TimedOut
 from xsft.problems import Problem, warning
 
 MARKS = ("multiprocessing.spawn", "multiprocessing.resource_tracker")
-TERMINATION_LOG = Path("/dev/termination-log")
+SHIELD = (
+    "sh",
+    "-c",
+    '{ mount --bind /dev/null /dev/termination-log || mount -o remount,bind,ro /dev; } 2>/dev/null; exec "$@"',
+    "sh",
+)
+"""argv travels as arguments of the shell, never as its text. Where neither mount works, the file is written."""
 
 Probe = Callable[[tuple[str, ...]], Completed]
 
@@ -68,7 +74,6 @@ def containment(
     root: bool,
     probe: Probe,
     which: Callable[[str], str | None],
-    termination_log: Path = TERMINATION_LOG,
 ) -> Containment:
     """What works; `probe` runs an argv, `which` finds a program."""
     if system != "Linux":
@@ -80,7 +85,7 @@ def containment(
     for prefix in _candidates(root=root):
         done = probe((*prefix, "sh", "-c", "test $$ = 1 && test -r /proc/1/comm"))
         if done.ok:
-            return Containment(prefix=(*tied, *prefix, *_shielded(termination_log)), private=True)
+            return Containment(prefix=(*tied, *prefix, *SHIELD), private=True)
         why_not = why_not or _last_line(done.stderr)
     return Containment(prefix=tied, private=False, why_not=why_not or "`unshare --pid` failed")
 
@@ -122,13 +127,6 @@ def _candidates(*, root: bool) -> Iterator[tuple[str, ...]]:
     if root:
         yield ("unshare", *alone)
     yield ("unshare", "--user", "--map-root-user", *alone)
-
-
-def _shielded(log: Path) -> tuple[str, ...]:
-    """argv travels as arguments of the shell, never as its text."""
-    if not log.exists():
-        return ()
-    return ("sh", "-c", f'mount --bind /dev/null {log} 2>/dev/null; exec "$@"', "sh")
 
 
 def _probe(argv: tuple[str, ...]) -> Completed:
