@@ -1,89 +1,35 @@
-"""The record of a run on this machine: what was asked, every attempt, every step's loss. Pure.
+"""What may change when a local run goes on, and its losses over all attempts. Pure.
 
-`<output>/<run_name>/xsft/run.json`, schema `xsft.record/1`, kept by `effects.local_run`. Read leniently: a newer xsft
-may add keys.
+The record is `<output>/<run_name>/xsft/run.json`, kept by `effects.local_run`; its types are those of every record
+(`xsft.records`).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from typing import Any
 
-SCHEMA = "xsft.record/1"
+from xsft.records.document import read_record, to_json
+from xsft.records.model import SCHEMA, Attempt, Outcome, Record
 
-Outcome = Literal["running", "completed", "short", "failed", "interrupted"]
-"""`short`: the trainer ended without an error before the steps asked for. `running` in a record nobody holds: it was
-killed.
-"""
+__all__ = ["SCHEMA", "Attempt", "Outcome", "Record", "differences", "from_json", "merged", "to_json"]
 
 MAY_CHANGE = frozenset({"train.steps", "train.checkpoint_period", "checkpoint_period", "output"})
 """What a resumed run may have different. `output` is the folder the record lies in, so it was moved, not changed."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Attempt:
-    """One start of the trainer."""
-
-    number: int
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    log: str
-    """Everything the trainer printed."""
-    started_at: str
-    """UTC, ISO 8601."""
-    spec_digest: str
-    finished_at: str | None = None
-    outcome: Outcome = "running"
-    exit_status: int | None = None
-    reason: str | None = None
-    resumed_from: int | None = None
-    """Step of the checkpoint it went on from."""
-    last_step: int | None = None
-    private_pids: bool | None = None
-    """Whether it ran in a PID namespace of its own."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Record:
-    run_name: str
-    spec_digest: str
-    spec: Mapping[str, Any]
-    """The canonical JSON that the digest is taken over (`spec.digest.canonical`)."""
-    steps: int
-    """Asked for."""
-    attempts: tuple[Attempt, ...] = ()
-    losses: Mapping[int, float]
-    """Step to loss over all attempts; a step that was done twice counts with its later loss."""
-
-    @property
-    def outcome(self) -> Outcome | None:
-        return self.attempts[-1].outcome if self.attempts else None
-
-
-def to_json(record: Record) -> str:
-    losses = [[step, loss] for step, loss in sorted(record.losses.items())]
-    document = {"schema": SCHEMA, "target": "local", **asdict(record), "outcome": record.outcome, "losses": losses}
-    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=True) + "\n"
+_NEEDED = ("spec_digest", "spec", "steps", "attempts", "losses")
 
 
 def from_json(text: str) -> Record:
-    """Raises ValueError when the text is not a record of this schema."""
-    try:
-        document = json.loads(text)
-        if document["schema"] != SCHEMA:
-            raise ValueError(f"schema {document['schema']!r}, not {SCHEMA!r}")
-        return Record(
-            run_name=document["run_name"],
-            spec_digest=document["spec_digest"],
-            spec=document["spec"],
-            steps=document["steps"],
-            attempts=tuple(_attempt(a) for a in document["attempts"]),
-            losses={int(step): float(loss) for step, loss in document["losses"]},
-        )
-    except (KeyError, TypeError) as missing:
-        raise ValueError(f"not a whole record: {missing}") from missing
+    """A record to go on with, whole. Raises ValueError when it is none, or another version's: it will be rewritten."""
+    record = read_record(text)
+    missing = [key for key in _NEEDED if key not in json.loads(text)]
+    if record.schema != SCHEMA:
+        raise ValueError(f"schema {record.schema!r}, not {SCHEMA!r}")
+    if missing or record.unread:
+        raise ValueError(f"not a whole record: {', '.join((*missing, *record.unread))}")
+    return record
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
@@ -97,12 +43,6 @@ def merged(losses: Mapping[int, float], later: Mapping[int, float], *, resumed_f
     """Losses of the whole run: what came after the checkpoint was lost and is done again."""
     kept = {step: loss for step, loss in losses.items() if step <= (resumed_from or 0)}
     return {**kept, **later}
-
-
-def _attempt(document: Mapping[str, Any]) -> Attempt:
-    known = {field.name for field in fields(Attempt)}
-    values = {key: value for key, value in document.items() if key in known}
-    return Attempt(**{**values, "argv": tuple(values["argv"])})
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -1,0 +1,56 @@
+"""The belt over the braces: plans that hold a literal secret are refused; what slips through is blanked here. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from xsft.spec.secrets import HIDDEN, names_secret, redact
+
+_USERINFO = re.compile(r"(?<=://)[^/@\s'\"]+@")
+_ASSIGNED = re.compile(r"(?P<name>[A-Za-z_][\w.\-]*)=(?P<value>'[^']*'|\"[^\"]*\"|[^\s'\"&,;]+)")
+_SIGNED = re.compile(r"(?i)(?:^|[-_])(?:signature|sig)$")
+_REFERENCE = re.compile(r"(?i)(?:_path|_file|pull[-_]secret|_name)$")
+"""Names that say where a secret is, not what it is: HF_TOKEN_PATH, --docker-image-pull-secret."""
+
+
+def scrub(value: Any, *, key: str = "") -> Any:
+    """A JSON value without token shapes, URL user names and passwords, and values assigned to secret names.
+
+    Environments are judged by their names too; `key` is the name the value stands under.
+    """
+    match value:
+        case str():
+            return scrub_text(value)
+        case Mapping():
+            return {name: _under(str(name), inner, inside=key) for name, inner in value.items()}
+        case list() | tuple():
+            return [scrub(item, key=key) for item in value]
+        case _:
+            return value
+
+
+def scrub_text(text: str) -> str:
+    return redact(_USERINFO.sub(f"{HIDDEN}@", _ASSIGNED.sub(_assigned, text)))
+
+
+def _under(name: str, value: Any, *, inside: str) -> Any:
+    if inside == "env" and isinstance(value, str) and _holds_secret(name):
+        return HIDDEN if value else value
+    return scrub(value, key=name)
+
+
+def _assigned(match: re.Match[str]) -> str:
+    name = match["name"]
+    if _holds_secret(name):
+        return f"{name}={HIDDEN}"
+    inner = match["value"].partition("=")
+    if inner[1]:  # --env=DB_PASSWORD=…
+        return f"{name}={scrub_text(match['value'])}"
+    return match[0]
+
+
+def _holds_secret(name: str) -> bool:
+    bare = name.lstrip("-")
+    return (names_secret(bare) or _SIGNED.search(bare) is not None) and _REFERENCE.search(bare) is None
