@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.everything import EVERYTHING, everything, leaves
+from xsft.facts import Facts
+from xsft.launchers.audit import Expectation
+from xsft.launchers.encoding import kubernetes_expand
+from xsft.launchers.expect import expectations
+from xsft.launchers.pointers import Item, Named
+from xsft.naming import ModeName
+from xsft.spec.resolve import resolve
+
+MODES: tuple[ModeName, ...] = ("mcjax", "pathways")
+
+
+def _all(mode: ModeName, **fields: Any) -> tuple[Expectation, ...]:
+    run, _ = resolve(everything(mode=mode, **fields), Facts())
+    return expectations(run, digest="d" * 64)
+
+
+def _by_field(mode: ModeName, field: str, **fields: Any) -> list[Expectation]:
+    return [e for e in _all(mode, **fields) if e.field == field]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_field_is_a_key_path_of_the_workload(mode: ModeName) -> None:
+    """Or the command, the digest, a variable of the environment, a section: words a user can look up."""
+    known = {*leaves(), *EVERYTHING, "command", "spec_digest", "secrets.hf_token"}
+    assert {e.field for e in _all(mode)} - known == {"env.NAME", "env.HF_TOKEN_PATH"} | (
+        {"env.LIBTPU_INIT_ARGS"} if mode == "mcjax" else set()
+    )
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_place_is_expected_twice(mode: ModeName) -> None:
+    paths = [e.path for e in _all(mode)]
+    assert len(paths) == len(set(paths))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_nothing_unsaid_is_expected(mode: ModeName) -> None:
+    """A workload without the optional sections expects no Secret, no reservation, no grace period."""
+    fields = {e.field for e in _all(mode, secrets=None, restarts=None, tpu__reservation=None, tpu__capacity=None)}
+    assert fields.isdisjoint({"secrets.hf_token", "tpu.reservation", "tpu.capacity", "restarts.grace_period_s"})
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_priority_and_pull_secret_are_expected_on_every_pod(mode: ModeName) -> None:
+    pods = 1 if mode == "mcjax" else 2
+    for field in ("priority", "image.pull_secret", "restarts.grace_period_s"):
+        assert len(_by_field(mode, field)) == pods, field
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_environment_value_is_what_kubernetes_makes_of_it(mode: ModeName) -> None:
+    (expectation,) = _by_field(mode, "env.NAME")
+    assert expectation.requested == EVERYTHING["env"]["NAME"]
+    assert kubernetes_expand(expectation.value, {"value": "wrong"}) == expectation.requested
+    assert expectation.path[-2:] == (Named("NAME"), "value")
+
+
+def test_xla_flags_are_libtpus_in_mcjax_and_the_proxys_in_pathways() -> None:
+    (mcjax,) = _by_field("mcjax", "env.LIBTPU_INIT_ARGS")
+    assert mcjax.value == "--xla_tpu_a=true --xla_tpu_b=2"
+    assert [e.path[-1] for e in _by_field("pathways", "pathways.proxy_args")] == [
+        Item("--proxy=1"),
+        Item("--xla_tpu_a=true"),
+        Item("--xla_tpu_b=2"),
+    ]
+
+
+def test_chips_are_a_number_in_mcjax_and_text_in_pathways() -> None:
+    """As xpk writes them; Kubernetes takes both, the audit does not mix them up."""
+    for mode, value in (("mcjax", 4), ("pathways", "4")):
+        (chips,) = [e for e in _by_field(mode, "tpu.type") if e.path[-1] == "google.com/tpu"]
+        assert (chips.value, chips.requested) == (value, 4)
+
+
+def test_the_command_shows_the_trainers_argv() -> None:
+    (command,) = _by_field("pathways", "command")
+    assert command.requested[:2] == ["python3", "-m"]
+    assert command.value.startswith("JAX_PLATFORMS=proxy ")
+    assert command.reads == "command"
