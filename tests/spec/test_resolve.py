@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.everything import everything
+from xsft.facts import Facts
+from xsft.problems import Problem
+from xsft.spec.place import Place
+from xsft.spec.resolve import LOCAL_OUTPUT, Run, converted_directory, default_checkpoint_period, resolve
+
+
+def _resolve(facts: Facts | None = None, **fields: Any) -> tuple[Run, tuple[Problem, ...]]:
+    return resolve(everything(**fields), facts or Facts(today="20261121", commit="0123456789" * 4))
+
+
+def _run(facts: Facts | None = None, **fields: Any) -> Run:
+    run, problems = _resolve(facts, **fields)
+    assert problems == ()
+    return run
+
+
+# Mode
+
+
+@pytest.mark.parametrize(
+    ("fields", "mode", "because"),
+    [
+        ({"mode": "mcjax"}, "mcjax", "the workload says"),
+        ({"mode": "pathways"}, "pathways", "the workload says"),
+        ({"mode": "auto"}, "pathways", "has a pathways section"),
+        ({"mode": "auto", "pathways": None}, "mcjax", "no pathways section"),
+        ({"mode": "pathways", "target": "local"}, "mcjax", "this machine"),
+    ],
+)
+def test_the_mode_and_why(fields: dict[str, Any], mode: str, because: str) -> None:
+    run = _run(**fields)
+    assert run.mode.value == mode
+    assert because in run.mode.reason
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("suffix", "name"),
+    [("none", "everything"), ("date", "everything-20261121"), ("commit", "everything-0123456")],
+)
+def test_the_run_name_and_its_suffix(suffix: str, name: str) -> None:
+    assert _run(run_name_suffix=suffix).run_name == name
+
+
+def test_a_commit_is_asked_for_where_there_is_none() -> None:
+    run, problems = _resolve(Facts(), run_name_suffix="commit")
+    assert run.run_name == "everything"
+    assert [(p.id, p.severity, p.where) for p in problems] == [("run-name-commit", "error", "run_name_suffix")]
+
+
+@pytest.mark.parametrize(("attempt", "jobset"), [(1, "everything"), (2, "everything-2")])
+def test_an_attempt_keeps_the_run_and_gets_its_own_jobset(attempt: int, jobset: str) -> None:
+    run = _run(Facts(attempt=attempt), run_name_suffix="none")
+    assert (run.run_name, run.jobset) == ("everything", jobset)
+
+
+# Places
+
+
+def test_a_named_place_is_looked_up() -> None:
+    place = Place(project="my-project", zone="us-east5-b", cluster="my-cluster", queue="q", namespace="n")
+    run = _run(Facts(places={"main": place}), place="main", queue=None, namespace=None)
+    assert (run.place, run.queue, run.namespace) == (place, "q", "n")
+
+
+def test_an_unknown_place_names_what_is_near_and_known() -> None:
+    places = {"main": Place(context="c"), "other": Place(context="d")}
+    run, (problem,) = _resolve(Facts(places=places, places_file="places.yaml"), place="mian")
+    assert run.place is None
+    assert problem.id == "place-unknown"
+    assert "did you mean main?" in problem.message
+    assert "other" in problem.message
+    assert "places.yaml" in problem.message
+
+
+def test_this_machine_needs_no_place() -> None:
+    run, problems = _resolve(place="nowhere", target="local")
+    assert (run.place, problems) == (None, ())
+
+
+def test_the_workload_wins_over_the_place() -> None:
+    run = _run()
+    assert (run.queue, run.namespace, run.output) == ("my-queue", "team-c", "gs://my-bucket/runs")
+    run = _run(queue=None, namespace=None, output=None)
+    assert (run.queue, run.namespace, run.output) == ("place-queue", "team-a", "gs://my-bucket/place-runs")
+
+
+def test_without_place_the_defaults_of_xpk() -> None:
+    run = _run(place=None, queue=None, namespace=None)
+    assert (run.queue, run.namespace) == ("multislice-queue", "default")
+
+
+def test_a_local_run_does_not_write_to_the_places_bucket() -> None:
+    run = _run(target="local", output=None)
+    assert run.output is not None
+    assert run.output.endswith(LOCAL_OUTPUT)
+
+
+# Slices
+
+
+def test_chips_and_devices_count_all_slices() -> None:
+    run = _run()
+    assert (run.chips, run.devices, run.num_slices) == (32, 32, 2)
+
+
+def test_this_machine_is_one_device() -> None:
+    run = _run(target="local")
+    assert (run.chips, run.devices) == (1, 1)
+
+
+def test_an_unknown_tpu_is_a_problem_and_no_slice() -> None:
+    run, (problem,) = _resolve(tpu__type="v6e-257")
+    assert run.slice is None
+    assert (problem.id, problem.where) == ("tpu-unknown", "tpu.type")
+    assert "v6e-256" in problem.message
+
+
+def test_an_unknown_release_is_a_problem_and_the_default_stands_in() -> None:
+    run, (problem,) = _resolve(image__maxtext="0.2.55")
+    assert run.release.version == "0.2.5"
+    assert (problem.id, problem.where) == ("release-unknown", "image.maxtext")
+    assert "0.2.5" in problem.message
+
+
+def test_an_unknown_model_is_none() -> None:
+    assert _run(model__name="nobodys-7b").model is None
+
+
+# Checkpoints
+
+
+@given(steps=st.integers(1, 10**7))
+def test_the_default_period_saves_within_the_run(steps: int) -> None:
+    period = default_checkpoint_period(steps)
+    assert 1 <= period <= steps
+    assert period >= min(steps, 50)
+    assert period == 50 or steps < 11 * period
+
+
+def test_a_period_that_is_given_stays() -> None:
+    assert _run(train__checkpoint_period=7).checkpoint_period == 7
+    assert _run(train__checkpoint_period=None).checkpoint_period == 50
+
+
+@pytest.mark.parametrize(
+    ("fields", "checkpoint"),
+    [
+        ({}, "gs://my-bucket/model/0/items"),
+        ({"model__checkpoint": None}, "gs://my-bucket/converted/0/items"),
+        (
+            {"model__checkpoint": None, "model__hf__converted": "gs://my-bucket/slash/"},
+            "gs://my-bucket/slash/0/items",
+        ),
+        (
+            {"model__checkpoint": None, "model__hf__converted": None},
+            "gs://my-bucket/runs/converted/qwen3-8b/0/items",
+        ),
+        ({"model__checkpoint": None, "model__hf": None}, None),
+    ],
+)
+def test_the_initial_checkpoint(fields: dict[str, Any], checkpoint: str | None) -> None:
+    assert _run(**fields).checkpoint == checkpoint
+
+
+def test_without_an_output_a_conversion_has_nowhere_to_go() -> None:
+    assert converted_directory(everything(model__hf__converted=None), None) is None
+
+
+def test_every_problem_says_what_to_do() -> None:
+    _, problems = _resolve(Facts(), place="x", tpu__type="y", image__maxtext="z", run_name_suffix="commit")
+    assert len(problems) == 4
+    assert all(p.fix and p.where and p.severity == "error" for p in problems)

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import re
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xsft.naming import (
+    ATTEMPT_SUFFIX,
+    PATHWAYS_NAME_LIMIT,
+    POD_NAME_LIMIT,
+    XPK_NAME_LIMIT,
+    ModeName,
+    jobset_limit,
+    jobset_name,
+    run_name_limit,
+)
+
+MODES = st.sampled_from(get_args(ModeName))
+SLICES = st.integers(1, 999)
+HOSTS = st.integers(1, 2048)
+
+
+@given(mode=MODES, num_slices=SLICES, hosts=HOSTS)
+def test_a_second_attempt_still_fits(mode: ModeName, num_slices: int, hosts: int) -> None:
+    longest = "n" * run_name_limit(mode=mode, num_slices=num_slices, hosts=hosts)
+    limit = jobset_limit(mode=mode, num_slices=num_slices, hosts=hosts)
+    assert all(len(jobset_name(run_name=longest, attempt=attempt)) <= limit for attempt in range(1, 10))
+    assert len(longest) == limit - ATTEMPT_SUFFIX
+
+
+@given(mode=MODES, num_slices=SLICES, hosts=HOSTS)
+def test_every_pod_of_the_longest_name_has_a_valid_name(mode: ModeName, num_slices: int, hosts: int) -> None:
+    jobset = "n" * jobset_limit(mode=mode, num_slices=num_slices, hosts=hosts)
+    assert len(jobset) <= XPK_NAME_LIMIT
+    assert len(f"{jobset}-slice-job-{num_slices - 1}-{hosts - 1}-abcde") <= POD_NAME_LIMIT
+
+
+def test_the_coordinator_of_a_pathways_run_is_a_valid_label() -> None:
+    """JobSet writes `<name>-pathways-head-0-0.<name>` into a label; one character more is too long."""
+    for length, fits in ((PATHWAYS_NAME_LIMIT, True), (PATHWAYS_NAME_LIMIT + 1, False)):
+        name = "n" * length
+        assert (len(f"{name}-pathways-head-0-0.{name}") <= 63) is fits
+
+
+@pytest.mark.parametrize(
+    ("mode", "num_slices", "hosts", "limit"),
+    [("mcjax", 1, 1, 40), ("mcjax", 2, 64, 40), ("mcjax", 999, 2048, 38), ("pathways", 2, 64, 22)],
+)
+def test_limits(mode: ModeName, num_slices: int, hosts: int, limit: int) -> None:
+    assert jobset_limit(mode=mode, num_slices=num_slices, hosts=hosts) == limit
+
+
+@given(name=st.from_regex(r"[a-z]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True), attempt=st.integers(1, 9))
+def test_a_jobset_name_is_a_dns_label_and_tells_the_run(name: str, attempt: int) -> None:
+    jobset = jobset_name(run_name=name, attempt=attempt)
+    assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", jobset)
+    assert jobset.startswith(name)
+    assert (jobset == name) == (attempt == 1)
