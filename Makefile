@@ -43,7 +43,8 @@ test: environments
 
 .PHONY: golden
 golden: setup
-	$(PYTEST) -q --update-golden tests
+	@$(BIN)/xsft setup xpk
+	$(PYTEST) -q --update-golden tests/test_workloads.py
 
 .PHONY: fix
 fix: setup
