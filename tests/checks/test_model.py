@@ -64,6 +64,19 @@ def test_weights_that_are_not_what_the_name_says():
     assert ids(check, model(**gemma, hf={"repo": "google/gemma-3-4b-pt"})) == {"hf-other-weights"}
 
 
+def test_a_converter_that_would_ignore_repository_or_revision():
+    pinned = {"name": "gemma2-2b", "tokenizer": "google/gemma-2-2b-it", "checkpoint": DROP}
+    revision = {"repo": "google/gemma-2-2b", "revision": "a1b2c3"}
+    other = {"repo": "somebody/gemma"}
+    for version, hf, expected in (
+        ("0.2.4", revision, {"hf-revision-release"}),
+        ("0.2.5", revision, set()),
+        ("0.1.0", other, {"hf-repo-legacy"}),
+        ("0.2.5", other, {"hf-other-weights"}),
+    ):
+        assert ids(check, spec(image={"maxtext": version}, model={**pinned, "hf": hf})) == expected
+
+
 def test_a_model_without_a_configuration_of_its_own():
     assert "model-not-built-in" in ids(check, model(name="qwen3.5-35b-fp8", tokenizer="Qwen/Qwen3.5-35B-A3B"))
 

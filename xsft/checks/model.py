@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
 from xsft.catalog.models import pins, suggest
-from xsft.catalog.releases import models_of
+from xsft.catalog.releases import at_least, models_of
 from xsft.catalog.tokenizers import has_chat_template, tokenizer_family, tokenizer_fits
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on
@@ -25,6 +25,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _weights(run)
     if run.spec.model.hf is not None and known:
         yield from _conversion(run)
+    yield from _revision(run)
     yield from _tokenizer(run)
     yield from _chat_template(run, keys)
     yield from _scan(run, keys)
@@ -77,6 +78,12 @@ def _conversion(run: Run) -> Iterator[Problem]:
         message = f"MaxText's to_maxtext does not convert {model.name}."
         fix = "Convert with MaxText's own script for the model, and name the result as model.checkpoint."
         yield error("model-not-convertible", "model.hf", message, fix)
+    elif hf.repo != model.hf_id and run.release.layout == "legacy":
+        message = (
+            f"MaxText {run.release.version} converts {model.name} from {model.hf_id} only: it has no --hf_model_path, "
+            f"so {hf.repo} would be ignored."
+        )
+        yield error("hf-repo-legacy", "model.hf.repo", message, f"Take {model.hf_id}, or a release with 0.2 layout.")
     elif hf.repo != model.hf_id:
         message = f"{model.name} is converted from {hf.repo} instead of MaxText's own choice, {model.hf_id}."
         yield note("hf-other-weights", "model.hf.repo", message)
@@ -86,6 +93,14 @@ def _conversion(run: Run) -> Iterator[Problem]:
             "not say so."
         )
         yield note("hf-tuned-weights", "model.hf.repo", message, "For the base model name its repository.")
+
+
+def _revision(run: Run) -> Iterator[Problem]:
+    """source: maxtext@0.2.5 checkpoint_conversion/to_maxtext.py, the first release with --revision."""
+    hf = run.spec.model.hf
+    if hf is not None and hf.revision and not at_least(run.release.version, "0.2.5"):
+        message = f"MaxText {run.release.version} converts the newest weights of {hf.repo}; only 0.2.5 takes a revision."
+        yield error("hf-revision-release", "model.hf.revision", message, "Leave revision out, or take MaxText 0.2.5.")
 
 
 def _tokenizer(run: Run) -> Iterator[Problem]:
