@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.effects.gcs import Bucket, serving
+from tests.fakes.gcs import Bucket, serving
 from xsft.effects import checkpoint
 from xsft.effects.checkpoint import read_checkpoint
 from xsft.errors import Unreachable

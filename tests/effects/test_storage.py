@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.effects.gcs import Bucket, serving
+from tests.fakes.gcs import Bucket, serving
 from xsft.effects.storage import GcsStorage, LocalStorage, _may_log_in, gcs_storage, storage_for, within
 from xsft.errors import Unreachable
 

@@ -1,11 +1,15 @@
-"""Looking at a few small files, on this machine or in a bucket. Nothing is written, and no question waits for long."""
+"""Looking at a few small files, on this machine or in a bucket. Nothing is written, and no question waits for long.
+
+`xsft.effects.objects` writes, with the same client and the same errors.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -92,14 +96,14 @@ class GcsStorage:
         self._timeout_s = timeout_s
 
     def read(self, path: str, *, limit: int) -> bytes | None:
-        bucket, name = _bucket_and_name(path)
+        bucket, name = bucket_and_name(path)
         blob = self._client.bucket(bucket).blob(name)
         options = {"timeout": self._timeout_s, "retry": None, "checksum": None}
         content = self._ask(path, lambda: blob.download_as_bytes(start=0, end=limit - 1, **options))
         return None if content is None else bytes(content)
 
     def names(self, folder: str) -> tuple[str, ...]:
-        bucket, name = _bucket_and_name(folder)
+        bucket, name = bucket_and_name(folder)
         prefix = f"{name}/" if name else ""
         return self._ask(folder, lambda: self._listed(bucket, prefix)) or ()
 
@@ -112,11 +116,27 @@ class GcsStorage:
         return tuple(sorted(name for name in (*files, *folders) if name))
 
     def _ask(self, path: str, question: Callable[[], T]) -> T | None:
-        """None where Cloud Storage says that it is not there."""
-        from google.api_core.exceptions import GoogleAPICallError, NotFound, RequestRangeNotSatisfiable
-        from google.auth.exceptions import GoogleAuthError
-        from requests.exceptions import RequestException
+        return ask(path, question)
 
+
+def ask(
+    path: str,
+    question: Callable[[], T],
+    *,
+    permissions: str = "storage.objects.get and storage.objects.list",
+    pauses: Sequence[float] = (),
+    sleep: Callable[[float], None] = time.sleep,
+) -> T | None:
+    """None where Cloud Storage says that it is not there; Unreachable where it says nothing useful.
+
+    `pauses`: seconds before each further try, where it is busy (429, 503) or the connection breaks; none: one try.
+    A question that is asked again must be one that does no harm twice.
+    """
+    from google.api_core.exceptions import GoogleAPICallError, NotFound, RequestRangeNotSatisfiable
+    from google.auth.exceptions import GoogleAuthError
+    from requests.exceptions import RequestException
+
+    for pause in (*pauses, None):
         try:
             return question()
         except NotFound:
@@ -124,17 +144,30 @@ class GcsStorage:
         except RequestRangeNotSatisfiable:
             return b""  # type: ignore[return-value]  # an empty object has no first byte
         except GoogleAPICallError as failed:
-            raise Unreachable(f"{path}: {_answer(failed.code)}", fix=_mend(failed.code)) from None
+            if pause is None or failed.code not in _BUSY:
+                raise Unreachable(f"{path}: {_answer(failed.code)}", fix=_mend(failed.code, permissions)) from None
+            sleep(max(pause, _asked_to_wait(failed)))
         except GoogleAuthError as failed:
             raise Unreachable(f"{path}: the login was not accepted ({_brief(failed)})", fix=LOGIN) from None
         except (RequestException, OSError) as failed:
-            raise Unreachable(f"{path}: no connection ({type(failed).__name__})", fix="Check the network.") from None
+            if pause is None:
+                raise Unreachable(
+                    f"{path}: no connection ({type(failed).__name__})", fix="Check the network."
+                ) from None
+            sleep(pause)
+    raise AssertionError("the last try returns or raises")
 
 
 def gcs_storage(env: Mapping[str, str]) -> GcsStorage:
-    """`STORAGE_EMULATOR_HOST` is honoured (and asked without a login). Raises Unreachable where nobody is logged in.
+    """Raises Unreachable as `gcs_client` does."""
+    return GcsStorage(gcs_client(env))
 
-    Looking for the login's files first saves the import (0.6 CPU-s) and a search for a metadata server (seconds).
+
+def gcs_client(env: Mapping[str, str]) -> Any:
+    """A google.cloud.storage client; `STORAGE_EMULATOR_HOST` is honoured (and asked without a login).
+
+    Raises Unreachable where nobody is logged in. Looking for the login's files first saves the import (0.6 CPU-s) and
+    a search for a metadata server (seconds).
     """
     if not _may_log_in(env):
         raise Unreachable("no Google Cloud login was found", fix=LOGIN)
@@ -145,7 +178,7 @@ def gcs_storage(env: Mapping[str, str]) -> GcsStorage:
         message = f"google-cloud-storage does not import: {_brief(failed)}"
         raise Unreachable(message, fix="Install xsft again.") from None
     try:
-        return GcsStorage(Client(project=env.get("GOOGLE_CLOUD_PROJECT") or "xsft"))
+        return Client(project=env.get("GOOGLE_CLOUD_PROJECT") or "xsft")
     except (GoogleAuthError, OSError, ValueError) as failed:
         raise Unreachable(f"the Google Cloud login cannot be used ({_brief(failed)})", fix=LOGIN) from None
 
@@ -170,21 +203,30 @@ def _on_google_machine(product: Path) -> bool:
         return False
 
 
-def _bucket_and_name(path: str) -> tuple[str, str]:
+def bucket_and_name(path: str) -> tuple[str, str]:
     bucket, _, name = path.removeprefix("gs://").partition("/")
     return bucket, name.strip("/")
 
 
 _FORBIDDEN = (401, 403)
+_BUSY = (429, 503)
+_LONGEST_PAUSE_S = 4.0
+
+
+def _asked_to_wait(failed: Any) -> float:
+    """Seconds of a Retry-After header, bounded; 0 without one (or with a date)."""
+    headers = getattr(getattr(failed, "response", None), "headers", None) or {}
+    said = headers.get("Retry-After", "")
+    return min(float(said), _LONGEST_PAUSE_S) if said.isdecimal() else 0.0
 
 
 def _answer(code: int | None) -> str:
     return f"permission denied (HTTP {code})" if code in _FORBIDDEN else f"Cloud Storage answered HTTP {code}"
 
 
-def _mend(code: int | None) -> str:
+def _mend(code: int | None, permissions: str) -> str:
     if code in _FORBIDDEN:
-        return "Ask for storage.objects.get and storage.objects.list on the bucket, or log in as somebody who has them."
+        return f"Ask for {permissions} on the bucket, or log in as somebody who has them."
     return "Try again; status.cloud.google.com says whether Cloud Storage is up."
 
 

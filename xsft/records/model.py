@@ -191,7 +191,7 @@ def _applied(attempt: Attempt, facts: Facts) -> Attempt:
         attempt,
         outcome=facts.outcome,
         reason=facts.reason,
-        problems=(*attempt.problems, *facts.problems),
+        problems=tuple(dict.fromkeys((*attempt.problems, *facts.problems))),
         finished_at=facts.at if ended else None,
         **learnt,
     )

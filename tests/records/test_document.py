@@ -1,0 +1,160 @@
+"""Records are written strictly and read leniently: old ones, newer ones, broken ones."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xsft.problems import warning
+from xsft.records.document import facts_to_json, read_facts, read_record, to_json, unreadable
+from xsft.records.model import SCHEMA, Attempt, Cluster, Facts, Git, Image, ReadBack, Record
+
+WHOLE = Record(
+    run_name="a-run",
+    spec_digest="d" * 64,
+    spec={"train": {"steps": 3}, "env": {"A": "b"}},
+    steps=3,
+    target="xpk",
+    mode="pathways",
+    output="gs://my-bucket/runs",
+    losses={1: 2.5, 2: 2.25},
+    attempts=(
+        Attempt(
+            number=2,
+            spec_digest="d" * 64,
+            started_at="2026-11-21T10:00:00+00:00",
+            argv=("python3", "-m", "m", "steps=3"),
+            env={"HF_TOKEN_PATH": "/xsft/hf/token"},
+            outcome="created",
+            problems=(warning("w", "train.steps", "few", "more"),),
+            id="0123456789abcdef",
+            action="created",
+            jobset="a-run-2",
+            namespace="team",
+            cluster=Cluster(project="my-project", zone="us-east5-b", cluster="c"),
+            uid="u-i-d",
+            created_at="2026-11-21T10:00:01+00:00",
+            created_by="0123456789abcdef",
+            read_back=ReadBack(outcome="differs", differences=("/spec/x: 1 -> 2",)),
+            xpk_argv=("xpk", "workload", "create-pathways", "--docker-image-pull-secret=pull"),
+            manifest_digest="e" * 64,
+            resolved={"chips": 512},
+            image=Image(ref="i@sha256:1", digest="sha256:1"),
+            git=Git(commit="1" * 40, dirty=True),
+            versions={"xsft": "1"},
+            user="somebody",
+        ),
+    ),
+)
+FACTS = Facts(outcome="created", at="t", id="ab", action="created", uid="u", read_back=ReadBack(outcome="same"))
+
+
+def changed(change: dict[str, Any], **attempt: Any) -> Record:
+    document = json.loads(to_json(WHOLE)) | change
+    document["attempts"] = [{**document["attempts"][0], **attempt}] if attempt else document["attempts"]
+    return read_record(json.dumps(document))
+
+
+def test_a_record_survives_its_file() -> None:
+    assert read_record(to_json(WHOLE)) == WHOLE
+
+
+def test_facts_survive_theirs_and_say_whose_they_are() -> None:
+    text = facts_to_json(FACTS, run_name="a-run", number=2)
+    assert read_facts(text) == FACTS
+    assert json.loads(text) | {"schema": SCHEMA, "run_name": "a-run", "attempt": 2} == json.loads(text)
+
+
+def test_keys_of_a_newer_xsft_are_passed_over() -> None:
+    assert changed({"newer": {"a": 1}}, newest=[1]) == WHOLE
+
+
+@pytest.mark.parametrize("key", sorted({f.name for f in fields(Record)} - {"run_name", "schema", "unread"}))
+def test_a_key_that_is_missing_has_its_default(key: str) -> None:
+    document = json.loads(to_json(WHOLE))
+    del document[key]
+    assert read_record(json.dumps(document)) == replace(WHOLE, **{key: getattr(Record(run_name="a"), key)})
+
+
+def test_an_attempt_needs_only_its_number() -> None:
+    record = read_record(json.dumps({"schema": SCHEMA, "run_name": "a", "attempts": [{"number": 4}]}))
+    assert record == Record(run_name="a", attempts=(Attempt(number=4),))
+
+
+def test_the_next_schema_is_read_as_far_as_it_is_known_and_never_written_again() -> None:
+    record = changed({"schema": "xsft.record/2", "steps": {"asked": 3}}, outcome="hibernating", image="just-a-name")
+    assert record.schema == "xsft.record/2"
+    assert record.last.outcome == "unknown"
+    assert set(record.unread) == {"steps", "attempts.0.image"}
+    assert record == replace(
+        WHOLE,
+        schema="xsft.record/2",
+        steps=0,
+        attempts=(replace(WHOLE.last, outcome="unknown", image=None),),
+        unread=record.unread,
+    )
+    with pytest.raises(ValueError, match=r"xsft\.record/2"):
+        to_json(record)
+
+
+def test_what_makes_no_sense_is_left_out_and_named() -> None:
+    problems = [{"id": "w", "severity": "fatal", "message": "m", "fix": "f"}, {"id": "only"}]
+    record = changed({}, problems=problems, argv="no list", number=2, env={"A": 1})
+    assert record.last == replace(WHOLE.last, problems=(), argv=(), env={})
+    assert set(record.unread) >= {"attempts.0.argv", "attempts.0.env.A", "attempts.0.problems.0"}
+
+
+def test_null_is_nothing() -> None:
+    assert changed({"mode": None}, uid=None, argv=None).last == replace(WHOLE.last, uid=None, argv=())
+
+
+def test_a_record_that_was_not_read_whole_is_not_written_again() -> None:
+    with pytest.raises(ValueError, match="stays as is"):
+        to_json(changed({"steps": "many"}))
+
+
+def test_an_attempt_without_a_number_is_left_out() -> None:
+    record = changed({"attempts": [{"uid": "u"}, {"number": 2}, 3]})
+    assert [a.number for a in record.attempts] == [2]
+    assert set(record.unread) == {"attempts.0", "attempts.2"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "null", "{}", '{"schema": "other/1"}', f'{{"schema": "{SCHEMA}"}}', b"\xff\xfe", '{"schema": 1', "[" * 9**5],
+)  # fmt: skip
+def test_what_is_no_record_is_a_value_error(text: str | bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        read_record(text)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+OPTIONAL = [f.name for f in fields(Record) if f.name not in {"run_name", "schema"}]
+
+
+@given(st.dictionaries(st.sampled_from(OPTIONAL), JSON, max_size=4), st.data())
+def test_any_value_under_any_key_is_read(change: dict[str, Any], data: st.DataObject) -> None:
+    attempt = data.draw(st.dictionaries(st.sampled_from([f.name for f in fields(Attempt)]), JSON, max_size=3))
+    document = json.loads(to_json(WHOLE))
+    document["attempts"][0] |= attempt
+    record = read_record(json.dumps(document | change))
+    assert record.run_name == WHOLE.run_name
+    assert record.spec_digest == WHOLE.spec_digest or "spec_digest" in change
+
+
+def test_a_torn_document_is_an_unknown_attempt() -> None:
+    record = unreadable(run_name="a", number=3, name="attempt-3.json", reason="not JSON")
+    assert (record.last.number, record.last.outcome) == (3, "unknown")
+    assert record.last.reason == "attempt-3.json cannot be read: not JSON"
+    assert record.unread == ("attempt-3.json",)

@@ -1,0 +1,50 @@
+"""Facts add up to the same attempt in whatever order they are read."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from xsft.problems import note
+from xsft.records.model import Attempt, Facts, Outcome, Record, with_facts
+
+BEGUN = Attempt(number=1, outcome="submitting", id="a", manifest_digest="m")
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [
+        (("created", "not-created"), "created"),
+        (("unknown", "not-created"), "not-created"),
+        (("created", "unknown"), "created"),
+        (("created", "failed"), "failed"),
+        (("created", "completed", "running"), "completed"),
+        ((), "submitting"),
+    ],
+)
+def test_what_is_known_best_wins_in_any_order(said: tuple[Outcome, ...], outcome: Outcome) -> None:
+    facts = tuple(Facts(outcome=one, at=str(n), id=str(n)) for n, one in enumerate(said))
+    ends = {with_facts(BEGUN, order).outcome for order in permutations(facts)}
+    assert ends == {outcome}
+
+
+def test_the_create_says_who_and_when_and_what_was_sent() -> None:
+    created = Facts(outcome="created", at="t1", id="b", uid="u", manifest_digest="n", problems=(note("n", "", "m"),))
+    attempt = with_facts(BEGUN, (created, Facts(outcome="not-created", at="t0", id="a", reason="exists")))
+    assert (attempt.created_at, attempt.created_by, attempt.uid, attempt.manifest_digest) == ("t1", "b", "u", "n")
+    assert (attempt.finished_at, attempt.reason, attempt.id) == (None, None, "a")
+    assert [p.id for p in attempt.problems] == ["n"]
+
+
+def test_an_end_keeps_what_the_create_told() -> None:
+    said = (Facts(outcome="failed", at="t2", reason="OOM"), Facts(outcome="created", at="t1", uid="u"))
+    attempt = with_facts(BEGUN, said)
+    assert (attempt.outcome, attempt.uid, attempt.created_at, attempt.finished_at) == ("failed", "u", "t1", "t2")
+
+
+def test_the_last_attempt_gives_the_outcome() -> None:
+    assert Record(run_name="a").outcome is None
+    assert Record(run_name="a", attempts=(BEGUN,)).outcome == "submitting"
+    with pytest.raises(IndexError):
+        _ = Record(run_name="a").last

@@ -1,0 +1,186 @@
+"""Records of submissions: kept beside each run's output, begun before anything is created, never overwritten.
+
+`<output>/<run_name>/xsft/attempt-<n>.json` says what is about to be submitted; `attempt-<n>.<outcome>.json` says what
+came of it. Each is written once, whole or not at all, so that a submitter that is killed leaves the truth. A local
+run's `run.json` (`effects.local_run`) lies in the same folder and is read by the same function.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from xsft.effects import clock
+from xsft.effects.objects import Objects, objects_for
+from xsft.effects.paths import state_dir
+from xsft.effects.process import own_environment
+from xsft.effects.recordindex import Index, entry_of, keep, read_index
+from xsft.errors import UsageError, XsftError
+from xsft.problems import Problem, warning
+from xsft.records.document import facts_to_json, read_facts, read_record, to_json, unreadable
+from xsft.records.model import Facts, Record, with_facts
+
+FOLDER = "xsft"
+LOCAL_RECORD = "run.json"
+MAX_BYTES = 16 * 1024 * 1024
+"""Of one record that is read; a local run of 100,000 steps has 3 MB of losses."""
+
+_ATTEMPT = re.compile(r"attempt-[1-9][0-9]{0,5}\.json")
+_FACTS = re.compile(r"attempt-[1-9][0-9]{0,5}\.[a-z-]+(?:\.[0-9a-f]+)?\.json")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordRef:
+    """An attempt that this process has begun."""
+
+    path: str
+    """Of the attempt's object."""
+    record: Record
+    problems: tuple[Problem, ...] = ()
+    """The local index could not be written: a warning; the record itself is safe."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """Somebody else began this attempt first, or a submitter that died did."""
+
+    ref: RecordRef
+    """With the record that lies there. A submitter that finds it `submitting` and no JobSet on the cluster may create
+    the JobSet (its name decides who is first) and finish this ref.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordStore:
+    state: Path
+    """The state folder; the index lies in `runs/` below."""
+    objects_at: Callable[[str], Objects]
+    now: Callable[[], str] = field(default=clock.now)
+
+    def begin(self, record: Record) -> RecordRef | Taken:
+        """Write the intent. `record` holds one attempt, `submitting`, with an `id` of its own.
+
+        Call it before the create. Raises Unreachable or EnvironmentMissing where the output does not take it; nothing
+        should be created then.
+        """
+        path = f"{_folder(record.output, record.run_name)}/attempt-{record.last.number}.json"
+        objects = self.objects_at(path)
+        if not objects.create(path, to_json(record).encode()):
+            there = _attempt_at(path, objects, run_name=record.run_name, number=record.last.number)
+            if there.last.id != record.last.id:  # equal: our own try, whose answer was lost
+                return Taken(ref=RecordRef(path=path, record=there))
+        return RecordRef(path=path, record=record, problems=self.index(record, path))
+
+    def finish(self, ref: RecordRef, facts: Facts) -> RecordRef:
+        """Add what came of it; the ref that comes back holds the whole record.
+
+        Said twice, the first stays, and another submitter's word is kept beside it. Raises as `begin`: the run is as it
+        is then, and only the record lacks it, so a caller warns.
+        """
+        number = ref.record.last.number
+        content = facts_to_json(facts, run_name=ref.record.run_name, number=number).encode()
+        objects = self.objects_at(ref.path)
+        stem = f"{ref.path.removesuffix('.json')}.{facts.outcome}"
+        if not objects.create(f"{stem}.json", content) and facts.id:
+            there = _facts_at(f"{stem}.json", objects)
+            if there is None or there.id != facts.id:
+                objects.create(f"{stem}.{facts.id}.json", content)
+        whole = replace(ref.record, attempts=(with_facts(ref.record.last, (facts,)),))
+        return RecordRef(path=ref.path, record=whole, problems=self.index(whole, ref.path))
+
+    def read_run(self, output: str, run_name: str) -> tuple[Record, ...]:
+        """All attempts, the first one first: each a Record with exactly one attempt and its own spec.
+
+        Empty where nothing is recorded. An attempt whose document is torn comes back as `unknown`, with the reason.
+        Raises Unreachable where nobody can look.
+        """
+        folder = _folder(output, run_name)
+        objects = self.objects_at(folder)
+        names = objects.names(folder)
+        submitted = [self._whole(folder, name, names, objects, run_name) for name in names if _ATTEMPT.fullmatch(name)]
+        local = _local_attempts(folder, objects, run_name) if LOCAL_RECORD in names else ()
+        return tuple(sorted((*submitted, *local), key=lambda record: record.last.number))
+
+    def local_index(self) -> Index:
+        """The runs that were submitted from this machine."""
+        return read_index(self.state / "runs")
+
+    def index(self, record: Record, path: str) -> tuple[Problem, ...]:
+        """Put a run into the local index; a warning where it cannot be written."""
+        try:
+            keep(self.state / "runs", entry_of(record, path=path, at=self.now()))
+        except (XsftError, OSError) as failed:
+            message = f"The index of runs in {self.state} was not written: {failed}. The record itself is at {path}."
+            return (warning("index-not-written", "", message, "Set XSFT_STATE_DIR to a folder you may write to."),)
+        return ()
+
+    def _whole(self, folder: str, name: str, names: tuple[str, ...], objects: Objects, run_name: str) -> Record:
+        stem = name.removesuffix(".json")
+        record = _attempt_at(f"{folder}/{name}", objects, run_name=run_name, number=int(stem.partition("-")[2]))
+        later = [other for other in names if other.startswith(f"{stem}.") and _FACTS.fullmatch(other)]
+        said = [_facts_at(f"{folder}/{other}", objects) for other in later]
+        unread = tuple(other for other, facts in zip(later, said, strict=True) if facts is None)
+        attempt = with_facts(record.last, tuple(facts for facts in said if facts is not None))
+        return replace(record, attempts=(attempt,), unread=(*record.unread, *unread))
+
+
+def record_store(env: Mapping[str, str] | None = None) -> RecordStore:
+    """As this user and this environment have it. A bucket's client is made when a bucket is first asked for."""
+    environment = own_environment() if env is None else env
+    home = Path(environment.get("HOME") or Path.home())
+    made: dict[str, Objects] = {}
+
+    def objects_at(path: str) -> Objects:
+        kind = path.partition("://")[0] if "://" in path else ""
+        if kind not in made:
+            made[kind] = objects_for(path, env=environment)
+        return made[kind]
+
+    return RecordStore(state=state_dir(environment, home=home), objects_at=objects_at)
+
+
+def next_number(records: tuple[Record, ...]) -> int:
+    """Of the attempt that comes after these."""
+    return 1 + max((record.last.number for record in records), default=0)
+
+
+def _folder(output: str | None, run_name: str) -> str:
+    if not output or not _NAME.fullmatch(run_name):
+        message = f"no record can be kept of run {run_name!r} in output {output!r}"
+        raise UsageError(
+            message, fix="A run has an output and a name of letters, digits, dots, dashes and underscores."
+        )
+    return f"{output.rstrip('/')}/{run_name}/{FOLDER}"
+
+
+def _attempt_at(path: str, objects: Objects, *, run_name: str, number: int) -> Record:
+    name = path.rpartition("/")[2]
+    try:
+        record = read_record(objects.read(path, limit=MAX_BYTES) or b"")
+    except ValueError as broken:
+        return unreadable(run_name=run_name, number=number, name=name, reason=str(broken))
+    if not record.attempts:
+        return unreadable(run_name=run_name, number=number, name=name, reason="it holds no attempt")
+    return replace(record, attempts=(replace(record.attempts[0], number=number),))
+
+
+def _facts_at(path: str, objects: Objects) -> Facts | None:
+    try:
+        return read_facts(objects.read(path, limit=MAX_BYTES) or b"")
+    except ValueError:
+        return None
+
+
+def _local_attempts(folder: str, objects: Objects, run_name: str) -> tuple[Record, ...]:
+    """The losses are of the whole run; they go with its last attempt."""
+    try:
+        record = read_record(objects.read(f"{folder}/{LOCAL_RECORD}", limit=MAX_BYTES) or b"")
+    except ValueError as broken:
+        return (unreadable(run_name=run_name, number=1, name=LOCAL_RECORD, reason=str(broken)),)
+    if not record.attempts:
+        return (unreadable(run_name=run_name, number=1, name=LOCAL_RECORD, reason="it holds no attempt"),)
+    *earlier, last = record.attempts
+    return (*(replace(record, attempts=(one,), losses={}) for one in earlier), replace(record, attempts=(last,)))
