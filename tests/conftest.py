@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.clusters import cluster_api
 from tests.goldens import Golden
 from xsft.effects import environments
 from xsft.effects.environments import Environment
+
+__all__ = ["cluster_api"]  # fixtures that live beside their fakes
 
 # Read once, before any fixture empties the environment that a test sees.
 _NAMED = {name: os.environ.get(f"XSFT_TEST_{name.upper()}_PYTHON") for name in environments.NAMES}

@@ -27,14 +27,16 @@ class XsftError(Exception):
     exit_status: ClassVar[int] = 1
     id: ClassVar[str] = "internal"
 
-    def __init__(self, message: str, *, fix: str = "") -> None:
+    def __init__(self, message: str, *, fix: str = "", id: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.fix = fix
+        self.problem_id = id or self.id
+        """Stable; a narrower name than the class's own where scripts want to tell cases apart."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        return (Problem(id=self.id, severity="error", message=self.message, fix=self.fix),)
+        return (Problem(id=self.problem_id, severity="error", message=self.message, fix=self.fix),)
 
 
 class UsageError(XsftError):

@@ -8,7 +8,8 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "xsft"
 MAKERS = frozenset({"error", "warning", "note"})
-TABLES = frozenset({"Refusal", "Problem"})
+ERRORS = frozenset({"UsageError", "EnvironmentMissing", "Refused", "Unreachable", "TimedOut", "Unknown", "Lost"})
+TABLES = frozenset({"Refusal", "Problem", *ERRORS})
 
 
 def ids_in_code(package: Path = PACKAGE) -> dict[str, set[str]]:

@@ -1,0 +1,266 @@
+"""What is read from a cluster and created there, against the stand-in (or a real one, see tests/fakes/clusters.py)."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.fakes.clusters import ClusterApi
+from xsft.effects import cluster_resources as kinds
+from xsft.effects.cluster import Created, Exists
+from xsft.errors import EnvironmentMissing, Refused, SpecError, Unreachable
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+MODES = ("deepseek_ultrachat", "deepseek_ultrachat_mcjax")
+CREATE = r"^POST /apis/jobset.x-k8s.io/v1alpha2/namespaces/\w+/jobsets\?fieldValidation=Strict&fieldManager"
+
+
+def planned(name: str = "deepseek_ultrachat_mcjax") -> dict[str, Any]:
+    """The manifest of one of the shown workloads."""
+    manifest: dict[str, Any] = yaml.safe_load((GOLDEN / f"{name}.manifest.yaml").read_text(encoding="utf-8"))
+    return manifest
+
+
+def trainer(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The trainer's Job template."""
+    jobs = {job["name"]: job for job in manifest["spec"]["replicatedJobs"]}
+    return dict(jobs.get("pathways-head", jobs.get("slice-job", {}))["template"]["spec"])
+
+
+def container(manifest: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = trainer(manifest)["template"]["spec"]["containers"][0]
+    return found
+
+
+@pytest.mark.parametrize("workload", MODES)
+def test_the_planned_manifest_is_accepted_and_its_jobs_are(cluster_api: ClusterApi, workload: str) -> None:
+    cluster = cluster_api.connect()
+    stored = cluster.dry_run_jobset(planned(workload))
+    assert stored["spec"]["suspend"] is True  # Kueue's webhook was asked
+    assert cluster.dry_run_jobs(stored) == ()
+    assert cluster.get_jobset(name=planned(workload)["metadata"]["name"], namespace="default") is None
+
+
+@pytest.mark.parametrize("workload", MODES)
+def test_what_is_created_is_the_planned_manifest(cluster_api: ClusterApi, workload: str) -> None:
+    manifest = planned(workload)
+    cluster_api.connect().create_jobset(manifest)
+    (sent,) = cluster_api.server.asked(CREATE)
+    assert sent.body == manifest
+    assert sent.query["fieldValidation"] == "Strict"
+
+
+def test_a_second_create_finds_the_first(cluster_api: ClusterApi) -> None:
+    cluster = cluster_api.connect()
+    first, second = cluster.create_jobset(planned()), cluster.create_jobset(planned())
+    assert isinstance(first, Created)
+    assert isinstance(second, Exists)
+    assert first.object["metadata"]["uid"] == second.object["metadata"]["uid"]
+
+
+def test_a_dry_run_under_a_taken_name_is_still_judged(cluster_api: ClusterApi) -> None:
+    cluster = cluster_api.connect()
+    cluster.create_jobset(planned())
+    assert cluster.dry_run_jobset(planned()) == planned()
+    bad = planned()
+    bad["metadata"]["labels"]["team"] = "a b"
+    with pytest.raises(SpecError, match="1 problem"):
+        cluster.dry_run_jobset(bad)
+
+
+def test_runs_are_listed_by_their_label(cluster_api: ClusterApi) -> None:
+    cluster = cluster_api.connect()
+    run = planned()["metadata"]["labels"]["xsft.dev/run"]
+    assert cluster.list_jobsets(namespace="default", run_name=run) == ()
+    cluster.create_jobset(planned())
+    assert [o["metadata"]["name"] for o in cluster.list_jobsets(namespace="default", run_name=run)] == [
+        planned()["metadata"]["name"]
+    ]
+    assert cluster.list_jobsets(namespace="default", run_name="another") == ()
+
+
+def test_queue_objects_are_read(cluster_api: ClusterApi) -> None:
+    cluster = cluster_api.connect()
+    queue = cluster.local_queue(name="multislice-queue", namespace="default")
+    assert queue is not None
+    assert cluster.cluster_queue(queue["spec"]["clusterQueue"]) is not None
+    assert cluster.local_queue(name="nosuch", namespace="default") is None
+    assert cluster.resource_flavor("cpu-user") is not None
+    assert cluster.priority_class("medium") is not None
+    assert cluster.namespace("nosuch") is None
+    assert cluster.workloads(namespace="default") == ()
+
+
+def test_newer_kueue_is_asked_in_its_own_version(cluster_api: ClusterApi) -> None:
+    kueue = cluster_api.server.objects.kinds
+    for key in [key for key in kueue if key.startswith("kueue")]:
+        kueue[key] = (("v1beta2",), *kueue[key][1:])
+    assert cluster_api.connect().local_queue(name="multislice-queue", namespace="default") is not None
+    assert cluster_api.server.asked("kueue.x-k8s.io/v1beta2/")
+
+
+def test_without_jobset_or_kueue_the_cluster_is_not_ready(cluster_api: ClusterApi) -> None:
+    cluster_api.server.objects.uninstall("jobset.x-k8s.io")
+    cluster_api.server.objects.uninstall("kueue.x-k8s.io")
+    with pytest.raises(EnvironmentMissing, match="JobSet is not installed") as jobset:
+        cluster_api.connect().create_jobset(planned())
+    with pytest.raises(EnvironmentMissing, match="Kueue is not installed") as kueue:
+        cluster_api.connect().local_queues(namespace="default")
+    assert (jobset.value.problem_id, kueue.value.problem_id) == ("jobset-not-installed", "kueue-not-installed")
+    assert "jobset.sigs.k8s.io" in jobset.value.fix
+
+
+def test_a_missing_namespace_is_named(cluster_api: ClusterApi) -> None:
+    manifest = planned()
+    manifest["metadata"]["namespace"] = "nosuch"
+    with pytest.raises(SpecError) as caught:
+        cluster_api.connect().create_jobset(manifest)
+    (problem,) = caught.value.problems
+    assert (problem.id, problem.where) == ("namespace-missing", "namespace")
+    assert "nosuch" in problem.message
+
+
+def test_an_unknown_field_is_refused_not_dropped(cluster_api: ClusterApi) -> None:
+    manifest = planned()
+    manifest["spec"]["foo"] = 1
+    for act in (cluster_api.connect().dry_run_jobset, cluster_api.connect().create_jobset):
+        with pytest.raises(SpecError) as caught:
+            act(manifest)
+        assert 'unknown field "spec.foo"' in caught.value.problems[0].message
+    assert cluster_api.connect().list_jobsets(namespace="default") == ()
+
+
+def test_a_webhooks_words_are_passed_on(cluster_api: ClusterApi) -> None:
+    manifest = planned()
+    manifest["metadata"]["name"] = "a" * 43
+    with pytest.raises(SpecError) as caught:
+        cluster_api.connect().create_jobset(manifest)
+    (problem,) = caught.value.problems
+    assert problem.id == "admission-denied"
+    assert "JobSet name is too long" in problem.message
+
+
+def broken_image(manifest: dict[str, Any]) -> None:
+    container(manifest)["image"] = ""
+
+
+def broken_restart(manifest: dict[str, Any]) -> None:
+    trainer(manifest)["template"]["spec"]["restartPolicy"] = "Always"
+
+
+def broken_mount(manifest: dict[str, Any]) -> None:
+    container(manifest).setdefault("volumeMounts", []).append({"name": "x", "mountPath": "/x"})
+
+
+def broken_env(manifest: dict[str, Any]) -> None:
+    container(manifest)["env"] = [{"name": "A B=", "value": "1"}]
+
+
+def broken_label(manifest: dict[str, Any]) -> None:
+    trainer(manifest)["template"]["metadata"].setdefault("labels", {})["team"] = "a b"
+
+
+def broken_codes(manifest: dict[str, Any]) -> None:
+    trainer(manifest)["podFailurePolicy"]["rules"][0]["onExitCodes"]["values"] = [5, 3]
+
+
+BROKEN = {
+    broken_image: "containers[0].image: Required value",
+    broken_restart: 'Required value: valid values: "OnFailure", "Never"',
+    broken_mount: 'Not found: "x"',
+    broken_env: "printable ASCII characters other than '='",
+    broken_label: "a valid label must be",
+    broken_codes: "must be ordered",
+}
+
+
+@pytest.mark.parametrize("workload", MODES)
+@pytest.mark.parametrize("spoil", BROKEN, ids=lambda f: f.__name__)
+def test_a_pod_that_jobset_admits_and_no_job_may_be_is_found(
+    cluster_api: ClusterApi, spoil: Any, workload: str
+) -> None:
+    manifest = planned(workload)
+    spoil(manifest)
+    cluster = cluster_api.connect()
+    problems = cluster.dry_run_jobs(cluster.dry_run_jobset(manifest))
+    assert problems
+    assert {p.id for p in problems} == {"manifest-invalid"}
+    assert any(BROKEN[spoil] in p.message for p in problems)
+
+
+def test_a_pathways_name_too_long_for_its_coordinator_label_is_found(cluster_api: ClusterApi) -> None:
+    manifest = planned("deepseek_ultrachat")
+    manifest["metadata"]["name"] = "a" * 23
+    cluster = cluster_api.connect()
+    problems = cluster.dry_run_jobs(cluster.dry_run_jobset(manifest))
+    assert any("must be no more than 63 bytes" in p.message for p in problems)
+
+
+def test_without_the_right_to_make_jobs_that_is_said_and_nothing_more(cluster_api: ClusterApi) -> None:
+    cluster_api.server.denied.add(("create", "jobs"))
+    problems = cluster_api.connect().dry_run_jobs(planned())
+    assert {(p.id, p.severity) for p in problems} == {("jobs-not-checked", "warning")}
+
+
+def test_what_is_forbidden_names_the_verb_the_kind_the_namespace_and_whom_to_ask(cluster_api: ClusterApi) -> None:
+    cluster_api.server.denied.add(("create", "jobsets"))
+    with pytest.raises(Unreachable, match="You may not create jobsets") as caught:
+        cluster_api.connect().create_jobset(planned())
+    assert caught.value.problem_id == "forbidden"
+    assert "in the namespace default" in caught.value.message
+    assert "--verb=create --resource=jobsets.jobset.x-k8s.io -n default" in caught.value.fix
+
+
+def test_who_we_are_and_what_we_may(cluster_api: ClusterApi) -> None:
+    cluster_api.server.denied.add(("create", "jobsets"))
+    cluster = cluster_api.connect()
+    assert cluster.whoami() == "nightly"
+    assert cluster.may("create", kinds.JOBSETS, namespace="default") is False
+    assert cluster.may("list", kinds.JOBSETS, namespace="default") is True
+
+
+def test_a_secret_is_made_once_and_its_keys_are_known_without_reading_it(cluster_api: ClusterApi) -> None:
+    value = f"hf_{secrets.token_hex(16)}".encode()
+    cluster = cluster_api.connect()
+    created = cluster.create_secret(name="hf", namespace="default", data={"token": value})
+    again = cluster.create_secret(name="hf", namespace="default", data={"token": b"other"})
+    assert isinstance(created, Created)
+    assert isinstance(again, Exists)
+    assert cluster.secret_exists(name="hf", namespace="default")
+    assert cluster.secret_keys(name="hf", namespace="default") == {"token"}
+    assert cluster.secret_keys(name="nosuch", namespace="default") is None
+    assert "data" not in created.object
+    assert all("PartialObjectMetadata" in s.headers["accept"] for s in cluster_api.server.asked("^GET .*/secrets/")[1:])
+
+
+def test_keys_of_a_secret_that_nobody_manages_are_still_known(cluster_api: ClusterApi) -> None:
+    stored = cluster_api.server.objects.add("/secrets", "hf", namespace="default", data={"token": "eA=="})
+    stored["metadata"]["managedFields"] = []
+    assert cluster_api.connect().secret_keys(name="hf", namespace="default") == {"token"}
+
+
+def test_a_refused_secret_is_not_quoted(cluster_api: ClusterApi) -> None:
+    value = f"hf_{secrets.token_hex(16)}"
+    cluster_api.server.fail("POST .*/secrets", code=422, message=f"Secret is invalid: data: {value}")
+    with pytest.raises(SpecError) as caught:
+        cluster_api.connect().create_secret(name="hf", namespace="default", data={"token": value.encode()})
+    assert value not in repr(caught.value.problems)
+
+
+def test_nothing_is_ever_changed_or_deleted(cluster_api: ClusterApi) -> None:
+    cluster = cluster_api.connect()
+    cluster.create_jobset(planned())
+    cluster.create_jobset(planned())
+    cluster.create_secret(name="hf", namespace="default", data={"token": b"x"})
+    assert {one.method for one in cluster_api.server.seen} == {"GET", "POST"}
+
+
+def test_refused_is_what_a_conflict_without_an_object_comes_to(cluster_api: ClusterApi) -> None:
+    """The name is taken each time and free each time it is looked up: somebody makes and deletes it."""
+    cluster_api.server.fail(CREATE, code=409, message="already exists", times=9)
+    with pytest.raises(Refused, match="exists already"):
+        cluster_api.connect().create_jobset(planned())

@@ -1,0 +1,206 @@
+"""The stand-in's objects: what is served, stored, listed and refused, in the words of the real server."""
+
+from __future__ import annotations
+
+import copy
+import json
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.fakes import kuberules
+
+Json = dict[str, Any]
+
+KINDS: dict[str, tuple[tuple[str, ...], str, bool]] = {
+    # group/plural: (versions, kind, namespaced)
+    "/namespaces": (("v1",), "Namespace", False),
+    "/secrets": (("v1",), "Secret", True),
+    "batch/jobs": (("v1",), "Job", True),
+    "jobset.x-k8s.io/jobsets": (("v1alpha2",), "JobSet", True),
+    "scheduling.k8s.io/priorityclasses": (("v1",), "PriorityClass", False),
+    "kueue.x-k8s.io/localqueues": (("v1beta1", "v1beta2"), "LocalQueue", True),
+    "kueue.x-k8s.io/clusterqueues": (("v1beta1", "v1beta2"), "ClusterQueue", False),
+    "kueue.x-k8s.io/resourceflavors": (("v1beta1", "v1beta2"), "ResourceFlavor", False),
+    "kueue.x-k8s.io/workloads": (("v1beta1", "v1beta2"), "Workload", True),
+}
+REVIEWS = {
+    "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+    "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+}
+
+
+@dataclass
+class Answer:
+    code: int
+    body: Any
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def content(self) -> bytes:
+        return self.body.encode() if isinstance(self.body, str) else json.dumps(self.body).encode()
+
+
+def status(
+    code: int, reason: str, message: str, *, details: Json | None = None, retry_after: str | None = None
+) -> Answer:
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": reason}
+    headers = {"Retry-After": retry_after} if retry_after else {}
+    return Answer(code, {**body, "code": code, **({"details": details} if details else {})}, headers)
+
+
+NOT_SERVED = Answer(404, "404 page not found\n")
+
+
+@dataclass
+class Asked:
+    """A path, taken apart."""
+
+    group: str
+    version: str
+    plural: str
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.group}/{self.plural}"
+
+    @property
+    def full(self) -> str:
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+@dataclass
+class Objects:
+    """What is there. `stored[group/plural][namespace, name]`; a test may read and write it."""
+
+    stored: dict[str, dict[tuple[str, str], Json]] = field(default_factory=dict)
+    kinds: dict[str, tuple[tuple[str, ...], str, bool]] = field(default_factory=lambda: dict(KINDS))
+    user: str = ""
+    denied: set[tuple[str, str]] = field(default_factory=set)
+    version: int = 1000
+
+    def uninstall(self, group: str) -> None:
+        for key in [key for key in self.kinds if key.startswith(f"{group}/")]:
+            del self.kinds[key]
+
+    def of(self, key: str) -> dict[tuple[str, str], Json]:
+        return self.stored.setdefault(key, {})
+
+    def add(self, key: str, name: str, *, namespace: str = "", **content: Any) -> Json:
+        """Put an object there, as an administrator did."""
+        metadata = {**content.pop("metadata", {}), "name": name, **({"namespace": namespace} if namespace else {})}
+        return self._store(key, {"metadata": metadata, **content}, manager="admin")
+
+    def answer(self, method: str, path: str, *, query: dict[str, str], body: Any, accept: str) -> Answer:
+        if path in REVIEWS or path.count("/") == 2:
+            return self._review(path, body) if path in REVIEWS else self._group(path.removeprefix("/apis/"))
+        return self._object(method, _taken_apart(path), query=query, body=body, accept=accept)
+
+    def _object(self, method: str, asked: Asked | None, *, query: dict[str, str], body: Any, accept: str) -> Answer:
+        if asked is None or asked.version not in self.kinds.get(asked.key, ((),))[0]:
+            return NOT_SERVED
+        verb = {"GET": "get" if asked.name else "list", "POST": "create"}.get(method, method.lower())
+        if (verb, asked.plural) in self.denied:
+            return self._forbidden(verb, asked)
+        match verb:
+            case "get":
+                return self._get(asked, accept)
+            case "list":
+                return self._list(asked, query)
+            case "create":
+                return self._create(asked, body, query)
+        return status(405, "MethodNotAllowed", f"the stand-in does not {method}")
+
+    def _group(self, group: str) -> Answer:
+        served = [versions for key, (versions, _, _) in self.kinds.items() if key.startswith(f"{group}/")]
+        if not served:
+            return NOT_SERVED
+        versions = [{"groupVersion": f"{group}/{v}", "version": v} for v in served[0]]
+        return Answer(200, {"kind": "APIGroup", "name": group, "versions": versions, "preferredVersion": versions[-1]})
+
+    def _review(self, path: str, body: Json) -> Answer:
+        if path.endswith("selfsubjectreviews"):
+            return Answer(201, {**body, "status": {"userInfo": {"username": self.user}}})
+        asked = body["spec"]["resourceAttributes"]
+        return Answer(201, {**body, "status": {"allowed": (asked["verb"], asked["resource"]) not in self.denied}})
+
+    def _forbidden(self, verb: str, asked: Asked) -> Answer:
+        name = f' "{asked.name}"' if asked.name else ""
+        scope = f' in the namespace "{asked.namespace}"' if asked.namespace else " at the cluster scope"
+        message = (
+            f'{asked.full}{name} is forbidden: User "{self.user}" cannot {verb} resource "{asked.plural}" in API group'
+            f' "{asked.group}"{scope}'
+        )
+        return status(403, "Forbidden", message, details={"name": asked.name, "kind": asked.plural})
+
+    def _get(self, asked: Asked, accept: str) -> Answer:
+        found = self.of(asked.key).get((asked.namespace, asked.name))
+        if found is None:
+            details = {"name": asked.name, "group": asked.group, "kind": asked.plural}
+            return status(404, "NotFound", f'{asked.full} "{asked.name}" not found', details=details)
+        if "as=PartialObjectMetadata" in accept:
+            partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": found["metadata"]}
+            return Answer(200, partial)
+        return Answer(200, found)
+
+    def _list(self, asked: Asked, query: dict[str, str]) -> Answer:
+        every = self.of(asked.key).items()
+        inside = [o for (namespace, _), o in every if asked.namespace in ("", namespace)]
+        found = [o for o in inside if kuberules.selected(o, query.get("labelSelector", ""))]
+        return Answer(200, {"kind": "List", "metadata": {"resourceVersion": str(self.version)}, "items": found})
+
+    def _create(self, asked: Asked, body: Json, query: dict[str, str]) -> Answer:
+        if asked.namespace and ("", asked.namespace) not in self.of("/namespaces"):
+            details = {"name": asked.namespace, "kind": "namespaces"}
+            return status(404, "NotFound", f'namespaces "{asked.namespace}" not found', details=details)
+        kind = self.kinds[asked.key][1]
+        new = kuberules.defaulted(kind, copy.deepcopy(body))
+        name = new["metadata"].get("name", "")
+        refused = kuberules.refusal(kind, new, strict=query.get("fieldValidation") == "Strict")
+        if refused:
+            details = {"name": name, "kind": kind, "causes": [{"field": f, "message": m} for f, m in refused.causes]}
+            return status(refused.code, refused.reason, refused.message, details=details)
+        if (asked.namespace, name) in self.of(asked.key):
+            details = {"name": name, "group": asked.group, "kind": asked.plural}
+            return status(409, "AlreadyExists", f'{asked.full} "{name}" already exists', details=details)
+        new["metadata"]["namespace"] = asked.namespace
+        manager = query.get("fieldManager", "unknown")
+        if query.get("dryRun") == "All":
+            return Answer(201, self._stamped(new, manager))
+        return Answer(201, self._store(asked.key, new, manager=manager))
+
+    def _store(self, key: str, new: Json, *, manager: str) -> Json:
+        stamped = self._stamped(new, manager)
+        metadata = stamped["metadata"]
+        self.of(key)[metadata.get("namespace", ""), metadata["name"]] = stamped
+        return stamped
+
+    def _stamped(self, new: Json, manager: str) -> Json:
+        self.version += 1
+        data = {"f:data": {f"f:{key}": {} for key in new["data"]}} if new.get("data") else {}
+        entry = {"manager": manager, "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": data}
+        metadata = {
+            **new["metadata"],
+            "uid": str(uuid.uuid4()),
+            "resourceVersion": str(self.version),
+            "generation": 1,
+            "creationTimestamp": "2026-11-21T10:00:00Z",
+            "managedFields": [entry],
+        }
+        return {**new, "metadata": metadata}
+
+
+def _taken_apart(path: str) -> Asked | None:
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) > 2:
+        group, rest = "", parts[1:]
+    elif parts[0] == "apis" and len(parts) > 3:
+        group, rest = parts[1], parts[2:]
+    else:
+        return None
+    version, *rest = rest
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2:
+        namespace, rest = rest[1], rest[2:]
+    return Asked(group, version, rest[0], namespace, rest[1] if len(rest) > 1 else "")

@@ -1,0 +1,130 @@
+"""From a kubeconfig context to a client of the official library, with every surprise switched off: no retries of its
+own, no redirects, no write to the kubeconfig, no proxy for loopback.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from xsft.effects.cluster_config import Access, load_kubeconfig
+from xsft.effects.storage import within
+from xsft.errors import EnvironmentMissing, Unreachable
+from xsft.spec.secrets import redact
+
+LOGIN_TIMEOUT_S = 60.0
+"""A login plugin may ask its own server; the library would wait for it without end."""
+
+LOOPBACK = "localhost,127.0.0.0/8,::1"
+"""Never through a proxy, as kubectl does (golang.org/x/net http/httpproxy)."""
+
+GKE_PLUGIN = "gke-gcloud-auth-plugin"
+
+
+def client_for(access: Access, *, env: Mapping[str, str]) -> Any:
+    """A `kubernetes.client.ApiClient` for the context.
+
+    Raises EnvironmentMissing where the context's login plugin is not installed or the kubeconfig is broken, Unreachable
+    where the plugin gives no credentials.
+    """
+    plugin = _plugin(access)
+    if plugin is not None:
+        _refuse_missing_plugin(access, plugin, env)
+    configuration, complaints = within(LOGIN_TIMEOUT_S, lambda: _configured(access))
+    if plugin is not None and not (configuration.api_key or configuration.cert_file):
+        raise _no_credentials(access, plugin, complaints)
+    from kubernetes.client import ApiClient
+
+    client = ApiClient(configuration=configuration)
+    client.user_agent = "xsft"
+    return client
+
+
+def _configured(access: Access) -> tuple[Any, tuple[str, ...]]:
+    from kubernetes.client import Configuration
+    from kubernetes.config import load_kube_config
+    from kubernetes.config.config_exception import ConfigException
+
+    configuration = Configuration()
+    configuration.retries = False
+    configuration.no_proxy = ",".join(filter(None, (configuration.no_proxy, LOOPBACK)))
+    files = ":".join(map(str, access.kubeconfig))
+    with _complaints() as said:
+        try:
+            load_kube_config(files, access.context, client_configuration=configuration, persist_config=False)
+        except (ConfigException, OSError, ValueError, KeyError, TypeError) as failed:
+            raise EnvironmentMissing(
+                f"The context {access.context} of the kubeconfig cannot be used: {_brief(str(failed))}",
+                fix=f"Mend it; `kubectl --context {access.context} version` says whether kubectl can use it.",
+                id="kubeconfig-unreadable",
+            ) from None
+    return configuration, tuple(said)
+
+
+@contextmanager
+def _complaints() -> Iterator[list[str]]:
+    """What the library logs while it loads: it reports a failed plugin in no other way."""
+    said: list[str] = []
+
+    class Collect(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(record.getMessage())
+
+    handler = Collect()
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield said
+    finally:
+        root.removeHandler(handler)
+
+
+def _plugin(access: Access) -> tuple[dict[str, Any], Path] | None:
+    """The context's `exec` section and the folder of its file; None where it logs in otherwise."""
+    files = [(load_kubeconfig(file), file.parent) for file in access.kubeconfig]
+    user = _first(files, "contexts", access.context, "context")
+    name = user[0].get("user") if user else None
+    found = _first(files, "users", str(name), "user") if name else None
+    section = found[0].get("exec") if found else None
+    return (section, found[1]) if found and isinstance(section, dict) else None
+
+
+def _first(
+    files: list[tuple[dict[str, Any], Path]], kind: str, name: str, part: str
+) -> tuple[dict[str, Any], Path] | None:
+    for config, folder in files:
+        for entry in config.get(kind) or ():
+            if isinstance(entry, dict) and entry.get("name") == name and isinstance(entry.get(part), dict):
+                return entry[part], folder
+    return None
+
+
+def _refuse_missing_plugin(access: Access, plugin: tuple[dict[str, Any], Path], env: Mapping[str, str]) -> None:
+    section, folder = plugin
+    command = str(section.get("command") or "")
+    path = str(folder / command) if "/" in command else command
+    if command and shutil.which(path, path=env.get("PATH")):
+        return
+    fix = "Install it: gcloud components install gke-gcloud-auth-plugin"
+    if command != GKE_PLUGIN:
+        fix = _brief(str(section.get("installHint") or f"Install {command}, or put it on PATH."))
+    message = f"The context {access.context} logs in with {command or 'a plugin without a name'}, which is not on PATH."
+    raise EnvironmentMissing(message, fix=fix, id="auth-plugin-missing")
+
+
+def _no_credentials(access: Access, plugin: tuple[dict[str, Any], Path], complaints: tuple[str, ...]) -> Unreachable:
+    said = _brief("; ".join(complaints)) or "it said nothing"
+    fix = "Log in: gcloud auth login (in CI: a service account)." if access.gke else "Log in again with that program."
+    return Unreachable(
+        f"The login program {plugin[0].get('command')} of the context {access.context} gave no credentials: {said}",
+        fix=fix,
+        id="login-expired",
+    )
+
+
+def _brief(text: str) -> str:
+    return redact(" ".join(text.split()))[:600]

@@ -1,0 +1,54 @@
+"""The kinds of objects xsft asks a cluster for, and where they are served. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+CORE = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resource:
+    """A kind, e.g. jobsets.jobset.x-k8s.io."""
+
+    plural: str
+    group: str = CORE
+    version: str = "v1"
+    namespaced: bool = True
+
+    @property
+    def full_name(self) -> str:
+        """As kubectl and RBAC messages write it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def path(self, *, namespace: str | None = None, name: str | None = None) -> str:
+        if not self.version:
+            return f"/apis/{self.group}"
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        parts = ("namespaces", namespace) if self.namespaced and namespace else ()
+        return "/".join((root, *(quote(str(p), safe="") for p in (*parts, self.plural, name) if p)))
+
+
+JOBSETS = Resource(plural="jobsets", group="jobset.x-k8s.io", version="v1alpha2")
+"""source: jobset@v0.10.1 api/jobset/v1alpha2"""
+JOBS = Resource(plural="jobs", group="batch")
+NAMESPACES = Resource(plural="namespaces", namespaced=False)
+SECRETS = Resource(plural="secrets")
+PRIORITY_CLASSES = Resource(plural="priorityclasses", group="scheduling.k8s.io", namespaced=False)
+ACCESS_REVIEWS = Resource(plural="selfsubjectaccessreviews", group="authorization.k8s.io", namespaced=False)
+SELF_REVIEWS = Resource(plural="selfsubjectreviews", group="authentication.k8s.io", namespaced=False)
+"""source: kubernetes 1.28, where it became v1"""
+
+KUEUE = "kueue.x-k8s.io"
+KUEUE_VERSIONS = ("v1beta1", "v1beta2")
+"""In this order: xpk@1.16.0 writes v1beta1, Kueue 0.16 serves both, older ones only the first."""
+
+
+def group_versions(group: str) -> Resource:
+    """Which versions of a group are served; not found where the group is not installed."""
+    return Resource(plural="versions", group=group, version="", namespaced=False)
+
+
+def kueue(plural: str, *, version: str, namespaced: bool = True) -> Resource:
+    return Resource(plural=plural, group=KUEUE, version=version, namespaced=namespaced)

@@ -1,0 +1,108 @@
+"""The Jobs that JobSet will make of a JobSet. Pure.
+
+source: jobset@v0.10.1 pkg/controllers/jobset_controller.go (constructJob, labelAndAnnotateObject, coordinatorEndpoint,
+GetSubdomain) and pkg/webhooks/jobset_webhook.go (defaults). JobSet's own admission looks at little of a pod template:
+what a Job may not be is found only when its controller makes one, after Kueue has given it quota.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+Json = dict[str, Any]
+
+PREFIX = "jobset.sigs.k8s.io"
+EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+NODE_SELECTOR_STRATEGY = "alpha.jobset.sigs.k8s.io/node-selector"
+
+
+def child_jobs(jobset: Json) -> tuple[Json, ...]:
+    """One Job per replicated job: the last of its replicas, whose name and labels are the longest."""
+    return tuple(_child(jobset, replicated) for replicated in jobset["spec"]["replicatedJobs"])
+
+
+def _child(jobset: Json, replicated: Json) -> Json:
+    template = replicated["template"]
+    index = max(int(replicated.get("replicas", 1)) - 1, 0)
+    labels = _labels(jobset, replicated, index)
+    exclusive = _exclusive(jobset, replicated)
+    spec = template["spec"]
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            **template.get("metadata", {}),
+            "name": _job_name(jobset, replicated, index),
+            "namespace": jobset["metadata"].get("namespace", "default"),
+            **_marked(template.get("metadata", {}), labels, exclusive),
+        },
+        "spec": {
+            "completionMode": "Indexed",
+            **spec,
+            "suspend": bool(jobset["spec"].get("suspend", False)),
+            "template": _pod_template(jobset, spec["template"], labels, exclusive),
+        },
+    }
+
+
+def _pod_template(jobset: Json, template: Json, labels: Json, exclusive: Json) -> Json:
+    network = jobset["spec"].get("network") or {}
+    subdomain = {"subdomain": _subdomain(jobset)} if network.get("enableDNSHostnames", True) else {}
+    restart = {"restartPolicy": "OnFailure"}  # JobSet's default where a template names none
+    metadata = template.get("metadata", {})
+    return {
+        **template,
+        "metadata": {**metadata, **_marked(metadata, labels, exclusive)},
+        "spec": {**restart, **template["spec"], **subdomain},
+    }
+
+
+def _marked(metadata: Json, labels: Json, exclusive: Json) -> Json:
+    return {
+        "labels": {**(metadata.get("labels") or {}), **labels},
+        "annotations": {**(metadata.get("annotations") or {}), **labels, **exclusive},
+    }
+
+
+def _labels(jobset: Json, replicated: Json, index: int) -> Json:
+    """JobSet's labels, and annotations of the same names; without the UID, which nobody has yet."""
+    name = jobset["metadata"]["name"]
+    namespace = jobset["metadata"].get("namespace", "default")
+    job = _job_name(jobset, replicated, index)
+    replicas = [(str(r["name"]), int(r.get("replicas", 1))) for r in jobset["spec"]["replicatedJobs"]]
+    before = sum(count for rj, count in replicas[: [rj for rj, _ in replicas].index(str(replicated["name"]))])
+    labels = {
+        f"{PREFIX}/jobset-name": name,
+        f"{PREFIX}/replicatedjob-name": replicated["name"],
+        f"{PREFIX}/replicatedjob-replicas": str(replicated.get("replicas", 1)),
+        f"{PREFIX}/restart-attempt": "0",
+        f"{PREFIX}/global-replicas": str(sum(count for _, count in replicas)),
+        f"{PREFIX}/job-index": str(index),
+        f"{PREFIX}/job-key": hashlib.sha1(f"{namespace}/{job}".encode(), usedforsecurity=False).hexdigest(),
+        f"{PREFIX}/job-global-index": str(before + index),
+    }
+    return {**labels, **_coordinator(jobset)}
+
+
+def _coordinator(jobset: Json) -> Json:
+    """A label's value has 63 characters: this one is why Pathways' names are so short."""
+    at = jobset["spec"].get("coordinator")
+    if not at:
+        return {}
+    pod = f"{at['replicatedJob']}-{at.get('jobIndex', 0)}-{at.get('podIndex', 0)}"
+    return {f"{PREFIX}/coordinator": f"{jobset['metadata']['name']}-{pod}.{_subdomain(jobset)}"}
+
+
+def _exclusive(jobset: Json, replicated: Json) -> Json:
+    sources = (jobset["metadata"], replicated["template"].get("metadata") or {})
+    found = [source.get("annotations") or {} for source in sources]
+    return {key: one[key] for one in found for key in (EXCLUSIVE, NODE_SELECTOR_STRATEGY) if key in one}
+
+
+def _job_name(jobset: Json, replicated: Json, index: int) -> str:
+    return f"{jobset['metadata']['name']}-{replicated['name']}-{index}"
+
+
+def _subdomain(jobset: Json) -> str:
+    return str((jobset["spec"].get("network") or {}).get("subdomain") or jobset["metadata"]["name"])
