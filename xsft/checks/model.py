@@ -99,7 +99,7 @@ def _revision(run: Run) -> Iterator[Problem]:
     """source: maxtext@0.2.5 checkpoint_conversion/to_maxtext.py, the first release with --revision."""
     hf = run.spec.model.hf
     if hf is not None and hf.revision and not at_least(run.release.version, "0.2.5"):
-        message = f"MaxText {run.release.version} converts the newest weights of {hf.repo}; only 0.2.5 takes a revision."
+        message = f"MaxText {run.release.version} converts the newest weights of {hf.repo}; 0.2.5 takes a revision."
         yield error("hf-revision-release", "model.hf.revision", message, "Leave revision out, or take MaxText 0.2.5.")
 
 
