@@ -6,11 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from xsft.errors import EnvironmentMissing, Refused
+from xsft.commands.new_file import refuse_unless_free, schema_line, write_new
 
 DEFAULT_FILE = "workload.yaml"
 TEMPLATES = Path(__file__).parent.parent / "data" / "init"
-SCHEMA = Path(__file__).parent.parent / "spec" / "schema.json"
 EPILOG = "Exit status 4 where FILE exists: nothing is ever overwritten."
 
 
@@ -32,41 +31,12 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(workload_text(variant, folder=None))
         return 0
     target = Path(args.file)
-    _refuse_unless_free(target)
-    _write(target, workload_text(variant, folder=target.absolute().parent))
+    refuse_unless_free(target, instead="`xsft init -` prints.")
+    write_new(target, workload_text(variant, folder=target.absolute().parent))
     sys.stderr.write(f"wrote {target}; next: edit it, then `xsft check {target}`\n")
     return 0
 
 
 def workload_text(variant: str, *, folder: Path | None) -> str:
-    """The template for `mcjax`, `pathways` or `local`, its first line naming the schema for editors.
-
-    `folder` is where the file will lie: inside a checkout the schema is named relative to it, so that the file can be
-    committed; elsewhere (and for None) by the address of the installed package.
-    """
-    template = (TEMPLATES / f"{variant}.yaml").read_text(encoding="utf-8")
-    return f"# yaml-language-server: $schema={_schema_address(folder)}\n{template}"
-
-
-def _schema_address(folder: Path | None) -> str:
-    checkout = SCHEMA.parents[2]
-    if folder is None or not (checkout / "pyproject.toml").is_file() or not folder.is_relative_to(checkout):
-        return SCHEMA.as_uri()
-    up = "../" * len(folder.relative_to(checkout).parts)
-    return f"{up or './'}{SCHEMA.relative_to(checkout).as_posix()}"
-
-
-def _refuse_unless_free(target: Path) -> None:
-    if target.exists() or target.is_symlink():
-        what = "is a directory" if target.is_dir() else "exists, and xsft overwrites nothing"
-        raise Refused(f"{target} {what}", fix="Name another file, or move that one away; `xsft init -` prints.")
-    if not target.parent.is_dir():
-        raise EnvironmentMissing(
-            f"cannot write {target}: there is no folder {target.parent}", fix=f"Create it: mkdir -p {target.parent}"
-        )
-
-
-def _write(target: Path, text: str) -> None:
-    from xsft.effects.files import write_atomic
-
-    write_atomic(target, text)
+    """The template for `mcjax`, `pathways` or `local`; `folder` is where the file will lie."""
+    return schema_line(folder) + (TEMPLATES / f"{variant}.yaml").read_text(encoding="utf-8")

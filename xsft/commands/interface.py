@@ -177,6 +177,32 @@ class DiffDocument(Document):
     differences: Differences
 
 
+class ImportDifference(Document):
+    """One thing that will not be as pasted."""
+
+    what: str
+    """The flag, key, variable or command."""
+    given: str | None
+    """null: it was not in the paste. Secrets are never shown."""
+    now: str | None
+    """null: it is not in the workload."""
+    why: str
+
+
+class ImportDocument(Document):
+    """`xsft import FILE --json`."""
+
+    schema_: Literal["xsft.import/1"] = Field(alias="schema")
+    file: str | None
+    """The workload that was written; null without `-o`."""
+    workload: str
+    """Its text."""
+    differences: list[ImportDifference]
+    problems: list[Problem]
+    """What has to be completed or corrected in it."""
+    exit_status: int
+
+
 class MachineCheck(Document):
     """One thing that is there or not."""
 
@@ -236,6 +262,7 @@ DOCUMENTS: dict[str, type[Document]] = {
     "check": CheckDocument,
     "submit": SubmitDocument,
     "diff": DiffDocument,
+    "import": ImportDocument,
     "doctor": DoctorDocument,
     "setup": SetupDocument,
     "error": ErrorDocument,

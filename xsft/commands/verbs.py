@@ -7,6 +7,7 @@ import difflib
 import importlib
 import re
 import sys
+from keyword import iskeyword
 from typing import NoReturn, Protocol
 
 VERBS: dict[str, str] = {
@@ -15,11 +16,12 @@ VERBS: dict[str, str] = {
     "submit": "put a workload on its cluster, or run it on this machine",
     "diff": "what two workloads would do differently: keys, argv, manifest",
     "init": "write a commented workload to start from",
+    "import": "make a workload of a pasted xpk workload line, and say what differs",
     "doctor": "what is there, what is missing, and the command that mends it",
     "setup": "build the xpk and MaxText environments",
     "completion": "print the shell completion script",
 }
-"""Verb -> one line of help; the module is `xsft.commands.<verb>`."""
+"""Verb -> one line of help; the module is `xsft.commands.<verb>`, or `<verb>_` where Python keeps the word."""
 
 EPILOG = """\
 exit status: 0 ok · 1 a bug in xsft · 2 usage, spec or check · 3 environment missing · 4 refused · 5 unreachable ·
@@ -68,5 +70,5 @@ def parser(*, only: str | None = None) -> argparse.ArgumentParser:
 
 
 def verb_module(name: str) -> Verb:
-    module: Verb = importlib.import_module(f"xsft.commands.{name}")
+    module: Verb = importlib.import_module(f"xsft.commands.{name}{'_' if iskeyword(name) else ''}")
     return module

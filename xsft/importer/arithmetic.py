@@ -1,0 +1,76 @@
+"""The value of `$((1 - USE_PATHWAYS))`. Pure; integers, names, `+ - * / %`, comparisons and parentheses."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+
+MAX_CHARACTERS = 200
+_DOLLAR = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
+_ALLOWED = re.compile(r"[\sA-Za-z0-9_+\-*/%()<>=!]*")
+_INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
+
+
+def evaluate(source: str, variables: Mapping[str, str]) -> int:
+    """Raises KeyError for a variable that is not set, ValueError for everything else that cannot be told."""
+    text = _DOLLAR.sub(lambda match: match.group(1) or match.group(2), source).strip()
+    if not text or len(text) > MAX_CHARACTERS or not _ALLOWED.fullmatch(text):
+        raise ValueError(source)
+    try:
+        return _value(ast.parse(text, mode="eval").body, variables)
+    except (SyntaxError, ZeroDivisionError, RecursionError, MemoryError):
+        raise ValueError(source) from None
+
+
+def _value(node: ast.expr, variables: Mapping[str, str]) -> int:
+    match node:
+        case ast.Constant(value=int(number)):
+            return int(number)
+        case ast.Name(id=name):
+            if not _INTEGER.fullmatch(variables[name]):
+                raise ValueError(name)
+            return int(variables[name])
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_value(operand, variables)
+        case ast.BinOp(left=left, op=op, right=right):
+            return _binary(op, _value(left, variables), _value(right, variables))
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            return _compared(op, _value(left, variables), _value(right, variables))
+        case _:
+            raise ValueError(node)
+
+
+def _binary(op: ast.operator, left: int, right: int) -> int:
+    match op:
+        case ast.Add():
+            return left + right
+        case ast.Sub():
+            return left - right
+        case ast.Mult():
+            return left * right
+        case ast.Div():  # towards zero, as in C
+            quotient = abs(left) // abs(right)
+            return quotient if (left < 0) == (right < 0) else -quotient
+        case ast.Mod():
+            return left - right * _binary(ast.Div(), left, right)
+        case _:
+            raise ValueError(op)
+
+
+def _compared(op: ast.cmpop, left: int, right: int) -> int:
+    match op:
+        case ast.Eq():
+            return int(left == right)
+        case ast.NotEq():
+            return int(left != right)
+        case ast.Lt():
+            return int(left < right)
+        case ast.Gt():
+            return int(left > right)
+        case ast.LtE():
+            return int(left <= right)
+        case ast.GtE():
+            return int(left >= right)
+        case _:
+            raise ValueError(op)

@@ -1,0 +1,238 @@
+"""A paste -> a workload, with everything that differs. Pure; reading an env file comes in as a function."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from xsft.catalog import releases
+from xsft.errors import SpecError
+from xsft.facts import Facts
+from xsft.importer.cluster import Tree, cluster_fields, mode_of
+from xsft.importer.compare import say_differences
+from xsft.importer.environment import ReadFile, flag_environment, workload_environment
+from xsft.importer.flags import read_flags
+from xsft.importer.keys import read_pairs, token_secret, trainer_fields, with_defaults
+from xsft.importer.names import name_fields
+from xsft.importer.notes import Difference, Notes
+from xsft.importer.shell import Shell
+from xsft.importer.text import commented, workload_yaml
+from xsft.importer.trainer import Trainer, modules, read_trainer
+from xsft.importer.xpkline import XpkLine, find_xpk_line
+from xsft.launchers.xpk import xpk_argv
+from xsft.naming import ModeName
+from xsft.problems import Problem, error
+from xsft.spec.base import Value
+from xsft.spec.model import WorkloadSpec
+from xsft.spec.reader import read_spec
+from xsft.spec.resolve import resolve
+from xsft.spec.secrets import names_secret
+
+_NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    yaml: str
+    """The workload's file, without the line that names the schema."""
+    differences: tuple[Difference, ...]
+    problems: tuple[Problem, ...]
+    """What the user has to complete or correct in the file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pasted:
+    """The line, read."""
+
+    line: XpkLine
+    mode: ModeName
+    trainer: Trainer
+    given: Mapping[str, Value]
+    base: Tree
+    """What does not depend on the release."""
+
+
+def import_paste(text: str, *, read_file: ReadFile = lambda _name: None) -> Imported:
+    """Raises SpecError for what bash, xpk or MaxText could not read either."""
+    _require_text(text)
+    shell = Shell()
+    commands = shell.run(text.replace("\r\n", "\n"))
+    notes = Notes(shell.holes)
+    for name, value in shell.variables.items():
+        if names_secret(name):
+            notes.remember_secret(value)
+    pasted = _read(find_xpk_line(commands, notes), notes, read_file)
+    _say_variables(shell, notes)
+    tree = _best(pasted, notes)
+    todo = _fill_holes(tree, notes)
+    spec, problems = _spec(tree, todo)
+    if spec is not None:
+        say_differences(pasted.given, resolve(spec, Facts())[0], notes)
+    found = (*notes.problems, *problems)
+    body = workload_yaml(tree)
+    differences = tuple(notes.differences)
+    return Imported(
+        yaml=commented(body, problems=found, differences=differences), differences=differences, problems=found
+    )
+
+
+def _require_text(text: str) -> None:
+    if found := _NOT_TEXT.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        message = f"line {line} holds the character U+{ord(found.group()):04X}: this is no text that was copied"
+        raise SpecError((error("import-text", "", message, "Paste the command as plain text."),))
+    if not text.strip():
+        message = "there is nothing to import: the paste is empty"
+        raise SpecError((error("import-no-line", "", message, "Paste the xpk workload line."),))
+
+
+def _read(line: XpkLine, notes: Notes, read_file: ReadFile) -> _Pasted:
+    flags = read_flags(line.verb, line.arguments)
+    mode = mode_of(line.verb, flags)
+    command = flags.get("command")
+    if not isinstance(command, str) or not command.strip():
+        message = "The line has no --command, so nothing says what is trained."
+        raise SpecError((error("import-trainer", "", message, "Paste the whole line."),))
+    container = flag_environment(flags, notes, read_file)
+    trainer = read_trainer(command, container_env=container, notes=notes)
+    token = token_secret(trainer.pairs, notes)
+    given = read_pairs(trainer.pairs, notes)
+    environment = workload_environment({**container, **dict(trainer.env)}, mode, notes)
+    _say_moved(trainer, environment, notes)
+    workload, run_name = flags.get("workload"), given.get("run_name")
+    name = name_fields(str(workload) if workload else None, str(run_name) if run_name is not None else None, notes)
+    cluster = cluster_fields(flags, mode, notes)
+    if "xla_flags" in cluster:
+        environment.pop("xla_flags", None)
+    secrets = environment.pop("secrets", None) or token
+    base = {**name, "mode": mode, **cluster, **environment, **({"secrets": secrets} if secrets else {})}
+    return _Pasted(line=line, mode=mode, trainer=trainer, given=given, base=base)
+
+
+def _say_moved(trainer: Trainer, environment: Tree, notes: Notes) -> None:
+    kept = environment.get("env")
+    for name, _ in trainer.env:
+        if isinstance(kept, dict) and name in kept:
+            notes.differ(name, given="set in the command", now=f"env.{name}", why="the container has it from its start")
+
+
+def _best(pasted: _Pasted, notes: Notes) -> Tree:
+    """The workload whose plan is the pasted line to the byte, where there is one: a line that xsft wrote."""
+    preferred = _preferred_release(pasted)
+    first: Tree | None = None
+    for version, tail in _candidates(pasted, preferred):
+        tree = _tree(pasted, version=version, tail=tail)
+        first = first or tree
+        if _argv(tree) == pasted.line.argv:
+            _say_release(version, notes)
+            return tree
+    _say_release(preferred, notes)
+    _say_config(pasted, preferred, notes)
+    found = first if first is not None else _tree(pasted, version=preferred, tail=False)
+    with_defaults(found, notes)
+    return found
+
+
+def _candidates(pasted: _Pasted, preferred: str) -> Iterator[tuple[str, bool]]:
+    others = [version for version in reversed(releases.versions()) if version != preferred]
+    for version in (preferred, *others):
+        if releases.release(version).trainer == pasted.trainer.module:
+            yield version, False
+            yield version, True
+
+
+def _preferred_release(pasted: _Pasted) -> str:
+    """The release that the image's tag names, else the newest with this trainer."""
+    image = pasted.base.get("image")
+    ref = str(image.get("ref", "")) if isinstance(image, dict) else ""
+    for version in releases.versions():
+        is_ours = releases.release(version).trainer == pasted.trainer.module
+        if is_ours and re.search(rf"(?<![0-9.]){re.escape(version)}(?![0-9.]*[0-9])", ref.rpartition(":")[2]):
+            return version
+    return modules()[pasted.trainer.module]
+
+
+def _tree(pasted: _Pasted, *, version: str, tail: bool) -> Tree:
+    fields = trainer_fields(pasted.given, mode=pasted.mode, version=version, tail=tail)
+    image = pasted.base.get("image")
+    return {**pasted.base, **fields, "image": {**(image if isinstance(image, dict) else {}), "maxtext": version}}
+
+
+def _argv(tree: Tree) -> tuple[str, ...] | None:
+    try:
+        return xpk_argv(resolve(read_spec(workload_yaml(tree)), Facts())[0])
+    except (SpecError, ValueError):
+        return None
+
+
+def _say_release(version: str, notes: Notes) -> None:
+    why = (
+        "no flag says which MaxText is in the image; this is the newest with that trainer, or the image's tag names it"
+    )
+    notes.differ("image.maxtext", now=version, why=why)
+
+
+def _say_config(pasted: _Pasted, version: str, notes: Notes) -> None:
+    config, release = pasted.trainer.config, releases.release(version)
+    if config is None or config == release.sft_config:
+        return
+    if config.endswith("/sft.yml") or config == "sft.yml":
+        now = release.sft_config if release.positional_yml else None
+        notes.differ(config, now=now, why=f"MaxText {version} finds its sft.yml by this name, or by itself")
+        return
+    message = (
+        f"The command reads {notes.shown(config)}; xsft starts MaxText with its own sft.yml, so those values are lost."
+    )
+    fix = "Write what that file says under overrides.maxtext."
+    notes.problems.append(error("import-config", "overrides.maxtext", message, fix))
+
+
+def _say_variables(shell: Shell, notes: Notes) -> None:
+    for name, default in shell.defaulted.items():
+        if not notes.is_secret(name, default):
+            notes.differ(f"${name}", now=default, why="it is not set in the paste, so the default beside it is taken")
+    for name in shell.variables.keys() - shell.used:
+        why = "it is set above the line and used nowhere: the command does not know it"
+        notes.differ(f"${name}", given="set", why=why)
+
+
+def _fill_holes(tree: Tree, notes: Notes) -> tuple[str, ...]:
+    """Label every hole in place; the key paths that still have to be written."""
+    places: dict[str, list[str]] = {}
+    filled = _filled(tree, "", notes, places)
+    if isinstance(filled, dict):
+        tree.update(filled)
+    for label, paths in places.items():
+        where = ", ".join(paths)
+        message = f"{label.partition(' ')[0]} stands in {where}: {label.partition(' ')[2]}."
+        fix = "Write its value there, or put an export with it above the line and import again."
+        notes.problems.append(error("import-unset", paths[0], message, fix))
+    return tuple(path for paths in places.values() for path in paths)
+
+
+def _filled(node: object, at: str, notes: Notes, places: dict[str, list[str]]) -> object:
+    if isinstance(node, dict):
+        below = {k: f"{at}.{k}" if at else str(k) for k in node}
+        return {notes.holes.labelled(k): _filled(v, below[k], notes, places) for k, v in node.items()}
+    if isinstance(node, list):
+        return [_filled(item, at, notes, places) for item in node]
+    if not isinstance(node, str):
+        return node
+    for hole in notes.holes.inside(node):
+        unset = f"the paste does not set {hole.text}"
+        why = unset if hole.kind == "variable" else f"import does not run {notes.shown(hole.text)}"
+        places.setdefault(f"{hole.label} {why}", []).append(at)
+    return notes.holes.labelled(node)
+
+
+def _spec(tree: Tree, todo: tuple[str, ...]) -> tuple[WorkloadSpec | None, tuple[Problem, ...]]:
+    """Read back what will be written; problems of values that are still to be written are none."""
+    try:
+        return read_spec(workload_yaml(tree)), ()
+    except SpecError as refused:
+        return None, tuple(
+            replace(p, where=p.where)
+            for p in refused.problems
+            if not any(p.where == path or p.where.startswith(f"{path}.") for path in todo)
+        )

@@ -1,0 +1,183 @@
+"""Flags of the xpk line -> place, slices, image and the rest of the workload. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from xsft.importer.flags import Flags
+from xsft.importer.notes import Notes
+from xsft.launchers.xpk import DRY_RUN_ZONE, STAND_IN_CLUSTER
+from xsft.naming import ModeName
+from xsft.problems import warning
+from xsft.spec.refused import REFUSALS
+
+Tree = dict[str, object]
+
+FIELDS: Mapping[str, str] = MappingProxyType(
+    {
+        "namespace": "namespace",
+        "docker-image": "image.ref",
+        "docker-image-pull-secret": "image.pull_secret",
+        "tpu-type": "tpu.type",
+        "device-type": "tpu.type",
+        "num-slices": "tpu.num_slices",
+        "priority": "priority",
+        "max-restarts": "restarts.max",
+        "restart-on-exit-codes": "restarts.on_exit_codes",
+        "termination-grace-period-seconds": "restarts.grace_period_s",
+        "ttl-seconds-after-finished": "ttl_seconds_after_finished",
+        "proxy-server-image": "pathways.proxy_image",
+        "server-image": "pathways.server_image",
+        "pathways-gcs-location": "pathways.scratch",
+    }
+)
+"""Flag -> field that becomes it."""
+
+NUMBERS = frozenset({"num-slices", "max-restarts", "termination-grace-period-seconds", "ttl-seconds-after-finished"})
+
+REFUSED: Mapping[str, str] = MappingProxyType(
+    {
+        "headless": "headless",
+        "elastic-slices": "elastic_slices",
+        "max-slice-restarts": "max_slice_restarts",
+        "colocated-python-sidecar-image": "colocated_python_sidecar_image",
+        "storage": "storage",
+        "ramdisk-directory": "ramdisk_directory",
+        "mtc-enabled": "mtc_enabled",
+        "flex": "flex",
+        "debug-dump-gcs": "debug_dump_gcs",
+        "deploy-stacktrace-sidecar": "deploy_stacktrace_sidecar",
+        "base-docker-image": "base_docker_image",
+        "script-dir": "script_dir",
+        "use-vertex-tensorboard": "use_vertex_tensorboard",
+        "experiment-name": "experiment_name",
+    }
+)
+"""Flag -> what spec.refused calls it."""
+
+DROPPED: Mapping[str, str] = MappingProxyType(
+    {
+        "project-number": "it only saves xpk one look-up; xsft makes none",
+        "num-nodes": "it is for GPUs; the slices of a TPU type have a fixed number of hosts",
+        "scheduler": "the cluster's default scheduler and its Kueue queue decide",
+        "docker-name": "the container is called jax-tpu: status and logs look for that name",
+        "use-parallel-containers": "it is for tpu7 and tpu7x, whose containers xsft does not split",
+        "output-manifest-file": "`xsft plan --manifest` prints the manifest",
+        "dry-run": "`xsft plan` is the dry run",
+        "skip-validation": "xpk's checks of this machine are not needed to submit",
+        "quiet": "with it xpk deletes a running workload of the same name; xsft deletes nothing and asks nothing",
+        "sandbox-kubeconfig": "xsft never changes your kubeconfig",
+        "dependency-auto-download": "xsft downloads nothing while it submits",
+        "use-pathways": "xpk stops at it; mode: pathways says it",
+    }
+)
+"""Flag -> why the workload does not say it."""
+
+PATHWAYS_LOST = MappingProxyType(
+    {
+        "max-restarts": "xpk ignores it under Pathways, so that line never restarted; xsft puts it into the JobSet",
+        "ttl-seconds-after-finished": "xpk ignores it under Pathways; xsft puts it into the JobSet",
+        "docker-image-pull-secret": "xpk ignores it under Pathways; xsft puts it into the JobSet",
+    }
+)
+
+
+def mode_of(verb: str, flags: Flags) -> ModeName:
+    return "pathways" if verb == "create-pathways" or flags.get("use-pathways") else "mcjax"
+
+
+def cluster_fields(flags: Flags, mode: ModeName, notes: Notes) -> Tree:
+    """Without name, environment and trainer."""
+    _say_dropped(flags, mode, notes)
+    tree: Tree = {"place": _place(flags, notes)}
+    for flag, field in FIELDS.items():
+        if isinstance(value := flags.get(flag), str) and not _is_empty(flag, value):
+            _put(tree, field, _typed(flag, value))
+    _capacity(tree, flags)
+    if mode == "pathways":
+        _server_arguments(tree, flags)
+    return tree
+
+
+def _put(tree: Tree, path: str, value: object) -> None:
+    section, _, key = path.rpartition(".")
+    inside = tree.setdefault(section, {}) if section else tree
+    if isinstance(inside, dict):
+        inside[key] = value
+
+
+def _is_empty(flag: str, value: str) -> bool:
+    """What xpk reads as not given."""
+    return value == "" or (flag == "max-restarts" and value == "0")
+
+
+def _typed(flag: str, value: str) -> object:
+    if flag in NUMBERS:
+        return int(value) if re.fullmatch(r"-?[0-9]{1,12}", value) else value
+    return _codes(value) if flag == "restart-on-exit-codes" else value
+
+
+def _codes(text: str) -> object:
+    """`1,3-5` -> [1, 3, 4, 5]; text that is something else stays, and the workload's types refuse it."""
+    codes: list[int] = []
+    for part in text.split(","):
+        found = re.fullmatch(r"\s*([0-9]{1,3})(?:-([0-9]{1,3}))?\s*", part)
+        if not found:
+            return text
+        codes.extend(range(int(found[1]), int(found[2] or found[1]) + 1))
+    return codes
+
+
+def _place(flags: Flags, notes: Notes) -> Tree:
+    cluster, zone = flags.get("cluster"), flags.get("zone")
+    if cluster == STAND_IN_CLUSTER and zone in (DRY_RUN_ZONE, None):
+        message = "The line was made for a kubeconfig context, whose name xpk cannot be told."
+        notes.problems.append(warning("import-context", "place.context", message, "Write the context's name."))
+        return {"context": "CHANGE-ME"}
+    named = {name: flags[name] for name in ("project", "zone", "cluster") if flags.get(name)}
+    for name in ("project", "zone"):
+        if name not in named:
+            why = "xpk takes it from gcloud's configuration; a workload runs the same for everybody, so write it"
+            notes.differ(f"--{name}", why=why)
+    return dict(named)
+
+
+def _capacity(tree: Tree, flags: Flags) -> None:
+    kinds: Mapping[str, Callable[[], None]] = {
+        "on-demand": lambda: _put(tree, "tpu.capacity", "on-demand"),
+        "spot": lambda: _put(tree, "tpu.capacity", "spot"),
+        "reservation": lambda: _put(tree, "tpu.capacity", "reservation"),
+    }
+    for flag, put in kinds.items():
+        if flags.get(flag):
+            put()
+    if flags.get("reservation"):
+        _put(tree, "tpu.reservation", flags["reservation"])
+
+
+def _server_arguments(tree: Tree, flags: Flags) -> None:
+    """XLA flags at the end of the proxy's are `xla_flags`, which is where xsft puts them."""
+    servers = {"server": "server_args", "proxy-server": "proxy_args", "worker": "worker_args"}
+    for server, field in servers.items():
+        words = str(flags.get(f"custom-pathways-{server}-args", "")).split()
+        if server == "proxy-server":
+            xla = next((i for i in range(len(words) + 1) if all(w.startswith("--xla") for w in words[i:])), len(words))
+            if words[xla:]:
+                tree["xla_flags"] = words[xla:]
+            words = words[:xla]
+        if words:
+            _put(tree, f"pathways.{field}", words)
+
+
+def _say_dropped(flags: Flags, mode: ModeName, notes: Notes) -> None:
+    for flag, value in flags.items():
+        given = value if isinstance(value, str) else None
+        if flag in REFUSED and value not in ("", "0", []):
+            refusal = REFUSALS[REFUSED[flag]]
+            notes.differ(f"--{flag}", given=given, why=f"refused ({refusal.id}): {refusal.reason}")
+        elif flag in DROPPED and value:
+            notes.differ(f"--{flag}", given=given, why=DROPPED[flag])
+        elif mode == "pathways" and flag in PATHWAYS_LOST and not (isinstance(value, str) and _is_empty(flag, value)):
+            notes.differ(f"--{flag}", given=given, now=f"{FIELDS[flag]}: {given}", why=PATHWAYS_LOST[flag])

@@ -1,0 +1,64 @@
+"""What the workload's trainer will be told that the pasted one was not, and the other way round. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from xsft.catalog.releases import key_hint
+from xsft.checks.trainer_keys import FIELD_OF
+from xsft.importer.keys import removed_keys
+from xsft.importer.notes import Notes
+from xsft.importer.values import same
+from xsft.modes import mode_module
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+from xsft.trainers.arguments import yaml_value
+from xsft.trainers.maxtext import trainer_keys
+
+ADDED: Mapping[str, str] = MappingProxyType(
+    {
+        "checkpoint_period": "MaxText's default is 10,000: a shorter run would save at its end only",
+        "hf_access_token": "this layout makes an empty Authorization header of a missing key; the word means no token",
+        "eval_steps": "MaxText's default, written out",
+        "eval_data_columns": "the columns of training, written out",
+        "run_name": "without it MaxText takes the JobSet's name: the same",
+        "dcn_data_parallelism": "MaxText's default is -1, and the product of the axes would be ambiguous",
+    }
+)
+"""Key -> why xsft writes it where the command did not."""
+
+
+def say_differences(given: Mapping[str, Value], run: Run, notes: Notes) -> None:
+    """Key by key; what the notes already speak of is not said again."""
+    rendered = trainer_keys(run)
+    for key in removed_keys(given, run.release.version):
+        why = f"MaxText {run.release.version} refuses it. {key_hint(key, version=run.release.version)}"
+        notes.differ(key, given=yaml_value(given[key]), why=why)
+    for key, value in rendered.items():
+        if notes.has(key) or notes.has(FIELD_OF.get(key, key)) or _is_open(given.get(key)):
+            continue
+        if key not in given:
+            notes.differ(key, now=yaml_value(value), why=_why_added(key, run))
+        elif not same(given[key], value):
+            notes.differ(key, given=yaml_value(given[key]), now=yaml_value(value), why=_why_other(key, run))
+    for key in given.keys() - rendered.keys():
+        if not notes.has(key):
+            notes.differ(key, given=yaml_value(given[key]), why=_why_other(key, run))
+
+
+def _is_open(value: Value) -> bool:
+    """Holds a hole, which the problems speak of."""
+    return isinstance(value, str) and "\0" in value
+
+
+def _why_added(key: str, run: Run) -> str:
+    if key in mode_module(run.mode.value).TRAINER_KEYS:
+        return f"{run.mode.value} mode always says it; the tutorials leave it to a default"
+    return ADDED.get(key, "xsft always says it")
+
+
+def _why_other(key: str, run: Run) -> str:
+    if key in mode_module("pathways").TRAINER_KEYS:
+        return f"{run.mode.value} mode decides it"
+    return "the workload's field holds it so"

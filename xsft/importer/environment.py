@@ -1,0 +1,143 @@
+"""Environment on a pasted line: `--env`, `--env-file`, assignments in front of the command. Pure.
+
+source: xpk@1.16.0 core/docker_resources.py (parse_env_config, format_env_dict).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+import yaml
+
+from xsft.importer.flags import Flags
+from xsft.importer.notes import Notes
+from xsft.launchers.encoding import kubernetes_expand
+from xsft.modes import mode_module
+from xsft.naming import ModeName
+from xsft.problems import error
+from xsft.trainers.maxtext import HF_TOKEN_DIRECTORY
+
+ReadFile = Callable[[str], str | None]
+"""Text of an env file; None where it cannot be read."""
+
+HUB_TOKENS = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_TOKEN", "HF_HUB_TOKEN"})
+STAND_IN_SECRET = {"secret": "hf-token", "key": "token"}
+WHY_REFERENCE = (
+    "a token on the line can be read in the JobSet, in `ps` and in logs; the Secret's name is a guess: make one of that"
+    " name in the run's namespace, or change secrets.hf_token"
+)
+DEBUG_LOGS = {
+    "TPU_STDERR_LOG_LEVEL": "0",
+    "TPU_MIN_LOG_LEVEL": "0",
+    "TF_CPP_MIN_LOG_LEVEL": "0",
+    "TPU_VMODULE": "real_program_continuator=1",
+}
+"""What --enable-debug-logs exports; source: xpk@1.16.0 core/docker_container.py."""
+
+_PAIR = re.compile(r"(^[a-zA-Z_][a-zA-Z0-9_]*?)(?:=(.*))?$", re.MULTILINE)
+_MOUNTED = re.compile(re.escape(HF_TOKEN_DIRECTORY) + r"/([-._a-zA-Z0-9]+)")
+
+
+def flag_environment(flags: Flags, notes: Notes, read_file: ReadFile) -> dict[str, str]:
+    """What xpk puts into the container, after YAML and Kubernetes have read it."""
+    env: dict[str, str] = dict(DEBUG_LOGS) if flags.get("enable-debug-logs") else {}
+    given = flags.get("env", [])
+    for name, value in (*_file(flags, notes, read_file), *_pairs(given if isinstance(given, list) else [], notes)):
+        if env.pop(name, None) is not None:
+            notes.differ(name, why="it is given twice; the last one wins, as in xpk")
+        env[name] = _decoded(name, value, env, notes)
+    return env
+
+
+def workload_environment(env: Mapping[str, str], mode: ModeName, notes: Notes) -> dict[str, object]:
+    """`env`, `xla_flags` and `secrets` of the workload."""
+    kept: dict[str, str] = {}
+    secrets: dict[str, object] = {}
+    for name, value in env.items():
+        if name in HUB_TOKENS:
+            secrets = secrets or {"hf_token": STAND_IN_SECRET}
+            notes.differ(name, given="a token (not shown)", now="secrets.hf_token", why=WHY_REFERENCE)
+        elif name == "HF_TOKEN_PATH" and (mounted := _MOUNTED.fullmatch(value)):
+            secrets = {"hf_token": {"secret": STAND_IN_SECRET["secret"], "key": mounted[1]}}
+            why = "the file is mounted from a Kubernetes Secret whose name is not on the line: hf-token is a guess"
+            notes.differ(name, given=value, now="secrets.hf_token", why=why)
+        elif name in mode_module(mode).RESERVED_ENV:
+            _reserved(name, value, mode, notes)
+        elif _is_kept(name, value, notes):
+            kept[name] = value
+    flags = _libtpu(kept) if mode == "mcjax" else []
+    found: dict[str, object] = {"env": kept, "xla_flags": flags, "secrets": secrets}
+    return {section: content for section, content in found.items() if content}
+
+
+def _is_kept(name: str, value: str, notes: Notes) -> bool:
+    if notes.is_secret(name, value):
+        why = "it is a secret, which everybody who may look at the JobSet could read; xsft passes none but the hub's"
+        notes.differ(name, given="a secret (not shown)", why=why)
+        return False
+    if notes.holes.inside(value):
+        message = f"{name} is {notes.shown(value)}, which the paste does not tell; it is left out."
+        fix = f"Write its value under env.{name}, or put the export above the line and import again."
+        notes.problems.append(error("import-unset", f"env.{name}", message, fix))
+        return False
+    return True
+
+
+def _reserved(name: str, value: str, mode: ModeName, notes: Notes) -> None:
+    now = dict(mode_module(mode).TRAINER_ENV).get(name)
+    if now != value:
+        notes.differ(name, given=value, now=now, why=f"{mode} mode sets it; Kubernetes refuses a second value")
+
+
+def _libtpu(env: dict[str, str]) -> list[str]:
+    """LIBTPU_INIT_ARGS as flags, where they are nothing else and xsft would put them at the same place again."""
+    if not env or list(env)[-1] != "LIBTPU_INIT_ARGS":
+        return []
+    flags = env["LIBTPU_INIT_ARGS"].split(" ")
+    if not all(re.match(r"--[A-Za-z0-9_]", flag) for flag in flags):
+        return []
+    del env["LIBTPU_INIT_ARGS"]
+    return flags
+
+
+def _pairs(given: Iterable[str], notes: Notes) -> Iterable[tuple[str, str]]:
+    for text in given:
+        found = _PAIR.match(text)
+        if found is None or found.group(2) is None:
+            message = f"--env takes NAME=VALUE, and xpk would stop at {notes.shown(text.partition('=')[0])}."
+            notes.problems.append(error("import-env", "env", message, "Write it under env in the workload."))
+            continue
+        if found.end() < len(text):
+            notes.differ(f"--env {found.group(1)}", why="xpk cuts the value at its first line break, and so does this")
+        yield found.group(1), found.group(2)
+
+
+def _file(flags: Flags, notes: Notes, read_file: ReadFile) -> Iterable[tuple[str, str]]:
+    name = flags.get("env-file")
+    if not isinstance(name, str):
+        return
+    text = read_file(name)
+    if text is None:
+        message = f"The file of --env-file, {notes.shown(name)}, cannot be read here; its variables are not imported."
+        notes.problems.append(error("import-env", "env", message, "Write them under env in the workload."))
+        return
+    for variable, value in _PAIR.findall(text.replace("\r\n", "\n")):
+        inherited = re.search(rf"^{variable}$", text, re.MULTILINE) is not None and value == ""
+        yield variable, notes.holes.mark("variable", variable) if inherited else value
+
+
+def _decoded(name: str, value: str, env: Mapping[str, str], notes: Notes) -> str:
+    """xpk writes the value between double quotes into YAML, as it is; Kubernetes then expands `$(NAME)`."""
+    if notes.holes.inside(value):
+        return value
+    try:
+        found = yaml.safe_load(f'"{value}"')
+    except (yaml.YAMLError, ValueError):
+        found = None
+    if not isinstance(found, str):
+        notes.differ(
+            f"--env {name}", why="xpk writes this value into its manifest unquoted, which breaks it; now quoted"
+        )
+        return value
+    return kubernetes_expand(found, env)

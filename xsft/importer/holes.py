@@ -1,0 +1,60 @@
+"""Holes: places in a text whose value only the user's own shell knows. Pure.
+
+A hole travels inside the text as NUL, its number, NUL: pastes with NUL are refused, so nothing else looks like it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["variable", "command"]
+
+_HOLE = re.compile("\0([0-9]+)\0")
+_DATE = re.compile(r"(?:\$\(|`)\s*date\b")
+_COMMIT = re.compile(r"(?:\$\(|`)\s*git\s+(?:rev-parse|describe)\b")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hole:
+    kind: Kind
+    text: str
+    """The variable's name, or the expansion as it was written."""
+    label: str
+    """What stands in the workload for it: `${NAME}`, which checks refuse."""
+
+    @property
+    def is_date(self) -> bool:
+        return self.kind == "command" and _DATE.match(self.text) is not None
+
+    @property
+    def is_commit(self) -> bool:
+        return self.kind == "command" and _COMMIT.match(self.text) is not None
+
+
+class Holes:
+    """All holes of one paste; the same text makes the same hole, so that values with holes can be compared."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[Kind, str], int] = {}
+        self._holes: list[Hole] = []
+        self._commands = 0
+
+    def mark(self, kind: Kind, text: str) -> str:
+        if (kind, text) not in self._numbers:
+            self._commands += kind == "command"
+            label = f"${{{text}}}" if kind == "variable" else f"${{COMMAND_{self._commands}}}"
+            self._numbers[kind, text] = len(self._holes)
+            self._holes.append(Hole(kind=kind, text=text, label=label))
+        return f"\0{self._numbers[kind, text]}\0"
+
+    def inside(self, text: str) -> tuple[Hole, ...]:
+        return tuple(self._holes[int(number)] for number in _HOLE.findall(text))
+
+    def labelled(self, text: str) -> str:
+        """The text as people may read it."""
+        return _HOLE.sub(lambda match: self._holes[int(match.group(1))].label, text)
+
+    def without(self, text: str) -> str:
+        return _HOLE.sub("", text)

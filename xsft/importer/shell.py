@@ -1,0 +1,201 @@
+"""Commands of a bash text with their variables filled in; what cannot be known leaves a marked hole. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+from xsft.errors import SpecError
+from xsft.importer.arithmetic import evaluate
+from xsft.importer.holes import Holes
+from xsft.importer.parts import Arithmetic, Command, Literal, Parameter, Part, Unknowable, Word
+from xsft.importer.words import read_commands
+from xsft.problems import error
+
+MAX_CHARACTERS = 1_000_000
+"""Of one expanded word: `a=$b$b; b=$c$c; …` doubles with every line."""
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
+_DECLARING = frozenset({"export", "declare", "typeset", "readonly", "local"})
+_RESERVED = frozenset("if then elif else while until do ! { } fi done time".split())  # noqa: SIM905
+_WRAPPERS = frozenset({"exec", "nohup", "time", "command", "sudo", "env", "stdbuf", "nice", "timeout"})
+_SHELLS = frozenset({"bash", "sh", "/bin/bash", "/bin/sh", "/usr/bin/bash"})
+_QUIET = frozenset({"", ":", "set", "shopt", "unset", "true", "["})
+_MAX_SHELLS = 5
+_DURATION = re.compile(r"[0-9.]+[smhd]?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simple:
+    """One command as it would run."""
+
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
+    """Assignments in front of it."""
+    line: int = 0
+    before: str = ""
+    after: str = ""
+    redirected: bool = False
+
+
+class Shell:
+    """Variables, in the order they were set, and the holes found so far."""
+
+    def __init__(self, variables: Mapping[str, str] | None = None, holes: Holes | None = None) -> None:
+        self.variables = dict(variables or {})
+        self.exported: set[str] = set()
+        self.used: set[str] = set()
+        self.defaulted: dict[str, str] = {}
+        """Variables that were not set and have a default in the text."""
+        self.holes = Holes() if holes is None else holes
+
+    def run(self, text: str, *, depth: int = 0) -> list[Simple]:
+        """The commands that are more than an assignment. Raises SpecError."""
+        found: list[Simple] = []
+        for command in read_commands(text):
+            if simple := self._command(command):
+                found.extend(self._unwrapped(simple, depth))
+        return found
+
+    def _command(self, command: Command) -> Simple | None:
+        words = list(command.words)
+        while words and _plain(words[0]) in _RESERVED | {"$", "%"}:  # `$ xpk …` is copied from a terminal
+            words.pop(0)
+        env: list[tuple[str, str]] = []
+        while words and (assigned := self._assignment(words[0])):
+            env.append(assigned)
+            words.pop(0)
+        if not words:
+            self.variables.update(env)
+            return None
+        if _plain(words[0]) in _DECLARING:
+            self._declare(words[1:])
+            return None
+        argv = tuple(field for word in words for field in self.fields(word))
+        if argv and argv[0] == "unset":
+            for name in argv[1:]:
+                self.variables.pop(name, None)
+        if not argv or argv[0] in _QUIET:
+            return None
+        place = {"line": command.line, "before": command.before, "after": command.after}
+        return Simple(argv=argv, env=tuple(env), redirected=command.redirected, **place)  # type: ignore[arg-type]
+
+    def _assignment(self, word: Word) -> tuple[str, str] | None:
+        first = word[0] if word else None
+        if not isinstance(first, Literal) or first.quoted or not (found := _ASSIGNMENT.match(first.text)):
+            return None
+        rest = (Literal(text=first.text[found.end() :]), *word[1:])
+        before = self.variables.get(found.group(1), "") if found.group().endswith("+=") else ""
+        return found.group(1), before + self.text(rest)
+
+    def _declare(self, words: list[Word]) -> None:
+        for word in words:
+            if assigned := self._assignment(word):
+                self.variables.update([assigned])
+                self.exported.add(assigned[0])
+            else:
+                self.exported.update(field for field in self.fields(word) if not field.startswith("-"))
+
+    def _unwrapped(self, simple: Simple, depth: int) -> Iterator[Simple]:
+        """Without `exec`, `nohup`, `env A=B`, …; the inside of `bash -c '…'`."""
+        argv, env = list(simple.argv), list(simple.env)
+        while argv and PurePosixPath(argv[0]).name in _WRAPPERS and len(argv) > 1:
+            wrapper = PurePosixPath(argv.pop(0)).name
+            while argv and (argv[0].startswith("-") or (wrapper == "timeout" and _DURATION.fullmatch(argv[0]))):
+                argv.pop(0)
+            while argv and wrapper in ("env", "sudo") and _ASSIGNMENT.match(argv[0]):
+                name, _, value = argv.pop(0).partition("=")
+                env.append((name, value))
+        script = _script(argv)
+        if script is None or depth >= _MAX_SHELLS:
+            yield replace(simple, argv=tuple(argv) or simple.argv, env=tuple(env))
+            return
+        inner = Shell({**self.variables, **dict(env)}, self.holes)
+        for one in inner.run(script, depth=depth + 1):
+            outer = replace(simple, argv=one.argv, env=(*env, *inner.exports(), *one.env))
+            redirected = one.redirected or simple.redirected
+            before, after = one.before or simple.before, one.after or simple.after
+            yield replace(outer, before=before, after=after, redirected=redirected)
+
+    def exports(self) -> tuple[tuple[str, str], ...]:
+        """What a command started now would see, of the variables set here."""
+        return tuple((name, value) for name, value in self.variables.items() if name in self.exported)
+
+    def fields(self, word: Word) -> list[str]:
+        """The words that bash makes of one: what is not quoted is split at blanks."""
+        fields: list[list[str]] = []
+        is_open = False
+        for part, text in self._values(word):
+            is_whole = isinstance(part, Literal) or part.quoted
+            for number, piece in enumerate([text] if is_whole else re.split(r"[ \t\n]+", text)):
+                is_open = is_open and number == 0
+                if (piece or is_whole) and not is_open:
+                    fields.append([])
+                    is_open = True
+                if is_open:
+                    fields[-1].append(piece)
+        return ["".join(pieces) for pieces in fields]
+
+    def text(self, word: Word) -> str:
+        """All in one, as in an assignment."""
+        return "".join(text for _, text in self._values(word))
+
+    def _values(self, word: Word) -> Iterator[tuple[Part, str]]:
+        total = 0
+        for part in word:
+            text = self._value(part)
+            total += len(text)
+            if total > MAX_CHARACTERS:
+                message = f"the variables expand to more than {MAX_CHARACTERS:,} characters"
+                raise SpecError((error("import-nesting", "", message, "Paste the command with its values."),))
+            yield part, text
+
+    def _value(self, part: Part) -> str:
+        match part:
+            case Literal(text=text):
+                return text
+            case Parameter():
+                return self._parameter(part)
+            case Arithmetic(source=source):
+                return self._arithmetic(source)
+            case Unknowable(source=source):
+                return self.holes.mark("command", source)
+
+    def _parameter(self, part: Parameter) -> str:
+        self.used.add(part.name)
+        value = self.variables.get(part.name)
+        is_there = value is not None and (value != "" or not part.operator.startswith(":"))
+        match part.operator[-1:]:
+            case "+":
+                return self.text(part.argument) if is_there else ""
+            case "-" | "=" if not is_there:
+                default = self.text(part.argument)
+                self.defaulted[part.name] = default
+                if part.operator.endswith("="):
+                    self.variables[part.name] = default
+                return default
+            case _:
+                return value if value is not None and is_there else self.holes.mark("variable", part.name)
+
+    def _arithmetic(self, source: str) -> str:
+        self.used.update(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", source))
+        try:
+            return str(evaluate(source, self.variables))
+        except KeyError as unset:
+            return self.holes.mark("variable", str(unset.args[0]))
+        except ValueError:
+            return self.holes.mark("command", f"$(({source}))")
+
+
+def _plain(word: Word) -> str:
+    return word[0].text if len(word) == 1 and isinstance(word[0], Literal) and not word[0].quoted else ""
+
+
+def _script(argv: list[str]) -> str | None:
+    """The script of `bash -c SCRIPT`."""
+    if not argv or argv[0] not in _SHELLS:
+        return None
+    options = next((i for i, word in enumerate(argv[1:], 1) if re.fullmatch(r"-[a-z]*c[a-z]*", word)), None)
+    return argv[options + 1] if options is not None and options + 1 < len(argv) else None

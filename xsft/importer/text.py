@@ -1,0 +1,73 @@
+"""A workload as YAML that xsft's strict reader reads back, its comments saying what an import changed. Pure."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from xsft.importer.notes import Difference
+from xsft.problems import Problem
+from xsft.spec.scalars import resolve_plain
+from xsft.trainers.arguments import yaml_value
+
+WIDTH = 118
+ORDER = (
+    *("name", "run_name_suffix", "mode", "place", "tpu", "image", "model", "data", "train", "eval", "lora"),
+    *("parallelism", "output", "secrets", "restarts", "pathways", "namespace", "priority"),
+    *("ttl_seconds_after_finished", "env", "xla_flags", "overrides"),
+)
+
+
+class _Core(yaml.SafeDumper):
+    """Quotes what YAML 1.2 reads as something else than text (`1e5`), not only what YAML 1.1 does."""
+
+
+def _text(dumper: Any, text: str) -> Any:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if resolve_plain(text) == text else '"')
+
+
+def _float(dumper: Any, number: float) -> Any:
+    return dumper.represent_scalar("tag:yaml.org,2002:float", yaml_value(number))
+
+
+_Core.add_representer(str, _text)
+_Core.add_representer(float, _float)
+_Core.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$"),
+    list("-+.0123456789"),
+)
+_Core.ignore_aliases = lambda *_: True  # type: ignore[method-assign]
+
+
+def workload_yaml(tree: dict[str, object]) -> str:
+    """Sections in the order of the documentation; short ones on one line."""
+    ordered = {key: tree[key] for key in ORDER if key in tree}
+    return yaml.dump(ordered, Dumper=_Core, sort_keys=False, allow_unicode=True, width=WIDTH, default_flow_style=None)
+
+
+def commented(body: str, *, problems: Sequence[Problem], differences: Sequence[Difference]) -> str:
+    """The file: what is still to do, what differs, the workload."""
+    head = ["# Imported from a pasted xpk line by `xsft import`."]
+    head += _list("To do:", [f"{p.message} {p.fix}" for p in problems])
+    head += _list("What differs from that line:", [_sentence(d) for d in differences])
+    return "\n".join((*head, "", body))
+
+
+def _sentence(d: Difference) -> str:
+    given = f" {d.given}" if d.given else ""
+    return f"{d.what}:{given}{f' -> {d.now}' if d.now else ''} ({d.why})"
+
+
+def _list(title: str, items: Sequence[str]) -> list[str]:
+    if not items:
+        return []
+    lines = ["#", f"# {title}"]
+    for item in items:
+        text = " ".join(item.split())
+        lines += textwrap.wrap(text, WIDTH, initial_indent="# - ", subsequent_indent="#   ", break_on_hyphens=False)
+    return lines

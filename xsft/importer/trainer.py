@@ -1,0 +1,133 @@
+"""The trainer's command inside `--command`: module, configuration file, `key=value`, what stands around it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from xsft.catalog import releases
+from xsft.errors import SpecError
+from xsft.importer.notes import Notes
+from xsft.importer.shell import Shell, Simple
+from xsft.launchers.encoding import kubernetes_expand
+from xsft.problems import error
+
+SIGTERM_WHY = "bash would keep SIGTERM to itself, and a preempted run would not stop in order; it is left out"
+_PYTHON = re.compile(r"python[0-9.]*")
+_CONFIG = re.compile(r"[^=]*\.yml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trainer:
+    """A trainer's command, as bash in the container would start it."""
+
+    module: str
+    config: str | None
+    """The configuration file, where one is the first argument."""
+    pairs: tuple[tuple[str, str], ...]
+    """`key=value` in order, as given."""
+    env: tuple[tuple[str, str], ...]
+    """Assignments and exports in front of it."""
+
+
+def read_trainer(command: str, *, container_env: Mapping[str, str], notes: Notes) -> Trainer:
+    """Raises SpecError where MaxText's SFT trainer is not in the command."""
+    shell = Shell(container_env, notes.holes)
+    commands = shell.run(kubernetes_expand(command, container_env))
+    at = next((i for i, one in enumerate(commands) if _module(one.argv)), None)
+    if at is None:
+        raise _no_trainer(commands, notes)
+    module, arguments = _module(commands[at].argv) or ("", ())
+    _check_module(module, notes)
+    _say_around(commands, at, notes)
+    if not command.lstrip().startswith("exec ") and " exec " not in command:
+        why = "bash would keep SIGTERM to itself, and a preempted run would not stop in order"
+        notes.differ("exec", given="python3 …", now="exec python3 …", why=why)
+    config, pairs = _arguments(arguments, notes)
+    exports = tuple((name, value) for name, value in shell.variables.items() if name in shell.exported)
+    return Trainer(module=module, config=config, pairs=pairs, env=(*exports, *commands[at].env))
+
+
+def modules() -> dict[str, str]:
+    """Trainer module -> newest release that has it."""
+    return {releases.release(version).trainer: version for version in releases.versions()}
+
+
+def _module(argv: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
+    """(module, arguments) of `python3 [-u] -m MODULE …` or `python3 path/to/module.py …`."""
+    if not argv or not _PYTHON.fullmatch(PurePosixPath(argv[0]).name):
+        return None
+    for at, word in enumerate(argv[1:], 1):
+        if word == "-m":
+            return (argv[at + 1], argv[at + 2 :]) if at + 1 < len(argv) else None
+        if word.endswith(".py"):
+            return _as_module(word), argv[at + 1 :]
+        if not word.startswith("-"):
+            return None
+    return None
+
+
+def _as_module(path: str) -> str:
+    dotted = path.removesuffix(".py").strip("./").replace("/", ".")
+    return next((module for module in modules() if dotted.endswith(module)), dotted)
+
+
+def _check_module(module: str, notes: Notes) -> None:
+    if module in modules():
+        return
+    message = f"The command starts {notes.shown(module)}, which is not MaxText's SFT trainer."
+    fix = f"xsft runs {' or '.join(modules())}."
+    raise SpecError((error("import-trainer", "", message, fix),))
+
+
+def _no_trainer(commands: list[Simple], notes: Notes) -> SpecError:
+    heads = ", ".join(dict.fromkeys(head(one, notes) for one in commands[:5])) or "nothing"
+    message = f"--command starts {heads}: MaxText's SFT trainer is not in it."
+    fix = f"Paste a line whose command runs python3 -m {' or '.join(modules())}."
+    return SpecError((error("import-trainer", "", message, fix),))
+
+
+def head(command: Simple, notes: Notes) -> str:
+    """Enough of a command to recognise it: its arguments may hold secrets."""
+    name = PurePosixPath(command.argv[0]).name
+    module = _module(command.argv)
+    return notes.shown(f"{name} -m {module[0]}" if module else name)
+
+
+def _say_around(commands: list[Simple], at: int, notes: Notes) -> None:
+    for one in commands[:at]:
+        why = "only the trainer runs in the container: what it needs belongs into the image"
+        notes.differ(head(one, notes), given="before the trainer", why=why)
+    for one in commands[at + 1 :]:
+        notes.differ(head(one, notes), given=f"after the trainer ({one.before or 'next line'})", why=SIGTERM_WHY)
+    if commands[at].redirected:
+        notes.differ("redirection", given="> …", why="the trainer's lines are read from the pod's log; it is left out")
+    if commands[at].after == "&":
+        notes.differ("&", given="in the background", why="the container ends with its command; it is left out")
+
+
+def _arguments(arguments: tuple[str, ...], notes: Notes) -> tuple[str | None, tuple[tuple[str, str], ...]]:
+    config = arguments[0] if arguments and _CONFIG.fullmatch(arguments[0]) else None
+    pairs: list[tuple[str, str]] = []
+    for word in arguments[1:] if config else arguments:
+        name, equals, value = word.partition("=")
+        if equals:
+            pairs.append((name, value))
+        elif pairs and _is_open_list(pairs[-1][1]):
+            pairs[-1] = (pairs[-1][0], f"{pairs[-1][1]} {word}")
+            why = "bash split this list at its blanks, and MaxText would stop; it is put together again"
+            notes.differ(pairs[-1][0], why=why)
+        else:
+            message = (
+                "The trainer's command has an argument without `=` (not shown: it may be a secret); it is left out."
+            )
+            notes.problems.append(
+                error("import-argument", "", message, "MaxText takes key=value; correct the command.")
+            )
+    return config, tuple(pairs)
+
+
+def _is_open_list(value: str) -> bool:
+    return value.startswith("[") and "]" not in value

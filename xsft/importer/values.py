@@ -1,0 +1,53 @@
+"""Values on a trainer's command line, typed as MaxText reads them: YAML 1.1 with floats like `1e5`. Pure.
+
+source: omegaconf 2.3 _utils.py (its YAML loader: no timestamps, floats without a dot); maxtext@0.2.5
+configs/pyconfig.py (OmegaConf.from_cli).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+from xsft.spec.base import Value
+
+_FLOAT = re.compile(
+    r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*[eE][-+]?[0-9]+|\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?"
+    r"|\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN)"
+)
+_DROPPED_TAGS = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:float")
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's, with OmegaConf's idea of a float."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _DROPPED_TAGS]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(f"^(?:{_FLOAT.pattern})$"), list("-+.0123456789"))
+
+
+def read_value(text: str) -> Value:
+    """Raises ValueError for what MaxText could not read, or no workload can hold: mappings, lists in lists."""
+    try:
+        found: Any = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError):
+        raise ValueError("MaxText could not read it as YAML") from None
+    if isinstance(found, list):
+        if all(isinstance(item, bool | int | float | str) for item in found):
+            return found
+        raise ValueError("lists in lists have no place in a workload")
+    if found is None or isinstance(found, bool | int | float | str):
+        return found
+    raise ValueError("mappings have no place in a workload")
+
+
+def same(a: Value, b: Value) -> bool:
+    """Whether MaxText makes the same of both: 1 is 1.0, and 0 and 1 are switches."""
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    return a == b

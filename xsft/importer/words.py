@@ -1,0 +1,247 @@
+"""The words of a bash text, with what bash would expand in them left to `xsft.importer.expand`. Pure.
+
+source: bash 5.2 manual, "Shell Syntax" and "Quoting". Loops, functions and arrays are not understood: their words are
+read as words of commands.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NoReturn
+
+from xsft.errors import SpecError
+from xsft.importer.parts import Arithmetic, Command, Literal, Parameter, Part, Unknowable, Word, unescaped
+from xsft.problems import error
+
+MAX_NESTING = 40
+"""Levels of `${a:-${b:-…}}`, and number of here-documents: bounds what reading takes."""
+
+_PLAIN = re.compile(r"[^ \t\n\\'\"$`;&|()<>]+")
+_DOUBLE_PLAIN = re.compile(r"[^\\\"$`]+")
+_ARGUMENT_PLAIN = re.compile(r"[^\\'\"$`}]+")
+_OPERATOR = re.compile(r"&&|\|\||\|&|;;|[;&|()\n]")
+_REDIRECTION = re.compile(r"[0-9]*(?:<<<|<<-?|>>|[<>]&|>\||<>|[<>])|&>>?")
+_BLANKS = re.compile(r"(?:[ \t]|\\[ \t]*\n)+")
+_PARAMETER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)(:?[-=?+])?")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HEREDOC = re.compile(r"\n[\t]*[^\n]*")
+
+
+def read_commands(text: str) -> tuple[Command, ...]:
+    """The commands in order. Raises SpecError: `import-quote`, `import-nesting`."""
+    return tuple(_Reader(text).commands())
+
+
+class _Reader:
+    """A position in the text; every method reads on from it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.depth = 0
+        self.here_documents = 0
+
+    def commands(self) -> list[Command]:
+        found: list[Command] = []
+        before = ""
+        line, counted = 1, 0
+        while self.at < len(self.text):
+            start = self._after_blanks()
+            line, counted = line + self.text.count("\n", counted, start), start
+            words, redirected = self._simple()
+            after = self._operator()
+            if words:
+                command = Command(words=tuple(words), line=line, before=before, after=after, redirected=redirected)
+                found.append(command)
+            if words or after != "\n":  # `a &&` goes on after the line's end
+                before = after.strip()
+        return found
+
+    def _after_blanks(self) -> int:
+        if blanks := _BLANKS.match(self.text, self.at):
+            self.at = blanks.end()
+        return self.at
+
+    def _simple(self) -> tuple[list[Word], bool]:
+        """Words up to the next operator, and whether anything was redirected."""
+        words: list[Word] = []
+        redirected = False
+        while (start := self._after_blanks()) < len(self.text):
+            if self.text[start] == "#":
+                self._comment()
+            elif redirection := _REDIRECTION.match(self.text, start):
+                redirected = True
+                self._redirection(redirection)
+            elif _OPERATOR.match(self.text, start):
+                break
+            else:
+                words.append(self._word())
+        return words, redirected
+
+    def _operator(self) -> str:
+        found = _OPERATOR.match(self.text, self.at)
+        if not found:
+            return ""
+        self.at = found.end()
+        return found.group()
+
+    def _comment(self) -> None:
+        end = self.text.find("\n", self.at)
+        self.at = len(self.text) if end < 0 else end
+
+    def _redirection(self, found: re.Match[str]) -> None:
+        """Its target is read and forgotten; the body of a here-document too."""
+        self.at = found.end()
+        if self.text.startswith("(", self.at):
+            self._balanced("(", ")")
+            return
+        self._after_blanks()
+        target = self._word()
+        if found.group().lstrip("0123456789") in ("<<", "<<-"):
+            self._here_document("".join(part.text for part in target if isinstance(part, Literal)))
+
+    def _here_document(self, delimiter: str) -> None:
+        """Cut out of the text, so that the rest of the line is read as such."""
+        self.here_documents += 1
+        if self.here_documents > MAX_NESTING:
+            return
+        for line in _HEREDOC.finditer(self.text, self.at):
+            if line.group().strip() == delimiter:
+                first = self.text.find("\n", self.at)
+                self.text = self.text[:first] + self.text[line.end() :]
+                return
+
+    def _word(self) -> Word:
+        parts = self._parts(_PLAIN, ends=" \t\n;&|()<>")
+        if self.text.startswith("(", self.at) and parts and isinstance(parts[-1], Literal):
+            start = self.at
+            if parts[-1].text.endswith("="):
+                self._balanced("(", ")")
+                parts.append(Unknowable(source=self.text[start : self.at]))
+        return tuple(parts)
+
+    def _parts(self, plain: re.Pattern[str], *, ends: str, is_double: bool = False) -> list[Part]:
+        parts: list[Part] = []
+        while self.at < len(self.text) and (c := self.text[self.at]) not in ends:
+            if found := plain.match(self.text, self.at):
+                self.at = found.end()
+                parts.append(Literal(text=found.group(), quoted=is_double))
+            elif c == "\\":
+                parts.extend(self._backslash(is_double=is_double))
+            elif c == "'":
+                parts.append(self._single())
+            elif c == '"':
+                parts.extend(self._double())
+            elif c == "`":
+                start = self.at
+                self._balanced("`", "`")
+                parts.append(Unknowable(source=self.text[start : self.at], quoted=is_double))
+            else:
+                parts.extend(self._dollar(is_double=is_double))
+        return parts
+
+    def _backslash(self, *, is_double: bool) -> list[Part]:
+        following = self.text[self.at + 1 : self.at + 2]
+        if not is_double and (blanks := _BLANKS.match(self.text, self.at)) and blanks.group()[0] == "\\":
+            self.at = self.text.index("\n", self.at) + 1  # also with blanks before the line's end: meant as one line
+            return []
+        self.at += 2
+        if following == "\n":
+            return []
+        is_escape = not is_double or (following and following in '$`"\\')
+        return [Literal(text=following if is_escape and following else f"\\{following}", quoted=True)]
+
+    def _single(self) -> Literal:
+        end = self.text.find("'", self.at + 1)
+        if end < 0:
+            self._unclosed("'", self.at)
+        text = self.text[self.at + 1 : end]
+        self.at = end + 1
+        return Literal(text=text, quoted=True)
+
+    def _double(self) -> list[Part]:
+        start = self.at
+        self.at += 1
+        parts = self._nested(_DOUBLE_PLAIN, ends='"', is_double=True)
+        if self.at >= len(self.text):
+            self._unclosed('"', start)
+        self.at += 1
+        return parts or [Literal(text="", quoted=True)]
+
+    def _nested(self, plain: re.Pattern[str], *, ends: str, is_double: bool) -> list[Part]:
+        self.depth += 1
+        if self.depth > MAX_NESTING:
+            message = f"expansions are nested deeper than {MAX_NESTING} levels (line {self._line(self.at)})"
+            raise SpecError((error("import-nesting", "", message, "Write the values out."),))
+        parts = self._parts(plain, ends=ends, is_double=is_double)
+        self.depth -= 1
+        return parts
+
+    def _dollar(self, *, is_double: bool) -> list[Part]:
+        start = self.at
+        following = self.text[start + 1 : start + 2]
+        self.at += 1
+        if following and following in ("'", '"') and not is_double:
+            return self._double() if following == '"' else [self._ansi(start)]
+        if following == "(":
+            return [self._parenthesis(start, is_double=is_double)]
+        if following == "{":
+            return [self._brace(start, is_double=is_double)]
+        if name := _NAME.match(self.text, self.at):
+            self.at = name.end()
+            return [Parameter(name=name.group(), quoted=is_double)]
+        if following and following in "0123456789@*#?$!-":
+            self.at += 1
+            return [Unknowable(source=self.text[start : self.at], quoted=is_double)]
+        return [Literal(text="$", quoted=is_double)]
+
+    def _ansi(self, start: int) -> Literal:
+        end = re.compile(r"'(?:[^'\\]|\\.)*'", re.DOTALL).match(self.text, self.at)
+        if not end:
+            self._unclosed("$'", start)
+        self.at = end.end()
+        return Literal(text=unescaped(end.group()[1:-1]), quoted=True)
+
+    def _parenthesis(self, start: int, *, is_double: bool) -> Part:
+        self._balanced("(", ")")
+        inner = self.text[start + 2 : self.at - 1]
+        if inner.startswith("(") and inner.endswith(")"):
+            return Arithmetic(source=inner[1:-1], quoted=is_double)
+        return Unknowable(source=self.text[start : self.at], quoted=is_double)
+
+    def _brace(self, start: int, *, is_double: bool) -> Part:
+        found = _PARAMETER.match(self.text, self.at)
+        if found and found.group(2):
+            self.at = found.end()
+            plain = re.compile(r"[^\\\"$`}]+") if is_double else _ARGUMENT_PLAIN
+            argument = tuple(self._nested(plain, ends="}", is_double=is_double))
+            if self.at >= len(self.text):
+                self._unclosed("${", start)
+            self.at += 1
+            return Parameter(name=found.group(1), operator=found.group(2), argument=argument, quoted=is_double)
+        self._balanced("{", "}")
+        if found and self.at == found.end() + 1:
+            return Parameter(name=found.group(1), quoted=is_double)
+        return Unknowable(source=self.text[start : self.at], quoted=is_double)
+
+    def _balanced(self, opening: str, closing: str) -> None:
+        """From the opening character behind its closing one; quotes inside hide both."""
+        start, depth = self.at, 0
+        for found in re.compile(r"\\.|'[^']*'|[(){}`]", re.DOTALL).finditer(self.text, self.at):
+            token = found.group()
+            if token == closing and (opening != closing or depth):
+                depth -= 1
+            elif token == opening:
+                depth += 1
+            if depth == 0 and token in (opening, closing):
+                self.at = found.end()
+                return
+        self._unclosed(opening, start)
+
+    def _unclosed(self, what: str, at: int) -> NoReturn:
+        message = f"the {what} on line {self._line(at)} is never closed"
+        fix = "Paste the whole command, up to its last quote or bracket."
+        raise SpecError((error("import-quote", "", message, fix),))
+
+    def _line(self, at: int) -> int:
+        return self.text.count("\n", 0, at) + 1
