@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xsft.problems import warning
@@ -126,7 +126,7 @@ def test_an_attempt_without_a_number_is_left_out() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "null", "{}", '{"schema": "other/1"}', f'{{"schema": "{SCHEMA}"}}', b"\xff\xfe", '{"schema": 1', "[" * 9**5],
+    ["", "[]", "null", "{}", '{"schema": "o/1"}', f'{{"schema": "{SCHEMA}"}}', b"\xff\xfe", '{"schema": 1', "[" * 9999],
 )  # fmt: skip
 def test_what_is_no_record_is_a_value_error(text: str | bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
@@ -143,6 +143,7 @@ JSON = st.recursive(
 OPTIONAL = [f.name for f in fields(Record) if f.name not in {"run_name", "schema"}]
 
 
+@settings(deadline=None)  # the first one builds the validators
 @given(st.dictionaries(st.sampled_from(OPTIONAL), JSON, max_size=4), st.data())
 def test_any_value_under_any_key_is_read(change: dict[str, Any], data: st.DataObject) -> None:
     attempt = data.draw(st.dictionaries(st.sampled_from([f.name for f in fields(Attempt)]), JSON, max_size=3))

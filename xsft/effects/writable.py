@@ -73,8 +73,8 @@ def _grant(bucket: str, role: str) -> str:
 
 def _local(output: Path, free: Callable[[Path], int]) -> Iterator[Problem]:
     try:
-        folder = next(path for path in (output, *output.absolute().parents) if os.path.lexists(path))
-        writable = folder.is_dir() and os.access(folder, os.W_OK | os.X_OK) and not _read_only(folder)
+        folder = next(path for path in (output, *output.absolute().parents) if _is_there(path))
+        writable = folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)  # also False where mounted read-only
         space = free(folder) if writable else 0
     except (OSError, ValueError) as failed:  # ValueError: a NUL in the name
         yield _not_writable(str(output), str(failed))
@@ -91,8 +91,13 @@ def _local(output: Path, free: Callable[[Path], int]) -> Iterator[Problem]:
         )
 
 
-def _read_only(folder: Path) -> bool:
-    return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+def _is_there(path: Path) -> bool:
+    """Also a dangling link. Raises OSError or ValueError for names that no file system takes."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def _not_writable(output: str, reason: str) -> Problem:
