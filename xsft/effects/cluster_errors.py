@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from xsft.checks.admission import namespace_missing
 from xsft.effects.cluster_config import Access
 from xsft.effects.cluster_resources import JOBSETS, KUEUE, Resource
 from xsft.errors import EnvironmentMissing, Refused, SpecError, Unreachable, XsftError
@@ -107,7 +108,7 @@ def _absent(reply: Reply, ask: Ask, access: Access) -> XsftError:
     if reply.not_served:
         return not_installed(ask.resource, access)
     if reply.missing_namespace and ask.namespace:
-        return SpecError((namespace_missing(ask.namespace, access),))
+        return SpecError((namespace_missing(ask.namespace, access.context),))
     return SpecError(tuple(invalid(reply, ask)))
 
 
@@ -117,15 +118,6 @@ def login_expired(reply: Reply, access: Access) -> Unreachable:
         f"The cluster does not accept the login of the context {access.context} (HTTP 401 {reply.message}).",
         fix=f"Log in again: {ways}; `kubectl --context {access.context} auth whoami` says who you are.",
         id="login-expired",
-    )
-
-
-def namespace_missing(namespace: str, access: Access) -> Problem:
-    return error(
-        "namespace-missing",
-        "namespace",
-        f"The cluster (context {access.context}) has no namespace {namespace}.",
-        f"Name one that exists (`kubectl --context {access.context} get namespaces`), or have it made.",
     )
 
 

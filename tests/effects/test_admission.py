@@ -1,0 +1,76 @@
+"""What is looked at before a create, against the stand-in: everything that is needed, and nothing is changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.effects.test_cluster import planned
+from tests.fakes.clusters import ClusterApi, cluster_queue
+from tests.stories import intent_of, spec_of, varied
+from xsft.checks.admission import Unseen
+from xsft.effects.admission import examine
+from xsft.errors import EnvironmentMissing, Unreachable
+from xsft.planner import make_plan
+from xsft.steps import Plan
+
+
+def plan(name: str = "deepseek_ultrachat", **changes: object) -> Plan:
+    return make_plan(intent_of(varied(spec_of(name), changes)), rendered=planned(name), file="x.yaml")
+
+
+TOKEN = {"secrets.hf_token": {"secret": "hf", "key": "token"}}
+
+
+@pytest.mark.parametrize("name", ["deepseek_ultrachat", "deepseek_ultrachat_mcjax"])
+def test_on_a_cluster_that_xpk_made_nothing_stands_in_the_way(cluster_api: ClusterApi, name: str) -> None:
+    cluster = cluster_api.connect()
+    cluster.create_secret(name="hf", namespace="default", data={"token": b"x"})
+    facts, problems = examine(cluster, plan(name, **TOKEN))
+    assert problems == ()
+    assert (facts.jobsets, facts.same_name, facts.secrets) == ((), None, {"hf": frozenset({"token"})})
+    assert {one.method for one in cluster_api.server.seen[1:]} == {"GET"} or cluster_api.standin is None
+
+
+def test_everything_that_is_missing_is_said_at_once(cluster_api: ClusterApi) -> None:
+    objects = cluster_api.server.objects
+    objects.add("kueue.x-k8s.io/clusterqueues", "cluster-queue", spec=cluster_queue(256))
+    del objects.of("scheduling.k8s.io/priorityclasses")["", "medium"]
+    _, problems = examine(cluster_api.connect(), plan(**TOKEN))
+    assert {p.id for p in problems} == {"quota-too-small", "priority-class-missing", "secret-missing"}
+    assert any("high" in p.message for p in problems if p.id == "priority-class-missing")
+
+
+def test_known_queues_are_named(cluster_api: ClusterApi) -> None:
+    _, problems = examine(cluster_api.connect(), plan(queue="nosuch"))
+    assert [p.id for p in problems] == ["queue-missing"]
+    assert "multislice-queue" in problems[0].message
+
+
+def test_attempts_and_strangers_are_found(cluster_api: ClusterApi) -> None:
+    wanted = plan()
+    assert wanted.manifest is not None
+    cluster = cluster_api.connect()
+    cluster.create_jobset(wanted.manifest)
+    facts, _ = examine(cluster, wanted)
+    assert facts.same_name is not None
+    assert [o["metadata"]["uid"] for o in facts.jobsets] == [facts.same_name["metadata"]["uid"]]
+
+
+def test_what_may_not_be_read_is_unseen(cluster_api: ClusterApi) -> None:
+    cluster_api.server.denied |= {("get", "clusterqueues"), ("get", "secrets"), ("get", "namespaces")}
+    facts, problems = examine(cluster_api.connect(), plan(**TOKEN))
+    assert isinstance(facts.cluster_queue, Unseen)
+    assert {(p.id, p.severity) for p in problems} == {("admission-unseen", "warning")}
+
+
+def test_a_login_that_has_expired_is_no_missing_right(cluster_api: ClusterApi) -> None:
+    cluster_api.server.fail(".", code=401, times=99)
+    with pytest.raises(Unreachable) as caught:
+        examine(cluster_api.connect(), plan())
+    assert caught.value.problem_id == "login-expired"
+
+
+def test_without_kueue(cluster_api: ClusterApi) -> None:
+    cluster_api.server.objects.uninstall("kueue.x-k8s.io")
+    with pytest.raises(EnvironmentMissing):
+        examine(cluster_api.connect(), plan())

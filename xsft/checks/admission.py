@@ -1,0 +1,166 @@
+"""Whether the cluster will let a planned JobSet start: what was seen there, turned into problems. Pure.
+
+Speaks of "never" only where the queue's own objects say so; what could not be seen is said as that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from xsft.checks.demand import Demand, Json, SecretNeed
+from xsft.checks.quota import quota_problems
+from xsft.problems import Problem, error, warning
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unseen:
+    """Something that could not be looked at, and why."""
+
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterFacts:
+    """What the cluster holds of what one plan needs. Objects as the cluster gives them; None where there is none."""
+
+    context: str
+    namespace: Json | Unseen | None
+    local_queue: Json | Unseen | None
+    known_queues: tuple[str, ...]
+    """LocalQueues of the namespace."""
+    cluster_queue: Json | Unseen | None
+    flavors: Mapping[str, Json]
+    """ResourceFlavors of the ClusterQueue that could be read, by name."""
+    priority_classes: Mapping[str, bool | Unseen]
+    """For each that is asked for: whether it is there."""
+    known_priorities: tuple[str, ...]
+    secrets: Mapping[str, frozenset[str] | Unseen | None]
+    """Names of the keys, for each Secret that is asked for."""
+    jobsets: tuple[Json, ...]
+    """Every attempt of this run."""
+    same_name: Json | None
+    """The JobSet that has the planned name, whoever made it."""
+
+
+def admission_problems(facts: ClusterFacts, demand: Demand) -> tuple[Problem, ...]:
+    if facts.namespace is None:
+        return (namespace_missing(demand.namespace, facts.context),)
+    return (
+        *_queue(facts, demand),
+        *_priority(facts),
+        *(problem for need in demand.secrets for problem in _secret(facts, demand, need)),
+        *_unseen(facts),
+    )
+
+
+def namespace_missing(namespace: str, context: str) -> Problem:
+    return error(
+        "namespace-missing",
+        "namespace",
+        f"The cluster (context {context}) has no namespace {namespace}.",
+        f"Name one that exists (`kubectl --context {context} get namespaces`), or have it made.",
+    )
+
+
+def _queue(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
+    if facts.local_queue is None:
+        known = ", ".join(facts.known_queues) or "none"
+        message = f"The namespace {demand.namespace} has no LocalQueue {demand.queue}: the run would wait for ever."
+        yield error("queue-missing", "queue", f"{message} Known: {known}.", "Name one of them, or have it made.")
+        return
+    if isinstance(facts.local_queue, Unseen):
+        return
+    yield from _stopped(f"LocalQueue {demand.queue}", facts.local_queue)
+    if facts.cluster_queue is None:
+        name = facts.local_queue.get("spec", {}).get("clusterQueue")
+        message = f"The LocalQueue {demand.queue} belongs to a ClusterQueue that does not exist: {name}."
+        yield error("cluster-queue-missing", "queue", message, "Name another queue, or have that one made.")
+    elif not isinstance(facts.cluster_queue, Unseen):
+        yield from _stopped(f"ClusterQueue {facts.cluster_queue['metadata']['name']}", facts.cluster_queue)
+        yield from _namespace_refused(facts, demand, facts.cluster_queue)
+        yield from quota_problems(facts.cluster_queue, facts.flavors, demand)
+
+
+def _stopped(what: str, queue: Json) -> Iterator[Problem]:
+    """Somebody may start it again, so not an error. source: Kueue's condition `Active`."""
+    conditions = queue.get("status", {}).get("conditions") or ()
+    said = next((c for c in conditions if c.get("type") == "Active" and c.get("status") == "False"), None)
+    policy = queue.get("spec", {}).get("stopPolicy", "None")
+    if said is None and policy in ("None", None):
+        return
+    why = said.get("message", "") if said else f"its stopPolicy is {policy}"
+    message = f"The {what} admits nothing at present: {why}"
+    yield warning("queue-inactive", "queue", message, "Ask who runs the cluster; the run waits until it is active.")
+
+
+def _namespace_refused(facts: ClusterFacts, demand: Demand, queue: Json) -> Iterator[Problem]:
+    """source: Kueue's ClusterQueue.spec.namespaceSelector: none matches nothing, an empty one everything."""
+    selector = queue.get("spec", {}).get("namespaceSelector")
+    if isinstance(facts.namespace, Unseen) or facts.namespace is None:
+        return
+    labels = facts.namespace["metadata"].get("labels") or {}
+    if selector is None or not _selects(selector, labels):
+        message = (
+            f"The ClusterQueue {queue['metadata']['name']} takes nothing from the namespace {demand.namespace}: its"
+            " namespaceSelector does not match."
+        )
+        yield error("queue-refuses-namespace", "namespace", message, "Take another namespace or another queue.")
+
+
+def _selects(selector: Json, labels: Mapping[str, str]) -> bool:
+    exact = all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
+    return exact and all(_holds(term, labels) for term in selector.get("matchExpressions") or ())
+
+
+def _holds(term: Json, labels: Mapping[str, str]) -> bool:
+    key, values = term["key"], term.get("values") or ()
+    match term["operator"]:
+        case "In":
+            return labels.get(key) in values
+        case "NotIn":
+            return labels.get(key) not in values
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+        case _:
+            return True
+
+
+def _priority(facts: ClusterFacts) -> Iterator[Problem]:
+    """source: run against Kueue 0.16.1: no Workload is made then, and no event says why."""
+    for name, there in facts.priority_classes.items():
+        if there is False:
+            known = ", ".join(facts.known_priorities) or "none"
+            message = f"The cluster has no PriorityClass {name}: the run would wait for ever. Known: {known}."
+            yield error(
+                "priority-class-missing", "priority", message, "Take one of them, or make it (`xpk cluster adapt`)."
+            )
+
+
+def _secret(facts: ClusterFacts, demand: Demand, need: SecretNeed) -> Iterator[Problem]:
+    keys = facts.secrets.get(need.name)
+    if isinstance(keys, Unseen):
+        return
+    at = f"in the namespace {demand.namespace}"
+    if keys is None:
+        how = (
+            f"xsft secret create {need.name} --key {need.key} --from-file FILE"
+            if need.key
+            else (f"kubectl create secret docker-registry {need.name} …")
+        )
+        message = f"There is no Secret {need.name} {at}: the pods would never start."
+        yield error("secret-missing", need.where, message, f"Make it: {how}")
+    elif need.key and need.key not in keys:
+        message = f"The Secret {need.name} {at} has no key {need.key}; it has {', '.join(sorted(keys)) or 'none'}."
+        yield error("secret-key-missing", need.where, message, "Name one of its keys, or make another Secret.")
+
+
+def _unseen(facts: ClusterFacts) -> Iterator[Problem]:
+    several: dict[str, Any] = {**facts.priority_classes, **facts.secrets}
+    for fact in (facts.namespace, facts.local_queue, facts.cluster_queue, *several.values()):
+        if isinstance(fact, Unseen):
+            message = f"Whether the run will be admitted is not fully known: {fact.why}"
+            yield warning("admission-unseen", "", message, "Ask for the right to look, or go without the check.")

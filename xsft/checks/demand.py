@@ -1,0 +1,139 @@
+"""What a planned JobSet asks of its cluster before it can start: queue, quota, classes, Secrets. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from xsft.spec.resolve import Run
+
+Json = dict[str, Any]
+
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+TPU = "google.com/tpu"
+
+_QUANTITY = re.compile(r"([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)([A-Za-z]*)")
+_UNITS = {
+    **{unit: Decimal(1000) ** power for power, unit in enumerate(("", "k", "M", "G", "T", "P", "E"))},
+    **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate(("", "K", "M", "G", "T", "P", "E")) if unit},
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
+}
+"""source: kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodSet:
+    """One replicated job: alike pods, which Kueue admits together."""
+
+    name: str
+    pods: int
+    requests: Mapping[str, Decimal]
+    """Of all its pods together, by resource name."""
+    node_selector: Mapping[str, str]
+    tolerations: tuple[Json, ...]
+    priority_class: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecretNeed:
+    name: str
+    key: str | None
+    """None where only the Secret itself is named."""
+    where: str
+    """Key path in the workload."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demand:
+    namespace: str
+    queue: str
+    jobset: str
+    run_name: str
+    pod_sets: tuple[PodSet, ...]
+    secrets: tuple[SecretNeed, ...]
+
+    @property
+    def priority_classes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(p.priority_class for p in self.pod_sets if p.priority_class))
+
+
+def demand_of(manifest: Json, run: Run) -> Demand:
+    """From the object that will be created, not from what was meant; the run adds the names of the Secrets' keys."""
+    metadata = manifest["metadata"]
+    return Demand(
+        namespace=metadata.get("namespace", run.namespace),
+        queue=(metadata.get("labels") or {}).get(QUEUE_LABEL, run.queue),
+        jobset=metadata["name"],
+        run_name=run.run_name,
+        pod_sets=tuple(_pod_set(replicated) for replicated in manifest["spec"]["replicatedJobs"]),
+        secrets=tuple(_secrets(run)),
+    )
+
+
+def quantity(text: object) -> Decimal:
+    """`500m`, `2000G`, `64`, `1e3` as a number. Raises ValueError for anything else."""
+    found = _QUANTITY.fullmatch(str(text))
+    if found is None or found[2] not in _UNITS:
+        raise ValueError(f"{text!r} is no Kubernetes quantity")
+    return Decimal(found[1]) * _UNITS[found[2]]
+
+
+def plain(number: Decimal) -> str:
+    """1024, 0.5: without exponent or trailing zeros."""
+    return f"{number.normalize():f}"
+
+
+def _pod_set(replicated: Json) -> PodSet:
+    job = replicated["template"]["spec"]
+    pod = job["template"]["spec"]
+    pods = int(replicated.get("replicas", 1)) * int(job.get("parallelism") or 1)
+    return PodSet(
+        name=str(replicated["name"]),
+        pods=pods,
+        requests={name: amount * pods for name, amount in pod_requests(pod).items()},
+        node_selector=pod.get("nodeSelector") or {},
+        tolerations=tuple(pod.get("tolerations") or ()),
+        priority_class=pod.get("priorityClassName"),
+    )
+
+
+def pod_requests(pod: Json) -> dict[str, Decimal]:
+    """What the scheduler and Kueue count: containers and sidecars together, or an init container alone if it is more.
+
+    source: kubernetes.io/docs/concepts/workloads/pods/sidecar-containers, "Resource sharing within containers".
+    """
+    inits = pod.get("initContainers") or []
+    sidecars = [c for c in inits if c.get("restartPolicy") == "Always"]
+    total = _sum([*pod["containers"], *sidecars])
+    for one in (c for c in inits if c not in sidecars):
+        for name, amount in _requests(one).items():
+            total[name] = max(total.get(name, Decimal(0)), amount)
+    return total
+
+
+def _sum(containers: list[Json]) -> dict[str, Decimal]:
+    total: dict[str, Decimal] = {}
+    for container in containers:
+        for name, amount in _requests(container).items():
+            total[name] = total.get(name, Decimal(0)) + amount
+    return total
+
+
+def _requests(container: Json) -> dict[str, Decimal]:
+    """A limit without a request is a request."""
+    resources = container.get("resources") or {}
+    merged = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return {str(name): quantity(amount) for name, amount in merged.items()}
+
+
+def _secrets(run: Run) -> Iterator[SecretNeed]:
+    token, pull = run.spec.secrets.hf_token, run.spec.image.pull_secret
+    if token is not None:
+        yield SecretNeed(name=token.secret, key=token.key, where="secrets.hf_token")
+    if pull is not None:
+        yield SecretNeed(name=pull, key=None, where="image.pull_secret")

@@ -1,0 +1,172 @@
+"""Whether a ClusterQueue could ever hold what a JobSet asks for, as Kueue decides it. Pure.
+
+source: Kueue v0.16 pkg/scheduler/flavorassigner: each pod set takes one flavor per resource group; a flavor fits where
+the pods' node selectors agree with its labels (only labels that the group's flavors have count), its taints are
+tolerated, and every resource of the group fits. Run against v0.16.1: "previously considered podsets requests (0) +
+current podset request (1024) > maximum capacity (512)", "flavor 2xv6e-256 doesn't match node affinity".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from xsft.checks.demand import TPU, Demand, Json, PodSet, plain, quantity
+from xsft.problems import Problem, error, warning
+
+UNBOUNDED = Decimal("Infinity")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flavor:
+    """A flavor of one resource group."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Json, ...]
+    tolerations: tuple[Json, ...]
+    capacity: Mapping[str, Decimal]
+    """Most that can ever be used, by resource."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    resources: tuple[str, ...]
+    flavors: tuple[Flavor, ...]
+
+    @property
+    def label_keys(self) -> frozenset[str]:
+        return frozenset(key for flavor in self.flavors for key in flavor.labels)
+
+    def matching(self, pods: PodSet) -> tuple[Flavor, ...]:
+        return tuple(f for f in self.flavors if _agrees(f, pods, self.label_keys) and not _untolerated(f, pods))
+
+
+def quota_problems(queue: Json, flavors: Mapping[str, Json], demand: Demand) -> Iterator[Problem]:
+    """`flavors` are the ResourceFlavors that could be read; a group with one that could not is left alone."""
+    groups = tuple(_group(g, queue, flavors) for g in queue.get("spec", {}).get("resourceGroups") or ())
+    known = tuple(g for g in groups if all(f.name in flavors for f in g.flavors))
+    name = queue["metadata"]["name"]
+    for pods in demand.pod_sets:
+        yield from _uncovered(name, groups, pods)
+        for group in known:
+            yield from _never_fits(name, group, pods)
+    for group in known:
+        yield from _together(name, group, demand)
+
+
+def _never_fits(queue: str, group: Group, pods: PodSet) -> Iterator[Problem]:
+    asked = {name: pods.requests[name] for name in group.resources if pods.requests.get(name)}
+    if not asked:
+        return
+    flavors = group.matching(pods)
+    if not flavors:
+        yield _mismatch(queue, group, pods)
+        return
+    if any(all(amount <= _room(f, name) for name, amount in asked.items()) for f in flavors):
+        return
+    for name, amount in asked.items():
+        most = max(_room(f, name) for f in flavors)
+        if amount > most:
+            yield _too_much(queue, resource=name, asked=amount, most=most, what=pods.name)
+
+
+def _together(queue: str, group: Group, demand: Demand) -> Iterator[Problem]:
+    """Pod sets that have only one flavor to go to share it."""
+    for resource in group.resources:
+        sharing = [(p, group.matching(p)) for p in demand.pod_sets if p.requests.get(resource)]
+        for flavor in group.flavors:
+            mine = [p.requests[resource] for p, matching in sharing if matching == (flavor,)]
+            room, total = _room(flavor, resource), sum(mine, Decimal(0))
+            if len(mine) > 1 and total > room >= max(mine):
+                yield _too_much(queue, resource=resource, asked=total, most=room, what="all its jobs together")
+
+
+def _uncovered(queue: str, groups: tuple[Group, ...], pods: PodSet) -> Iterator[Problem]:
+    covered = {name for group in groups for name in group.resources}
+    for name in sorted(n for n, amount in pods.requests.items() if amount and n not in covered):
+        message = f"The ClusterQueue {queue} has no quota for {name}, which {pods.name} asks for"
+        if name == TPU:
+            fix = "Take another queue, or have TPU quota added."
+            yield error("quota-uncovered", "queue", f"{message}: it would never be admitted.", fix)
+        else:
+            fix = "Have it covered by the queue, or ignored (excludeResourcePrefixes in Kueue's configuration)."
+            yield warning("quota-uncovered", "queue", f"{message}: unless Kueue ignores it, it is never admitted.", fix)
+
+
+def _too_much(queue: str, *, resource: str, asked: Decimal, most: Decimal, what: str) -> Problem:
+    unit = "chips" if resource == TPU else resource
+    message = (
+        f"It would never be admitted: {what} asks for {plain(asked)} {unit}, and the maximum of the ClusterQueue"
+        f" {queue} is {plain(most)}."
+    )
+    fix = "Take fewer or smaller slices, another queue, or have the quota raised."
+    return error("quota-too-small", "tpu" if resource == TPU else "queue", message, fix)
+
+
+def _mismatch(queue: str, group: Group, pods: PodSet) -> Problem:
+    selector = {k: v for k, v in pods.node_selector.items() if k in group.label_keys}
+    has = "; ".join(f"{f.name}: {_shown(f.labels)}" for f in group.flavors)
+    message = (
+        f"It would never be admitted: {pods.name} wants nodes with {_shown(selector)}, and the ClusterQueue {queue} has"
+        f" {has}."
+    )
+    fix = "Take a type that the cluster has, or another queue."
+    return error("flavor-mismatch", "tpu.type" if TPU in group.resources else "queue", message, fix)
+
+
+def _shown(labels: Mapping[str, str]) -> str:
+    return ", ".join(f"{key.rpartition('/')[2]}={value}" for key, value in labels.items()) or "no labels"
+
+
+def _room(flavor: Flavor, resource: str) -> Decimal:
+    return flavor.capacity.get(resource, Decimal(0))
+
+
+def _agrees(flavor: Flavor, pods: PodSet, keys: frozenset[str]) -> bool:
+    return all(flavor.labels.get(key) == value for key, value in pods.node_selector.items() if key in keys)
+
+
+def _untolerated(flavor: Flavor, pods: PodSet) -> bool:
+    tolerations = (*pods.tolerations, *flavor.tolerations)
+    hard = [t for t in flavor.taints if t.get("effect") in ("NoSchedule", "NoExecute")]
+    return any(not any(_tolerates(toleration, taint) for toleration in tolerations) for taint in hard)
+
+
+def _tolerates(toleration: Json, taint: Json) -> bool:
+    """source: kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration"""
+    effect = toleration.get("effect") in (None, "", taint.get("effect"))
+    if toleration.get("operator") == "Exists":
+        return effect and toleration.get("key") in (None, "", taint.get("key"))
+    return effect and all(toleration.get(part, "") == taint.get(part, "") for part in ("key", "value"))
+
+
+def _group(group: Json, queue: Json, flavors: Mapping[str, Json]) -> Group:
+    return Group(
+        resources=tuple(group.get("coveredResources") or ()),
+        flavors=tuple(_flavor(f, queue, flavors.get(f["name"], {})) for f in group.get("flavors") or ()),
+    )
+
+
+def _flavor(quotas: Json, queue: Json, flavor: Json) -> Flavor:
+    spec = flavor.get("spec") or {}
+    return Flavor(
+        name=quotas["name"],
+        labels=spec.get("nodeLabels") or {},
+        taints=tuple(spec.get("nodeTaints") or ()),
+        tolerations=tuple(spec.get("tolerations") or ()),
+        capacity={r["name"]: _most(r, queue) for r in quotas.get("resources") or ()},
+    )
+
+
+def _most(resource: Json, queue: Json) -> Decimal:
+    """In a cohort a queue borrows: up to its limit, or nobody here knows how much. source: Kueue's `cohort` (v1beta1),
+    `cohortName` (v1beta2), `borrowingLimit`.
+    """
+    nominal = quantity(resource.get("nominalQuota", 0))
+    spec = queue.get("spec") or {}
+    if not (spec.get("cohort") or spec.get("cohortName")):
+        return nominal
+    limit = resource.get("borrowingLimit")
+    return UNBOUNDED if limit is None else nominal + quantity(limit)
