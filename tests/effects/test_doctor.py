@@ -93,6 +93,15 @@ def test_an_environment_with_a_lost_file_is_broken(machine: Machine) -> None:
     assert "part.py is gone" in found.detail
 
 
+def test_an_environment_whose_python_does_not_start_is_broken(machine: Machine) -> None:
+    built = envbuild.build(machine.specs[0], machine.place, progress=lambda _: None, verify=False)
+    built.python.unlink()
+    built.python.write_text("not a program")
+    built.python.chmod(0o755)
+    found = checks(machine)["tiny-environment"]
+    assert (found.ok, found.next_step) == (False, "xsft setup --verify tiny")
+
+
 @pytest.mark.parametrize("tool", ["unshare", "kubectl", "gcloud", "gke-gcloud-auth-plugin", "docker", "docker-engine"])
 @pytest.mark.parametrize("answer", [None, failed("it is broken")])
 def test_a_missing_or_failing_tool_is_a_note_with_a_next_step(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.effects.wheels import Shop
-from xsft.effects import envbuild
+from xsft.effects import envbuild, interpreters
 from xsft.effects.envbuild import Place
 from xsft.effects.environments import MARKER, Environment, EnvironmentSpec, find_in
 from xsft.errors import EnvironmentMissing, Refused
@@ -95,6 +96,11 @@ def _without_interpreter(built: Environment) -> None:
     built.python.symlink_to(built.folder / "gone")
 
 
+def _with_an_interpreter_that_does_not_run(built: Environment) -> None:
+    built.python.unlink()
+    built.python.write_text("not a program")
+
+
 def _without_package(built: Environment) -> None:
     shutil.rmtree(next(built.folder.glob("lib/python*/site-packages/tinything")))
 
@@ -108,7 +114,15 @@ def _with_half_a_marker(built: Environment) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [_without_marker, _without_interpreter, _without_package, _without_script, _with_half_a_marker]
+    "damage",
+    [
+        _without_marker,
+        _without_interpreter,
+        _with_an_interpreter_that_does_not_run,
+        _without_package,
+        _without_script,
+        _with_half_a_marker,
+    ],
 )
 def test_what_is_broken_is_not_found_and_built_again(shop: Shop, place: Place, damage: object) -> None:
     built, _ = build(shop.spec(), place)
@@ -128,6 +142,21 @@ def test_verify_notices_a_file_that_is_gone_and_mends_it(shop: Shop, place: Plac
     assert "broken: tinything: tinything/part.py is gone" in lines
     assert part.is_file()
     assert build(again_spec := shop.spec(), place, verify=True)[0] == again == find_in(place.cache, again_spec)
+
+
+@pytest.mark.parametrize("minor", [(3, 11), (3, 12), (3, 13)])
+def test_a_file_that_is_gone_is_noticed_by_every_python(tmp_path: Path, minor: tuple[int, int]) -> None:
+    """Python 3.12 changed what `importlib.metadata` says about files that are not there."""
+    found = interpreters.find((minor,), env=dict(os.environ), home=Path.home())
+    if found is None:
+        pytest.skip(f"no Python {minor[0]}.{minor[1]} on this machine")
+    info = tmp_path / "tinything-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tinything\nVersion: 1.0\n")
+    (info / "RECORD").write_text("tinything-1.0.dist-info/METADATA,,\ntinything/__init__.py,,\n")
+    script = f"import sys; sys.path[:] = [{str(tmp_path)!r}, *sys.path]\n{envbuild.FILES_MISSING}"
+    said = subprocess.run((found.path, "-I", "-c", script), capture_output=True, text=True, check=True).stdout
+    assert "tinything: tinything/__init__.py is gone" in said.splitlines()
 
 
 def test_a_wrong_hash_is_refused_and_nothing_is_left(shop: Shop, place: Place) -> None:

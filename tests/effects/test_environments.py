@@ -55,7 +55,7 @@ def test_the_development_lock_tests_what_users_get() -> None:
 
 
 def test_xpk_and_maxtext_stay_out_of_xsfts_own_environment() -> None:
-    assert {"xpk", "maxtext", "jax", "kubernetes"}.isdisjoint(pins("dev"))
+    assert {"xpk", "maxtext", "jax"}.isdisjoint(pins("dev"))
 
 
 @pytest.mark.parametrize("name", NAMES)

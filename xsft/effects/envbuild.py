@@ -33,13 +33,14 @@ OURS = ".xsft-made-this"
 """Written first, so that a half-built folder is known to be ours to remove."""
 
 FILES_MISSING = """
-import importlib.metadata, os
+import csv, importlib.metadata, os
 for package in importlib.metadata.distributions():
-    for file in package.files or ():
-        if not str(file).endswith(".pyc") and not os.path.exists(file.locate()):
-            print(f"{package.name}: {file} is gone")
+    for file, *_ in csv.reader((package.read_text("RECORD") or "").splitlines()):
+        if not file.endswith(".pyc") and not os.path.exists(package.locate_file(file)):
+            print(f"{package.metadata['Name']}: {file} is gone")
             break
 """
+"""RECORD itself: from Python 3.12 on `Distribution.files` leaves out what is gone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +68,15 @@ def build(spec: EnvironmentSpec, place: Place, *, progress: Progress, verify: bo
 
 def faults(environment: Environment, spec: EnvironmentSpec, place: Place) -> tuple[str, ...]:
     """Everything wrong with an environment: versions other than the lock's, files that are gone, imports that fail."""
-    return (*file_faults(environment, place), *_import_faults(environment, spec, place))
+    return file_faults(environment, place) or _import_faults(environment, spec, place)
 
 
 def file_faults(environment: Environment, place: Place) -> tuple[str, ...]:
     """Versions other than the lock's and files that are gone; under a second, nothing is imported."""
-    return (*_version_faults(environment, place), *_missing_files(environment, place))
+    try:
+        return (*_version_faults(environment, place), *_missing_files(environment, place))
+    except EnvironmentMissing as problem:  # its Python does not start
+        return (problem.message,)
 
 
 _NO_NETWORK = r"network was disabled|Could not connect|dns error|Failed to fetch|error sending request|timed out"
@@ -196,9 +200,7 @@ def _install_failed(done: Completed, spec: EnvironmentSpec, place: Place) -> Env
     what = f"the {spec.name} environment could not be built"
     if re.search(r"No space left|os error 28", words):
         return _disk_full(spec, place)
-    if re.search(
-        r"network was disabled|Could not connect|dns error|Failed to fetch|error sending request|timed out", words
-    ):
+    if re.search(_NO_NETWORK, words):
         return EnvironmentMissing(
             f"{what}: no answer from the package index ({_last_words(words)})",
             fix=f"connect to the network (or set UV_DEFAULT_INDEX to your mirror), then `xsft setup {spec.name}`",

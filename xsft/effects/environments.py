@@ -148,7 +148,8 @@ def read(folder: Path, spec: EnvironmentSpec) -> Environment | None:
         listing = top_level_of(folder)
     except (OSError, ValueError):
         return None
-    if marker != marker_for(spec, listing) or not all((folder / "bin" / s).exists() for s in ("python", *spec.scripts)):
+    programs = (folder / "bin" / program for program in ("python", *spec.scripts))
+    if marker != marker_for(spec, listing) or not all(os.access(program, os.X_OK) for program in programs):
         return None
     return Environment(
         name=spec.name, python=folder / "bin" / "python", digest=spec.digest, version=spec.pins[spec.package]
