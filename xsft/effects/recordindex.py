@@ -107,8 +107,8 @@ def _read(path: Path) -> IndexEntry | None:
         return None
 
 
-def _entry(document: Mapping[str, Any]) -> IndexEntry | None:
-    if str(document.get("schema", "")).partition("/")[0] != _FAMILY:
+def _entry(document: Any) -> IndexEntry | None:
+    if not isinstance(document, Mapping) or str(document.get("schema", "")).partition("/")[0] != _FAMILY:
         return None
     known = {f.name: document[f.name] for f in fields(IndexEntry) if document.get(f.name) is not None}
     values: dict[str, Any] = {name: value for name, value in known.items() if isinstance(value, _kind(name))}
