@@ -196,7 +196,7 @@ def _gcloud_missing(missing: EnvironmentMissing, *, project: str, zone: str, clu
 def _no_credentials(argv: tuple[str, ...], done: Completed, *, project: str, zone: str, cluster: str) -> XsftError:
     said = redact(done.stderr.strip() or done.stdout.strip())[-600:]
     by_hand = " ".join(argv)
-    if "does not currently have an active account" in said or "auth login" in said:
+    if "currently have an active account" in said or "auth login" in said:
         message = f"gcloud is not logged in: {said}"
         return Unreachable(message, fix="Log in: gcloud auth login (in CI: a service account).", id="login-expired")
     if "NOT_FOUND" in said or "code=404" in said:

@@ -1,0 +1,172 @@
+"""From a context to answers: logins, certificates, silence; what is said where one of them fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.fakes.clusters import ClusterApi, furnish
+from tests.fakes.kubeapi import CONTEXT, KubeApi, serving
+from tests.fakes.kubeobjects import Objects
+from xsft.effects.cluster import Cluster, connect_context
+from xsft.effects.cluster_api import Patience
+from xsft.effects.cluster_config import Here
+from xsft.errors import EnvironmentMissing, Unreachable
+
+QUICK = Patience(sleep=lambda _: None, connect_timeout_s=1, read_timeout_s=0.3)
+
+
+def changed(file: Path, **parts: Any) -> Path:
+    """The kubeconfig with its cluster and user entries updated."""
+    config = yaml.safe_load(file.read_text())
+    for kind, values in parts.items():
+        config[f"{kind}s"][0][kind] = values
+    file.write_text(yaml.safe_dump(config))
+    return file
+
+
+def connected(api: ClusterApi, **env: str) -> Cluster:
+    here = Here(env={**api.here.env, **env}, home=api.here.home)
+    return connect_context(api.context, here=here, patience=QUICK)
+
+
+def plugin(folder: Path, name: str, body: str) -> Path:
+    script = folder / name
+    script.write_text(f"#!{sys.executable}\n{body}")
+    script.chmod(0o700)
+    return script
+
+
+def test_a_login_plugin_is_run(cluster_api: ClusterApi, tmp_path: Path) -> None:
+    credential = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
+    answer = {**credential, "status": {"token": cluster_api.server.token}}
+    script = plugin(tmp_path, "login", f"print({json.dumps(answer)!r})")
+    section = {"apiVersion": credential["apiVersion"], "command": str(script)}
+    changed(cluster_api.kubeconfig, user={"exec": section})
+    assert connected(cluster_api).whoami() == "nightly"
+
+
+@pytest.mark.parametrize(
+    ("command", "hint", "fix"),
+    [
+        ("gke-gcloud-auth-plugin", None, "gcloud components install gke-gcloud-auth-plugin"),
+        ("some-login", "brew install some-login", "brew install some-login"),
+        ("some-login", None, "Install some-login"),
+    ],
+)
+def test_a_missing_login_plugin_is_named(cluster_api: ClusterApi, command: str, hint: str | None, fix: str) -> None:
+    section = {"apiVersion": "client.authentication.k8s.io/v1", "command": command, "installHint": hint}
+    changed(cluster_api.kubeconfig, user={"exec": section})
+    with pytest.raises(EnvironmentMissing, match=f"logs in with {command}") as caught:
+        connected(cluster_api, PATH="/nowhere")
+    assert caught.value.problem_id == "auth-plugin-missing"
+    assert fix in caught.value.fix
+
+
+def test_a_login_plugin_that_fails_is_quoted_and_nothing_else_is_printed(
+    cluster_api: ClusterApi, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = plugin(tmp_path, "login", "import sys; sys.exit('please run: login again')")
+    section = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(script)}
+    changed(cluster_api.kubeconfig, user={"exec": section})
+    with pytest.raises(Unreachable, match="please run: login again") as caught:
+        connected(cluster_api)
+    assert caught.value.problem_id == "login-expired"
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_login_that_has_expired(cluster_api: ClusterApi) -> None:
+    changed(cluster_api.kubeconfig, user={"token": secrets.token_hex(8)})
+    with pytest.raises(Unreachable, match="does not accept the login") as caught:
+        connected(cluster_api).list_jobsets(namespace="default")
+    assert caught.value.problem_id == "login-expired"
+    assert f"kubectl --context {CONTEXT} auth whoami" in caught.value.fix
+
+
+def test_the_users_kubeconfig_is_not_written(cluster_api: ClusterApi) -> None:
+    before = cluster_api.kubeconfig.read_bytes()
+    connected(cluster_api).list_jobsets(namespace="default")
+    assert cluster_api.kubeconfig.read_bytes() == before
+
+
+def test_no_proxy_for_loopback(cluster_api: ClusterApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    assert connected(cluster_api).whoami() == "nightly"
+
+
+def test_nobody_there(cluster_api: ClusterApi) -> None:
+    changed(cluster_api.kubeconfig, cluster={"server": "http://127.0.0.1:1"})
+    with pytest.raises(Unreachable, match="did not answer") as caught:
+        connected(cluster_api).list_jobsets(namespace="default")
+    assert "0x" not in caught.value.message
+    assert "kubectl --context" in caught.value.fix
+
+
+def test_silence(cluster_api: ClusterApi) -> None:
+    cluster_api.server.fail(".", action="hang-before", times=9)
+    with pytest.raises(Unreachable, match="timed out"):
+        connected(cluster_api).list_jobsets(namespace="default")
+
+
+def test_a_server_that_is_no_kubernetes(cluster_api: ClusterApi) -> None:
+    cluster_api.server.objects.kinds.clear()
+    with pytest.raises(EnvironmentMissing):
+        connected(cluster_api).list_jobsets(namespace="default")
+
+
+def test_a_user_without_credentials_is_asked_to_log_in(cluster_api: ClusterApi) -> None:
+    changed(cluster_api.kubeconfig, user={})
+    with pytest.raises(Unreachable) as caught:
+        connected(cluster_api).whoami()
+    assert caught.value.problem_id == "login-expired"
+
+
+def test_a_context_without_its_cluster(cluster_api: ClusterApi) -> None:
+    config = yaml.safe_load(cluster_api.kubeconfig.read_text())
+    cluster_api.kubeconfig.write_text(yaml.safe_dump({**config, "clusters": []}))
+    with pytest.raises(EnvironmentMissing, match="cannot be used"):
+        connected(cluster_api)
+
+
+@pytest.fixture
+def over_tls(tmp_path: Path) -> Iterator[tuple[KubeApi, Path]]:
+    """The stand-in over TLS, and the certificate that it shows."""
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    names = ("-subj", "/CN=stand-in", "-addext", "subjectAltName=IP:127.0.0.1")
+    argv = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", str(key))
+    try:
+        subprocess.run((*argv, "-out", str(certificate), *names), check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("NOT RUN: openssl makes the certificate, and it is not installed")
+    with serving(KubeApi(objects=furnish(Objects())), certificate=(certificate, key)) as api:
+        yield api, certificate
+
+
+def reached(api: KubeApi, config: Path) -> Cluster:
+    here = Here(env={**os.environ, "KUBECONFIG": str(config)}, home=config.parent)
+    return connect_context(CONTEXT, here=here, patience=replace(QUICK, read_timeout_s=5))
+
+
+def test_a_trusted_certificate(over_tls: tuple[KubeApi, Path], tmp_path: Path) -> None:
+    api, certificate = over_tls
+    assert reached(api, api.kubeconfig(tmp_path / "config", ca=certificate)).whoami() == "nightly"
+
+
+def test_an_untrusted_certificate(over_tls: tuple[KubeApi, Path], tmp_path: Path) -> None:
+    api, _ = over_tls
+    with pytest.raises(Unreachable, match="TLS connection") as caught:
+        reached(api, api.kubeconfig(tmp_path / "config")).list_jobsets(namespace="default")
+    assert caught.value.problem_id == "tls"
+    assert "self-signed certificate" in caught.value.message
+    assert api.seen == []
