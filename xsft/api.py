@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -73,16 +73,20 @@ def _refuse_stdin_twice(files: Sequence[str | Path]) -> None:
         raise UsageError("- is given twice: standard input can be read once.", fix="Give it once.")
 
 
-def intend(workloads: Sequence[Loaded]) -> tuple[Intent, ...]:
+def intend(workloads: Sequence[Loaded], *, attempt: int = 1) -> tuple[Intent, ...]:
     """Gather what the world says and decide everything, without rendering. Each checkpoint is looked at once."""
     look, today = cache(read_checkpoint), clock.today()
     facts = (gather.gather(one.spec, file=one.file, today=today, look=look) for one in workloads)
-    return tuple(make_intent(one.spec, found) for one, found in zip(workloads, facts, strict=True))
+    numbered = (replace(found, attempt=attempt) for found in facts)
+    return tuple(make_intent(one.spec, found) for one, found in zip(workloads, numbered, strict=True))
 
 
-def plan(workloads: Sequence[Loaded], *, progress: Progress = lambda _line: None) -> tuple[Plan, ...]:
-    """One plan per workload; all that xpk has not rendered before goes to one process of xpk's environment."""
-    intents = intend(workloads)
+def plan(workloads: Sequence[Loaded], *, attempt: int = 1, progress: Progress = lambda _line: None) -> tuple[Plan, ...]:
+    """One plan per workload; all that xpk has not rendered before goes to one process of xpk's environment.
+
+    `attempt` names the JobSet: 1 unless earlier attempts of the run ended.
+    """
+    intents = intend(workloads, attempt=attempt)
     _refuse_secrets(workloads, intents)
     manifests = _render_all(intents, progress=progress)
     return tuple(

@@ -1,4 +1,4 @@
-"""`xsft submit FILE`: execute the plan that `xsft plan FILE` prints. This release executes `target: local`."""
+"""`xsft submit FILE`: execute the plan that `xsft plan FILE` prints, on its cluster or on this machine."""
 
 from __future__ import annotations
 
@@ -37,19 +37,12 @@ def run(args: argparse.Namespace) -> int:
 
             return submit_local(plan, json=args.json)
         case "xpk":
-            raise _not_yet(args.file)
+            from xsft.commands.submit_cluster import submit_cluster
+
+            return submit_cluster(plan, replan=lambda n: api.plan((loaded,), attempt=n)[0], json=args.json)
 
 
 def _plan(args: argparse.Namespace) -> int:
     from xsft.commands import plan
 
     return plan.run(argparse.Namespace(**vars(args), files=[args.file], manifest=False))
-
-
-def _not_yet(file: str) -> Exception:
-    from xsft.errors import UsageError
-
-    return UsageError(
-        "this release of xsft plans cluster runs and does not create them yet; nothing was sent.",
-        fix=f"Create the planned object yourself: xsft plan --manifest {file} | kubectl create -f -",
-    )

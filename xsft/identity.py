@@ -1,0 +1,177 @@
+"""Is it a new run, one that is there already, or somebody else's? Decided from what the cluster, the records and the
+checkpoints say. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from xsft.errors import Refused
+from xsft.launchers.patch import DIGEST_ANNOTATION, RUN_LABEL
+from xsft.naming import jobset_limit, jobset_name
+from xsft.records.model import Record
+from xsft.spec.resolve import Run
+from xsft.trainers.record import differences
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """A JobSet on the cluster, as far as identity goes."""
+
+    name: str
+    uid: str
+    run_name: str | None
+    """None: xsft did not make it."""
+    digest: str | None
+    state: Literal["live", "completed", "failed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """What is known of a run before it is submitted."""
+
+    jobsets: tuple[Seen, ...] = ()
+    """Of this run's name, every attempt."""
+    records: tuple[Record, ...] = ()
+    latest_step: int | None = None
+    """Of the latest saved checkpoint; None where none is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adopt:
+    """The same run lives: nothing is created."""
+
+    jobset: Seen
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """The same run has its last checkpoint."""
+
+    steps: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """Create the JobSet of this attempt; from the second on it resumes."""
+
+    attempt: int
+
+
+Decision = Adopt | Finished | Start
+
+
+def decide(run: Run, *, digest: str, spec: Json, world: World) -> Decision:
+    """`spec` is the canonical JSON of the run. Raises Refused for another workload under the same name or output.
+
+    A run that ended before its last step, with or without an error, gets a new attempt.
+    """
+    live = [seen for seen in world.jobsets if seen.state == "live"]
+    for seen in live:
+        if seen.digest != digest:
+            raise _another(run, f"JobSet {seen.name} is live with another workload", spec=spec, world=world)
+        return Adopt(jobset=seen)
+    _refuse_other_output(run, digest=digest, spec=spec, world=world)
+    if world.latest_step is not None and world.latest_step >= run.spec.train.steps:
+        return _finished(run, world)
+    return _start(run, world, digest=digest)
+
+
+def seen_of(jobset: Json) -> Seen:
+    metadata = jobset.get("metadata") or {}
+    return Seen(
+        name=str(metadata.get("name")),
+        uid=str(metadata.get("uid")),
+        run_name=(metadata.get("labels") or {}).get(RUN_LABEL),
+        digest=(metadata.get("annotations") or {}).get(DIGEST_ANNOTATION),
+        state=_state(jobset.get("status") or {}),
+    )
+
+
+def attempt_of(seen: Seen) -> int:
+    """`run` is 1, `run-3` is 3."""
+    suffix = seen.name.removeprefix(seen.run_name or "").removeprefix("-")
+    return int(suffix) if suffix.isdigit() else 1
+
+
+def refuse_foreign(seen: Seen, *, run_name: str) -> None:
+    """A name that is taken by a JobSet which is none of this run's."""
+    if seen.run_name == run_name:
+        return
+    owner = f"the run {seen.run_name}" if seen.run_name else "somebody else; xsft did not make it"
+    raise Refused(
+        f"the name {seen.name} is taken by a JobSet (uid {seen.uid}) of {owner}.",
+        fix="Take another name: --set name=…, or run_name_suffix: date.",
+    )
+
+
+def _state(status: Json) -> Literal["live", "completed", "failed"]:
+    """By terminalState, else by conditions that are True: they stay when they turn False (jobset@v0.10.1)."""
+    true = {c.get("type") for c in status.get("conditions") or () if c.get("status") == "True"}
+    terminal = status.get("terminalState")
+    if terminal == "Failed" or "Failed" in true:
+        return "failed"
+    return "completed" if terminal == "Completed" or "Completed" in true else "live"
+
+
+def _refuse_other_output(run: Run, *, digest: str, spec: Json, world: World) -> None:
+    """What is saved under this name must be of the same run; only what may grow on resume may differ."""
+    last = _last_started(world.records)
+    if last is None or last.spec_digest == digest:
+        return
+    changed = differences(last.spec, spec)
+    if changed:
+        raise _another(run, f"{run.output}/{run.run_name} holds another workload", spec=spec, world=world)
+
+
+def _another(run: Run, what: str, *, spec: Json, world: World) -> Refused:
+    last = _last_started(world.records)
+    changed = differences(last.spec, spec) if last else ()
+    shown = f": {'; '.join(changed)}" if changed else ". What differs is not recorded here"
+    return Refused(
+        f"{what} under the name {run.run_name}{shown}.",
+        fix="Take another name, or undo the change; on resume only train.steps and train.checkpoint_period may change.",
+    )
+
+
+def _finished(run: Run, world: World) -> Finished:
+    if not world.records and not world.jobsets:
+        raise Refused(
+            f"{run.output}/{run.run_name} has a checkpoint at step {world.latest_step} that no record of xsft "
+            f"explains; a run of {run.spec.train.steps} steps would do nothing.",
+            fix="Take another name or output, or more steps.",
+        )
+    return Finished(steps=run.spec.train.steps)
+
+
+def _start(run: Run, world: World, *, digest: str) -> Start:
+    attempt = 1 + max(
+        (*(attempt_of(seen) for seen in world.jobsets), *_attempts_recorded(world.records, digest=digest)), default=0
+    )
+    name = jobset_name(run_name=run.run_name, attempt=attempt)
+    hosts = run.slice.hosts if run.slice else 1
+    limit = jobset_limit(mode=run.mode.value, num_slices=run.num_slices, hosts=hosts)
+    if len(name) > limit:
+        raise Refused(
+            f"attempt {attempt} would be the JobSet {name}: {len(name)} characters, and {limit} are possible in "
+            f"{run.mode.value}; it would be admitted and never start.",
+            fix="Take a shorter name.",
+        )
+    return Start(attempt=attempt)
+
+
+def _attempts_recorded(records: Sequence[Record], *, digest: str) -> list[int]:
+    """One that was only about to be created left no JobSet: its number is free for the same workload."""
+    return [r.last.number for r in records if _started(r) or r.spec_digest != digest]
+
+
+def _last_started(records: Sequence[Record]) -> Record | None:
+    return next((r for r in reversed(records) if _started(r)), None)
+
+
+def _started(record: Record) -> bool:
+    return record.last.outcome not in ("submitting", "not-created")
