@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.checks.factory import FLAGSHIP, ids, spec
+from tests.checks.factory import FLAGSHIP, ids, problems, spec
 from xsft.checks.restarts import check
 
 
@@ -26,6 +26,18 @@ def test_spot_without_restarts():
     assert ids(check, spec(tpu={"capacity": "spot"})) == {"restarts-spot"}
     assert ids(check, spec(tpu={"capacity": "spot"}, restarts={"max": 1})) == set()
     assert ids(check, spec(tpu={"capacity": "on-demand"})) == set()
+
+
+@pytest.mark.parametrize(("capacity", "severity"), [("spot", "warning"), ("on-demand", "note")])
+def test_a_lost_slice_under_pathways_is_exit_code_1(capacity: str, severity: str):
+    found = problems(check, spec(FLAGSHIP, tpu={"capacity": capacity}, restarts={"max": 3}))
+    assert [(p.id, p.severity) for p in found] == [("restarts-lost-slice", severity)]
+    mended = spec(FLAGSHIP, tpu={"capacity": capacity}, restarts={"max": 3, "on_exit_codes": [1]})
+    assert ids(check, mended) == set()
+
+
+def test_a_lost_peer_in_mcjax_aborts_which_restarts():
+    assert ids(check, spec(restarts={"max": 3})) == set()
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(0, {"grace-period"}), (10, {"grace-period"}), (11, set())])

@@ -72,7 +72,7 @@ def test_the_identity_is_on_the_jobset_and_on_every_pod(mode: ModeName) -> None:
 def test_the_token_is_a_file_in_the_trainers_container_only(mode: ModeName) -> None:
     manifest, at = _manifest(mode), places(mode)
     volume = _at(manifest, (*at.trainer_pod, "volumes", Named(HF_VOLUME)))
-    assert volume["secret"] == {"secretName": "my-secret", "defaultMode": 0o400}
+    assert volume["secret"] == {"secretName": "my-secret", "defaultMode": 0o444}
     assert _at(manifest, (*at.trainer, "volumeMounts", Named(HF_VOLUME), "readOnly")) is True
     if mode == "pathways":
         assert _at(manifest, (*at.slice_pod, "volumes")) is MISSING
@@ -102,11 +102,18 @@ def test_a_pull_secret_is_on_every_pod(mode: ModeName) -> None:
 def test_spot_and_reservation_choose_the_nodes_of_the_slices(mode: ModeName) -> None:
     selector = (*places(mode).slice_pod, "nodeSelector")
     spot = _manifest(mode, tpu__capacity="spot", tpu__reservation=None)
-    path = "projects/my-project/reservations/my-reservation"
-    reserved = _manifest(mode, tpu__reservation=path)
+    reserved = _manifest(mode, tpu__reservation="projects/my-project/reservations/my-reservation")
     assert _at(spot, selector) == {SPOT_LABEL: "true"}
     assert _at(reserved, selector) == {RESERVATION_LABEL: "my-reservation"}
     assert _at(_manifest(mode, tpu__capacity="on-demand", tpu__reservation=None), selector) is MISSING
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_spot_pods_tolerate_the_taint_of_spot_nodes(mode: ModeName) -> None:
+    tolerations = (*places(mode).slice_pod, "tolerations")
+    spot = _at(_manifest(mode, tpu__capacity="spot", tpu__reservation=None), tolerations)
+    assert [t["key"] for t in spot] == ["google.com/tpu", SPOT_LABEL]
+    assert _at(_manifest(mode), tolerations) is MISSING  # xpk's own stays
 
 
 def test_pathways_gets_back_what_xpk_drops() -> None:

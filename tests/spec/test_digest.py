@@ -58,6 +58,20 @@ def test_a_run_name_that_asks_for_the_date_has_it() -> None:
     assert _digest(everything(), Facts(today="20261121")) != _digest(everything(), Facts(today="20261122"))
 
 
+def test_what_is_decided_counts_not_who_said_it() -> None:
+    said = everything(mode="mcjax", pathways=None)
+    assert _digest(everything(mode="auto", pathways=None)) == _digest(said)
+    own = everything(queue=EVERYTHING["place"]["queue"])
+    assert _digest(everything(queue=None)) == _digest(own)
+
+
+def test_yesterdays_dated_run_is_named_by_its_run_name() -> None:
+    """As `--run-name` does: the name is whole, and asks for nothing."""
+    dated = everything(name="chat", run_name_suffix="date")
+    named = everything(name="chat-20261121", run_name_suffix="none")
+    assert _digest(named, Facts(today="20261122")) == _digest(dated, Facts(today="20261121"))
+
+
 def test_the_order_of_keys_does_not_matter() -> None:
     backwards = {key: EVERYTHING[key] for key in reversed(EVERYTHING)}
     backwards["train"] = dict(reversed(EVERYTHING["train"].items()))

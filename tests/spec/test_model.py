@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from tests.everything import EVERYTHING, OTHER, changed, leaves
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
+from xsft.spec.sections import Tpu
 
 REQUIRED = {
     "name",
@@ -65,3 +66,17 @@ def _value(spec: WorkloadSpec, path: str) -> Any:
     for part in path.split("."):
         value = getattr(value, part)
     return value
+
+
+@pytest.mark.parametrize("written", ["mine", "projects/other-project/reservations/mine"])
+def test_a_reservation_is_a_name_or_a_path_that_ends_in_one(written: str) -> None:
+    tpu = {"type": "v6e-8", "capacity": "reservation", "reservation": written}
+    assert Tpu.model_validate(tpu).reservation == written
+
+
+@pytest.mark.parametrize(
+    "written", ["mine/reservationBlocks/b1", "reservations/mine", "projects/p/mine", "mine/", "a" * 64]
+)
+def test_what_no_node_label_can_say_is_no_reservation(written: str) -> None:
+    with pytest.raises(ValidationError):
+        Tpu.model_validate({"type": "v6e-8", "capacity": "reservation", "reservation": written})

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from xsft.facts import Facts
-from xsft.problems import Problem, warning
+from xsft.problems import Problem, note, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 
 CONFIG_ERROR = 2
 """Exit code of MaxText >= 0.2.3 for a configuration it refuses."""
+
+LOST_SLICE = 1
+"""Exit code of the trainer under Pathways when a slice is lost: the proxy reports it, Python raises, nobody catches.
+
+source: pathwaysutils@0.1.13 elastic/elastic.py (JaxRuntimeError, DATA_LOSS), which MaxText's SFT trainer does not use.
+In McJAX the peers abort with 134 (run with jax@0.11.0: one of two processes killed), which restarts.
+"""
 
 WRAPPER_S = 10
 """xpk's wrapper passes SIGTERM on, and notices the end, every 5 s; source: xpk@1.16.0 core/docker_container.py."""
@@ -22,6 +29,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if run.spec.target == "xpk":
         yield from _codes(run)
         yield from _spot(run)
+        yield from _lost_slice(run)
         yield from _grace(run)
         yield from _ttl(run)
 
@@ -49,6 +57,20 @@ def _spot(run: Run) -> Iterator[Problem]:
     )
     fix = "Set restarts.max, e.g. 10: the run goes on from its last checkpoint."
     yield warning("restarts-spot", "restarts.max", message, fix)
+
+
+def _lost_slice(run: Run) -> Iterator[Problem]:
+    restarts = run.spec.restarts
+    if run.mode.value != "pathways" or restarts.max == 0 or LOST_SLICE in restarts.on_exit_codes:
+        return
+    message = (
+        "Under Pathways a lost slice reaches the trainer as a Python exception: exit code 1, which restarts nothing."
+    )
+    fix = "Set restarts.on_exit_codes: [1]; then a mistake in the workload is tried again, too."
+    if run.spec.tpu is not None and run.spec.tpu.capacity == "spot":
+        yield warning("restarts-lost-slice", "restarts.on_exit_codes", message, fix)
+    else:
+        yield note("restarts-lost-slice", "restarts.on_exit_codes", message, fix)
 
 
 def _grace(run: Run) -> Iterator[Problem]:

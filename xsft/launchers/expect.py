@@ -6,7 +6,14 @@ from collections.abc import Iterator
 
 from xsft.launchers.audit import Expectation
 from xsft.launchers.encoding import escape_expansion
-from xsft.launchers.jobset import FAIL_JOBSET_RULE, Places, places, pod_failure_policy
+from xsft.launchers.jobset import (
+    FAIL_JOBSET_RULE,
+    SPOT_TOLERATIONS,
+    Places,
+    places,
+    pod_failure_policy,
+    reservation_name,
+)
 from xsft.launchers.patch import (
     DIGEST_ANNOTATION,
     HF_VOLUME,
@@ -72,15 +79,17 @@ def _slices(run: Run, at: Places) -> Iterator[Expectation]:
     yield Expectation(field="tpu.type", path=(*selector, "cloud.google.com/gke-tpu-topology"), value=tpu.topology)
     chips: int | str = tpu.chips_per_host if run.mode.value == "mcjax" else str(tpu.chips_per_host)
     yield Expectation(field="tpu.type", path=at.chips, value=chips, requested=tpu.chips_per_host)
-    yield from _capacity(run, selector)
+    yield from _capacity(run, at, selector)
 
 
-def _capacity(run: Run, selector: Path) -> Iterator[Expectation]:
+def _capacity(run: Run, at: Places, selector: Path) -> Iterator[Expectation]:
     tpu = run.spec.tpu
     if tpu and tpu.capacity == "spot":
         yield Expectation(field="tpu.capacity", path=(*selector, SPOT_LABEL), value="true", requested="spot")
+        tolerations = (*at.slice_pod, "tolerations")
+        yield Expectation(field="tpu.capacity", path=tolerations, value=list(SPOT_TOLERATIONS), requested="spot")
     if tpu and tpu.reservation:
-        name = tpu.reservation.rsplit("/", 1)[-1]
+        name = reservation_name(tpu.reservation)
         path = (*selector, RESERVATION_LABEL)
         yield Expectation(field="tpu.reservation", path=path, value=name, requested=tpu.reservation)
 

@@ -18,6 +18,16 @@ FAIL_EXIT_CODES_NOT_IN = (42, *range(127, 256))
 """Exit codes xpk lets restart: 42 and 127–255 (xpk@1.16.0 commands/workload.py, podFailurePolicy)."""
 
 
+SPOT_TOLERATIONS = (
+    {"operator": "Exists", "key": "google.com/tpu"},
+    {"operator": "Equal", "key": "cloud.google.com/gke-spot", "value": "true", "effect": "NoSchedule"},
+)
+"""xpk's own, and GKE's taint of spot nodes: node auto-provisioning makes spot nodes only for pods that tolerate it, and
+GKE's guide has people put it on node pools of their own. source: GKE docs, how-to/node-auto-provisioning and
+how-to/spot-vms.
+"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Places:
     """Paths in one mode's JobSet."""
@@ -51,6 +61,11 @@ def places(mode: ModeName) -> Places:
         trainer=(*trainer_pod, "containers", Named(TRAINER_CONTAINER)),
         chips=(*slice_pod, "containers", Named(host_container), "resources", "limits", "google.com/tpu"),
     )
+
+
+def reservation_name(reservation: str) -> str:
+    """NAME of `projects/PROJECT/reservations/NAME`, or the name itself: a label's value holds no `/`."""
+    return reservation.rpartition("/")[2]
 
 
 def pod_failure_policy(extra_exit_codes: list[int]) -> dict[str, object]:

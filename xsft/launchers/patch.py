@@ -6,7 +6,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from xsft.launchers.jobset import FAIL_JOBSET_RULE, Places, places, pod_failure_policy
+from xsft.launchers.jobset import (
+    FAIL_JOBSET_RULE,
+    SPOT_TOLERATIONS,
+    Places,
+    places,
+    pod_failure_policy,
+    reservation_name,
+)
 from xsft.launchers.pointers import Json, Named, Path, put, remove
 from xsft.spec.resolve import Run
 from xsft.trainers.maxtext import HF_TOKEN_DIRECTORY
@@ -85,7 +92,8 @@ def _secrets(run: Run, at: Places) -> Iterator[Change]:
     if token is None:
         return
     why = "xpk has no Secret support: the token's Secret is mounted as a file"
-    volume = {"name": HF_VOLUME, "secret": {"secretName": token.secret, "defaultMode": 0o400}}
+    # Readable by all: the file is root's, an image's user may be another, and the pod holds nobody else.
+    volume = {"name": HF_VOLUME, "secret": {"secretName": token.secret, "defaultMode": 0o444}}
     mount = {"name": HF_VOLUME, "mountPath": HF_TOKEN_DIRECTORY, "readOnly": True}
     yield Change(path=(*at.trainer_pod, "volumes", Named(HF_VOLUME)), value=volume, why=why)
     yield Change(path=(*at.trainer, "volumeMounts", Named(HF_VOLUME)), value=mount, why=why)
@@ -110,8 +118,10 @@ def _capacity(run: Run, at: Places) -> Iterator[Change]:
     selector = (*at.slice_pod, "nodeSelector")
     if tpu.capacity == "spot":
         yield Change(path=(*selector, SPOT_LABEL), value="true", why=why)
+        taint = "spot nodes may carry GKE's taint, which xpk's pods do not tolerate"
+        yield Change(path=(*at.slice_pod, "tolerations"), value=list(SPOT_TOLERATIONS), why=taint)
     if tpu.capacity == "reservation" and tpu.reservation:
-        yield Change(path=(*selector, RESERVATION_LABEL), value=tpu.reservation.rsplit("/", 1)[-1], why=why)
+        yield Change(path=(*selector, RESERVATION_LABEL), value=reservation_name(tpu.reservation), why=why)
 
 
 def _pathways(run: Run, at: Places) -> Iterator[Change]:

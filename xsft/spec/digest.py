@@ -7,8 +7,18 @@ import json
 
 from xsft.spec.resolve import Run
 
-NOT_IDENTITY = {"place": True, "priority": True, "restarts": True, "ttl_seconds_after_finished": True, "checks": True}
-"""Changing these does not make another run. The place is written out instead of named."""
+NOT_IDENTITY = {
+    "place": True,
+    "name": True,
+    "run_name_suffix": True,
+    "priority": True,
+    "restarts": True,
+    "ttl_seconds_after_finished": True,
+    "checks": True,
+}
+"""Changing these does not make another run. The place is written out instead of named, and the name and its suffix
+count as the run_name they make: `--run-name` goes on with yesterday's dated run.
+"""
 
 
 def spec_digest(run: Run) -> str:

@@ -20,7 +20,7 @@ ZONE = r"^[a-z]+-[a-z]+[0-9]+(-[a-z])?$"
 CONTEXT = r"^[^\s\x00-\x1f]+$"
 REGISTRY = r"^[a-z0-9][-./_a-z0-9:]*$"
 HUB_ID = r"^[A-Za-z0-9][-._A-Za-z0-9]*(/[-._A-Za-z0-9]+)?$"
-RESERVATION = r"^[-a-z0-9/.:_]+$"
+RESERVATION = r"^(projects/[-a-z0-9.:]+/reservations/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?$"
 SECRET_KEY = r"^[-._a-zA-Z0-9]+$"  # noqa: S105 - a pattern
 
 WORDS: Mapping[str, str] = MappingProxyType(
@@ -36,7 +36,7 @@ WORDS: Mapping[str, str] = MappingProxyType(
         CONTEXT: "the name of a kubeconfig context, without spaces",
         REGISTRY: "a registry path such as us-docker.pkg.dev/my-project/xsft, in lower case",
         HUB_ID: "owner/name as on Hugging Face",
-        RESERVATION: "the name or path of a reservation, in lower case",
+        RESERVATION: "the name of a reservation, or projects/PROJECT/reservations/NAME; no block of one",
         SECRET_KEY: "letters, digits, dashes, dots and underscores",
     }
 )

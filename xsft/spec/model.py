@@ -43,7 +43,7 @@ class WorkloadSpec(Section):
     run_name_suffix: Literal["none", "date", "commit"] = "none"
     """What `name` is completed with: `-20261121` or `-1a2b3c4`."""
     mode: Literal["mcjax", "pathways", "auto"] = "auto"
-    """How JAX is driven. `auto`: Pathways where a Pathways section or image is given, else McJAX; the plan says which
+    """How JAX is driven. `auto`: Pathways where the workload has a pathways section, else McJAX; the plan says which
     and why.
     """
     target: Literal["xpk", "local"] = "xpk"

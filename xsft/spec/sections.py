@@ -134,7 +134,7 @@ class Train(Section):
     steps: int = Field(ge=1)
     """Training steps of the whole run, resumptions included."""
     per_device_batch_size: float = Field(gt=0)
-    """Sequences per chip and step; below 1 is a fraction of a sequence's batch."""
+    """Sequences per device and step (a tpu7x chip is two devices); a fraction makes fewer sequences than devices."""
     max_target_length: int | None = Field(default=None, ge=1)
     """Tokens per sequence; MaxText says 2048."""
     learning_rate: float | None = Field(default=None, gt=0)
@@ -170,7 +170,7 @@ class Parallelism(Section):
     """The mesh: how chips in a slice (ici) and slices (dcn) are split."""
 
     ici: dict[Axis, AxisSize] = Field(default_factory=dict)
-    """Product must be the chips of one slice. Unset: fsdp takes all."""
+    """Product must be the devices of one slice: its chips, and twice that on tpu7x. Unset: fsdp takes all."""
     dcn: dict[Axis, AxisSize] = Field(default_factory=dict)
     """Product must be num_slices. Unset: data takes all."""
 
