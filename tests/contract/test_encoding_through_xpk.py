@@ -25,7 +25,6 @@ from hypothesis import strategies as st
 from xsft.effects import render
 from xsft.launchers.encoding import (
     BASH_KEEPS,
-    Mode,
     command_in_wrapper,
     decode_command,
     encode_command,
@@ -33,6 +32,7 @@ from xsft.launchers.encoding import (
     env_name_problem,
     kubernetes_expand,
 )
+from xsft.naming import ModeName
 
 pytestmark = pytest.mark.contract
 
@@ -46,7 +46,7 @@ class Case:
     argv: tuple[str, ...]
     command_env: Pairs
     container_env: Pairs
-    mode: Mode
+    mode: ModeName
 
 
 PIECES = st.sampled_from(
@@ -151,7 +151,7 @@ HARD = (
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8", "POSIX"])
 @pytest.mark.parametrize("mode", ["mcjax", "pathways"])
 def test_every_hard_case_in_every_locale(
-    xpk_python: Path, stubs: Path, tmp_path: Path, mode: Mode, locale: str
+    xpk_python: Path, stubs: Path, tmp_path: Path, mode: ModeName, locale: str
 ) -> None:
     pairs = tuple((f"V{index}", value) for index, value in enumerate(HARD))
     case = Case(
@@ -165,7 +165,7 @@ def test_every_hard_case_in_every_locale(
 
 @pytest.mark.parametrize("mode", ["mcjax", "pathways"])
 def test_through_the_command_line_that_a_user_would_type(
-    xpk_python: Path, stubs: Path, tmp_path: Path, mode: Mode
+    xpk_python: Path, stubs: Path, tmp_path: Path, mode: ModeName
 ) -> None:
     """No worker: xpk's console script, started by bash from the line as the plan prints it."""
     case = Case(argv=("python3", *HARD), command_env=(("A", "b c"),), container_env=(("FOO", "x $(A)"),), mode=mode)
@@ -222,7 +222,7 @@ def _check(case: Case, manifest: str, *, stubs: Path, out: Path, locale: str) ->
         assert seen[name.encode()] == value.encode(), name
 
 
-def _container(jobset: dict[str, object], mode: Mode) -> dict[str, list[object]]:
+def _container(jobset: dict[str, object], mode: ModeName) -> dict[str, list[object]]:
     """The trainer's container: the first replicated job's, in both modes."""
     jobs = jobset["spec"]["replicatedJobs"]  # type: ignore[index]
     (container,) = jobs[0]["template"]["spec"]["template"]["spec"]["containers"]
@@ -241,7 +241,7 @@ def _container_environment(container: dict[str, list[object]]) -> dict[str, str]
 
 @pytest.mark.parametrize("command_env", [(), (("JAX_PLATFORMS", "proxy"), ("FLAGS", "--a=1 --b=2"))])
 @pytest.mark.parametrize("mode", ["mcjax", "pathways"])
-def test_sigterm_reaches_python(xpk_python: Path, tmp_path: Path, mode: Mode, command_env: Pairs) -> None:
+def test_sigterm_reaches_python(xpk_python: Path, tmp_path: Path, mode: ModeName, command_env: Pairs) -> None:
     """The kubelet signals the container's first process, which is bash; the trainer gets it and may save and exit 0."""
     trainer, ready, saved = tmp_path / "trainer.py", tmp_path / "ready", tmp_path / "saved"
     trainer.write_text(

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from xsft.launchers.encoding import (
     BASH_KEEPS,
     COMMAND_LIMIT,
-    Mode,
     command_in_wrapper,
     decode_command,
     encode_command,
@@ -22,8 +21,9 @@ from xsft.launchers.encoding import (
     kubernetes_expand,
     pathways_args_problem,
 )
+from xsft.naming import ModeName
 
-MODES: tuple[Mode, ...] = ("mcjax", "pathways")
+MODES: tuple[ModeName, ...] = ("mcjax", "pathways")
 # The pieces that mean something to somebody on the way, and any other text between them.
 PIECES = st.sampled_from(
     [
@@ -63,13 +63,13 @@ ENV = st.dictionaries(NAMES, TEXT, max_size=4).map(lambda pairs: tuple(pairs.ite
 @given(argv=ARGV, env=ENV, mode=st.sampled_from(MODES))
 @example(argv=("python3", "\x1env:"), env=(), mode="pathways")
 @example(argv=("python3", "exec", "A=B"), env=(("env", ":env:"),), mode="pathways")
-def test_decoding_undoes_encoding(argv: tuple[str, ...], env: tuple[tuple[str, str], ...], mode: Mode) -> None:
+def test_decoding_undoes_encoding(argv: tuple[str, ...], env: tuple[tuple[str, str], ...], mode: ModeName) -> None:
     assert decode_command(encode_command(argv=argv, env=env, mode=mode)) == (env, argv)
 
 
 @given(argv=ARGV, env=ENV, mode=st.sampled_from(MODES))
 def test_the_line_survives_yaml_and_can_be_read(
-    argv: tuple[str, ...], env: tuple[tuple[str, str], ...], mode: Mode
+    argv: tuple[str, ...], env: tuple[tuple[str, str], ...], mode: ModeName
 ) -> None:
     encoded = encode_command(argv=argv, env=env, mode=mode)
     assert encoded.isprintable() or not any(
@@ -84,7 +84,7 @@ def test_the_line_survives_yaml_and_can_be_read(
     argv=ARGV, env=ENV, mode=st.sampled_from(MODES), container=st.dictionaries(NAMES | st.just("FOO"), TEXT, max_size=3)
 )
 def test_kubernetes_finds_nothing_to_expand(
-    argv: tuple[str, ...], env: tuple[tuple[str, str], ...], mode: Mode, container: dict[str, str]
+    argv: tuple[str, ...], env: tuple[tuple[str, str], ...], mode: ModeName, container: dict[str, str]
 ) -> None:
     encoded = encode_command(argv=argv, env=env, mode=mode)
     assert kubernetes_expand(encoded, container) == encoded.replace("$$", "$")
@@ -253,7 +253,7 @@ exit $EXIT_CODE
 @given(argv=ARGV, env=ENV, mode=st.sampled_from(MODES))
 @example(argv=("python3", ") & PID=$!;"), env=(), mode="mcjax")
 def test_the_command_is_found_in_the_wrapper(
-    argv: tuple[str, ...], env: tuple[tuple[str, str], ...], mode: Mode
+    argv: tuple[str, ...], env: tuple[tuple[str, str], ...], mode: ModeName
 ) -> None:
     encoded = encode_command(argv=argv, env=env, mode=mode)
     assert command_in_wrapper(WRAPPER % encoded) == encoded

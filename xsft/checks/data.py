@@ -10,9 +10,7 @@ from xsft.facts import Facts
 from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
-
-FILE_FORMATS = ("json", "parquet", "csv", "text", "arrow")
-"""Loaders of Hugging Face's datasets that read files; as hf_path they want hf_train_files."""
+from xsft.trainers.local import FILE_FORMATS
 
 _NOT_HUB = ("/", ".", "~", "gs://", "xsft://")
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
-Mode: TypeAlias = Literal["mcjax", "pathways"]
+from xsft.naming import ModeName
+
 EnvPairs: TypeAlias = tuple[tuple[str, str], ...]
 
 COMMAND_LIMIT: Final = 120_000
@@ -40,7 +41,7 @@ _ANSI = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _YAML = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "$": "$$"}
 
 
-def encode_command(*, argv: tuple[str, ...], env: EnvPairs, mode: Mode) -> str:
+def encode_command(*, argv: tuple[str, ...], env: EnvPairs, mode: ModeName) -> str:
     """`A=B exec python3 -m …`: what bash runs, so that Python gets `argv` and sees `env`, byte for byte.
 
     The assignments come first, as they do in the tutorials; `exec` makes SIGTERM reach Python. Raises ValueError where
@@ -176,7 +177,7 @@ def _require_text(text: str, *, what: str) -> None:
         raise ValueError(f"{what} cannot hold the character U+{ord(found.group()):04X}: {text[:40]!r}")
 
 
-def _bash_word(text: str, mode: Mode) -> str:
+def _bash_word(text: str, mode: ModeName) -> str:
     """Quoted for bash, on one line, in characters that survive YAML."""
     hidden = _HIDDEN.search(text) is not None
     word = f"$'{''.join(map(_ansi, text))}'" if hidden else shlex.quote(text)

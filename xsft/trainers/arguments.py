@@ -1,8 +1,7 @@
 """One `key=value` of MaxText's command line. Pure.
 
 MaxText reads values as YAML (OmegaConf.from_cli), so text that YAML would read as something else is quoted for YAML
-here;
-quoting for the shell happens once, at the edge (launchers.encoding).
+here; quoting for the shell happens once, at the edge (launchers.encoding).
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Sequence
 
 from xsft.spec.base import Value
 
-_PLAIN = re.compile(r"[A-Za-z_/.~@+-][-A-Za-z0-9_/.:@+~=*?-]*")
+_PLAIN = re.compile(r"[A-Za-z_/.~+-][-A-Za-z0-9_/.:@+~=*?]*")
 """Text YAML reads as itself, unless it looks like a number or a YAML word; everything else is quoted."""
 
 _YAML_WORDS = frozenset(
@@ -71,8 +70,7 @@ def _reads_as_itself(value: str) -> bool:
         and value.lower() not in _YAML_WORDS
         and _NUMBER_LIKE.match(value) is None
         and not value.endswith(":")
-        and value not in ("-", "---", "...", "=", "<<")
-        and not value.startswith(("- ", "*", "@", "?"))
+        and value not in ("-", "---", "...")
     )
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from xsft.spec.resolve import Run
 
-HUB_FILES = ("json", "parquet", "csv", "arrow", "text")
-"""hf_path that names a format instead of a dataset; the rows come from hf_train_files."""
+FILE_FORMATS = ("json", "parquet", "csv", "arrow", "text")
+"""Loaders of Hugging Face's datasets that read files: as hf_path they want hf_train_files."""
 
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
@@ -21,7 +21,7 @@ def local_env(run: Run) -> dict[str, str]:
 def reads_only_files(run: Run) -> bool:
     """Whether data, tokenizer and checkpoint are all paths of this machine."""
     data, model = run.spec.data, run.spec.model
-    rows_are_files = _is_path(data.hf_path) or (data.hf_path in HUB_FILES and _is_path(data.hf_train_files))
+    rows_are_files = _is_path(data.hf_path) or (data.hf_path in FILE_FORMATS and _is_path(data.hf_train_files))
     return (
         rows_are_files
         and _is_path(model.tokenizer)
