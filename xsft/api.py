@@ -96,7 +96,7 @@ def plan(workloads: Sequence[Loaded], *, attempt: int = 1, progress: Progress = 
 
 
 def _refuse_secrets(workloads: Sequence[Loaded], intents: Sequence[Intent]) -> None:
-    """A plan that holds a literal secret is not made: it would be printed, and its manifest kept in the render cache."""
+    """A plan that holds a literal secret is not made: it would be printed, and kept in the render cache."""
     pairs = zip(workloads, intents, strict=True)
     holding = [p.in_file(one.file) for one, i in pairs if _secrets(i.problems) for p in i.problems]
     if holding:

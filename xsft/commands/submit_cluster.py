@@ -57,7 +57,7 @@ def _report(done: Submission) -> Iterator[str]:
             nth = "" if done.action == "created" else " (a new attempt; it goes on from the last checkpoint)"
             yield f"{plan.run_name}: created JobSet {done.jobset}, uid {done.uid}{nth}"
         case "adopted":
-            yield f"{plan.run_name}: JobSet {done.jobset}, uid {done.uid}, lives with the same workload; nothing was sent"
+            yield f"{plan.run_name}: JobSet {done.jobset}, uid {done.uid}, lives with the same workload; nothing sent"
         case "finished":
             yield f"{plan.run_name}: finished; its checkpoint of step {done.steps} is saved; nothing was sent"
     yield f"checkpoints  {str(plan.run.output).rstrip('/')}/{plan.run_name}/checkpoints"

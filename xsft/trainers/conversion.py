@@ -50,6 +50,6 @@ def _flags(run: Run) -> tuple[str, ...]:
 
 
 def _names_other_weights(run: Run) -> bool:
-    """MaxText converts its own choice of weights for a model (gemma3-* is -it); the repository a user wrote must win."""
+    """MaxText has its own choice of weights for a model (gemma3-* is -it); the repository a user wrote must win."""
     hf = run.spec.model.hf
     return hf is not None and (run.model is None or run.model.hf_id != hf.repo)
