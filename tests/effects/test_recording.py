@@ -19,7 +19,7 @@ from xsft.records.model import Cluster, Git, Image
 from xsft.spec.digest import canonical
 from xsft.steps import Plan
 
-WHO = Provenance(id="0" * 16, at="t", user="me", git=Git(commit="1" * 40, dirty=False), versions={"xsft": "1"})
+WHO = Provenance(submitter="0" * 16, at="t", user="me", git=Git(commit="1" * 40, dirty=False), versions={"xsft": "1"})
 MANIFEST = {"kind": "JobSet", "metadata": {"name": "a", "labels": {"b": "1", "a": "2"}}}
 
 
@@ -36,7 +36,12 @@ def test_a_record_holds_what_is_submitted(plan: Plan) -> None:
     assert record.steps == plan.run.spec.train.steps
     attempt = record.last
     assert (attempt.argv, attempt.env, attempt.xpk_argv) == (plan.trainer_argv, plan.trainer_env, plan.xpk_argv)
-    assert (attempt.number, attempt.action, attempt.outcome, attempt.id) == (2, "attempt", "submitting", "0" * 16)
+    assert (attempt.number, attempt.action, attempt.outcome, attempt.submitter) == (
+        2,
+        "attempt",
+        "submitting",
+        "0" * 16,
+    )
     assert (attempt.jobset, attempt.namespace) == (plan.jobset, plan.run.namespace)
     assert attempt.resolved["chips"] == 512
     assert attempt.resolved["mode_reason"] == plan.mode.reason
@@ -83,8 +88,8 @@ def test_the_checkout_of_the_workload_counts(tmp_path: Path) -> None:
     assert clean.git is not None
     assert dirty.git == replace(clean.git, dirty=True)
     assert clean.git.dirty is False
-    assert (len(clean.git.commit), len(clean.id)) == (40, 16)
-    assert clean.id != dirty.id
+    assert (len(clean.git.commit), len(clean.submitter)) == (40, 16)
+    assert clean.submitter != dirty.submitter
     assert clean.versions["python"] == ".".join(map(str, sys.version_info[:3]))
     assert set(clean.versions) == {"xsft", "xpk", "python"}
 

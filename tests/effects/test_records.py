@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from xsft.errors import EnvironmentMissing, Unreachable, UsageError
 from xsft.problems import note
 from xsft.records.model import Facts, ReadBack, Record
 
-CREATED = Facts(outcome="created", at="t1", id="a" * 16, uid="u-1", read_back=ReadBack(outcome="same"))
+CREATED = Facts(outcome="created", at="t1", submitter="a" * 16, uid="u-1", read_back=ReadBack(outcome="same"))
 
 
 @pytest.fixture
@@ -42,8 +43,8 @@ def store(folder: Path, objects: Objects) -> RecordStore:
     return RecordStore(state=folder / "state", objects_at=lambda _: objects, now=lambda: "now")
 
 
-def intent(output: str, *, number: int = 1, id: str = "a" * 16, **changes: object) -> Record:
-    attempt = replace(WHOLE.last, number=number, id=id, outcome="submitting", uid=None, created_at=None)
+def intent(output: str, *, number: int = 1, by: str = "a" * 16, **changes: object) -> Record:
+    attempt = replace(WHOLE.last, number=number, submitter=by, outcome="submitting", uid=None, created_at=None)
     attempt = replace(attempt, created_by=None, read_back=None, **changes)  # type: ignore[arg-type]
     return replace(WHOLE, output=output, attempts=(attempt,), losses={})
 
@@ -72,12 +73,26 @@ def test_a_killed_submitter_leaves_the_truth(place: tuple[RecordStore, str]) -> 
     begun(records, intent(output))  # and then nothing more
     (read,) = records.read_run(output, "a-run")
     assert (read.outcome, read.last.uid) == ("submitting", None)
-    taken = records.begin(intent(output, id="b" * 16))
+    taken = records.begin(intent(output, by="b" * 16))
     assert isinstance(taken, Taken)
-    assert taken.ref.record == read
-    records.finish(taken.ref, replace(CREATED, id="b" * 16))
+    assert taken.there == read
+    finished = records.finish(taken.ref, replace(CREATED, submitter="b" * 16))
+    assert records.read_run(output, "a-run") == (finished.record,)
+    assert (finished.record.outcome, finished.record.last.created_by) == ("created", "b" * 16)
+
+
+def test_the_attempt_is_told_as_the_one_whose_create_went_through(place: tuple[RecordStore, str]) -> None:
+    records, output = place
+    first = begun(records, intent(output))
+    corrected = replace(intent(output, by="b" * 16), spec_digest="e" * 64, spec={"train": {"steps": 9}}, steps=9)
+    taken = records.begin(corrected)
+    assert isinstance(taken, Taken)
+    assert records.read_run(output, "a-run") == (intent(output),)
+    records.finish(taken.ref, replace(CREATED, submitter="b" * 16, at="t2"))
+    records.finish(first, replace(CREATED, outcome="not-created", at="t3", reason="it exists"))
     (read,) = records.read_run(output, "a-run")
-    assert (read.outcome, read.last.id, read.last.created_by) == ("created", "a" * 16, "b" * 16)
+    assert (read.spec_digest, read.steps, read.last.submitter) == ("e" * 64, 9, "b" * 16)
+    assert (read.outcome, read.last.uid, read.last.reason) == ("created", "u-1", None)
 
 
 def test_of_two_submitters_one_begins(place: tuple[RecordStore, str]) -> None:
@@ -86,7 +101,7 @@ def test_of_two_submitters_one_begins(place: tuple[RecordStore, str]) -> None:
 
     def submit(n: int) -> None:
         start.wait()
-        results.append(records.begin(intent(output, id=str(n) * 16)))
+        results.append(records.begin(intent(output, by=str(n) * 16)))
 
     threads = [Thread(target=submit, args=(n,)) for n in range(4)]
     for thread in threads:
@@ -96,7 +111,7 @@ def test_of_two_submitters_one_begins(place: tuple[RecordStore, str]) -> None:
     winners = [r for r in results if isinstance(r, RecordRef)]
     losers = [r for r in results if isinstance(r, Taken)]
     assert (len(winners), len(losers)) == (1, 3)
-    assert {loser.ref.record.last.id for loser in losers} == {winners[0].record.last.id}
+    assert {loser.there.last.submitter for loser in losers} == {winners[0].record.last.submitter}
     assert len(records.read_run(output, "a-run")) == 1
 
 
@@ -104,7 +119,7 @@ def test_two_words_about_one_attempt_are_both_kept(place: tuple[RecordStore, str
     records, output = place
     ref = begun(records, intent(output))
     first = replace(CREATED, problems=(note("one", "", "m"),))
-    second = replace(CREATED, at="t2", id="c" * 16, problems=(note("two", "", "m"),))
+    second = replace(CREATED, at="t2", submitter="c" * 16, problems=(note("two", "", "m"),))
     for facts in (first, second, first):
         records.finish(ref, facts)
     (read,) = records.read_run(output, "a-run")
@@ -155,7 +170,7 @@ def test_a_torn_record_is_an_unknown_attempt_and_is_not_begun_again(content: str
     Path(ref.path).write_text(content)
     (read,) = records.read_run(output, "a-run")
     assert (read.outcome, read.last.number, read.unread) == ("unknown", 1, ("attempt-1.json",))
-    assert isinstance(records.begin(intent(output, id="b" * 16)), Taken)
+    assert isinstance(records.begin(intent(output, by="b" * 16)), Taken)
 
 
 def test_facts_that_cannot_be_read_are_named(tmp_path: Path) -> None:
@@ -208,6 +223,25 @@ def test_a_broken_local_record_is_an_unknown_attempt(tmp_path: Path) -> None:
         (folder / "run.json").write_text(content)
         (read,) = store(tmp_path, LocalObjects()).read_run(str(tmp_path), "a-run")
         assert (read.outcome, read.unread) == ("unknown", ("run.json",))
+
+
+def test_a_token_reaches_neither_the_record_nor_the_index_nor_the_facts(place: tuple[RecordStore, str]) -> None:
+    records, output = place
+    token, word = "hf_" + secrets.token_hex(20), "pw" + secrets.token_hex(8)
+    held = {
+        "env": {"A": f"x{token}", "DB_PASSWORD": word, "URL": f"https://me:{word}@host"},
+        "argv": ("python3", "-m", "m", f"hf_access_token={word}"),
+        "user": token,
+        "namespace": token,
+    }
+    ref = begun(records, intent(output, **held))
+    records.finish(ref, replace(CREATED, outcome="failed", reason=f"GET https://{word}@host: Bearer {token}"))
+    folder = f"{output}/a-run/xsft"
+    objects = records.objects_at(folder)
+    texts = [objects.read(f"{folder}/{name}", limit=10**6) or b"" for name in objects.names(folder)]
+    texts += [path.read_bytes() for path in (records.state / "runs").glob("*.json")]
+    assert len(texts) == 3
+    assert [text for text in texts if token.encode() in text or word.encode() in text] == []
 
 
 # The index on this machine

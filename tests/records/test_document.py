@@ -32,7 +32,7 @@ WHOLE = Record(
             env={"HF_TOKEN_PATH": "/xsft/hf/token"},
             outcome="created",
             problems=(warning("w", "train.steps", "few", "more"),),
-            id="0123456789abcdef",
+            submitter="0123456789abcdef",
             action="created",
             jobset="a-run-2",
             namespace="team",
@@ -51,7 +51,7 @@ WHOLE = Record(
         ),
     ),
 )
-FACTS = Facts(outcome="created", at="t", id="ab", action="created", uid="u", read_back=ReadBack(outcome="same"))
+FACTS = Facts(outcome="created", at="t", submitter="ab", action="created", uid="u", read_back=ReadBack(outcome="same"))
 
 
 def changed(change: dict[str, Any], **attempt: Any) -> Record:

@@ -9,7 +9,7 @@ import pytest
 from xsft.problems import note
 from xsft.records.model import Attempt, Facts, Outcome, Record, with_facts
 
-BEGUN = Attempt(number=1, outcome="submitting", id="a", manifest_digest="m")
+BEGUN = Attempt(number=1, outcome="submitting", submitter="a", manifest_digest="m")
 
 
 @pytest.mark.parametrize(
@@ -24,16 +24,18 @@ BEGUN = Attempt(number=1, outcome="submitting", id="a", manifest_digest="m")
     ],
 )
 def test_what_is_known_best_wins_in_any_order(said: tuple[Outcome, ...], outcome: Outcome) -> None:
-    facts = tuple(Facts(outcome=one, at=str(n), id=str(n)) for n, one in enumerate(said))
+    facts = tuple(Facts(outcome=one, at=str(n), submitter=str(n)) for n, one in enumerate(said))
     ends = {with_facts(BEGUN, order).outcome for order in permutations(facts)}
     assert ends == {outcome}
 
 
 def test_the_create_says_who_and_when_and_what_was_sent() -> None:
-    created = Facts(outcome="created", at="t1", id="b", uid="u", manifest_digest="n", problems=(note("n", "", "m"),))
-    attempt = with_facts(BEGUN, (created, Facts(outcome="not-created", at="t0", id="a", reason="exists")))
+    created = Facts(
+        outcome="created", at="t1", submitter="b", uid="u", manifest_digest="n", problems=(note("n", "", "m"),)
+    )
+    attempt = with_facts(BEGUN, (created, Facts(outcome="not-created", at="t0", submitter="a", reason="exists")))
     assert (attempt.created_at, attempt.created_by, attempt.uid, attempt.manifest_digest) == ("t1", "b", "u", "n")
-    assert (attempt.finished_at, attempt.reason, attempt.id) == (None, None, "a")
+    assert (attempt.finished_at, attempt.reason, attempt.submitter) == (None, None, "a")
     assert [p.id for p in attempt.problems] == ["n"]
 
 

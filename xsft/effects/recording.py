@@ -22,7 +22,7 @@ from xsft.steps import Plan
 class Provenance:
     """Gathered once for a submission."""
 
-    id: str
+    submitter: str
     """16 hex digits, by chance."""
     at: str
     """UTC, ISO 8601."""
@@ -36,7 +36,7 @@ def gather_provenance(file: str) -> Provenance:
     folder = gather.folder_of(file)
     commit = gather.git_commit(folder)
     return Provenance(
-        id=secrets.token_hex(8),
+        submitter=secrets.token_hex(8),
         at=clock.now(),
         user=_user(),
         git=Git(commit=commit, dirty=gather.git_dirty(folder)) if commit else None,
@@ -55,7 +55,7 @@ def record_of(plan: Plan, provenance: Provenance, *, number: int = 1, action: st
         env=plan.trainer_env,
         outcome="submitting",
         problems=tuple(problem for problem in plan.problems if problem.severity != "error"),
-        id=provenance.id,
+        submitter=provenance.submitter,
         action=action,
         jobset=plan.jobset if plan.target == "xpk" else None,
         namespace=run.namespace if plan.target == "xpk" else None,

@@ -24,6 +24,7 @@ from xsft.records.model import Facts, Record, with_facts
 
 FOLDER = "xsft"
 LOCAL_RECORD = "run.json"
+_INTENT = "intent"
 MAX_BYTES = 16 * 1024 * 1024
 """Of one record that is read; a local run of 100,000 steps has 3 MB of losses."""
 
@@ -48,9 +49,11 @@ class Taken:
     """Somebody else began this attempt first, or a submitter that died did."""
 
     ref: RecordRef
-    """With the record that lies there. A submitter that finds it `submitting` and no JobSet on the cluster may create
-    the JobSet (its name decides who is first) and finish this ref.
+    """Ours: kept beside the other one. A submitter that finds no JobSet on the cluster may create it (its name decides
+    who is first) and finish this ref; the attempt is then read as ours.
     """
+    there: Record
+    """The one that was first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +64,7 @@ class RecordStore:
     now: Callable[[], str] = field(default=clock.now)
 
     def begin(self, record: Record) -> RecordRef | Taken:
-        """Write the intent. `record` holds one attempt, `submitting`, with an `id` of its own.
+        """Write the intent. `record` holds one attempt, `submitting`, with a `submitter` of its own.
 
         Call it before the create. Raises Unreachable or EnvironmentMissing where the output does not take it; nothing
         should be created then.
@@ -70,8 +73,9 @@ class RecordStore:
         objects = self.objects_at(path)
         if not objects.create(path, to_json(record).encode()):
             there = _attempt_at(path, objects, run_name=record.run_name, number=record.last.number)
-            if there.last.id != record.last.id:  # equal: our own try, whose answer was lost
-                return Taken(ref=RecordRef(path=path, record=there))
+            if there.last.submitter != record.last.submitter:  # equal: our own try, whose answer was lost
+                objects.create(_intent(path, record.last.submitter), to_json(record).encode())
+                return Taken(ref=RecordRef(path=path, record=record), there=there)
         return RecordRef(path=path, record=record, problems=self.index(record, path))
 
     def finish(self, ref: RecordRef, facts: Facts) -> RecordRef:
@@ -84,10 +88,10 @@ class RecordStore:
         content = facts_to_json(facts, run_name=ref.record.run_name, number=number).encode()
         objects = self.objects_at(ref.path)
         stem = f"{ref.path.removesuffix('.json')}.{facts.outcome}"
-        if not objects.create(f"{stem}.json", content) and facts.id:
+        if not objects.create(f"{stem}.json", content) and facts.submitter:
             there = _facts_at(f"{stem}.json", objects)
-            if there is None or there.id != facts.id:
-                objects.create(f"{stem}.{facts.id}.json", content)
+            if there is None or there.submitter != facts.submitter:
+                objects.create(f"{stem}.{facts.submitter}.json", content)
         whole = replace(ref.record, attempts=(with_facts(ref.record.last, (facts,)),))
         return RecordRef(path=ref.path, record=whole, problems=self.index(whole, ref.path))
 
@@ -121,9 +125,15 @@ class RecordStore:
         stem = name.removesuffix(".json")
         record = _attempt_at(f"{folder}/{name}", objects, run_name=run_name, number=int(stem.partition("-")[2]))
         later = [other for other in names if other.startswith(f"{stem}.") and _FACTS.fullmatch(other)]
+        later = [other for other in later if not other.startswith(f"{stem}.{_INTENT}.")]
         said = [_facts_at(f"{folder}/{other}", objects) for other in later]
         unread = tuple(other for other, facts in zip(later, said, strict=True) if facts is None)
-        attempt = with_facts(record.last, tuple(facts for facts in said if facts is not None))
+        known = tuple(facts for facts in said if facts is not None)
+        creator = with_facts(record.last, known).created_by
+        if creator and creator != record.last.submitter and _intent(name, creator) in names:
+            path = f"{folder}/{_intent(name, creator)}"
+            record = _attempt_at(path, objects, run_name=run_name, number=record.last.number)
+        attempt = with_facts(record.last, known)
         return replace(record, attempts=(attempt,), unread=(*record.unread, *unread))
 
 
@@ -154,6 +164,11 @@ def _folder(output: str | None, run_name: str) -> str:
             message, fix="A run has an output and a name of letters, digits, dots, dashes and underscores."
         )
     return f"{output.rstrip('/')}/{run_name}/{FOLDER}"
+
+
+def _intent(path: str, submitter: str) -> str:
+    """Where a submitter that was not the first keeps what it is about to submit."""
+    return f"{path.removesuffix('.json')}.{_INTENT}.{submitter}.json"
 
 
 def _attempt_at(path: str, objects: Objects, *, run_name: str, number: int) -> Record:

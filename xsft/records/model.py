@@ -84,8 +84,8 @@ class Attempt:
     problems: tuple[Problem, ...] = ()
     """Warnings that were accepted, and notes."""
 
-    id: str = ""
-    """Chosen by the submitter, 16 hex digits: tells its own attempt from another submitter's."""
+    submitter: str = ""
+    """16 hex digits, chosen by chance by the process that began it: tells its own attempt from another's."""
     action: str | None = None
     """created | adopted | attempt | finished, as `xsft.submit/1` has it."""
     jobset: str | None = None
@@ -95,7 +95,7 @@ class Attempt:
     """Of the JobSet; None until it is known."""
     created_at: str | None = None
     created_by: str | None = None
-    """`id` of the submitter whose create went through; another one may have begun the attempt and died."""
+    """The `submitter` whose create went through; another one may have begun the attempt and died."""
     read_back: ReadBack | None = None
     xpk_argv: tuple[str, ...] | None = None
     manifest_digest: str | None = None
@@ -156,8 +156,8 @@ class Facts:
     outcome: Outcome
     at: str
     """UTC, ISO 8601."""
-    id: str = ""
-    """Of the submitter who says so."""
+    submitter: str = ""
+    """Who says so."""
     action: str | None = None
     uid: str | None = None
     reason: str | None = None
@@ -185,7 +185,7 @@ def _applied(attempt: Attempt, facts: Facts) -> Attempt:
     kept = {name: getattr(facts, name) for name in ("action", "uid", "manifest_digest", "read_back")}
     learnt: dict[str, Any] = {name: value for name, value in kept.items() if value is not None}
     if facts.outcome == "created":
-        learnt |= {"created_at": facts.at, "created_by": facts.id or None}
+        learnt |= {"created_at": facts.at, "created_by": facts.submitter or None}
     ended = facts.outcome not in {"submitting", "unknown", "created", "running"}
     return replace(
         attempt,
