@@ -76,7 +76,7 @@ def subparsers() -> dict[str, argparse.ArgumentParser]:
 
 def argument_rows(sub: argparse.ArgumentParser) -> Iterator[str]:
     for action in sub._actions:
-        if isinstance(action, argparse._HelpAction):
+        if isinstance(action, argparse._HelpAction) or action.help == argparse.SUPPRESS:
             continue
         said = (action.help or "").replace("%(default)s", str(action.default)).replace("|", "\\|")
         yield f"| `{argument_name(action)}` | {said} |"

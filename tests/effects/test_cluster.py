@@ -11,7 +11,7 @@ import yaml
 
 from tests.fakes.clusters import ClusterApi
 from xsft.effects import cluster_resources as kinds
-from xsft.effects.cluster import Created, Exists
+from xsft.effects.cluster_create import Created, Exists
 from xsft.errors import EnvironmentMissing, Refused, SpecError, Unreachable
 
 GOLDEN = Path(__file__).parents[1] / "golden"

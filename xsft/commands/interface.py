@@ -247,6 +247,19 @@ class SetupDocument(Document):
     environments: list[Environment]
 
 
+class SecretDocument(Document):
+    """`xsft secret create NAME --json`. Never the value."""
+
+    schema_: Literal["xsft.secret/1"] = Field(alias="schema")
+    action: Literal["created"]
+    """A Secret that exists is an error (exit status 4): nothing is overwritten."""
+    name: str
+    key: str
+    namespace: str
+    context: str
+    """The kubeconfig context of its cluster."""
+
+
 class ErrorDocument(Document):
     """What any verb prints under --json where it cannot do its work."""
 
@@ -263,6 +276,7 @@ DOCUMENTS: dict[str, type[Document]] = {
     "submit": SubmitDocument,
     "diff": DiffDocument,
     "import": ImportDocument,
+    "secret": SecretDocument,
     "doctor": DoctorDocument,
     "setup": SetupDocument,
     "error": ErrorDocument,

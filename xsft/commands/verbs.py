@@ -10,6 +10,8 @@ import sys
 from keyword import iskeyword
 from typing import NoReturn, Protocol
 
+from xsft.spec.secrets import redact
+
 VERBS: dict[str, str] = {
     "plan": "show exactly what submit would do: mode, xpk line, trainer line, checks, audit, manifest",
     "check": "validate workloads; all problems of all files",
@@ -17,6 +19,7 @@ VERBS: dict[str, str] = {
     "diff": "what two workloads would do differently: keys, argv, manifest",
     "init": "write a commented workload to start from",
     "import": "make a workload of a pasted xpk workload line, and say what differs",
+    "secret": "make the Kubernetes Secret that a workload names, from stdin or a file",
     "doctor": "what is there, what is missing, and the command that mends it",
     "setup": "build the xpk and MaxText environments",
     "completion": "print the shell completion script",
@@ -45,7 +48,7 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(**settings)  # type: ignore[arg-type]
 
     def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"error: {message}{_near(message)}\n  fix: see `{self.prog} --help`\n")
+        sys.stderr.write(f"error: {redact(message)}{_near(message)}\n  fix: see `{self.prog} --help`\n")
         raise SystemExit(2)
 
 

@@ -1,0 +1,180 @@
+"""`xsft secret create`: the value reaches the cluster and nothing else, and nothing is overwritten."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.test_documents import held
+from tests.fakes.clusters import ClusterApi
+from xsft.cli import main
+
+Said = tuple[int, str, str]
+Run = Callable[..., Said]
+
+
+@pytest.fixture
+def token() -> str:
+    """Made here, so that no file holds one."""
+    return "hf_" + secrets.token_hex(20)
+
+
+@pytest.fixture
+def xsft(
+    cluster_api: ClusterApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    """Runs the verb in an empty folder; exit status and both streams."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("KUBECONFIG", str(cluster_api.kubeconfig))
+    monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("XSFT_CACHE_DIR", str(tmp_path / "cache"))
+
+    def run(*arguments: str, stdin: str = "") -> Said:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        status = main(("secret", *arguments))
+        return (status, *capsys.readouterr())
+
+    return run
+
+
+def stored(api: ClusterApi) -> dict[tuple[str, str], dict[str, Any]]:
+    return api.server.objects.of("/secrets")
+
+
+def everywhere(folder: Path) -> str:
+    """The text of every file below."""
+    return "".join(p.read_text(errors="replace") for p in folder.rglob("*") if p.is_file())
+
+
+def test_from_standard_input(cluster_api: ClusterApi, xsft: Run, token: str, tmp_path: Path) -> None:
+    status, out, err = xsft("create", "hf-token", "--context", cluster_api.context, stdin=f"{token}\n")
+    assert (status, err) == (0, "")
+    assert "created the Secret hf-token, key token, in the namespace default" in out
+    secret = stored(cluster_api)["default", "hf-token"]
+    assert secret["data"] == {"token": base64.b64encode(token.encode()).decode()}
+    assert secret["type"] == "Opaque"
+    assert token not in out
+    assert token not in everywhere(tmp_path)
+
+
+def test_from_a_file_by_place(cluster_api: ClusterApi, xsft: Run, token: str, tmp_path: Path) -> None:
+    (tmp_path / "here" / "pyproject.toml").touch()
+    (tmp_path / "here" / "places.yaml").write_text(
+        f"main: {{context: {cluster_api.context}, namespace: kueue-system}}\n"
+    )
+    (tmp_path / "value").write_text(token)
+    status, out, _ = xsft(
+        "create", "a", "--key", "k", "--from-file", str(tmp_path / "value"), "--place", "main", "--json"
+    )
+    document = json.loads(out)
+    held("secret", document)
+    assert (status, document["namespace"], document["key"]) == (0, "kueue-system", "k")
+    assert ("kueue-system", "a") in stored(cluster_api)
+    (tmp_path / "value").unlink()
+    assert token not in out + everywhere(tmp_path)
+
+
+def test_an_existing_secret_stays_as_it_is(cluster_api: ClusterApi, xsft: Run, token: str) -> None:
+    arguments = ("create", "hf", "--context", cluster_api.context)
+    xsft(*arguments, stdin="first")
+    status, _, err = xsft(*arguments, stdin=token)
+    assert status == 4
+    assert "[secret-exists]" in err
+    assert token not in err
+    assert stored(cluster_api)["default", "hf"]["data"] == {"token": base64.b64encode(b"first").decode()}
+    assert {one.method for one in cluster_api.server.seen} == {"GET", "POST"}
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        lambda t: ("create", "hf", t),
+        lambda t: ("create", t),
+        lambda t: (t, "hf"),
+        lambda t: ("create", "hf", "--key", t),
+        lambda t: ("create", "hf", f"--from-literal=token={t}"),
+        lambda t: ("create", "hf", "--from-literal", f"token={t}"),
+        lambda t: ("create", "hf", "--token", t),
+        lambda t: ("create", "hf", "--value", t),
+        lambda t: ("create", "hf", "--nosuch", t),
+        lambda t: ("create", "hf", f"--nosuch={t}"),
+        lambda t: ("create", "hf", "--from-file", t),
+        lambda t: ("create", "hf", "--namespace", t),
+        lambda t: ("create", "hf", "--context", t),
+        lambda t: ("create", "hf", "--place", t),
+    ],
+)
+@pytest.mark.parametrize("extra", [(), ("--json",)], ids=["text", "json"])
+def test_a_token_on_the_command_line_is_refused_and_not_echoed(
+    cluster_api: ClusterApi, xsft: Run, token: str, place: Callable[[str], tuple[str, ...]], extra: tuple[str, ...]
+) -> None:
+    status, out, err = xsft(*place(token), *extra, stdin="x")
+    assert status == 2
+    assert token not in out + err
+    assert cluster_api.server.seen == []
+
+
+def test_a_value_that_looks_like_none_is_refused_as_well(cluster_api: ClusterApi, xsft: Run) -> None:
+    value = secrets.token_urlsafe(12)
+    for arguments in (("create", "hf", value), ("create", "hf", f"--from-literal=k={value}"), ("create", f"H{value}")):
+        status, out, err = xsft(*arguments, "--context", cluster_api.context, stdin="x")
+        assert status == 2
+        assert value not in out + err
+
+
+@pytest.mark.parametrize("stdin", ["", "\n", "  \n"])
+def test_nothing_is_no_value(cluster_api: ClusterApi, xsft: Run, stdin: str) -> None:
+    status, _, err = xsft("create", "hf", "--context", cluster_api.context, stdin=stdin)
+    assert status == 2
+    assert "is empty" in err
+    assert stored(cluster_api) == {}
+
+
+def test_a_file_that_is_none(cluster_api: ClusterApi, xsft: Run, tmp_path: Path) -> None:
+    for name in ("nosuch", "."):
+        status, _, err = xsft("create", "hf", "--context", cluster_api.context, "--from-file", str(tmp_path / name))
+        assert status == 2
+        assert "--from-file" in err
+
+
+def test_without_a_cluster_the_known_places_are_named(xsft: Run) -> None:
+    status, _, err = xsft("create", "hf", stdin="x")
+    assert status == 2
+    assert "Known: none" in err
+
+
+@pytest.mark.parametrize("code", [400, 401, 403, 422, 500])
+def test_no_refusal_of_the_cluster_shows_the_value(cluster_api: ClusterApi, xsft: Run, code: int) -> None:
+    value = secrets.token_urlsafe(24)
+    encoded = base64.b64encode(value.encode()).decode()
+    quoting = f'cannot create resource "secrets": {value} {encoded}'
+    cluster_api.server.fail("POST", code=code, message=quoting, times=9, retry_after="0")
+    status, out, err = xsft("create", "hf", "--context", cluster_api.context, stdin=value)
+    assert status in (2, 5)
+    assert value not in out + err
+    assert encoded not in out + err
+
+
+def test_a_terminal_is_not_read(cluster_api: ClusterApi) -> None:
+    """A process on a terminal of its own."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "KUBECONFIG": str(cluster_api.kubeconfig)}
+    argv = (sys.executable, "-m", "xsft", "secret", "create", "hf", "--context", cluster_api.context)
+    done = subprocess.run(argv, stdin=theirs, capture_output=True, text=True, env=env, timeout=60, check=False)
+    os.close(ours)
+    os.close(theirs)
+    assert done.returncode == 2
+    assert "terminal" in done.stderr

@@ -1,0 +1,49 @@
+"""Reading a secret value from a file or standard input. What is read is never part of a message."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from xsft.errors import UsageError
+
+MAX_BYTES = 1024 * 1024
+"""A Kubernetes Secret holds at most 1 MiB (kubernetes.io/docs/concepts/configuration/secret)."""
+
+
+def read_secret_file(path: Path) -> bytes:
+    """The file's bytes, without the line ends that editors put last. Raises UsageError where it holds none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with os.fdopen(fd, "rb") as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise UsageError(
+                    "The file of --from-file is no regular file.", fix="Name a file, or pipe the value in."
+                )
+            return _checked(file.read(MAX_BYTES + 1), "The file of --from-file")
+    except (OSError, ValueError) as failed:  # ValueError: a NUL in the name
+        reason = getattr(failed, "strerror", None) or "the name is none"
+        raise UsageError(
+            f"The file of --from-file cannot be read: {reason}.", fix="Check the path; its content is never shown."
+        ) from None
+
+
+def read_secret_stdin(stdin: BinaryIO) -> bytes:
+    """Standard input to its end. Raises UsageError where it is a terminal, on which the value would be seen."""
+    if stdin.isatty():
+        raise UsageError(
+            "Standard input is a terminal, and a value typed there can be seen.",
+            fix="Pipe it in (xsft secret create NAME < FILE), or give --from-file FILE.",
+        )
+    return _checked(stdin.read(MAX_BYTES + 1), "Standard input")
+
+
+def _checked(content: bytes, what: str) -> bytes:
+    value = content.rstrip(b"\r\n")
+    if not value.strip():
+        raise UsageError(f"{what} is empty.", fix="Give the value, e.g. a token, in it.")
+    if len(content) > MAX_BYTES:
+        raise UsageError(f"{what} has more than {MAX_BYTES:,} bytes.", fix="Is it the value? A token is one line.")
+    return value
