@@ -81,6 +81,11 @@ def test_a_fraction_of_a_sequence_needs_an_axis_that_does_not_split_the_batch():
     assert ids(check, spec(train={"per_device_batch_size": 1.3})) == {"batch-not-divisible"}
 
 
+def test_the_expert_axis_splits_the_batch_too():
+    half = {"train": {"per_device_batch_size": 0.5}}
+    assert ids(check, spec(**half, parallelism={"ici": {"fsdp": 4, "expert": 2}})) == {"batch-not-divisible"}
+
+
 @given(per_device=st.integers(1, 64), fsdp=st.sampled_from([1, 2, 4, 8]))
 def test_whole_sequences_always_divide(per_device: int, fsdp: int):
     workload = spec(train={"per_device_batch_size": per_device}, parallelism={"ici": {"fsdp": fsdp, "data": 8 // fsdp}})

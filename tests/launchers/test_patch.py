@@ -128,6 +128,12 @@ def test_pathways_gets_back_what_xpk_drops() -> None:
     assert codes["values"] == [1, 17, 42, *range(127, 256)]
 
 
+def test_the_pathways_head_carries_xpks_label_like_its_workers() -> None:
+    pod = places("pathways").trainer_pod[:-1]
+    label = (*pod, "metadata", "labels", "xpk.google.com/workload")
+    assert _at(_manifest("pathways", attempt=2, run_name_suffix="none"), label) == "everything-2"
+
+
 def test_mcjax_is_left_to_xpk_where_xpk_does_it() -> None:
     touched = {change.path[:2] for change in _changes("mcjax") if change.path[0] == "spec"}
     assert ("spec", "failurePolicy") not in touched

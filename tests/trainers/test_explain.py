@@ -69,3 +69,9 @@ def test_a_long_message_is_cut() -> None:
     found = reason(("ValueError: " + "x" * 10_000,))
     assert found is not None
     assert (len(found), found[-1]) == (MAX_CHARACTERS, "…")
+
+
+def test_an_exception_after_the_data_ended_is_the_cause() -> None:
+    ended = "I1121 x] Exception in load_next_train_batch: "
+    assert reason((ended,)) == "the data ended"
+    assert reason((ended, "ValueError: cannot save")) == "ValueError: cannot save"

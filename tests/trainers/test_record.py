@@ -69,3 +69,8 @@ def test_a_step_done_again_counts_with_its_later_loss(
     assert {step for step in whole if step not in later} == {
         step for step in before if step <= start and step not in later
     }
+
+
+def test_the_step_of_the_checkpoint_was_not_lost() -> None:
+    assert merged({1: 9.0, 2: 8.0, 3: 7.0}, {3: 6.0}, resumed_from=2) == {1: 9.0, 2: 8.0, 3: 6.0}
+    assert merged({1: 9.0}, {1: 8.0}, resumed_from=None) == {1: 8.0}
