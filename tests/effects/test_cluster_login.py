@@ -7,21 +7,25 @@ import os
 import secrets
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.effects.test_cluster import CREATE, planned
 from tests.fakes.clusters import ClusterApi, furnish
 from tests.fakes.kubeapi import CONTEXT, KubeApi, serving
 from tests.fakes.kubeobjects import Objects
 from xsft.effects.cluster import Cluster, connect_context
 from xsft.effects.cluster_api import Patience
 from xsft.effects.cluster_config import Here
-from xsft.errors import EnvironmentMissing, Unreachable
+from xsft.effects.cluster_create import Created
+from xsft.errors import EnvironmentMissing, Unreachable, XsftError
 
 QUICK = Patience(sleep=lambda _: None, connect_timeout_s=1, read_timeout_s=0.3)
 
@@ -170,3 +174,57 @@ def test_an_untrusted_certificate(over_tls: tuple[KubeApi, Path], tmp_path: Path
     assert caught.value.problem_id == "tls"
     assert "self-signed certificate" in caught.value.message
     assert api.seen == []
+
+
+@pytest.mark.parametrize("action", ["cut-before", "cut-after"])
+def test_a_connection_cut_in_tls_is_looked_behind(over_tls: tuple[KubeApi, Path], tmp_path: Path, action: str) -> None:
+    api, certificate = over_tls
+    api.fail(CREATE, action=action)
+    outcome = reached(api, api.kubeconfig(tmp_path / "config", ca=certificate)).create_jobset(planned())
+    assert isinstance(outcome, Created)
+    assert [one.method for one in api.seen] == (["POST", "GET", "POST"] if action == "cut-before" else ["POST", "GET"])
+
+
+def test_another_hosts_certificate(over_tls: tuple[KubeApi, Path], tmp_path: Path) -> None:
+    api, certificate = over_tls
+    api.url = api.url.replace("127.0.0.1", "localhost")
+    with pytest.raises(Unreachable) as caught:
+        reached(api, api.kubeconfig(tmp_path / "config", ca=certificate)).create_jobset(planned())
+    assert caught.value.problem_id == "tls"
+    assert "Nothing was created" in caught.value.message
+
+
+def test_plain_http_where_tls_was_meant(cluster_api: ClusterApi) -> None:
+    server = cluster_api.server.url.replace("http://", "https://")
+    changed(cluster_api.kubeconfig, cluster={"server": server})
+    with pytest.raises(Unreachable) as caught:
+        connected(cluster_api).list_jobsets(namespace="default")
+    assert caught.value.problem_id == "tls"
+
+
+def test_a_page_that_is_no_answer_of_kubernetes(cluster_api: ClusterApi) -> None:
+    """A captive portal answers 200 to everything."""
+    portal = HTTPServer(("127.0.0.1", 0), Portal)
+    threading.Thread(target=portal.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    changed(cluster_api.kubeconfig, cluster={"server": f"http://127.0.0.1:{portal.server_port}"})
+    try:
+        for act in (lambda c: c.list_jobsets(namespace="default"), lambda c: c.create_jobset(planned())):
+            with pytest.raises(XsftError, match="not as a Kubernetes API server") as caught:
+                act(connected(cluster_api))
+            assert caught.value.exit_status in (5, 8)
+    finally:
+        portal.shutdown()
+        portal.server_close()
+
+
+class Portal(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<html>Welcome</html>")
+
+    do_POST = do_GET  # noqa: N815
+
+    def log_message(self, *_: object) -> None:
+        pass

@@ -21,6 +21,8 @@ METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 CONNECT_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 30.0
+DISTRUST = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER", "certificate verify failed", "doesn't match")
+"""OpenSSL's and urllib3's words for what time does not mend; a connection cut in TLS is none of them."""
 BUSY = frozenset({429, 500, 503, 504})
 """Answers after which a question is asked again."""
 
@@ -48,6 +50,8 @@ class Lost:
     """The server may have done what was asked."""
     fix: str
     id: str = "unreachable"
+    again: bool = True
+    """Whether asking once more may help."""
 
 
 class Waits:
@@ -102,7 +106,7 @@ class Api:
             match answer:
                 case Reply() if answer.status not in BUSY or not waits.again(answer.retry_after_s):
                     return answer
-                case Lost() if not waits.again():
+                case Lost() if not answer.again or not waits.again():
                     raise Unreachable(answer.reason, fix=answer.fix, id=answer.id)
                 case _:
                     continue
@@ -126,40 +130,44 @@ class Api:
     def failed(self, reply: Reply, ask: Ask) -> XsftError:
         return explain(reply, ask, self.access)
 
-    def _send(self, method: str, path: str, *, body: Any, accept: str) -> Reply:
+    def _send(self, method: str, path: str, *, body: Any, accept: str) -> Reply | Lost:
         headers = {"Accept": accept, "Accept-Encoding": "gzip", "Content-Type": JSON}
         request = self._client.param_serialize(
             method, path, header_params=headers, body=body, auth_settings=["BearerToken"]
         )
         timeouts = (self.patience.connect_timeout_s, self.patience.read_timeout_s)
         response = self._client.call_api(*request, _request_timeout=timeouts)
-        content = response.read()
-        return Reply(
-            status=response.status, body=_parsed(content), retry_after_s=_seconds(response.headers.get("Retry-After"))
-        )
+        body = _parsed(response.read())
+        if 200 <= response.status < 300 and not isinstance(body, dict):
+            return self._no_kubernetes()
+        return Reply(status=response.status, body=body, retry_after_s=_seconds(response.headers.get("Retry-After")))
 
     def _body(self, reply: Reply, ask: Ask) -> Any:
         if not reply.ok:
             raise self.failed(reply, ask)
-        if not isinstance(reply.body, dict):
-            raise Unreachable(
-                f"{self._client.configuration.host} answered something that is not Kubernetes' JSON.",
-                fix=f"Check the server of the context {self.access.context}.",
-                id="not-served",
-            )
         return reply.body
+
+    def _no_kubernetes(self) -> Lost:
+        """The page of a proxy or of a login, most often."""
+        host = self._client.configuration.host
+        return Lost(
+            reason=f"{host} answers, but not as a Kubernetes API server.",
+            sent=True,
+            fix=f"Check the server of the context {self.access.context}, and proxies (HTTPS_PROXY, NO_PROXY).",
+            id="not-served",
+            again=False,
+        )
 
 
 def lost(failed: Exception, access: Access) -> Lost:
     """What a broken request means; only what failed before it was sent is known not to have happened."""
-    from kubernetes.client.exceptions import ApiException
     from urllib3 import exceptions
 
     reason = _brief(failed)
-    if isinstance(failed, (ApiException, exceptions.SSLError)) and "timed out" not in reason:
+    if any(sign in reason for sign in DISTRUST):
         message = f"The TLS connection to the cluster (context {access.context}) failed: {reason}"
         fix = "Check certificate-authority-data and server of the context; for GKE fetch them again (gcloud)."
-        return Lost(reason=message, sent=False, fix=fix, id="tls")
+        return Lost(reason=message, sent=False, fix=fix, id="tls", again=False)
     unsent = (exceptions.NewConnectionError, exceptions.ConnectTimeoutError, exceptions.ProxyError)
     fix = (
         f"Check the network, the VPN and the context's server; `kubectl --context {access.context} version` asks the"

@@ -159,7 +159,8 @@ def _get_credentials(private: Path, *, project: str, zone: str, cluster: str, he
     _make_private_folder(private.parent)
     beside = private.with_name(f".{private.name}.{os.getpid()}.tmp")
     argv = ("gcloud", "container", "clusters", "get-credentials", cluster, f"--location={zone}", f"--project={project}")
-    env = {**here.env, "KUBECONFIG": str(beside), "CLOUDSDK_CORE_DISABLE_PROMPTS": "1"}
+    quiet = {"CLOUDSDK_CORE_DISABLE_PROMPTS": "1", "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "1"}
+    env = {**here.env, **quiet, "KUBECONFIG": str(beside)}
     try:
         done = here.run((*argv, "--quiet"), env=env, timeout_s=GCLOUD_TIMEOUT_S)
         if not done.ok or not context_names((beside,)):

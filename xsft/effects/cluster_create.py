@@ -84,7 +84,7 @@ def _is_open(answer: Reply | Lost) -> bool:
 
 def _may_be_sent_again(answer: Reply | Lost) -> bool:
     """Once nothing stands under the name: what was not executed, or met something that is gone by now."""
-    return isinstance(answer, Lost) or answer.status == 409 or answer.status in BUSY
+    return answer.again if isinstance(answer, Lost) else answer.status == 409 or answer.status in BUSY
 
 
 def _asked_wait(answer: Reply | Lost) -> float | None:

@@ -34,7 +34,7 @@ def client_for(access: Access, *, env: Mapping[str, str]) -> Any:
     plugin = _plugin(access)
     if plugin is not None:
         _refuse_missing_plugin(access, plugin, env)
-    configuration, complaints = within(LOGIN_TIMEOUT_S, lambda: _configured(access))
+    configuration, complaints = _in_time(access)
     if plugin is not None and not (configuration.api_key or configuration.cert_file):
         raise _no_credentials(access, plugin, complaints)
     from kubernetes.client import ApiClient
@@ -42,6 +42,14 @@ def client_for(access: Access, *, env: Mapping[str, str]) -> Any:
     client = ApiClient(configuration=configuration)
     client.user_agent = "xsft"
     return client
+
+
+def _in_time(access: Access) -> tuple[Any, tuple[str, ...]]:
+    try:
+        return within(LOGIN_TIMEOUT_S, lambda: _configured(access))
+    except Unreachable as failed:
+        message = f"The login of the context {access.context} did not end: {failed.message}."
+        raise Unreachable(message, fix="Log in by hand first, then try again.", id="login-expired") from None
 
 
 def _configured(access: Access) -> tuple[Any, tuple[str, ...]]:
@@ -117,7 +125,8 @@ def _refuse_missing_plugin(access: Access, plugin: tuple[dict[str, Any], Path], 
 
 
 def _no_credentials(access: Access, plugin: tuple[dict[str, Any], Path], complaints: tuple[str, ...]) -> Unreachable:
-    said = _brief("; ".join(complaints)) or "it said nothing"
+    heard = [text for text in complaints if "NoneType" not in text]  # on a terminal the plugin has spoken itself
+    said = _brief("; ".join(heard)) or "what it said, if anything, stands above"
     fix = "Log in: gcloud auth login (in CI: a service account)." if access.gke else "Log in again with that program."
     return Unreachable(
         f"The login program {plugin[0].get('command')} of the context {access.context} gave no credentials: {said}",
