@@ -185,6 +185,17 @@ def test_a_reader_who_went_away_is_exit_141_without_a_word() -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.parametrize("arguments", [("plan", "--json"), ("plan", "--json", "--nope", "x.yaml"), ("plann", "--json")])
+def test_a_wrong_command_line_is_a_document_too(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    told = capsys.readouterr()
+    document = json.loads(told.out)
+    assert document["schema"] == f"xsft.{arguments[0]}/1"
+    assert [p["id"] for p in document["problems"]] == ["usage"]
+    assert document["exit_status"] == 2
+    assert "--help" in told.err
+
+
 def test_a_literal_secret_is_never_planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     token = "hf_" + "x" * 34
     file = tmp_path / "leaky.yaml"

@@ -6,10 +6,10 @@ import argparse
 import difflib
 import importlib
 import re
-import sys
 from keyword import iskeyword
 from typing import NoReturn, Protocol
 
+from xsft.errors import UsageError
 from xsft.spec.secrets import redact
 
 VERBS: dict[str, str] = {
@@ -41,15 +41,14 @@ class Verb(Protocol):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Options are written out in full, and a usage error ends with the next step."""
+    """Options are written out in full, and a usage error goes through the one funnel: a document under `--json`."""
 
     def __init__(self, **settings: object) -> None:
         settings.setdefault("allow_abbrev", False)
         super().__init__(**settings)  # type: ignore[arg-type]
 
     def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"error: {redact(message)}{_near(message)}\n  fix: see `{self.prog} --help`\n")
-        raise SystemExit(2)
+        raise UsageError(f"{redact(message)}{_near(message)}", fix=f"see `{self.prog} --help`")
 
 
 def _near(message: str) -> str:
