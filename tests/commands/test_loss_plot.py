@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from xsft.commands.loss_plot import HEIGHT, WIDTH, picture, terminal_plot
@@ -22,6 +22,7 @@ def test_too_little_to_draw() -> None:
 
 
 @settings(max_examples=20, deadline=None)
+@example({1: -1.5e308, 2: 2.5e307})
 @given(st.dictionaries(st.integers(1, 10**6), st.floats(), max_size=30))
 def test_no_losses_break_the_plot(losses: dict[int, float]) -> None:
     assert len(terminal_plot(losses).splitlines()) <= HEIGHT

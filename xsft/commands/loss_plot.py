@@ -8,12 +8,15 @@ from collections.abc import Mapping
 WIDTH, HEIGHT = 76, 15
 """Characters; fits a terminal of 80 columns."""
 
+LARGEST = 1e30
+"""Larger losses are left out: plotext@6.1 subtracts and scales them as doubles, and stops where that overflows."""
+
 
 def terminal_plot(losses: Mapping[int, float], *, width: int = WIDTH, height: int = HEIGHT) -> str:
-    """Lines of plain text, without colour; empty for fewer than two finite losses."""
+    """Lines of plain text, without colour; empty for fewer than two losses that can be drawn."""
     import plotext
 
-    points = _finite(losses)
+    points = _drawable(losses)
     if len(points) < 2:
         return ""
     figure = plotext.figure
@@ -34,7 +37,7 @@ def picture(losses: Mapping[int, float], *, title: str) -> bytes:
     figure = Figure(figsize=(8, 4.5), dpi=100, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    points = _finite(losses)
+    points = _drawable(losses)
     axes.plot(list(points), list(points.values()), linewidth=1.5, marker="." if len(points) <= 100 else "")
     axes.set(title=title, xlabel="step", ylabel="loss")
     axes.grid(visible=True, alpha=0.3)
@@ -43,5 +46,5 @@ def picture(losses: Mapping[int, float], *, title: str) -> bytes:
     return content.getvalue()
 
 
-def _finite(losses: Mapping[int, float]) -> dict[int, float]:
-    return {step: loss for step, loss in sorted(losses.items()) if abs(loss) < float("inf")}
+def _drawable(losses: Mapping[int, float]) -> dict[int, float]:
+    return {step: loss for step, loss in sorted(losses.items()) if abs(loss) < LARGEST}
