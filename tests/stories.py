@@ -36,7 +36,7 @@ def facts_for(spec: WorkloadSpec) -> Facts:
         commit="1a2b3c4d" * 5,
         places=places,
         places_file=Path(file).name if file else None,
-        machine=MachineFacts(cpus=2, memory_gib=8.0),
+        machine=MachineFacts(memory_gib=8.0),
     )
     path = resolve(spec, facts)[0].checkpoint
     unread = CheckpointFacts(path=path, status="unreadable", detail="this is a test") if path else None

@@ -34,10 +34,8 @@ class CheckpointFacts:
 class MachineFacts:
     """This machine, for `target: local`."""
 
-    cpus: int = 1
     memory_gib: float = 0.0
-    pid_namespace: bool = False
-    """Whether a private PID namespace can be made here without a password."""
+    """All of it; 0 where nobody looked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +44,6 @@ class Facts:
     """UTC date, YYYYMMDD."""
     commit: str | None = None
     """git commit of the working directory, 40 hex digits."""
-    dirty: bool | None = None
-    base_directory: str = "."
-    """Folder that relative paths in the workload start from."""
     working_directory: str = "."
     """Absolute; where a run on this machine starts, and so where its relative paths do."""
     places: Mapping[str, Place] = field(default_factory=dict)
@@ -57,4 +52,3 @@ class Facts:
     machine: MachineFacts = MachineFacts()
     attempt: int = 1
     """Which JobSet of this run is planned: 1 unless earlier attempts failed."""
-    xpk_version: str = "1.16.0"

@@ -42,9 +42,9 @@ def gathered(file: Path, looks: Looks | None = None, **changes: object) -> Facts
     return gather(spec(**changes), file=file, today=TODAY, look=looks or Looks())
 
 
-def test_the_date_and_the_folder(tmp_path: Path) -> None:
+def test_the_date_is_passed_on(tmp_path: Path) -> None:
     facts = gathered(tmp_path / "w.yaml")
-    assert (facts.today, facts.base_directory) == (TODAY, str(tmp_path))
+    assert facts.today == TODAY
 
 
 def test_the_commit_where_the_name_asks_for_it(checkout: Path) -> None:
@@ -113,8 +113,7 @@ def test_places_are_read_for_a_named_place_only(tmp_path: Path) -> None:
 def test_the_machine_for_local_runs_only(tmp_path: Path) -> None:
     assert gathered(tmp_path / "w.yaml").machine.memory_gib == 0
     here = gathered(tmp_path / "w.yaml", target="local").machine
-    assert here.cpus == machine().cpus >= 1
-    assert here.memory_gib > 0
+    assert here.memory_gib == machine().memory_gib > 0
 
 
 def test_standard_input_is_here() -> None:

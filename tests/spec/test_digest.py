@@ -46,7 +46,7 @@ def test_everything_else_changes_it(path: str) -> None:
 
 def test_the_world_does_not_change_it() -> None:
     spec = everything(run_name_suffix="none")
-    facts = Facts(today="20270101", commit="f" * 40, dirty=True, base_directory="/", machine=MachineFacts(cpus=99))
+    facts = Facts(today="20270101", commit="f" * 40, working_directory="/", machine=MachineFacts(memory_gib=99.0))
     assert _digest(spec, facts) == _digest(spec)
 
 

@@ -34,7 +34,6 @@ def gather(
     facts = Facts(
         today=today,
         commit=git_commit(folder) if spec.run_name_suffix == "commit" else None,
-        base_directory=str(folder),
         working_directory=str(Path.cwd()),
         places=places,
         places_file=places_file,
@@ -62,17 +61,18 @@ def git_dirty(folder: Path) -> bool | None:
 
 def machine() -> MachineFacts:
     """This machine, as a local run may use it."""
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return MachineFacts(cpus=cpus, memory_gib=round(memory, 1))
+    return MachineFacts(memory_gib=round(memory, 1))
 
 
 def _checkpoint(spec: WorkloadSpec, facts: Facts, look: Look) -> CheckpointFacts | None:
-    """On a cluster a path that is not in a bucket lies in the image, where nobody can look from here."""
+    """On a cluster a path that is not in a bucket lies in the image, where nobody can look from here; here it is
+    absolute already.
+    """
     path = resolve(spec, facts)[0].checkpoint
     if path is None or (spec.target == "xpk" and not path.startswith("gs://")):
         return None
-    return look(path if path.startswith("gs://") else str(Path(facts.base_directory) / path))
+    return look(path)
 
 
 def _git(folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> str | None:
