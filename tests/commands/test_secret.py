@@ -125,10 +125,23 @@ def test_a_token_on_the_command_line_is_refused_and_not_echoed(
     assert cluster_api.server.seen == []
 
 
-def test_a_value_that_looks_like_none_is_refused_as_well(cluster_api: ClusterApi, xsft: Run) -> None:
-    value = secrets.token_urlsafe(12)
-    for arguments in (("create", "hf", value), ("create", "hf", f"--from-literal=k={value}"), ("create", f"H{value}")):
-        status, out, err = xsft(*arguments, "--context", cluster_api.context, stdin="x")
+@pytest.mark.parametrize(
+    "place",
+    [
+        lambda v: ("create", "hf", v),
+        lambda v: ("create", "hf", f"--from-literal=k={v}"),
+        lambda v: ("create", f"H{v}"),
+        lambda v: (v, "hf"),
+        lambda v: ("create", "hf", "--json", v),
+        lambda v: ("create", "hf", "--json", v, "--nosuch", f"--x={v}"),
+    ],
+)
+def test_a_value_that_looks_like_none_is_refused_as_well(
+    cluster_api: ClusterApi, xsft: Run, place: Callable[[str], tuple[str, ...]]
+) -> None:
+    value = f"A{secrets.token_hex(12)}"
+    for arguments in (place(value), (*place(value), "--context", cluster_api.context)):
+        status, out, err = xsft(*arguments, stdin="x")
         assert status == 2
         assert value not in out + err
 

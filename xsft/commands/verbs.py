@@ -26,6 +26,9 @@ VERBS: dict[str, str] = {
 }
 """Verb -> one line of help; the module is `xsft.commands.<verb>`, or `<verb>_` where Python keeps the word."""
 
+DISCREET = frozenset({"secret"})
+"""Verbs on whose command line a secret may stand by mistake."""
+
 EPILOG = """\
 exit status: 0 ok · 1 a bug in xsft · 2 usage, spec or check · 3 environment missing · 4 refused · 5 unreachable ·
 6 run failed or ended short · 7 timed out · 8 unknown · 130 interrupted
@@ -47,8 +50,17 @@ class _Parser(argparse.ArgumentParser):
         settings.setdefault("allow_abbrev", False)
         super().__init__(**settings)  # type: ignore[arg-type]
 
+    discreet = False
+    """Whether a value that was given in the wrong place may be a secret."""
+
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{redact(message)}{_near(message)}", fix=f"see `{self.prog} --help`")
+        said = _unquoted(message) if self.discreet else redact(message)
+        raise UsageError(f"{said}{_near(message)}", fix=f"see `{self.prog} --help`")
+
+
+def _unquoted(message: str) -> str:
+    """argparse's words without the values it repeats."""
+    return re.sub(r"(unrecognized arguments|invalid choice): .*", r"\1 (not shown)", message, flags=re.DOTALL)
 
 
 def _near(message: str) -> str:
@@ -61,11 +73,13 @@ def _near(message: str) -> str:
 def parser(*, only: str | None = None) -> argparse.ArgumentParser:
     """The whole command line; with `only`, the arguments of that verb alone are filled in."""
     top = _Parser(prog="xsft", description="LLM fine-tuning runs on Cloud TPU slices.", epilog=EPILOG)
+    top.discreet = only in DISCREET
     top.formatter_class = argparse.RawDescriptionHelpFormatter
     top.add_argument("--version", action="store_true", help="print the version")
     verbs = top.add_subparsers(dest="verb", metavar="VERB", parser_class=_Parser)
     for name, help_line in VERBS.items():
         sub = verbs.add_parser(name, help=help_line, description=f"{help_line[0].upper()}{help_line[1:]}.")
+        sub.discreet = name in DISCREET
         if only is None or only == name:
             verb_module(name).add_arguments(sub)
     return top
