@@ -59,3 +59,9 @@ def test_a_jobset_name_is_a_dns_label_and_tells_the_run(name: str, attempt: int)
     assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", jobset)
     assert jobset.startswith(name)
     assert (jobset == name) == (attempt == 1)
+
+
+def test_pods_are_counted_from_zero() -> None:
+    """The longest suffix of 1000 × 1000 is `-slice-job-999-999-abcde`, 24 characters of 63."""
+    assert jobset_limit(mode="mcjax", num_slices=1000, hosts=1000) == 39
+    assert jobset_limit(mode="mcjax", num_slices=1001, hosts=1000) == 38

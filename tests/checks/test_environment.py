@@ -73,3 +73,9 @@ def test_a_flag_is_one_name_and_value(flag: str):
 def test_a_flag_given_twice():
     (problem,) = problems(check, spec(xla_flags=["--xla_a=1", "--xla_b=1", "--xla_a=2"]))
     assert (problem.id, problem.severity, problem.where) == ("xla-flag-twice", "warning", "xla_flags.2")
+
+
+def test_the_tpus_flags_are_left_out_here_and_that_is_said():
+    flags = {"xla_flags": ["--xla_tpu_a=1"]}
+    assert ids(check, spec(**flags, target="local")) == {"xla-flags-ignored"}
+    assert ids(check, spec(**flags)) == set()

@@ -9,7 +9,7 @@ from xsft.facts import Facts
 from xsft.launchers.encoding import encode_env_value, env_name_problem
 from xsft.launchers.xpk import command
 from xsft.modes import mode_module
-from xsft.problems import Problem, error, warning
+from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.spec.secrets import redact
@@ -36,11 +36,18 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     del keys, facts
     yield from _values(run)
     if run.spec.target != "xpk":
+        yield from _local(run)
         return
     yield from _names(run)
     yield from _libtpu(run)
     yield from _xla_flags(run)
     yield from _size(run)
+
+
+def _local(run: Run) -> Iterator[Problem]:
+    if run.spec.xla_flags:
+        message = "These flags are for the TPU's compiler: on this machine they are left out."
+        yield note("xla-flags-ignored", "xla_flags", message)
 
 
 def _names(run: Run) -> Iterator[Problem]:
