@@ -52,7 +52,7 @@ if last:
 end = min(steps, does.get("data_ends", steps))
 for step in range(last + 1, end + 1):
     done(step)
-    if step == 1 or step % period == 0 or step == end:
+    if (step == 1 or step % period == 0 or step == end) and step != does.get("not_saved"):
         save(step)
     if step == does.get("hang_at"):
         time.sleep(60)

@@ -82,6 +82,12 @@ def test_data_that_ends_is_not_success_though_the_trainer_says_0(tmp_path: Path,
     assert (result.outcome, result.exit_status, result.steps, result.reason) == ("short", 0, 3, "the data ended")
 
 
+def test_all_steps_without_the_last_checkpoint_are_a_run_that_ended_short(tmp_path: Path, fake: FakeTrainer) -> None:
+    result = ran(plan(tmp_path), fake, not_saved=6)
+    assert (result.outcome, result.exit_status, result.steps) == ("short", 0, 6)
+    assert result.reason == "the checkpoint of step 6 is not there"
+
+
 def test_a_trainer_that_fails_is_quoted(tmp_path: Path, fake: FakeTrainer) -> None:
     result = ran(plan(tmp_path), fake, first=["MAXTEXT CONFIG ERROR: 'stepz' not in 'a', 'b'"], exit=1)
     assert (result.outcome, result.exit_status, result.steps) == ("failed", 1, 0)
