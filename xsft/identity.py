@@ -5,7 +5,7 @@ checkpoints say. Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from xsft.errors import Refused
@@ -13,7 +13,7 @@ from xsft.launchers.patch import DIGEST_ANNOTATION, RUN_LABEL
 from xsft.naming import jobset_limit, jobset_name
 from xsft.records.model import Record
 from xsft.spec.resolve import Run
-from xsft.trainers.record import differences
+from xsft.trainers.record import all_differences, differences
 
 Json = Mapping[str, Any]
 
@@ -73,12 +73,14 @@ def decide(run: Run, *, digest: str, spec: Json, world: World) -> Decision:
     live = [seen for seen in world.jobsets if seen.state == "live"]
     for seen in live:
         if seen.digest != digest:
-            raise _another(run, f"JobSet {seen.name} is live with another workload", spec=spec, world=world)
-        return Adopt(jobset=seen)
+            before = next((r for r in reversed(world.records) if r.spec_digest == seen.digest), None)
+            raise _another(run, f"JobSet {seen.name} is live with another workload", before=before, spec=spec)
+    if live:
+        return Adopt(jobset=max(live, key=attempt_of))
     _refuse_other_output(run, digest=digest, spec=spec, world=world)
     if world.latest_step is not None and world.latest_step >= run.spec.train.steps:
-        return _finished(run, world)
-    return _start(run, world, digest=digest)
+        return _finished(run, world, steps=world.latest_step)
+    return _start(run, world)
 
 
 def seen_of(jobset: Json) -> Seen:
@@ -96,6 +98,17 @@ def attempt_of(seen: Seen) -> int:
     """`run` is 1, `run-3` is 3."""
     suffix = seen.name.removeprefix(seen.run_name or "").removeprefix("-")
     return int(suffix) if suffix.isdigit() else 1
+
+
+def recognised(seen: Seen, *, run_name: str, records: Sequence[Record], as_told: bool) -> Seen:
+    """A JobSet without labels is of this run where a record names its UID, or where a submission through xpk was begun
+    and the JobSet is what xpk was told (`as_told`): its submitter was killed before it could write more.
+    """
+    if seen.run_name is not None:
+        return seen
+    ours = [r.last for r in records if r.last.jobset == seen.name]
+    known = [one for one in ours if one.uid == seen.uid or (one.outcome == "submitting" and as_told)]
+    return replace(seen, run_name=run_name, digest=known[-1].spec_digest) if known else seen
 
 
 def refuse_foreign(seen: Seen, *, run_name: str) -> None:
@@ -120,17 +133,25 @@ def _state(status: Json) -> Literal["live", "completed", "failed"]:
 
 def _refuse_other_output(run: Run, *, digest: str, spec: Json, world: World) -> None:
     """What is saved under this name must be of the same run; only what may grow on resume may differ."""
-    last = _last_started(world.records)
-    if last is None or last.spec_digest == digest:
-        return
-    changed = differences(last.spec, spec)
-    if changed:
-        raise _another(run, f"{run.output}/{run.run_name} holds another workload", spec=spec, world=world)
+    before = next((r for r in reversed(world.records) if _took_place(r, world)), None)
+    where = f"{run.output}/{run.run_name} holds another workload"
+    if before is None:
+        known = {digest, *(r.spec_digest for r in world.records)}
+        unexplained = any(seen.digest not in known for seen in world.jobsets)
+        if world.latest_step is not None and (unexplained or any(r.last.outcome == "unknown" for r in world.records)):
+            raise _another(run, where, before=None, spec=spec)
+    elif before.spec_digest != digest and (not before.spec or differences(before.spec, spec)):
+        raise _another(run, where, before=before, spec=spec)
 
 
-def _another(run: Run, what: str, *, spec: Json, world: World) -> Refused:
-    last = _last_started(world.records)
-    changed = differences(last.spec, spec) if last else ()
+def _took_place(record: Record, world: World) -> bool:
+    """One that was only about to be created did so where its JobSet or somebody's checkpoints are there to show it."""
+    created = world.latest_step is not None or any(seen.digest == record.spec_digest for seen in world.jobsets)
+    return _started(record) or (record.last.outcome == "submitting" and created)
+
+
+def _another(run: Run, what: str, *, before: Record | None, spec: Json) -> Refused:
+    changed = all_differences(before.spec, spec) if before and before.spec else ()
     shown = f": {'; '.join(changed)}" if changed else ". What differs is not recorded here"
     return Refused(
         f"{what} under the name {run.run_name}{shown}.",
@@ -138,20 +159,28 @@ def _another(run: Run, what: str, *, spec: Json, world: World) -> Refused:
     )
 
 
-def _finished(run: Run, world: World) -> Finished:
+def _finished(run: Run, world: World, *, steps: int) -> Finished:
     if not world.records and not world.jobsets:
         raise Refused(
-            f"{run.output}/{run.run_name} has a checkpoint at step {world.latest_step} that no record of xsft "
-            f"explains; a run of {run.spec.train.steps} steps would do nothing.",
+            f"{run.output}/{run.run_name} has a checkpoint at step {steps} that no record of xsft explains; a run of "
+            f"{run.spec.train.steps} steps would do nothing.",
             fix="Take another name or output, or more steps.",
         )
-    return Finished(steps=run.spec.train.steps)
+    if steps > run.spec.train.steps:
+        raise Refused(
+            f"{run.output}/{run.run_name} has done {steps} steps, and {run.spec.train.steps} are asked for: fewer.",
+            fix="Ask for as many or more, or take another name.",
+        )
+    return Finished(steps=steps)
 
 
-def _start(run: Run, world: World, *, digest: str) -> Start:
-    attempt = 1 + max(
-        (*(attempt_of(seen) for seen in world.jobsets), *_attempts_recorded(world.records, digest=digest)), default=0
+def _start(run: Run, world: World) -> Start:
+    """A number whose JobSet was never created is free again: the JobSet's name decides between two submitters."""
+    taken = (
+        *(attempt_of(seen) for seen in world.jobsets),
+        *(record.last.number for record in world.records if _started(record)),
     )
+    attempt = 1 + max(taken, default=0)
     name = jobset_name(run_name=run.run_name, attempt=attempt)
     hosts = run.slice.hosts if run.slice else 1
     limit = jobset_limit(mode=run.mode.value, num_slices=run.num_slices, hosts=hosts)
@@ -164,14 +193,5 @@ def _start(run: Run, world: World, *, digest: str) -> Start:
     return Start(attempt=attempt)
 
 
-def _attempts_recorded(records: Sequence[Record], *, digest: str) -> list[int]:
-    """One that was only about to be created left no JobSet: its number is free for the same workload."""
-    return [r.last.number for r in records if _started(r) or r.spec_digest != digest]
-
-
-def _last_started(records: Sequence[Record]) -> Record | None:
-    return next((r for r in reversed(records) if _started(r)), None)
-
-
 def _started(record: Record) -> bool:
-    return record.last.outcome not in ("submitting", "not-created")
+    return record.last.outcome not in ("submitting", "not-created", "unknown")

@@ -6,27 +6,39 @@ Every step is safe to repeat: a submitter that is killed anywhere leaves what th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from xsft.checks.admission import ClusterFacts
 from xsft.effects import clock
 from xsft.effects.admission import examine
 from xsft.effects.cluster import Cluster
-from xsft.effects.cluster_create import Exists
+from xsft.effects.cluster_create import Created, Exists
 from xsft.effects.recording import Provenance, manifest_digest, record_of
-from xsft.effects.records import RecordRef, RecordStore, Taken
+from xsft.effects.records import RecordRef, RecordStore
+from xsft.effects.saved import latest_step
 from xsft.effects.writable import check_writable
-from xsft.errors import Refused, SpecError, XsftError
-from xsft.identity import Adopt, Finished, Seen, Start, World, attempt_of, decide, refuse_foreign, seen_of
+from xsft.errors import SpecError, XsftError
+from xsft.identity import Adopt, Finished, Seen, Start, World, attempt_of, decide, recognised, refuse_foreign, seen_of
+from xsft.launchers.readback import lacking, lacking_of_xpk
 from xsft.problems import Problem, errors_in, warning
-from xsft.records.model import Facts, ReadBack
+from xsft.records.model import Facts, ReadBack, Record
 from xsft.spec.digest import canonical
 from xsft.steps import Plan
 
 Action = Literal["created", "adopted", "attempt", "finished"]
 Progress = Callable[[str], None]
 Json = dict[str, Any]
+
+
+def create_planned(cluster: Cluster, plan: Plan, mark: str) -> Created | Exists:
+    """Exactly the plan's manifest, by the cluster's own API."""
+    return cluster.create_jobset(manifest_of(plan), mark=mark)
+
+
+def differences_of_planned(plan: Plan, held: Json) -> list[str]:
+    return lacking(manifest_of(plan), held)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,78 +66,81 @@ class Submitter:
     """The plan of a later attempt; its JobSet has another name."""
     progress: Progress = lambda _line: None
     writable: Callable[[str], tuple[Problem, ...]] = check_writable
+    create: Callable[[Cluster, Plan, str], Created | Exists] = create_planned
+    compare: Callable[[Plan, Json], list[str]] = differences_of_planned
+    """Where what the cluster holds is not what was sent."""
 
     def submit(self, plan: Plan) -> Submission:
         """Raises as Cluster and RecordStore do, Refused where something else is in the way."""
         output = str(plan.run.output)
         self.progress("looking at the output")
-        warnings = _no_errors(self.writable(output))
+        unwritable = self.writable(output)
         records = self.store.read_run(output, plan.run_name)
-        latest = latest_step(self.store, output=output, run_name=plan.run_name)
+        latest = latest_step(self.store.objects_at(output), output=output, run_name=plan.run_name)
         self.progress("looking at the cluster")
         facts, problems = examine(self.cluster, plan)
-        jobsets = tuple(seen_of(found) for found in facts.jobsets)
+        jobsets = (*map(seen_of, facts.jobsets), *self._unlabelled(plan, facts, records))
         world = World(jobsets=jobsets, records=records, latest_step=latest)
         match decide(plan.run, digest=plan.spec_digest, spec=json.loads(canonical(plan.run)), world=world):
             case Adopt(jobset=seen):
-                return self._adopted(plan, seen, problems=warnings)
+                return self._adopted(plan, seen)
             case Finished(steps=steps):
                 return self._finished(plan, world, steps=steps)
             case Start(attempt=attempt):
-                resumes = _resume_notes(latest, attempt=attempt)
-                return self._start(plan, attempt, problems=(*warnings, *_no_errors(problems), *resumes))
+                said = (*unwritable, *problems, *_resume_notes(latest, attempt=attempt))
+                return self._start(plan, attempt, problems=_no_errors(said))
+
+    def _unlabelled(self, plan: Plan, facts: ClusterFacts, records: tuple[Record, ...]) -> Iterator[Seen]:
+        """JobSets of this run that bear no label of ours, because xpk made them by our line: the first attempt's, and
+        the last recorded one's.
+        """
+        listed = {found["metadata"]["name"] for found in facts.jobsets}
+        last = records[-1].last.jobset if records else None
+        later = last not in {None, plan.jobset, *listed}
+        there = self.cluster.get_jobset(name=str(last), namespace=plan.run.namespace) if later else None
+        for held in (facts.same_name, there):
+            if held and held["metadata"]["name"] not in listed:
+                as_told = not lacking_of_xpk(plan.audit, manifest=manifest_of(plan), held=held)
+                seen = recognised(seen_of(held), run_name=plan.run_name, records=records, as_told=as_told)
+                yield from (seen,) if seen.run_name == plan.run_name else ()
 
     def _start(self, first: Plan, attempt: int, *, problems: tuple[Problem, ...]) -> Submission:
         plan = first if attempt == 1 else self.replan(attempt)
-        manifest = _manifest(plan)
-        self._refuse_taken(plan)
+        manifest = manifest_of(plan)
+        taken = self.cluster.get_jobset(name=plan.jobset, namespace=plan.run.namespace)
+        if taken is not None:
+            refuse_foreign(seen_of(taken), run_name=plan.run_name)
         self.progress("asking the cluster whether it would take the JobSet and its Jobs")
         self.cluster.dry_run_jobset(manifest)
         said = (*problems, *_no_errors(self.cluster.dry_run_jobs(manifest)))
         action: Action = "created" if attempt == 1 else "attempt"
         begun = self.store.begin(record_of(plan, self.provenance, number=attempt, action=action))
-        ref = _own_or_same(begun, digest=plan.spec_digest)
+        # Taken: by a submitter that died, or by one that is a moment ahead. The JobSet's name decides who is first.
+        ref = begun if isinstance(begun, RecordRef) else begun.ref
         self.progress(f"creating JobSet {plan.jobset}")
         return self._created(plan, ref, action=action, problems=(*said, *ref.problems))
 
     def _created(self, plan: Plan, ref: RecordRef, *, action: Action, problems: tuple[Problem, ...]) -> Submission:
         try:
-            outcome = self.cluster.create_jobset(_manifest(plan), mark=self.provenance.submitter)
+            outcome = self.create(self.cluster, plan, self.provenance.submitter)
         except SpecError as refused:
-            self._finish(
-                ref,
-                Facts(outcome="not-created", at=clock.now(), submitter=self.provenance.submitter, reason=str(refused)),
-            )
+            why = "; ".join(problem.message for problem in refused.problems)
+            self._finish(ref, self._facts("not-created", reason=why))
             raise
         seen = seen_of(outcome.object)
         if isinstance(outcome, Exists):
             refuse_foreign(seen, run_name=plan.run_name)
-            if seen.digest != plan.spec_digest:
-                raise Refused(
-                    f"JobSet {seen.name} was created a moment ago with another workload (digest {seen.digest}).",
-                    fix="Take another name, or wait for that run.",
-                )
-            return self._adopted(plan, seen, problems=problems)
-        kept = self._finish(ref, self._facts(plan, seen, action=action))
+            return self.submit(plan)  # somebody was first: what that means is decided as for every call
+        read_back = self._read_back(plan)
+        digest = manifest_digest(manifest_of(plan))
+        facts = self._facts("created", action=action, uid=seen.uid, manifest_digest=digest, read_back=read_back)
+        kept = self._finish(ref, facts)
         return Submission(
-            plan=plan,
-            action=action,
-            jobset=seen.name,
-            uid=seen.uid,
-            record=ref.path,
-            problems=(*problems, *kept),
+            plan=plan, action=action, jobset=seen.name, uid=seen.uid, record=ref.path, problems=(*problems, *kept)
         )
 
-    def _facts(self, plan: Plan, seen: Seen, *, action: Action) -> Facts:
-        return Facts(
-            outcome="created",
-            at=clock.now(),
-            submitter=self.provenance.submitter,
-            action=action,
-            uid=seen.uid,
-            manifest_digest=manifest_digest(_manifest(plan)),
-            read_back=self._read_back(plan),
-        )
+    def _facts(self, outcome: Literal["created", "not-created"], **known: Any) -> Facts:
+        return Facts(outcome=outcome, at=clock.now(), submitter=self.provenance.submitter, **known)
 
     def _read_back(self, plan: Plan) -> ReadBack:
         """The run is as it is by now: not being able to look is a fact, not a failure."""
@@ -135,7 +150,7 @@ class Submitter:
             return ReadBack(outcome="not-read")
         if there is None:
             return ReadBack(outcome="not-read")
-        found = tuple(lacking(_manifest(plan), there))
+        found = tuple(self.compare(plan, there))
         return ReadBack(outcome="differs" if found else "same", differences=found)
 
     def _finish(self, ref: RecordRef, facts: Facts) -> tuple[Problem, ...]:
@@ -147,18 +162,15 @@ class Submitter:
             said = (
                 warning("record-not-finished", "", message, "Submit again: the run is adopted, nothing is repeated."),
             )
-        differs = facts.read_back.differences if facts.read_back else ()
-        return (*said, *(_read_back_problem(one) for one in differs))
+        return (*said, *_read_back_problems(facts.read_back))
 
-    def _adopted(self, plan: Plan, seen: Seen, *, problems: tuple[Problem, ...]) -> Submission:
+    def _adopted(self, plan: Plan, seen: Seen) -> Submission:
         attempt = self.replan(attempt_of(seen)) if seen.name != plan.jobset else plan
         path = _record_path(plan, attempt_of(seen))
-        return Submission(
-            plan=attempt, action="adopted", jobset=seen.name, uid=seen.uid, record=path, problems=problems
-        )
+        return Submission(plan=attempt, action="adopted", jobset=seen.name, uid=seen.uid, record=path)
 
     def _finished(self, plan: Plan, world: World, *, steps: int) -> Submission:
-        last = world.jobsets[-1] if world.jobsets else None
+        last = max(world.jobsets, key=attempt_of, default=None)
         number = max((r.last.number for r in world.records), default=1)
         return Submission(
             plan=plan,
@@ -169,61 +181,16 @@ class Submitter:
             steps=steps,
         )
 
-    def _refuse_taken(self, plan: Plan) -> None:
-        there = self.cluster.get_jobset(name=plan.jobset, namespace=plan.run.namespace)
-        if there is not None:
-            refuse_foreign(seen_of(there), run_name=plan.run_name)
 
-
-def latest_step(store: RecordStore, *, output: str, run_name: str) -> int | None:
-    """Of the saved checkpoints: the largest folder that is a number (maxtext@0.2.5 writes `<step>/`, unfinished saves
-    end in `.orbax-checkpoint-tmp`). Raises Unreachable where nobody can look.
-    """
-    folder = f"{output.rstrip('/')}/{run_name}/checkpoints"
-    names = store.objects_at(folder).names(folder)
-    steps = [int(name[:-1]) for name in names if name.endswith("/") and name[:-1].isdigit()]
-    return max(steps, default=None)
-
-
-def lacking(sent: Any, held: Any, at: str = "") -> list[str]:
-    """Where the cluster holds something else than was sent, `pointer: sent -> held` each. What it added is its own.
-
-    Kueue suspends what it queues: `/spec/suspend` is its word from the first moment.
-    """
-    if at == "/spec/suspend":
-        return []
-    if isinstance(sent, dict) and isinstance(held, dict):
-        return [d for key, value in sent.items() for d in lacking(value, held.get(key), f"{at}/{_token(key)}")]
-    if isinstance(sent, list) and isinstance(held, list) and len(sent) == len(held):
-        return [d for i, (a, b) in enumerate(zip(sent, held, strict=True)) for d in lacking(a, b, f"{at}/{i}")]
-    same = sent == held or sent in (None, [], {}) or str(sent) == str(held)
-    return [] if same else [f"{at}: {json.dumps(sent)[:80]} -> {json.dumps(held)[:80]}"]
-
-
-def _token(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
+def manifest_of(plan: Plan) -> Json:
+    """Raises SpecError for a plan that has none."""
+    if plan.manifest is None:
+        raise SpecError(errors_in(plan.problems))
+    return plan.manifest
 
 
 def _record_path(plan: Plan, attempt: int) -> str:
     return f"{str(plan.run.output).rstrip('/')}/{plan.run_name}/xsft/attempt-{attempt}.json"
-
-
-def _own_or_same(begun: RecordRef | Taken, *, digest: str) -> RecordRef:
-    """Taken by a submitter that died, or by one that is a moment ahead: the JobSet's name decides who is first."""
-    if isinstance(begun, RecordRef):
-        return begun
-    if begun.ref.record.spec_digest != digest:
-        raise Refused(
-            f"{begun.ref.path}: somebody began this attempt a moment ago with another workload.",
-            fix="Submit again to see what became of it, or take another name.",
-        )
-    return begun.ref
-
-
-def _manifest(plan: Plan) -> Json:
-    if plan.manifest is None:
-        raise SpecError(errors_in(plan.problems))
-    return plan.manifest
 
 
 def _no_errors(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
@@ -232,8 +199,14 @@ def _no_errors(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
     return problems
 
 
-def _read_back_problem(difference: str) -> Problem:
-    return warning("read-back-differs", "", f"The cluster holds something else than was sent: {difference}.", "Look.")
+def _read_back_problems(read_back: ReadBack | None) -> tuple[Problem, ...]:
+    fix = "`xsft plan --manifest` prints what was sent, `kubectl get jobset -o yaml` what is there."
+    if read_back is None or read_back.outcome == "same":
+        return ()
+    if read_back.outcome == "not-read":
+        return (warning("not-read-back", "", "The JobSet was created and could not be read back.", fix),)
+    message = f"The cluster holds something else than was sent: {'; '.join(read_back.differences)}."
+    return (warning("read-back-differs", "", message, fix),)
 
 
 def _resume_notes(latest: int | None, *, attempt: int) -> tuple[Problem, ...]:

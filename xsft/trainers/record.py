@@ -13,7 +13,7 @@ from typing import Any
 from xsft.records.document import read_record, to_json
 from xsft.records.model import SCHEMA, Attempt, Outcome, Record
 
-__all__ = ["SCHEMA", "Attempt", "Outcome", "Record", "differences", "from_json", "merged", "to_json"]
+__all__ = ["SCHEMA", "Attempt", "Outcome", "Record", "all_differences", "differences", "from_json", "merged", "to_json"]
 
 MAY_CHANGE = frozenset({"train.steps", "train.checkpoint_period", "checkpoint_period", "output"})
 """What a resumed run may have different. `output` is the folder the record lies in, so it was moved, not changed."""
@@ -34,8 +34,17 @@ def from_json(text: str) -> Record:
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
     """What makes `now` another run than `before`, one `key: old -> new` each; what may change on resume is left out."""
+    return _differences(before, now, leave_out=MAY_CHANGE)
+
+
+def all_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
+    """As `differences`, with what may change on resume."""
+    return _differences(before, now, leave_out=frozenset())
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any], *, leave_out: frozenset[str]) -> tuple[str, ...]:
     old, new = dict(_leaves(before)), dict(_leaves(now))
-    keys = sorted(k for k in old.keys() | new.keys() if old.get(k) != new.get(k) and k not in MAY_CHANGE)
+    keys = sorted(k for k in old.keys() | new.keys() if old.get(k) != new.get(k) and k not in leave_out)
     return tuple(f"{key}: {_shown(old.get(key))} -> {_shown(new.get(key))}" for key in keys)
 
 

@@ -1,0 +1,68 @@
+"""What a cluster holds, compared with what was sent. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from xsft.launchers.audit import AuditRow
+from xsft.launchers.pointers import Json
+
+OF_KUEUE = frozenset({"/spec/suspend"})
+"""Kueue suspends what it queues, and lets it go: its word from the first moment."""
+
+
+def lacking(sent: Any, held: Any, at: str = "") -> list[str]:
+    """Where `held` is something else than `sent`, `pointer: sent -> held` each. What the cluster added is its own:
+    further keys, and further items at the end of a list.
+    """
+    if at in OF_KUEUE:
+        return []
+    if isinstance(sent, dict) and isinstance(held, dict):
+        return [d for key, value in sent.items() for d in lacking(value, held.get(key), f"{at}/{_token(key)}")]
+    if isinstance(sent, list) and isinstance(held, list) and len(sent) <= len(held):
+        return [d for i, (a, b) in enumerate(zip(sent, held, strict=False)) for d in lacking(a, b, f"{at}/{i}")]
+    empty = not held and sent in (None, [], {})
+    same = sent == held or empty or (_text(sent) is not None and _text(sent) == _text(held))
+    return [] if same else [f"{at}: {json.dumps(sent)[:80]} -> {json.dumps(held)[:80]}"]
+
+
+def lost_by_xpk(rows: Iterable[AuditRow], *, asked: Iterable[str]) -> tuple[AuditRow, ...]:
+    """What the xpk line alone would not give of the fields in `asked`. The run's identity does not count."""
+    fields = tuple(asked)
+    return tuple(row for row in rows if row.outcome != "landed" and not _identity(row) and _is_asked(row.field, fields))
+
+
+def lacking_of_xpk(rows: Iterable[AuditRow], *, manifest: Json, held: Json) -> list[str]:
+    """Where `held` is not what the xpk line says, whatever its name; what xsft adds is not looked for."""
+    told = [row.where for row in rows if row.outcome == "landed" and row.field != "name"]
+    return [d for where in told for d in lacking(_at(manifest, where), _at(held, where), where)]
+
+
+def _identity(row: AuditRow) -> bool:
+    """Labels and annotations, and the namespace, which xpk names to kubectl instead."""
+    return "/metadata/" in row.where
+
+
+def _is_asked(field: str, asked: tuple[str, ...]) -> bool:
+    return any(f"{field}.".startswith(f"{one}.") or f"{one}.".startswith(f"{field}.") for one in asked)
+
+
+def _at(document: Any, pointer: str) -> Any:
+    for token in pointer.split("/")[1:]:
+        key = token.replace("~1", "/").replace("~0", "~")
+        if isinstance(document, list):
+            document = document[int(key)] if key.isdigit() and int(key) < len(document) else None
+        else:
+            document = document.get(key) if isinstance(document, dict) else None
+    return document
+
+
+def _text(value: Any) -> str | None:
+    """Kubernetes takes 4 and "4" for the same quantity."""
+    return str(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else None
+
+
+def _token(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
