@@ -1,0 +1,300 @@
+"""One run under one name: what the cluster, the records and the checkpoints say decides, whatever they say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.records.test_document import WHOLE
+from tests.stories import facts_for, spec_of, varied
+from xsft.errors import Refused
+from xsft.identity import (
+    Adopt,
+    Decision,
+    Finished,
+    Seen,
+    Start,
+    World,
+    attempt_of,
+    decide,
+    recognised,
+    refuse_foreign,
+    seen_of,
+)
+from xsft.launchers.patch import DIGEST_ANNOTATION, RUN_LABEL
+from xsft.naming import PATHWAYS_NAME_LIMIT
+from xsft.records.document import unreadable
+from xsft.records.model import Record
+from xsft.spec.digest import canonical, spec_digest
+from xsft.spec.resolve import Run, resolve
+
+NAME = "deepseek-ultrachat"
+STEPS = 1000
+
+
+def run_of(changes: Mapping[str, Any] | None = None) -> Run:
+    spec = varied(spec_of("deepseek_ultrachat"), changes or {})
+    return resolve(spec, facts_for(spec))[0]
+
+
+RUN = run_of()
+DIGEST = spec_digest(RUN)
+LONGER = run_of({"train.steps": 2000, "train.checkpoint_period": 100})
+FASTER = run_of({"train.learning_rate": 1e-3})
+
+
+def decided(world: World, run: Run = RUN) -> Decision:
+    return decide(run, digest=spec_digest(run), spec=json.loads(canonical(run)), world=world)
+
+
+def seen(state: Any = "live", *, attempt: int = 1, run: Run | None = RUN, name: str = NAME) -> Seen:
+    jobset = name if attempt == 1 else f"{name}-{attempt}"
+    digest = spec_digest(run) if run else None
+    return Seen(name=jobset, uid=f"uid-{jobset}", run_name=name if run else None, digest=digest, state=state)
+
+
+def record(outcome: Any = "created", *, number: int = 1, run: Run = RUN, uid: str | None = None) -> Record:
+    jobset = NAME if number == 1 else f"{NAME}-{number}"
+    attempt = replace(
+        WHOLE.last,
+        number=number,
+        outcome=outcome,
+        spec_digest=spec_digest(run),
+        jobset=jobset,
+        uid=uid,
+        created_by=None,
+    )
+    spec = json.loads(canonical(run))
+    return replace(WHOLE, run_name=NAME, spec=spec, spec_digest=spec_digest(run), attempts=(attempt,))
+
+
+NOTHING = World()
+TORN = unreadable(run_name=NAME, number=1, name="attempt-1.json", reason="torn")
+
+TABLE: dict[str, tuple[World, Decision]] = {
+    "nothing is there": (NOTHING, Start(attempt=1)),
+    "live": (World(jobsets=(seen(),), records=(record(),)), Adopt(jobset=seen())),
+    "live, no record of it": (World(jobsets=(seen(),)), Adopt(jobset=seen())),
+    "live, its submitter was killed": (World(jobsets=(seen(),), records=(record("submitting"),)), Adopt(jobset=seen())),
+    "the second attempt is live": (
+        World(jobsets=(seen("failed"), seen(attempt=2)), records=(record(), record(number=2))),
+        Adopt(jobset=seen(attempt=2)),
+    ),
+    "its last step is saved, and it lives": (World(jobsets=(seen(),), latest_step=STEPS), Adopt(jobset=seen())),
+    "completed": (World(jobsets=(seen("completed"),), records=(record(),), latest_step=STEPS), Finished(steps=STEPS)),
+    "its JobSet is gone": (World(records=(record(),), latest_step=STEPS), Finished(steps=STEPS)),
+    "failed after its last save": (
+        World(jobsets=(seen("failed"),), records=(record(),), latest_step=STEPS),
+        Finished(steps=STEPS),
+    ),
+    "ended without an error and short": (
+        World(jobsets=(seen("completed"),), records=(record(),), latest_step=999),
+        Start(attempt=2),
+    ),
+    "failed without a checkpoint": (World(jobsets=(seen("failed"),), records=(record(),)), Start(attempt=2)),
+    "failed, its JobSet is gone": (World(records=(record(),), latest_step=100), Start(attempt=2)),
+    "two failed": (World(jobsets=(seen("failed"), seen("failed", attempt=2))), Start(attempt=3)),
+    "cancelled": (World(records=(record("cancelled"),), latest_step=100), Start(attempt=2)),
+    "begun, never created": (World(records=(record("submitting"),)), Start(attempt=1)),
+    "refused by the cluster": (World(records=(record("not-created"),)), Start(attempt=1)),
+    "second begun, never created": (
+        World(jobsets=(seen("failed"),), records=(record(), record("submitting", number=2))),
+        Start(attempt=2),
+    ),
+    "torn record, nothing else": (World(records=(TORN,)), Start(attempt=1)),
+    "begun by another workload, never created": (World(records=(record("submitting", run=FASTER),)), Start(attempt=1)),
+    "refused for another workload": (World(records=(record("not-created", run=FASTER),)), Start(attempt=1)),
+    "more steps than it was": (World(records=(record(run=RUN),), latest_step=STEPS), Finished(steps=STEPS)),
+}
+
+
+@pytest.mark.parametrize("case", TABLE)
+def test_what_is_decided(case: str) -> None:
+    world, decision = TABLE[case]
+    assert decided(world) == decision
+
+
+REFUSED: dict[str, tuple[World, str]] = {
+    "live with another workload": (
+        World(jobsets=(seen(run=FASTER),), records=(record(run=FASTER),)),
+        "train.learning_rate: 0.001 -> ",
+    ),
+    "live with another workload, its submitter was killed": (
+        World(jobsets=(seen(run=FASTER),), records=(record("submitting", run=FASTER),)),
+        "train.learning_rate: 0.001 -> ",
+    ),
+    "live with more steps": (
+        World(jobsets=(seen(run=LONGER),), records=(record(run=LONGER),)),
+        "train.steps: 2000 -> ",
+    ),
+    "live with another workload, unrecorded": (World(jobsets=(seen(run=FASTER),)), "not recorded here"),
+    "ended with another workload": (World(records=(record(run=FASTER),)), "train.learning_rate: 0.001 -> "),
+    "failed with another workload, its submitter was killed": (
+        World(jobsets=(seen("failed", run=FASTER),), records=(record("submitting", run=FASTER),)),
+        "train.learning_rate: 0.001 -> ",
+    ),
+    "begun by another workload, checkpoints are there": (
+        World(records=(record("submitting", run=FASTER),), latest_step=10),
+        "train.learning_rate: 0.001 -> ",
+    ),
+    "checkpoints of a JobSet that no record explains": (
+        World(jobsets=(seen("failed", run=FASTER),), latest_step=10),
+        "not recorded here",
+    ),
+    "checkpoints, and a record that cannot be read": (World(records=(TORN,), latest_step=10), "not recorded here"),
+    "fewer steps than are done": (World(records=(record(run=LONGER),), latest_step=2000), "2000 steps, and 1000"),
+    "the last step is there, and nothing says whose": (World(latest_step=STEPS), "no record of xsft explains"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_refused_and_how_it_differs(case: str) -> None:
+    world, said = REFUSED[case]
+    with pytest.raises(Refused, match=said) as caught:
+        decided(world)
+    assert caught.value.fix
+
+
+def test_only_steps_and_their_saving_may_change_between_attempts() -> None:
+    world = World(jobsets=(seen("completed"),), records=(record(),), latest_step=STEPS)
+    assert decided(world, LONGER) == Start(attempt=2)
+    with pytest.raises(Refused, match=r"train\.learning_rate") as caught:
+        decided(world, FASTER)
+    assert "steps" not in caught.value.message
+
+
+def test_an_attempts_name_must_fit_too() -> None:
+    name = "a" * PATHWAYS_NAME_LIMIT
+    run = run_of({"name": name})
+    assert decided(World(), run) == Start(attempt=1)
+    failed = replace(seen("failed", run=run, name=name))
+    with pytest.raises(Refused, match="24 characters, and 22 are possible in pathways"):
+        decided(World(jobsets=(failed,)), run)
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        ({}, "live"),
+        ({"conditions": []}, "live"),
+        ({"conditions": [{"type": "Suspended", "status": "True"}]}, "live"),
+        ({"conditions": [{"type": "Completed", "status": "False"}, {"type": "Failed", "status": "False"}]}, "live"),
+        ({"conditions": [{"type": "Completed", "status": "True"}]}, "completed"),
+        ({"conditions": [{"type": "Failed", "status": "True"}]}, "failed"),
+        ({"terminalState": "Completed"}, "completed"),
+        ({"terminalState": "Failed", "conditions": [{"type": "StartupPolicyInProgress", "status": "True"}]}, "failed"),
+    ],
+)
+def test_a_jobsets_state_is_read_from_its_status(status: Mapping[str, Any], state: str) -> None:
+    metadata = {
+        "name": f"{NAME}-3",
+        "uid": "u",
+        "labels": {RUN_LABEL: NAME},
+        "annotations": {DIGEST_ANNOTATION: DIGEST},
+    }
+    found = seen_of({"metadata": metadata, "status": status})
+    assert (found.state, found.run_name, found.digest) == (state, NAME, DIGEST)
+    assert attempt_of(found) == 3
+
+
+def test_a_run_that_ends_in_a_number_is_no_attempt_of_another() -> None:
+    assert attempt_of(Seen(name="a-2", uid="u", run_name="a-2", digest=None, state="live")) == 1
+    assert attempt_of(Seen(name="a-2-2", uid="u", run_name="a-2", digest=None, state="live")) == 2
+
+
+@pytest.mark.parametrize(("owner", "said"), [(None, "xsft did not make it"), ("other-run", "of the run other-run")])
+def test_somebody_elses_name_is_refused(owner: str | None, said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        refuse_foreign(Seen(name=NAME, uid="u", run_name=owner, digest=None, state="live"), run_name=NAME)
+
+
+def test_what_xpk_made_is_recognised_by_its_uid_or_by_what_it_was_told() -> None:
+    bare = seen(run=None)
+    by_uid = recognised(bare, run_name=NAME, records=(record(uid=bare.uid),), as_told=False)
+    begun = recognised(bare, run_name=NAME, records=(record("submitting"),), as_told=True)
+    assert by_uid == begun == seen()
+
+
+@pytest.mark.parametrize(
+    ("records", "as_told"),
+    [((), True), ((record(uid="another"),), True), ((record("submitting"),), False), ((record("not-created"),), True)],
+)
+def test_what_may_be_somebody_elses_is_not_taken_for_ours(records: tuple[Record, ...], as_told: bool) -> None:
+    assert recognised(seen(run=None), run_name=NAME, records=records, as_told=as_told).run_name is None
+
+
+RUNS = st.sampled_from([RUN, LONGER, FASTER])
+STATES = st.sampled_from(["live", "completed", "failed"])
+ATTEMPTS = st.integers(1, 9)
+SEEN = st.builds(lambda state, attempt, run: seen(state, attempt=attempt, run=run), STATES, ATTEMPTS, RUNS)
+OUTCOMES = st.sampled_from(["submitting", "not-created", "created", "failed", "completed", "cancelled", "unknown"])
+RECORDS = st.builds(lambda o, n, run: record(o, number=n, run=run), OUTCOMES, ATTEMPTS, RUNS) | st.just(TORN)
+WORLDS = st.builds(
+    World,
+    jobsets=st.lists(SEEN, max_size=4, unique_by=lambda s: s.name).map(tuple),
+    records=st.lists(RECORDS, max_size=4).map(lambda rs: tuple(sorted(rs, key=lambda r: r.last.number))),
+    latest_step=st.none() | st.integers(0, 3000),
+)
+
+
+def outcome(world: World, run: Run) -> Decision | None:
+    """None: refused."""
+    try:
+        return decided(world, run)
+    except Refused:
+        return None
+
+
+@given(world=WORLDS, run=RUNS)
+@settings(max_examples=300, deadline=None)
+def test_every_world_is_decided(world: World, run: Run) -> None:
+    match outcome(world, run):
+        case Adopt(jobset=found):
+            assert found in world.jobsets
+            assert (found.state, found.digest) == ("live", spec_digest(run))
+        case Finished(steps=steps):
+            assert steps == world.latest_step == run.spec.train.steps
+        case Start(attempt=attempt):
+            assert all(s.state != "live" for s in world.jobsets)
+            assert attempt not in {attempt_of(s) for s in world.jobsets}  # never a name that is taken
+        case None:
+            assert world != World()
+
+
+@given(world=WORLDS, more=SEEN, run=RUNS)
+@settings(max_examples=300, deadline=None)
+def test_one_more_jobset_never_makes_a_second_run(world: World, more: Seen, run: Run) -> None:
+    fuller = replace(world, jobsets=(*world.jobsets, more))
+    if isinstance(outcome(world, run), Adopt):
+        assert not isinstance(outcome(fuller, run), Start)
+    if more.state == "live":
+        assert not isinstance(outcome(fuller, run), Start | Finished)
+
+
+@given(world=WORLDS, run=RUNS)
+@settings(max_examples=200, deadline=None)
+def test_what_was_decided_and_done_is_adopted_next_time(world: World, run: Run) -> None:
+    """Also where the submitter was killed before it could complete the record."""
+    decision = outcome(world, run)
+    if isinstance(decision, Start):
+        created = seen(attempt=decision.attempt, run=run)
+        begun = record("submitting", number=decision.attempt, run=run)
+        after = replace(world, jobsets=(*world.jobsets, created), records=(*world.records, begun))
+        assert outcome(after, run) == Adopt(jobset=created)
+        assert outcome(replace(after, records=world.records), run) == Adopt(jobset=created)
+
+
+@given(world=WORLDS, run=RUNS)
+@settings(max_examples=100, deadline=None)
+def test_what_was_only_begun_changes_nothing(world: World, run: Run) -> None:
+    """A submitter that died before its create leaves the number to the next one of the same workload."""
+    decision = outcome(world, run)
+    if isinstance(decision, Start) and not any(r.last.number > decision.attempt for r in world.records):
+        begun = record("submitting", number=decision.attempt, run=run)
+        assert outcome(replace(world, records=(*world.records, begun)), run) == decision
