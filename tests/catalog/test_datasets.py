@@ -8,7 +8,8 @@ from xsft.catalog import datasets
 def test_ultrachat() -> None:
     known = datasets.dataset("HuggingFaceH4/ultrachat_200k")
     assert known is not None
-    assert (known.columns, known.needs_hf_name) == (("messages",), False)
+    assert known.columns == ("messages",)
+    assert "" in known.configurations
     assert (known.rows("train_sft"), known.rows("test_sft"), known.rows("train")) == (207_865, 23_110, None)
     assert "train_sft" in known.splits()
 
@@ -16,7 +17,7 @@ def test_ultrachat() -> None:
 def test_gsm8k_needs_its_configuration_named() -> None:
     known = datasets.dataset("openai/gsm8k")
     assert known is not None
-    assert known.needs_hf_name
+    assert "" not in known.configurations
     assert known.rows("train") is None
     assert (known.rows("train", hf_name="main"), known.rows("test", hf_name="main")) == (7_473, 1_319)
 

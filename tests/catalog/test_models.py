@@ -50,11 +50,6 @@ def test_quirks() -> None:
     assert models.model("llama3.1-8b-Instruct").emb == models.model("llama3.1-8b").emb
 
 
-def test_gpt_oss_does_not_divide_by_a_whole_slice() -> None:
-    assert not models.model("gpt-oss-120b").fsdp_divides(tpu.parse_tpu_type("v6e-256").chips)
-    assert models.model("gpt-oss-120b").fsdp_divides(32)
-
-
 def test_pins_are_the_models_own_configuration() -> None:
     assert models.pins("qwen3-0.6b")["vocab_size"] == 151936
     assert models.pins("qwen3-0.6b")["normalization_layer_epsilon"] == 1e-6

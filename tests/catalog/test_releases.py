@@ -23,7 +23,7 @@ def test_releases_are_in_order() -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_layout_follows_the_version(version: str) -> None:
     current = releases.at_least(version, "0.2.0")
-    assert releases.layout_of(version) == ("current" if current else "legacy")
+    assert releases.release(version).layout == ("current" if current else "legacy")
     assert releases.release(version).trainer.startswith("maxtext." if current else "MaxText.")
     assert releases.release(version).sft_config.startswith("src/maxtext/" if current else "src/MaxText/")
 

@@ -10,7 +10,6 @@ from pydantic_core import PydanticCustomError
 from xsft.errors import SpecError
 from xsft.problems import Problem
 from xsft.spec.explain import MAX_PROBLEMS, validate
-from xsft.spec.modelkeys import allowed_keys
 from xsft.spec.yamltext import parse_yaml
 
 
@@ -175,15 +174,6 @@ def test_values_are_cut_escaped_and_never_secrets() -> None:
     assert "12345" not in repr(found)
     assert "x" * 61 not in repr(found)
     assert all(p.message.isprintable() for p in found)
-
-
-def test_allowed_keys_walk_sections_unions_and_free_mappings() -> None:
-    assert allowed_keys(Workload)[:3] == ("name", "maxtext", "weights")
-    assert allowed_keys(Workload, ("train",)) == ("steps", "learning_rate", "packing", "seconds")
-    assert allowed_keys(Workload, ("mode",)) == ("kind", "processes", "proxy")
-    assert allowed_keys(Workload, ("places", 0)) == ("project", "zone")
-    assert allowed_keys(Workload, ("env",)) == ()
-    assert allowed_keys(Workload, ("nothing", "here")) == ()
 
 
 LEAF = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-9, 9) | st.sampled_from(["a", "no", "mcjax", "1"])

@@ -23,10 +23,6 @@ class Dataset:
     configurations: Mapping[str, Mapping[str, int]]
     """hf_name → split → rows. A data set without a default configuration ("") stops when hf_name is not given."""
 
-    @property
-    def needs_hf_name(self) -> bool:
-        return "" not in self.configurations
-
     def rows(self, split: str, *, hf_name: str = "") -> int | None:
         """Rows of the split; None when the data set has no such split or configuration."""
         return self.configurations.get(hf_name, {}).get(split)

@@ -71,10 +71,6 @@ class Model:
         """Whether the Hugging Face repository asks for a licence click; None: unknown, or no repository."""
         return is_gated(self.hf_id) if self.hf_id else None
 
-    def fsdp_divides(self, fsdp: int) -> bool:
-        """False: MaxText stops with IndivisibleError. source: AOT compilation of gpt-oss, 2880 over 256 (fit.toml)."""
-        return self.emb % fsdp == 0
-
 
 @cache
 def model(name: str) -> Model:

@@ -71,10 +71,6 @@ def at_least(version: str, oldest: str) -> bool:
     return order.index(release(version).version) >= order.index(release(oldest).version)
 
 
-def layout_of(version: str) -> Layout:
-    return release(version).layout
-
-
 @cache
 def keys(version: str) -> frozenset[str]:
     """Top-level keys that the SFT trainer of this release takes on its command line."""

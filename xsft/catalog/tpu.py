@@ -74,16 +74,6 @@ class Slice:
     hbm_source: str
 
     @property
-    def topology_type(self) -> str:
-        """The name that can mean nothing else, `v6e-16x16`."""
-        return f"{self.generation}-{self.topology}"
-
-    @property
-    def topology_label(self) -> str:
-        """Value of the node label cloud.google.com/gke-tpu-topology."""
-        return self.topology
-
-    @property
     def physical_axes(self) -> tuple[int, ...]:
         """Chips along each ICI axis, `(16, 16)`."""
         return _axes(self.topology)
@@ -107,13 +97,6 @@ def parse_tpu_type(text: str) -> Slice:
     if topology is None:
         raise ValueError(_unknown_shape(generation, text))
     return _slice(generation, topology=topology, xpk_type=text)
-
-
-def same_count(given: Slice) -> tuple[str, ...]:
-    """Topology forms of the other slices with as many chips: `v5p-512` is 4x8x8, and `v5p-4x4x16` the other one."""
-    generation = generations()[given.generation]
-    shapes = _shapes(generation, given.chips)
-    return tuple(f"{generation.name}-{shape}" for shape in shapes if shape != given.topology)
 
 
 def tpu_types() -> Iterator[str]:

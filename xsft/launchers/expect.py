@@ -30,9 +30,6 @@ from xsft.launchers.xpk import command, proxy_args, servers
 from xsft.spec.resolve import Run
 from xsft.trainers.maxtext import HF_TOKEN_DIRECTORY, container_env, trainer_argv
 
-XPK_GRACE_PERIOD_S = 30
-"""source: xpk@1.16.0 parser/workload.py --termination-grace-period-seconds."""
-
 
 def expectations(run: Run, *, digest: str) -> tuple[Expectation, ...]:
     at = places(run.mode.value)

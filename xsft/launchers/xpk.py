@@ -14,8 +14,6 @@ XPK_DEFAULT_PRIORITY = "medium"
 XPK_DEFAULT_TTL_S = 43200
 """source: xpk@1.16.0 parser/workload.py; defaults are not repeated on the line."""
 
-RENDER_FLAGS = ("--dry-run",)
-
 STAND_IN_CLUSTER = "kubeconfig-context"
 """xpk reaches clusters by GKE name only; the manifest does not hold it."""
 

@@ -50,14 +50,6 @@ def locate(model: type[BaseModel], loc: Sequence[str | int], data: object) -> Lo
     return Located(path=tuple(path), unions=tuple(unions), parent=parent, annotation=here, is_key=is_key)
 
 
-def allowed_keys(model: type[BaseModel], path: Sequence[str | int] = ()) -> tuple[str, ...]:
-    """Keys allowed below a key path, over all members of a union; empty for free sections and leaves."""
-    found: list[Any] = [model]
-    for part in path:
-        found = [c for a in found for m in members(a) if (c := child(m, part)) is not None]
-    return tuple(dict.fromkeys(key for a in found for key in keys_of(a)))
-
-
 def keys_of(annotation: Any) -> tuple[str, ...]:
     """Keys of a model, or of every model of a union."""
     return tuple(dict.fromkeys(key for member in flat(annotation) for key in _fields(member)))
