@@ -1,0 +1,104 @@
+"""Submitters of one shown workload against the stand-ins, in this process or as one that can be killed.
+
+    python -m tests.submissions KUBECONFIG BUCKET_URL STATE [DIE_AT] < "go"
+
+DIE_AT: begun | created, where the process kills itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from google.auth.credentials import AnonymousCredentials
+from google.cloud.storage import Client
+
+from tests.fakes.clusters import ClusterApi
+from tests.fakes.kubeapi import CONTEXT
+from tests.stories import ROOT, facts_for, spec_of, varied
+from xsft.effects.objects import GcsObjects
+from xsft.effects.recording import Provenance
+from xsft.effects.records import RecordStore
+from xsft.effects.submission import Submitter, create_planned
+from xsft.effects.writable import check_writable
+from xsft.planner import make_intent, make_plan
+from xsft.steps import Plan
+
+NAME = "deepseek-ultrachat"
+FOLDER = f"runs/{NAME}/xsft"
+STEPS = 1000
+DIE = {"begun": 1, "created": 2}
+
+
+def planned(changes: Mapping[str, Any] | None = None, *, attempt: int = 1) -> Plan:
+    """The workload's plan; what xpk renders is taken from its golden manifest."""
+    spec = varied(spec_of("deepseek_ultrachat"), changes or {})
+    text = (ROOT / "tests" / "golden" / "deepseek_ultrachat.manifest.yaml").read_text(encoding="utf-8")
+    jobset = NAME if attempt == 1 else f"{NAME}-{attempt}"
+    rendered = yaml.safe_load(re.sub(rf": {NAME}$", f": {jobset}", text, flags=re.MULTILINE))
+    intent = make_intent(spec, replace(facts_for(spec), attempt=attempt))
+    return make_plan(intent, rendered=rendered, file="w.yaml")
+
+
+def submitter(
+    api: ClusterApi,
+    *,
+    bucket_url: str,
+    state: Path,
+    changes: Mapping[str, Any] | None = None,
+    by: str = "a" * 16,
+    slept: list[float] | None = None,
+    **settings: Any,
+) -> Submitter:
+    objects = bucket_objects(bucket_url, slept if slept is not None else [])
+    return Submitter(
+        cluster=api.connect(),
+        store=RecordStore(state=state, objects_at=lambda _: objects),
+        provenance=Provenance(submitter=by, at="2026-11-21T10:00:00+00:00", user="me", git=None, versions={}),
+        replan=lambda attempt: planned(changes, attempt=attempt),
+        **{"writable": lambda output: check_writable(output, objects=objects), **settings},
+    )
+
+
+def bucket_objects(url: str, slept: list[float]) -> GcsObjects:
+    client = Client(project="p", credentials=AnonymousCredentials(), client_options={"api_endpoint": url})
+    return GcsObjects(client, sleep=slept.append)
+
+
+def killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dying(at: str) -> Callable[..., Any]:
+    def create(*given: Any) -> Any:
+        if at == "begun":
+            killed()
+        made = create_planned(*given)
+        if at == "created":
+            killed()
+        return made
+
+    return create
+
+
+def main(kubeconfig: str, bucket_url: str, state: str, die_at: str = "") -> None:
+    api = ClusterApi(kubeconfig=Path(kubeconfig), context=CONTEXT, namespace="default")
+    by = f"{os.getpid():016x}"
+    one = submitter(api, bucket_url=bucket_url, state=Path(state), by=by, create=dying(die_at))
+    plan = planned()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    done = one.submit(plan)
+    print(json.dumps({"action": done.action, "uid": done.uid, "jobset": done.jobset}), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
