@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlparse
 import pytest
 
 from xsft.cli import main
-from xsft.commands import init
+from xsft.commands import init, new_file
 from xsft.commands.verbs import parser
 
 VARIANTS = {"mcjax": ("--mode", "mcjax"), "pathways": ("--mode", "pathways"), "local": ("--local",)}
@@ -63,16 +63,16 @@ def test_a_dash_prints(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_outside_a_checkout_the_schema_is_the_installed_one(tmp_path: Path) -> None:
     address = _address(init.workload_text("mcjax", folder=tmp_path))
-    assert Path(unquote(urlparse(address).path)) == init.SCHEMA
-    assert json.loads(init.SCHEMA.read_text())["title"] == "xsft workload"
+    assert Path(unquote(urlparse(address).path)) == new_file.SCHEMA
+    assert json.loads(new_file.SCHEMA.read_text())["title"] == "xsft workload"
 
 
 @pytest.mark.parametrize("below", ["workloads", ".", "workloads/team/a"])
 def test_inside_a_checkout_the_schema_is_relative(below: str) -> None:
-    folder = init.SCHEMA.parents[2] / below
+    folder = new_file.SCHEMA.parents[2] / below
     address = _address(init.workload_text("mcjax", folder=folder))
     assert address.startswith(".")
-    assert Path(f"{folder}/{address}").resolve() == init.SCHEMA
+    assert Path(f"{folder}/{address}").resolve() == new_file.SCHEMA
     assert address.count("../") == len(Path(below).parts)
 
 

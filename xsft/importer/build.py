@@ -12,8 +12,8 @@ from xsft.facts import Facts
 from xsft.importer.cluster import Tree, cluster_fields, mode_of
 from xsft.importer.compare import say_differences
 from xsft.importer.environment import ReadFile, flag_environment, workload_environment
-from xsft.importer.flags import read_flags
-from xsft.importer.keys import read_pairs, token_secret, trainer_fields, with_defaults
+from xsft.importer.flags import Flags, read_flags
+from xsft.importer.keys import read_pairs, removed_keys, token_secret, trainer_fields, with_defaults
 from xsft.importer.names import name_fields
 from xsft.importer.notes import Difference, Notes
 from xsft.importer.shell import Shell
@@ -24,10 +24,12 @@ from xsft.launchers.xpk import xpk_argv
 from xsft.naming import ModeName
 from xsft.problems import Problem, error
 from xsft.spec.base import Value
+from xsft.spec.explain import validate
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
 from xsft.spec.resolve import resolve
 from xsft.spec.secrets import names_secret
+from xsft.spec.yamltext import ParsedYaml
 
 _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
@@ -71,7 +73,7 @@ def import_paste(text: str, *, read_file: ReadFile = lambda _name: None) -> Impo
         say_differences(pasted.given, resolve(spec, Facts())[0], notes)
     found = (*notes.problems, *problems)
     body = workload_yaml(tree)
-    differences = tuple(notes.differences)
+    differences = notes.differences
     return Imported(
         yaml=commented(body, problems=found, differences=differences), differences=differences, problems=found
     )
@@ -88,7 +90,7 @@ def _require_text(text: str) -> None:
 
 
 def _read(line: XpkLine, notes: Notes, read_file: ReadFile) -> _Pasted:
-    flags = read_flags(line.verb, line.arguments)
+    flags = _without_secrets(read_flags(line.verb, line.arguments), notes)
     mode = mode_of(line.verb, flags)
     command = flags.get("command")
     if not isinstance(command, str) or not command.strip():
@@ -110,6 +112,14 @@ def _read(line: XpkLine, notes: Notes, read_file: ReadFile) -> _Pasted:
     return _Pasted(line=line, mode=mode, trainer=trainer, given=given, base=base)
 
 
+def _without_secrets(flags: Flags, notes: Notes) -> Flags:
+    """The command and --env are looked at word by word, later."""
+    leaking = [f for f, v in flags.items() if f != "command" and isinstance(v, str) and notes.is_secret("", v)]
+    for flag in leaking:
+        notes.differ(f"--{flag}", given="a secret (not shown)", why="it looks like a token; it is left out")
+    return {flag: value for flag, value in flags.items() if flag not in leaking}
+
+
 def _say_moved(trainer: Trainer, environment: Tree, notes: Notes) -> None:
     kept = environment.get("env")
     for name, _ in trainer.env:
@@ -120,16 +130,16 @@ def _say_moved(trainer: Trainer, environment: Tree, notes: Notes) -> None:
 def _best(pasted: _Pasted, notes: Notes) -> Tree:
     """The workload whose plan is the pasted line to the byte, where there is one: a line that xsft wrote."""
     preferred = _preferred_release(pasted)
-    first: Tree | None = None
     for version, tail in _candidates(pasted, preferred):
-        tree = _tree(pasted, version=version, tail=tail)
-        first = first or tree
+        tree = _tree(pasted, pasted.given, version=version, tail=tail)
         if _argv(tree) == pasted.line.argv:
             _say_release(version, notes)
             return tree
     _say_release(preferred, notes)
     _say_config(pasted, preferred, notes)
-    found = first if first is not None else _tree(pasted, version=preferred, tail=False)
+    removed = removed_keys(pasted.given, preferred)
+    kept = {key: value for key, value in pasted.given.items() if key not in removed}
+    found = _tree(pasted, kept, version=preferred, tail=False)
     with_defaults(found, notes)
     return found
 
@@ -153,15 +163,16 @@ def _preferred_release(pasted: _Pasted) -> str:
     return modules()[pasted.trainer.module]
 
 
-def _tree(pasted: _Pasted, *, version: str, tail: bool) -> Tree:
-    fields = trainer_fields(pasted.given, mode=pasted.mode, version=version, tail=tail)
+def _tree(pasted: _Pasted, given: Mapping[str, Value], *, version: str, tail: bool) -> Tree:
+    fields = trainer_fields(given, mode=pasted.mode, tail=tail)
     image = pasted.base.get("image")
     return {**pasted.base, **fields, "image": {**(image if isinstance(image, dict) else {}), "maxtext": version}}
 
 
 def _argv(tree: Tree) -> tuple[str, ...] | None:
     try:
-        return xpk_argv(resolve(read_spec(workload_yaml(tree)), Facts())[0])
+        spec = validate(WorkloadSpec, tree, ParsedYaml(data=tree))
+        return xpk_argv(resolve(spec, Facts())[0])
     except (SpecError, ValueError):
         return None
 

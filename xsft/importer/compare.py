@@ -32,7 +32,7 @@ ADDED: Mapping[str, str] = MappingProxyType(
 def say_differences(given: Mapping[str, Value], run: Run, notes: Notes) -> None:
     """Key by key; what the notes already speak of is not said again."""
     rendered = trainer_keys(run)
-    for key in removed_keys(given, run.release.version):
+    for key in (key for key in removed_keys(given, run.release.version) if key not in rendered):
         why = f"MaxText {run.release.version} refuses it. {key_hint(key, version=run.release.version)}"
         notes.differ(key, given=yaml_value(given[key]), why=why)
     for key, value in rendered.items():

@@ -81,7 +81,7 @@ def token_secret(pairs: Iterable[tuple[str, str]], notes: Notes) -> Tree:
     return {"hf_token": dict(STAND_IN_SECRET)}
 
 
-def trainer_fields(given: Mapping[str, Value], *, mode: ModeName, version: str, tail: bool) -> Tree:
+def trainer_fields(given: Mapping[str, Value], *, mode: ModeName, tail: bool) -> Tree:
     """Sections and overrides. With `tail`, what follows the mode's keys stays an override: so xsft writes them."""
     tree: Tree = {}
     overrides: dict[str, Value] = {}
@@ -91,8 +91,7 @@ def trainer_fields(given: Mapping[str, Value], *, mode: ModeName, version: str, 
     for index, (key, value) in enumerate(given.items()):
         if key in mode_module("pathways").TRAINER_KEYS or key == "run_name":
             continue
-        is_field = not (tail and index > last) and _put(tree, key, value, has_eval=has_eval, has_lora=has_lora)
-        if not is_field and not _was_removed(key, version):
+        if (tail and index > last) or not _put(tree, key, value, has_eval=has_eval, has_lora=has_lora):
             overrides[key] = value
     _tidy(tree)
     return {**tree, **({"overrides": {"maxtext": overrides}} if overrides else {})}

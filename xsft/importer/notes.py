@@ -34,18 +34,24 @@ class Notes:
 
     def __init__(self, holes: Holes) -> None:
         self.holes = holes
-        self.differences: list[Difference] = []
+        self._differences: dict[Difference, None] = {}
         self.problems: list[Problem] = []
+        self._named: set[str] = set()
         self._secrets: set[str] = set()
 
     def differ(self, what: str, *, given: str | None = None, now: str | None = None, why: str) -> None:
         shown = (None if text is None else self.shown(text) for text in (given, now))
         difference = Difference(what=self.shown(what), given=next(shown), now=next(shown), why=why)
-        if difference not in self.differences:
-            self.differences.append(difference)
+        self._differences[difference] = None
+        self._named.add(difference.what)
 
     def has(self, what: str) -> bool:
-        return any(one.what == what for one in self.differences)
+        return what in self._named
+
+    @property
+    def differences(self) -> tuple[Difference, ...]:
+        """In the order they were found, each once."""
+        return tuple(self._differences)
 
     def remember_secret(self, value: str) -> None:
         """A value that stands under a secret's name must not appear under another one either."""

@@ -127,8 +127,7 @@ class Shell:
         """The words that bash makes of one: what is not quoted is split at blanks."""
         fields: list[list[str]] = []
         is_open = False
-        for part, text in self._values(word):
-            is_whole = isinstance(part, Literal) or part.quoted
+        for is_whole, text in self._values(word):
             for number, piece in enumerate([text] if is_whole else re.split(r"[ \t\n]+", text)):
                 is_open = is_open and number == 0
                 if (piece or is_whole) and not is_open:
@@ -142,15 +141,24 @@ class Shell:
         """All in one, as in an assignment."""
         return "".join(text for _, text in self._values(word))
 
-    def _values(self, word: Word) -> Iterator[tuple[Part, str]]:
+    def _values(self, word: Word, *, is_expansion: bool = False) -> Iterator[tuple[bool, str]]:
+        """(not to be split, text) of each part."""
         total = 0
-        for part in word:
-            text = self._value(part)
+        for is_whole, text in self._pieces(word, is_expansion=is_expansion):
             total += len(text)
             if total > MAX_CHARACTERS:
                 message = f"the variables expand to more than {MAX_CHARACTERS:,} characters"
                 raise SpecError((error("import-nesting", "", message, "Paste the command with its values."),))
-            yield part, text
+            yield is_whole, text
+
+    def _pieces(self, word: Word, *, is_expansion: bool) -> Iterator[tuple[bool, str]]:
+        """Inside `${Z:-a 'b c'}` bash splits the plain text and keeps the quoted."""
+        for part in word:
+            if isinstance(part, Parameter) and self._takes_argument(part):
+                yield from self._argument(part)
+            else:
+                is_literal = isinstance(part, Literal) and not is_expansion
+                yield is_literal or part.quoted, self._value(part)
 
     def _value(self, part: Part) -> str:
         match part:
@@ -163,21 +171,29 @@ class Shell:
             case Unknowable(source=source):
                 return self.holes.mark("command", source)
 
-    def _parameter(self, part: Parameter) -> str:
-        self.used.add(part.name)
+    def _takes_argument(self, part: Parameter) -> bool:
         value = self.variables.get(part.name)
         is_there = value is not None and (value != "" or not part.operator.startswith(":"))
-        match part.operator[-1:]:
-            case "+":
-                return self.text(part.argument) if is_there else ""
-            case "-" | "=" if not is_there:
-                default = self.text(part.argument)
-                self.defaulted[part.name] = default
-                if part.operator.endswith("="):
-                    self.variables[part.name] = default
-                return default
-            case _:
-                return value if value is not None and is_there else self.holes.mark("variable", part.name)
+        return part.operator[-1:] == "+" if is_there else part.operator[-1:] in ("-", "=")
+
+    def _argument(self, part: Parameter) -> Iterator[tuple[bool, str]]:
+        pieces = list(self._values(part.argument, is_expansion=True))
+        self.used.add(part.name)
+        if not part.operator.endswith("+"):
+            self.defaulted[part.name] = "".join(text for _, text in pieces)
+        if part.operator.endswith("="):
+            self.variables[part.name] = self.defaulted[part.name]
+            yield part.quoted, self.variables[part.name]
+            return
+        yield from ((part.quoted or is_whole, text) for is_whole, text in pieces)
+
+    def _parameter(self, part: Parameter) -> str:
+        self.used.add(part.name)
+        if part.operator.endswith("+"):
+            return ""
+        value = self.variables.get(part.name)
+        is_missing = value is None or (value == "" and part.operator.startswith(":"))
+        return self.holes.mark("variable", part.name) if value is None or is_missing else value
 
     def _arithmetic(self, source: str) -> str:
         self.used.update(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", source))

@@ -27,11 +27,14 @@ class _Core(yaml.SafeDumper):
 
 
 def _text(dumper: Any, text: str) -> Any:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if resolve_plain(text) == text else '"')
+    is_plain = text.isprintable() and resolve_plain(text) == text
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if is_plain else '"')
 
 
 def _float(dumper: Any, number: float) -> Any:
-    return dumper.represent_scalar("tag:yaml.org,2002:float", yaml_value(number))
+    text = yaml_value(number)
+    kind = "int" if text.lstrip("-").isdigit() else "float"  # 32.0 is written as people write it, and reads as 32
+    return dumper.represent_scalar(f"tag:yaml.org,2002:{kind}", text)
 
 
 _Core.add_representer(str, _text)

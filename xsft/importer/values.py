@@ -7,6 +7,7 @@ configs/pyconfig.py (OmegaConf.from_cli).
 from __future__ import annotations
 
 import re
+from math import isfinite
 from typing import Any
 
 import yaml
@@ -17,6 +18,8 @@ _FLOAT = re.compile(
     r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*[eE][-+]?[0-9]+|\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?"
     r"|\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN)"
 )
+_LIMIT = 2**63
+"""Of xsft's own YAML (spec.scalars)."""
 _DROPPED_TAGS = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:float")
 
 
@@ -37,6 +40,9 @@ def read_value(text: str) -> Value:
         found: Any = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, RecursionError, ValueError, OverflowError):
         raise ValueError("MaxText could not read it as YAML") from None
+    numbers = [n for n in (found if isinstance(found, list) else [found]) if isinstance(n, int | float)]
+    if not all(-_LIMIT < number < _LIMIT if isinstance(number, int) else isfinite(number) for number in numbers):
+        raise ValueError("it is no finite number of 64 bits")
     if isinstance(found, list):
         if all(isinstance(item, bool | int | float | str) for item in found):
             return found

@@ -1,7 +1,6 @@
 """The words of a bash text, with what bash would expand in them left to `xsft.importer.expand`. Pure.
 
-source: bash 5.2 manual, "Shell Syntax" and "Quoting". Loops, functions and arrays are not understood: their words are
-read as words of commands.
+source: bash 5.2 manual, "Shell Syntax" and "Quoting". Loops, functions and arrays are read as words of commands.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ from xsft.problems import error
 
 MAX_NESTING = 40
 """Levels of `${a:-${b:-…}}`, and number of here-documents: bounds what reading takes."""
+
+MAX_COMMANDS = 10_000
 
 _PLAIN = re.compile(r"[^ \t\n\\'\"$`;&|()<>]+")
 _DOUBLE_PLAIN = re.compile(r"[^\\\"$`]+")
@@ -53,6 +54,9 @@ class _Reader:
             if words:
                 command = Command(words=tuple(words), line=line, before=before, after=after, redirected=redirected)
                 found.append(command)
+                if len(found) > MAX_COMMANDS:
+                    message = f"the paste has more than {MAX_COMMANDS:,} commands"
+                    raise SpecError((error("import-nesting", "", message, "Paste the xpk line and its exports."),))
             if words or after != "\n":  # `a &&` goes on after the line's end
                 before = after.strip()
         return found
@@ -79,11 +83,9 @@ class _Reader:
         return words, redirected
 
     def _operator(self) -> str:
-        found = _OPERATOR.match(self.text, self.at)
-        if not found:
-            return ""
-        self.at = found.end()
-        return found.group()
+        if found := _OPERATOR.match(self.text, self.at):
+            self.at = found.end()
+        return found.group() if found else ""
 
     def _comment(self) -> None:
         end = self.text.find("\n", self.at)

@@ -14,6 +14,8 @@ from xsft.importer.trainer import head
 from xsft.problems import Problem, error
 
 VERBS = ("create", "create-pathways")
+MAX_NAMED = 50
+"""Other commands of a paste that are named."""
 _LAUNCHERS = frozenset({"uv", "uvx", "pipx", "poetry"})
 _FIX = "Paste the command that starts with `xpk workload create` or `xpk workload create-pathways`."
 
@@ -39,9 +41,8 @@ def find_xpk_line(commands: Sequence[Simple], notes: Notes) -> XpkLine:
         message = f"{len(found)} xpk workload lines were pasted (lines {lines}); one workload is one of them."
         raise SpecError((error("import-several", "", message, "Import them one by one."),))
     ours = found[0][0]
-    for one in commands:
-        if one is not ours:
-            _say_ignored(one, notes)
+    for one in [one for one in commands if one is not ours][:MAX_NAMED]:
+        _say_ignored(one, notes)
     if ours.after in ("|", "|&", "&&", "||", "&"):
         notes.differ(f"{ours.after} after the xpk line", why="what follows the xpk line does not become a workload")
     return found[0][1]
@@ -69,7 +70,7 @@ def _is_xpk(words: list[str]) -> bool:
 
 
 def _none(commands: Sequence[Simple], notes: Notes) -> Problem:
-    heads = tuple(dict.fromkeys(head(one, notes) for one in commands))
+    heads = tuple(dict.fromkeys(head(one, notes) for one in commands[:MAX_NAMED]))
     if "gcluster" in heads:
         message = "This is a line of gcluster, Cluster Toolkit's launcher; import reads lines of xpk."
         return error("import-no-line", "", message, "Start from a template: `xsft init`.")

@@ -1,0 +1,99 @@
+"""The verb: streams, files and exit statuses."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.importer.pastes import EXPORTS, TOKEN, paste
+from xsft.cli import main
+from xsft.commands.interface import DOCUMENTS
+from xsft.spec.reader import read_spec
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def pasted(tmp_path: Path) -> str:
+    file = tmp_path / "pasted.txt"
+    file.write_text(paste())
+    return str(file)
+
+
+def test_the_workload_goes_to_stdout_and_the_differences_to_stderr(pasted: str, capsys: Capture) -> None:
+    assert main(("import", pasted)) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("# yaml-language-server: $schema=")
+    assert read_spec(out).name == "sft"
+    assert "hf_access_token" in err
+    assert TOKEN not in out + err
+
+
+def test_what_it_writes_passes_the_types_and_is_never_overwritten(pasted: str, tmp_path: Path, capsys: Capture) -> None:
+    out = tmp_path / "mine.yaml"
+    assert main(("import", pasted, "-o", str(out))) == 0
+    before = out.read_text()
+    assert read_spec(before).tpu is not None
+    assert capsys.readouterr().out == ""
+    assert main(("import", pasted, "-o", str(out))) == 4
+    assert out.read_text() == before
+
+
+def test_json(pasted: str, tmp_path: Path, capsys: Capture) -> None:
+    out = tmp_path / "mine.yaml"
+    assert main(("import", pasted, "-o", str(out), "--json")) == 0
+    document = json.loads(capsys.readouterr().out)
+    DOCUMENTS["import"].model_validate_json(json.dumps(document), strict=True)
+    assert document["workload"] == out.read_text()
+    assert {d["what"] for d in document["differences"]} >= {"hf_access_token", "exec", "checkpoint_period"}
+
+
+def test_missing_values_are_status_2_and_the_file_is_written(tmp_path: Path, capsys: Capture) -> None:
+    file, out = tmp_path / "pasted.txt", tmp_path / "mine.yaml"
+    file.write_text(paste(exports=EXPORTS.replace("export MODEL=", "export OTHER=")))
+    assert main(("import", str(file), "-o", str(out), "--json")) == 2
+    document = json.loads(capsys.readouterr().out)
+    assert [(p["id"], p["where"]) for p in document["problems"]] == [("import-unset", "model.name")]
+    assert "${MODEL}" in out.read_text()
+
+
+def test_stdin(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(paste().encode())))
+    assert main(("import",)) == 0
+    assert read_spec(capsys.readouterr().out).mode == "mcjax"
+
+
+@pytest.mark.parametrize(
+    ("content", "id"),
+    [
+        (b"", "file-empty"),
+        (b"\xff\xfe\x00", "file-encoding"),
+        (b"\x7fELF\x02\x01", "import-text"),
+        (b"a" * (10 * 1024 * 1024), "file-too-big"),
+        (b"kubectl get pods\n", "import-no-line"),
+    ],
+    ids=["empty", "binary", "elf", "10 MB", "no line"],
+)
+def test_bad_pastes(content: bytes, id: str, tmp_path: Path, capsys: Capture) -> None:
+    file, out = tmp_path / "pasted.txt", tmp_path / "mine.yaml"
+    file.write_bytes(content)
+    assert main(("import", str(file), "-o", str(out), "--json")) == 2
+    captured = capsys.readouterr()
+    assert [p["id"] for p in json.loads(captured.out)["problems"]] == [id]
+    assert "Traceback" not in captured.err
+    assert "workload is UTF-8" not in captured.err
+    assert not out.exists()
+
+
+def test_an_env_file_is_read_where_it_is(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my.env").write_text(f"# comment\nFOO=a b\nHF_TOKEN={TOKEN}\nINHERITED\nexport IGNORED=1\n")
+    Path("pasted.txt").write_text(paste().strip() + " --env-file=my.env")
+    assert main(("import", "pasted.txt", "--json")) == 2
+    document = json.loads(capsys.readouterr().out)
+    assert read_spec(document["workload"]).env == {"FOO": "a b"}
+    assert [p["where"] for p in document["problems"]] == ["env.INHERITED"]
+    assert TOKEN not in json.dumps(document)

@@ -1,0 +1,86 @@
+"""A value is what MaxText would read; the contract test asks OmegaConf itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+from hypothesis import given
+
+from tests.importer.specs import VALUE
+from xsft.effects.environments import Environment
+from xsft.importer.values import read_value, same
+from xsft.trainers.arguments import yaml_value
+
+TEXTS = (
+    *(
+        "1",
+        "01",
+        "0x1F",
+        "1e5",
+        "1e-5",
+        "1.",
+        ".5",
+        "1_000",
+        "yes",
+        "No",
+        "on",
+        "True",
+        "null",
+        "~",
+        "",
+        "none",
+        "a b",
+        "'1'",
+    ),
+    *(
+        "[a,b]",
+        "['a', \"b\"]",
+        "[1,2.0,true]",
+        "[]",
+        "2026-01-01",
+        "12:30",
+        "gs://b/x",
+        "a=b",
+        "a:b",
+        '"\\u0085"',
+        "1e",
+        "é",
+    ),
+)
+
+
+@given(VALUE)
+def test_what_xsft_writes_is_read_back(value: object) -> None:
+    assert read_value(yaml_value(value)) == value  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["{a: 1}", "[[1]]", "[a", "a: b", "*x", "!x y", ".inf", "9" * 30, "[" * 5000])
+def test_what_no_workload_holds_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"MaxText|no place|no finite"):
+        read_value(text)
+
+
+def test_same() -> None:
+    assert same(1, 1.0)
+    assert same(0, False)
+    assert same([1, "a"], [1.0, "a"])
+    assert not same([1], [1, 2])
+    assert not same("1", 1)
+
+
+@pytest.mark.contract
+def test_omegaconf_reads_the_same(maxtext_environment: Environment) -> None:
+    code = (
+        "import json, sys; from omegaconf import OmegaConf as O\n"
+        "print(json.dumps([O.to_container(O.from_cli([f'k={t}']))['k'] for t in json.load(sys.stdin)]))"
+    )
+    done = subprocess.run(
+        [str(maxtext_environment.python), "-c", code],
+        input=json.dumps(TEXTS),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [read_value(text) for text in TEXTS] == json.loads(done.stdout)
