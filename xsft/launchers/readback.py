@@ -41,8 +41,8 @@ def lacking_of_xpk(rows: Iterable[AuditRow], *, manifest: Json, held: Json) -> l
 
 
 def _identity(row: AuditRow) -> bool:
-    """Labels and annotations, and the namespace, which xpk names to kubectl instead."""
-    return "/metadata/" in row.where
+    """xsft's own marks, xpk's label where xpk forgets it, and the namespace, which xpk names to kubectl instead."""
+    return any(mark in row.where for mark in ("/xsft.dev~1", "/xpk.google.com~1workload", "/metadata/namespace"))
 
 
 def _is_asked(field: str, asked: tuple[str, ...]) -> bool:

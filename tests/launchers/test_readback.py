@@ -1,0 +1,106 @@
+"""What a cluster adds is its own; what it changes is told."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.stories import ROOT
+from xsft.launchers.audit import AuditRow
+from xsft.launchers.readback import lacking, lacking_of_xpk, lost_by_xpk
+
+MANIFEST: dict[str, Any] = yaml.safe_load((ROOT / "tests" / "golden" / "deepseek_ultrachat.manifest.yaml").read_text())
+
+
+def row(field: str, where: str, outcome: Any = "landed") -> AuditRow:
+    return AuditRow(field=field, outcome=outcome, where=where, requested=1, rendered=1)
+
+
+@pytest.mark.parametrize(
+    ("sent", "held"),
+    [
+        ({"a": 1}, {"a": 1, "b": 2}),
+        ({"a": {"b": [1]}}, {"a": {"b": [1, 2], "c": 3}}),
+        ({"a": None}, {}),
+        ({"a": {}}, {}),
+        ({"a": []}, {"a": None}),
+        ({"cpu": 24}, {"cpu": "24"}),
+        ({"spec": {"suspend": False}}, {"spec": {"suspend": True}}),
+    ],
+)
+def test_what_the_cluster_adds_is_no_difference(sent: Any, held: Any) -> None:
+    assert lacking(sent, held) == []
+
+
+@pytest.mark.parametrize(
+    ("sent", "held", "said"),
+    [
+        ({"a": 1}, {}, "/a: 1 -> null"),
+        ({"a": {"b/c": 1}}, {"a": {"b/c": 2}}, "/a/b~1c: 1 -> 2"),
+        ({"a": [1, 2]}, {"a": [1]}, "/a: [1, 2] -> [1]"),
+        ({"a": True}, {"a": "True"}, '/a: true -> "True"'),
+        ({"a": {"suspend": False}}, {"a": {"suspend": True}}, "/a/suspend: false -> true"),
+        ({"a": []}, {"a": [1]}, ""),
+        ({"a": 0}, {"a": None}, "/a: 0 -> null"),
+    ],
+)
+def test_what_it_changes_is_told(sent: Any, held: Any, said: str) -> None:
+    assert lacking(sent, held) == ([said] if said else [])
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(JSON)
+def test_everything_holds_itself(value: Any) -> None:
+    assert lacking(value, copy.deepcopy(value)) == []
+
+
+def test_what_xpk_was_told_is_looked_up_where_the_audit_found_it() -> None:
+    rows = (
+        row("tpu.num_slices", "/spec/replicatedJobs/1/replicas"),
+        row("priority", "/spec/replicatedJobs/0/template", outcome="patched"),
+        row("name", "/metadata/name"),
+    )
+    held = copy.deepcopy(MANIFEST)
+    held["metadata"] = {"name": "another"}
+    del held["spec"]["replicatedJobs"][0]["template"]
+    assert lacking_of_xpk(rows, manifest=MANIFEST, held=held) == []
+    held["spec"]["replicatedJobs"][1]["replicas"] = 3
+    assert lacking_of_xpk(rows, manifest=MANIFEST, held=held) == ["/spec/replicatedJobs/1/replicas: 2 -> 3"]
+    assert lacking_of_xpk(rows, manifest=MANIFEST, held={"spec": {"replicatedJobs": []}})
+
+
+@pytest.mark.parametrize(
+    ("field", "where", "asked"),
+    [
+        ("restarts.max", "/spec/failurePolicy/maxRestarts", "restarts.max"),
+        ("restarts.max", "/spec/failurePolicy/maxRestarts", "restarts"),
+        ("secrets.hf_token", "/spec/replicatedJobs/0/x", "secrets.hf_token.secret"),
+        ("queue", "/metadata/labels/kueue.x-k8s.io~1queue-name", "queue"),
+    ],
+)
+def test_what_xpk_would_lose_of_what_was_asked(field: str, where: str, asked: str) -> None:
+    lost = row(field, where, outcome="patched")
+    assert lost_by_xpk((lost,), asked=(asked,)) == (lost,)
+
+
+def test_what_nobody_asked_for_and_the_identity_are_no_loss() -> None:
+    rows = (
+        row("restarts.max", "/spec/failurePolicy/maxRestarts"),
+        row("restarts.on_exit_codes", "/spec/failurePolicy/rules", outcome="patched"),
+        row("name", "/metadata/labels/xsft.dev~1run", outcome="patched"),
+        row("name", "/spec/replicatedJobs/0/template/metadata/labels/xpk.google.com~1workload", outcome="patched"),
+        row("train.steps", "/metadata/annotations/xsft.dev~1steps", outcome="patched"),
+        row("place.namespace", "/metadata/namespace", outcome="patched"),
+    )
+    assert lost_by_xpk(rows, asked=("restarts.max", "name", "train.steps", "place.namespace")) == ()
