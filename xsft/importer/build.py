@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from xsft.catalog import releases
 from xsft.errors import SpecError
@@ -12,6 +12,7 @@ from xsft.facts import Facts
 from xsft.importer.cluster import Tree, cluster_fields, mode_of
 from xsft.importer.compare import say_differences
 from xsft.importer.environment import ReadFile, flag_environment, workload_environment
+from xsft.importer.fill import complete, fill_holes
 from xsft.importer.flags import Flags, read_flags
 from xsft.importer.keys import read_pairs, removed_keys, token_secret, trainer_fields, with_defaults
 from xsft.importer.names import name_fields
@@ -67,10 +68,10 @@ def import_paste(text: str, *, read_file: ReadFile = lambda _name: None) -> Impo
     pasted = _read(find_xpk_line(commands, notes), notes, read_file)
     _say_variables(shell, notes)
     tree = _best(pasted, notes)
-    todo = _fill_holes(tree, notes)
+    todo = fill_holes(tree, notes)
     spec, problems = _spec(tree, todo)
-    if spec is not None:
-        say_differences(pasted.given, resolve(spec, Facts())[0], notes)
+    if (known := spec or complete(tree, todo)) is not None:
+        say_differences(pasted.given, resolve(known, Facts())[0], notes)
     found = (*notes.problems, *problems)
     body = workload_yaml(tree)
     differences = notes.differences
@@ -203,38 +204,9 @@ def _say_variables(shell: Shell, notes: Notes) -> None:
     for name, default in shell.defaulted.items():
         if not notes.is_secret(name, default):
             notes.differ(f"${name}", now=default, why="it is not set in the paste, so the default beside it is taken")
-    for name in shell.variables.keys() - shell.used:
+    for name in [name for name in shell.variables if name not in shell.used]:
         why = "it is set above the line and used nowhere: the command does not know it"
         notes.differ(f"${name}", given="set", why=why)
-
-
-def _fill_holes(tree: Tree, notes: Notes) -> tuple[str, ...]:
-    """Label every hole in place; the key paths that still have to be written."""
-    places: dict[str, list[str]] = {}
-    filled = _filled(tree, "", notes, places)
-    if isinstance(filled, dict):
-        tree.update(filled)
-    for label, paths in places.items():
-        where = ", ".join(paths)
-        message = f"{label.partition(' ')[0]} stands in {where}: {label.partition(' ')[2]}."
-        fix = "Write its value there, or put an export with it above the line and import again."
-        notes.problems.append(error("import-unset", paths[0], message, fix))
-    return tuple(path for paths in places.values() for path in paths)
-
-
-def _filled(node: object, at: str, notes: Notes, places: dict[str, list[str]]) -> object:
-    if isinstance(node, dict):
-        below = {k: f"{at}.{k}" if at else str(k) for k in node}
-        return {notes.holes.labelled(k): _filled(v, below[k], notes, places) for k, v in node.items()}
-    if isinstance(node, list):
-        return [_filled(item, at, notes, places) for item in node]
-    if not isinstance(node, str):
-        return node
-    for hole in notes.holes.inside(node):
-        unset = f"the paste does not set {hole.text}"
-        why = unset if hole.kind == "variable" else f"import does not run {notes.shown(hole.text)}"
-        places.setdefault(f"{hole.label} {why}", []).append(at)
-    return notes.holes.labelled(node)
 
 
 def _spec(tree: Tree, todo: tuple[str, ...]) -> tuple[WorkloadSpec | None, tuple[Problem, ...]]:
@@ -242,8 +214,5 @@ def _spec(tree: Tree, todo: tuple[str, ...]) -> tuple[WorkloadSpec | None, tuple
     try:
         return read_spec(workload_yaml(tree)), ()
     except SpecError as refused:
-        return None, tuple(
-            replace(p, where=p.where)
-            for p in refused.problems
-            if not any(p.where == path or p.where.startswith(f"{path}.") for path in todo)
-        )
+        others = [p for p in refused.problems if not any(f"{p.where}.".startswith(f"{path}.") for path in todo)]
+        return None, tuple(others)

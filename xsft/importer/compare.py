@@ -39,12 +39,13 @@ def say_differences(given: Mapping[str, Value], run: Run, notes: Notes) -> None:
         if notes.has(key) or notes.has(FIELD_OF.get(key, key)) or _is_open(given.get(key)):
             continue
         if key not in given:
-            notes.differ(key, now=yaml_value(value), why=_why_added(key, run))
+            is_known = not (key == "checkpoint_period" and _is_open(given.get("steps")))
+            notes.differ(key, now=yaml_value(value) if is_known else "a tenth of the steps", why=_why_added(key, run))
         elif not same(given[key], value):
             notes.differ(key, given=yaml_value(given[key]), now=yaml_value(value), why=_why_other(key, run))
-    for key in given.keys() - rendered.keys():
-        if not notes.has(key):
-            notes.differ(key, given=yaml_value(given[key]), why=_why_other(key, run))
+    for key, value in given.items():
+        if key not in rendered and not notes.has(key) and not _is_open(value):
+            notes.differ(key, given=yaml_value(value), why=_why_other(key, run))
 
 
 def _is_open(value: Value) -> bool:

@@ -1,0 +1,194 @@
+"""What cannot be imported is refused in one clear message, quickly, and no secret is ever kept or shown."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.importer.pastes import CURRENT, TOKEN, flags, paste
+from xsft.errors import SpecError
+from xsft.importer.build import import_paste
+
+SECRET_PLACES = (
+    f"export HF_TOKEN={TOKEN}\n{{line}}",
+    "{line} --env=HF_TOKEN=" + TOKEN,
+    "{line} --env=ANYTHING=" + TOKEN,
+    "export MY_TOKEN=plainsecret1\n{line} --env=X=a$MY_TOKEN",
+    "docker login -p plainsecret1 gcr.io\n{line}",
+    "# " + TOKEN + "\n{line}",
+    "{line} --project=" + TOKEN,
+    "{line} --bogus=" + TOKEN,
+    "{line} --doc=" + TOKEN,
+    "{line} " + TOKEN,
+    "{line} '" + TOKEN,
+    "{line} --storage=" + TOKEN,
+    "{line} --workload=" + TOKEN,
+    "export A=$(curl -H " + TOKEN + ")\n{line} --zone=$A",
+)
+
+
+@pytest.mark.parametrize("text", [*SECRET_PLACES, paste(more=" x=" + TOKEN), paste(more=" " + TOKEN)])
+def test_no_secret_is_kept_or_shown(text: str) -> None:
+    try:
+        imported = import_paste(text.replace("{line}", paste().strip()))
+        said = repr(imported)
+    except SpecError as refused:
+        said = repr(refused.problems)
+    assert TOKEN not in said
+    assert "plainsecret1" not in said
+
+
+def refused(text: str) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        import_paste(text)
+    return [p.id for p in caught.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("text", "id"),
+    [
+        ("", "import-no-line"),
+        ("  \n\t\n", "import-no-line"),
+        ("# only a comment", "import-no-line"),
+        ("kubectl get pods", "import-no-line"),
+        ("xpk workload list --cluster=c", "import-no-line"),
+        ("gcluster job submit --name x", "import-no-line"),
+        ("\x00\x01\x02", "import-text"),
+        ("xpk workload create --cluster='a", "import-quote"),
+        ('xpk workload create --command="a', "import-quote"),
+        ("xpk workload create --command=$(a", "import-quote"),
+        ("xpk workload create --command=${a", "import-quote"),
+        ("xpk workload create --command=${a:-b", "import-quote"),
+        ("xpk workload create --clutser=a", "import-flag"),
+        ("xpk workload create --cluster", "import-flag"),
+        ("xpk workload create --headless", "import-flag"),
+        ("xpk workload create --docker=x", "import-flag"),
+        ("xpk workload create stray", "import-flag"),
+        ("xpk workload create --cluster=a", "import-trainer"),
+        ("xpk workload create --command='python3 train.py'", "import-trainer"),
+        ("xpk workload create --command='python3 -m maxtext.trainers.pre_train.train'", "import-trainer"),
+        (paste() + paste(), "import-several"),
+        ("a=" + "${b:-" * 100 + "}" * 100, "import-nesting"),
+    ],
+    ids=lambda text: text[:40],
+)
+def test_one_clear_refusal(text: str, id: str) -> None:
+    assert refused(text) == [id]
+
+
+def test_a_misspelt_flag_is_told_its_name() -> None:
+    with pytest.raises(SpecError) as caught:
+        import_paste("xpk workload create --clutser=a")
+    assert "--cluster" in caught.value.problems[0].message
+
+
+BOMBS = {
+    "doubling": "a=0123456789\n" + "\n".join("a=$a$a" for _ in range(40)) + "\nxpk workload create --zone=$a",
+    "quotes": "'" * 200_001,
+    "dollars": "${" * 200_000,
+    "parentheses": "$(" * 200_000,
+    "lines": "a\n" * 400_000,
+    "parts": "xpk workload create --zone=" + 'a"b"$c' * 100_000,
+    "here-documents": "cat <<E\n" * 9_000,
+    "holes": "xpk workload create " + " ".join(f"$a{i}" for i in range(100_000)),
+    "lists": f"xpk workload create {flags()} --command='{CURRENT} x={'[' * 100_000}'",
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_bombs_are_refused_quickly(name: str) -> None:
+    start = time.process_time()
+    with suppress(SpecError):
+        import_paste(BOMBS[name])
+    assert time.process_time() - start < 5.0  # measured: at most 1.2 s
+
+
+PIECES = st.sampled_from(
+    [
+        *(
+            "xpk",
+            " workload",
+            " create",
+            " create-pathways",
+            " --cluster=c",
+            " --command=",
+            " --env=A=",
+            " --zone",
+            " -tgps 5",
+        ),
+        *(
+            CURRENT,
+            " run_name=a",
+            " steps=1",
+            " hf_path=x",
+            " x=[a",
+            " lora.enable_lora=True",
+            " --num-slices=x",
+            "python3 -m ",
+        ),
+        *(
+            "'",
+            '"',
+            "\\",
+            "\n",
+            " ",
+            "$",
+            "${",
+            "}",
+            "$(",
+            "`",
+            ")",
+            "$((",
+            "))",
+            ";",
+            "|",
+            "&&",
+            "<<E\n",
+            ">",
+            "#",
+            "=",
+            "export ",
+        ),
+        *(
+            "A=1",
+            "$A",
+            "${A:-b}",
+            "${A?}",
+            "bash -c ",
+            "exec ",
+            "é",
+            "\u2028",
+            "{",
+            "[",
+            "]",
+            "(",
+            "1",
+            "-",
+            "--",
+            "hf_access_token=",
+        ),
+    ]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(PIECES, max_size=30).map("".join) | st.text(max_size=80))
+@example("xpk workload create --command='" + CURRENT + "'")
+def test_any_text_is_a_workload_or_a_spec_error(text: str) -> None:
+    try:
+        problems = import_paste(text).problems
+    except SpecError as found:
+        problems = found.problems
+        assert all(p.id.startswith("import-") for p in problems)
+    assert all(p.message.isprintable() and p.fix for p in problems)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2000), st.integers(0, 40), st.lists(PIECES, max_size=3).map("".join))
+def test_a_damaged_paste_is_a_workload_or_a_spec_error(at: int, cut: int, piece: str) -> None:
+    whole = paste()
+    test_any_text_is_a_workload_or_a_spec_error.hypothesis.inner_test(whole[:at] + piece + whole[at + cut :])

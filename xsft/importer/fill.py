@@ -1,0 +1,84 @@
+"""Holes in a workload: labelled for the user to fill, or filled with stand-ins to compare what is known. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from xsft.errors import SpecError
+from xsft.importer.cluster import Tree
+from xsft.importer.notes import Notes
+from xsft.problems import error
+from xsft.spec.explain import validate
+from xsft.spec.model import WorkloadSpec
+from xsft.spec.yamltext import ParsedYaml
+
+STAND_INS: Mapping[str, object] = MappingProxyType(
+    {
+        "name": "name",
+        "model.name": "default",
+        "tpu.type": "v6e-8",
+        "data.hf_path": "json",
+        "data.columns": ["messages"],
+        "train.steps": 1,
+        "train.per_device_batch_size": 1,
+        "lora.rank": 1,
+        "lora.alpha": 1,
+        "eval.interval": 1,
+    }
+)
+"""For fields without a default; they are never written."""
+
+
+def fill_holes(tree: Tree, notes: Notes) -> tuple[str, ...]:
+    """Label every hole in place; the key paths that still have to be written."""
+    places: dict[str, list[str]] = {}
+    filled = _filled(tree, "", notes, places)
+    if isinstance(filled, dict):
+        tree.update(filled)
+    for label, paths in places.items():
+        where = ", ".join(paths)
+        message = f"{label.partition(' ')[0]} stands in {where}: {label.partition(' ')[2]}."
+        fix = "Write its value there, or put an export with it above the line and import again."
+        notes.problems.append(error("import-unset", paths[0], message, fix))
+    return tuple(path for paths in places.values() for path in paths)
+
+
+def _filled(node: object, at: str, notes: Notes, places: dict[str, list[str]]) -> object:
+    if isinstance(node, dict):
+        below = {k: f"{at}.{k}" if at else str(k) for k in node}
+        return {notes.holes.labelled(k): _filled(v, below[k], notes, places) for k, v in node.items()}
+    if isinstance(node, list):
+        return [_filled(item, at, notes, places) for item in node]
+    if not isinstance(node, str):
+        return node
+    for hole in notes.holes.inside(node):
+        unset = f"the paste does not set {hole.text}"
+        why = unset if hole.kind == "variable" else f"import does not run {notes.shown(hole.text)}"
+        places.setdefault(f"{hole.label} {why}", []).append(at)
+    return notes.holes.labelled(node)
+
+
+def complete(tree: Tree, holes: Sequence[str]) -> WorkloadSpec | None:
+    """The workload without what is still to be written; None where that does not make one."""
+    known = _without(tree, "", frozenset(holes))
+    if not isinstance(known, dict):
+        return None
+    try:
+        return validate(WorkloadSpec, known, ParsedYaml(data=known))
+    except (SpecError, ValueError):
+        return None
+
+
+def _without(node: object, at: str, holes: frozenset[str]) -> object:
+    """A copy in which stand-ins fill the holes of required fields, and the others are gone."""
+    if not isinstance(node, dict):
+        return node
+    copy: dict[str, object] = {}
+    for key, value in node.items():
+        path = f"{at}.{key}" if at else str(key)
+        if path not in holes:
+            copy[key] = _without(value, path, holes)
+        elif path in STAND_INS:
+            copy[key] = STAND_INS[path]
+    return copy
