@@ -12,6 +12,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(parser)
     add_json(parser)
     parser.add_argument("--dry-run", action="store_true", help="the same as xsft plan")
+    parser.add_argument(
+        "--through-xpk",
+        action="store_true",
+        help="run the xpk line itself (gcloud, kubectl); refused where it would lose something",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -19,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     from xsft.checks import for_submission
     from xsft.commands.failure import print_problems
     from xsft.commands.progress import shown
-    from xsft.errors import SpecError
+    from xsft.errors import SpecError, UsageError
     from xsft.problems import errors_in
 
     if args.dry_run:
@@ -35,11 +40,18 @@ def run(args: argparse.Namespace) -> int:
         case "local":
             from xsft.commands.submit_local import submit_local
 
+            if args.through_xpk:
+                raise UsageError("--through-xpk: the workload runs on this machine.", fix="Leave it out.")
             return submit_local(plan, json=args.json)
         case "xpk":
             from xsft.commands.submit_cluster import submit_cluster
 
-            return submit_cluster(plan, replan=lambda n: api.plan((loaded,), attempt=n)[0], json=args.json)
+            return submit_cluster(
+                plan,
+                replan=lambda n: api.plan((loaded,), attempt=n)[0],
+                json=args.json,
+                through_xpk=args.through_xpk,
+            )
 
 
 def _plan(args: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from xsft.effects.submission import Submission, Submitter
@@ -11,14 +12,18 @@ from xsft.errors import UsageError
 from xsft.steps import Plan
 
 
-def submit_cluster(plan: Plan, *, replan: Callable[[int], Plan], json: bool) -> int:
-    """Create, adopt or recognise the run; 0. Raises as `Submitter.submit` does."""
+def submit_cluster(plan: Plan, *, replan: Callable[[int], Plan], json: bool, through_xpk: bool = False) -> int:
+    """Create, adopt or recognise the run; 0. Raises as `Submitter.submit` does.
+
+    `through_xpk`: by the xpk line itself; Refused where that would lose something.
+    """
     from xsft.commands.failure import print_problems
     from xsft.commands.progress import shown
 
     sys.stderr.write("\n".join(_asks_for(plan)) + "\n")
     with shown("submit") as progress:
-        done = _submitter(plan, replan, progress).submit(plan)
+        submitter = _submitter(plan, replan, progress)
+        done = (_by_xpk(plan, submitter) if through_xpk else submitter).submit(plan)
     print_problems(p for p in done.problems if p.severity == "warning")
     if json:
         _print_document(done)
@@ -40,6 +45,17 @@ def _submitter(plan: Plan, replan: Callable[[int], Plan], progress: Callable[[st
         replan=replan,
         progress=progress,
     )
+
+
+def _by_xpk(plan: Plan, submitter: Submitter) -> Submitter:
+    from xsft.effects import environments
+    from xsft.effects.process import own_environment
+    from xsft.effects.through_xpk import NOTE, ThroughXpk, differences, refuse_losses
+
+    refuse_losses(plan)
+    xpk = environments.ensure("xpk", progress=submitter.progress)
+    create = ThroughXpk(python=xpk.python, env=own_environment())
+    return replace(submitter, create=create, compare=differences, notes=(NOTE,))
 
 
 def _asks_for(plan: Plan) -> Iterator[str]:

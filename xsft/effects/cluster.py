@@ -51,6 +51,10 @@ class Cluster:
         self._api = api
 
     @property
+    def access(self) -> Access:
+        return self._api.access
+
+    @property
     def context(self) -> str:
         return self._api.access.context
 

@@ -69,6 +69,8 @@ class Submitter:
     create: Callable[[Cluster, Plan, str], Created | Exists] = create_planned
     compare: Callable[[Plan, Json], list[str]] = differences_of_planned
     """Where what the cluster holds is not what was sent."""
+    notes: tuple[Problem, ...] = ()
+    """On how it is created; they go into the record."""
 
     def submit(self, plan: Plan) -> Submission:
         """Raises as Cluster and RecordStore do, Refused where something else is in the way."""
@@ -133,10 +135,15 @@ class Submitter:
             return self.submit(plan)  # somebody was first: what that means is decided as for every call
         read_back = self._read_back(plan)
         digest = manifest_digest(manifest_of(plan))
-        facts = self._facts("created", action=action, uid=seen.uid, manifest_digest=digest, read_back=read_back)
-        kept = self._finish(ref, facts)
+        learnt = {"uid": seen.uid, "manifest_digest": digest, "read_back": read_back, "problems": self.notes}
+        kept = self._finish(ref, self._facts("created", action=action, **learnt))
         return Submission(
-            plan=plan, action=action, jobset=seen.name, uid=seen.uid, record=ref.path, problems=(*problems, *kept)
+            plan=plan,
+            action=action,
+            jobset=seen.name,
+            uid=seen.uid,
+            record=ref.path,
+            problems=(*problems, *self.notes, *kept),
         )
 
     def _facts(self, outcome: Literal["created", "not-created"], **known: Any) -> Facts:
