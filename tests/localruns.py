@@ -42,6 +42,8 @@ def done(step):
 json.dump({"argv": sys.argv, "env": dict(os.environ), "cwd": os.getcwd()}, open(does["seen"], "w"))
 for line in does.get("first", ()):
     say(line)
+for line in does.get("plain", ()):
+    print(line, flush=True)
 if "exit" in does:
     sys.exit(does["exit"])
 if does.get("deaf"):

@@ -29,6 +29,10 @@ def test_reads_text_without_its_byte_order_mark(tmp_path: Path) -> None:
     assert read_workload_text(tmp_path / "a.yaml") == "name: é\r\n"
 
 
+def test_an_empty_name_is_not_the_current_folder() -> None:
+    assert (problem_of("").id, problem_of("").message) == ("file-missing", "the file's name is empty")
+
+
 def test_missing_names_the_near_sibling(tmp_path: Path) -> None:
     (tmp_path / "tiny_local.yaml").write_text("a: 1")
     problem = problem_of(tmp_path / "tiny_locl.yaml")

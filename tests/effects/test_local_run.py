@@ -223,6 +223,22 @@ def test_an_error_of_ours_stops_the_trainer_too(tmp_path: Path, fake: FakeTraine
     assert (record.outcome, record.attempts[0].reason) == ("failed", "ours")
 
 
+def test_a_trainer_that_says_the_disk_is_full_is_stopped(tmp_path: Path, fake: FakeTrainer) -> None:
+    """The real one then waits for ever: its TensorBoard thread is gone, and the queue to it is full."""
+    machine = fake.machine(plain=["OSError: [Errno 28] No space left on device"], hang_at=1)
+    with pytest.raises(EnvironmentMissing, match="No space left on device") as caught:
+        run_local(plan(tmp_path), machine=machine, on_event=lambda _: None, grace_s=5)
+    assert "free some space" in caught.value.fix
+    assert not _running(str(machine.python))
+
+
+def test_an_output_below_a_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(EnvironmentMissing, match="Not a directory") as caught:
+        already_done(plan(tmp_path))
+    assert "name another output" in caught.value.fix
+
+
 def _running(name: str) -> bool:
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     return any(name in line for line in listed.splitlines())

@@ -63,6 +63,7 @@ def test_raw_text_and_lines_follow() -> None:
         ("foo", "bad-set", "no `=`"),
         ("=x", "bad-set", "empty key"),
         ("a..b=1", "bad-set", "empty key"),
+        (".".join("a" * 2000) + "=1", "bad-set", "2000 levels deep"),
         ("name.x=1", "bad-set", "name is a single value"),
         ("data.columns.2=x", "bad-set", "a list of 2"),
         ("data.columns.x=x", "bad-set", "a list of 2"),

@@ -42,6 +42,12 @@ def test_the_last_exception_is_the_cause() -> None:
     assert reason(lines) == "ValueError: No valid Orbax checkpoint found at '/x'."
 
 
+def test_an_exception_that_python_ignored_is_no_cause() -> None:
+    ignored = ("Exception ignored in atexit callback: <f>", "Traceback …", "RuntimeError: can't create new thread")
+    assert reason(("KeyError: 'model_params'", *ignored)) == "KeyError: 'model_params'"
+    assert reason(ignored) is None
+
+
 def test_a_module_qualified_exception_counts() -> None:
     assert reason(("jaxlib._jax.XlaRuntimeError: RESOURCE_EXHAUSTED: out of memory",)) == (
         "jaxlib._jax.XlaRuntimeError: RESOURCE_EXHAUSTED: out of memory"

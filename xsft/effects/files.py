@@ -78,6 +78,8 @@ def _from_stdin(stdin: BinaryIO) -> bytes:
 
 
 def _from_file(name: str, open_fd: Callable[[str, int], int]) -> bytes:
+    if not name:  # which Path would take for the current folder
+        raise _problem("file-missing", name, "the file's name is empty", "Name a workload, e.g. workloads/my.yaml.")
     try:
         _refuse_by_stat(name, Path(name).stat())  # before opening: opening a device can act on it
         fd = open_fd(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -82,11 +82,13 @@ def run_local(
 def already_done(plan: Plan) -> LocalResult | None:
     """The result of a finished run, from its record; nothing is started or written.
 
-    Raises Refused where the folder holds something else, so that nothing is built for a run that may not start.
+    Raises Refused where the folder holds something else, EnvironmentMissing where it cannot be read, so that nothing is
+    built for a run that may not start.
     """
     folder = folder_of(plan)
-    record = recovered(admit(plan, folder), folder)
-    return _finished(plan, folder, record) if folder.latest_step() >= plan.run.spec.train.steps else None
+    with _usable(folder):
+        record = recovered(admit(plan, folder), folder)
+        return _finished(plan, folder, record) if folder.latest_step() >= plan.run.spec.train.steps else None
 
 
 @contextmanager
@@ -99,10 +101,17 @@ def _held(folder: RunFolder) -> Iterator[None]:
             fix=f"wait for it, or follow it: tail -f {folder.own}/trainer-*.log",
         )
 
-    try:
+    with _usable(folder):
         folder.own.mkdir(parents=True, exist_ok=True)
         with exclusive(folder.lock, waiting=refuse):
             yield
+
+
+@contextmanager
+def _usable(folder: RunFolder) -> Iterator[None]:
+    """A folder that cannot be read or written, or a full disk, is the user's to mend."""
+    try:
+        yield
     except OSError as failed:
         raise EnvironmentMissing(
             f"{folder.own} cannot be used: {failed.strerror or failed}",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -13,6 +16,10 @@ from xsft.trainers.record import Outcome, Record, merged, to_json
 
 TAIL_LINES = 2000
 """Lines kept to explain a failure; a traceback through JAX has several hundred."""
+
+_DISK_FULL = re.compile(r"OSError: \[Errno 28\]")
+"""When the disk fills up TensorBoard's thread ends with this, and the trainer then waits for that thread for ever.
+source: tensorboardX@2.6 event_file_writer.py, EventFileWriter.add_event (a queue of 10 that nobody empties)."""
 
 
 @dataclass(kw_only=True)
@@ -31,7 +38,10 @@ class Watch:
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
 
     def line(self, text: str) -> None:
+        """Raises OSError when the trainer says that the disk is full."""
         self.tail.append(text)
+        if _DISK_FULL.match(text):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         event = parse(text)
         match event:
             case None:

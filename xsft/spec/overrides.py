@@ -9,7 +9,7 @@ from xsft.errors import SpecError
 from xsft.problems import Problem, error
 from xsft.spec.keypath import key_part, key_path
 from xsft.spec.scalars import Surprise, resolve_plain
-from xsft.spec.yamltext import ParsedYaml, parse_value
+from xsft.spec.yamltext import MAX_DEPTH, ParsedYaml, parse_value
 
 ONE_KEY_BELOW: tuple[tuple[str, ...], ...] = (("overrides", "maxtext"), ("env",), ("checks",))
 """Sections whose keys may contain dots: what follows them is one key, e.g. `overrides.maxtext.lora.lora_rank`."""
@@ -47,6 +47,8 @@ def _setting(text: str) -> _Setting:
         raise _bad(name, f"--set {key_part(name)[:60]!r} has no `=`", _FORM)
     if not all(path):
         raise _bad(name, f"--set {key_part(name)[:60]!r} has an empty key", _FORM)
+    if len(path) > MAX_DEPTH:
+        raise _bad(name, f"--set {key_part(name)[:60]!r}… names a key {len(path)} levels deep", _FORM)
     return _typed(path, value.strip())
 
 

@@ -46,8 +46,13 @@ def _until_ruler(lines: Sequence[str]) -> list[str]:
 
 
 def _exception(lines: Sequence[str]) -> str | None:
-    found = [line for line in lines if _EXCEPTION.match(line)]
-    return _short(found[-1]) if found else None
+    found, ignored = "", False
+    for line in lines:
+        if line.startswith("Exception ignored in"):  # of a clean-up while Python ends: not why it ended
+            ignored = True
+        elif _EXCEPTION.match(line):
+            found, ignored = (found if ignored else line), False
+    return _short(found) if found else None
 
 
 def _data_ended(lines: Sequence[str]) -> str | None:
