@@ -22,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from xsft import api
-    from xsft.commands.documents import print_json, problem_documents, status_of
-    from xsft.commands.failure import print_problems
+    from xsft.commands.documents import print_json, status_of
+    from xsft.commands.failure import print_problems, problem_documents
 
     loaded, unread = api.load_each(args.files, settings=args.settings, run_name=args.run_name)
     intents = zip(loaded, api.intend(loaded), strict=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
+from xsft.commands.failure import problem_documents
 from xsft.errors import UsageError
 from xsft.problems import Problem
 from xsft.steps import Plan
@@ -30,10 +31,6 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "by_hand": list(plan.by_hand),
         "problems": problem_documents(plan.problems),
     }
-
-
-def problem_documents(problems: Iterable[Problem]) -> list[dict[str, str]]:
-    return [p.as_json() for p in problems]
 
 
 def print_json(verb: str, document: dict[str, Any]) -> None:

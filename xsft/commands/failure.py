@@ -7,11 +7,13 @@ import json
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from xsft.effects.streams import silence_stdout
 from xsft.errors import EnvironmentMissing, XsftError
 from xsft.problems import Problem
 from xsft.spec.keypath import printable
+from xsft.spec.secrets import redact
 
 
 def report(problem: Exception, arguments: Sequence[str]) -> int:
@@ -21,9 +23,7 @@ def report(problem: Exception, arguments: Sequence[str]) -> int:
     if not isinstance(problem, XsftError):
         return _report_bug(problem, arguments)
     if "--json" in arguments:
-        print_document(
-            arguments, {"problems": [p.as_json() for p in problem.problems], "exit_status": problem.exit_status}
-        )
+        print_document(arguments, {"problems": problem_documents(problem.problems), "exit_status": problem.exit_status})
     print_problems(problem.problems)
     return problem.exit_status
 
@@ -35,15 +35,25 @@ def print_problems(problems: Iterable[Problem]) -> None:
 
 def problem_lines(p: Problem) -> tuple[str, ...]:
     """`file: where: message [id]`, then the next step."""
+    p = _redacted(p)
     file = printable(p.file)
     place = ": ".join(part for part in ("" if p.message.startswith(file) else file, p.where) if part)
     head = f"{p.severity}: {place + ': ' if place else ''}{p.message} [{p.id}]"
     return (head, f"  fix: {p.fix}") if p.fix else (head,)
 
 
+def problem_documents(problems: Iterable[Problem]) -> list[dict[str, str]]:
+    return [_redacted(p).as_json() for p in problems]
+
+
 def print_document(arguments: Sequence[str], document: dict[str, object]) -> None:
     verb = next((a for a in arguments if not a.startswith("-")), "xsft")
     sys.stdout.write(json.dumps({"schema": f"xsft.{verb}/1", **document}, ensure_ascii=False) + "\n")
+
+
+def _redacted(p: Problem) -> Problem:
+    """Messages quote what was given: a token in it goes no further, whichever check quotes it."""
+    return replace(p, message=redact(p.message), fix=redact(p.fix), where=redact(p.where))
 
 
 def _known(problem: OSError) -> EnvironmentMissing | None:
@@ -66,6 +76,6 @@ def _report_bug(problem: Exception, arguments: Sequence[str]) -> int:
     )
     sys.stderr.write("".join(traceback.format_exception(problem)))
     if "--json" in arguments:
-        print_document(arguments, {"problems": [found.as_json()], "exit_status": 1})
+        print_document(arguments, {"problems": problem_documents((found,)), "exit_status": 1})
     print_problems((found,))
     return 1

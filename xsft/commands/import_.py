@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from xsft.commands.documents import print_json, problem_documents, status_of
-    from xsft.commands.failure import print_problems
+    from xsft.commands.documents import print_json, status_of
+    from xsft.commands.failure import print_problems, problem_documents
     from xsft.importer.build import import_paste
 
     target = Path(args.output) if args.output else None

@@ -117,32 +117,33 @@ class Result(Document):
 
 
 class SubmitDocument(Document):
-    """`xsft submit FILE --json`. In this release for `target: local`."""
+    """`xsft submit FILE --json`. The last five are there for `target: local` only."""
 
     schema_: Literal["xsft.submit/1"] = Field(alias="schema")
     run_name: str
     jobset: str | None
-    """null for `target: local`."""
+    """null for `target: local`, and for a finished run whose JobSets are gone."""
     action: Literal["created", "adopted", "attempt", "finished"]
     """created: a new run · adopted: a live one goes on · attempt: a further one · finished: nothing is left to do."""
     uid: str | None
-    """UID of the JobSet; null for `target: local`."""
+    """UID of the JobSet; null where `jobset` is."""
     spec_digest: str
-    record: str
-    """File that records the run."""
+    record: str | None
+    """File that records the attempt; null for a finished run of which only the JobSet is known."""
     result: Result | None
     """null where the run has not ended."""
-    resumed_from: int | None
-    """Step of the checkpoint it went on from."""
-    checkpoints: list[str]
-    """Saved checkpoints, the oldest first."""
-    log: str | None
-    """The trainer's own log."""
-    plot: str | None
-    """The loss curve, a picture."""
-    private_pids: bool | None
-    """Whether the trainer had a PID namespace of its own."""
     problems: list[Problem]
+    """Warnings and notes."""
+    resumed_from: int | None = None
+    """Step of the checkpoint it went on from."""
+    checkpoints: list[str] = []
+    """Saved checkpoints, the oldest first."""
+    log: str | None = None
+    """The trainer's own log."""
+    plot: str | None = None
+    """The loss curve, a picture."""
+    private_pids: bool | None = None
+    """Whether the trainer had a PID namespace of its own."""
 
 
 class Difference(Document):

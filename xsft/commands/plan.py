@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
         plans = api.plan(loaded, progress=progress)
     problems = (*unread, *(p for plan in plans for p in plan.problems))
     if args.json:
-        from xsft.commands.documents import problem_documents
+        from xsft.commands.failure import problem_documents
 
         extra = {"problems": problem_documents(unread), "exit_status": status_of(problems)} if unread else {}
         print_json("plan", {"plans": [plan_document(plan) for plan in plans], **extra})

@@ -20,10 +20,14 @@ def submit_cluster(plan: Plan, *, replan: Callable[[int], Plan], json: bool, thr
     from xsft.commands.failure import print_problems
     from xsft.commands.progress import shown
 
+    if through_xpk:
+        from xsft.effects.through_xpk import refuse_losses
+
+        refuse_losses(plan)
     sys.stderr.write("\n".join(_asks_for(plan)) + "\n")
     with shown("submit") as progress:
         submitter = _submitter(plan, replan, progress)
-        done = (_by_xpk(plan, submitter) if through_xpk else submitter).submit(plan)
+        done = (_by_xpk(submitter) if through_xpk else submitter).submit(plan)
     print_problems(p for p in done.problems if p.severity == "warning")
     if json:
         _print_document(done)
@@ -47,12 +51,11 @@ def _submitter(plan: Plan, replan: Callable[[int], Plan], progress: Callable[[st
     )
 
 
-def _by_xpk(plan: Plan, submitter: Submitter) -> Submitter:
+def _by_xpk(submitter: Submitter) -> Submitter:
     from xsft.effects import environments
     from xsft.effects.process import own_environment
-    from xsft.effects.through_xpk import NOTE, ThroughXpk, differences, refuse_losses
+    from xsft.effects.through_xpk import NOTE, ThroughXpk, differences
 
-    refuse_losses(plan)
     xpk = environments.ensure("xpk", progress=submitter.progress)
     create = ThroughXpk(python=xpk.python, env=own_environment())
     return replace(submitter, create=create, compare=differences, notes=(NOTE,))
@@ -82,7 +85,8 @@ def _report(done: Submission) -> Iterator[str]:
 
 
 def _print_document(done: Submission) -> None:
-    from xsft.commands.documents import print_json, problem_documents
+    from xsft.commands.documents import print_json
+    from xsft.commands.failure import problem_documents
 
     document: dict[str, Any] = {
         "run_name": done.plan.run_name,

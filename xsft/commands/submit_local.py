@@ -105,6 +105,8 @@ def size_text(size: float) -> str:
 
 def document(plan: Plan, result: LocalResult, *, picture: Path | None) -> dict[str, Any]:
     """`xsft.submit/1` without its schema."""
+    from xsft.commands.failure import problem_documents
+
     return {
         "run_name": plan.run_name,
         "jobset": None,
@@ -118,7 +120,7 @@ def document(plan: Plan, result: LocalResult, *, picture: Path | None) -> dict[s
         "log": str(result.log) if result.log else None,
         "plot": str(picture) if picture else None,
         "private_pids": result.private_pids,
-        "problems": [w.as_json() for w in result.warnings],
+        "problems": problem_documents(result.warnings),
     }
 
 

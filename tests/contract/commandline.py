@@ -1,0 +1,83 @@
+"""`xsft` as a process on a machine of its own: its home, its cluster and its bucket are stand-ins."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.fakes.clusters import ClusterApi, standing_in
+from tests.fakes.gcs import Bucket, serving
+from tests.stories import ROOT
+
+XSFT = Path(sys.executable).with_name("xsft")
+CHECKPOINT = "deepseek3-671b/0/items/_METADATA"
+
+
+@dataclass
+class Machine:
+    folder: Path
+    api: ClusterApi
+    bucket: Bucket
+    env: dict[str, str] = field(default_factory=dict)
+
+    def workload(
+        self, story: str = "deepseek_ultrachat", *, place: Mapping[str, Any] | None = None, **changes: Any
+    ) -> Path:
+        """One of the shown workloads, sent to this machine's cluster; `changes` are top-level sections."""
+        main = yaml.safe_load((ROOT / "places.yaml").read_text(encoding="utf-8"))["main"]
+        shared = {key: value for key, value in main.items() if key not in ("project", "zone", "cluster")}
+        document = yaml.safe_load((ROOT / "workloads" / f"{story}.yaml").read_text(encoding="utf-8"))
+        document |= {"place": {**shared, **(place or {"context": self.api.context})}, **changes}
+        file = self.folder / "w.yaml"
+        file.write_text(yaml.safe_dump({k: v for k, v in document.items() if v is not None}), encoding="utf-8")
+        return file
+
+    def xsft(
+        self, *arguments: object, closed: bool = False, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """`closed`: without even a standard input."""
+        argv = (str(XSFT), *map(str, arguments))
+        if closed:
+            argv = ("sh", "-c", 'exec "$@" <&-', "sh", *argv)
+        return subprocess.run(
+            argv,
+            env={**self.env, **(env or {})},
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    @property
+    def jobsets(self) -> list[dict[str, Any]]:
+        return list(self.api.server.objects.of("jobset.x-k8s.io/jobsets").values())
+
+
+@contextmanager
+def machine(folder: Path, *, environments: Path) -> Iterator[Machine]:
+    """`environments`: the folder that holds xpk's environment."""
+    cache = folder / "cache"
+    cache.mkdir()
+    (cache / "envs").symlink_to(environments)
+    with standing_in(folder) as api, serving(Bucket({CHECKPOINT: b"{}"})) as bucket:
+        env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder / "home"),
+            "KUBECONFIG": str(api.kubeconfig),
+            "STORAGE_EMULATOR_HOST": bucket.url,
+            "XSFT_CACHE_DIR": str(cache),
+            "XSFT_STATE_DIR": str(folder / "state"),
+            "LANG": "C.UTF-8",
+        }
+        loader = os.environ.get("LD_LIBRARY_PATH")
+        yield Machine(folder, api, bucket, {**env, **({"LD_LIBRARY_PATH": loader} if loader else {})})

@@ -1,0 +1,283 @@
+"""`xsft submit` as people and CI run it: a process, the real xpk for rendering, a cluster and a bucket."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.contract.commandline import CHECKPOINT, Machine, machine
+from tests.effects.test_cluster import CREATE
+from tests.fakes.clusters import cluster_queue
+from tests.fakes.kubeapi import CONTEXT
+from xsft.commands.interface import ErrorDocument, SubmitDocument
+from xsft.effects.environments import Environment
+
+pytestmark = pytest.mark.contract
+NAME = "deepseek-ultrachat"
+
+
+@pytest.fixture
+def here(tmp_path: Path, xpk_environment: Environment) -> Iterator[Machine]:
+    with machine(tmp_path, environments=xpk_environment.folder.parent) as made:
+        yield made
+
+
+def test_submitting_creates_what_plan_shows_and_again_adopts_it(here: Machine) -> None:
+    file = here.workload()
+    shown = json.loads(here.xsft("plan", file, "--json").stdout)["plans"][0]
+    first = here.xsft("submit", file, "--json", closed=True)
+    assert first.returncode == 0, first.stderr
+    document = json.loads(first.stdout)
+    SubmitDocument.model_validate(document)
+    (sent,) = here.api.server.asked(CREATE)
+    assert sent.body == shown["manifest"]
+    (held,) = here.jobsets
+    assert document == {
+        "schema": "xsft.submit/1",
+        "run_name": NAME,
+        "jobset": NAME,
+        "action": "created",
+        "uid": held["metadata"]["uid"],
+        "spec_digest": shown["spec_digest"],
+        "record": f"gs://my-bucket/runs/{NAME}/xsft/attempt-1.json",
+        "result": None,
+        "problems": [],
+    }
+    again = json.loads(here.xsft("submit", file, "--json", closed=True).stdout)
+    assert again == {**document, "action": "adopted"}
+    assert len(here.jobsets) == 1
+
+
+def test_a_person_is_told_what_is_taken_and_what_was_made(here: Machine) -> None:
+    done = here.xsft("submit", here.workload())
+    assert done.returncode == 0
+    assert "512 chips, 2 x v6e-256" in done.stderr
+    assert "queue multislice-queue in namespace default" in done.stderr
+    uid = here.jobsets[0]["metadata"]["uid"]
+    assert done.stdout.splitlines() == [
+        f"{NAME}: created JobSet {NAME}, uid {uid}",
+        f"checkpoints  gs://my-bucket/runs/{NAME}/checkpoints",
+        f"record       gs://my-bucket/runs/{NAME}/xsft/attempt-1.json",
+    ]
+
+
+def test_a_failed_run_is_tried_again_and_a_finished_one_is_left(here: Machine) -> None:
+    file = here.workload()
+    here.xsft("submit", file)
+    here.jobsets[0]["status"] = {"terminalState": "Failed"}
+    second = json.loads(here.xsft("submit", file, "--json").stdout)
+    assert (second["action"], second["jobset"]) == ("attempt", f"{NAME}-2")
+    assert here.jobsets[1]["metadata"]["name"] == f"{NAME}-2"
+    here.jobsets[1]["status"] = {"terminalState": "Completed"}
+    here.bucket.objects[f"runs/{NAME}/checkpoints/1000/commit_success.txt"] = b""
+    third = here.xsft("submit", file, "--json")
+    document = json.loads(third.stdout)
+    SubmitDocument.model_validate(document)
+    assert (third.returncode, document["action"], len(here.jobsets)) == (0, "finished", 2)
+    assert document["result"] == {"steps": 1000, "first_loss": None, "last_loss": None}
+
+
+def test_a_dry_run_is_the_plan(here: Machine) -> None:
+    file = here.workload()
+    for flags in ((), ("--json",)):
+        plan, dry = here.xsft("plan", file, *flags), here.xsft("submit", "--dry-run", file, *flags)
+        assert (dry.returncode, dry.stdout, dry.stderr) == (plan.returncode, plan.stdout, plan.stderr)
+    assert here.api.server.seen == []
+    assert here.bucket.objects.keys() == {CHECKPOINT}
+
+
+def _too_little(here: Machine) -> None:
+    here.api.server.objects.add("kueue.x-k8s.io/clusterqueues", "cluster-queue", spec=cluster_queue(256))
+
+
+def _unclear(here: Machine) -> None:
+    here.api.server.fail(CREATE, action="cut-after")
+    here.api.server.fail(r"^GET .*/jobsets/deepseek-ultrachat\?$", code=0, times=2)  # the looks before the create
+    here.api.server.fail(r"^GET .*/jobsets/deepseek-ultrachat\?$", action="cut-before", times=9)
+
+
+def _live(here: Machine) -> None:
+    here.xsft("submit", here.workload())
+
+
+SECRET = {"secrets": {"hf_token": {"secret": "hf", "key": "token"}}}
+FAILURES: dict[str, tuple[Callable[[Machine], Any], dict[str, Any], int, str]] = {
+    "no such field": (lambda _: None, {"trian": {}}, 2, "unknown-key"),
+    "never enough quota": (_too_little, {}, 2, "quota-too-small"),
+    "no such queue": (lambda _: None, {"queue": "nosuch"}, 2, "queue-missing"),
+    "no such Secret": (lambda _: None, SECRET, 2, "secret-missing"),
+    "JobSet is not installed": (
+        lambda here: here.api.server.objects.uninstall("jobset.x-k8s.io"), {}, 3, "jobset-not-installed",
+    ),
+    "another workload lives there": (
+        _live, {"train": {"steps": 7, "per_device_batch_size": 1, "max_target_length": 1024}}, 4, "refused",
+    ),
+    "login expired": (lambda here: setattr(here.api.server, "token", "new"), {}, 5, "login-expired"),
+    "not allowed": (lambda here: here.api.server.denied.add(("create", "jobsets")), {}, 5, "forbidden"),
+    "outcome not known": (_unclear, {}, 8, "create-unclear"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_exit_statuses(here: Machine, case: str) -> None:
+    spoil, changes, status, problem = FAILURES[case]
+    spoil(here)
+    before = len(here.jobsets) if status != 3 else 0
+    done = here.xsft("submit", here.workload(**changes), "--json", closed=True)
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["exit_status"]) == (status, status), done.stderr
+    assert document["schema"] == "xsft.submit/1"
+    ErrorDocument.model_validate(document)
+    assert problem in [p["id"] for p in document["problems"]], done.stderr
+    assert all(p["fix"] for p in document["problems"])
+    assert "Traceback" not in done.stderr
+    if status == 8:
+        here.api.server.faults.clear()
+        again = json.loads(here.xsft("submit", here.workload(), "--json").stdout)
+        assert (again["action"], len(here.jobsets)) == ("adopted", 1)
+    elif status != 3:
+        assert len(here.jobsets) == before
+
+
+def test_an_unknown_context_names_the_known_ones(here: Machine) -> None:
+    done = here.xsft("submit", here.workload(place={"context": "stand-inn"}), closed=True)
+    assert done.returncode == 2
+    assert CONTEXT in done.stderr
+
+
+# ---- nothing secret leaves
+
+
+@pytest.fixture
+def token() -> str:
+    """Shaped like Hugging Face's, made now."""
+    return "_".join(("hf", secrets.token_hex(17)))
+
+
+def _in_env(token: str) -> dict[str, Any]:
+    return {"env": {"MY_SETTING": token}}
+
+
+def _in_named_env(_token: str) -> dict[str, Any]:
+    return {"env": {"HF_TOKEN": _token}}
+
+
+def _in_override(token: str) -> dict[str, Any]:
+    return {"overrides": {"maxtext": {"hf_access_token": token}}}
+
+
+def _in_other_override(token: str) -> dict[str, Any]:
+    return {"overrides": {"maxtext": {"mu_dtype": token}}}
+
+
+def _in_name(token: str) -> dict[str, Any]:
+    return {"name": token}
+
+
+def _in_url(token: str) -> dict[str, Any]:
+    return {"model": {"name": "deepseek3-671b", "tokenizer": f"https://user:{token}@example.com/tokenizer"}}
+
+
+def _in_path(token: str) -> dict[str, Any]:
+    return {"output": f"gs://my-bucket/{token}"}
+
+
+def _as_secret(token: str) -> dict[str, Any]:
+    return {"secrets": {"hf_token": token}}
+
+
+def _as_secret_name(token: str) -> dict[str, Any]:
+    return {"secrets": {"hf_token": {"secret": token, "key": "token"}}}
+
+
+def _as_unknown_key(token: str) -> dict[str, Any]:
+    return {"hf_token": token}
+
+
+def _as_key(token: str) -> dict[str, Any]:
+    return {token: "x"}
+
+
+def _in_check_reason(token: str) -> dict[str, Any]:
+    return {"checks": {"image-not-pinned": token}}
+
+
+def _in_image(token: str) -> dict[str, Any]:
+    return {"image": {"ref": f"us-docker.pkg.dev/p/x/{token}:1", "maxtext": "0.2.5"}}
+
+
+PLANTS = (
+    _in_env, _in_named_env, _in_override, _in_other_override, _in_name, _in_url, _in_path, _as_secret, _as_secret_name,
+    _as_unknown_key, _as_key, _in_check_reason, _in_image,
+)  # fmt: skip
+
+
+def everything(here: Machine, *printed: str) -> str:
+    """All that xsft printed, sent and wrote; not what the user wrote."""
+    own = {here.folder / "w.yaml", here.api.kubeconfig, here.folder / "token"}
+    files = [f for f in here.folder.rglob("*") if f.is_file() and f not in own and "envs" not in f.parts]
+    written = [f.read_bytes().decode("utf-8", "replace") + str(f) for f in files]
+    kept = [name + content.decode("utf-8", "replace") for name, content in here.bucket.objects.items()]
+    sent = [json.dumps([str(one), one.query, one.body]) for one in here.api.server.seen]
+    return "\n".join((*printed, *written, *kept, *sent, *here.bucket.asked, json.dumps(here.jobsets)))
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+@pytest.mark.parametrize("verb", [("submit",), ("submit", "--json"), ("submit", "--dry-run"), ("check",)], ids="-".join)
+def test_a_token_in_the_yaml_goes_nowhere(here: Machine, token: str, plant: Any, verb: tuple[str, ...]) -> None:
+    done = here.xsft(*verb, here.workload(**plant(token)), closed=True)
+    assert done.returncode == 2
+    assert token not in everything(here, done.stdout, done.stderr)
+    assert here.jobsets == []
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["env.HF_TOKEN={}", "overrides.maxtext.hf_access_token={}", "env.X={}", "{}=1", "name={}", "train.steps={}", "{}"],
+)
+def test_a_token_on_the_command_line_goes_nowhere(here: Machine, token: str, setting: str) -> None:
+    done = here.xsft("submit", here.workload(), "--set", setting.format(token), "--json", closed=True)
+    assert done.returncode == 2
+    assert token not in everything(here, done.stdout, done.stderr)
+
+
+def test_a_token_in_the_environment_or_the_kubeconfig_goes_nowhere(here: Machine, token: str) -> None:
+    config = yaml.safe_load(here.api.kubeconfig.read_text())
+    here.api.server.token = config["users"][0]["user"]["token"] = token
+    here.api.kubeconfig.write_text(yaml.safe_dump(config))
+    done = here.xsft("submit", here.workload(), env={"HF_TOKEN": token, "HUGGING_FACE_HUB_TOKEN": token}, closed=True)
+    assert done.returncode == 0, done.stderr
+    assert len(here.jobsets) == 1
+    assert token not in everything(here, done.stdout, done.stderr)
+    here.api.server.token = "another"
+    refused = here.xsft("submit", here.workload(), closed=True)
+    assert refused.returncode == 5
+    assert token not in everything(here, refused.stdout, refused.stderr)
+
+
+def test_a_token_in_a_servers_address_goes_nowhere(here: Machine, token: str) -> None:
+    config = yaml.safe_load(here.api.kubeconfig.read_text())
+    server = config["clusters"][0]["cluster"]["server"]
+    config["clusters"][0]["cluster"]["server"] = server.replace("http://", f"http://user:{token}@")
+    here.api.kubeconfig.write_text(yaml.safe_dump(config))
+    done = here.xsft("submit", here.workload(), closed=True)
+    assert token not in everything(here, done.stdout, done.stderr)
+
+
+def test_the_secret_that_is_referred_to_is_made_and_mounted_and_nowhere_else(here: Machine, token: str) -> None:
+    file = here.folder / "token"
+    file.write_text(token)
+    made = here.xsft("secret", "create", "hf", "--from-file", file, "--context", CONTEXT, closed=True)
+    assert made.returncode == 0, made.stderr
+    here.api.server.seen.clear()  # the request that carries it
+    workload = here.workload(**SECRET)
+    done = here.xsft("submit", workload, "--json", closed=True)
+    assert done.returncode == 0, done.stderr
+    assert token not in everything(here, made.stdout, made.stderr, done.stdout, done.stderr)
+    assert "HF_TOKEN_PATH" in json.dumps(here.jobsets)
