@@ -2,17 +2,26 @@
 
 import signal
 import sys
+from typing import Any
 
 
 def run() -> int:
-    """Ctrl-C ends xsft without a traceback, while it still imports and after it is done as well."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """Ctrl-C ends xsft without a traceback, while it still imports and after it is done as well.
+
+    Where whoever started xsft ignores it (`xsft … &` in a script), xsft does too.
+    """
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    _on_interrupt(signal.SIG_IGN if ignored else signal.SIG_DFL)
     from xsft.cli import main
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    _on_interrupt(signal.SIG_IGN if ignored else signal.default_int_handler)
     status = main()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _on_interrupt(signal.SIG_IGN if ignored else signal.SIG_DFL)
     return status
+
+
+def _on_interrupt(handler: Any) -> None:
+    signal.signal(signal.SIGINT, handler)
 
 
 if __name__ == "__main__":

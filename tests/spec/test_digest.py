@@ -18,6 +18,8 @@ NOT_IDENTITY = {
     "restarts.grace_period_s",
     "ttl_seconds_after_finished",
     "checks",
+    "data.rows",
+    "place.registry",
 }
 
 

@@ -15,6 +15,7 @@ NOT_IDENTITY = {
     "restarts": True,
     "ttl_seconds_after_finished": True,
     "checks": True,
+    "data": {"rows"},
 }
 """Changing these does not make another run. The place is written out instead of named, and the name and its suffix
 count as the run_name they make: `--run-name` goes on with yesterday's dated run.
@@ -27,10 +28,15 @@ def spec_digest(run: Run) -> str:
 
 
 def canonical(run: Run) -> str:
-    """Sorted keys, no spaces; user, time and git commit are not in it (but for a run name that asks for them)."""
-    document = run.spec.model_dump(mode="json", exclude=NOT_IDENTITY, exclude_none=True)
+    """Sorted keys, no spaces; user, time and git commit are not in it (but for a run name that asks for them).
+
+    Defaults are left out, so that a key that a later xsft adds does not make another run of every run there is.
+    """
+    document = run.spec.model_dump(mode="json", exclude=NOT_IDENTITY, exclude_defaults=True)
+    place = run.place.model_dump(mode="json", exclude={"registry"}, exclude_defaults=True) if run.place else None
     resolved = {
-        "place": run.place.model_dump(mode="json", exclude_none=True) if run.place else None,
+        "place": place,
+        "target": run.spec.target,
         "run_name": run.run_name,
         "mode": run.mode.value,
         "output": run.output,
