@@ -12,6 +12,7 @@ from xsft.launchers.patch import (
     DIGEST_ANNOTATION,
     HF_VOLUME,
     JOBSET_LABEL,
+    NODE_TERMS,
     RESERVATION_LABEL,
     RUN_LABEL,
     SPOT_LABEL,
@@ -106,6 +107,15 @@ def test_spot_and_reservation_choose_the_nodes_of_the_slices(mode: ModeName) -> 
     assert _at(spot, selector) == {SPOT_LABEL: "true"}
     assert _at(reserved, selector) == {RESERVATION_LABEL: "my-reservation"}
     assert _at(_manifest(mode, tpu__capacity="on-demand", tpu__reservation=None), selector) is MISSING
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_on_demand_keeps_off_spot_and_reserved_nodes(mode: ModeName) -> None:
+    terms = (*places(mode).slice_pod, *NODE_TERMS)
+    ((spot, reserved),) = (t["matchExpressions"] for t in _at(_manifest(mode, tpu__capacity="on-demand"), terms))
+    assert spot == {"key": SPOT_LABEL, "operator": "NotIn", "values": ["true"]}
+    assert reserved == {"key": RESERVATION_LABEL, "operator": "DoesNotExist"}
+    assert _at(_manifest(mode, tpu__capacity=None, tpu__reservation=None), terms) is MISSING
 
 
 @pytest.mark.parametrize("mode", MODES)

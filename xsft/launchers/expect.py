@@ -8,6 +8,7 @@ from xsft.launchers.audit import Expectation
 from xsft.launchers.encoding import escape_expansion
 from xsft.launchers.jobset import (
     FAIL_JOBSET_RULE,
+    ON_DEMAND_TERMS,
     SPOT_TOLERATIONS,
     Places,
     places,
@@ -19,6 +20,7 @@ from xsft.launchers.patch import (
     HF_VOLUME,
     JOBSET_LABEL,
     MODE_LABEL,
+    NODE_TERMS,
     OUTPUT_ANNOTATION,
     RESERVATION_LABEL,
     RUN_LABEL,
@@ -85,6 +87,9 @@ def _capacity(run: Run, at: Places, selector: Path) -> Iterator[Expectation]:
         yield Expectation(field="tpu.capacity", path=(*selector, SPOT_LABEL), value="true", requested="spot")
         tolerations = (*at.slice_pod, "tolerations")
         yield Expectation(field="tpu.capacity", path=tolerations, value=list(SPOT_TOLERATIONS), requested="spot")
+    if tpu and tpu.capacity == "on-demand":
+        terms = (*at.slice_pod, *NODE_TERMS)
+        yield Expectation(field="tpu.capacity", path=terms, value=list(ON_DEMAND_TERMS), requested="on-demand")
     if tpu and tpu.reservation:
         name = reservation_name(tpu.reservation)
         path = (*selector, RESERVATION_LABEL)

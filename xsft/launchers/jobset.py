@@ -18,6 +18,18 @@ FAIL_EXIT_CODES_NOT_IN = (42, *range(127, 256))
 """Exit codes xpk lets restart: 42 and 127–255 (xpk@1.16.0 commands/workload.py, podFailurePolicy)."""
 
 
+ON_DEMAND_TERMS = (
+    {
+        "matchExpressions": [
+            {"key": "cloud.google.com/gke-spot", "operator": "NotIn", "values": ["true"]},
+            {"key": "cloud.google.com/reservation-name", "operator": "DoesNotExist"},
+        ]
+    },
+)
+"""Node selector terms of on-demand nodes, which carry no label of their own: neither GKE's for spot nor for a
+reservation.
+"""
+
 SPOT_TOLERATIONS = (
     {"operator": "Exists", "key": "google.com/tpu"},
     {"operator": "Equal", "key": "cloud.google.com/gke-spot", "value": "true", "effect": "NoSchedule"},

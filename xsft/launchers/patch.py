@@ -8,6 +8,7 @@ from typing import Literal
 
 from xsft.launchers.jobset import (
     FAIL_JOBSET_RULE,
+    ON_DEMAND_TERMS,
     SPOT_TOLERATIONS,
     Places,
     places,
@@ -27,6 +28,7 @@ OUTPUT_ANNOTATION = "xsft.dev/output"
 HF_VOLUME = "xsft-hf-token"
 
 SPOT_LABEL = "cloud.google.com/gke-spot"
+NODE_TERMS: Path = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 RESERVATION_LABEL = "cloud.google.com/reservation-name"
 """GKE's node labels; xpk sets them only on clusters with node auto-provisioning (xpk@1.16.0 core/capacity.py)."""
 
@@ -120,6 +122,9 @@ def _capacity(run: Run, at: Places) -> Iterator[Change]:
         yield Change(path=(*selector, SPOT_LABEL), value="true", why=why)
         taint = "spot nodes may carry GKE's taint, which xpk's pods do not tolerate"
         yield Change(path=(*at.slice_pod, "tolerations"), value=list(SPOT_TOLERATIONS), why=taint)
+    if tpu.capacity == "on-demand":
+        absent = "xpk does nothing for --on-demand: the run could land on spot or reserved nodes"
+        yield Change(path=(*at.slice_pod, *NODE_TERMS), value=list(ON_DEMAND_TERMS), why=absent)
     if tpu.capacity == "reservation" and tpu.reservation:
         yield Change(path=(*selector, RESERVATION_LABEL), value=reservation_name(tpu.reservation), why=why)
 
