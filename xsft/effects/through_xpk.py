@@ -34,6 +34,8 @@ ADDED = ("--skip-validation",)
 """Else xpk wants crane, which builds images, beside kubectl and gcloud."""
 TOOLS = ("gcloud", "kubectl")
 PASSED_ON = ("CLOUDSDK_", "GOOGLE_", "GCE_", "LC_", "SSL_", "REQUESTS_", "STORAGE_EMULATOR_HOST", "USE_GKE_")
+LOGIN = ("CLOUDSDK_", "GOOGLE_APPLICATION_")
+"""How gcloud logs in where nobody can be asked."""
 PASSED_ON_EXACTLY = frozenset(
     {"PATH", "LANG", "LD_LIBRARY_PATH", "USER", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"}
 )
@@ -133,7 +135,7 @@ _MAIN = "import sys; from xpk.main import main; sys.exit(main())"
 def _is_passed_on(name: str) -> bool:
     upper = name.upper()
     named = upper in PASSED_ON_EXACTLY or upper.startswith(PASSED_ON)
-    return named and (upper.startswith("GOOGLE_APPLICATION_") or not names_secret(name))
+    return named and (upper.startswith(LOGIN) or not names_secret(name))
 
 
 def _require_tools(env: Mapping[str, str]) -> None:

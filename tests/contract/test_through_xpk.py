@@ -1,0 +1,183 @@
+"""The real xpk puts a run on the stand-in's cluster: by the shown line, safely, and what is said of it is true."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.commandline import Machine, machine
+from tests.fakes.xpktools import Tools, furnish
+from tests.stories import ROOT
+from xsft.commands.interface import SubmitDocument
+from xsft.effects.environments import Environment
+
+pytestmark = pytest.mark.contract
+NAME = "deepseek-ultrachat-mcjax"
+PLACE = {"project": "my-project", "zone": "us-east5-b", "cluster": "my-cluster"}
+STORY = "deepseek_ultrachat_mcjax"
+SECRET = "s3cr3t-" * 3
+
+
+@pytest.fixture
+def here(tmp_path: Path, xpk_environment: Environment) -> Iterator[Machine]:
+    with machine(tmp_path, environments=xpk_environment.folder.parent) as made:
+        yield made
+
+
+@pytest.fixture
+def tools(here: Machine) -> Tools:
+    return equipped(here)
+
+
+def equipped(here: Machine) -> Tools:
+    made = furnish(here.folder / "tools", here.api.server, context="gke_my-project_us-east5-b_my-cluster")
+    here.env |= {"PATH": f"{made.folder}:{here.env['PATH']}", "KUBECONFIG": str(here.folder / "no-kubeconfig")}
+    return made
+
+
+def submit(here: Machine, *flags: str, **changes: Any) -> subprocess.CompletedProcess[str]:
+    file = here.workload(STORY, place=PLACE, **changes)
+    return here.xsft("submit", "--through-xpk", file, "--json", *flags, closed=True)
+
+
+@dataclass
+class Made:
+    here: Machine
+    tools: Tools
+    done: subprocess.CompletedProcess[str]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, xpk_environment: Environment) -> Iterator[Made]:
+    """One run of xpk (ten seconds of it are a sleep of xpk's), looked at by several tests."""
+    with machine(tmp_path_factory.mktemp("made"), environments=xpk_environment.folder.parent) as here:
+        tools = equipped(here)
+        (here.folder / "tmp").mkdir()
+        here.env |= {
+            "MY_PASSWORD": SECRET,
+            "HF_TOKEN": SECRET,
+            "XPK_TESTER": "true",
+            "TMPDIR": str(here.folder / "tmp"),
+        }
+        yield Made(here, tools, submit(here))
+
+
+def test_xpk_makes_the_jobset_that_its_line_says(made: Made) -> None:
+    assert made.done.returncode == 0, made.done.stderr
+    document = json.loads(made.done.stdout)
+    SubmitDocument.model_validate(document)
+    (held,) = made.here.jobsets
+    assert (document["action"], document["uid"]) == ("created", held["metadata"]["uid"])
+    assert held["metadata"]["managedFields"][0]["manager"] == "kubectl-client-side-apply"
+    kept = made.here.bucket.objects
+    record = json.loads(kept[f"runs/{NAME}/xsft/attempt-1.json"])
+    assert record["attempts"][0]["xpk_argv"][:3] == ["xpk", "workload", "create"]
+    facts = json.loads(kept[f"runs/{NAME}/xsft/attempt-1.created.json"])
+    assert facts["read_back"]["outcome"] == "same"
+    assert [p["id"] for p in facts["problems"]] == ["through-xpk"]
+
+
+def test_xpk_gets_nothing_of_the_users_and_leaves_nothing(made: Made) -> None:
+    by_xpk = [c for c in made.tools.calls if "xsft-through-xpk-" in str(c["env"])]
+    assert any("apply" in c["argv"] for c in by_xpk)  # type: ignore[operator]
+    for call in by_xpk:
+        env: Any = call["env"]
+        assert SECRET not in json.dumps(call)
+        assert (env["TELEMETRY_ENABLED"], env["DEPENDENCY_AUTO_DOWNLOAD"], env["XPK_TESTER"]) == ("false",) * 3
+        assert "xsft-through-xpk-" in env["KUBECONFIG"]
+        assert "xsft-through-xpk-" in env["TMPDIR"]
+        assert not call["tty"]
+    folder = made.here.folder
+    assert list((folder / "tmp").iterdir()) == []
+    assert not (folder / "home" / ".config" / "xpk").exists()
+    assert not (folder / "no-kubeconfig").exists()
+
+
+def test_it_is_adopted_afterwards_either_way_also_where_its_submitter_was_killed(made: Made) -> None:
+    here, uid = made.here, json.loads(made.done.stdout)["uid"]
+    calls = len(made.tools.calls)
+    file = here.workload(STORY, place=PLACE)
+    for killed in (False, True):
+        if killed:
+            del here.bucket.objects[f"runs/{NAME}/xsft/attempt-1.created.json"]
+        for again in (submit(here), here.xsft("submit", file, "--json")):
+            assert again.returncode == 0, again.stderr
+            document = json.loads(again.stdout)
+            assert (document["action"], document["uid"]) == ("adopted", uid)
+    assert [line for line in made.tools.lines[calls:] if "apply" in line] == []
+    assert len(here.jobsets) == 1
+
+
+def test_xpks_exit_status_is_not_the_truth(here: Machine, tools: Tools) -> None:
+    tools.tell(fails=({"match": "kubectl apply", "when": "after"},))
+    done = submit(here)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["uid"] == here.jobsets[0]["metadata"]["uid"]
+
+
+def test_an_xpk_that_makes_nothing_is_said_in_its_own_words(here: Machine, tools: Tools) -> None:
+    tools.tell(fails=({"match": "kubectl get workloads", "says": "workloads are out today"},))
+    done = submit(here)
+    assert done.returncode == 2, done.stdout
+    assert [p["id"] for p in json.loads(done.stdout)["problems"]] == ["xpk-failed"]
+    assert here.jobsets == []
+    assert f"runs/{NAME}/xsft/attempt-1.not-created.json" in here.bucket.objects
+
+
+def test_a_question_of_xpk_ends_it_and_deletes_nothing(here: Machine, tools: Tools) -> None:
+    """Kueue knows a workload of this name that the API did not show: xpk asks, and nobody answers."""
+    tools.tell(workloads=(NAME,))
+    done = submit(here)
+    assert done.returncode == 2
+    assert here.jobsets == []
+    assert [line for line in tools.lines if "delete" in line] == []
+
+
+@pytest.mark.parametrize(
+    ("story", "changes", "fields"),
+    [
+        ("deepseek_ultrachat", {}, {"restarts.max"}),
+        (STORY, {"secrets": {"hf_token": {"secret": "hf", "key": "token"}}}, {"secrets.hf_token"}),
+        (STORY, {"queue": "team-queue"}, {"queue"}),
+    ],
+)
+def test_what_xpk_would_lose_is_refused(
+    here: Machine, tools: Tools, story: str, changes: dict[str, Any], fields: set[str]
+) -> None:
+    file = here.workload(story, place=PLACE, **changes)
+    done = here.xsft("submit", "--through-xpk", file, "--json", closed=True)
+    assert done.returncode == 4, done.stderr
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert problem["id"] == "xpk-loses"
+    named = re.search(r"asks for: (.*?) \(", problem["message"])
+    assert named is not None
+    assert set(named[1].split(", ")) == fields
+    assert (here.jobsets, tools.calls, here.api.server.seen) == ([], [], [])
+
+
+def test_a_cluster_that_is_not_gkes_is_refused(here: Machine) -> None:
+    done = here.xsft("submit", "--through-xpk", here.workload(STORY), "--json", closed=True)
+    assert done.returncode == 4
+    assert json.loads(done.stdout)["problems"][0]["id"] == "xpk-cluster"
+
+
+def test_without_the_tools_it_says_so(here: Machine, tools: Tools) -> None:
+    (tools.folder / "kubectl").unlink()
+    here.env["PATH"] = str(tools.folder)
+    done = here.xsft("submit", "--through-xpk", here.workload(STORY, place=PLACE), "--json")
+    assert done.returncode == 3
+    assert [p["id"] for p in json.loads(done.stdout)["problems"]] == ["xpk-tools"]
+    assert here.jobsets == []
+
+
+def test_a_run_of_this_machine_has_no_xpk(here: Machine) -> None:
+    done = here.xsft("submit", "--through-xpk", ROOT / "workloads" / "tiny_local.yaml")
+    assert done.returncode == 2
+    assert "runs on this machine" in done.stderr
