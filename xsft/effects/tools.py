@@ -81,7 +81,7 @@ def _kubectl(run: Run) -> Check:
     return _tool(
         run,
         argv=("kubectl", "version", "--client", "-o", "json"),
-        needed_for="submit and status on a cluster",
+        needed_for="submit --through-xpk",
         fix="https://kubernetes.io/docs/tasks/tools, or gcloud components install kubectl",
     )
 
@@ -99,7 +99,7 @@ def _auth_plugin(run: Run) -> Check:
     return _tool(
         run,
         argv=("gke-gcloud-auth-plugin", "--version"),
-        needed_for="kubectl's login to GKE",
+        needed_for="the login to GKE",
         fix="gcloud components install gke-gcloud-auth-plugin",
     )
 
