@@ -62,6 +62,7 @@ locks: setup
 .PHONY: bench
 bench: environments
 	$(BIN)/python tests/bench/bench.py
+	$(BIN)/python -m tests.bench.bench_submit
 
 .PHONY: image push
 image push:
