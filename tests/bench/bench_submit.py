@@ -2,8 +2,8 @@
 
 Both make the same McJAX run of 128 hosts, each time under a new name. xpk is the pinned one with gcloud and kubectl
 that answer at once (tests/fakes/xpktools.py); it is spared what it would ask the network (its latest version, its
-telemetry, the project's number). Ten of its seconds are a sleep between two looks at kubectl. xsft renders anew, looks at the queue, the quota and the bucket, makes its dry runs, writes the
-record and reads back.
+telemetry, the project's number). Ten of its seconds are a sleep between two looks at kubectl. xsft renders anew, looks
+at the queue, the quota and the bucket, makes its dry runs, writes the record and reads back.
 """
 
 from __future__ import annotations
