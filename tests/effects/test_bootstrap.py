@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from tests.effects.test_interpreters import put
 from xsft.effects import bootstrap
 from xsft.effects.interpreters import Interpreter
+from xsft.errors import EnvironmentMissing
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -46,6 +48,24 @@ def test_where_no_python_fits_the_shell_part_says_so_and_ends_with_3(tmp_path: P
     assert done.returncode == 3
     assert "no Python >= 3.11 runs here" in done.stderr
     assert "python3-venv" in done.stderr
+
+
+def test_a_venv_whose_making_was_interrupted_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its Python runs, its pip is not there or not all of it."""
+    monkeypatch.chdir(tmp_path)
+    bootstrap.LOCK.parent.mkdir(parents=True)
+    bootstrap.LOCK.write_text("")
+    Path("pyproject.toml").write_text("")
+    subprocess.run((sys.executable, "-m", "venv", "--without-pip", ".venv"), check=True)
+    with pytest.raises(EnvironmentMissing, match="names no uv"):  # the step after
+        bootstrap.set_up()
+    assert (
+        subprocess.run((".venv/bin/python", "-m", "pip", "--version"), check=False, capture_output=True).returncode == 0
+    )
+    made = Path(".venv/pyvenv.cfg").stat().st_mtime_ns
+    with pytest.raises(EnvironmentMissing, match="names no uv"):
+        bootstrap.set_up()
+    assert Path(".venv/pyvenv.cfg").stat().st_mtime_ns == made
 
 
 def test_the_series_it_asks_for_is_the_one_pyproject_declares() -> None:

@@ -23,6 +23,8 @@ VENV = Path(".venv")
 LOCK = Path("xsft/locks/dev.txt")
 MARKER = VENV / ".xsft-set-up"
 """Written last; holds the digest of what was installed."""
+MADE = VENV / ".xsft-made"
+"""Written when .venv has its Python and pip."""
 
 
 def main() -> int:
@@ -42,9 +44,10 @@ def set_up() -> None:
     digest = wanted_digest()
     if is_ready(digest):
         return
-    MARKER.unlink(missing_ok=True)
-    if not venv_runs():
+    if not (venv_runs() and is_whole()):
         make_venv(choose_interpreter())
+    MADE.touch()
+    MARKER.unlink(missing_ok=True)
     install_uv()
     install_locked()
     MARKER.write_text(digest)
@@ -62,6 +65,11 @@ def is_ready(digest: str) -> bool:
 def venv_runs() -> bool:
     python = VENV / "bin" / "python"
     return python.is_file() and run((str(python), "-c", ""), env=own_environment()).ok
+
+
+def is_whole() -> bool:
+    """False where making .venv was interrupted: its Python runs long before its pip is complete."""
+    return MADE.is_file() or MARKER.is_file()
 
 
 def choose_interpreter() -> Interpreter:
