@@ -1,0 +1,177 @@
+"""The nightly job of the guide: its own shell lines, run, with an xsft that ends as it is told."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from xsft.commands.verbs import parser
+from xsft.naming import run_name_limit
+from xsft.spec.reader import read_spec
+
+ROOT = Path(__file__).parent.parent
+WORKFLOW = ROOT / "docs" / "examples" / "nightly.yaml"
+GUIDE = ROOT / "docs" / "guides" / "nightly.md"
+ACTIONLINT = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.7"
+
+STUB = """\
+#!/bin/sh
+printf '%s\\n' "$*" >> calls
+echo '{"schema": "xsft.submit/1"}'
+status=$(head -n 1 statuses)
+sed -i 1d statuses
+exit "$status"
+"""
+
+
+@dataclass
+class Host:
+    folder: Path
+
+    def run(self, script: str, *statuses: int, **env: str) -> subprocess.CompletedProcess[str]:
+        (self.folder / "statuses").write_text("".join(f"{s}\n" for s in statuses))
+        environment = {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "HOME": str(self.folder), **env}
+        argv = ("bash", "-eo", "pipefail", "-c", script)
+        return subprocess.run(
+            argv, cwd=self.folder / "xsft", env=environment, capture_output=True, text=True, check=False
+        )
+
+    @property
+    def calls(self) -> list[list[str]]:
+        return [shlex.split(line) for line in (self.folder / "xsft" / "calls").read_text().splitlines()]
+
+    @property
+    def pauses(self) -> str:
+        return (self.folder / "pauses").read_text() if (self.folder / "pauses").exists() else ""
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    programs = {
+        "xsft/.venv/bin/xsft": STUB.replace("statuses", "../statuses"),
+        "bin/sleep": '#!/bin/sh\nprintf "%s " "$1" >> "$HOME/pauses"\n',
+        "bin/date": '#!/bin/sh\ntest "$*" = "-u +%Y%m%d" && echo 20261121\n',
+        "bin/logger": '#!/bin/sh\necho "$*" > "$HOME/logged"\n',
+    }
+    for name, text in programs.items():
+        program = tmp_path / name
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text(text)
+        program.chmod(0o755)
+    return Host(tmp_path)
+
+
+def workflow() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
+    return document
+
+
+def step(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(s for s in workflow()["jobs"]["submit"]["steps"] if s.get("name") == name)
+    return found
+
+
+def submitted(host: Host, *statuses: int, asked: str = "") -> subprocess.CompletedProcess[str]:
+    chosen = step("Submit")
+    return host.run(chosen["run"], *statuses, WORKLOAD=chosen["env"]["WORKLOAD"], ASKED=asked)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "status", "calls", "pauses"),
+    [
+        ((0,), 0, 1, ""),
+        ((2,), 2, 1, ""),
+        ((3,), 3, 1, ""),
+        ((4,), 4, 1, ""),
+        ((5, 0), 0, 2, "60 "),
+        ((8, 5, 0), 0, 3, "60 300 "),
+        ((8, 4), 4, 2, "60 "),
+        ((5, 5, 5), 5, 3, "60 300 "),
+    ],
+)
+def test_a_night_that_is_not_sure_submits_again(
+    host: Host, statuses: tuple[int, ...], status: int, calls: int, pauses: str
+) -> None:
+    done = submitted(host, *statuses)
+    assert (done.returncode, len(host.calls), host.pauses) == (status, calls, pauses)
+    assert done.stdout == '{"schema": "xsft.submit/1"}\n'
+    assert len({tuple(call) for call in host.calls}) == 1
+
+
+@pytest.mark.parametrize(("asked", "name"), [("", "qwen3-gsm8k-20261121"), ("an-old-night", "an-old-night")])
+def test_the_run_is_named_by_the_date_or_by_hand(host: Host, asked: str, name: str) -> None:
+    submitted(host, 0, asked=asked)
+    (call,) = host.calls
+    args = parser().parse_args(call)
+    assert (args.verb, args.run_name, args.json) == ("submit", name, True)
+    assert (ROOT / args.file).is_file()
+
+
+def test_the_dated_name_fits() -> None:
+    spec = read_spec((ROOT / step("Submit")["env"]["WORKLOAD"]).read_text())
+    assert spec.tpu is not None
+    assert len("qwen3-gsm8k-20261121") <= run_name_limit(mode="mcjax", num_slices=spec.tpu.num_slices or 1, hosts=64)
+
+
+def test_it_holds_no_key_and_asks_for_no_more_than_it_needs() -> None:
+    document = workflow()
+    assert document["permissions"] == {"contents": "read", "id-token": "write"}
+    assert "secrets." not in WORKFLOW.read_text()
+    assert not re.search(r"credentials_json|service_account_key", WORKFLOW.read_text())
+    assert document["concurrency"]["cancel-in-progress"] is False
+
+
+def test_the_cron_line_submits_the_same(host: Host) -> None:
+    (line,) = re.findall(r"^```crontab\n(.*)\n```$", GUIDE.read_text(), re.MULTILINE)
+    minute, hour, *every, command = line.split(" ", 5)
+    assert (minute, hour, every) == ("17", "2", ["*", "*", "*"])
+    assert not re.search(r"(?<!\\)%", command)  # cron would end the command there
+    done = host.run(command.replace("\\%", "%"), 4)
+    (call,) = host.calls
+    assert call == ["submit", "workloads/qwen3_gsm8k.yaml", "--run-name", "qwen3-gsm8k-20261121", "--json"]
+    assert done.returncode == 0
+    assert (host.folder / "nightly.jsonl").read_text() == '{"schema": "xsft.submit/1"}\n'
+    assert (host.folder / "logged").read_text() == "-t xsft nightly: exit status 4\n"
+
+
+@pytest.fixture(scope="session")
+def actionlint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from the Go module proxy into the user's cache, once."""
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("NOT RUN: actionlint needs Go")
+    folder = (
+        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "xsft-tests" / ACTIONLINT.rpartition("@")[2]
+    )
+    program = folder / "actionlint"
+    if not program.exists():
+        env = {**os.environ, "GOBIN": str(folder), "GOFLAGS": "", "CGO_ENABLED": "0"}
+        built = subprocess.run(
+            (go, "install", ACTIONLINT), env=env, capture_output=True, text=True, timeout=500, check=False
+        )
+        if built.returncode != 0:
+            pytest.skip(f"NOT RUN: actionlint could not be built: {built.stderr[-300:]}")
+    return program
+
+
+def lint(actionlint: Path, file: Path) -> subprocess.CompletedProcess[str]:
+    argv = (str(actionlint), "-shellcheck=", "-pyflakes=", "-no-color", str(file))
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.contract
+def test_the_workflow_is_linted(actionlint: Path, tmp_path: Path) -> None:
+    clean = lint(actionlint, WORKFLOW)
+    assert (clean.returncode, clean.stdout) == (0, "")
+    broken = tmp_path / "broken.yaml"
+    broken.write_text(WORKFLOW.read_text().replace("inputs.run_name", "inputs.run_nam"))
+    assert "run_nam" in lint(actionlint, broken).stdout
