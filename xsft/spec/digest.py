@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 
 from xsft.spec.resolve import Run
 
-NOT_IDENTITY = {
+NOT_IDENTITY: Mapping[str, bool | set[str]] = {
     "place": True,
     "name": True,
     "run_name_suffix": True,
