@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from xsft.cli import main
-from xsft.commands.interface import DOCUMENTS, Document, published
+from xsft.commands.interface import DOCUMENTS, published
+from xsft.commands.interface_base import Document
 from xsft.commands.verbs import VERBS, parser
 from xsft.effects.environments import Environment
 

@@ -15,7 +15,8 @@ from tests.contract.commandline import CHECKPOINT, Machine, machine
 from tests.effects.test_cluster import CREATE
 from tests.fakes.clusters import cluster_queue
 from tests.fakes.kubeapi import CONTEXT
-from xsft.commands.interface import ErrorDocument, SubmitDocument
+from xsft.commands.interface_base import ErrorDocument
+from xsft.commands.interface_runs import SubmitDocument
 from xsft.effects.environments import Environment
 
 pytestmark = pytest.mark.contract

@@ -15,7 +15,7 @@ import pytest
 from tests.contract.commandline import Machine, machine
 from tests.fakes.xpktools import Tools, furnish
 from tests.stories import ROOT
-from xsft.commands.interface import SubmitDocument
+from xsft.commands.interface_runs import SubmitDocument
 from xsft.effects.environments import Environment
 
 pytestmark = pytest.mark.contract

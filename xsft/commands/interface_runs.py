@@ -1,0 +1,180 @@
+"""Documents about workloads and runs."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from xsft.commands.interface_base import Document, Problem
+
+
+class Mode(Document):
+    """How JAX is driven, and why so."""
+
+    value: Literal["mcjax", "pathways"]
+    reason: str
+
+
+class AuditRow(Document):
+    """One field of the workload, looked up in the manifest."""
+
+    field: str
+    """Key path in the workload."""
+    outcome: Literal["landed", "patched", "dropped", "altered"]
+    """landed: xpk rendered it · patched: xsft put it there · dropped, altered: not as asked; the plan is refused."""
+    where: str
+    """JSON pointer into `manifest`."""
+    requested: Any
+    """What the workload asks for."""
+    rendered: Any
+    """What the manifest holds."""
+
+
+class Plan(Document):
+    """Exactly what `xsft submit` does."""
+
+    file: str
+    run_name: str
+    """MaxText's run name and the output folder's; stable over resubmissions."""
+    jobset: str | None
+    """The JobSet's name: `run_name`, with `-2`, `-3`, … for later attempts. null for `target: local`."""
+    spec_digest: str
+    """sha256 of the resolved workload, 64 hex digits; equal digests are the same run."""
+    target: Literal["xpk", "local"]
+    mode: Mode
+    trainer_argv: list[str]
+    """What the trainer's process receives, byte for byte; starts `python3 -m MODULE`."""
+    trainer_env: dict[str, str]
+    """What that process must see in its environment."""
+    conversion_argv: list[str] | None
+    """Converts the Hugging Face weights, once, before the run; null where the workload names a checkpoint."""
+    xpk_argv: list[str] | None
+    """The `xpk workload create[-pathways]` line; null for `target: local`, or where a problem leaves none to render."""
+    manifest: dict[str, Any] | None
+    """The object that will be created; null where `xpk_argv` is."""
+    audit: list[AuditRow]
+    by_hand: list[str]
+    """What running `xpk_argv` by hand would lack against `manifest`, one sentence each."""
+    problems: list[Problem]
+
+
+class PlanDocument(Document):
+    """`xsft plan FILE… --json`."""
+
+    schema_: Literal["xsft.plan/1"] = Field(alias="schema")
+    plans: list[Plan]
+    """One per file that could be read, in the order given."""
+    problems: list[Problem] = []
+    """Problems of files that could not be read; absent where there are none."""
+    exit_status: int = 0
+    """Only beside `problems`."""
+
+
+class CheckDocument(Document):
+    """`xsft check FILE… --json`."""
+
+    schema_: Literal["xsft.check/1"] = Field(alias="schema")
+    ok: bool
+    """No error in any file; warnings do not count."""
+    problems: list[Problem]
+    """All problems of all files."""
+    exit_status: int
+    """0 or 2."""
+
+
+class Result(Document):
+    """What a run that has ended came to."""
+
+    steps: int
+    """The last step that ran."""
+    first_loss: float | None
+    last_loss: float | None
+
+
+class SubmitDocument(Document):
+    """`xsft submit FILE --json`. The last five are there for `target: local` only."""
+
+    schema_: Literal["xsft.submit/1"] = Field(alias="schema")
+    run_name: str
+    jobset: str | None
+    """null for `target: local`, and for a finished run whose JobSets are gone."""
+    action: Literal["created", "adopted", "attempt", "finished"]
+    """created: a new run · adopted: a live one goes on · attempt: a further one · finished: nothing is left to do."""
+    uid: str | None
+    """UID of the JobSet; null where `jobset` is."""
+    spec_digest: str
+    record: str | None
+    """File that records the attempt; null for a finished run of which only the JobSet is known."""
+    result: Result | None
+    """null where the run has not ended."""
+    problems: list[Problem]
+    """Warnings and notes."""
+    resumed_from: int | None = None
+    """Step of the checkpoint it went on from."""
+    checkpoints: list[str] = []
+    """Saved checkpoints, the oldest first."""
+    log: str | None = None
+    """The trainer's own log."""
+    plot: str | None = None
+    """The loss curve, a picture."""
+    private_pids: bool | None = None
+    """Whether the trainer had a PID namespace of its own."""
+
+
+class Difference(Document):
+    """One thing that is not the same."""
+
+    key: str
+    a: Any
+    """null where A has nothing."""
+    b: Any
+    """null where B has nothing."""
+
+
+class Differences(Document):
+    """By where they show."""
+
+    keys: list[Difference]
+    """Of the workloads."""
+    trainer_argv: list[Difference]
+    trainer_env: list[Difference]
+    xpk_argv: list[Difference]
+    manifest: list[Difference]
+
+
+class DiffDocument(Document):
+    """`xsft diff A B --json`."""
+
+    schema_: Literal["xsft.diff/1"] = Field(alias="schema")
+    a: str
+    b: str
+    same: bool
+    """Nothing differs; the exit status is 0 either way."""
+    differences: Differences
+
+
+class ImportDifference(Document):
+    """One thing that will not be as pasted."""
+
+    what: str
+    """The flag, key, variable or command."""
+    given: str | None
+    """null: it was not in the paste. Secrets are never shown."""
+    now: str | None
+    """null: it is not in the workload."""
+    why: str
+
+
+class ImportDocument(Document):
+    """`xsft import FILE --json`."""
+
+    schema_: Literal["xsft.import/1"] = Field(alias="schema")
+    file: str | None
+    """The workload that was written; null without `-o`."""
+    workload: str
+    """Its text."""
+    differences: list[ImportDifference]
+    problems: list[Problem]
+    """What has to be completed or corrected in it."""
+    exit_status: int
