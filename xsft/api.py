@@ -6,19 +6,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from xsft.checks import for_submission
 from xsft.effects import clock, environments, gather
 from xsft.effects.checkpoint import read_checkpoint
 from xsft.effects.files import STDIN, read_workload_text
 from xsft.effects.paths import own_cache
+from xsft.effects.process import own_environment
 from xsft.effects.render import render
 from xsft.errors import SpecError, UsageError, XsftError
 from xsft.planner import make_intent, make_plan
-from xsft.problems import Problem
+from xsft.problems import Problem, errors_in
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
 from xsft.steps import Intent, Plan
+
+if TYPE_CHECKING:
+    from xsft.effects.local_run import LocalResult
+    from xsft.effects.submission import Submission, Submitter
 
 Progress = Callable[[str], None]
 
@@ -93,6 +99,69 @@ def plan(workloads: Sequence[Loaded], *, attempt: int = 1, progress: Progress = 
         make_plan(intent, rendered=manifest, file=loaded.file)
         for loaded, intent, manifest in zip(workloads, intents, manifests, strict=True)
     )
+
+
+def submit(
+    workload: Loaded, *, through_xpk: bool = False, progress: Progress = lambda _line: None
+) -> Submission | LocalResult:
+    """Execute the workload's plan: put it on its cluster, once, or train here to its end.
+
+    Raises SpecError where the plan has errors, and as `Submitter.submit` and `run_local` do; a local run that failed
+    comes back as a result that says so.
+    """
+    (made,) = plan((workload,), progress=progress)
+    accepted(made)
+    if made.target == "local":
+        return _submit_local(made, progress=progress)
+    return submitter_for(workload, made, through_xpk=through_xpk, progress=progress).submit(made)
+
+
+def accepted(made: Plan) -> tuple[Problem, ...]:
+    """What may be submitted all the same; SpecError where an error forbids it."""
+    problems = for_submission(made.problems)
+    if errors_in(problems):
+        raise SpecError(errors_in(problems))
+    return problems
+
+
+def submitter_for(workload: Loaded, made: Plan, *, through_xpk: bool, progress: Progress) -> Submitter:
+    """Connected to the plan's cluster. Raises Refused where xpk was asked for and would lose something."""
+    from xsft.effects import cluster, recording, records
+    from xsft.effects.submission import Submitter
+    from xsft.effects.through_xpk import refuse_losses
+
+    if made.run.place is None:
+        raise UsageError("the workload names no place.", fix="Give it one: place: main, or inline.")
+    if through_xpk:
+        refuse_losses(made)
+    return Submitter(
+        cluster=cluster.connect(made.run.place),
+        store=records.record_store(),
+        provenance=recording.gather_provenance(made.file),
+        replan=lambda attempt: plan((workload,), attempt=attempt)[0],
+        progress=progress,
+        **(_by_xpk(progress) if through_xpk else {}),
+    )
+
+
+def _by_xpk(progress: Progress) -> dict[str, Any]:
+    from xsft.effects.through_xpk import NOTE, ThroughXpk, differences
+
+    xpk = environments.ensure("xpk", progress=progress)
+    create = ThroughXpk(python=xpk.python, env=own_environment())
+    return {"create": create, "compare": differences, "notes": (NOTE,)}
+
+
+def _submit_local(made: Plan, *, progress: Progress) -> LocalResult:
+    from xsft.effects.local_machine import Machine
+    from xsft.effects.local_run import already_done, run_local
+
+    done = already_done(made)
+    if done is not None:
+        return done
+    python = environments.ensure("maxtext", progress=progress).python
+    machine = Machine(python=python, env=own_environment(), cache=own_cache())
+    return run_local(made, machine=machine, on_event=lambda _event: None)
 
 
 def _refuse_secrets(workloads: Sequence[Loaded], intents: Sequence[Intent]) -> None:

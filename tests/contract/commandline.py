@@ -44,7 +44,14 @@ class Machine:
         self, *arguments: object, closed: bool = False, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """`closed`: without even a standard input."""
-        argv = (str(XSFT), *map(str, arguments))
+        return self.run(str(XSFT), *map(str, arguments), closed=closed, env=env)
+
+    def python(self, program: str) -> subprocess.CompletedProcess[str]:
+        return self.run(sys.executable, "-c", program)
+
+    def run(
+        self, *argv: str, closed: bool = False, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         if closed:
             argv = ("sh", "-c", 'exec "$@" <&-', "sh", *argv)
         return subprocess.run(

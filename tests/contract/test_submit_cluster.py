@@ -55,6 +55,14 @@ def test_submitting_creates_what_plan_shows_and_again_adopts_it(here: Machine) -
     assert len(here.jobsets) == 1
 
 
+def test_python_submits_the_same(here: Machine) -> None:
+    file = here.workload()
+    done = here.python(f"import xsft; print(*(xsft.submit(xsft.load({str(file)!r})).action for _ in range(2)))")
+    assert done.stdout.split() == ["created", "adopted"], done.stderr
+    here.api.server.objects.add("kueue.x-k8s.io/clusterqueues", "cluster-queue", spec=cluster_queue(256))
+    assert json.loads(here.xsft("submit", file, "--json").stdout)["action"] == "adopted"
+
+
 def test_a_person_is_told_what_is_taken_and_what_was_made(here: Machine) -> None:
     done = here.xsft("submit", here.workload())
     assert done.returncode == 0

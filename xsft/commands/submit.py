@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from xsft.commands.arguments import add_json, add_settings
 
@@ -21,21 +22,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from xsft import api
-    from xsft.checks import for_submission
     from xsft.commands.failure import print_problems
     from xsft.commands.progress import shown
-    from xsft.errors import SpecError, UsageError
-    from xsft.problems import errors_in
+    from xsft.errors import UsageError
 
     if args.dry_run:
         return _plan(args)
     loaded = api.load(args.file, settings=args.settings, run_name=args.run_name)
     with shown("xsft") as progress:
         (plan,) = api.plan((loaded,), progress=progress)
-    problems = for_submission(plan.problems)
-    if errors_in(problems):
-        raise SpecError(errors_in(problems))
-    print_problems(p for p in problems if p.severity == "warning")
+    print_problems(p for p in api.accepted(plan) if p.severity == "warning")
     match plan.target:
         case "local":
             from xsft.commands.submit_local import submit_local
@@ -46,12 +42,8 @@ def run(args: argparse.Namespace) -> int:
         case "xpk":
             from xsft.commands.submit_cluster import submit_cluster
 
-            return submit_cluster(
-                plan,
-                replan=lambda n: api.plan((loaded,), attempt=n)[0],
-                json=args.json,
-                through_xpk=args.through_xpk,
-            )
+            connect = partial(api.submitter_for, loaded, plan, through_xpk=args.through_xpk)
+            return submit_cluster(plan, connect=connect, json=args.json)
 
 
 def _plan(args: argparse.Namespace) -> int:

@@ -4,61 +4,32 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from xsft.effects.submission import Submission, Submitter
-from xsft.errors import UsageError
 from xsft.steps import Plan
 
 
-def submit_cluster(plan: Plan, *, replan: Callable[[int], Plan], json: bool, through_xpk: bool = False) -> int:
-    """Create, adopt or recognise the run; 0. Raises as `Submitter.submit` does.
+class Connect(Protocol):
+    """Makes the submitter for a plan."""
 
-    `through_xpk`: by the xpk line itself; Refused where that would lose something.
-    """
+    def __call__(self, *, progress: Callable[[str], None]) -> Submitter: ...
+
+
+def submit_cluster(plan: Plan, *, connect: Connect, json: bool) -> int:
+    """Create, adopt or recognise the run; 0. Raises as `connect` and `Submitter.submit` do."""
     from xsft.commands.failure import print_problems
     from xsft.commands.progress import shown
 
-    if through_xpk:
-        from xsft.effects.through_xpk import refuse_losses
-
-        refuse_losses(plan)
     sys.stderr.write("\n".join(_asks_for(plan)) + "\n")
     with shown("submit") as progress:
-        submitter = _submitter(plan, replan, progress)
-        done = (_by_xpk(submitter) if through_xpk else submitter).submit(plan)
+        done = connect(progress=progress).submit(plan)
     print_problems(p for p in done.problems if p.severity == "warning")
     if json:
         _print_document(done)
     else:
         sys.stdout.write("\n".join(_report(done)) + "\n")
     return 0
-
-
-def _submitter(plan: Plan, replan: Callable[[int], Plan], progress: Callable[[str], None]) -> Submitter:
-    from xsft.effects import cluster, recording, records
-
-    place = plan.run.place
-    if place is None:
-        raise UsageError("the workload names no place.", fix="Give it one: place: main, or inline.")
-    return Submitter(
-        cluster=cluster.connect(place),
-        store=records.record_store(),
-        provenance=recording.gather_provenance(plan.file),
-        replan=replan,
-        progress=progress,
-    )
-
-
-def _by_xpk(submitter: Submitter) -> Submitter:
-    from xsft.effects import environments
-    from xsft.effects.process import own_environment
-    from xsft.effects.through_xpk import NOTE, ThroughXpk, differences
-
-    xpk = environments.ensure("xpk", progress=submitter.progress)
-    create = ThroughXpk(python=xpk.python, env=own_environment())
-    return replace(submitter, create=create, compare=differences, notes=(NOTE,))
 
 
 def _asks_for(plan: Plan) -> Iterator[str]:
