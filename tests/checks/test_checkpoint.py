@@ -109,3 +109,10 @@ def test_a_path_that_is_neither_in_a_bucket_nor_in_the_image():
     for elsewhere in ("/models/0/items", "./here", "gs://my-bucket/0/items"):
         assert "checkpoint-path" not in ids(check, spec(model={"checkpoint": elsewhere}), Facts())
     assert ids(check, spec(model={"checkpoint": "models/0/items"}, target="local"), Facts()) == set()
+
+
+def test_a_path_that_could_not_be_read_is_at_least_looked_at():
+    unread = facts("unreadable", detail="no Google Cloud login was found.")
+    level = "this path does not"
+    assert level in one(spec(model={"checkpoint": "gs://my-bucket/model/0"}), unread).message
+    assert level not in one(spec(model={"checkpoint": "gs://my-bucket/model/0/items"}), unread).message

@@ -79,3 +79,8 @@ def test_the_tpus_flags_are_left_out_here_and_that_is_said():
     flags = {"xla_flags": ["--xla_tpu_a=1"]}
     assert ids(check, spec(**flags, target="local")) == {"xla-flags-ignored"}
     assert ids(check, spec(**flags)) == set()
+
+
+def test_xla_flags_on_a_head_without_tpus():
+    assert ids(check, spec(FLAGSHIP, env={"XLA_FLAGS": "--xla_a=1"})) == {"xla-flags-head"}
+    assert ids(check, spec(env={"XLA_FLAGS": "--xla_a=1"})) == set()

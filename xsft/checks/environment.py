@@ -88,6 +88,9 @@ def _values(run: Run) -> Iterator[Problem]:
 
 
 def _libtpu(run: Run) -> Iterator[Problem]:
+    if "XLA_FLAGS" in run.spec.env and run.mode.value == "pathways" and run.spec.target == "xpk":
+        message = "XLA_FLAGS acts on the head, which has no TPU; under Pathways programs are compiled in the proxy."
+        yield warning("xla-flags-head", "env.XLA_FLAGS", message, "Write TPU flags under xla_flags.")
     if "LIBTPU_INIT_ARGS" not in run.spec.env:
         return
     where = "env.LIBTPU_INIT_ARGS"

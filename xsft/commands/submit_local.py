@@ -196,6 +196,7 @@ def _fix(result: LocalResult) -> str:
     log = f"the whole output: {result.log}"
     match result.outcome:
         case "short":
-            return f"give it more data, data.num_epoch, or fewer steps; {log}"
+            again = "submitting it again as it is would read the same rows from the first one"
+            return f"give it more data, data.num_epoch, or fewer steps; {again}; {log}"
         case _:
             return log

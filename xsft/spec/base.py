@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 
 from xsft.spec import forms
 
@@ -29,7 +30,15 @@ EnvName = Annotated[str, StringConstraints(pattern=forms.ENV_NAME)]
 GcsUri = Annotated[str, StringConstraints(pattern=forms.GCS_URI)]
 """`gs://bucket/path`; a bucket's name has 3 to 222 characters."""
 
-Storage = Annotated[str, StringConstraints(min_length=1, pattern=forms.PRINTABLE)]
+
+def _bucket_form(value: str) -> str:
+    """A pattern cannot say `not gs://, or a good one`: pydantic's has no look-ahead."""
+    if value.startswith("gs://") and re.fullmatch(forms.GCS_URI, value) is None:
+        raise ValueError(f"{value!r} is no bucket's address; allowed: {forms.WORDS[forms.GCS_URI]}")
+    return value
+
+
+Storage = Annotated[str, StringConstraints(min_length=1, pattern=forms.PRINTABLE), AfterValidator(_bucket_form)]
 """`gs://bucket/path` or a path on this machine."""
 
 ImageRef = Annotated[str, StringConstraints(pattern=forms.IMAGE)]

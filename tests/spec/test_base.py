@@ -1,0 +1,21 @@
+"""Forms that a pattern alone cannot say."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from xsft.spec.base import Storage
+
+STORAGE = TypeAdapter(Storage)
+
+
+@pytest.mark.parametrize("value", ["gs://my-bucket", "gs://my-bucket/a b/c-*.parquet", "./runs", "json", "owner/name"])
+def test_places_where_things_may_lie(value: str) -> None:
+    assert STORAGE.validate_python(value) == value
+
+
+@pytest.mark.parametrize("value", ["gs://B_/x", "gs://bucket with space/x", "gs://", "gs://ab", "", "a\nb"])
+def test_what_is_no_place(value: str) -> None:
+    with pytest.raises(ValidationError):
+        STORAGE.validate_python(value)
