@@ -64,7 +64,11 @@ def submitter(
         store=RecordStore(state=state, objects_at=lambda _: objects),
         provenance=Provenance(submitter=by, at="2026-11-21T10:00:00+00:00", user="me", git=None, versions={}),
         replan=lambda attempt: planned(changes, attempt=attempt),
-        **{"writable": lambda output: check_writable(output, objects=objects), **settings},
+        **{
+            "writable": lambda output: check_writable(output, objects=objects),
+            "image": lambda _ref: (),
+            **settings,
+        },
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.gcs import Bucket, serving
-from xsft.effects.storage import GcsStorage, LocalStorage, _may_log_in, gcs_storage, storage_for, within
+from xsft.effects.storage import GcsStorage, LocalStorage, gcs_storage, may_log_in, storage_for, within
 from xsft.errors import Unreachable
 
 OBJECTS = {"a/file": b"0123456789", "a/b/c": b"x", "a/empty": b"", "a/d/e/f": b"y"}
@@ -110,16 +110,16 @@ def test_without_a_login_the_library_is_not_even_imported() -> None:
 def test_a_login_is_looked_for_where_google_auth_looks(tmp_path: Path) -> None:
     product = tmp_path / "product"
     nobody = {"HOME": str(tmp_path)}
-    assert not _may_log_in(nobody, product=product)
-    assert _may_log_in({**nobody, "GOOGLE_APPLICATION_CREDENTIALS": "key.json"}, product=product)
+    assert not may_log_in(nobody, product=product)
+    assert may_log_in({**nobody, "GOOGLE_APPLICATION_CREDENTIALS": "key.json"}, product=product)
     product.write_text("Google Compute Engine\n")
-    assert _may_log_in(nobody, product=product)
+    assert may_log_in(nobody, product=product)
     product.write_text("Something else\n")
-    assert not _may_log_in(nobody, product=product)
+    assert not may_log_in(nobody, product=product)
     (tmp_path / ".config" / "gcloud").mkdir(parents=True)
     (tmp_path / ".config" / "gcloud" / "application_default_credentials.json").write_text("{}")
-    assert _may_log_in(nobody, product=product)
-    assert not _may_log_in({**nobody, "CLOUDSDK_CONFIG": str(tmp_path / "other")}, product=product)
+    assert may_log_in(nobody, product=product)
+    assert not may_log_in({**nobody, "CLOUDSDK_CONFIG": str(tmp_path / "other")}, product=product)
 
 
 def test_a_broken_login_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

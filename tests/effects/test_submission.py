@@ -21,6 +21,7 @@ from xsft.effects.cluster_create import Created
 from xsft.effects.records import RecordStore
 from xsft.effects.submission import Submission, Submitter, create_planned
 from xsft.errors import EnvironmentMissing, Refused, SpecError, Unknown, Unreachable, XsftError
+from xsft.problems import error
 from xsft.records.model import Record
 from xsft.steps import Plan
 
@@ -444,6 +445,14 @@ def test_a_name_taken_by_somebody_else(cluster_api: ClusterApi, bucket: Bucket, 
     with pytest.raises(Refused, match="is taken by a JobSet"):
         submit()
     assert (uids(cluster_api), bucket.objects) == (before, {})
+
+
+def test_an_image_that_does_not_exist(cluster_api: ClusterApi, bucket: Bucket, submit: Submits) -> None:
+    missing = error("image-not-found", "image.ref", "no such image", "Push it.")
+    with pytest.raises(SpecError) as caught:
+        submit(image=lambda ref: (missing,) if ref.startswith("us-docker.pkg.dev/") else ())
+    assert caught.value.problems == (missing,)
+    nothing_left(cluster_api, bucket)
 
 
 def test_a_pod_template_that_jobset_would_accept_and_never_start(

@@ -169,7 +169,7 @@ def gcs_client(env: Mapping[str, str]) -> Any:
     Raises Unreachable where nobody is logged in. Looking for the login's files first saves the import (0.6 CPU-s) and
     a search for a metadata server (seconds).
     """
-    if not _may_log_in(env):
+    if not may_log_in(env):
         raise Unreachable("no Google Cloud login was found", fix=LOGIN)
     try:
         from google.auth.exceptions import GoogleAuthError
@@ -187,7 +187,7 @@ DMI_PRODUCT = Path("/sys/class/dmi/id/product_name")
 """Says `Google Compute Engine` on its machines; source: google-auth auth/compute_engine/_metadata.py."""
 
 
-def _may_log_in(env: Mapping[str, str], *, product: Path = DMI_PRODUCT) -> bool:
+def may_log_in(env: Mapping[str, str], *, product: Path = DMI_PRODUCT) -> bool:
     """Whether google.auth.default could find a login; source: google-auth auth/_default.py and _cloud_sdk.py."""
     named = ("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS", "GCE_METADATA_HOST", "GCE_METADATA_ROOT")
     if any(env.get(name) for name in named):

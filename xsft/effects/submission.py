@@ -17,6 +17,7 @@ from xsft.effects.cluster import Cluster
 from xsft.effects.cluster_create import Created, Exists
 from xsft.effects.recording import Provenance, manifest_digest, record_of
 from xsft.effects.records import RecordRef, RecordStore
+from xsft.effects.registry import image_problems
 from xsft.effects.saved import latest_step
 from xsft.effects.writable import check_writable
 from xsft.errors import SpecError, XsftError
@@ -66,6 +67,7 @@ class Submitter:
     """The plan of a later attempt; its JobSet has another name."""
     progress: Progress = lambda _line: None
     writable: Callable[[str], tuple[Problem, ...]] = check_writable
+    image: Callable[[str], tuple[Problem, ...]] = image_problems
     create: Callable[[Cluster, Plan, str], Created | Exists] = create_planned
     compare: Callable[[Plan, Json], list[str]] = differences_of_planned
     """Where what the cluster holds is not what was sent."""
@@ -89,7 +91,8 @@ class Submitter:
             case Finished(steps=steps):
                 return self._finished(plan, world, steps=steps)
             case Start(attempt=attempt):
-                said = (*unwritable, *problems, *_resume_notes(latest, attempt=attempt))
+                image = self.image(str(plan.run.spec.image.ref))
+                said = (*unwritable, *image, *problems, *_resume_notes(latest, attempt=attempt))
                 return self._start(plan, attempt, problems=_no_errors(said))
 
     def _unlabelled(self, plan: Plan, facts: ClusterFacts, records: tuple[Record, ...]) -> Iterator[Seen]:
