@@ -270,3 +270,13 @@ def test_any_setting_ends_with_a_documented_status(
     status = main(("check", str(workload), "--set", f"{key}={value}"))
     assert status in (0, 2)
     assert "a bug in xsft" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments", [("import",), ("import", "--json"), ("submit", "-"), ("plan", "-"), ("check", "-")]
+)
+def test_a_closed_standard_input_is_an_empty_one(arguments: tuple[str, ...]) -> None:
+    argv = ("sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "xsft", *arguments)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert "standard input is empty" in done.stdout + done.stderr

@@ -214,6 +214,20 @@ def test_somebody_elses_name_is_refused(owner: str | None, said: str) -> None:
         refuse_foreign(Seen(name=NAME, uid="u", run_name=owner, digest=None, state="live"), run_name=NAME)
 
 
+@pytest.mark.parametrize("run", [RUN, FASTER])
+def test_a_run_that_is_being_deleted_is_neither_adopted_nor_followed(run: Run) -> None:
+    gone = {"deletionTimestamp": "2026-11-21T10:00:00Z"}
+    held = {"metadata": {"name": NAME, "uid": "u", "labels": {RUN_LABEL: NAME}, **gone}}
+    leaving = replace(seen_of(held), digest=DIGEST)
+    with pytest.raises(Refused) as caught:
+        decided(World(jobsets=(leaving,), records=(record(),)), run)
+    assert caught.value.problem_id == "jobset-deleting"
+    assert NAME in caught.value.fix
+    ended = replace(leaving, state="failed")
+    if run is RUN:
+        assert decided(World(jobsets=(ended,), records=(record(),))) == Start(attempt=2)
+
+
 def test_what_xpk_made_is_recognised_by_its_uid_or_by_what_it_was_told() -> None:
     bare = seen(run=None)
     by_uid = recognised(bare, run_name=NAME, records=(record(uid=bare.uid),), as_told=False)

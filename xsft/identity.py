@@ -28,6 +28,8 @@ class Seen:
     """None: xsft did not make it."""
     digest: str | None
     state: Literal["live", "completed", "failed"]
+    deleting: bool = False
+    """Somebody deleted it, and it is not gone yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +73,7 @@ def decide(run: Run, *, digest: str, spec: Json, world: World) -> Decision:
     A run that ended before its last step, with or without an error, gets a new attempt.
     """
     live = [seen for seen in world.jobsets if seen.state == "live"]
+    _refuse_deleting(live)
     for seen in live:
         if seen.digest != digest:
             before = next((r for r in reversed(world.records) if r.spec_digest == seen.digest), None)
@@ -91,6 +94,7 @@ def seen_of(jobset: Json) -> Seen:
         run_name=(metadata.get("labels") or {}).get(RUN_LABEL),
         digest=(metadata.get("annotations") or {}).get(DIGEST_ANNOTATION),
         state=_state(jobset.get("status") or {}),
+        deleting=bool(metadata.get("deletionTimestamp")),
     )
 
 
@@ -129,6 +133,18 @@ def _state(status: Json) -> Literal["live", "completed", "failed"]:
     if terminal == "Failed" or "Failed" in true:
         return "failed"
     return "completed" if terminal == "Completed" or "Completed" in true else "live"
+
+
+def _refuse_deleting(live: Sequence[Seen]) -> None:
+    """Neither adopted, for it ends, nor followed by a new attempt, for its pods may still save."""
+    for seen in live:
+        if seen.deleting:
+            raise Refused(
+                f"JobSet {seen.name} (uid {seen.uid}) of this run is being deleted, and its pods may still be there.",
+                fix=f"Run the same command again when it is gone (kubectl wait --for=delete jobset/{seen.name}): the"
+                " run goes on from its last checkpoint.",
+                id="jobset-deleting",
+            )
 
 
 def _refuse_other_output(run: Run, *, digest: str, spec: Json, world: World) -> None:

@@ -160,7 +160,7 @@ def _secret(facts: ClusterFacts, demand: Demand, need: SecretNeed) -> Iterator[P
 
 def _unseen(facts: ClusterFacts) -> Iterator[Problem]:
     several: dict[str, Any] = {**facts.priority_classes, **facts.secrets}
-    for fact in (facts.namespace, facts.local_queue, facts.cluster_queue, *several.values()):
-        if isinstance(fact, Unseen):
-            message = f"Whether the run will be admitted is not fully known: {fact.why}"
-            yield warning("admission-unseen", "", message, "Ask for the right to look, or go without the check.")
+    looked = (facts.namespace, facts.local_queue, facts.cluster_queue, *several.values())
+    for why in dict.fromkeys(fact.why for fact in looked if isinstance(fact, Unseen)):
+        message = f"Whether the run will be admitted is not fully known: {why}"
+        yield warning("admission-unseen", "", message, "Ask for the right to look, or go without the check.")

@@ -9,7 +9,12 @@ from typing import TextIO
 
 
 def prepare_streams() -> None:
-    """Make stdout and stderr usable: a closed one goes nowhere, and text that the locale cannot write is escaped."""
+    """Make the streams usable: a closed one is empty or goes nowhere, and text that the locale cannot write is escaped.
+
+    Standard input first: its descriptor is the lowest, so that no socket or file of ours becomes it.
+    """
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 - for the whole process
     sys.stdout = _prepared(sys.stdout)
     sys.stderr = _prepared(sys.stderr)
 
