@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,14 @@ __all__ = ["cluster_api"]  # fixtures that live beside their fakes
 
 # Read once, before any fixture empties the environment that a test sees.
 _NAMED = {name: os.environ.get(f"XSFT_TEST_{name.upper()}_PYTHON") for name in environments.NAMES}
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test writes into the user's index of runs, nor does a process it starts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XSFT_STATE_DIR", str(tmp_path_factory.mktemp("state")))
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -3,12 +3,14 @@ from __future__ import annotations
 import io
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.localruns import FakeTrainer, local_plan
 from xsft.commands.submit_local import size_text, submit_local
+from xsft.effects.recordindex import read_index
 from xsft.errors import RunFailed
 from xsft.steps import Plan
 
@@ -59,6 +61,21 @@ def test_people_get_a_report_on_stdout(tmp_path: Path, fake: FakeTrainer, capsys
     assert f"checkpoints  {tmp_path}/out/tiny-local/checkpoints/{{1,2,4,6}}" in out
     assert "loss.png" in out
     assert "step 6/6" in told.getvalue()
+
+
+def test_the_run_is_in_the_index_of_this_machine(tmp_path: Path, fake: FakeTrainer) -> None:
+    machine = fake.machine()
+    state = tmp_path / "state"
+    machine = replace(machine, env={**machine.env, "XSFT_STATE_DIR": str(state)})
+    submit_local(plan(tmp_path), json=True, machine=machine, stderr=io.StringIO())
+    (entry,) = read_index(state / "runs").entries
+    assert (entry.run_name, entry.target, entry.output, entry.steps) == (
+        "tiny-local",
+        "local",
+        str(tmp_path / "out"),
+        6,
+    )
+    assert Path(entry.record).is_file()
 
 
 def test_a_finished_run_needs_no_trainer(tmp_path: Path, fake: FakeTrainer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
 from xsft.effects.local_machine import Machine
 from xsft.effects.local_run import LocalResult, already_done, run_local
 from xsft.errors import INTERRUPTED, RunFailed
+from xsft.problems import Problem
 from xsft.steps import Plan
 from xsft.trainers.size import default_parameters, saved_parameters
 
@@ -24,6 +26,7 @@ def submit_local(plan: Plan, *, json: bool, machine: Machine | None = None, stde
     told = stderr or sys.stderr
     result = already_done(plan) or _trained(plan, machine, told)
     print_problems(w for w in result.warnings if w.id != "no-pid-namespace")
+    print_problems(_indexed(result, machine))
     picture = _keep_picture(result) if result.outcome == "completed" else None
     _show(report(plan, result, picture=picture), told if json or result.outcome != "completed" else sys.stdout)
     match result.outcome:
@@ -35,6 +38,16 @@ def submit_local(plan: Plan, *, json: bool, machine: Machine | None = None, stde
             return INTERRUPTED
         case _:
             raise RunFailed(failure(result), fix=_fix(result))
+
+
+def _indexed(result: LocalResult, machine: Machine | None) -> tuple[Problem, ...]:
+    """Put the run into the index of runs from this machine; a warning where that cannot be written."""
+    from xsft.effects.records import record_store
+
+    store = record_store(machine.env if machine else None)
+    output = str(result.folder.parent)
+    found = store.read_run(output, result.folder.name)
+    return store.index(replace(found[-1], output=output), str(result.record)) if found else ()
 
 
 def this_machine() -> Machine:
