@@ -188,14 +188,14 @@ def test_secrets() -> None:
 
 
 def test_what_may_not_be_seen_is_said_and_stops_nothing() -> None:
-    hidden = Unseen(why="You may not get it.")
+    namespace, queue, priority, secret = (Unseen(why=f"You may not get {n}.") for n in range(4))
     blind = facts(
-        namespace=hidden,
-        local_queue=hidden,
-        cluster_queue=hidden,
-        priority_classes={"medium": hidden},
-        secrets={"x": hidden},
+        namespace=namespace,
+        local_queue=queue,
+        cluster_queue=queue,  # for the same reason, which is said once
+        priority_classes={"medium": priority},
+        secrets={"x": secret},
     )
     found = said(blind, **{"secrets.hf_token": {"secret": "x", "key": "token"}})
     assert {(p.id, p.severity) for p in found} == {("admission-unseen", "warning")}
-    assert len(found) == 5
+    assert [p.message.rpartition(": ")[2] for p in found] == [f"You may not get {n}." for n in range(4)]
