@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from xsft.effects.registry import address, image_exists, image_problems
+from xsft.effects.registry import address, image_exists, image_problems, is_google
 
 DIGEST = "sha256:" + "0" * 64
 
@@ -20,6 +20,8 @@ def registry(status: int, asked: list[str]) -> Iterator[str]:
         def do_HEAD(self) -> None:
             asked.append(f"{self.path} {'oci' in (self.headers['Accept'] or '')}")
             self.send_response(status)
+            if 300 <= status < 400:
+                self.send_header("Location", "/elsewhere")
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
@@ -36,7 +38,9 @@ def registry(status: int, asked: list[str]) -> Iterator[str]:
         thread.join()
 
 
-@pytest.mark.parametrize(("status", "there"), [(200, True), (404, False), (401, None), (403, None), (500, None)])
+@pytest.mark.parametrize(
+    ("status", "there"), [(200, True), (404, False), (401, None), (403, None), (500, None), (301, None), (307, None)]
+)
 def test_the_registrys_word(status: int, there: bool | None) -> None:
     asked: list[str] = []
     with registry(status, asked) as host:
@@ -54,6 +58,23 @@ def test_only_an_image_that_is_not_there_is_a_problem() -> None:
 @pytest.mark.parametrize("ref", ["us-docker.pkg.dev/p/r/i:1", "gcr.io/p/i:1"])
 def test_googles_registries_are_not_asked_without_a_login(ref: str) -> None:
     assert image_exists(ref, env={"HOME": "/nowhere", "STORAGE_EMULATOR_HOST": "http://127.0.0.1:1"}) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "google"),
+    [
+        ("us-docker.pkg.dev", True),
+        ("gcr.io", True),
+        ("eu.gcr.io", True),
+        ("xgcr.io", False),
+        ("my-pkg.dev", False),
+        ("pkg.dev", False),
+        ("gcr.io.example.com", False),
+        ("gcr.io:5000", False),
+    ],
+)
+def test_only_googles_own_registries_are_sent_the_login(host: str, google: bool) -> None:
+    assert is_google(host) is google
 
 
 @pytest.mark.parametrize(

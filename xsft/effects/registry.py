@@ -18,7 +18,8 @@ KINDS = (
     "application/vnd.docker.distribution.manifest.list.v2+json",
     "application/vnd.docker.distribution.manifest.v2+json",
 )
-GOOGLE = ("pkg.dev", "gcr.io")
+GOOGLE = (".pkg.dev", ".gcr.io")
+"""gcr.io itself too. With the dot: anybody may own xgcr.io, and would be sent a token of the user's."""
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 
@@ -53,7 +54,13 @@ def address(ref: str) -> tuple[str, str] | None:
     return host, f"{scheme}://{host}/v2/{folder}{slash}{name}/manifests/{digest or tag or 'latest'}"
 
 
+def is_google(host: str) -> bool:
+    """Whether the registry is Google's, which may be sent a token of the user's login."""
+    return host == "gcr.io" or host.endswith(GOOGLE)
+
+
 def _ask(host: str, url: str, *, env: Mapping[str, str]) -> bool | None:
+    """What another host says after a redirect is not the registry's word: docker.io leads to a web site."""
     from google.auth.exceptions import GoogleAuthError
     from requests.exceptions import RequestException
 
@@ -61,7 +68,7 @@ def _ask(host: str, url: str, *, env: Mapping[str, str]) -> bool | None:
     if session is None:
         return None
     try:
-        answer = session.head(url, headers={"Accept": ", ".join(KINDS)}, timeout=TIMEOUT_S, allow_redirects=True)
+        answer = session.head(url, headers={"Accept": ", ".join(KINDS)}, timeout=TIMEOUT_S, allow_redirects=False)
     except (GoogleAuthError, RequestException, OSError):
         return None
     return {200: True, 404: False}.get(answer.status_code)
@@ -71,7 +78,7 @@ def _session(host: str, env: Mapping[str, str]) -> Any | None:
     """Google's registries are asked with the login, others without: a private one does not tell us then."""
     import requests
 
-    if not host.endswith(GOOGLE):
+    if not is_google(host):
         return requests.Session()
     if not may_log_in({name: value for name, value in env.items() if name != "STORAGE_EMULATOR_HOST"}):
         return None
