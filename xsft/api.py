@@ -8,14 +8,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xsft.checks import for_submission
+from xsft.checks import UNREAD_IS_FATAL, for_submission
 from xsft.effects import clock, environments, gather
 from xsft.effects.checkpoint import read_checkpoint
 from xsft.effects.files import STDIN, read_workload_text
 from xsft.effects.paths import own_cache
 from xsft.effects.process import own_environment
 from xsft.effects.render import render
-from xsft.errors import SpecError, UsageError, XsftError
+from xsft.errors import SpecError, Unreachable, UsageError, XsftError
 from xsft.planner import make_intent, make_plan
 from xsft.problems import Problem, errors_in
 from xsft.spec.model import WorkloadSpec
@@ -117,10 +117,15 @@ def submit(
 
 
 def accepted(made: Plan) -> tuple[Problem, ...]:
-    """What may be submitted all the same; SpecError where an error forbids it."""
+    """What may be submitted all the same. Raises SpecError where an error forbids it, Unreachable where all that stands
+    in the way is something that could not be looked at: the workload may be right, and a nightly job try again.
+    """
     problems = for_submission(made.problems)
-    if errors_in(problems):
-        raise SpecError(errors_in(problems))
+    errors = errors_in(problems)
+    if errors and all(problem.id in UNREAD_IS_FATAL for problem in errors):
+        raise Unreachable(errors[0].message, fix=errors[0].fix, id=errors[0].id)
+    if errors:
+        raise SpecError(errors)
     return problems
 
 

@@ -129,6 +129,7 @@ FAILURES: dict[str, tuple[Callable[[Machine], Any], dict[str, Any], int, str]] =
     ),
     "login expired": (lambda here: setattr(here.api.server, "token", "new"), {}, 5, "login-expired"),
     "not allowed": (lambda here: here.api.server.denied.add(("create", "jobsets")), {}, 5, "forbidden"),
+    "the bucket is busy": (lambda here: setattr(here.bucket, "status", 503), {}, 5, "checkpoint-unread"),
     "outcome not known": (_unclear, {}, 8, "create-unclear"),
 }  # fmt: skip
 
