@@ -214,6 +214,18 @@ def test_somebody_elses_name_is_refused(owner: str | None, said: str) -> None:
         refuse_foreign(Seen(name=NAME, uid="u", run_name=owner, digest=None, state="live"), run_name=NAME)
 
 
+@pytest.mark.parametrize("elsewhere", [{"namespace": "other"}, {"place": {"context": "other"}, "output": RUN.output}])
+def test_a_run_that_was_begun_elsewhere_may_live_there(elsewhere: dict[str, Any]) -> None:
+    moved = run_of(elsewhere)
+    with pytest.raises(Refused) as caught:
+        decided(World(records=(record("submitting"),)), moved)
+    assert caught.value.problem_id == "begun-elsewhere"
+    assert "other" in caught.value.message
+    assert "my-cluster" in caught.value.message
+    assert decided(World(records=(record("not-created"),)), moved) == Start(attempt=1)
+    assert decided(World(records=(record("submitting"),))) == Start(attempt=1)
+
+
 @pytest.mark.parametrize("run", [RUN, FASTER])
 def test_a_run_that_is_being_deleted_is_neither_adopted_nor_followed(run: Run) -> None:
     gone = {"deletionTimestamp": "2026-11-21T10:00:00Z"}

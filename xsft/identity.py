@@ -80,6 +80,7 @@ def decide(run: Run, *, digest: str, spec: Json, world: World) -> Decision:
             raise _another(run, f"JobSet {seen.name} is live with another workload", before=before, spec=spec)
     if live:
         return Adopt(jobset=max(live, key=attempt_of))
+    _refuse_begun_elsewhere(run, spec=spec, world=world)
     _refuse_other_output(run, digest=digest, spec=spec, world=world)
     if world.latest_step is not None and world.latest_step >= run.spec.train.steps:
         return _finished(run, world, steps=world.latest_step)
@@ -145,6 +146,28 @@ def _refuse_deleting(live: Sequence[Seen]) -> None:
                 " run goes on from its last checkpoint.",
                 id="jobset-deleting",
             )
+
+
+def _refuse_begun_elsewhere(run: Run, *, spec: Json, world: World) -> None:
+    """A submitter that was killed on another cluster or in another namespace may have made a run that lives there, and
+    would save into the same folder.
+    """
+    for begun in world.records:
+        unsettled = begun.target == "xpk" and begun.last.outcome == "submitting" and begun.spec
+        if unsettled and _where(begun.spec) != _where(spec):
+            raise Refused(
+                f"{run.run_name} was begun in {_where(begun.spec)}, and whether it lives there was never recorded; this"
+                f" submission is for {_where(spec)}, into the same output.",
+                fix="Submit it there once more, which finds out, or take another name.",
+                id="begun-elsewhere",
+            )
+
+
+def _where(spec: Json) -> str:
+    """Cluster and namespace."""
+    place = spec.get("place") or {}
+    names = (place.get(key) for key in ("context", "project", "zone", "cluster"))
+    return f"{'/'.join(filter(None, names))}, namespace {spec.get('namespace')}"
 
 
 def _refuse_other_output(run: Run, *, digest: str, spec: Json, world: World) -> None:
