@@ -280,3 +280,13 @@ def test_a_closed_standard_input_is_an_empty_one(arguments: tuple[str, ...]) -> 
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert "standard input is empty" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", ["{} --json", "submit {} --json", "submit {}", "plan a/{}.yaml", "import -o {}/x", "{}"]
+)
+def test_a_token_where_a_word_belongs_is_not_echoed(words: str) -> None:
+    token = "hf" + "_" + "aB3" * 12
+    done = xsft(*words.format(token).split())
+    assert done.returncode in (2, 3)
+    assert token not in done.stdout + done.stderr

@@ -47,13 +47,13 @@ def problem_documents(problems: Iterable[Problem]) -> list[dict[str, str]]:
 
 
 def print_document(arguments: Sequence[str], document: dict[str, object]) -> None:
-    verb = next((a for a in arguments if not a.startswith("-")), "xsft")
+    verb = redact(next((a for a in arguments if not a.startswith("-")), "xsft"))
     sys.stdout.write(json.dumps({"schema": f"xsft.{verb}/1", **document}, ensure_ascii=False) + "\n")
 
 
 def _redacted(p: Problem) -> Problem:
     """Messages quote what was given: a token in it goes no further, whichever check quotes it."""
-    return replace(p, message=redact(p.message), fix=redact(p.fix), where=redact(p.where))
+    return replace(p, message=redact(p.message), fix=redact(p.fix), where=redact(p.where), file=redact(p.file))
 
 
 def _known(problem: OSError) -> EnvironmentMissing | None:
@@ -74,7 +74,7 @@ def _report_bug(problem: Exception, arguments: Sequence[str]) -> int:
     found = Problem(
         id="internal", severity="error", message=f"a bug in xsft: {text}", fix="Please report it with the lines above."
     )
-    sys.stderr.write("".join(traceback.format_exception(problem)))
+    sys.stderr.write(redact("".join(traceback.format_exception(problem))))
     if "--json" in arguments:
         print_document(arguments, {"problems": problem_documents((found,)), "exit_status": 1})
     print_problems((found,))
