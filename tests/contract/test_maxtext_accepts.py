@@ -133,7 +133,8 @@ def test_every_key_is_taken_with_its_value(name: str, intents: dict[str, Intent]
 def test_the_cases_use_every_key_that_a_field_can_become(intents: dict[str, Intent]) -> None:
     used = {key for intent in intents.values() for key in trainer_keys(intent.run)}
     axes = {f"{group}_{axis}_parallelism" for group in ("ici", "dcn") for axis in AXES}
-    assert {key for key in (*FIELD_OF, *axes) if key_ok(key, version=DEFAULT)} - used == set()
+    never_rendered = {"num_slices"}  # MaxText counts the slices it runs on; the field decides how many there are
+    assert {key for key in (*FIELD_OF, *axes) if key_ok(key, version=DEFAULT)} - used == never_rendered
 
 
 def test_a_wrong_key_is_refused(maxtext_python: Path) -> None:
