@@ -177,6 +177,7 @@ def test_no_refusal_of_the_cluster_shows_the_value(cluster_api: ClusterApi, xsft
     assert status in (2, 5)
     assert value not in out + err
     assert encoded not in out + err
+    assert "xsft plan" not in err  # a Secret is no workload
 
 
 def test_a_terminal_is_not_read(cluster_api: ClusterApi) -> None:

@@ -44,7 +44,8 @@ def _report(done: Submission) -> Iterator[str]:
     plan = done.plan
     match done.action:
         case "created" | "attempt":
-            nth = "" if done.action == "created" else " (a new attempt; it goes on from the last checkpoint)"
+            goes_on = " (a new attempt; it goes on from the last checkpoint, where one was saved)"
+            nth = goes_on if done.action == "attempt" else ""
             yield f"{plan.run_name}: created JobSet {done.jobset}, uid {done.uid}{nth}"
         case "adopted":
             yield f"{plan.run_name}: JobSet {done.jobset}, uid {done.uid}, lives with the same workload; nothing sent"

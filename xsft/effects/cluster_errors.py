@@ -9,7 +9,7 @@ from typing import Any
 
 from xsft.checks.admission import namespace_missing
 from xsft.effects.cluster_config import Access
-from xsft.effects.cluster_resources import JOBSETS, KUEUE, Resource
+from xsft.effects.cluster_resources import JOBSETS, KUEUE, SECRETS, Resource
 from xsft.errors import EnvironmentMissing, Refused, SpecError, Unreachable, XsftError
 from xsft.problems import Problem, error
 from xsft.spec.secrets import redact
@@ -137,9 +137,11 @@ def not_installed(resource: Resource, access: Access) -> XsftError:
 def invalid(reply: Reply, ask: Ask) -> Iterator[Problem]:
     """One problem per cause."""
     fix = "Change the workload so that the object is valid; `xsft plan --manifest` prints it."
-    what = f"the {ask.resource.plural.removesuffix('s')} {ask.name}"
-    if reply.status == 413:
+    if ask.resource == SECRETS:
+        fix = "Change what the cluster names: the name, the key, or the length of the value."
+    elif reply.status == 413:
         fix = "Make the command and the environment shorter: a cluster stores at most 1.5 MB per object."
+    what = f"the {ask.resource.plural.removesuffix('s')} {ask.name}"
     for field, message in reply.causes or (("", reply.message),):
         at = f"{field}: " if field else ""
         yield error("manifest-invalid", "", f"The cluster refuses {what}: {at}{message}", fix)
