@@ -455,6 +455,13 @@ def test_an_image_that_does_not_exist(cluster_api: ClusterApi, bucket: Bucket, s
     nothing_left(cluster_api, bucket)
 
 
+def test_a_private_image_is_not_ours_to_judge(cluster_api: ClusterApi, submit: Submits) -> None:
+    secret = {"name": "pull", "namespace": "default", "data": {".dockerconfigjson": b"{}"}}
+    cluster_api.connect().create_secret(**secret)
+    missing = error("image-not-found", "image.ref", "no such image", "Push it.")
+    assert submit(image=lambda _ref: (missing,), changes={"image.pull_secret": "pull"}).action == "created"
+
+
 def test_a_pod_template_that_jobset_would_accept_and_never_start(
     cluster_api: ClusterApi, bucket: Bucket, submit: Submits
 ) -> None:

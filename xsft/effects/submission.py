@@ -91,7 +91,7 @@ class Submitter:
             case Finished(steps=steps):
                 return self._finished(plan, world, steps=steps)
             case Start(attempt=attempt):
-                image = self.image(str(plan.run.spec.image.ref))
+                image = self._image(plan)
                 said = (*unwritable, *image, *problems, *_resume_notes(latest, attempt=attempt))
                 return self._start(plan, attempt, problems=_no_errors(said))
 
@@ -108,6 +108,11 @@ class Submitter:
                 as_told = not lacking_of_xpk(plan.audit, manifest=manifest_of(plan), held=held)
                 seen = recognised(seen_of(held), run_name=plan.run_name, records=records, as_told=as_told)
                 yield from (seen,) if seen.run_name == plan.run_name else ()
+
+    def _image(self, plan: Plan) -> tuple[Problem, ...]:
+        """An image that takes a pull secret is not ours to see: its registry may call it missing."""
+        image = plan.run.spec.image
+        return () if image.pull_secret else self.image(str(image.ref))
 
     def _start(self, first: Plan, attempt: int, *, problems: tuple[Problem, ...]) -> Submission:
         plan = first if attempt == 1 else self.replan(attempt)
