@@ -49,16 +49,6 @@ def load(file: str | Path, *, settings: Sequence[str] = (), run_name: str | None
         raise SpecError(tuple(p.in_file(p.file or name) for p in e.problems)) from None
 
 
-def load_all(
-    files: Sequence[str | Path], *, settings: Sequence[str] = (), run_name: str | None = None
-) -> tuple[Loaded, ...]:
-    """All files, or SpecError with all problems of all files."""
-    loaded, problems = load_each(files, settings=settings, run_name=run_name)
-    if problems:
-        raise SpecError(problems)
-    return loaded
-
-
 def load_each(
     files: Sequence[str | Path], *, settings: Sequence[str] = (), run_name: str | None = None
 ) -> tuple[tuple[Loaded, ...], tuple[Problem, ...]]:
