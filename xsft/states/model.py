@@ -1,0 +1,234 @@
+"""What was read of a run, as types: the cluster's objects reduced to what a state can depend on. Pure.
+
+`None` and the empty tuple differ everywhere: None was not read, empty was read and there is nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+State = Literal[
+    "queued",
+    "starting",
+    "compiling",
+    "training",
+    "saving",
+    "succeeded",
+    "failed",
+    "cancelled",
+    "evicted",
+    "stalled",
+    "unknown",
+]
+STATES: tuple[State, ...] = get_args(State)
+RUNNING: frozenset[State] = frozenset({"compiling", "training", "saving"})
+"""What `running` means in filters and in `wait`."""
+ENDED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """One condition of any object. A state depends on type, status and reason; only `why` quotes the message."""
+
+    type: str
+    status: str
+    """True | False | Unknown, as Kubernetes spells them."""
+    reason: str = ""
+    message: str = ""
+    at: str = ""
+    """lastTransitionTime; UTC, ISO 8601."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicatedJob:
+    """A row of the JobSet's replicatedJobs with its counts; the counts are of Jobs, not of pods."""
+
+    name: str
+    replicas: int
+    """Asked for."""
+    ready: int = 0
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    suspended: int = 0
+
+    @property
+    def jobs(self) -> int:
+        """Jobs that exist, as far as the JobSet's status knows."""
+        return max(self.ready, self.active) + self.succeeded + self.failed + self.suspended
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSet:
+    name: str
+    namespace: str
+    uid: str
+    created_at: str
+    """UTC, ISO 8601."""
+    run_name: str
+    """xsft's label; the JobSet's own name where xsft did not make it."""
+    ours: bool
+    """xsft made it."""
+    mode: str | None = None
+    """mcjax | pathways; told from the label, else from the names of the replicated jobs."""
+    tpu: str | None = None
+    """e.g. `v6e-256`, of one slice."""
+    num_slices: int | None = None
+    steps: int | None = None
+    """Asked for; None where nothing says."""
+    output: str | None = None
+    """base_output_directory."""
+    spec_digest: str | None = None
+    queue: str | None = None
+    image: str | None = None
+    suspended: bool = False
+    terminal: str | None = None
+    """status.terminalState: Completed | Failed."""
+    conditions: tuple[Condition, ...] = ()
+    jobs: tuple[ReplicatedJob, ...] = ()
+    has_status: bool = True
+    """Whether the controller has written a status at all."""
+    restarts: int = 0
+    max_restarts: int | None = None
+    deleting_at: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class KueueWorkload:
+    name: str
+    conditions: tuple[Condition, ...] = ()
+    active: bool = True
+    """spec.active: a deactivated one never comes back by itself."""
+    queue: str | None = None
+    cluster_queue: str | None = None
+    """Where it holds quota; None where it holds none."""
+    priority: int | None = None
+    evictions: int = 0
+    position: int | None = None
+    """In its LocalQueue, 0 is next; None where Kueue does not tell."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Container:
+    name: str
+    state: Literal["waiting", "running", "terminated", "unknown"]
+    reason: str = ""
+    """ImagePullBackOff, OOMKilled, Error, …"""
+    message: str = ""
+    """Of a terminated container: its termination message."""
+    exit_code: int | None = None
+    restarts: int = 0
+    started_at: str | None = None
+    finished_at: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pod:
+    name: str
+    jobset: str
+    replicated_job: str
+    slice_index: int
+    """Of the Job in its replicated job, from 0: the slice, for the job of the slices."""
+    host: int
+    """Completion index, from 0."""
+    phase: str
+    """Pending | Running | Succeeded | Failed | Unknown."""
+    conditions: tuple[Condition, ...] = ()
+    containers: tuple[Container, ...] = ()
+    """Init containers first."""
+    node: str | None = None
+    attempt: int = 0
+    """restart-attempt of its Job: how often the JobSet had been restarted."""
+    deleting: bool = False
+    created_at: str = ""
+
+
+Phase = Literal["starting", "compiling", "training", "saving", "ended"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """What the trainer has said, from one source. Steps count from 1, resumptions included."""
+
+    source: Literal["log", "metrics", "record", "checkpoints"]
+    read_at: str
+    """UTC, ISO 8601."""
+    phase: Phase | None = None
+    step: int | None = None
+    """The last one done."""
+    loss: float | None = None
+    """Of that step."""
+    step_seconds: float | None = None
+    """Median of the steps read, the first of a process left out (it compiles)."""
+    tflops_per_device: float | None = None
+    tokens_per_second: float | None = None
+    """Per device, padding included."""
+    said_at: str | None = None
+    """When the trainer last printed a step or a phase."""
+    saved_step: int | None = None
+    """Latest complete checkpoint."""
+    resumed_from: int | None = None
+    data_ended: bool = False
+    """The trainer said that its data ran out."""
+    aborted: str | None = None
+    """Why the trainer gave up: the loss is not a number, …"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """The record that submitting wrote, as far as a state depends on it."""
+
+    outcome: str
+    """`records.model.Outcome`."""
+    reason: str | None = None
+    jobset: str | None = None
+    uid: str | None = None
+    started_at: str | None = None
+    finished_at: str | None = None
+    alive: bool = False
+    """Local runs: somebody holds the run's lock now."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unread:
+    """Something that would have been evidence, and could not be read."""
+
+    what: Literal["jobsets", "workloads", "pods", "queue", "log", "metrics", "checkpoints", "record"]
+    why: str
+    """One line, without secrets."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """All that was read of one run, at one time."""
+
+    run_name: str
+    target: Literal["xpk", "local"]
+    observed_at: str
+    """UTC, ISO 8601: when the cluster (or this machine) answered; of a last known state, when that was."""
+    mode: str | None = None
+    cluster: str | None = None
+    """As the user names it: project/zone/cluster or the context."""
+    steps: int | None = None
+    """Asked for."""
+    jobset: JobSet | None = None
+    """None with `jobsets` not in `unread`: there is none."""
+    workload: KueueWorkload | None = None
+    pods: tuple[Pod, ...] | None = None
+    progress: Progress | None = None
+    record: Recorded | None = None
+    unread: tuple[Unread, ...] = ()
+    last_known: Status | None = None
+    """From an earlier call, where the cluster does not answer now; `observed_at` is that call's then."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """The one word, and the cause as a slug."""
+
+    state: State
+    reason: str = ""
+    """Stable; `docs/states.md` explains each. Empty where the state says all."""
+    evidence: tuple[str, ...] = ()
+    """What it was told from: jobset, workload, pods, log, metrics, checkpoints, record."""
