@@ -496,6 +496,30 @@ def test_a_create_that_the_cluster_refuses_is_recorded_and_said(
     assert submit(by="b" * 16).jobset == NAME
 
 
+@pytest.mark.parametrize("code", [401, 403])
+def test_a_create_that_we_may_not_do_is_recorded_as_not_done(
+    cluster_api: ClusterApi, submit: Submits, ready: Any, code: int
+) -> None:
+    """Else the record would say for ever that something was begun there."""
+    words = 'jobsets.jobset.x-k8s.io is forbidden: User "u" cannot create resource "jobsets"'
+    cluster_api.server.fail(CREATE, code=code, message=words)
+    with pytest.raises(Unreachable):
+        submit()
+    (record,) = recorded(ready)
+    assert (record.last.outcome, uids(cluster_api)) == ("not-created", [])
+    assert submit(by="b" * 16).jobset == NAME
+
+
+def test_a_create_whose_answer_was_lost_may_have_been_done_whatever_the_next_one_says(
+    cluster_api: ClusterApi, submit: Submits, ready: Any
+) -> None:
+    cluster_api.server.fail(CREATE, action="cut-before")
+    cluster_api.server.fail(CREATE, code=401, message="Unauthorized")
+    with pytest.raises(Unknown):
+        submit()
+    assert recorded(ready)[0].last.outcome == "submitting"
+
+
 def test_the_index_here_names_the_run(cluster_api: ClusterApi, submit: Submits, tmp_path: Path, ready: Any) -> None:
     submit()
     store: RecordStore = ready().store

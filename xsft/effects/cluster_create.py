@@ -24,6 +24,9 @@ STRICT = {"fieldValidation": "Strict"}
 """Else the server drops unknown fields and says so in a header only."""
 DRY_RUN = {**STRICT, "dryRun": "All"}
 
+NOTHING_MADE = frozenset({"login-expired", "forbidden", "jobset-not-installed", "not-served", "tls"})
+"""Ids of failures of `create` after which it is certain that it made nothing; so it is after every SpecError."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Created:
@@ -44,7 +47,7 @@ def create(api: Api, resource: Resource, body: Json, *, mark: str | None) -> Cre
     manager = f"{MANAGER}-{mark or secrets.token_hex(8)}"
     metadata = body["metadata"]
     ask = Ask(verb="create", resource=resource, namespace=metadata.get("namespace"), name=metadata["name"])
-    waits = Waits(api.patience)
+    waits, lost = Waits(api.patience), False
     while True:
         answer = api.once(ask, body=body, query={**STRICT, "fieldManager": manager})
         if isinstance(answer, Reply) and answer.ok:
@@ -53,7 +56,9 @@ def create(api: Api, resource: Resource, body: Json, *, mark: str | None) -> Cre
         if found is not None:
             return found
         if not _may_be_sent_again(answer) or not waits.again(_asked_wait(answer)):
-            raise _not_created(api, ask, answer)
+            failed = _not_created(api, ask, answer)
+            raise _unclear(ask, answer, failed) if lost and failed.problem_id in NOTHING_MADE else failed
+        lost = lost or (_is_open(answer) and not _is_conflict(answer))
 
 
 def without(failed: XsftError, values: tuple[str, ...]) -> XsftError:
@@ -82,6 +87,10 @@ def _is_open(answer: Reply | Lost) -> bool:
     return answer.sent if isinstance(answer, Lost) else answer.status == 409 or answer.status >= 500
 
 
+def _is_conflict(answer: Reply | Lost) -> bool:
+    return isinstance(answer, Reply) and answer.status == 409
+
+
 def _may_be_sent_again(answer: Reply | Lost) -> bool:
     """Once nothing stands under the name: what was not executed, or met something that is gone by now."""
     return answer.again if isinstance(answer, Lost) else answer.status == 409 or answer.status in BUSY
@@ -91,7 +100,7 @@ def _asked_wait(answer: Reply | Lost) -> float | None:
     return answer.retry_after_s if isinstance(answer, Reply) else None
 
 
-def _unclear(ask: Ask, answer: Reply | Lost, failed: Unreachable) -> Unknown:
+def _unclear(ask: Ask, answer: Reply | Lost, failed: XsftError) -> Unknown:
     said = answer.reason if isinstance(answer, Lost) else f"HTTP {answer.status} {answer.message}"
     return Unknown(
         f"The request to {ask.what} was sent and its outcome is not known: {said} Reading it back failed too:"

@@ -14,7 +14,7 @@ from xsft.checks.admission import ClusterFacts
 from xsft.effects import clock
 from xsft.effects.admission import examine
 from xsft.effects.cluster import Cluster
-from xsft.effects.cluster_create import Created, Exists
+from xsft.effects.cluster_create import NOTHING_MADE, Created, Exists
 from xsft.effects.recording import Provenance, manifest_digest, record_of
 from xsft.effects.records import RecordRef, RecordStore
 from xsft.effects.registry import image_problems
@@ -133,9 +133,10 @@ class Submitter:
     def _created(self, plan: Plan, ref: RecordRef, *, action: Action, problems: tuple[Problem, ...]) -> Submission:
         try:
             outcome = self.create(self.cluster, plan, self.provenance.submitter)
-        except SpecError as refused:
-            why = "; ".join(problem.message for problem in refused.problems)
-            self._finish(ref, self._facts("not-created", reason=why))
+        except XsftError as refused:
+            if isinstance(refused, SpecError) or refused.problem_id in NOTHING_MADE:
+                why = "; ".join(problem.message for problem in refused.problems)
+                self._finish(ref, self._facts("not-created", reason=why))
             raise
         seen = seen_of(outcome.object)
         if isinstance(outcome, Exists):
