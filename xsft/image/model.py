@@ -25,6 +25,80 @@ class ContextFile:
     """A link that leads nowhere, or out of the context."""
     source: str = ""
     """Absolute path on this machine that the bytes are read from."""
+    secret: str = ""
+    """What in its content looks secret, e.g. `a private key`; never the value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """The image below the dependencies."""
+
+    ref: str
+    """As it was named, without digest: `python:3.12-slim`."""
+    digest: str | None = None
+    """`sha256:…` of its manifest; None where it has none, because it was made on this machine."""
+    image_id: str | None = None
+    """The engine's own id of an image without digest."""
+
+    @property
+    def pinned(self) -> str:
+        """What FROM is told."""
+        return f"{self.ref}@{self.digest}" if self.digest else self.ref
+
+    @property
+    def known(self) -> str:
+        """Which bytes it is, as far as is known: part of the identity, and kept in the lock."""
+        return f"{self.ref}#{self.image_id}" if self.image_id and not self.digest else self.pinned
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a user can choose about an image."""
+
+    image: str
+    """Name of its folder under images/."""
+    registry: str | None = None
+    """Where it is pushed to, without the image's own name: `us-docker.pkg.dev/my-project/xsft`."""
+    maxtext: str
+    maxtext_source: str = "pypi"
+    """`pypi`, `git+URL@REF`, or a folder: relative to the project where it lies in it, else absolute."""
+    tunix_source: str = "pypi"
+    base: str | None = None
+    """Base image; None: what the Dockerfile says."""
+    vllm: str | None = None
+    """pip requirement; None: no vLLM."""
+    code: tuple[str, ...] = ()
+    """Folders whose content is put on PYTHONPATH."""
+    args: Mapping[str, str] = field(default_factory=dict)
+    """Further build arguments of the Dockerfiles."""
+    pip_config: str | None = None
+    """Absolute path of a file in the form of pip.conf."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One of the two Dockerfiles, read."""
+
+    dockerfile: str
+    """Its path in the context."""
+    args: Mapping[str, str | None]
+    """The build arguments it takes, and their defaults."""
+    files: tuple[ContextFile, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """What a recipe is made of, read from this machine."""
+
+    deps: Part
+    code: Part
+    base: Base | None = None
+    """None where the Dockerfile takes none."""
+    revision: str | None = None
+    """Full commit of the user's repository."""
+    dirty: bool | None = None
+    maxtext_label: str = "pypi"
+    """`pypi`, `git <commit>` or `tree <commit>[-dirty]`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +138,8 @@ class Recipe:
     maxtext: str
     deps: BuildStep
     code: BuildStep
+    base: str = ""
+    """`Base.known`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +159,10 @@ class Locked:
     """UTC, ISO 8601."""
     commit: str | None = None
     dirty: bool | None = None
+    base: str = ""
+    """`Base.known`."""
+    options: Options | None = None
+    """What it was made with; None where that cannot be repeated from here (a folder outside the project)."""
 
     @property
     def ref(self) -> str:

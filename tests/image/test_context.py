@@ -1,0 +1,62 @@
+"""What may not be sent, and what should not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.image.materials import file
+from xsft.image.context import accepting, context_problems, in_words, largest
+from xsft.image.model import ContextFile
+
+
+def link(path: str, target: str) -> ContextFile:
+    return ContextFile(path=path, kind="link", target=target, dangling=True)
+
+
+def test_links_that_would_be_broken_are_each_named() -> None:
+    found = context_problems((link("code/a", "/etc/passwd"), link("code/b", "../../x"), file("ok")))
+    assert [p.id for p in found] == ["image-context-link"] * 2
+    assert "is absolute" in found[0].message
+    assert "code/b is a link to ../../x, which leads nowhere" in found[1].message
+
+
+def test_gigabytes_are_told_with_the_largest_files_and_may_be_accepted() -> None:
+    files = tuple(file(f"{n}.bin", size=n * 2**30) for n in range(1, 8))
+    (found,) = context_problems(files)
+    assert found.id == "image-context-large"
+    assert "30.1 GB" in found.message
+    assert "7.bin (7.5 GB), 6.bin" in found.message
+    assert "1.bin" not in found.message
+    assert [p.severity for p in accepting((found,), ["image-context-large"])] == ["warning"]
+    assert accepting((found,), ["image-context-link"]) == (found,)
+    assert context_problems(files[:1], limit=2**30) == ()
+
+
+@pytest.mark.parametrize(
+    "name", [".env", "code/.env.local", "maxtext/.netrc", "code/hf_token", "code/id_rsa", "kubeconfig"]
+)
+def test_secrets_by_name_are_refused_and_cannot_be_accepted(name: str) -> None:
+    found = context_problems((file(name),))
+    assert [p.id for p in found] == ["image-context-secret"]
+    assert accepting(found, ["image-context-secret"]) == found
+
+
+@pytest.mark.parametrize("name", [".env.example", "code/tokens.py", "tokenizer.json", "code/environment", "ca.pem"])
+def test_what_only_sounds_like_a_secret_passes(name: str) -> None:
+    assert context_problems((file(name),)) == ()
+
+
+def test_secrets_by_content_are_named_without_their_value() -> None:
+    (found,) = context_problems((file("code/a.json", secret="a service account's key"),))
+    assert "a service account's key" in found.message
+
+
+def test_sizes_in_words() -> None:
+    assert [in_words(n) for n in (0, 999, 1500, 2_500_000, 3 * 10**9)] == [
+        "0 bytes",
+        "999 bytes",
+        "1.5 kB",
+        "2.5 MB",
+        "3.0 GB",
+    ]
+    assert [f.path for f in largest((file("a", b"1"), file("b", b"22"), file("c", b"")), count=5)] == ["b", "a"]

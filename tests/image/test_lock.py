@@ -1,0 +1,85 @@
+"""The lock keeps what was pushed where, and what it does not know."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.image.materials import DIGEST, OPTIONS
+from xsft.image.lock import SCHEMA, read_lock, same_image, updated
+from xsft.image.model import Locked, Options
+
+LOCKED = Locked(
+    image="post_training",
+    repository="127.0.0.1:5000/team/post-training",
+    digest=DIGEST,
+    maxtext="0.2.5",
+    deps="deps-1",
+    code="code-1",
+    pushed_at="2026-11-21T10:00:00+00:00",
+    commit="1" * 40,
+    dirty=False,
+    base=f"python:3.12-slim@{DIGEST}",
+    options=Options(image="post_training", maxtext="0.2.5", code=("extra",), args={"APT_PACKAGES": "git"}),
+)
+TEXT = st.text(max_size=5)
+
+
+@given(TEXT, TEXT, st.none() | st.booleans(), st.none() | st.tuples(TEXT))
+def test_what_is_written_is_read(deps: str, commit: str, dirty: bool | None, code: tuple[str] | None) -> None:
+    options = replace(LOCKED.options, code=code) if code and LOCKED.options else None
+    locked = replace(LOCKED, deps=deps, commit=commit or None, dirty=dirty, options=options)
+    assert read_lock(updated(None, locked)) == {locked.repository: locked}
+
+
+def test_each_repository_has_its_row_and_the_text_is_canonical() -> None:
+    other = replace(LOCKED, repository="us-docker.pkg.dev/p/xsft/post-training")
+    one = updated(updated(None, LOCKED), other)
+    assert one == updated(updated(None, other), LOCKED)
+    assert read_lock(one) == {found.repository: found for found in (LOCKED, other)}
+    assert updated(one, LOCKED) == one
+    assert one.endswith("}\n")
+
+
+def test_what_a_later_xsft_adds_is_kept_and_not_misread() -> None:
+    document = json.loads(updated(None, LOCKED))
+    document["signed"] = "yes"
+    document["images"]["elsewhere/x"] = {"digest": "none yet"}
+    row = document["images"][LOCKED.repository]
+    row["options"]["sparse"] = True
+    text = json.dumps(document)
+    assert read_lock(text) == {LOCKED.repository: replace(LOCKED, options=None)}
+    written = json.loads(updated(text, replace(LOCKED, repository="third/x")))
+    assert written["signed"] == "yes"
+    assert written["images"]["elsewhere/x"] == {"digest": "none yet"}
+    assert written["images"][LOCKED.repository] == row
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": "xsft.record/1"}', "[" * 100_000])
+def test_what_is_no_lock_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="it "):
+        read_lock(text)
+
+
+def test_a_lock_of_a_later_version_is_not_written_and_a_digest_is_one() -> None:
+    later = json.dumps({**json.loads(updated(None, LOCKED)), "schema": "xsft.image-lock/2"})
+    assert read_lock(later)
+    with pytest.raises(ValueError, match="another version"):
+        updated(later, LOCKED)
+    with pytest.raises(ValueError, match="no digest"):
+        updated(None, replace(LOCKED, digest="sha256:12"))
+    assert SCHEMA in updated(None, LOCKED)
+
+
+def test_the_time_alone_is_no_other_image() -> None:
+    assert same_image(LOCKED, replace(LOCKED, pushed_at="later", commit=None))
+    assert not same_image(LOCKED, replace(LOCKED, digest="sha256:" + "0" * 64))
+
+
+def test_options_name_no_registry_and_no_file_of_this_machine() -> None:
+    options = replace(OPTIONS, pip_config="/home/me/pip.conf")
+    assert "/home/me" not in updated(None, replace(LOCKED, options=options))

@@ -1,0 +1,107 @@
+"""Options and files make two builds, or problems in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.image.materials import DIGEST, OPTIONS, file, material, recipe
+from xsft.image.model import Base, BuildSecret
+from xsft.image.recipe import local_name, material_problems, option_problems, repository_of
+
+
+def test_the_two_builds_and_what_they_are_told() -> None:
+    made = recipe()
+    assert made.repository == "127.0.0.1:5000/team/post-training"
+    assert made.deps.args == {
+        "BASE_DIGEST": DIGEST,
+        "BASE_IMAGE": f"python:3.12-slim@{DIGEST}",
+        "LOCK_SHA256": material().deps.files[1].sha256,
+        "MAXTEXT_VERSION": "0.2.5",
+    }
+    assert made.code.args == {
+        "DEPS_IMAGE": f"localhost/xsft/post-training:{made.deps.tag}",
+        "MAXTEXT_SOURCE": "pypi",
+    }
+
+
+def test_who_built_it_from_which_commit_is_no_identity() -> None:
+    labelled = recipe(revision="1" * 40, dirty=True, maxtext_label="tree abc-dirty")
+    assert labelled.code.args["DIRTY"] == "true"
+    assert (labelled.deps.tag, labelled.code.tag) == (recipe().deps.tag, recipe().code.tag)
+
+
+def test_the_code_does_not_touch_the_dependencies_and_they_touch_the_code() -> None:
+    plain = recipe()
+    code = material().code
+    edited = recipe(code=replace(code, files=(*code.files[:-1], file("code/hooks.py", b"print(2)"))))
+    assert edited.deps.tag == plain.deps.tag
+    assert edited.code.tag != plain.code.tag
+    rebased = recipe(base=Base(ref="python:3.12-slim", digest="sha256:" + "cd" * 32))
+    assert rebased.deps.tag != plain.deps.tag
+    assert rebased.code.tag != plain.code.tag
+
+
+def test_a_base_without_digest_is_known_by_the_engines_id() -> None:
+    one, other = (recipe(base=Base(ref="base:1", image_id=f"sha256:{n}")) for n in "12")
+    assert one.deps.args["BASE_IMAGE"] == "base:1"
+    assert "BASE_DIGEST" not in one.deps.args
+    assert one.base == "base:1#sha256:1"
+    assert one.deps.tag != other.deps.tag
+
+
+def test_the_index_configuration_is_a_secret_and_no_identity() -> None:
+    made = recipe(replace(OPTIONS, pip_config="/home/me/pip.conf"))
+    assert made.deps.secrets == (BuildSecret(id="pip_conf", file="/home/me/pip.conf"),)
+    assert made.deps.tag == recipe().deps.tag
+    assert made.code.secrets == ()
+
+
+def test_without_a_registry_the_name_is_one_that_cannot_be_pulled() -> None:
+    made = recipe(replace(OPTIONS, registry=None))
+    assert repository_of(replace(OPTIONS, registry=None)) is None
+    assert made.repository == local_name("post_training") == "localhost/xsft/post-training"
+
+
+@pytest.mark.parametrize(
+    ("changes", "id", "says"),
+    [
+        ({"maxtext": "0.2.6"}, "image-maxtext", "Did you mean"),
+        ({"maxtext": "9"}, "image-maxtext", "Known: 0.1.0"),
+        ({"maxtext": "0.2.4"}, "image-maxtext", "not built here"),
+        ({"maxtext": "tutorial-v1.5.0"}, "image-maxtext", "legacy layout"),
+        ({"registry": "127.0.0.1:5000/team:v1"}, "image-reference", "leave :v1 out"),
+        ({"registry": "team images"}, "image-reference", "a space"),
+        ({"registry": "gcr.io/my-project"}, "image-legacy-registry", "shut down"),
+        ({"base": "python;id"}, "image-reference", "';'"),
+        ({"image": "../etc"}, "image-name", "under images/"),
+        ({"maxtext_source": "git+https://example.com/m"}, "image-source", "does not name a commit"),
+        ({"tunix_source": "git+https://me:pw@example.com/m@main"}, "image-source", "a login"),
+        ({"args": {"DEPS_IMAGE": "x"}}, "image-argument", "by xsft itself"),
+        ({"args": {"PIP_TOKEN": "x"}}, "image-argument", "history"),
+    ],
+)
+def test_bad_options_are_told(changes: dict[str, Any], id: str, says: str) -> None:
+    (found,) = option_problems(replace(OPTIONS, **changes))
+    assert found.id == id
+    assert says in f"{found.message} {found.fix}"
+
+
+def test_good_options_have_no_problems() -> None:
+    good = {
+        "maxtext_source": "git+https://example.com/o/m@1a2b",
+        "base": "python:3.12",
+        "args": {"APT_PACKAGES": "git"},
+    }
+    assert option_problems(replace(OPTIONS, **good)) == ()
+    assert option_problems(replace(OPTIONS, maxtext_source="git+ssh://git@example.com/o/m@main")) == ()
+
+
+def test_an_argument_that_no_dockerfile_takes_is_told_with_those_it_takes() -> None:
+    found = material_problems(replace(OPTIONS, vllm="vllm==1", args={"BASE_IMAG": "x"}), material())
+    assert [p.id for p in found] == ["image-argument"] * 2
+    assert "VLLM_REQUIREMENT" in found[0].message
+    assert "Did you mean BASE_IMAGE?" in found[1].message
+    assert material_problems(replace(OPTIONS, base="python:3.13"), material()) == ()

@@ -1,0 +1,69 @@
+"""Which files a `.dockerignore` keeps out of a build context. Pure.
+
+source: moby v28 pkg/patternmatcher: the last rule that matches wins, `!` takes back, a rule for a folder holds for all
+below it. tests/image/test_ignore.py compares with the Docker SDK's own matcher.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterator
+
+Ignored = Callable[[str], bool]
+"""Of a path in the context, with `/`."""
+
+
+_WILDCARDS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+"""The longer before what it begins with."""
+
+
+def ignoring(*texts: str) -> Ignored:
+    """The rules of all texts, one after the other."""
+    rules = [rule for text in texts for rule in _rules(text)]
+
+    def ignored(path: str) -> bool:
+        lines = (path, *_parents(path))
+        verdict = False
+        for pattern, takes_back in rules:
+            if verdict == takes_back and any(pattern.fullmatch(line) for line in lines):
+                verdict = not takes_back
+        return verdict
+
+    return ignored
+
+
+def _rules(text: str) -> Iterator[tuple[re.Pattern[str], bool]]:
+    for line in text.removeprefix("\ufeff").splitlines():
+        rule = line.strip()
+        if not rule or line.startswith("#"):
+            continue
+        takes_back = rule.startswith("!")
+        path = posixpath.normpath(rule[1:].strip() if takes_back else rule).lstrip("/")
+        if path not in {"", "."}:
+            yield re.compile(_expression(path), re.DOTALL), takes_back
+
+
+def _expression(path: str) -> str:
+    parts, at = [], 0
+    while at < len(path):
+        piece, at = _piece(path, at)
+        parts.append(piece)
+    return "".join(parts)
+
+
+def _piece(path: str, at: int) -> tuple[str, int]:
+    """One element of Go's path patterns as a regular expression, and where the next begins."""
+    for wildcard, expression in _WILDCARDS.items():
+        if path.startswith(wildcard, at):
+            return expression, at + len(wildcard)
+    if path[at] == "[" and (end := path.find("]", at + 2)) > 0:
+        return path[at : end + 1].replace("\\", "\\\\"), end + 1
+    skipped = path[at] == "\\" and at + 1 < len(path)
+    return re.escape(path[at + skipped]), at + skipped + 1
+
+
+def _parents(path: str) -> Iterator[str]:
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path

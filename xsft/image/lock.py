@@ -1,0 +1,103 @@
+"""`images/<name>.lock.json`: which digest an image has in which registry, to be committed. Pure.
+
+Read leniently: what a newer xsft adds is kept when this one writes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, fields
+from typing import Any
+
+from xsft.image.model import Locked, Options
+
+SCHEMA = "xsft.image-lock/1"
+_FAMILY = SCHEMA.rpartition("/")[0]
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+def read_lock(text: str) -> dict[str, Locked]:
+    """Repository -> what was pushed there last. Raises ValueError for a text that is no lock."""
+    document = _document(text)
+    image = str(document.get("image", ""))
+    rows = document.get("images")
+    found = {
+        repository: _locked(image, str(repository), row)
+        for repository, row in (rows.items() if isinstance(rows, Mapping) else ())
+        if isinstance(row, Mapping)
+    }
+    return {str(repository): locked for repository, locked in found.items() if locked is not None}
+
+
+def updated(text: str | None, locked: Locked) -> str:
+    """The lock's text with this image in place of the one that was there for its repository.
+
+    Raises ValueError for a text that is no lock, or of a later version: writing would lose some of it.
+    """
+    document = _document(text) if text else {}
+    if document.get("schema", SCHEMA) != SCHEMA:
+        raise ValueError(f"it is of another version ({document['schema']}); this xsft writes {SCHEMA}")
+    if not _DIGEST.fullmatch(locked.digest):
+        raise ValueError(f"{locked.digest!r} is no digest")
+    rows = document.get("images")
+    kept = dict(rows) if isinstance(rows, Mapping) else {}
+    kept[locked.repository] = _row(locked)
+    return (
+        json.dumps({**document, "schema": SCHEMA, "image": locked.image, "images": kept}, indent=1, sort_keys=True)
+        + "\n"
+    )
+
+
+def same_image(one: Locked, other: Locked) -> bool:
+    """Whether a lock that has `one` need not be written again for `other`: the time alone is no change."""
+    return (one.digest, one.deps, one.code, one.maxtext, one.base, one.options) == (
+        (other.digest, other.deps, other.code, other.maxtext, other.base, other.options)
+    )
+
+
+def _document(text: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as broken:
+        raise ValueError(f"it is not JSON: {broken}") from None
+    if not isinstance(document, dict) or str(document.get("schema", "")).rpartition("/")[0] != _FAMILY:
+        raise ValueError(f"it has no schema {_FAMILY}/…")
+    return document
+
+
+def _row(locked: Locked) -> dict[str, Any]:
+    row = {name: value for name, value in asdict(locked).items() if name not in {"image", "repository", "options"}}
+    options = asdict(locked.options) if locked.options else None
+    kept = {k: v for k, v in (options or {}).items() if k not in {"image", "registry", "pip_config"} and v}
+    return {**{name: value for name, value in row.items() if value is not None}, "options": kept if options else None}
+
+
+def _locked(image: str, repository: str, row: Mapping[str, Any]) -> Locked | None:
+    """None for a row that does not say which bytes are meant."""
+    known = {
+        f.name: row[f.name]
+        for f in fields(Locked)
+        if f.name in row and f.name not in {"image", "repository", "options"}
+    }
+    texts = {"digest", "maxtext", "deps", "code", "pushed_at", "base"}
+    if any(not isinstance(value, str) for name, value in known.items() if name in texts):
+        return None
+    required = {f.name for f in fields(Locked) if f.default is MISSING} - {"image", "repository"}
+    if required - known.keys() or not _DIGEST.fullmatch(known["digest"]):
+        return None
+    return Locked(
+        image=image, repository=repository, options=_options(image, known["maxtext"], row.get("options")), **known
+    )
+
+
+def _options(image: str, maxtext: str, row: Any) -> Options | None:
+    """None also for options that this xsft does not know all of: repeating the rest would make another image."""
+    names = {f.name for f in fields(Options)}
+    if not isinstance(row, Mapping) or row.keys() - names:
+        return None
+    given = {**row, "image": image, "maxtext": row.get("maxtext", maxtext)}
+    if isinstance(given.get("code"), list):
+        given["code"] = tuple(given["code"])
+    return Options(**given)
