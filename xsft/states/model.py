@@ -88,7 +88,9 @@ class JobSet:
     conditions: tuple[Condition, ...] = ()
     jobs: tuple[ReplicatedJob, ...] = ()
     has_status: bool = True
-    """Whether the controller has written a status at all."""
+    """Whether the controller has written a status at all: conditions, counts or a terminal state. It writes nothing
+    while it fails to create the Jobs, so this is what tells a broken spec from a slow start.
+    """
     restarts: int = 0
     max_restarts: int | None = None
     deleting_at: str | None = None
@@ -206,7 +208,9 @@ class Observation:
     run_name: str
     target: Literal["xpk", "local"]
     observed_at: str
-    """UTC, ISO 8601: when the cluster (or this machine) answered; of a last known state, when that was."""
+    """UTC, ISO 8601: when the cluster (or this machine) answered; of a last known state, when that was. By the clock
+    of the API server where it tells (its Date header): it is compared with the times of conditions.
+    """
     mode: str | None = None
     cluster: str | None = None
     """As the user names it: project/zone/cluster or the context."""

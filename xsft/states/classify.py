@@ -1,0 +1,169 @@
+"""One word for what a run is doing, from what was read of it. Pure and total: no observation makes it raise.
+
+It depends on the type, status and reason of conditions, never on a message, and on nothing's order. What was not read
+is never a failure. docs/states.md explains every state and reason.
+source: kueue@v0.16.1 and jobset@v0.10.1, each stage seen on a real control plane.
+"""
+
+from __future__ import annotations
+
+from xsft.states.conditions import admitted, true
+from xsft.states.ending import completed, failed, gone, recorded, unreachable
+from xsft.states.model import Condition, JobSet, KueueWorkload, Observation, Status
+from xsft.states.moments import seconds_between
+from xsft.states.pods import current, trouble
+from xsft.states.running import STALL_FACTOR, trainer
+
+BROKEN_AFTER_S = 10.0
+"""Admitted for longer, and the JobSet controller has still written no status: it refuses to create the Jobs.
+
+It writes none as long as creating the Jobs fails (jobset@v0.10.1 controllers/jobset_controller.go Reconcile), and a
+healthy JobSet has one in under a second.
+"""
+
+_EVICTED = {
+    "Preempted": "preempted",
+    "ClusterQueueStopped": "queue-stopped",
+    "LocalQueueStopped": "queue-stopped",
+    "PodsReadyTimeout": "pods-ready-timeout",
+    "AdmissionCheck": "admission-check",
+    "NodeFailures": "node-failures",
+}
+"""source: kueue@v0.16.2 apis/kueue/v1beta2/workload_types.go"""
+
+
+def classify(seen: Observation, *, now: str, stall_factor: float = STALL_FACTOR) -> Status:
+    """`now`: UTC, ISO 8601. `stall_factor`: a trainer that prints no step for this many median steps has stalled."""
+    if seen.target == "local":
+        return recorded(seen) or _alive(seen, now=now, stall_factor=stall_factor)
+    if seen.jobset is not None:
+        return _cluster(seen, seen.jobset, now=now, stall_factor=stall_factor)
+    return unreachable(seen) if any(one.what == "jobsets" for one in seen.unread) else gone(seen)
+
+
+def _alive(seen: Observation, *, now: str, stall_factor: float) -> Status:
+    """A local run whose lock somebody holds."""
+    state, reason = trainer(seen, now=now, stall_factor=stall_factor)
+    return Status(state=state, reason=reason, evidence=tuple(dict.fromkeys(("record", *_said(seen)))))
+
+
+def _cluster(seen: Observation, jobset: JobSet, *, now: str, stall_factor: float) -> Status:
+    return (
+        _ended(seen, jobset)
+        or _held_back(seen, jobset)
+        or _coming_up(seen, jobset)
+        or _up(seen, jobset, now=now, stall_factor=stall_factor)
+    )
+
+
+def _ended(seen: Observation, jobset: JobSet) -> Status | None:
+    """A terminal JobSet is final at once, whatever its pods still do; the Kueue Workload follows it."""
+    failure = true(jobset.conditions, "Failed")
+    if jobset.terminal == "Failed" or failure:
+        return failed(seen, failure.reason if failure else "", told_by="jobset")
+    success = true(jobset.conditions, "Completed")
+    if jobset.terminal == "Completed" or success:
+        return completed(seen, ended_at=success.at if success else None, told_by="jobset")
+    finished = true(seen.workload.conditions, "Finished") if seen.workload else None
+    if finished and finished.reason == "Failed":
+        return failed(seen, "", told_by="workload")
+    if finished and finished.reason == "Succeeded":
+        return completed(seen, ended_at=finished.at, told_by="workload")
+    if jobset.deleting_at is not None:
+        return Status(state="cancelled", reason="deleting", evidence=("jobset",))
+    return None
+
+
+def _held_back(seen: Observation, jobset: JobSet) -> Status | None:
+    """By Kueue: evicted, or not admitted yet."""
+    if seen.workload is not None:
+        return _evicted(seen.workload) or _queued(seen.workload)
+    if not jobset.suspended:
+        return None  # without a queue Kueue leaves it alone, and it runs at once
+    unread = any(one.what == "workloads" for one in seen.unread)
+    return Status(state="queued", reason="workload-not-read" if unread else "no-workload", evidence=("jobset",))
+
+
+def _evicted(workload: KueueWorkload) -> Status | None:
+    """Wins over QuotaReserved=True, which stays while the pods of an evicted run still end."""
+    eviction = true(workload.conditions, "Evicted")
+    if eviction is None:
+        return None
+    return Status(state="evicted", reason=_why_evicted(workload, eviction), evidence=("workload",))
+
+
+def _why_evicted(workload: KueueWorkload, eviction: Condition) -> str:
+    """`Deactivated`, or `DeactivatedDueTo…`, comes back only when somebody activates it."""
+    if "MaximumExecutionTimeExceeded" in eviction.reason:
+        return "time-limit"
+    if not workload.active or eviction.reason.startswith("Deactivated"):
+        return "deactivated"
+    return _EVICTED.get(eviction.reason, "evicted")
+
+
+def _queued(workload: KueueWorkload) -> Status | None:
+    reserved = true(workload.conditions, "QuotaReserved")
+    if reserved and admitted(workload):
+        return None
+    return Status(state="queued", reason=_why_queued(workload, reserved), evidence=("workload",))
+
+
+def _why_queued(workload: KueueWorkload, reserved: Condition | None) -> str:
+    if not workload.active:
+        return "deactivated"
+    if reserved:
+        return "admission-checks"
+    inadmissible = any(c.type == "QuotaReserved" and c.reason == "Inadmissible" for c in workload.conditions)
+    return "inadmissible" if inadmissible else "waiting-for-quota"
+
+
+def _coming_up(seen: Observation, jobset: JobSet) -> Status | None:
+    """Admitted, and not all pods are up."""
+    if jobset.suspended:
+        return Status(state="starting", reason="admitted", evidence=("jobset", "workload"))
+    if _broken(seen, jobset):
+        return Status(state="failed", reason="broken-spec", evidence=("jobset", *_known(seen, "workload")))
+    if reason := trouble(current(seen)):
+        return Status(state="starting", reason=reason, evidence=("jobset", "pods"))
+    if not jobset.jobs or any(job.ready + job.succeeded < job.replicas for job in jobset.jobs):
+        return Status(state="starting", reason=_why_not_ready(seen, jobset), evidence=("jobset",))
+    return None
+
+
+def _broken(seen: Observation, jobset: JobSet) -> bool:
+    """Judged at the time it was read: an old observation does not break by ageing. Only where Kueue was asked."""
+    unread = any(one.what == "workloads" for one in seen.unread)
+    if unread or jobset.has_status or any(job.jobs for job in jobset.jobs):
+        return False
+    admission = admitted(seen.workload)
+    since = seconds_between(admission.at if admission else jobset.created_at, seen.observed_at)
+    return since is not None and since > BROKEN_AFTER_S
+
+
+def _why_not_ready(seen: Observation, jobset: JobSet) -> str:
+    if jobset.restarts > 0:
+        return "restarted"
+    if not any(job.jobs for job in jobset.jobs):
+        return "no-jobs"
+    if true(jobset.conditions, "StartupPolicyInProgress"):
+        return "workers-after-head"
+    trained = seen.progress is not None and seen.progress.step is not None
+    return "pods-replaced" if trained else "pods-not-ready"
+
+
+def _up(seen: Observation, jobset: JobSet, *, now: str, stall_factor: float) -> Status:
+    """All pods are up: the trainer's own lines say the rest."""
+    state, reason = trainer(seen, now=now, stall_factor=stall_factor)
+    if jobset.restarts > 0 and state in {"starting", "compiling"}:
+        reason = "restarted"
+    return Status(state=state, reason=reason, evidence=("jobset", *_known(seen, "pods"), *_said(seen)))
+
+
+def _known(seen: Observation, *names: str) -> tuple[str, ...]:
+    found = {"workload": seen.workload is not None, "pods": seen.pods is not None}
+    return tuple(name for name in names if found[name])
+
+
+def _said(seen: Observation) -> tuple[str, ...]:
+    """Where the trainer's progress is from."""
+    return (seen.progress.source,) if seen.progress else ()

@@ -1,0 +1,139 @@
+"""How a run ended, and whether it did what was asked. Pure.
+
+MaxText exits 0 when its data runs out, so the end of a JobSet proves no step: the last step must be the step asked for.
+"""
+
+from __future__ import annotations
+
+from xsft.states.model import ENDED, Observation, Progress, State, Status
+from xsft.states.moments import seconds_between
+from xsft.states.pods import current, oom_killed
+
+_TRAINER_FAILED = frozenset({"FailJobSetFailurePolicyAction", "ReachedMaxRestarts", "FailedJobs"})
+"""source: jobset@v0.10.1 pkg/constants/constants.go"""
+
+
+def steps_asked(seen: Observation) -> int | None:
+    return seen.steps if seen.steps is not None else (seen.jobset.steps if seen.jobset else None)
+
+
+def steps_done(said: Progress | None) -> int | None:
+    """The furthest step anything proves; a run that finds its last checkpoint prints no step at all."""
+    known = (said.step, said.saved_step, said.resumed_from) if said else ()
+    return max((step for step in known if step is not None), default=None)
+
+
+def completed(seen: Observation, *, ended_at: str | None, told_by: str) -> Status:
+    """The processes ended with 0."""
+    asked, done, said = steps_asked(seen), steps_done(seen.progress), seen.progress
+    if asked is None:
+        return Status(state="succeeded", reason="steps-not-known", evidence=(told_by,))
+    if said is None:
+        return Status(state="unknown", reason="steps-not-read", evidence=(told_by,))
+    evidence = (told_by, said.source)
+    if done is not None and done >= asked:
+        return Status(state="succeeded", evidence=evidence)
+    if said.data_ended or said.aborted is not None:
+        return Status(state="failed", reason="data-ended" if said.data_ended else "aborted", evidence=evidence)
+    if done is not None and _said_all(said, done=done, asked=asked, ended_at=ended_at):
+        return Status(state="failed", reason="ended-short", evidence=evidence)
+    return Status(state="unknown", reason="steps-not-read", evidence=evidence)
+
+
+def _said_all(said: Progress, *, done: int, asked: int, ended_at: str | None) -> bool:
+    """Whether a step short of the one asked for proves that it was the last.
+
+    Not where it was read before the end. MaxText never writes the metrics of the last step (maxtext@0.2.5
+    common/metric_logger.py flushes at steps - 1), and a record is of another time.
+    """
+    after = seconds_between(ended_at, said.read_at)
+    if (after is not None and after < 0) or said.source == "record":
+        return False
+    return done < asked - 1 if said.source == "metrics" else True
+
+
+def failed(seen: Observation, reason: str, *, told_by: str) -> Status:
+    """`reason`: of the JobSet's condition. What its pods and its trainer said names the cause better, where read."""
+    said, asked = seen.progress, steps_asked(seen)
+    if oom_killed(current(seen)):
+        return Status(state="failed", reason="oom-killed", evidence=(told_by, "pods"))
+    if said and said.aborted is not None:
+        return Status(state="failed", reason="aborted", evidence=(told_by, said.source))
+    if said and asked is not None and said.saved_step is not None and said.saved_step >= asked:
+        return Status(state="failed", reason="after-last-step", evidence=(told_by, said.source))
+    if reason == "ReachedMaxRestarts" and seen.jobset and seen.jobset.restarts > 0:
+        return Status(state="failed", reason="restarts-used-up", evidence=(told_by,))
+    slug = "trainer-failed" if reason in _TRAINER_FAILED else "jobset-failed"
+    return Status(state="failed", reason=slug, evidence=(told_by,))
+
+
+def unreachable(seen: Observation) -> Status:
+    """The cluster does not answer: what was known last stays what is known. Never newly failed."""
+    if seen.last_known is not None:
+        return seen.last_known
+    if seen.record and seen.record.outcome == "cancelled":
+        return Status(state="cancelled", evidence=("record",))
+    return _last_step_saved(seen) or Status(state="unknown", reason="unreachable")
+
+
+def gone(seen: Observation) -> Status:
+    """The cluster answered, and has no JobSet of this run: deleted, past its TTL, or never created."""
+    if seen.last_known and seen.last_known.state in ENDED:
+        return seen.last_known
+    if seen.record is None:
+        return _last_step_saved(seen) or Status(state="unknown", reason="not-found")
+    if seen.record.outcome == "cancelled":
+        return Status(state="cancelled", evidence=("record",))
+    return _last_step_saved(seen) or _recorded_end(seen) or _never_seen_to_end(seen.record.outcome)
+
+
+def _never_seen_to_end(outcome: str) -> Status:
+    if outcome == "submitting":
+        return Status(state="unknown", reason="submitting", evidence=("record",))
+    known = outcome in {"created", "running"}
+    return Status(state="unknown", reason="jobset-gone" if known else "not-found", evidence=("record",))
+
+
+def recorded(seen: Observation) -> Status | None:
+    """A local run by its record; None while it is alive."""
+    if seen.record is None:
+        unread = any(one.what == "record" for one in seen.unread)
+        nothing = Status(state="unknown", reason="record-not-read" if unread else "not-found")
+        return seen.last_known or nothing if unread else nothing
+    if ended := _recorded_end(seen):
+        return ended
+    if seen.record.outcome not in {"submitting", "created", "running"}:
+        return Status(state="unknown", reason="record-unknown", evidence=("record",))
+    if seen.record.alive:
+        return None
+    return _last_step_saved(seen) or Status(state="failed", reason="killed", evidence=("record",))
+
+
+_RECORDED: dict[str, tuple[State, str]] = {
+    "completed": ("succeeded", ""),
+    "short": ("failed", "ended-short"),
+    "failed": ("failed", "trainer-failed"),
+    "not-created": ("failed", "not-created"),
+    "interrupted": ("cancelled", "interrupted"),
+    "cancelled": ("cancelled", ""),
+}
+
+
+def _recorded_end(seen: Observation) -> Status | None:
+    """An end that the record tells; None where it tells none."""
+    if seen.record is None or seen.record.outcome not in _RECORDED:
+        return None
+    state, reason = _RECORDED[seen.record.outcome]
+    if reason == "ended-short" and seen.progress and seen.progress.data_ended:
+        reason = "data-ended"
+    if reason == "trainer-failed" and seen.progress and seen.progress.aborted is not None:
+        reason = "aborted"
+    return Status(state=state, reason=reason, evidence=("record",))
+
+
+def _last_step_saved(seen: Observation) -> Status | None:
+    """The checkpoint of the last step is proof, whatever is gone."""
+    said, asked = seen.progress, steps_asked(seen)
+    if said is None or said.saved_step is None or asked is None or said.saved_step < asked:
+        return None
+    return Status(state="succeeded", reason="last-step-saved", evidence=("checkpoints",))

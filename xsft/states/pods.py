@@ -1,0 +1,71 @@
+"""What pods that were read say of a run that is not up. Pure; type, status and reason only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from xsft.states.model import Container, Observation, Pod
+
+IMAGE_PULL = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "ImageInspectError",
+        "RegistryUnavailable",
+        "SignatureValidationFailed",
+    }
+)
+"""source: kubernetes@v1.35 pkg/kubelet/images/types.go"""
+
+CONTAINER_CONFIG = frozenset(
+    {"CreateContainerConfigError", "CreateContainerError", "PreCreateHookError", "PreStartHookError"}
+)
+"""source: kubernetes@v1.35 pkg/kubelet/kuberuntime/kuberuntime_container.go"""
+
+
+def current(seen: Observation) -> tuple[Pod, ...]:
+    """Pods of the attempt that counts: not those of before a restart, nor those that are being replaced."""
+    restarts = seen.jobset.restarts if seen.jobset else 0
+    return tuple(pod for pod in seen.pods or () if not pod.deleting and pod.attempt >= restarts)
+
+
+def trouble(pods: Sequence[Pod]) -> str | None:
+    """Why pods are not up, as a reason of `starting`: the least likely to pass by itself first. None: all are up."""
+    if any(unscheduled(pod) for pod in pods):
+        return "not-scheduled"
+    waiting = {container.reason for container in waiting_containers(pods)}
+    if waiting & IMAGE_PULL:
+        return "image-pull"
+    if waiting & CONTAINER_CONFIG:
+        return "container-config"
+    if "CrashLoopBackOff" in waiting:
+        return "crash-loop"
+    if not any(pod.phase == "Pending" for pod in pods):
+        return None
+    return "containers-creating" if waiting else "pods-pending"
+
+
+def unscheduled(pod: Pod) -> bool:
+    return pod.phase == "Pending" and any(
+        c.type == "PodScheduled" and c.status != "True" and c.reason == "Unschedulable" for c in pod.conditions
+    )
+
+
+def waiting_containers(pods: Sequence[Pod]) -> Iterator[Container]:
+    """Of pods that have not ended."""
+    for pod in pods:
+        if pod.phase not in {"Succeeded", "Failed"}:
+            yield from (c for c in pod.containers if c.state == "waiting")
+
+
+def oom_killed(pods: Sequence[Pod]) -> bool:
+    """Host memory; the chips' own is an error of the trainer."""
+    return any(c.state == "terminated" and c.reason == "OOMKilled" for pod in pods for c in pod.containers)
+
+
+def started_at(pods: Sequence[Pod]) -> Iterator[str]:
+    """When the containers that run now began."""
+    for pod in pods:
+        yield from (c.started_at for c in pod.containers if c.state == "running" and c.started_at)

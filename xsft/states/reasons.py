@@ -1,0 +1,122 @@
+"""Every reason that a state can carry, with what it means. docs/states.md is the same table; a test compares them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xsft.states.model import State
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reason:
+    slug: str
+    states: tuple[State, ...]
+    meaning: str
+    """One line."""
+
+
+def _of(state: State, **meanings: str) -> tuple[Reason, ...]:
+    return tuple(
+        Reason(slug=name.replace("_", "-"), states=(state,), meaning=meaning) for name, meaning in meanings.items()
+    )
+
+
+REASONS: tuple[Reason, ...] = (
+    *_of(
+        "queued",
+        waiting_for_quota="Kueue has not reserved quota yet; whether it ever can, its message says (why)",
+        inadmissible="Kueue will not consider it as things are: no such LocalQueue, or a queue that is stopped",
+        admission_checks="quota is reserved, and an admission check (such as provisioning) has not passed yet",
+        no_workload="the JobSet is suspended and Kueue has made no Workload: no such PriorityClass, or no Kueue",
+        workload_not_read="the JobSet is suspended, and the Workload that says why could not be read",
+    ),
+    Reason(
+        slug="deactivated",
+        states=("queued", "evicted"),
+        meaning="the Workload is deactivated; it comes back only when somebody activates it",
+    ),
+    *_of(
+        "starting",
+        admitted="Kueue has admitted it; the JobSet is not resumed yet",
+        no_jobs="the JobSet is resumed, and no Job of it runs pods yet",
+        not_scheduled="a pod finds no node",
+        image_pull="a pod cannot pull its image",
+        container_config="a container cannot be made: a Secret, a key in one, or a volume is missing",
+        crash_loop="a container ends again and again and is started anew in its pod",
+        containers_creating="pods have nodes; their containers are being made",
+        pods_pending="pods wait for a node or for their turn",
+        workers_after_head="Pathways: the workers wait until the head is ready",
+        pods_not_ready="not all pods of all slices are up",
+        pods_replaced="it has trained; now a pod is being replaced, as after the loss of a node",
+        trainer_starting="all pods are up; the trainer loads, and has not begun to compile",
+    ),
+    Reason(
+        slug="restarted",
+        states=("starting", "compiling"),
+        meaning="the JobSet was restarted; it goes on from the last checkpoint",
+    ),
+    *_of(
+        "training",
+        progress_not_read="all pods are up; the trainer's lines were not read, so it may also be loading or compiling",
+        trainer_silent="all pods are up; a JobSet that xsft did not make prints no line that xsft knows",
+        aborting="the trainer has given up (the loss is not a number) and is about to end",
+    ),
+    *_of("saving", ending="the last step is done; the final checkpoint is being saved"),
+    Reason(
+        slug="data-ended",
+        states=("saving", "failed"),
+        meaning="the data ran out before the steps asked for; MaxText saves and exits 0",
+    ),
+    *_of(
+        "stalled",
+        no_output="all pods are up, and the trainer has printed nothing for an hour",
+        no_first_step="no first step an hour after the trainer's last line",
+        no_step="no step for 10 times the median step (at least 5 minutes; 30 where no median is known)",
+        save_hangs="a save has taken more than 30 minutes",
+    ),
+    *_of(
+        "evicted",
+        preempted="a workload of higher priority took its quota; it is back in the queue",
+        queue_stopped="its queue was stopped and drained",
+        pods_ready_timeout="Kueue gave up waiting for its pods",
+        admission_check="an admission check withdrew",
+        node_failures="Kueue took it off nodes that failed",
+        time_limit="its maximum execution time has passed",
+        evicted="Kueue evicted it for a reason that xsft does not know",
+    ),
+    *_of(
+        "succeeded",
+        steps_not_known="it completed, and nothing says how many steps were asked for (not xsft's)",
+        last_step_saved="its objects are gone; the checkpoint of the last step is there",
+    ),
+    *_of(
+        "failed",
+        trainer_failed="a process ended with an error that is not restarted",
+        restarts_used_up="it failed more often than it may be restarted",
+        oom_killed="a process took more host memory than its pod may have",
+        aborted="the trainer gave up: the loss is not a number, or infinite",
+        ended_short="it ended without an error before the steps asked for",
+        after_last_step="the checkpoint of the last step is saved; it failed afterwards",
+        broken_spec="admitted, its quota taken, and no Job can be made from it",
+        jobset_failed="the JobSet says that it failed, for a reason that xsft does not know",
+        not_created="the cluster refused the JobSet",
+        killed="this machine's run: its process is gone without a word",
+    ),
+    *_of(
+        "cancelled",
+        deleting="the JobSet is being deleted; pods may still be saving",
+        interrupted="this machine's run: stopped by the user",
+    ),
+    *_of(
+        "unknown",
+        unreachable="the cluster does not answer, and nothing is known from before",
+        jobset_gone="it was created, and its JobSet is gone: deleted, or past its time to live",
+        not_found="no JobSet, and no record that one was created",
+        submitting="its submitter was killed before it could tell; no JobSet is there",
+        steps_not_read="it completed, and its last step could not be read",
+        record_not_read="this machine's run: its record could not be read",
+        record_unknown="this machine's run: its record does not tell, or a newer xsft wrote it",
+    ),
+)
+
+BY_SLUG: dict[str, Reason] = {reason.slug: reason for reason in REASONS}

@@ -1,0 +1,84 @@
+"""What the trainer does while its processes live, and when its silence means that it hangs. Pure.
+
+Silence is measured in the trainer's log alone: the metrics it writes are flushed every `log_period` steps, and a
+checkpoint comes every `checkpoint_period`, so their age says nothing.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+
+from xsft.states.model import Observation, Progress, State
+from xsft.states.moments import earliest, latest, seconds_between
+from xsft.states.pods import current, started_at
+
+STALL_FACTOR = 10.0
+"""Median steps without a line. Evaluation and the pause around a save take a few; a hung collective takes for ever."""
+
+STEP_SILENCE_S = 300.0
+"""At least this long, however short the steps: an evaluation between two steps prints nothing before its end."""
+
+UNKNOWN_STEP_SILENCE_S = 1800.0
+"""While no median is known: one step at most has been printed, and it held the compilation."""
+
+START_SILENCE_S = 3600.0
+"""Before the first step: loading and compiling deepseek3-671b on v6e-256 prints nothing for tens of minutes."""
+
+SAVE_SILENCE_S = 1800.0
+"""A save of terabytes to a bucket, and the final one, which the end of the process waits for."""
+
+Doing = tuple[State, str]
+"""State and reason."""
+
+
+def trainer(seen: Observation, *, now: str, stall_factor: float) -> Doing:
+    """By the trainer's own lines; where none were read, `training` with a reason that says so."""
+    said = seen.progress
+    if said is None or (said.phase is None and said.step is None and said.source in {"metrics", "checkpoints"}):
+        return "training", "progress-not-read"  # before the first step there are neither; only its log tells
+    doing = _doing(said)
+    if doing[0] == "starting" and seen.jobset is not None and not seen.jobset.ours:
+        return "training", "trainer-silent"  # any program may run in a JobSet of plain xpk
+    stalled = _stalled(seen, said, doing[0], now=now, stall_factor=stall_factor)
+    return ("stalled", stalled) if stalled else doing
+
+
+def _doing(said: Progress) -> Doing:
+    if said.phase == "ended":
+        return "saving", "data-ended" if said.data_ended else "ending"
+    if said.aborted is not None:
+        return "training", "aborting"
+    if said.phase == "saving":
+        return "saving", ""
+    if said.phase == "compiling" or (said.phase == "training" and said.step is None):
+        return "compiling", ""
+    if said.phase == "training" or (said.phase is None and said.step is not None):
+        return "training", ""
+    return "starting", "trainer-starting"
+
+
+def _stalled(seen: Observation, said: Progress, state: State, *, now: str, stall_factor: float) -> str | None:
+    """The reason, where the trainer has been silent for too long.
+
+    Up to the time the log was read, not up to now: what it said since is not known. A line from the future is a clock
+    that is wrong, not silence.
+    """
+    if said.source != "log":
+        return None
+    heard = said.said_at or latest(*started_at(current(seen)))
+    silence = seconds_between(heard, earliest(now, seen.observed_at, said.read_at))
+    if silence is None or silence <= _patience(said, state, stall_factor):
+        return None
+    return {"starting": "no-output", "compiling": "no-first-step", "saving": "save-hangs"}.get(state, "no-step")
+
+
+def _patience(said: Progress, state: State, stall_factor: float) -> float:
+    """Seconds."""
+    if state in {"starting", "compiling"}:
+        return START_SILENCE_S
+    if state == "saving":
+        return SAVE_SILENCE_S
+    step = said.step_seconds
+    if step is None or not isfinite(step) or step <= 0:
+        return UNKNOWN_STEP_SILENCE_S
+    return max(stall_factor * step, STEP_SILENCE_S)
