@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.engine.fixtures import bad_proxy, base_image, engine, engine_slot, registry, registry_server
 from tests.fakes.clusters import cluster_api
 from tests.goldens import Golden
 from xsft.effects import environments
 from xsft.effects.environments import Environment
 
-__all__ = ["cluster_api"]  # fixtures that live beside their fakes
+# fixtures that live beside what they start
+__all__ = ["bad_proxy", "base_image", "cluster_api", "engine", "engine_slot", "registry", "registry_server"]
 
 # Read once, before any fixture empties the environment that a test sees.
 _NAMED = {name: os.environ.get(f"XSFT_TEST_{name.upper()}_PYTHON") for name in environments.NAMES}

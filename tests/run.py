@@ -10,8 +10,9 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 STAGES = {
-    "quick": "not contract and not trainer",
-    "contract": "contract and not trainer",
+    "quick": "not contract and not engine and not trainer",
+    "contract": "contract and not engine and not trainer",
+    "engine": "engine and not trainer",
     "trainer": "trainer",
 }
 NO_TESTS = 5

@@ -1,0 +1,68 @@
+"""Fixtures: a real Docker engine, a real registry, a base image. Each is skipped, loudly, where it cannot be here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.engine import base, daemon, registryserver
+from tests.engine.badproxy import BadProxy, misbehaving
+from tests.engine.base import BaseImage
+from tests.engine.daemon import Engine
+from tests.engine.machine import disk_folder, which, why_no_engine
+from tests.engine.registryserver import Registry
+from tests.engine.slots import Slot, slot
+from xsft.effects.paths import own_cache
+
+
+@pytest.fixture(scope="session")
+def engine_slot() -> Iterator[Slot]:
+    """This session's own folder on a disk."""
+    if why := why_no_engine():
+        pytest.skip(why)
+    with slot(disk_folder((own_cache() / "tests-engine", Path("/var/tmp/xsft-tests-engine")))) as held:
+        yield held
+
+
+@pytest.fixture(scope="session")
+def engine(engine_slot: Slot) -> Iterator[Engine]:
+    """A Docker engine of this session's own, gone with it; the machine's is not touched."""
+    with daemon.running(engine_slot) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def registry_server(engine_slot: Slot) -> Iterator[Registry]:
+    """One registry for the session; tests take `registry`."""
+    if not which("docker-registry"):
+        pytest.skip("no registry: docker-registry is missing here (Debian package of that name)")
+    folder = engine_slot.folder / "registry"
+    folder.mkdir()
+    with registryserver.serving(folder) as serving:
+        yield serving
+
+
+@pytest.fixture
+def registry(registry_server: Registry, request: pytest.FixtureRequest) -> Registry:
+    """The session's registry, with a repository that only this test uses."""
+    return replace(registry_server, repository=re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-"))
+
+
+@pytest.fixture
+def bad_proxy(registry_server: Registry) -> Iterator[BadProxy]:
+    """A proxy before the registry that misbehaves on demand; Docker can push to its `address`."""
+    with misbehaving(registry_server.address) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="session")
+def base_image(engine: Engine) -> BaseImage:
+    """In the place of python:3.12-slim, made on this machine."""
+    try:
+        return base.make(engine, own_cache() / "tests-engine")
+    except base.NoBase as why:
+        pytest.skip(f"no base image: {why}")

@@ -1,0 +1,91 @@
+"""A bridge of the tests' own for the containers of one engine.
+
+dockerd's own `docker0` and its iptables chains are the machine's: a second daemon would rewrite them under the first.
+So the engine runs with `--bridge OURS --iptables=false`, and the three rules it needs are added and removed here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import shlex
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tests.engine.machine import which
+from tests.engine.slots import SLOTS
+
+POOL = tuple(ipaddress.ip_network("172.16.0.0/12").subnets(new_prefix=24))[::-1]
+"""Private networks, the least used first: Docker itself begins at the other end (172.17.0.0/16)."""
+
+
+@dataclass(frozen=True)
+class Bridge:
+    name: str
+    subnet: ipaddress.IPv4Network
+
+    @property
+    def gateway(self) -> str:
+        """The host's address as containers see it: a server bound to it can be reached from a build."""
+        return str(self.subnet[1])
+
+    def rules(self) -> tuple[tuple[str, ...], ...]:
+        """iptables rules without their action: containers may go out, and answers come back."""
+        masquerade = ("-s", str(self.subnet), "!", "-o", self.name, "-j", "MASQUERADE")
+        ours = ("-m", "comment", "--comment", f"xsft tests {self.name}")
+        return (
+            ("nat", "POSTROUTING", *masquerade, *ours),
+            ("filter", "FORWARD", "-i", self.name, "-j", "ACCEPT", *ours),
+            ("filter", "FORWARD", "-o", self.name, "-j", "ACCEPT", *ours),
+        )
+
+
+@contextmanager
+def bridge(slot: int) -> Iterator[Bridge]:
+    """The bridge of `slot`, whose lock the caller holds: what a killed session left under that name is removed."""
+    made = Bridge(name=f"xsft-test{slot}", subnet=_free_subnet(slot))
+    _remove(made.name)
+    try:
+        _ip("link", "add", made.name, "type", "bridge")
+        _ip("addr", "add", f"{made.gateway}/{made.subnet.prefixlen}", "dev", made.name)
+        _ip("link", "set", made.name, "up")
+        for table, chain, *rule in made.rules():
+            _iptables("-t", table, "-I", chain, *rule)
+        yield made
+    finally:
+        _remove(made.name)
+
+
+def _free_subnet(slot: int) -> ipaddress.IPv4Network:
+    """A network that no route of this machine touches; slots do not share one."""
+    routes = json.loads(_ip("-4", "-j", "route", "show", "table", "main"))
+    taken = [ipaddress.ip_network(route["dst"]) for route in routes if route["dst"] != "default"]
+    return next(network for network in POOL[slot::SLOTS] if not any(network.overlaps(other) for other in taken))
+
+
+def _remove(name: str) -> None:
+    subprocess.run((_tool("ip"), "link", "delete", name), capture_output=True, check=False)
+    for table in ("nat", "filter"):
+        for line in _iptables("-t", table, "-S").splitlines():
+            if f'"xsft tests {name}"' in line:
+                _, *rule = shlex.split(line)  # `-A CHAIN …` as it was added
+                _iptables("-t", table, "-D", *rule)
+
+
+def _iptables(*arguments: str) -> str:
+    # --wait: another session may be holding xtables' lock
+    return _run(_tool("iptables"), "--wait", *arguments)
+
+
+def _ip(*arguments: str) -> str:
+    return _run(_tool("ip"), *arguments)
+
+
+def _run(*argv: str) -> str:
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+
+
+def _tool(name: str) -> str:
+    return which(name) or name

@@ -1,0 +1,118 @@
+"""The engine, registry and base image that other tests stand on."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.engine.base import BaseImage, pip_conf
+from tests.engine.daemon import Engine
+from tests.engine.machine import filesystem_of, which
+from tests.engine.network import bridge
+from tests.engine.registryserver import Registry
+from tests.engine.slots import SLOTS, slot
+
+REPOSITORY = Path(__file__).parents[2]
+
+SESSION = """
+import pathlib, sys
+from tests.engine import daemon
+from tests.engine.slots import slot
+with slot(pathlib.Path(sys.argv[1])) as held, daemon.running(held) as engine:
+    print(held.number, engine.gateway, engine.docker("info", "--format", "{{.ID}}").stdout.strip(), flush=True)
+    sys.stdin.readline()
+    print(engine.docker("info", "--format", "{{.ID}}").stdout.strip(), flush=True)
+"""
+
+
+@pytest.mark.engine
+def test_the_engine_is_the_tests_own_and_keeps_its_layers_on_a_disk(engine: Engine) -> None:
+    root = engine.docker("info", "--format", "{{.DockerRootDir}}").stdout.strip()
+    assert root == str(engine.folder / "data")
+    assert filesystem_of(Path(root)) != "tmpfs"
+    assert engine.docker("images", "-q", "--filter", "reference=nobody-made-this").stdout == ""
+
+
+@pytest.mark.engine
+def test_an_image_is_built_pushed_pulled_by_digest_and_run(
+    engine: Engine, base_image: BaseImage, registry: Registry
+) -> None:
+    reference = registry.reference("first")
+    dockerfile = f"FROM {base_image.reference}\nRUN echo hello > /said\n".encode()
+    engine.docker("build", "-t", reference, "-", input=dockerfile)
+    engine.docker("push", reference)
+    engine.docker("rmi", reference)
+    pinned = f"{registry.address}/{registry.repository}@{registry.digest('first')}"
+    said = engine.docker(
+        "run", "--rm", pinned, "python3", "-c", "import sys; print(sys.version_info[:2], open('/said').read())"
+    )
+    assert said.stdout == "(3, 12) hello\n\n"
+    assert registry.tags() == ["first"]
+
+
+@pytest.mark.engine
+def test_a_build_reaches_the_package_index(engine: Engine, base_image: BaseImage) -> None:
+    conf = engine.folder / "index.conf"
+    conf.write_text(base_image.pip_conf, encoding="utf-8")
+    install = "PIP_CONFIG_FILE=/pip.conf python3 -m pip install --no-deps six && python3 -c 'import six'"
+    step = f"RUN --mount=type=secret,id=pip_conf,target=/pip.conf {install}"
+    dockerfile = f"FROM {base_image.reference}\n{step}\n".encode()
+    engine.docker("build", "--secret", f"id=pip_conf,src={conf}", "-", input=dockerfile)
+
+
+@pytest.mark.engine
+def test_two_sessions_at_once_do_not_meet_and_a_killed_one_leaves_nothing_running(engine: Engine) -> None:
+    base = engine.folder / "others"
+    base.mkdir()
+    with session(base) as first, session(base) as second:
+        said = [line(child).split() for child in (first, second)]
+        assert len({number for number, _, _ in said}) == 2
+        assert len({gateway for _, gateway, _ in said} | {engine.gateway}) == 3
+        first.kill()
+        first.wait()
+        assert second.communicate(b"\n", timeout=60)[0].decode().split() == [said[1][2]]
+        assert second.returncode == 0
+    assert not (base / said[1][0]).exists()
+    with socket.socket(socket.AF_UNIX) as client, pytest.raises(ConnectionRefusedError):
+        client.connect(str(base / said[0][0] / "docker.sock"))
+    for number in range(SLOTS):  # the killed one's is there anyway, and anybody may take its number first
+        (base / str(number)).mkdir(exist_ok=True)
+        (base / str(number) / "left").touch()
+    with slot(base) as again, bridge(again.number) as remade:
+        assert list(again.folder.iterdir()) == []
+        assert remade.name in links()
+    assert remade.name not in links()
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        (
+            {"PIP_INDEX_URL": "https://user:word@index.example/simple"},
+            "index-url = https://user:word@index.example/simple",
+        ),
+        ({"PIP_TIMEOUT": "7"}, "timeout = 7"),
+    ],
+)
+def test_the_machines_index_settings_become_a_pip_conf(env: dict[str, str], expected: str) -> None:
+    text = pip_conf(env)
+    assert text.startswith("[global]\n")
+    assert expected in text.splitlines()
+
+
+def session(base: Path) -> subprocess.Popen[bytes]:
+    argv = (sys.executable, "-c", SESSION, str(base))
+    return subprocess.Popen(argv, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def line(child: subprocess.Popen[bytes]) -> str:
+    assert child.stdout
+    return child.stdout.readline().decode()
+
+
+def links() -> str:
+    return subprocess.run((which("ip") or "ip", "-o", "link"), capture_output=True, text=True, check=True).stdout
