@@ -41,6 +41,7 @@ class Generation:
     parallel_containers: int = 1
     hbm_gib: float | None = None
     hbm_source: str = ""
+    bf16_tflops: float | None = None
     aliases: tuple[str, ...] = ()
 
 
@@ -72,6 +73,13 @@ class Slice:
     hbm_gib: float | None
     """Memory per chip in GiB; None where nothing is known. `hbm_source` says whether measured or documented."""
     hbm_source: str
+    bf16_tflops: float | None
+    """Peak compute per chip, TFLOP/s; None where nothing is known."""
+
+    @property
+    def device_tflops(self) -> float | None:
+        """Peak of one JAX device in bfloat16, TFLOP/s; what MaxText's `TFLOP/s/device` is a share of."""
+        return self.bf16_tflops * self.chips / self.devices if self.bf16_tflops else None
 
     @property
     def physical_axes(self) -> tuple[int, ...]:
@@ -138,6 +146,7 @@ def _slice(generation: Generation, *, topology: str, xpk_type: str) -> Slice:
         placement_policy=generation.placement_policy and chips > chips_per_host,
         hbm_gib=generation.hbm_gib,
         hbm_source=generation.hbm_source,
+        bf16_tflops=generation.bf16_tflops,
     )
 
 

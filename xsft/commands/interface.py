@@ -10,11 +10,13 @@ from typing import Any
 from xsft.commands.interface_base import Document, ErrorDocument
 from xsft.commands.interface_machine import DoctorDocument, SecretDocument, SetupDocument
 from xsft.commands.interface_runs import CheckDocument, DiffDocument, ImportDocument, PlanDocument, SubmitDocument
+from xsft.commands.interface_status import StatusDocument
 
 DOCUMENTS: dict[str, type[Document]] = {
     "plan": PlanDocument,
     "check": CheckDocument,
     "submit": SubmitDocument,
+    "status": StatusDocument,
     "diff": DiffDocument,
     "import": ImportDocument,
     "secret": SecretDocument,

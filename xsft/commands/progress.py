@@ -36,3 +36,14 @@ class _Spinner:
         display = self._stack.enter_context(Progress(*columns, console=Console(stderr=True), transient=True))
         task = display.add_task(self._title, total=None)
         return lambda text: display.update(task, description=text)
+
+
+@contextmanager
+def spinning(title: str, line: str) -> Iterator[None]:
+    """For short questions: a spinner on a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with shown(title) as say:
+        say(line)
+        yield

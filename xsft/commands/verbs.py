@@ -16,6 +16,7 @@ VERBS: dict[str, str] = {
     "plan": "show exactly what submit would do: mode, xpk line, trainer line, checks, audit, manifest",
     "check": "validate workloads; all problems of all files",
     "submit": "put a workload on its cluster, or run it on this machine",
+    "status": "what every run is doing: state, step, loss, pace, from what evidence and how old",
     "diff": "what two workloads would do differently: keys, argv, manifest",
     "init": "write a commented workload to start from",
     "import": "make a workload of a pasted xpk workload line, and say what differs",

@@ -19,3 +19,8 @@ def now() -> str:
 def monotonic() -> float:
     """Seconds since some moment; only differences mean anything."""
     return time.monotonic()
+
+
+def pause(seconds: float) -> None:
+    """Between two looks at something that changes by itself."""
+    time.sleep(max(0.0, seconds))

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.observations import NOW, Read, finished, judged, local, observed, queued, said
+from xsft.commands.interface import DOCUMENTS
+from xsft.commands.status import STATES, Screen, add_arguments, report
+from xsft.commands.verbs import parser
+from xsft.errors import Unreachable, UsageError
+from xsft.problems import warning
+from xsft.states.filters import WORDS
+from xsft.states.rows import Wanted
+
+SILENT = warning("unreachable", "", "The cluster lab does not answer.", "Look at the VPN.")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def screen(*found: Read, wanted: Wanted | None = None) -> Screen:
+    answers = list(found)
+
+    def read() -> Read:
+        return answers.pop(0) if len(answers) > 1 else answers[0]
+
+    return Screen(read=read, classify=judged, wanted=wanted or Wanted(), now=lambda: NOW)
+
+
+def told(found: Read, wanted: Wanted | None = None, *, json: bool = False) -> str:
+    out = io.StringIO()
+    assert report(screen(found, wanted=wanted), json=json, stdout=out) == 0
+    return out.getvalue()
+
+
+STORY = (observed("gemma"), queued("next"), finished("old", at="2026-11-19T00:00:00Z"), local("tiny"))
+
+
+def test_one_row_per_run_that_is_active_or_recent(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = told(Read(STORY)).splitlines()
+    assert [line.split()[0] for line in lines] == ["RUN", "next", "gemma", "tiny"]
+    assert capsys.readouterr().err == "1 more ended over a day ago: xsft status --all\n"
+
+
+def test_no_runs_are_said_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(Read()) == ""
+    assert capsys.readouterr().err == "no runs\n"
+
+
+def test_a_cluster_that_does_not_answer_hides_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = told(Read(STORY, (SILENT,), whole=False))
+    assert "gemma" in shown
+    assert "does not answer" in capsys.readouterr().err
+
+
+def test_where_nothing_answers_it_is_unreachable_and_nothing_failed() -> None:
+    with pytest.raises(Unreachable, match="Nothing could be read: The cluster lab does not answer") as raised:
+        told(Read((), (SILENT,), answered=False, whole=False))
+    assert raised.value.exit_status == 5
+    assert raised.value.fix == "Look at the VPN."
+
+
+def test_a_name_that_is_not_exactly_there_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="Did you mean gemma") as raised:
+        told(Read(STORY), Wanted(runs=("gema",)))
+    assert raised.value.problem_id == "run-missing"
+    assert "xsft status --all" in raised.value.fix
+    with pytest.raises(UsageError, match="Did you mean gemma"):
+        told(Read(STORY), Wanted(runs=("gem",)))
+
+
+def test_a_name_that_may_be_on_a_silent_cluster_is_not_called_missing() -> None:
+    with pytest.raises(Unreachable, match="not everything could be"):
+        told(Read(STORY, (SILENT,), whole=False), Wanted(runs=("other",)))
+
+
+def document(capsys: pytest.CaptureFixture[str], found: Read, wanted: Wanted | None = None) -> dict[str, Any]:
+    assert told(found, wanted, json=True) == ""
+    (line,) = capsys.readouterr().out.splitlines()
+    DOCUMENTS["status"].model_validate_json(line)
+    answer: dict[str, Any] = json.loads(line)
+    return answer
+
+
+def test_the_document(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = document(capsys, Read(STORY, (SILENT,), whole=False))
+    assert answer["schema"] == "xsft.status/1"
+    assert [run["run_name"] for run in answer["runs"]] == ["next", "gemma", "tiny"]
+    assert answer["runs"][1]["step"] == 120
+    assert answer["runs"][1]["evidence"] == ["jobset", "log"]
+    assert answer["problems"][0]["id"] == "unreachable"
+
+
+def test_a_loss_that_is_no_number_is_null_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = document(capsys, Read((observed(progress=said(loss=float("nan"), step_seconds=float("inf"))),)))
+    assert answer["runs"][0]["loss"] is None
+
+
+def test_a_terminal_gets_a_table() -> None:
+    out = Terminal()
+    report(screen(Read(STORY)), json=False, stdout=out)
+    assert "gemma" in out.getvalue()
+
+
+def arguments(*given: str) -> Any:
+    return parser(only="status").parse_args(("status", *given))
+
+
+def test_the_states_that_help_lists_are_the_filters_words() -> None:
+    assert sorted(STATES) == sorted(WORDS)
+
+
+@pytest.mark.parametrize("given", [("--watch", "--json"), ("--every", "5s")])
+def test_what_does_not_go_together_is_refused(given: tuple[str, ...]) -> None:
+    from xsft.commands.status import run
+
+    with pytest.raises(UsageError):
+        run(arguments(*given))
+
+
+def test_arguments_add_up() -> None:
+    made: Callable[..., None] = add_arguments
+    assert made
+    args = arguments("a", "b", "--state", "running", "--state", "queued", "--mode", "mcjax", "--all")
+    from xsft.commands.status import wanted_of
+
+    assert wanted_of(args) == Wanted(runs=("a", "b"), states=("running", "queued"), mode="mcjax", everything=True)

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from tests.goldens import Golden
+from tests.observations import NOW, judged, local, observed, queued, said
+from tests.states.test_rows import observations
+from xsft.commands.status_table import COLUMNS, fitting, plain_lines, table
+from xsft.states.model import STATES, Observation, Progress, Status, Unread
+from xsft.states.rows import Row, fold
+
+STORY = (
+    observed("gemma", cluster="lab"),
+    queued("next", position=3),
+    observed("silent", cluster="lab", progress=None, unread=(Unread(what="log", why="deadline"),)),
+    local("tiny"),
+)
+
+
+def rows(*seen: Observation) -> tuple[Row, ...]:
+    return tuple(one.row for one in fold(seen, classify=judged, now=NOW))
+
+
+def test_the_table_that_is_piped(golden: Golden) -> None:
+    golden.check("status.txt", "\n".join(plain_lines(rows(*STORY))) + "\n")
+
+
+def test_a_narrow_terminal_loses_the_least_needed_columns() -> None:
+    shown = rows(*STORY)
+    heads = {width: [column.head for column in fitting(shown, width=width)] for width in (200, 100, 60, 10)}
+    assert heads[200] == [column.head for column in COLUMNS]
+    assert heads[100] == ["RUN", "STATE", "REASON", "STEP", "LOSS", "STEP TIME", "QUEUE/ETA", "AGE", "EVIDENCE"]
+    assert heads[60] == ["RUN", "STATE", "REASON", "STEP", "LOSS", "AGE"]
+    assert heads[10] == ["RUN", "STATE"]
+
+
+def test_a_terminal_is_not_given_columns_that_say_nothing() -> None:
+    assert "MFU" not in [column.head for column in fitting(rows(local()), width=300)]
+
+
+def on_terminal(shown: tuple[Row, ...], *, width: int, **how: Any) -> str:
+    console = Console(file=io.StringIO(), force_terminal=True, width=width, **how)
+    console.print(table(shown, width=width))
+    written: str = console.file.getvalue()  # type: ignore[attr-defined]
+    return written
+
+
+def test_a_terminal_has_colour_and_never_a_longer_line() -> None:
+    written = on_terminal(rows(*STORY), width=60, color_system="standard")
+    assert "\x1b[32mtraining" in written
+    plain = on_terminal(rows(*STORY), width=60, color_system=None)
+    assert "\x1b[3" not in plain
+    assert max(map(len, plain.splitlines())) <= 60
+
+
+def test_nothing_drives_the_terminal() -> None:
+    (line,) = plain_lines(rows(observed("x\x1b[2J", cluster="y\n\rz")))[1:]
+    assert "x\\x1b[2J" in line
+    assert line.isprintable()
+
+
+@given(st.lists(observations(), max_size=4), st.sampled_from(STATES), st.integers(0, 200))
+def test_every_row_can_be_shown_at_every_width(seen: list[Observation], state: Any, width: int) -> None:
+    shown = tuple(one.row for one in fold(seen, classify=lambda _seen, now: Status(state=state), now=NOW))
+    lines = plain_lines(shown)
+    assert len(lines) == len(shown) + 1
+    assert all(line.isprintable() for line in lines)
+    assert on_terminal(shown, width=max(width, 1), color_system=None).count("\n") == len(shown) + 1
+
+
+def test_a_loss_that_is_no_number_is_said() -> None:
+    (line,) = plain_lines(rows(observed(progress=said(loss=float("nan")))))[1:]
+    assert " nan " in line
+
+
+def test_progress_without_a_step_is_none_yet() -> None:
+    compiling = Progress(source="log", read_at=NOW, phase="compiling")
+    (line,) = plain_lines(rows(observed(progress=compiling)))[1:]
+    assert " -/1000 " in line

@@ -1,0 +1,120 @@
+"""Observations made by hand, for tests of what is shown of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from xsft.problems import Problem
+from xsft.states.model import Condition, JobSet, KueueWorkload, Observation, Progress, Recorded, State, Status
+
+NOW = "2026-11-21T12:00:00+00:00"
+EARLIER = "2026-11-21T11:59:56Z"
+
+
+def jobset(name: str = "gemma", **changed: Any) -> JobSet:
+    there = JobSet(
+        name=name,
+        namespace="default",
+        uid=f"uid-{name}",
+        created_at="2026-11-21T10:00:00Z",
+        run_name=name,
+        ours=True,
+        mode="mcjax",
+        tpu="v6e-256",
+        num_slices=2,
+        steps=1000,
+        output="gs://my-bucket/runs",
+        spec_digest="ab" * 32,
+        queue="multislice-queue",
+        max_restarts=3,
+    )
+    return replace(there, **changed)
+
+
+def said(step: int = 120, **changed: Any) -> Progress:
+    progress = Progress(
+        source="log",
+        read_at=EARLIER,
+        phase="training",
+        step=step,
+        loss=2.3456,
+        step_seconds=4.546,
+        tflops_per_device=417.4,
+        tokens_per_second=7207.0,
+        said_at=EARLIER,
+        saved_step=100,
+    )
+    return replace(progress, **changed)
+
+
+def observed(name: str = "gemma", **changed: Any) -> Observation:
+    seen = Observation(
+        run_name=name,
+        target="xpk",
+        observed_at=EARLIER,
+        cluster="my-project/us-east5-b/my-cluster",
+        jobset=jobset(name),
+        progress=said(),
+    )
+    return replace(seen, **changed)
+
+
+def local(name: str = "tiny", **changed: Any) -> Observation:
+    seen = Observation(
+        run_name=name,
+        target="local",
+        observed_at=NOW,
+        mode="mcjax",
+        steps=40,
+        progress=said(40, source="record", tflops_per_device=None, step_seconds=0.2),
+        record=Recorded(outcome="completed", started_at="2026-11-21T09:00:00Z", finished_at="2026-11-21T09:01:00Z"),
+    )
+    return replace(seen, **changed)
+
+
+def queued(name: str, *, position: int | None = 0) -> Observation:
+    workload = KueueWorkload(name=f"jobset-{name}", queue="multislice-queue", position=position)
+    return observed(name, workload=workload, progress=None)
+
+
+def finished(name: str, *, at: str, **changed: Any) -> Observation:
+    done = Condition(type="Completed", status="True", reason="AllJobsCompleted", at=at)
+    return observed(name, jobset=jobset(name, conditions=(done,), terminal="Completed", **changed))
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a reading gave; `run_lookup.Reading`."""
+
+    observations: tuple[Observation, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    answered: bool = True
+    whole: bool = True
+
+
+def judged(seen: Observation, *, now: str) -> Status:
+    """A classifier that is simple enough to see through; the real one has tests of its own."""
+    if seen.jobset is None and seen.record is None:
+        return Status(state="unknown")
+    if seen.record is not None and seen.jobset is None:
+        states: dict[str, State] = {"completed": "succeeded", "running": "training", "cancelled": "cancelled"}
+        return Status(state=states.get(seen.record.outcome, "failed"), evidence=("record",))
+    assert seen.jobset is not None
+    if seen.jobset.terminal:
+        ended: State = "succeeded" if seen.jobset.terminal == "Completed" else "failed"
+        return Status(state=ended, evidence=("jobset",))
+    if seen.workload is not None and seen.workload.position is not None:
+        return Status(state="queued", reason="no-quota", evidence=("jobset", "workload"))
+    return Status(state="training", evidence=("jobset", "log")) if seen.progress else Status(state="starting")
+
+
+def states_in_turn(states: Iterable[State]) -> Any:
+    """A classifier that says one state after another, the last one for ever."""
+    left = list(states)
+
+    def classify(_seen: Observation, *, now: str) -> Status:
+        return Status(state=left.pop(0) if len(left) > 1 else left[0])
+
+    return classify

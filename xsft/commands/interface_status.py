@@ -1,0 +1,112 @@
+"""Documents about what runs are doing."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from xsft.commands.interface_base import Document, Problem
+
+State = Literal[
+    "queued",
+    "starting",
+    "compiling",
+    "training",
+    "saving",
+    "succeeded",
+    "failed",
+    "cancelled",
+    "evicted",
+    "stalled",
+    "unknown",
+]
+
+
+class Progress(Document):
+    """Where step, loss and the like come from."""
+
+    read: bool
+    """Whether the trainer's word was read; where not, step and loss are null and mean nothing."""
+    why: str
+    """Why it was not read; empty where it was, or where there is nothing to read yet."""
+    source: str | None
+    """log, metrics, record or checkpoints."""
+    said_at: str | None
+    """When the trainer last said something; UTC, ISO 8601."""
+    saved_step: int | None
+    """Latest complete checkpoint; null where it was not read or there is none."""
+    resumed_from: int | None
+    """Step of the checkpoint it went on from."""
+
+
+class Run(Document):
+    """One run, all its attempts folded into the newest. null: not read, or the run has none."""
+
+    run_name: str
+    jobset: str | None
+    """Of the newest attempt; null for a run on this machine."""
+    namespace: str | None
+    cluster: str | None
+    """Project/zone/cluster, or the kubeconfig context; null for a run on this machine."""
+    target: Literal["xpk", "local"]
+    mode: str | None
+    """mcjax or pathways."""
+    tpu: str | None
+    """Of one slice, e.g. `v6e-256`."""
+    num_slices: int | None
+    state: State
+    """docs/states.md explains each; `stalled` and `unknown` are states too, and unreachable is never `failed`."""
+    reason: str
+    """Stable slug; empty where the state says all."""
+    step: int | None
+    """The last one done."""
+    steps: int | None
+    """Asked for."""
+    loss: float | None
+    """Of `step`; null also where it is not a number."""
+    step_seconds: float | None
+    """Median, compilation left out."""
+    mfu: float | None
+    """Share of the chips' bfloat16 peak, 0 … 1; null off a TPU."""
+    tokens_per_second: float | None
+    """Per device, padding included."""
+    eta_s: float | None
+    """Seconds until the last step, at the present pace; only while it runs."""
+    restarts: int | None
+    max_restarts: int | None
+    created_at: str | None
+    """UTC, ISO 8601, as all times."""
+    ended_at: str | None
+    age_s: float | None
+    """Seconds since `created_at`."""
+    queue: str | None
+    """Kueue LocalQueue."""
+    queue_position: int | None
+    """Workloads ahead of it; null where Kueue does not tell."""
+    evidence: list[str]
+    """What the state was told from: jobset, workload, pods, log, metrics, checkpoints, record."""
+    observed_at: str
+    """When that was read."""
+    evidence_age_s: float | None
+    """Seconds since `observed_at`; large where a cluster does not answer and its last known state is shown."""
+    progress: Progress
+    unread: list[str]
+    """`what: why` of what would have been evidence and could not be read."""
+    attempts: int
+    """Submissions of this run that are known."""
+    output: str | None
+    """base_output_directory."""
+    spec_digest: str | None
+    uid: str | None
+    """Of the JobSet."""
+
+
+class StatusDocument(Document):
+    """`xsft status [RUN…] --json`."""
+
+    schema_: Literal["xsft.status/1"] = Field(alias="schema")
+    runs: list[Run]
+    """Active ones first, then the newest first."""
+    problems: list[Problem]
+    """What could not be read: a cluster that does not answer does not hide the others."""

@@ -1,0 +1,26 @@
+"""A row of runs as the machine interface has it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Any
+
+from xsft.states.rows import Row
+
+
+def run_document(row: Row) -> dict[str, Any]:
+    """A loss that is no number is null: JSON has none for it, and the run's reason says so."""
+    return {**{key: _plain(value) for key, value in asdict(row).items()}}
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case float() if not math.isfinite(value):
+            return None
+        case tuple():
+            return list(value)
+        case dict():
+            return {key: _plain(inner) for key, inner in value.items()}
+        case _:
+            return value

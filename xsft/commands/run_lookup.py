@@ -1,0 +1,97 @@
+"""From what was read to the runs that were named: exact names only, and nothing that was not read is called missing."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Protocol
+
+from xsft.commands.failure import problem_lines
+from xsft.errors import Unreachable, UsageError, XsftError
+from xsft.problems import Problem
+from xsft.states.model import Observation
+from xsft.states.rows import Seen, named
+
+
+class Reading(Protocol):
+    """What the runs' clusters and this machine said, at one time (`effects.runs.Reading`)."""
+
+    @property
+    def observations(self) -> tuple[Observation, ...]: ...
+
+    @property
+    def problems(self) -> tuple[Problem, ...]: ...
+
+    @property
+    def answered(self) -> bool:
+        """Anything could be read at all."""
+
+    @property
+    def whole(self) -> bool:
+        """Everything that was asked answered, so that a run which is not here is not there."""
+
+
+class Read(Protocol):
+    """Reads the runs now. Raises as its sources do only where a single one was asked for."""
+
+    def __call__(self) -> Reading: ...
+
+
+def require_answer(found: Reading) -> None:
+    """Raises Unreachable where nothing at all could be read."""
+    if not found.answered:
+        raise unread(found, "Nothing could be read")
+
+
+def unread(found: Reading, what: str) -> Unreachable:
+    """With what stood in the way, the first one's next step included."""
+    why = "; ".join(dict.fromkeys(p.message.rstrip(".") for p in found.problems)) or "no cluster answered"
+    fix = next((p.fix for p in found.problems if p.fix), "Try again, or name one place: --place NAME.")
+    return Unreachable(f"{what}: {why}.", fix=fix)
+
+
+def require_names(names: Sequence[str], rows: Sequence[Seen], found: Reading) -> None:
+    """Raises as `missing` for the first name that nothing has."""
+    for name in names:
+        if not named(rows, name):
+            raise missing(name, rows, found)
+
+
+def missing(name: str, rows: Sequence[Seen], found: Reading) -> XsftError:
+    """Names are never matched by their beginnings: a command that acts must not guess."""
+    if not found.whole:
+        return unread(found, f"There is no run {name!r} in what could be read, and not everything could be")
+    known = sorted({row.row.run_name for row in rows} | {row.row.jobset for row in rows if row.row.jobset})
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or [k for k in known if name and name in k][:3]
+    meant = f" Did you mean {' or '.join(near)}?" if near else ""
+    return UsageError(
+        f"There is no run named exactly {name!r}.{meant}",
+        fix="xsft status --all shows all that can be seen from here; --place or --context look elsewhere.",
+        id="run-missing",
+    )
+
+
+def one_run(name: str, rows: Sequence[Seen], found: Reading) -> Seen:
+    """Exactly one. Raises as `missing`, and UsageError where several are named so."""
+    hits = named(rows, name)
+    if not hits:
+        raise missing(name, rows, found)
+    if len(hits) > 1:
+        where = "; ".join(_place(hit) for hit in hits)
+        raise UsageError(
+            f"{len(hits)} runs are named {name!r}: {where}.",
+            fix="Say which: --place NAME, or --context NAME and --namespace NAME.",
+            id="run-ambiguous",
+        )
+    return hits[0]
+
+
+def lines_of(problems: Sequence[Problem]) -> tuple[str, ...]:
+    return tuple(line for problem in problems for line in problem_lines(problem))
+
+
+def _place(hit: Seen) -> str:
+    row = hit.row
+    if row.target == "local":
+        return "this machine"
+    return f"JobSet {row.jobset} in namespace {row.namespace} of {row.cluster}"

@@ -1,0 +1,155 @@
+"""`xsft status [RUN…]`: one row per run, each with what it was told from and how old that is."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
+
+from xsft.commands.arguments import add_json
+from xsft.commands.durations import duration
+from xsft.commands.run_arguments import add_where
+
+if TYPE_CHECKING:
+    from xsft.commands.run_lookup import Read, Reading
+    from xsft.states.rows import Classify, Row, Seen, Wanted
+
+STATES = (
+    *("queued", "starting", "compiling", "training", "saving", "succeeded", "failed", "cancelled", "evicted"),
+    *("stalled", "unknown", "running", "active", "ended"),
+)
+"""`states.filters.WORDS`, which `--help` need not import; a test holds them together."""
+
+EPILOG = (
+    "Without RUN: active runs and those that ended in the last day. A cluster that does not answer makes no run failed:"
+    " its last known state is shown with its age. Exit status 0 whatever the runs do, 5 where nothing could be read."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    parser.add_argument(
+        "runs", nargs="*", metavar="RUN", help="exact run names; default: all that are active or recent"
+    )
+    parser.add_argument("--all", action="store_true", help="also runs that ended more than a day ago")
+    parser.add_argument(
+        "--state",
+        action="append",
+        default=[],
+        choices=STATES,
+        metavar="STATE",
+        help=f"only these states (repeatable): {', '.join(STATES)}",
+    )
+    parser.add_argument("--mode", choices=("mcjax", "pathways"), help="only this mode")
+    parser.add_argument("--watch", action="store_true", help="again and again, in place; Ctrl-C ends it")
+    parser.add_argument("--every", type=duration, metavar="TIME", help="with --watch: how often (default: 5s)")
+    add_where(parser)
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from xsft.commands.run_sources import reader
+    from xsft.effects import clock
+    from xsft.errors import UsageError
+    from xsft.states.classify import classify
+
+    if args.json and args.watch:
+        raise UsageError(
+            "--watch and --json: one document cannot be live.", fix="Ask again with --json when you need it."
+        )
+    if args.every is not None and not args.watch:
+        raise UsageError("--every is for --watch.", fix="Leave it out, or add --watch.")
+    screen = Screen(read=reader(args), classify=classify, wanted=wanted_of(args), now=clock.now)
+    if args.watch:
+        from xsft.commands.status_watch import EVERY_S, watch
+
+        return watch(screen, every_s=args.every or EVERY_S, pause=clock.pause)
+    return report(screen, json=args.json, stdout=sys.stdout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Screen:
+    """What is shown, and how it is read."""
+
+    read: Read
+    classify: Classify
+    wanted: Wanted
+    now: Callable[[], str]
+
+
+def wanted_of(args: argparse.Namespace) -> Wanted:
+    from xsft.states.rows import Wanted
+
+    return Wanted(runs=tuple(args.runs), states=tuple(args.state), mode=args.mode, everything=args.all)
+
+
+def report(screen: Screen, *, json: bool, stdout: TextIO) -> int:
+    """Read once and show; 0. Raises Unreachable where nothing could be read, UsageError for a run that is not there."""
+    from xsft.commands.failure import print_problems
+    from xsft.commands.progress import spinning
+
+    with spinning("status", "asking the clusters"):
+        found, rows = look(screen)
+    picked = pick(screen, rows, found)
+    print_problems(() if json else found.problems)
+    if json:
+        _print_document(picked, found)
+    else:
+        show(picked, stdout)
+        _say_hidden(screen.wanted, shown=len(picked), known=len(rows))
+    return 0
+
+
+def look(screen: Screen) -> tuple[Reading, tuple[Seen, ...]]:
+    """What was read now, and a row for every run in it. Raises Unreachable where nothing could be read."""
+    from xsft.commands.run_lookup import require_answer
+    from xsft.states.rows import fold
+
+    found = screen.read()
+    require_answer(found)
+    return found, fold(found.observations, classify=screen.classify, now=screen.now())
+
+
+def pick(screen: Screen, rows: Sequence[Seen], found: Reading) -> tuple[Row, ...]:
+    """Raises UsageError for a name that no run has."""
+    from xsft.commands.run_lookup import require_names
+    from xsft.states.rows import chosen
+
+    require_names(screen.wanted.runs, rows, found)
+    return tuple(one.row for one in chosen(rows, screen.wanted))
+
+
+def show(rows: Sequence[Row], stdout: TextIO) -> None:
+    """A table with colour on a terminal, plain aligned text elsewhere; nothing for no runs."""
+    from xsft.commands.status_table import plain_lines, table
+
+    if not rows:
+        return
+    if not stdout.isatty():
+        stdout.writelines(f"{line}\n" for line in plain_lines(rows))
+        return
+    from rich.console import Console
+
+    console = Console(file=stdout)
+    console.print(table(rows, width=console.width))
+
+
+def _say_hidden(wanted: Wanted, *, shown: int, known: int) -> None:
+    """On stderr, and only where something is not shown."""
+    hidden = known - shown
+    if hidden and not wanted.runs:
+        filtered = wanted.states or wanted.mode
+        why = "are not of the states and mode asked for, or ended" if filtered else "ended"
+        sys.stderr.write(f"{hidden} more {why} over a day ago: xsft status --all\n")
+    elif not shown:
+        sys.stderr.write("no runs\n")
+
+
+def _print_document(rows: Sequence[Row], found: Reading) -> None:
+    from xsft.commands.documents import print_json
+    from xsft.commands.failure import problem_documents
+    from xsft.commands.run_documents import run_document
+
+    print_json("status", {"runs": [run_document(row) for row in rows], "problems": problem_documents(found.problems)})

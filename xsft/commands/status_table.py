@@ -1,0 +1,158 @@
+"""The table of runs: plain aligned text where it is piped, rich on a terminal; a narrow terminal loses columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xsft.commands.durations import duration_text
+from xsft.spec.keypath import printable
+from xsft.states.model import RUNNING
+from xsft.states.rows import Row
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+GAP = 2
+"""Blanks between columns."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    head: str
+    text: Callable[[Row], str]
+    drop: int
+    """The highest goes first where the terminal is narrow; 0 stays."""
+    right: bool = False
+
+
+def plain_lines(rows: Sequence[Row]) -> tuple[str, ...]:
+    """All columns, aligned, without colour; the header first."""
+    return aligned(COLUMNS, rows)
+
+
+def aligned(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[str, ...]:
+    cells = [[column.head for column in columns], *([column.text(row) for column in columns] for row in rows)]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
+    return tuple(_line(columns, line, widths) for line in cells)
+
+
+def fitting(rows: Sequence[Row], *, width: int) -> tuple[Column, ...]:
+    """The columns that a terminal of so many characters shows; those that say nothing of any run go first."""
+    kept = [c for c in COLUMNS if c.drop == 0 or any(c.text(row) != NOTHING for row in rows)]
+    while _width(kept, rows) > width and any(c.drop for c in kept):
+        kept.remove(max(kept, key=lambda c: c.drop))
+    return tuple(kept)
+
+
+def table(rows: Sequence[Row], *, width: int) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    columns = fitting(rows, width=width)
+    shown = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    for column in columns:
+        shown.add_column(column.head, justify="right" if column.right else "left", no_wrap=True, overflow="ellipsis")
+    for row in rows:
+        shown.add_row(
+            *(Text(c.text(row), style=_STYLES.get(row.state, "") if c.head == "STATE" else "") for c in columns)
+        )
+    return shown
+
+
+def _line(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]) -> str:
+    pairs = zip(columns, cells, widths, strict=True)
+    return (" " * GAP).join(cell.rjust(w) if c.right else cell.ljust(w) for c, cell, w in pairs).rstrip()
+
+
+def _width(columns: Sequence[Column], rows: Iterable[Row]) -> int:
+    shown = tuple(rows)
+    return sum(max(len(c.head), *(len(c.text(row)) for row in shown), 0) + GAP for c in columns) - GAP
+
+
+NOTHING = "-"
+
+_STYLES = {
+    "queued": "yellow",
+    "starting": "cyan",
+    "compiling": "cyan",
+    "training": "green",
+    "saving": "green",
+    "succeeded": "bold green",
+    "failed": "bold red",
+    "cancelled": "dim",
+    "evicted": "yellow",
+    "stalled": "bold red",
+    "unknown": "magenta",
+}
+
+
+def _tpu(row: Row) -> str:
+    if row.target == "local":
+        return "local"
+    if row.tpu is None:
+        return NOTHING
+    return _safe(f"{row.num_slices}x {row.tpu}" if (row.num_slices or 1) > 1 else row.tpu)
+
+
+def _step(row: Row) -> str:
+    """`not read` only where there are steps to read: a queued run has none."""
+    asked = f"/{row.steps}" if row.steps is not None else ""
+    if row.step is not None:
+        return f"{row.step}{asked}"
+    if not row.progress.read and (row.progress.why or row.state in RUNNING or row.state == "stalled"):
+        return "not read"
+    return f"{NOTHING}{asked}" if asked else NOTHING
+
+
+def _pace(row: Row) -> str:
+    if row.step_seconds is None:
+        return NOTHING
+    return f"{row.step_seconds:.0f}s" if row.step_seconds >= 100 else f"{row.step_seconds:.3g}s"
+
+
+def _wait(row: Row) -> str:
+    """How many are ahead while it waits, how long it will take while it runs."""
+    if row.queue_position is not None and row.state in ("queued", "evicted"):
+        return "next" if row.queue_position == 0 else f"{row.queue_position} ahead"
+    return f"ETA {duration_text(row.eta_s)}" if row.eta_s is not None else NOTHING
+
+
+def _restarts(row: Row) -> str:
+    if row.restarts is None:
+        return NOTHING
+    return f"{row.restarts}/{row.max_restarts}" if row.max_restarts is not None else str(row.restarts)
+
+
+def _seen(row: Row) -> str:
+    """How old, then from what."""
+    age = f"{duration_text(row.evidence_age_s)} ago" if row.evidence_age_s is not None else "age unknown"
+    return f"{age}: {','.join(row.evidence)}" if row.evidence else age
+
+
+def _cluster(row: Row) -> str:
+    return "this machine" if row.target == "local" else _safe(row.cluster)
+
+
+def _safe(text: str | None) -> str:
+    """A cluster's words are not ours: no control characters on somebody's terminal."""
+    return printable(text) if text else NOTHING
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column(head="RUN", text=lambda r: _safe(r.run_name), drop=0),
+    Column(head="STATE", text=lambda r: r.state, drop=0),
+    Column(head="REASON", text=lambda r: _safe(r.reason), drop=1),
+    Column(head="STEP", text=_step, drop=2, right=True),
+    Column(head="LOSS", text=lambda r: NOTHING if r.loss is None else f"{r.loss:.4g}", drop=3, right=True),
+    Column(head="STEP TIME", text=_pace, drop=7, right=True),
+    Column(head="MFU", text=lambda r: NOTHING if r.mfu is None else f"{r.mfu:.1%}", drop=8, right=True),
+    Column(head="QUEUE/ETA", text=_wait, drop=6),
+    Column(head="AGE", text=lambda r: NOTHING if r.age_s is None else duration_text(r.age_s), drop=4, right=True),
+    Column(head="RESTARTS", text=_restarts, drop=9, right=True),
+    Column(head="MODE", text=lambda r: _safe(r.mode), drop=11),
+    Column(head="TPU", text=_tpu, drop=10),
+    Column(head="EVIDENCE", text=_seen, drop=5),
+    Column(head="CLUSTER", text=_cluster, drop=12),
+)

@@ -1,0 +1,303 @@
+"""What `xsft status` shows: one row per run, made of what was read of it. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+from xsft.catalog.tpu import parse_tpu_type
+from xsft.states.filters import matches
+from xsft.states.model import ENDED, RUNNING, Observation, State, Status
+from xsft.states.moments import seconds_between
+
+
+class Classify(Protocol):
+    """`states.classify.classify`, or a test's."""
+
+    def __call__(self, seen: Observation, *, now: str) -> Status: ...
+
+
+DAY_S = 24 * 3600.0
+WEEK_S = 7 * DAY_S
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgressRead:
+    """Where step and loss come from."""
+
+    read: bool
+    why: str
+    """Why they were not read; empty where they were, or where there is nothing to read yet."""
+    source: str | None = None
+    """log | metrics | record | checkpoints."""
+    said_at: str | None = None
+    """When the trainer last said something; UTC, ISO 8601."""
+    saved_step: int | None = None
+    """Latest complete checkpoint; None where it was not read or there is none."""
+    resumed_from: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One run, all its attempts folded into the newest. None: not read, or the run has none."""
+
+    run_name: str
+    jobset: str | None
+    namespace: str | None
+    cluster: str | None
+    """As the user names it; None for a run on this machine."""
+    target: Literal["xpk", "local"]
+    mode: str | None
+    tpu: str | None
+    """Of one slice, e.g. `v6e-256`."""
+    num_slices: int | None
+    state: State
+    reason: str
+    """A slug; `docs/states.md`."""
+    step: int | None
+    """The last one done."""
+    steps: int | None
+    """Asked for."""
+    loss: float | None
+    step_seconds: float | None
+    mfu: float | None
+    """Share of the chips' bfloat16 peak, 0 … 1."""
+    tokens_per_second: float | None
+    """Per device, padding included."""
+    eta_s: float | None
+    """Seconds of the steps that are left, at the pace of the last ones; only while it runs."""
+    restarts: int | None
+    """Of the whole JobSet."""
+    max_restarts: int | None
+    created_at: str | None
+    ended_at: str | None
+    age_s: float | None
+    """Since `created_at`."""
+    queue: str | None
+    queue_position: int | None
+    """Workloads ahead of it in its queue; None where Kueue does not tell."""
+    evidence: tuple[str, ...]
+    """What the state was told from."""
+    observed_at: str
+    """When that was read."""
+    evidence_age_s: float | None
+    """Seconds since `observed_at`."""
+    progress: ProgressRead
+    unread: tuple[str, ...]
+    """`what: why` of what would have been evidence and could not be read."""
+    attempts: int
+    """Submissions of this run that are known."""
+    output: str | None
+    spec_digest: str | None
+    uid: str | None
+    """Of the JobSet."""
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+    @property
+    def chips(self) -> int | None:
+        """Of all slices."""
+        chips = _chips(self.tpu)
+        return chips * (self.num_slices or 1) if chips else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Which rows are shown. None and empty: all."""
+
+    runs: tuple[str, ...] = ()
+    """Exact run names or JobSet names."""
+    states: tuple[str, ...] = ()
+    """Words of `filters.WORDS`; any of them."""
+    mode: str | None = None
+    everything: bool = False
+    """Also what ended more than a day ago."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """A row and what it was made of."""
+
+    row: Row
+    seen: Observation
+    status: Status
+
+
+def fold(observations: Iterable[Observation], *, classify: Classify, now: str) -> tuple[Seen, ...]:
+    """One per run, of its newest attempt; active runs first, then the newest first."""
+    rows = tuple(_newest(attempts, classify=classify, now=now) for attempts in _runs(observations))
+    newest_first = sorted(rows, key=lambda s: (s.row.created_at or "", s.row.run_name), reverse=True)
+    return tuple(sorted(newest_first, key=lambda s: s.row.ended))
+
+
+def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) -> Row:
+    jobset, workload, said = seen.jobset, seen.workload, seen.progress
+    steps = seen.steps or (jobset.steps if jobset else None)
+    step = said.step if said else None
+    pace = said.step_seconds if said else None
+    created_at = _created_at(seen)
+    return Row(
+        run_name=seen.run_name,
+        jobset=jobset.name if jobset else (seen.record.jobset if seen.record else None),
+        namespace=jobset.namespace if jobset else None,
+        cluster=seen.cluster,
+        target=seen.target,
+        mode=seen.mode or (jobset.mode if jobset else None),
+        tpu=jobset.tpu if jobset else None,
+        num_slices=jobset.num_slices if jobset else None,
+        state=status.state,
+        reason=status.reason,
+        step=step,
+        steps=steps,
+        loss=said.loss if said else None,
+        step_seconds=pace,
+        mfu=_mfu(seen),
+        tokens_per_second=said.tokens_per_second if said else None,
+        eta_s=_eta(step=step, steps=steps, pace=pace) if status.state in RUNNING else None,
+        restarts=jobset.restarts if jobset else None,
+        max_restarts=jobset.max_restarts if jobset else None,
+        created_at=created_at,
+        ended_at=_ended_at(seen),
+        age_s=_age(created_at, now),
+        queue=(workload.queue if workload else None) or (jobset.queue if jobset else None),
+        queue_position=workload.position if workload else None,
+        evidence=status.evidence,
+        observed_at=seen.observed_at,
+        evidence_age_s=_age(seen.observed_at, now),
+        progress=_progress(seen),
+        unread=tuple(f"{one.what}: {one.why}" for one in seen.unread),
+        attempts=attempts,
+        output=jobset.output if jobset else None,
+        spec_digest=jobset.spec_digest if jobset else None,
+        uid=jobset.uid if jobset else (seen.record.uid if seen.record else None),
+    )
+
+
+def aged(row: Row, *, now: str) -> Row:
+    """The same row later, nothing new having been read: its ages grow, its state does not change."""
+    return replace(row, age_s=_age(row.created_at, now), evidence_age_s=_age(row.observed_at, now))
+
+
+def chosen(rows: Iterable[Seen], wanted: Wanted) -> tuple[Seen, ...]:
+    """Runs that are named are shown whatever their age; the other filters hold for all."""
+    return tuple(one for one in rows if _matches(one.row, wanted))
+
+
+def named(rows: Iterable[Seen], name: str) -> tuple[Seen, ...]:
+    """Those whose run name or JobSet is exactly that."""
+    return tuple(one for one in rows if name in (one.row.run_name, one.row.jobset))
+
+
+def _matches(row: Row, wanted: Wanted) -> bool:
+    if wanted.runs and not {row.run_name, row.jobset} & set(wanted.runs):
+        return False
+    if wanted.states and not any(matches(row.state, word) for word in wanted.states):
+        return False
+    if wanted.mode and row.mode != wanted.mode:
+        return False
+    return bool(wanted.runs) or wanted.everything or _recent(row)
+
+
+def _recent(row: Row) -> bool:
+    """Active, or ended less than a day ago; of one without a JobSet of which nothing is known, submitted this week."""
+    if row.state == "unknown" and row.namespace is None:
+        return (row.age_s or 0.0) < WEEK_S
+    if not row.ended:
+        return True
+    # observed_at + evidence_age is now; an end whose time nobody wrote counts from the beginning of the run
+    since = seconds_between(row.ended_at or row.created_at, row.observed_at)
+    return since is None or since + (row.evidence_age_s or 0.0) < DAY_S
+
+
+def _runs(observations: Iterable[Observation]) -> list[list[Observation]]:
+    """Runs of one name on two clusters, in two namespaces, or made by xsft and by somebody else, are not one run. An
+    attempt whose JobSet is gone goes with those of its name that are there.
+    """
+    runs: dict[tuple[str, ...], list[Observation]] = defaultdict(list)
+    gone: list[Observation] = []
+    for one in observations:
+        if one.jobset is None:
+            gone.append(one)
+            continue
+        made_by = "" if one.jobset.ours else one.jobset.name
+        runs[(*_name(one), one.jobset.namespace, made_by)].append(one)
+    for one in gone:
+        there = next((key for key in runs if key[:3] == _name(one)), _name(one))
+        runs[there].append(one)
+    return list(runs.values())
+
+
+def _name(seen: Observation) -> tuple[str, str, str]:
+    return (seen.target, seen.cluster or "", seen.run_name)
+
+
+def _newest(attempts: list[Observation], *, classify: Classify, now: str) -> Seen:
+    """A live attempt stands for the run whatever its age; else the newest does."""
+    judged = [(classify(one, now=now), one) for one in attempts]
+    ordered = sorted(judged, key=lambda pair: (pair[0].state not in ENDED, _created_at(pair[1]) or ""))
+    status, seen = ordered[-1]
+    return Seen(row=row_of(seen, status, now=now, attempts=len(attempts)), seen=seen, status=status)
+
+
+def _created_at(seen: Observation) -> str | None:
+    if seen.jobset:
+        return seen.jobset.created_at
+    return seen.record.started_at if seen.record else None
+
+
+def _ended_at(seen: Observation) -> str | None:
+    """When the JobSet's end was written, else the record's; None while it lives."""
+    ends = [c for c in seen.jobset.conditions if c.type in ("Completed", "Failed")] if seen.jobset else []
+    written = [c.at for c in ends if c.status == "True" and c.at]
+    return max(written) if written else (seen.record.finished_at if seen.record else None)
+
+
+def _age(since: str | None, now: str) -> float | None:
+    """Never negative: a server's clock may be ahead of ours."""
+    passed = seconds_between(since, now)
+    return None if passed is None else max(0.0, passed)
+
+
+def _eta(*, step: int | None, steps: int | None, pace: float | None) -> float | None:
+    if step is None or steps is None or pace is None:
+        return None
+    return max(0, steps - step) * pace
+
+
+def _mfu(seen: Observation) -> float | None:
+    """maxtext@0.2.5's `TFLOP/s/device` over the peak of a device; None off a TPU, or on one without a known peak."""
+    reached = seen.progress.tflops_per_device if seen.progress else None
+    tpu = seen.jobset.tpu if seen.jobset else None
+    if reached is None or tpu is None:
+        return None
+    try:
+        peak = parse_tpu_type(tpu).device_tflops
+    except ValueError:
+        return None
+    return reached / peak if peak else None
+
+
+def _chips(tpu: str | None) -> int | None:
+    try:
+        return parse_tpu_type(tpu).chips if tpu else None
+    except ValueError:
+        return None
+
+
+def _progress(seen: Observation) -> ProgressRead:
+    said = seen.progress
+    if said is None:
+        why = "; ".join(one.why for one in seen.unread if one.what in ("log", "metrics", "record"))
+        return ProgressRead(read=False, why=why)
+    return ProgressRead(
+        read=True,
+        why="",
+        source=said.source,
+        said_at=said.said_at,
+        saved_step=said.saved_step,
+        resumed_from=said.resumed_from,
+    )
