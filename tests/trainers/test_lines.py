@@ -31,21 +31,21 @@ LINES: list[tuple[str, Event]] = [
             "completed step: 2, seconds: 0.217, TFLOP/s/device: 0.001, Tokens/s/device: 1181.694, total_weights: 84, "
             "loss: 6.222, lm_loss: 0.000, perplexity: 631.719"
         ),
-        Step(step=2, loss=6.222, seconds=0.217, tokens_per_second=1181.694, target_tokens=84),
+        Step(step=2, loss=6.222, seconds=0.217, tflops_per_device=0.001, tokens_per_second=1181.694, target_tokens=84),
     ),
     (  # code: 0.2.3 and newer with elastic slices, and a mixture of experts with multi-token prediction
         (
             "completed step: 7, seconds: 1.5, live slice count: 2, TFLOP/s/device: 0.1, Tokens/s/device: 12.0, "
             "total_weights: 84, main_model_loss: 9.5, mtp_loss: 8.5, loss: 3.25, lm_loss: 0.000, perplexity: 1.0"
         ),
-        Step(step=7, loss=3.25, seconds=1.5, tokens_per_second=12.0, target_tokens=84),
+        Step(step=7, loss=3.25, seconds=1.5, tflops_per_device=0.1, tokens_per_second=12.0, target_tokens=84),
     ),
     (  # code
         (
             "completed profiler activation/deactivation step: 3, seconds: 0.2, TFLOP/s/device: 0.1, "
             "Tokens/s/device: 5.0, total_weights: 1, loss: nan, lm_loss: 0.000, perplexity: nan"
         ),
-        Step(step=3, loss=float("nan"), seconds=0.2, tokens_per_second=5.0, target_tokens=1),
+        Step(step=3, loss=float("nan"), seconds=0.2, tflops_per_device=0.1, tokens_per_second=5.0, target_tokens=1),
     ),
     (
         "Train step 2 training loss: 6.222081  - training perplexity: 503.750305",

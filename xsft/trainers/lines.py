@@ -21,6 +21,8 @@ class Step:
     """Of this step, three decimals."""
     seconds: float | None = None
     """Step 1 includes compilation."""
+    tflops_per_device: float | None = None
+    """Model TFLOP/s of one JAX device."""
     tokens_per_second: float | None = None
     """Per device, padding included."""
     target_tokens: int | None = None
@@ -138,7 +140,7 @@ _N = r"([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf))"
 # maxtext@0.2.5 common/metric_logger.py; `profiler …` and `live slice count` are variants of the same line, and
 # `main_model_loss` and `mtp_loss` stand beside `loss`.
 _STEP = re.compile(rf"completed (?:profiler [a-z/]+ )?step: (?P<step>\d{{1,18}}),.*?(?<![_a-z])loss: {_N}")
-_FIELDS = re.compile(r"(?:^|, |: )(seconds|Tokens/s/device|total_weights): (\d{1,18}\.?\d{0,18})")
+_FIELDS = re.compile(r"(?:^|, |: )(seconds|TFLOP/s/device|Tokens/s/device|total_weights): (\d{1,18}\.?\d{0,18})")
 
 
 def _step(match: re.Match[str]) -> Event:
@@ -148,6 +150,7 @@ def _step(match: re.Match[str]) -> Event:
         step=int(match["step"]),
         loss=float(match[2]),
         seconds=fields.get("seconds"),
+        tflops_per_device=fields.get("TFLOP/s/device"),
         tokens_per_second=fields.get("Tokens/s/device"),
         target_tokens=None if weights is None else int(weights),
     )

@@ -1,0 +1,83 @@
+"""MaxText's metrics files and their traps (study: maxtext §9; maxtext@0.2.5 common/metric_logger.py)."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xsft.trainers.metrics import losses_of, newest_files, progress_of_metrics, rows_of
+
+NOW = "2026-11-21T12:00:00Z"
+
+
+def row(step: int, *, loss: float = 2.5, seconds: float = 0.5) -> str:
+    scalars = {
+        "learning/loss": loss,
+        "perf/step_time_seconds": seconds,
+        "perf/per_device_tflops": 100.0,
+        "perf/per_device_tflops_per_sec": 200.0,
+        "perf/per_device_tokens_per_sec": 4096.0,
+    }
+    return json.dumps({**scalars, "step": float(step), "run_name": "r"})
+
+
+def evaluated(step: int) -> str:
+    return json.dumps({"eval/avg_loss": 1.0, "eval/total_weights": 84.0, "step": float(step), "run_name": "r"})
+
+
+def test_the_last_row_of_training_counts() -> None:
+    text = "\n".join([row(1, seconds=60), row(2, seconds=0.4), row(3, loss=2.25, seconds=0.6), evaluated(3)])
+    seen = progress_of_metrics(rows_of(text), read_at=NOW)
+    assert seen is not None
+    assert (seen.source, seen.step, seen.loss, seen.step_seconds) == ("metrics", 3, 2.25, 0.5)
+    assert (seen.tflops_per_device, seen.tokens_per_second, seen.said_at) == (200.0, 4096.0, None)
+
+
+def test_rows_of_evals_are_no_steps() -> None:
+    assert rows_of("\n".join([evaluated(0), evaluated(999)])) == ()
+    assert progress_of_metrics((), read_at=NOW) is None
+
+
+def test_a_file_that_an_eval_wrote_again_does_not_hide_the_one_before() -> None:
+    names = ["metrics_step_000900_to_step_000999.txt", "metrics_step_000800_to_step_000899.txt", "config.yml"]
+    names += ["metrics_step_000000_to_step_000099.txt"]
+    assert newest_files(names) == ("metrics_step_000800_to_step_000899.txt", "metrics_step_000900_to_step_000999.txt")
+    rows = [*rows_of(row(899)), *rows_of(evaluated(999))]
+    seen = progress_of_metrics(rows, read_at=NOW)
+    assert seen is not None
+    assert seen.step == 899
+
+
+def test_names_sort_as_numbers() -> None:
+    names = ["metrics_step_1000000_to_step_1000099.txt", "metrics_step_999900_to_step_999999.txt"]
+    assert newest_files(names, at_most=1) == ("metrics_step_1000000_to_step_1000099.txt",)
+    assert newest_files(["metrics_step_x_to_step_y.txt", "metrics_step_000001_to_step_000002.txt.tmp"]) == ()
+
+
+def test_a_step_that_was_done_twice_counts_with_its_later_row() -> None:
+    rows = rows_of("\n".join([row(2, loss=9.0), row(2, loss=3.0)]))
+    assert losses_of(rows) == {2: 3.0}
+
+
+def test_a_torn_line_is_none_and_nan_is_one() -> None:
+    rows = rows_of(f'{row(1)}\n{{"step": 2.0, "learning/loss": NaN}}\n{row(3)[:40]}')
+    assert [one.step for one in rows] == [1, 2]
+
+
+@given(
+    st.lists(
+        st.text()
+        | st.builds(
+            json.dumps,
+            st.dictionaries(
+                st.sampled_from(["step", "learning/loss"]),
+                st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
+            ),
+        )
+    )
+)
+def test_nothing_raises(lines: list[str]) -> None:
+    for one in rows_of("\n".join(lines)):
+        assert one.step >= 0

@@ -1,0 +1,97 @@
+"""The metrics MaxText writes beside a run: JSON lines, one object per step. Pure.
+
+`{base_output_directory}/{run_name}/metrics/metrics_step_000100_to_step_000199.txt` with `gcs_metrics`, and whatever
+`metrics_file` names. Traps, all of maxtext@0.2.5 common/metric_logger.py, write_metrics_for_gcs:
+* a file is written when (step + 1) is a multiple of log_period, or step = steps - 1. SFT counts 1 … steps, so the last
+  row is never uploaded unless (steps + 1) is a multiple: what the files say may be behind.
+* an eval at step = steps - 1 writes the same name again, with its own row alone: a newer file may hold fewer steps.
+* a resumed run writes the same names again, without the rows of before; the step is a float.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from xsft.states.model import Progress
+from xsft.trainers.progress import middle
+
+FOLDER = "metrics"
+LOSS = "learning/loss"
+"""Only rows of training have it; those of eval are in the same files, some under the number of the eval's own step."""
+
+_FILE = re.compile(r"metrics_step_(\d{1,12})_to_step_(\d{1,12})\.txt", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    step: int
+    loss: float
+    seconds: float | None = None
+    tflops_per_device: float | None = None
+    tokens_per_second: float | None = None
+
+
+def newest_files(names: Iterable[str], *, at_most: int = 2) -> tuple[str, ...]:
+    """Of the names in the folder, the last ones, the earliest first: the very last may hold no step at all."""
+    found = [(int(match[2]), int(match[1]), match[0]) for name in names if (match := _FILE.fullmatch(name))]
+    return tuple(name for _, _, name in sorted(found)[-at_most:])
+
+
+def rows_of(text: str) -> tuple[Row, ...]:
+    """Steps of one file, in its order; a line that is torn, or of an eval, is none."""
+    return tuple(row for line in text.splitlines() if (row := _row(line)) is not None)
+
+
+def progress_of_metrics(rows: Iterable[Row], *, read_at: str) -> Progress | None:
+    """None where there is no row. A step that stands there twice counts with its later row."""
+    given = tuple(rows)
+    if not given:
+        return None
+    by_step = {row.step: row for row in given}
+    last = by_step[max(by_step)]
+    steady = [row for row in by_step.values() if row.step != 1]
+    return Progress(
+        source="metrics",
+        read_at=read_at,
+        step=last.step,
+        loss=last.loss,
+        step_seconds=middle(row.seconds for row in steady),
+        tflops_per_device=middle(row.tflops_per_device for row in steady),
+        tokens_per_second=middle(row.tokens_per_second for row in steady),
+    )
+
+
+def losses_of(rows: Iterable[Row]) -> Mapping[int, float]:
+    return {row.step: row.loss for row in rows}
+
+
+def _row(line: str) -> Row | None:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    step = _number(found, "step")
+    loss = _number(found, LOSS)
+    if step is None or loss is None or not 0 <= step < 1e15:
+        return None
+    return Row(
+        step=int(step),
+        loss=loss,
+        seconds=_number(found, "perf/step_time_seconds"),
+        tflops_per_device=_number(found, "perf/per_device_tflops_per_sec"),
+        tokens_per_second=_number(found, "perf/per_device_tokens_per_sec"),
+    )
+
+
+def _number(row: Any, key: str) -> float | None:
+    value = row.get(key) if isinstance(row, dict) else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
