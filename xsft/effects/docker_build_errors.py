@@ -1,0 +1,80 @@
+"""Why a build failed, in words that say what to do. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from xsft.effects.docker_errors import Doing, explain, words
+from xsft.effects.docker_progress import Reading
+from xsft.errors import EnvironmentMissing, UsageError, XsftError
+from xsft.image.model import BuildStep
+from xsft.spec.secrets import redact
+
+_NETWORK = (
+    r"temporary failure (?:in name resolution|resolving)|name or service not known|network is unreachable|"
+    r"connection (?:refused|timed out|reset)|newconnectionerror|could not resolve|read timed out|max retries exceeded"
+)
+_KNOWN: tuple[tuple[str, str, str], ...] = (
+    (
+        r"python3?: (?:command )?not found|exec: \"?python3?\"?: executable file not found|no module named pip",
+        "base-without-python",
+        "Take a base image with CPython 3.12 and pip as `python3`, e.g. python:3.12-slim (image base, BASE_IMAGE).",
+    ),
+    (
+        r"do not match the hashes|hash(?:es)? (?:mis)?match|hashes are required",
+        "build-hash-mismatch",
+        "The index serves other bytes than the lock names: ask who runs the index, or lock anew and read the diff.",
+    ),
+    (
+        r"no matching distribution found|could not find a version that satisfies",
+        "build-package-missing",
+        "Does the index have this version for the base image's Python? A pip.conf for the build goes in as a secret.",
+    ),
+    (
+        r"no space left on device|errno 28\b",
+        "disk-full",
+        "Look with `docker system df`; `docker builder prune` frees the build cache. xsft removes nothing.",
+    ),
+    (
+        _NETWORK,
+        "build-no-network",
+        "Can the engine's machine reach the package index? Behind a mirror, give the build a pip.conf (a secret).",
+    ),
+    (
+        r"certificate verify failed|self[- ]signed certificate|sslerror",
+        "build-certificate",
+        "The network's own certificate authority is not in the base image: take a base that has it.",
+    ),
+    (r"exec format error", "build-platform", "The base image is for another processor; TPU hosts are linux/amd64."),
+    (r"\bkilled\b|exit code: 137", "build-out-of-memory", "Give the engine more memory (Docker Desktop: Resources)."),
+    (r"dockerfile parse error|unknown instruction|unknown flag", "dockerfile-invalid", "Correct the Dockerfile."),
+    (r"failed to compute cache key|failed to calculate checksum", "context-incomplete",
+     "The Dockerfile copies a file that is not in its context."),
+)  # fmt: skip
+"""(what the output says, id, fix); the first that matches. source: pip@24 exceptions.py, moby@20.10, buildkit@0.8."""
+
+
+def build_failed(reading: Reading, step: BuildStep) -> XsftError:
+    """The step that failed, why where that is known, and the last lines of the output."""
+    tail = redact("\n".join(reading.tail))
+    where = f" at {_short(reading.failed)}" if reading.failed else ""
+    said = f"The {step.name} image could not be built{where}: {words(reading.error) or 'docker build ended'}"
+    base = re.search(r"load metadata for (\S+)", reading.failed)
+    if base:
+        return explain(reading.error, Doing(what=f"read the base image {base[1]}", host=base[1].partition("/")[0]))
+    for pattern, name, fix in _KNOWN:
+        if re.search(pattern, tail, re.IGNORECASE):
+            wrong = name in {"dockerfile-invalid", "context-incomplete", "base-without-python"}
+            return (UsageError if wrong else EnvironmentMissing)(_with_tail(said, tail), fix=fix, id=name)
+    if not reading.failed:
+        return explain(reading.error or tail, Doing(what=f"build the {step.name} image"))
+    fix = "The last lines above are the step's own; correct what they name and build again: what succeeded is kept."
+    return EnvironmentMissing(_with_tail(said, tail), fix=fix, id="build-failed")
+
+
+def _with_tail(said: str, tail: str) -> str:
+    return f"{said}\n{tail}"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 120 else f"{name[:117]}…"

@@ -1,0 +1,91 @@
+"""What a registry is told about who asks: nothing until it asks for it, and never to another owner's host.
+
+source: distribution@2.8 docs/spec/auth/token.md; Artifact Registry's documentation, "Access token".
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from xsft.effects.docker_errors import Doing, login_missing, login_refused
+from xsft.effects.docker_login import GOOGLE_USER, Credential, credential_for
+from xsft.effects.registry import is_google
+from xsft.effects.registry_names import may_be_told
+from xsft.errors import XsftError
+
+TOKEN_TIMEOUT_S = 10.0
+HUB_KEY = "https://index.docker.io/v1/"
+"""Under which Docker keeps the login to Docker Hub."""
+
+
+@dataclass(frozen=True)
+class Login:
+    """The user's login to one registry, if there is one."""
+
+    host: str
+    env: Mapping[str, str]
+
+    @cached_property
+    def credential(self) -> Credential | None:
+        return credential_for(HUB_KEY if self.host == "docker.io" else self.host, env=self.env)
+
+    def at_once(self) -> dict[str, str]:
+        """Google's registries take the access token itself."""
+        if not is_google(self.host) or self.credential is None or self.credential.user != GOOGLE_USER:
+            return {}
+        return {"Authorization": f"Bearer {self.credential.secret}"}
+
+    def answer(self, session: Any, challenge: str, *, scope: str) -> dict[str, str]:
+        """The header for a 401's `WWW-Authenticate`; empty where there is nothing to say."""
+        kind, _, rest = challenge.partition(" ")
+        if kind.lower() == "basic":
+            return _basic(self.credential)
+        if kind.lower() != "bearer":
+            return {}
+        asked = dict(re.findall(r'(\w+)="([^"]*)"', rest))
+        token = self._token(session, asked, scope=asked.get("scope") or scope)
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
+    def refused(self, said: str, doing: Doing) -> XsftError:
+        return login_refused(said, doing) if self.credential else login_missing(self.host, google=is_google(self.host))
+
+    def _token(self, session: Any, asked: Mapping[str, str], *, scope: str) -> str | None:
+        """From the registry's token service; anonymous where there is no login."""
+        realm = asked.get("realm", "")
+        if not may_be_told(realm, self.host):
+            return None
+        parameters = {"scope": scope, **({"service": asked["service"]} if asked.get("service") else {})}
+        answer = session.get(
+            realm,
+            params=parameters,
+            headers=_basic(self.credential),
+            timeout=TOKEN_TIMEOUT_S,
+            allow_redirects=False,
+            auth=no_netrc,
+        )
+        try:
+            found = answer.json() if answer.status_code == 200 else {}
+        except ValueError:
+            return None
+        return found.get("token") or found.get("access_token") if isinstance(found, dict) else None
+
+
+def login_for(host: str, env: Mapping[str, str]) -> Login:
+    return Login(host, env)
+
+
+def no_netrc(request: Any) -> Any:
+    """requests would put what ~/.netrc has for a host in the place of the login."""
+    return request
+
+
+def _basic(credential: Credential | None) -> dict[str, str]:
+    if credential is None:
+        return {}
+    pair = base64.b64encode(f"{credential.user}:{credential.secret}".encode()).decode()
+    return {"Authorization": f"Basic {pair}"}

@@ -1,0 +1,80 @@
+"""Where an image's name leads: the registry's host and its addresses. Pure.
+
+source: distribution@2.8 reference/normalize.go (docker.io, library/), the OCI Distribution API.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+HUB = "docker.io"
+HUB_API = "registry-1.docker.io"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    """An image's name, taken apart."""
+
+    host: str
+    """With port: `us-docker.pkg.dev`, `127.0.0.1:5000`."""
+    path: str
+    """The repository at that host: `my-project/xsft/post-training`."""
+    reference: str
+    """A digest, else a tag."""
+
+    @property
+    def repository(self) -> str:
+        return f"{self.host}/{self.path}"
+
+    def url(self, kind: str, reference: str | None = None) -> str:
+        """`manifests`, `blobs` or `tags/list`."""
+        last = f"/{reference}" if reference else ""
+        return f"{base_url(self.host)}/v2/{self.path}/{kind}{last}"
+
+
+def named(ref: str) -> Named:
+    """Names without a host are Docker Hub's. No tag and no digest mean `latest`."""
+    host, _, rest = ref.partition("/")
+    if not rest or not ("." in host or ":" in host or host == "localhost"):
+        host, rest = HUB, ref if "/" in ref else f"library/{ref}"
+    path, _, digest = rest.partition("@")
+    folder, slash, last = path.rpartition("/")
+    name, _, tag = last.partition(":")
+    return Named(host=host, path=f"{folder}{slash}{name}", reference=digest or tag or "latest")
+
+
+def base_url(host: str) -> str:
+    """Loopback registries speak HTTP, as Docker takes it; everything else is asked over TLS."""
+    scheme = "http" if is_loopback(host) else "https"
+    return f"{scheme}://{HUB_API if host == HUB else host}"
+
+
+def is_loopback(host: str) -> bool:
+    name = urlsplit(f"//{host}").hostname or ""
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def may_be_told(realm: str, host: str) -> bool:
+    """Whether a registry's login may be sent where the registry says tokens are made.
+
+    Over TLS, to the same host or a sibling under one domain that somebody owns; loopback's to loopback.
+    """
+    there = urlsplit(realm)
+    name = there.hostname or ""
+    if is_loopback(host):
+        return is_loopback(name)
+    return there.scheme == "https" and _domain(name) == _domain(urlsplit(f"//{host}").hostname or "")
+
+
+def _domain(name: str) -> str:
+    """`docker.io` of `auth.docker.io`; three labels under a country's own second level (`example.co.uk`)."""
+    labels = name.split(".")
+    short = len(labels) > 2 and len(labels[-1]) == 2 and len(labels[-2]) <= 3
+    return ".".join(labels[-3 if short else -2 :])
