@@ -192,11 +192,14 @@ class Recorded:
     """Local runs: somebody holds the run's lock now."""
 
 
+What = Literal["jobsets", "workloads", "pods", "queue", "log", "metrics", "checkpoints", "record"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Unread:
     """Something that would have been evidence, and could not be read."""
 
-    what: Literal["jobsets", "workloads", "pods", "queue", "log", "metrics", "checkpoints", "record"]
+    what: What
     why: str
     """One line, without secrets."""
 

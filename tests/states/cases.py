@@ -1,0 +1,696 @@
+"""Every stage of infra's tables as one observation, and the status it must get. Shared by the tests of `classify`."""
+
+from __future__ import annotations
+
+from tests.states.seen import (
+    ADMITTED,
+    CREATED,
+    ENDED_AT,
+    NOW,
+    PENDING,
+    QUOTA,
+    RUN,
+    STEPS,
+    SUSPENDED,
+    UNSCHEDULABLE,
+    WAITING,
+    condition,
+    container,
+    jobset,
+    local,
+    observation,
+    pod,
+    pods,
+    progress,
+    slices,
+    terminated,
+    training,
+    unread,
+    waiting,
+    workload,
+)
+from xsft.states.model import Observation, Recorded, ReplicatedJob
+
+Case = tuple[str, Observation, tuple[str, str]]
+
+HELD = jobset(suspended=True, conditions=(SUSPENDED,), jobs=slices(suspended=2))
+STARTING = jobset(jobs=slices(active=2))
+NO_RESERVATION = condition("Admitted", "False", "NoReservation")
+PREEMPTED = condition("Evicted", "True", "Preempted", "Preempted to accommodate a workload (UID: 1, JobUID: 2)")
+
+
+def waits(message: str, reason: str = "Pending") -> Observation:
+    held = condition("QuotaReserved", "False", reason, message)
+    return observation(jobset=HELD, workload=workload(held), pods=(), progress=None)
+
+
+QUEUED: tuple[Case, ...] = (
+    ("queued, no quota", waits(PENDING), ("queued", "waiting-for-quota")),
+    (
+        "request above quota",
+        waits("insufficient quota for google.com/tpu in flavor 2xv6e-256, … (1024) > maximum capacity (512)"),
+        ("queued", "waiting-for-quota"),
+    ),
+    (
+        "label no flavor has",
+        waits("flavor 2xv6e-256 doesn't match node affinity"),
+        ("queued", "waiting-for-quota"),
+    ),
+    (
+        "waits for preemption",
+        waits(f"{PENDING}. Pending the preemption of 1 workload(s)"),
+        ("queued", "waiting-for-quota"),
+    ),
+    ("LocalQueue missing", waits("LocalQueue nosuch doesn't exist", "Inadmissible"), ("queued", "inadmissible")),
+    ("no Workload", observation(jobset=HELD, workload=None, pods=()), ("queued", "no-workload")),
+    (
+        "Workload not read",
+        observation(jobset=HELD, workload=None, unread=unread("workloads")),
+        ("queued", "workload-not-read"),
+    ),
+    (
+        "a Workload without conditions",
+        observation(jobset=HELD, workload=workload(condition("Other"))),
+        ("queued", "waiting-for-quota"),
+    ),
+    (
+        "admission checks",
+        observation(jobset=HELD, workload=workload(QUOTA, condition("Admitted", "False", "Pending"))),
+        ("queued", "admission-checks"),
+    ),
+    (
+        "deactivated before it was admitted",
+        observation(jobset=HELD, workload=workload(WAITING, active=False)),
+        ("queued", "deactivated"),
+    ),
+)
+
+EVICTED: tuple[Case, ...] = (
+    (
+        "being preempted: quota still reserved, pods still running",
+        observation(
+            jobset=jobset(suspended=True, conditions=(SUSPENDED,)),
+            workload=workload(QUOTA, ADMITTED, PREEMPTED, condition("Preempted", "True", "InClusterQueue")),
+            pods=tuple(pod(host=h, deleting=True) for h in range(4)),
+        ),
+        ("evicted", "preempted"),
+    ),
+    (
+        "preempted, back in queue",
+        observation(
+            jobset=HELD,
+            workload=workload(
+                WAITING, PREEMPTED, NO_RESERVATION, condition("Requeued", "True", "Preempted"), evictions=1
+            ),
+        ),
+        ("evicted", "preempted"),
+    ),
+    (
+        "deactivated",
+        observation(
+            jobset=HELD,
+            workload=workload(
+                WAITING,
+                condition("Evicted", "True", "Deactivated"),
+                condition("Requeued", "False", "Deactivated"),
+                active=False,
+            ),
+        ),
+        ("evicted", "deactivated"),
+    ),
+    (
+        "ClusterQueue HoldAndDrain",
+        observation(jobset=HELD, workload=workload(WAITING, condition("Evicted", "True", "ClusterQueueStopped"))),
+        ("evicted", "queue-stopped"),
+    ),
+    *(
+        (
+            f"evicted: {reason}",
+            observation(jobset=HELD, workload=workload(WAITING, condition("Evicted", "True", reason))),
+            ("evicted", slug),
+        )
+        for reason, slug in (
+            ("LocalQueueStopped", "queue-stopped"),
+            ("PodsReadyTimeout", "pods-ready-timeout"),
+            ("AdmissionCheck", "admission-check"),
+            ("NodeFailures", "node-failures"),
+            ("DeactivatedDueToMaximumExecutionTimeExceeded", "time-limit"),
+            ("DeactivatedDueToRequeuingLimitExceeded", "deactivated"),
+            ("OfSomeLaterKueue", "evicted"),
+        )
+    ),
+    (
+        "admitted again: the old conditions stay, turned False",
+        observation(
+            workload=workload(
+                QUOTA,
+                ADMITTED,
+                condition("Evicted", "False", "QuotaReserved", "Previously: Preempted to accommodate"),
+                condition("Preempted", "False", "QuotaReserved"),
+                condition("Requeued", "True", "Preempted"),
+            )
+        ),
+        ("training", ""),
+    ),
+)
+
+STATUSLESS = jobset(conditions=(), jobs=slices(), has_status=False)
+
+STARTED: tuple[Case, ...] = (
+    (
+        "admitted, the JobSet not resumed yet",
+        observation(jobset=HELD, pods=()),
+        ("starting", "admitted"),
+    ),
+    (
+        "admitted, Jobs without pods",
+        observation(jobset=jobset(jobs=slices()), pods=(), progress=None),
+        ("starting", "no-jobs"),
+    ),
+    (
+        "admitted, Jobs with pods that come",
+        observation(jobset=STARTING, pods=(pod(phase="Pending", containers=()),), progress=None),
+        ("starting", "pods-pending"),
+    ),
+    ("no counts at all", observation(jobset=jobset(jobs=()), pods=None, progress=None), ("starting", "no-jobs")),
+    ("pods not read", observation(jobset=STARTING, pods=None, progress=None), ("starting", "pods-not-ready")),
+    (
+        "unschedulable: one pod per Job",
+        observation(
+            jobset=STARTING,
+            pods=tuple(pod(s, 0, "Pending", conditions=(UNSCHEDULABLE,), containers=()) for s in range(2)),
+            progress=None,
+        ),
+        ("starting", "not-scheduled"),
+    ),
+    *(
+        (
+            f"waiting: {reason}",
+            observation(
+                jobset=STARTING,
+                pods=pods((pod(1, 3, "Pending", containers=(waiting(reason),)),)),
+                progress=None,
+            ),
+            ("starting", slug),
+        )
+        for reason, slug in (
+            ("ImagePullBackOff", "image-pull"),
+            ("ErrImagePull", "image-pull"),
+            ("InvalidImageName", "image-pull"),
+            ("CreateContainerConfigError", "container-config"),
+            ("ContainerCreating", "containers-creating"),
+            ("CrashLoopBackOff", "crash-loop"),
+        )
+    ),
+    (
+        "no node comes before no image",
+        observation(
+            jobset=STARTING,
+            pods=(
+                pod(0, 0, "Pending", containers=(waiting("ErrImagePull"),)),
+                pod(1, 0, "Pending", conditions=(UNSCHEDULABLE,), containers=()),
+            ),
+            progress=None,
+        ),
+        ("starting", "not-scheduled"),
+    ),
+    (
+        "a pod is replaced after its node was lost: no failure",
+        observation(
+            jobset=jobset(jobs=slices(ready=1, active=2)),
+            pods=pods((pod(1, 2, deleting=True, phase="Failed", containers=(terminated(137),)),)),
+        ),
+        ("starting", "pods-replaced"),
+    ),
+    (
+        "admitted for 8 s without a status: not yet broken",
+        observation(jobset=STATUSLESS, pods=(), progress=None, observed_at="2026-11-21T10:00:10Z"),
+        ("starting", "no-jobs"),
+    ),
+    (
+        "broken spec: admitted for 11 s, no status, nothing says why",
+        observation(jobset=STATUSLESS, pods=(), progress=None, observed_at="2026-11-21T10:00:13Z"),
+        ("failed", "broken-spec"),
+    ),
+    (
+        "broken spec without Kueue",
+        observation(jobset=STATUSLESS, workload=None, pods=(), progress=None),
+        ("failed", "broken-spec"),
+    ),
+    (
+        "no status, and Kueue was not asked: not broken as far as is known",
+        observation(jobset=STATUSLESS, workload=None, pods=(), progress=None, unread=unread("workloads")),
+        ("starting", "no-jobs"),
+    ),
+    (
+        "a status without Jobs is not broken: the controller went through",
+        observation(jobset=jobset(jobs=slices()), pods=(), progress=None),
+        ("starting", "no-jobs"),
+    ),
+    (
+        "an admission at no time",
+        observation(
+            jobset=STATUSLESS, workload=workload(QUOTA, condition("Admitted", at="soon")), pods=(), progress=None
+        ),
+        ("starting", "no-jobs"),
+    ),
+)
+
+HEAD_UP = ReplicatedJob(name="pathways-head", replicas=1, ready=1, active=1)
+IN_ORDER = condition("StartupPolicyInProgress", "True", "InOrderStartupPolicyInProgress")
+
+
+def workers(**counts: int) -> ReplicatedJob:
+    return ReplicatedJob(name="worker", replicas=2, **counts)
+
+
+PATHWAYS: tuple[Case, ...] = (
+    (
+        "Pathways: workers wait for the head",
+        observation(
+            mode="pathways",
+            jobset=jobset(mode="pathways", conditions=(SUSPENDED, IN_ORDER), jobs=(workers(suspended=2), HEAD_UP)),
+            pods=(),
+            progress=None,
+        ),
+        ("starting", "workers-after-head"),
+    ),
+    (
+        "Pathways: running",
+        observation(
+            mode="pathways",
+            jobset=jobset(
+                mode="pathways",
+                conditions=(condition("StartupPolicyInProgress", "False"), condition("StartupPolicyCompleted")),
+                jobs=(workers(ready=2, active=2), HEAD_UP),
+            ),
+        ),
+        ("training", ""),
+    ),
+    (
+        "Pathways: the head ended with 0, the workers still run",
+        observation(
+            mode="pathways",
+            jobset=jobset(
+                terminal="Completed",
+                conditions=(condition("Completed", reason="AllJobsCompleted", at=ENDED_AT),),
+                jobs=(workers(active=2), ReplicatedJob(name="pathways-head", replicas=1, succeeded=1)),
+            ),
+            progress=training(STEPS),
+        ),
+        ("succeeded", ""),
+    ),
+    (
+        "Pathways: the head failed; the startup policy flips back and stays so",
+        observation(
+            mode="pathways",
+            jobset=jobset(
+                terminal="Failed",
+                conditions=(condition("Failed", reason="ReachedMaxRestarts", at=ENDED_AT), IN_ORDER),
+                jobs=(workers(active=2), ReplicatedJob(name="pathways-head", replicas=1, failed=1)),
+            ),
+        ),
+        ("failed", "trainer-failed"),
+    ),
+    (
+        "Pathways: a 23-character name, no Job ever",
+        observation(mode="pathways", jobset=STATUSLESS, pods=(), progress=None),
+        ("failed", "broken-spec"),
+    ),
+    (
+        "Pathways: a worker's container is started anew in its pod",
+        observation(
+            mode="pathways",
+            jobset=jobset(jobs=(workers(active=2), HEAD_UP)),
+            pods=(pod(phase="Running", containers=(waiting("CrashLoopBackOff"),)),),
+            progress=None,
+        ),
+        ("starting", "crash-loop"),
+    ),
+)
+
+RUNNING: tuple[Case, ...] = (
+    ("running, no conditions at all", observation(jobset=jobset(conditions=())), ("training", "")),
+    (
+        "no queue label: no Workload, at once",
+        observation(jobset=jobset(conditions=()), workload=None),
+        ("training", ""),
+    ),
+    (
+        "one slice done",
+        observation(
+            jobset=jobset(jobs=slices(ready=1, active=1, succeeded=1)), progress=training(STEPS, phase="ended")
+        ),
+        ("saving", "ending"),
+    ),
+    ("nothing said yet", observation(pods=None, progress=progress(said_at=None)), ("starting", "trainer-starting")),
+    ("loading", observation(progress=progress(phase="starting")), ("starting", "trainer-starting")),
+    ("compiling", observation(progress=progress(phase="compiling")), ("compiling", "")),
+    ("the loop runs, no step yet", observation(progress=progress(phase="training")), ("compiling", "")),
+    ("a step, no phase", observation(progress=training(phase=None)), ("training", "")),
+    ("saving", observation(progress=training(phase="saving")), ("saving", "")),
+    ("the data ran out", observation(progress=training(phase="ended", data_ended=True)), ("saving", "data-ended")),
+    ("NaN, about to end", observation(progress=training(aborted="NaN loss")), ("training", "aborting")),
+    ("progress not read", observation(progress=None), ("training", "progress-not-read")),
+    (
+        "no metrics yet, log not read",
+        observation(progress=progress(source="metrics", said_at=None)),
+        ("training", "progress-not-read"),
+    ),
+    ("steps from the metrics", observation(progress=training(source="metrics", phase=None)), ("training", "")),
+    (
+        "plain xpk, a program we do not know",
+        observation(jobset=jobset(ours=False, steps=None), steps=None, progress=progress(said_at=CREATED)),
+        ("training", "trainer-silent"),
+    ),
+    (
+        "restarted, pods coming",
+        observation(jobset=jobset(conditions=(), jobs=slices(active=2), restarts=1), pods=()),
+        ("starting", "restarted"),
+    ),
+    (
+        "restarted, pods of before still there",
+        observation(
+            jobset=jobset(jobs=slices(active=2), restarts=1),
+            pods=(pod(phase="Pending", containers=(waiting("ErrImagePull"),), attempt=0),),
+        ),
+        ("starting", "restarted"),
+    ),
+    (
+        "restarted, compiling again",
+        observation(jobset=jobset(restarts=1), pods=None, progress=progress(phase="compiling")),
+        ("compiling", "restarted"),
+    ),
+    ("restarted, training again", observation(jobset=jobset(restarts=1), pods=None), ("training", "")),
+)
+
+STALLED: tuple[Case, ...] = (
+    (
+        "no step for 301 s of 12 s each",
+        observation(progress=training(said_at="2026-11-21T11:54:59Z")),
+        ("stalled", "no-step"),
+    ),
+    ("no step for 299 s", observation(progress=training(said_at="2026-11-21T11:55:01Z")), ("training", "")),
+    (
+        "ten steps of 60 s take 600 s",
+        observation(progress=training(said_at="2026-11-21T11:50:01Z", step_seconds=60.0)),
+        ("training", ""),
+    ),
+    (
+        "more than ten steps of 60 s",
+        observation(progress=training(said_at="2026-11-21T11:49:59Z", step_seconds=60.0)),
+        ("stalled", "no-step"),
+    ),
+    (
+        "one step printed, no median: half an hour",
+        observation(progress=training(1, step_seconds=None, said_at="2026-11-21T11:30:01Z")),
+        ("training", ""),
+    ),
+    (
+        "one step printed, then nothing",
+        observation(progress=training(1, step_seconds=None, said_at="2026-11-21T11:29:59Z")),
+        ("stalled", "no-step"),
+    ),
+    (
+        "a median that is none",
+        observation(progress=training(step_seconds=float("nan"), said_at="2026-11-21T11:31:00Z")),
+        ("training", ""),
+    ),
+    (
+        "compiling for 59 minutes",
+        observation(progress=progress(phase="compiling", said_at="2026-11-21T11:01:00Z")),
+        ("compiling", ""),
+    ),
+    (
+        "compiling for 61 minutes",
+        observation(progress=progress(phase="compiling", said_at="2026-11-21T10:59:00Z")),
+        ("stalled", "no-first-step"),
+    ),
+    (
+        "not one line in 61 minutes",
+        observation(
+            pods=(pod(containers=(container(started_at="2026-11-21T10:59:00Z"),)),), progress=progress(said_at=None)
+        ),
+        ("stalled", "no-output"),
+    ),
+    (
+        "not one line, but begun anew",
+        observation(
+            pods=(
+                pod(containers=(container(started_at="2026-11-21T10:00:00Z"),)),
+                pod(1, containers=(container(started_at="2026-11-21T11:59:00Z"),)),
+            ),
+            progress=progress(said_at=None),
+        ),
+        ("starting", "trainer-starting"),
+    ),
+    (
+        "saving for 29 minutes",
+        observation(progress=training(phase="saving", said_at="2026-11-21T11:31:00Z")),
+        ("saving", ""),
+    ),
+    (
+        "saving for 31 minutes",
+        observation(progress=training(phase="saving", said_at="2026-11-21T11:29:00Z")),
+        ("stalled", "save-hangs"),
+    ),
+    (
+        "said in the future: a clock, not a stall",
+        observation(progress=training(said_at="2026-11-21T13:00:00Z")),
+        ("training", ""),
+    ),
+    (
+        "read long ago: what it said since is not known",
+        observation(progress=training(said_at="2026-11-21T11:00:00Z", read_at="2026-11-21T11:00:09Z")),
+        ("training", ""),
+    ),
+    (
+        "observed long ago",
+        observation(
+            observed_at="2026-11-21T11:00:09Z", progress=training(said_at="2026-11-21T11:00:00Z", read_at="not a time")
+        ),
+        ("training", ""),
+    ),
+    (
+        "old metrics are no silence: they are flushed every log_period",
+        observation(progress=training(source="metrics", said_at="2026-11-21T10:30:00Z")),
+        ("training", ""),
+    ),
+)
+
+COMPLETED = jobset(
+    terminal="Completed",
+    conditions=(RESUMED_COMPLETED := condition("Completed", reason="AllJobsCompleted", at=ENDED_AT),),
+    jobs=slices(succeeded=2),
+)
+
+
+def failing(reason: str, **changes: object) -> Observation:
+    failed = condition("Failed", reason=reason, message="(first failed job: W-slice-job-0)", at=ENDED_AT)
+    restarts = changes.pop("restarts", 0)
+    return observation(
+        jobset=jobset(terminal="Failed", conditions=(failed,), jobs=slices(failed=1, active=1), restarts=restarts),
+        **changes,
+    )
+
+
+ENDS: tuple[Case, ...] = (
+    (
+        "completed, the last step was printed",
+        observation(jobset=COMPLETED, progress=training(STEPS)),
+        ("succeeded", ""),
+    ),
+    (
+        "completed, only the condition",
+        observation(jobset=jobset(conditions=(RESUMED_COMPLETED,)), progress=training(STEPS)),
+        ("succeeded", ""),
+    ),
+    (
+        "completed, the checkpoint proves it",
+        observation(jobset=COMPLETED, progress=progress(source="checkpoints", saved_step=STEPS)),
+        ("succeeded", ""),
+    ),
+    (
+        "completed at once: it found its last checkpoint",
+        observation(jobset=COMPLETED, progress=progress(phase="ended", resumed_from=STEPS)),
+        ("succeeded", ""),
+    ),
+    ("completed, ended short", observation(jobset=COMPLETED, progress=training(400)), ("failed", "ended-short")),
+    (
+        "completed, one step short",
+        observation(jobset=COMPLETED, progress=training(STEPS - 1)),
+        ("failed", "ended-short"),
+    ),
+    (
+        "completed, the data ran out",
+        observation(jobset=COMPLETED, progress=training(400, data_ended=True)),
+        ("failed", "data-ended"),
+    ),
+    (
+        "completed behind a pipe that hid the exit status",
+        observation(jobset=COMPLETED, progress=training(400, aborted="NaN loss")),
+        ("failed", "aborted"),
+    ),
+    ("completed, steps not read", observation(jobset=COMPLETED, progress=None), ("unknown", "steps-not-read")),
+    (
+        "completed, its log holds no step",
+        observation(jobset=COMPLETED, progress=progress()),
+        ("unknown", "steps-not-read"),
+    ),
+    (
+        "completed, but the log was read before that",
+        observation(jobset=COMPLETED, progress=training(400, read_at="2026-11-21T11:49:00Z")),
+        ("unknown", "steps-not-read"),
+    ),
+    (
+        "completed; the metrics never hold the last step",
+        observation(jobset=COMPLETED, progress=training(STEPS - 1, source="metrics")),
+        ("unknown", "steps-not-read"),
+    ),
+    (
+        "completed, metrics that stop early",
+        observation(jobset=COMPLETED, progress=training(STEPS - 2, source="metrics")),
+        ("failed", "ended-short"),
+    ),
+    (
+        "completed; what a record says is of another time",
+        observation(jobset=COMPLETED, progress=training(400, source="record")),
+        ("unknown", "steps-not-read"),
+    ),
+    (
+        "completed, and nobody says how many steps",
+        observation(jobset=jobset(terminal="Completed", steps=None), steps=None, progress=None),
+        ("succeeded", "steps-not-known"),
+    ),
+    (
+        "completed, steps from the JobSet alone",
+        observation(jobset=COMPLETED, steps=None, progress=training(400)),
+        ("failed", "ended-short"),
+    ),
+    (
+        "completed, more steps asked for since",
+        observation(jobset=COMPLETED, steps=2 * STEPS, progress=training(STEPS)),
+        ("failed", "ended-short"),
+    ),
+    ("exit 1, whatever maxRestarts", failing("FailJobSetFailurePolicyAction"), ("failed", "trainer-failed")),
+    ("no restarts left", failing("ReachedMaxRestarts", restarts=3), ("failed", "restarts-used-up")),
+    ("no restarts given", failing("ReachedMaxRestarts"), ("failed", "trainer-failed")),
+    ("without a failure policy", failing("FailedJobs"), ("failed", "trainer-failed")),
+    ("a reason of a later JobSet", failing("SomethingElse"), ("failed", "jobset-failed")),
+    (
+        "OOM kill",
+        failing("ReachedMaxRestarts", pods=pods((pod(0, 2, "Failed", containers=(terminated(137, "OOMKilled"),)),))),
+        ("failed", "oom-killed"),
+    ),
+    ("NaN", failing("FailJobSetFailurePolicyAction", progress=training(aborted="NaN loss")), ("failed", "aborted")),
+    (
+        "failed after the last step was saved",
+        failing("FailJobSetFailurePolicyAction", progress=training(STEPS, saved_step=STEPS)),
+        ("failed", "after-last-step"),
+    ),
+    (
+        "failed: only terminalState",
+        observation(jobset=jobset(terminal="Failed", conditions=())),
+        ("failed", "jobset-failed"),
+    ),
+    (
+        "failed: only the condition, Completed beside it",
+        observation(
+            jobset=jobset(conditions=(RESUMED_COMPLETED, condition("Failed", reason="FailedJobs", at=ENDED_AT)))
+        ),
+        ("failed", "trainer-failed"),
+    ),
+    (
+        "Failed=False is nothing",
+        observation(jobset=jobset(conditions=(condition("Failed", "False"), condition("Completed", "False")))),
+        ("training", ""),
+    ),
+    (
+        "the Workload finished first: succeeded",
+        observation(
+            workload=workload(QUOTA, ADMITTED, condition("Finished", reason="Succeeded", at=ENDED_AT)),
+            progress=training(STEPS),
+        ),
+        ("succeeded", ""),
+    ),
+    (
+        "the Workload finished first: failed",
+        observation(workload=workload(QUOTA, ADMITTED, condition("Finished", reason="Failed"))),
+        ("failed", "jobset-failed"),
+    ),
+    (
+        "a Workload out of sync is replaced; the JobSet goes on",
+        observation(workload=workload(QUOTA, ADMITTED, condition("Finished", reason="OutOfSync"))),
+        ("training", ""),
+    ),
+    (
+        "being deleted",
+        observation(jobset=jobset(deleting_at=NOW)),
+        ("cancelled", "deleting"),
+    ),
+    (
+        "being deleted after its end, as by TTL",
+        observation(jobset=jobset(terminal="Completed", deleting_at=NOW), progress=training(STEPS)),
+        ("succeeded", ""),
+    ),
+)
+
+
+def absent(outcome: str | None, **changes: object) -> Observation:
+    given = Recorded(outcome=outcome, jobset=RUN) if outcome else None
+    return observation(
+        **({"jobset": None, "workload": None, "pods": None, "progress": None, "record": given} | changes)
+    )
+
+
+SAVED = progress(source="checkpoints", saved_step=STEPS)
+
+GONE: tuple[Case, ...] = (
+    ("gone, was created", absent("created"), ("unknown", "jobset-gone")),
+    ("gone, was created; the last step is saved", absent("created", progress=SAVED), ("succeeded", "last-step-saved")),
+    (
+        "gone, was created; a step before is saved",
+        absent("created", progress=progress(source="checkpoints", saved_step=STEPS - 1)),
+        ("unknown", "jobset-gone"),
+    ),
+    ("gone, cancelled", absent("cancelled"), ("cancelled", "")),
+    ("gone, not created", absent("not-created"), ("failed", "not-created")),
+    ("gone, its submitter was killed", absent("submitting"), ("unknown", "submitting")),
+    ("gone, recorded as failed", absent("failed"), ("failed", "trainer-failed")),
+    ("gone, nothing certain", absent("unknown"), ("unknown", "not-found")),
+    ("gone, no record", absent(None), ("unknown", "not-found")),
+    ("gone, no record; the last step is saved", absent(None, progress=SAVED), ("succeeded", "last-step-saved")),
+    ("unreachable", absent("created", unread=unread("jobsets")), ("unknown", "unreachable")),
+    ("unreachable, refused at create", absent("not-created", unread=unread("jobsets")), ("unknown", "unreachable")),
+    ("unreachable, cancelled", absent("cancelled", unread=unread("jobsets")), ("cancelled", "")),
+    (
+        "unreachable, but the bucket answers",
+        absent("created", unread=unread("jobsets"), progress=SAVED),
+        ("succeeded", "last-step-saved"),
+    ),
+)
+
+CASES: tuple[Case, ...] = (*QUEUED, *EVICTED, *STARTED, *PATHWAYS, *RUNNING, *STALLED, *ENDS, *GONE)
+
+LOCAL: tuple[tuple[Observation, tuple[str, str]], ...] = (
+    (local("running", alive=True, progress=training(3)), ("training", "")),
+    (local("running", alive=True, progress=progress(phase="compiling")), ("compiling", "")),
+    (local("running", alive=True, progress=progress(source="record")), ("starting", "trainer-starting")),
+    (local("submitting", alive=True, progress=progress()), ("starting", "trainer-starting")),
+    (local("running", alive=True, progress=None), ("training", "progress-not-read")),
+    (local("running", alive=True, progress=training(said_at="2026-11-21T11:00:00Z")), ("stalled", "no-step")),
+    (local("running"), ("failed", "killed")),
+    (local("running", progress=progress(saved_step=3)), ("failed", "killed")),
+    (local("running", progress=progress(saved_step=6)), ("succeeded", "last-step-saved")),
+    (local("completed"), ("succeeded", "")),
+    (local("short"), ("failed", "ended-short")),
+    (local("short", progress=training(3, data_ended=True)), ("failed", "data-ended")),
+    (local("failed"), ("failed", "trainer-failed")),
+    (local("failed", progress=training(3, aborted="NaN loss")), ("failed", "aborted")),
+    (local("interrupted"), ("cancelled", "interrupted")),
+    (local("cancelled"), ("cancelled", "")),
+    (local("unknown"), ("unknown", "record-unknown")),
+    (local("of-a-newer-xsft"), ("unknown", "record-unknown")),
+    (local("", record=None), ("unknown", "not-found")),
+    (local("", record=None, unread=unread("record")), ("unknown", "record-not-read")),
+)

@@ -1,0 +1,107 @@
+"""One state for every stage that a real control plane was seen in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.states.cases import CASES, LOCAL, absent
+from tests.states.seen import NOW, local, observation, training, unread, workload
+from xsft.states.classify import classify
+from xsft.states.model import Observation, State, Status
+
+
+@pytest.mark.parametrize(("seen", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_every_stage_has_its_state_and_reason(seen: Observation, expected: tuple[str, str]) -> None:
+    status = classify(seen, now=NOW)
+    assert (status.state, status.reason) == expected
+
+
+def test_no_two_stages_share_a_name() -> None:
+    assert len({case[0] for case in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("name", ["one slice done", "no step for 301 s of 12 s each", "completed, ended short"])
+def test_what_the_steps_tell_names_the_log(name: str) -> None:
+    seen = next(case[1] for case in CASES if case[0] == name)
+    assert "log" in classify(seen, now=NOW).evidence
+
+
+@pytest.mark.parametrize(
+    ("name", "evidence"),
+    [
+        ("queued, no quota", ("workload",)),
+        ("no Workload", ("jobset",)),
+        ("deactivated", ("workload",)),
+        ("unschedulable: one pod per Job", ("jobset", "pods")),
+        ("broken spec: admitted for 11 s, no status, nothing says why", ("jobset", "workload")),
+        ("broken spec without Kueue", ("jobset",)),
+        ("compiling", ("jobset", "pods", "log")),
+        ("restarted, compiling again", ("jobset", "log")),
+        ("progress not read", ("jobset", "pods")),
+        ("completed, the checkpoint proves it", ("jobset", "checkpoints")),
+        ("the Workload finished first: succeeded", ("workload", "log")),
+        ("OOM kill", ("jobset", "pods")),
+        ("no restarts left", ("jobset",)),
+        ("gone, cancelled", ("record",)),
+        ("unreachable", ()),
+    ],
+)
+def test_the_evidence_is_what_decided(name: str, evidence: tuple[str, ...]) -> None:
+    seen = next(case[1] for case in CASES if case[0] == name)
+    assert classify(seen, now=NOW).evidence == evidence
+
+
+LAST_KNOWN = Status(state="training", reason="", evidence=("jobset", "pods", "log"))
+
+
+def test_an_unreachable_cluster_leaves_what_was_known() -> None:
+    seen = absent("created", unread=unread("jobsets"), last_known=LAST_KNOWN)
+    assert classify(seen, now=NOW) is LAST_KNOWN
+
+
+def test_a_jobset_that_is_gone_is_not_what_it_was() -> None:
+    assert classify(absent("created", last_known=LAST_KNOWN), now=NOW).reason == "jobset-gone"
+
+
+@pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled"])
+def test_an_end_that_was_seen_outlives_its_jobset(state: State) -> None:
+    ended = Status(state=state, reason="x", evidence=("jobset",))
+    assert classify(absent("created", last_known=ended), now=NOW) is ended
+
+
+@pytest.mark.parametrize(("seen", "expected"), LOCAL)
+def test_a_local_run_is_told_by_its_record(seen: Observation, expected: tuple[str, str]) -> None:
+    status = classify(seen, now=NOW)
+    assert (status.state, status.reason) == expected
+
+
+def test_a_local_record_that_cannot_be_read_leaves_what_was_known() -> None:
+    known = local("", record=None, last_known=LAST_KNOWN)
+    assert classify(replace(known, unread=unread("record")), now=NOW) is LAST_KNOWN
+    assert classify(known, now=NOW).reason == "not-found"
+
+
+def test_the_evidence_of_a_local_run_names_each_source_once() -> None:
+    assert classify(local("running", alive=True, progress=training(3)), now=NOW).evidence == ("record", "log")
+    from_record = local("running", alive=True, progress=training(3, source="record"))
+    assert classify(from_record, now=NOW).evidence == ("record",)
+
+
+def test_patience_is_the_callers_to_choose() -> None:
+    seen = observation(progress=training(said_at="2026-11-21T11:48:00Z", step_seconds=60.0))
+    assert classify(seen, now=NOW).state == "stalled"
+    assert classify(seen, now=NOW, stall_factor=20).state == "training"
+
+
+def test_now_may_be_before_the_observation() -> None:
+    seen = observation(progress=training(said_at="2026-11-21T11:00:00Z"))
+    assert classify(seen, now="2026-11-21T11:00:30Z").state == "training"
+
+
+def test_an_inactive_workload_that_was_evicted_is_deactivated_whatever_the_condition_says() -> None:
+    seen = next(case[1] for case in CASES if case[0] == "preempted, back in queue")
+    assert seen.workload is not None
+    inactive = workload(*seen.workload.conditions, active=False)
+    assert classify(replace(seen, workload=inactive), now=NOW).reason == "deactivated"

@@ -1,0 +1,162 @@
+"""What holds of `classify` for every observation, whatever a cluster makes up next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.states.arbitrary import (
+    conditions,
+    jobsets,
+    listed,
+    observations,
+    pods,
+    progresses,
+    replicated_jobs,
+    statuses,
+    times,
+    unread,
+    with_other_messages,
+    workloads,
+)
+from tests.states.cases import CASES, LOCAL, absent
+from tests.states.seen import NOW, jobset, observation
+from tests.states.seen import unread as not_read
+from xsft.states.classify import classify
+from xsft.states.model import STATES, JobSet, Observation, Progress, Status
+from xsft.states.reasons import BY_SLUG, REASONS
+
+
+@given(seen=observations, now=times, factor=st.floats())
+def test_every_observation_has_one_state_and_a_reason_that_is_explained(
+    seen: Observation, now: str, factor: float
+) -> None:
+    status = classify(seen, now=now, stall_factor=factor)
+    assert status.state in STATES
+    assert status is seen.last_known or status.reason == "" or status.state in BY_SLUG[status.reason].states
+
+
+@given(seen=observations)
+def test_no_message_decides(seen: Observation) -> None:
+    seen = replace(seen, last_known=None)
+    assert classify(with_other_messages(seen), now=NOW) == classify(seen, now=NOW)
+
+
+@pytest.mark.parametrize("seen", [case[1] for case in CASES], ids=[case[0] for case in CASES])
+def test_no_message_of_a_real_cluster_decides(seen: Observation) -> None:
+    assert classify(with_other_messages(seen), now=NOW) == classify(seen, now=NOW)
+
+
+@given(
+    terminal=st.sampled_from(("Completed", "Failed")),
+    before=jobsets,
+    workload=st.none() | workloads,
+    seen=st.none() | listed(pods),
+    progress=st.none() | progresses,
+    more=listed(unread),
+)
+def test_a_terminal_jobset_stays_ended(
+    terminal: str, before: JobSet, workload: object, seen: object, progress: Progress | None, more: object
+) -> None:
+    """Whatever its pods, its Workload and its trainer say; only how it ended may hang on the steps."""
+    ended = replace(before, terminal=terminal, steps=4)
+    status = classify(
+        observation(jobset=ended, workload=workload, pods=seen, progress=progress, unread=more, steps=4), now=NOW
+    )
+    if terminal == "Failed" or any(c.type == "Failed" and c.status == "True" for c in before.conditions):
+        assert status.state == "failed"
+    else:
+        done = (
+            max((s for s in (progress.step, progress.saved_step, progress.resumed_from) if s), default=0)
+            if progress
+            else 0
+        )
+        assert status.state == "succeeded" if done >= 4 else status.state in {"failed", "unknown"}
+
+
+@given(seen=observations, names=st.sets(st.sampled_from(("jobset", "workload", "pods", "progress"))))
+def test_what_is_not_read_makes_no_failure(seen: Observation, names: set[str]) -> None:
+    """Reading less never turns a run that has not failed into one that has."""
+    seen = replace(seen, last_known=None, target="xpk", jobset=seen.jobset or jobset(), unread=())
+    whole = classify(seen, now=NOW)
+    kinds = {"jobset": "jobsets", "workload": "workloads", "pods": "pods", "progress": "log"}
+    less = replace(
+        seen,
+        jobset=None if "jobset" in names else seen.jobset,
+        workload=None if "workload" in names else seen.workload,
+        pods=None if "pods" in names else seen.pods,
+        progress=None if "progress" in names else seen.progress,
+        unread=not_read(*(kinds[name] for name in sorted(names))),
+    )
+    assert whole.state == "failed" or classify(less, now=NOW).state != "failed"
+
+
+@given(seen=observations)
+def test_an_unreachable_cluster_never_fails_a_run(seen: Observation) -> None:
+    away = replace(seen, target="xpk", jobset=None, unread=not_read("jobsets"))
+    status = classify(away, now=NOW)
+    assert status is seen.last_known if seen.last_known else status.state != "failed"
+
+
+@given(known=statuses)
+def test_what_was_known_is_told_again_unchanged(known: Status) -> None:
+    away = absent("created", unread=not_read("jobsets"), last_known=known)
+    once = classify(away, now=NOW)
+    assert once is known
+    assert classify(replace(away, last_known=once), now="2027-01-01T00:00:00Z") is known
+
+
+@given(seen=observations, data=st.data())
+def test_order_means_nothing(seen: Observation, data: st.DataObject) -> None:
+    def shuffled(values: tuple[object, ...]) -> tuple[object, ...]:
+        return tuple(data.draw(st.permutations(values)))
+
+    held, workload = seen.jobset, seen.workload
+    other = replace(
+        seen,
+        jobset=held and replace(held, conditions=shuffled(held.conditions), jobs=shuffled(held.jobs)),
+        workload=workload and replace(workload, conditions=shuffled(workload.conditions)),
+        pods=None if seen.pods is None else shuffled(seen.pods),
+        unread=shuffled(seen.unread),
+    )
+    assert classify(other, now=NOW) == classify(seen, now=NOW)
+
+
+@given(
+    step=st.integers(0, 999),
+    saved=st.none() | st.integers(0, 999),
+    more=listed(conditions),
+    jobs=listed(replicated_jobs),
+)
+def test_nothing_succeeds_short_of_its_last_step(step: int, saved: int | None, more: object, jobs: object) -> None:
+    case = next(case[1] for case in CASES if case[0] == "completed, ended short")
+    assert case.jobset is not None
+    assert case.progress is not None
+    short = replace(
+        case,
+        jobset=replace(case.jobset, conditions=more, jobs=jobs),
+        progress=replace(case.progress, step=step, saved_step=saved),
+    )
+    assert classify(short, now=NOW).state == "failed"
+
+
+@given(seen=observations)
+@example(seen=observation())
+def test_no_false_condition_counts(seen: Observation) -> None:
+    """Kueue keeps conditions and turns them False: a False one is as good as none, but for QuotaReserved's reason."""
+    if seen.jobset:
+        kept = tuple(c for c in seen.jobset.conditions if c.status == "True")
+        assert classify(replace(seen, jobset=replace(seen.jobset, conditions=kept)), now=NOW) == classify(seen, now=NOW)
+    if seen.workload:
+        kept = tuple(c for c in seen.workload.conditions if c.status == "True" or c.type == "QuotaReserved")
+        less = replace(seen, workload=replace(seen.workload, conditions=kept))
+        assert classify(less, now=NOW) == classify(seen, now=NOW)
+
+
+def test_every_reason_that_is_explained_is_given_by_a_stage() -> None:
+    seen = (*(case[1] for case in CASES), *(case[0] for case in LOCAL))
+    given_by = {(status.state, status.reason) for one in seen if (status := classify(one, now=NOW)).reason}
+    assert {(state, reason.slug) for reason in REASONS for state in reason.states} == given_by

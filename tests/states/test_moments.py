@@ -1,0 +1,39 @@
+"""Times are compared as times, and what is none is told apart."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xsft.states.moments import earliest, latest, moment, seconds_between
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "seconds"),
+    [
+        ("2026-11-21T10:00:00Z", "2026-11-21T10:00:02Z", 2.0),
+        ("2026-11-21T10:00:00Z", "2026-11-21T12:00:00+02:00", 0.0),
+        ("2026-11-21T10:00:00", "2026-11-21T10:00:00.500123456Z", 0.500123),
+        ("2026-11-21T10:00:02Z", "2026-11-21T10:00:00Z", -2.0),
+        ("soon", "2026-11-21T10:00:00Z", None),
+        ("2026-11-21T10:00:00Z", None, None),
+        ("2026-11-21T10:00:00Z", "", None),
+        ("0001-01-01T00:00:00+14:00", "2026-11-21T10:00:00Z", None),
+    ],
+)
+def test_seconds_between(earlier: str | None, later: str | None, seconds: float | None) -> None:
+    assert seconds_between(earlier, later) == seconds
+
+
+@given(st.text())
+def test_any_text_is_a_time_or_none(text: str) -> None:
+    found = moment(text)
+    assert found is None or found.utcoffset() is not None
+
+
+def test_the_earliest_and_the_latest_of_those_that_are_times() -> None:
+    times = (None, "soon", "2026-11-21T12:30:00+02:00", "2026-11-21T11:00:00Z")
+    assert earliest(*times) == "2026-11-21T12:30:00+02:00"
+    assert latest(*times) == "2026-11-21T11:00:00Z"
+    assert earliest(None, "soon") is latest() is None
