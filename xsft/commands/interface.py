@@ -10,13 +10,14 @@ from typing import Any
 from xsft.commands.interface_base import Document, ErrorDocument
 from xsft.commands.interface_machine import DoctorDocument, SecretDocument, SetupDocument
 from xsft.commands.interface_runs import CheckDocument, DiffDocument, ImportDocument, PlanDocument, SubmitDocument
-from xsft.commands.interface_status import StatusDocument
+from xsft.commands.interface_status import StatusDocument, WaitDocument
 
 DOCUMENTS: dict[str, type[Document]] = {
     "plan": PlanDocument,
     "check": CheckDocument,
     "submit": SubmitDocument,
     "status": StatusDocument,
+    "wait": WaitDocument,
     "diff": DiffDocument,
     "import": ImportDocument,
     "secret": SecretDocument,

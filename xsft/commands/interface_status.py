@@ -110,3 +110,19 @@ class StatusDocument(Document):
     """Active ones first, then the newest first."""
     problems: list[Problem]
     """What could not be read: a cluster that does not answer does not hide the others."""
+
+
+class WaitDocument(Document):
+    """`xsft wait RUN --json`, and `xsft submit --wait` where the run went to a cluster. Also where it did not come there."""
+
+    schema_: Literal["xsft.wait/1"] = Field(alias="schema")
+    run_name: str
+    for_: str = Field(alias="for")
+    """done, running or step=N."""
+    outcome: Literal["reached", "ended", "timeout", "lost", "unreachable"]
+    """ended: it failed, was cancelled or ended short of it · lost: it is gone, and nothing says how it ended."""
+    waited_s: float
+    run: Run | None
+    """As it was seen last; null where nothing answered."""
+    problems: list[Problem]
+    exit_status: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TextIO
 
 from xsft.commands.arguments import add_json
@@ -50,10 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from xsft.commands.run_sources import reader
-    from xsft.effects import clock
+    from xsft.commands.run_sources import screen_for
+    from xsft.effects.clock import pause
     from xsft.errors import UsageError
-    from xsft.states.classify import classify
 
     if args.json and args.watch:
         raise UsageError(
@@ -61,11 +60,11 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.every is not None and not args.watch:
         raise UsageError("--every is for --watch.", fix="Leave it out, or add --watch.")
-    screen = Screen(read=reader(args), classify=classify, wanted=wanted_of(args), now=clock.now)
+    screen = replace(screen_for(args), wanted=wanted_of(args))
     if args.watch:
         from xsft.commands.status_watch import EVERY_S, watch
 
-        return watch(screen, every_s=args.every or EVERY_S, pause=clock.pause)
+        return watch(screen, every_s=args.every or EVERY_S, pause=pause)
     return report(screen, json=args.json, stdout=sys.stdout)
 
 

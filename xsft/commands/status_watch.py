@@ -95,7 +95,7 @@ def changes(before: Shown | None, after: Shown) -> tuple[str, ...]:
     """A line per run whose state, reason or step is another one, and per run that came or went."""
     old = {} if before is None else {_key(row): row for row in before.rows}
     new = {_key(row): row for row in after.rows}
-    lines = [_change(row) for key, row in new.items() if key not in old or _change(old[key]) != _change(row)]
+    lines = [change(row) for key, row in new.items() if key not in old or change(old[key]) != change(row)]
     lines += [f"{printable(row.run_name)}  no longer shown" for key, row in old.items() if key not in new]
     before_said = before.said if before else ()
     return (*lines, *(line for line in after.said if line not in before_said))
@@ -133,7 +133,8 @@ def _picture(shown: Shown, *, console: Console, now: str, every_s: float) -> Ren
     return Group(*parts)
 
 
-def _change(row: Row) -> str:
+def change(row: Row) -> str:
+    """`gemma  training  step 120/1000  loss 2.346`."""
     reason = f" ({row.reason})" if row.reason else ""
     step = "" if row.step is None else f"  step {row.step}{f'/{row.steps}' if row.steps else ''}"
     loss = "" if row.loss is None else f"  loss {row.loss:.4g}"

@@ -1,0 +1,210 @@
+"""`xsft wait`, played through with answers in turn and a clock that only pauses move."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.commands.test_status import SILENT
+from tests.observations import NOW, Read, local, observed, said
+from xsft.commands.interface import DOCUMENTS
+from xsft.commands.status import Screen
+from xsft.commands.verbs import parser
+from xsft.commands.waiting import Clock, Patience, Waited, wait_and_report, wait_for
+from xsft.errors import RunFailed, TimedOut, Unknown, Unreachable, UsageError, XsftError
+from xsft.problems import warning
+from xsft.states.model import Observation, State, Status, Unread
+from xsft.states.rows import Wanted
+from xsft.states.waiting import DONE, Goal
+
+RUNNING = Goal(kind="running")
+DEAF = Read((), (SILENT,), answered=False, whole=False)
+EMPTY = Read()
+HALF = Read((local("other"),), (warning("unreachable", "", "lab is silent", ""),), whole=False)
+
+
+def at(state: State, step: int | None = None, **changed: Any) -> Read:
+    """The state travels in the run's mode, so that one observation is one state."""
+    progress = None if step is None else said(step)
+    return Read((observed(mode=state, progress=progress, **changed),))
+
+
+def state_told(seen: Observation, *, now: str) -> Status:
+    state: Any = seen.mode
+    return Status(state=state)
+
+
+class Played:
+    """Answers in turn, the last one for ever; time passes in pauses only."""
+
+    def __init__(self, *answers: Read) -> None:
+        self.left = list(answers)
+        self.seconds = 0.0
+        self.pauses: list[float] = []
+        self.looks = 0
+        self.lines: list[str] = []
+
+    def read(self) -> Read:
+        self.looks += 1
+        return self.left.pop(0) if len(self.left) > 1 else self.left[0]
+
+    def pause(self, seconds: float) -> None:
+        assert seconds > 0 or self.seconds == 0
+        self.pauses.append(seconds)
+        self.seconds += seconds
+
+    @property
+    def screen(self) -> Screen:
+        return Screen(read=self.read, classify=state_told, wanted=Wanted(everything=True), now=lambda: NOW)
+
+    @property
+    def clock(self) -> Clock:
+        return Clock(monotonic=lambda: self.seconds, pause=self.pause)
+
+    def wait(self, goal: Goal = DONE, *, timeout_s: float | None = 3600, poll_s: float = 10) -> Waited:
+        patience = Patience(timeout_s=timeout_s, poll_s=poll_s)
+        return wait_for(
+            "gemma", goal=goal, screen=self.screen, patience=patience, clock=self.clock, say=self.lines.append
+        )
+
+    def status(self, goal: Goal = DONE, *, timeout_s: float | None = 3600, json: bool = False) -> int:
+        patience = Patience(timeout_s=timeout_s, poll_s=10)
+        try:
+            return wait_and_report(
+                "gemma", goal=goal, screen=self.screen, patience=patience, clock=self.clock, json=json
+            )
+        except XsftError as failed:
+            return failed.exit_status
+
+
+def test_until_it_is_done() -> None:
+    played = Played(at("queued"), at("training", 1), at("training", 1), at("training", 900), at("succeeded", 1000))
+    assert played.wait().outcome == "reached"
+    assert played.pauses == [10] * 4
+    assert played.lines == [
+        "gemma  queued",
+        "gemma  training  step 1/1000  loss 2.346",
+        "gemma  training  step 900/1000  loss 2.346",
+        "gemma  succeeded  step 1000/1000  loss 2.346",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answers", "goal", "status"),
+    [
+        ((at("training", 5), at("succeeded", 1000)), DONE, 0),
+        ((at("training", 5), at("failed", 5)), DONE, 6),
+        ((at("cancelled"),), DONE, 6),
+        ((at("evicted"), at("queued"), at("compiling")), RUNNING, 0),
+        ((at("queued"), at("failed")), RUNNING, 6),
+        ((at("succeeded"),), RUNNING, 0),
+        ((at("stalled", 5),), RUNNING, 7),
+        ((at("training", 5), at("training", 10)), Goal(kind="step", step=10), 0),
+        ((at("training", 5), at("failed", 9)), Goal(kind="step", step=10), 6),
+        ((at("training", 5), at("training", 9)), Goal(kind="step", step=10), 7),
+        ((at("succeeded", None),), Goal(kind="step", step=1000), 0),
+        ((DEAF,), DONE, 5),
+        ((HALF,), DONE, 5),
+        ((DEAF, at("training", 5)), DONE, 7),
+        ((at("training", 5), DEAF), DONE, 7),
+        ((at("unknown"),), DONE, 8),
+        ((at("training", 5), EMPTY), DONE, 8),
+        ((EMPTY,), DONE, 2),
+        ((at("training", 5),), Goal(kind="step", step=1001), 2),
+    ],
+)
+def test_what_came_of_it_is_the_exit_status(answers: tuple[Read, ...], goal: Goal, status: int) -> None:
+    assert Played(*answers).status(goal) == status
+
+
+def test_a_silent_cluster_is_waited_for_and_said_once() -> None:
+    played = Played(at("training", 5), DEAF, DEAF, HALF, HALF, at("succeeded", 1000))
+    assert played.wait().outcome == "reached"
+    assert len(played.lines) == 4
+    assert "Waiting on." in played.lines[1]
+
+
+def test_one_answer_without_the_run_is_not_its_end() -> None:
+    played = Played(at("training", 5), EMPTY, EMPTY, at("training", 6), EMPTY, EMPTY, at("succeeded", 1000))
+    assert played.wait().outcome == "reached"
+
+
+def test_three_answers_without_the_run_are() -> None:
+    played = Played(at("training", 5), EMPTY)
+    waited = played.wait()
+    assert (waited.outcome, played.looks) == ("lost", 4)
+
+
+def test_not_having_read_all_evidence_is_not_being_gone() -> None:
+    unread = (Unread(what="jobsets", why="timeout"),)
+    played = Played(at("training", 5), *[at("unknown", unread=unread)] * 9, at("succeeded"))
+    assert played.wait().outcome == "reached"
+
+
+def test_the_last_pause_ends_with_the_time() -> None:
+    played = Played(at("training", 5))
+    waited = played.wait(timeout_s=25)
+    assert (waited.outcome, waited.seconds) == ("timeout", 25)
+    assert played.pauses == [10, 10, 5]
+
+
+def test_no_time_at_all_is_one_look() -> None:
+    played = Played(at("training", 5))
+    assert played.wait(timeout_s=0).outcome == "timeout"
+    assert (played.looks, played.pauses) == (1, [])
+
+
+def test_without_a_timeout_it_waits_on() -> None:
+    played = Played(*[at("queued")] * 5000, at("succeeded"))
+    assert played.wait(timeout_s=None).outcome == "reached"
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind", "words"),
+    [
+        ((at("failed", 5),), RunFailed, "failed.*step 5/1000.*will not come to done"),
+        ((at("training", 5),), TimedOut, "1h are up.*step 5/1000"),
+        ((at("training", 5), EMPTY), Unknown, "gone.*Last seen: gemma  training"),
+        ((DEAF,), Unreachable, "Nothing answered for 1h.*does not answer"),
+        ((Read((observed("gamma"),)),), UsageError, "Did you mean gamma"),
+    ],
+)
+def test_what_is_said(answers: tuple[Read, ...], kind: type[XsftError], words: str) -> None:
+    played = Played(*answers)
+    patience = Patience(timeout_s=3600, poll_s=10)
+    with pytest.raises(kind, match=words) as raised:
+        wait_and_report("gemma", goal=DONE, screen=played.screen, patience=patience, clock=played.clock, json=False)
+    assert raised.value.fix
+
+
+@pytest.mark.parametrize(
+    ("answers", "status", "outcome"),
+    [((at("succeeded", 1000),), 0, "reached"), ((at("failed", 3),), 6, "ended"), ((DEAF,), 5, "unreachable")],
+)
+def test_one_document_whatever_came_of_it(
+    answers: tuple[Read, ...], status: int, outcome: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert Played(*answers).status(json=True) == status
+    (line,) = capsys.readouterr().out.splitlines()
+    DOCUMENTS["wait"].model_validate_json(line)
+    document = json.loads(line)
+    assert (document["exit_status"], document["outcome"], document["for"]) == (status, outcome, "done")
+    assert bool(document["problems"]) == bool(status)
+
+
+def test_the_arguments() -> None:
+    args = parser(only="wait").parse_args(("wait", "gemma", "--for", "step=5", "--timeout", "2h", "--poll", "1s"))
+    assert (args.goal, args.timeout, args.poll) == (Goal(kind="step", step=5), 7200, 1)
+    assert parser(only="wait").parse_args(("wait", "gemma")).goal == DONE
+    for wrong in (("--for", "end"), ("--timeout", "2 hours")):
+        with pytest.raises(UsageError, match="write"):
+            parser(only="wait").parse_args(("wait", "gemma", *wrong))
+
+
+def test_progress_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    assert Played(at("training", 5), at("succeeded", 1000)).status() == 0
+    told = capsys.readouterr()
+    assert told.out == "gemma  succeeded  step 1000/1000  loss 2.346\n"
+    assert told.err.splitlines()[0] == "gemma  training  step 5/1000  loss 2.346"

@@ -1,0 +1,59 @@
+"""`xsft wait RUN`: until it is done, runs, or has come to a step. What came of it is the exit status."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from xsft.commands.arguments import add_json
+from xsft.commands.durations import duration
+from xsft.commands.run_arguments import add_run, add_where
+
+if TYPE_CHECKING:
+    from xsft.states.waiting import Goal
+
+EPILOG = (
+    "Exit status: 0 it came there · 6 it failed, was cancelled or ended short of it · 7 the time is up · 8 the run is"
+    " gone and nothing says how it ended · 5 nothing answered the whole time. A cluster that is silent for a while is"
+    " waited for: it says nothing about the run."
+)
+POLL_S = 10.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    add_run(parser)
+    parser.add_argument(
+        "--for", dest="goal", type=_goal, default="done", metavar="WHAT", help="done (default), running, or step=N"
+    )
+    add_timing(parser)
+    add_where(parser)
+    add_json(parser)
+
+
+def add_timing(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--timeout", type=duration, metavar="TIME", help="give up after, e.g. 90s, 10m, 2h, 1d")
+    parser.add_argument(
+        "--poll", type=duration, default=POLL_S, metavar="TIME", help="how often to look (default: 10s)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from xsft.commands.run_sources import screen_for
+    from xsft.commands.waiting import Clock, Patience, wait_and_report
+    from xsft.effects import clock
+
+    patience = Patience(timeout_s=args.timeout, poll_s=args.poll)
+    here = Clock(monotonic=clock.monotonic, pause=clock.pause)
+    return wait_and_report(
+        args.run, goal=args.goal, screen=screen_for(args), patience=patience, clock=here, json=args.json
+    )
+
+
+def _goal(text: str) -> Goal:
+    from xsft.states.waiting import parse_goal
+
+    try:
+        return parse_goal(text)
+    except ValueError as wrong:
+        raise argparse.ArgumentTypeError(str(wrong)) from None

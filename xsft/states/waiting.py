@@ -1,0 +1,59 @@
+"""What `xsft wait` waits for, and whether a run has come there or no longer can. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from xsft.states.model import ENDED, RUNNING
+from xsft.states.rows import Row
+
+Verdict = Literal["reached", "ended", "waiting"]
+"""`ended`: the run is over, or will be, without having come there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    kind: Literal["done", "running", "step"]
+    step: int = 0
+    """Only of kind `step`."""
+
+    @property
+    def text(self) -> str:
+        return f"step={self.step}" if self.kind == "step" else self.kind
+
+
+DONE = Goal(kind="done")
+
+
+def parse_goal(text: str) -> Goal:
+    """Raises ValueError, with what is allowed."""
+    if text in ("done", "running"):
+        return Goal(kind="done" if text == "done" else "running")
+    if match := re.fullmatch(r"step=([1-9][0-9]{0,17})", text):
+        return Goal(kind="step", step=int(match[1]))
+    raise ValueError(f"{text!r} is nothing to wait for: write done, running, or step=N with N from 1")
+
+
+def verdict(goal: Goal, row: Row) -> Verdict:
+    """A run that succeeded was running, and did every step that it was asked for."""
+    if _reached(goal, row):
+        return "reached"
+    return "ended" if row.state in ENDED else "waiting"
+
+
+def beyond(goal: Goal, row: Row) -> bool:
+    """The step is more than the run will ever do."""
+    return goal.kind == "step" and row.steps is not None and goal.step > row.steps
+
+
+def _reached(goal: Goal, row: Row) -> bool:
+    match goal.kind:
+        case "done":
+            return row.state == "succeeded"
+        case "running":
+            return row.state in RUNNING or row.state == "succeeded"
+        case "step":
+            done = row.steps if row.state == "succeeded" else row.step
+            return done is not None and done >= goal.step
