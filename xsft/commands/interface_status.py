@@ -113,7 +113,7 @@ class StatusDocument(Document):
 
 
 class WaitDocument(Document):
-    """`xsft wait RUN --json`, and `xsft submit --wait` where the run went to a cluster. Also where it did not come there."""
+    """`xsft wait RUN --json`; also where the run did not come there."""
 
     schema_: Literal["xsft.wait/1"] = Field(alias="schema")
     run_name: str
