@@ -11,7 +11,7 @@ import yaml
 
 from xsft.effects import render
 from xsft.effects.places import load_places
-from xsft.facts import CheckpointFacts, Facts, MachineFacts
+from xsft.facts import CheckpointFacts, Facts, ImageFacts, MachineFacts
 from xsft.planner import make_intent, make_plan
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
@@ -36,11 +36,18 @@ def facts_for(spec: WorkloadSpec) -> Facts:
         commit="1a2b3c4d" * 5,
         places=places,
         places_file=Path(file).name if file else None,
+        image=_pushed(spec.image.name) if spec.image.name else None,
         machine=MachineFacts(memory_gib=8.0),
     )
     path = resolve(spec, facts)[0].checkpoint
     unread = CheckpointFacts(path=path, status="unreadable", detail="this is a test") if path else None
     return Facts(**{**vars(facts), "checkpoint": unread})
+
+
+def _pushed(name: str) -> ImageFacts:
+    """As if it had been pushed to the registry of places.yaml's main."""
+    repository = f"us-docker.pkg.dev/my-project/xsft/{name.replace('_', '-')}"
+    return ImageFacts(name=name, repository=repository, digest=f"sha256:{'0123456789abcdef' * 4}", maxtext="0.2.5")
 
 
 def intent_of(spec: WorkloadSpec) -> Intent:

@@ -34,6 +34,7 @@ NO_PLACE = {
     "place.cluster": "where the manifest is created",
     "place.context": "where the manifest is created",
     "place.registry": "where images are pushed",
+    "image.name": "the image is known by its digest",
     "model.hf.repo": "an argument of the conversion, which runs before",
     "model.hf.revision": "an argument of the conversion",
     "data.rows": "what the user knows about the data; a check reads it",
@@ -211,7 +212,7 @@ def test_a_local_plan_has_no_manifest() -> None:
 UNKNOWN: dict[str, dict[str, Any]] = {
     "tpu-missing": {"tpu": None},
     "tpu-unknown": {"tpu.type": "v6e-257"},
-    "image-missing": {"image.ref": None},
+    "image-missing": {"image.ref": None, "image.name": None},
     "place-missing": {"place": None},
     "place-unknown": {"place": "nowhere"},
     "env-name": {"env": {"BASH": "set by bash"}},

@@ -39,6 +39,33 @@ class MachineFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ImageFacts:
+    """What images/ says about the image that a workload names."""
+
+    name: str
+    repository: str | None = None
+    """Where it is, or would be, without digest; None where neither place nor lock names a registry."""
+    digest: str | None = None
+    """As it was last pushed there; None: never."""
+    maxtext: str | None = None
+    """The release in what was pushed."""
+    stale: bool | None = None
+    """What lies under images/ now would make another image; None where that cannot be told."""
+    pushed_to: tuple[str, ...] = ()
+    """Every repository in its lock."""
+    there: bool = True
+    """images/ has such a folder, or a lock."""
+    others: tuple[str, ...] = ()
+    """The folders that images/ has."""
+    lock_problem: str = ""
+    """Why the lock could not be read."""
+
+    @property
+    def ref(self) -> str | None:
+        return f"{self.repository}@{self.digest}" if self.repository and self.digest else None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Facts:
     today: str = "19700101"
     """UTC date, YYYYMMDD."""
@@ -49,6 +76,8 @@ class Facts:
     places: Mapping[str, Place] = field(default_factory=dict)
     places_file: str | None = None
     checkpoint: CheckpointFacts | None = None
+    image: ImageFacts | None = None
+    """Of the image that the workload names; None where it names none."""
     machine: MachineFacts = MachineFacts()
     attempt: int = 1
     """Which JobSet of this run is planned: 1 unless earlier attempts failed."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.checks.factory import DROP, ids, spec
-from xsft.checks.image import check, tag_of
+from xsft.checks.image import check
+from xsft.image.reference import tag_of
 
 DIGEST = "@sha256:" + "0" * 64
 

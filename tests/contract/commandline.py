@@ -18,6 +18,8 @@ from tests.fakes.gcs import Bucket, serving
 from tests.stories import ROOT
 
 XSFT = Path(sys.executable).with_name("xsft")
+IMAGE = {"ref": f"us-docker.pkg.dev/my-project/xsft/post-training@sha256:{'0' * 64}", "maxtext": "0.2.5"}
+"""In place of the one under images/, which this machine never pushed."""
 CHECKPOINT = "deepseek3-671b/0/items/_METADATA"
 
 
@@ -35,7 +37,7 @@ class Machine:
         main = yaml.safe_load((ROOT / "places.yaml").read_text(encoding="utf-8"))["main"]
         shared = {key: value for key, value in main.items() if key not in ("project", "zone", "cluster")}
         document = yaml.safe_load((ROOT / "workloads" / f"{story}.yaml").read_text(encoding="utf-8"))
-        document |= {"place": {**shared, **(place or {"context": self.api.context})}, **changes}
+        document |= {"place": {**shared, **(place or {"context": self.api.context})}, "image": IMAGE, **changes}
         file = self.folder / "w.yaml"
         file.write_text(yaml.safe_dump({k: v for k, v in document.items() if v is not None}), encoding="utf-8")
         return file

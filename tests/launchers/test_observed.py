@@ -59,7 +59,7 @@ def test_what_xsft_made_is_read_back(name: str, mode: str) -> None:
     assert (seen.name, seen.run_name, seen.namespace, seen.uid) == (run, run, "default", "u-1")
     assert (seen.ours, seen.mode, seen.tpu, seen.num_slices) == (True, mode, "v6e-256", 2)
     assert (seen.steps, seen.output, seen.queue) == (1000, "gs://my-bucket/runs", "multislice-queue")
-    assert seen.image == "us-docker.pkg.dev/my-project/xsft/post-training:maxtext-0.2.5"
+    assert seen.image.startswith("us-docker.pkg.dev/my-project/xsft/post-training@sha256:")
     assert seen.spec_digest == made["metadata"]["annotations"]["xsft.dev/spec-digest"]
     assert (seen.max_restarts, seen.restarts, seen.has_status, seen.terminal) == (3, 0, False, None)
 

@@ -20,6 +20,7 @@ NOT_IDENTITY = {
     "checks",
     "data.rows",
     "place.registry",
+    "image.name",
 }
 
 

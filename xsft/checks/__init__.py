@@ -70,30 +70,53 @@ def subjects() -> tuple[Check, ...]:
     )
 
 
+OVERRIDABLE = frozenset({"image-maxtext-differs", "image-not-found"})
+"""Errors that may be accepted by their id: they may be wrong about what a user knows better, and lose nothing."""
+
+AT_SUBMISSION = frozenset({"image-not-found", "image-maxtext-differs"})
+"""What may be found only just before something is created: a plan does not call it unused."""
+
+
 def silence(problems: Iterable[Problem], reasons: Mapping[str, str]) -> tuple[Problem, ...]:
-    """Warnings named under `checks:` become notes that carry the reason; errors stay errors; a name that silences
-    nothing is said.
+    """Warnings named under `checks:` become notes that carry the reason; errors stay errors, but for `OVERRIDABLE`; a
+    name that silences nothing is said.
     """
     found = tuple(problems)
-    ids = {p.id for p in found}
+    ids = {p.id for p in found} | AT_SUBMISSION
     unused = tuple(_unused(name) for name in reasons if name not in ids)
-    return (*(_silenced(p, reasons) for p in found), *unused)
+    return (*overridden(found, reasons), *unused)
+
+
+def overridden(problems: Iterable[Problem], reasons: Mapping[str, str]) -> tuple[Problem, ...]:
+    """Like `silence`, for what is found later: nothing is called unused."""
+    return tuple(_silenced(p, reasons) for p in problems)
 
 
 UNREAD_IS_FATAL = frozenset({"checkpoint-unread"})
 """Warnings of a plan that must not be open when slices are taken."""
 
+NOTHING_TO_RUN = frozenset({"image-not-pushed"})
+"""Warnings of a plan without which there is nothing to submit."""
+
+FATAL_UNLESS_ACCEPTED = frozenset({"image-not-pinned"})
+
 
 def for_submission(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """The same problems, stricter: what a plan may leave unknown, a submission may not."""
-    return tuple(replace(p, severity="error") if p.id in UNREAD_IS_FATAL else p for p in problems)
+    return tuple(replace(p, severity="error") if _is_fatal(p) else p for p in problems)
+
+
+def _is_fatal(problem: Problem) -> bool:
+    accepted = problem.severity == "note"
+    return problem.id in UNREAD_IS_FATAL | NOTHING_TO_RUN or (problem.id in FATAL_UNLESS_ACCEPTED and not accepted)
 
 
 _ORDER = {"error": 0, "warning": 1, "note": 2}
 
 
 def _silenced(problem: Problem, reasons: Mapping[str, str]) -> Problem:
-    if problem.id not in reasons or problem.severity != "warning":
+    open_to_it = problem.severity == "warning" or problem.id in OVERRIDABLE
+    if problem.id not in reasons or not open_to_it:
         return problem
     return replace(problem, severity="note", message=f"{problem.message} (accepted: {reasons[problem.id]})")
 

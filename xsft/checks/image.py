@@ -2,43 +2,84 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping
 
-from xsft.facts import Facts
+from xsft.facts import Facts, ImageFacts
+from xsft.image.reference import is_pinned, is_untagged, legacy_warning, tag_of
 from xsft.problems import Problem, error, warning
 from xsft.spec.base import Value
-from xsft.spec.resolve import Run
+from xsft.spec.resolve import Run, named_ref
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """`image-missing`, `image-untagged`, `image-not-pinned`."""
-    del keys, facts
-    ref = run.spec.image.ref
-    if run.spec.target != "xpk":
-        return
+    """`image-missing`, `image-untagged`, `image-not-pinned`, `image-legacy-registry`, and those of a named image."""
+    del keys
+    if run.spec.image.name is not None:
+        yield from _named(run, facts.image or ImageFacts(name=run.spec.image.name))
+    elif run.spec.target == "xpk":
+        yield from _reference(run.spec.image.ref)
+
+
+def maxtext_differs(found: str, run: Run) -> Problem:
+    """What is in the image is another release than the one whose layout and keys the plan has."""
+    said = run.spec.image.maxtext
+    message = f"The image holds MaxText {found}, and the workload says {said}: layout and keys are those of {said}."
+    fix = f"Write image.maxtext: {found!r}, or take an image of {said}."
+    return error("image-maxtext-differs", "image.maxtext", message, fix)
+
+
+def _reference(ref: str | None) -> Iterator[Problem]:
     if ref is None:
         message = "No image: xpk would pack this folder onto python:3.10 instead."
-        fix = "Give image.ref, e.g. us-docker.pkg.dev/my-project/xsft/post-training@sha256:…."
+        fix = "Give image.name (built by `make image push`), or image.ref: us-docker.pkg.dev/…@sha256:…."
         yield error("image-missing", "image.ref", message, fix)
-    elif is_untagged(ref):
+        return
+    if is_untagged(ref):
         fix = "Add the digest (@sha256:…), or a tag."
         yield error("image-untagged", "image.ref", f"{ref} has neither tag nor digest: it means :latest.", fix)
     elif not is_pinned(ref):
         what = "whatever was pushed last" if tag_of(ref) == "latest" else "what it means can change between restarts"
-        message = f"{ref} names no digest: {what}."
-        yield warning("image-not-pinned", "image.ref", message, "Add the digest the push printed: @sha256:….")
+        message = f"{ref} names no digest: {what}. submit refuses it."
+        fix = "Add the digest the push printed: @sha256:…; or accept it: checks: {image-not-pinned: why}."
+        yield warning("image-not-pinned", "image.ref", message, fix)
+    legacy = legacy_warning(ref, where="image.ref")
+    yield from (legacy,) if legacy else ()
 
 
-def is_pinned(ref: str) -> bool:
-    return "@sha256:" in ref
+def _named(run: Run, image: ImageFacts) -> Iterator[Problem]:
+    """`image-twice`, `image-unknown`, `image-lock-unreadable`, `image-not-pushed`, `image-maxtext-differs` and
+    `image-stale`.
+    """
+    ref = run.spec.image.ref
+    if ref != named_ref(image.name, image):
+        message = f"image.name ({image.name}) and image.ref ({ref}) both say what runs."
+        yield error("image-twice", "image", message, "Keep one of them.")
+    elif not image.there:
+        yield _unknown(image)
+    elif image.lock_problem:
+        fix = "Take it back from git, or remove it and push again: the image itself is in its registry."
+        yield error("image-lock-unreadable", "image.name", image.lock_problem, fix)
+    elif image.ref is None:
+        yield _not_pushed(image, place=run.spec.place if isinstance(run.spec.place, str) else None)
+    elif image.maxtext and image.maxtext != run.spec.image.maxtext:
+        yield maxtext_differs(image.maxtext, run)
+    if image.stale:
+        message = f"images/{image.name}, or the code it takes, changed since the push: {image.ref} is without it."
+        yield warning("image-stale", "image.name", message, f"make image push IMAGE={image.name}")
 
 
-def tag_of(ref: str) -> str | None:
-    """The tag, None where there is none; a registry's port is no tag."""
-    name = ref.partition("@")[0].rpartition("/")[2] if "/" in ref else ref.partition("@")[0]
-    return name.partition(":")[2] or None
+def _unknown(image: ImageFacts) -> Problem:
+    near = difflib.get_close_matches(image.name, image.others, n=1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    known = ", ".join(image.others) or "none (no images/ beside or above the workload)"
+    message = f"There is no image {image.name!r} under images/.{hint} There is: {known}."
+    return error("image-unknown", "image.name", message, "Correct image.name, or give image.ref.")
 
 
-def is_untagged(ref: str) -> bool:
-    """Kubernetes would take `:latest`."""
-    return not is_pinned(ref) and tag_of(ref) is None
+def _not_pushed(image: ImageFacts, *, place: str | None) -> Problem:
+    where = f" to {image.repository}" if image.repository else ""
+    elsewhere = f" It was pushed to {', '.join(image.pushed_to)}." if image.pushed_to else ""
+    message = f"The image {image.name} was never pushed{where}.{elsewhere} submit refuses until it is."
+    told = f"PLACE={place}" if place else "REGISTRY=us-docker.pkg.dev/my-project/xsft"
+    return warning("image-not-pushed", "image.name", message, f"make image push IMAGE={image.name} {told}")

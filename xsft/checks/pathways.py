@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from xsft.checks.image import is_pinned, tag_of
 from xsft.facts import Facts
+from xsft.image.reference import is_pinned, tag_of
 from xsft.launchers.encoding import pathways_args_problem
 from xsft.launchers.xpk import PathwaysServers, servers
 from xsft.problems import Problem, error, warning

@@ -12,8 +12,9 @@ from xsft.effects.files import STDIN
 from xsft.effects.places import load_places
 from xsft.effects.process import own_environment, run
 from xsft.errors import XsftError
-from xsft.facts import CheckpointFacts, Facts, MachineFacts
+from xsft.facts import CheckpointFacts, Facts, ImageFacts, MachineFacts
 from xsft.spec.model import WorkloadSpec
+from xsft.spec.place import Place
 from xsft.spec.resolve import resolve
 
 Look = Callable[[str], CheckpointFacts]
@@ -37,6 +38,7 @@ def gather(
         working_directory=str(Path.cwd()),
         places=places,
         places_file=places_file,
+        image=_image(spec, folder, places),
         machine=machine() if spec.target == "local" else MachineFacts(),
     )
     return facts if offline else replace(facts, checkpoint=_checkpoint(spec, facts, look))
@@ -63,6 +65,16 @@ def machine() -> MachineFacts:
     """This machine, as a local run may use it."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return MachineFacts(memory_gib=round(memory, 1))
+
+
+def _image(spec: WorkloadSpec, folder: Path, places: Mapping[str, Place]) -> ImageFacts | None:
+    """Of the image that is named. Raises EnvironmentMissing where a file of it cannot be read."""
+    if spec.image.name is None:
+        return None
+    from xsft.effects.image_lock import image_facts
+
+    place = places.get(spec.place) if isinstance(spec.place, str) else spec.place
+    return image_facts(spec.image.name, start=folder, registry=place.registry if place else None)
 
 
 def _checkpoint(spec: WorkloadSpec, facts: Facts, look: Look) -> CheckpointFacts | None:

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 
 from xsft.catalog import releases
 from xsft.image.identity import code_tag, deps_tag
-from xsft.image.model import BuildSecret, BuildStep, Material, Options, Part, Recipe
+from xsft.image.model import Base, BuildSecret, BuildStep, Material, Options, Part, Recipe
 from xsft.image.reference import legacy_warning, parse_reference, parse_repository
 from xsft.problems import Problem, error
 from xsft.spec.secrets import looks_secret, names_secret
@@ -47,9 +47,25 @@ def make_recipe(options: Options, material: Material) -> Recipe:
     )
 
 
-def repository_of(options: Options) -> str | None:
+def repository_in(registry: str, image: str) -> str:
     """The registry's folder and the image's name in it: `…/xsft` -> `…/xsft/post-training`."""
-    return f"{options.registry.rstrip('/')}/{_dashed(options.image)}" if options.registry else None
+    return f"{registry.rstrip('/')}/{_dashed(image)}"
+
+
+def base_of(known: str) -> Base | None:
+    """`Base.known`, read back from a lock."""
+    if not known:
+        return None
+    ref, at, digest = known.partition("@")
+    if at:
+        return Base(ref=ref, digest=digest)
+    ref, _, image_id = known.partition("#")
+    return Base(ref=ref, image_id=image_id or None)
+
+
+def repository_of(options: Options) -> str | None:
+    """None without a registry."""
+    return repository_in(options.registry, options.image) if options.registry else None
 
 
 def local_name(image: str) -> str:

@@ -17,9 +17,10 @@ NOT_IDENTITY: Mapping[str, bool | set[str]] = {
     "ttl_seconds_after_finished": True,
     "checks": True,
     "data": {"rows"},
+    "image": {"name"},
 }
-"""Changing these does not make another run. The place is written out instead of named, and the name and its suffix
-count as the run_name they make: `--run-name` goes on with yesterday's dated run.
+"""Changing these does not make another run. The place and the image are written out instead of named, and the name and
+its suffix count as the run_name they make: `--run-name` goes on with yesterday's dated run.
 """
 
 

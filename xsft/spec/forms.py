@@ -15,6 +15,7 @@ IMAGE = (
     r"^[a-z0-9]([-._a-z0-9]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
     r"(:[A-Za-z0-9_][-._A-Za-z0-9]{0,127})?(@sha256:[0-9a-f]{64})?$"
 )
+IMAGE_NAME = r"^[a-z0-9]+([-_][a-z0-9]+)*$"
 PROJECT = r"^([a-z0-9.-]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]$"
 ZONE = r"^[a-z]+-[a-z]+[0-9]+(-[a-z])?$"
 CONTEXT = r"^[^\s\x00-\x1f]+$"
@@ -31,6 +32,7 @@ WORDS: Mapping[str, str] = MappingProxyType(
         GCS_URI: "gs://bucket or gs://bucket/path, the bucket in lower case",
         PRINTABLE: "printable text",
         IMAGE: "registry/repository:tag or registry/repository@sha256:<64 hex digits>, the path in lower case",
+        IMAGE_NAME: "the name of a folder under images/, in lower case",
         PROJECT: "a Google Cloud project id: 6 to 30 lower-case letters, digits and dashes",
         ZONE: "a zone or region such as us-east5-b or us-east5",
         CONTEXT: "the name of a kubeconfig context, without spaces",

@@ -12,11 +12,14 @@ from xsft.catalog import models, releases
 from xsft.catalog.models import Model
 from xsft.catalog.releases import Release
 from xsft.catalog.tpu import Slice, parse_tpu_type
-from xsft.facts import Facts
+from xsft.facts import Facts, ImageFacts
 from xsft.naming import ModeName, jobset_name
 from xsft.problems import Problem, error
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.place import DEFAULT_QUEUE, Place
+
+NOT_PUSHED = "not-pushed"
+"""Stands for the tag of an image that has no digest yet."""
 
 LOCAL_OUTPUT = "xsft-runs"
 """Where local runs go when no output is named: a folder of the current directory."""
@@ -72,6 +75,7 @@ class Run:
 
 def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]:
     """Decide what the workload leaves open; problems name what is missing or unknown."""
+    spec = _with_image(spec, facts.image)
     place, place_problems = _place(spec, facts)
     tpu, tpu_problems = _slice(spec)
     run_name, name_problems = _run_name(spec, facts)
@@ -102,6 +106,15 @@ def default_checkpoint_period(steps: int) -> int:
     return min(steps, max(50, steps // 10))
 
 
+def named_ref(name: str, found: ImageFacts | None) -> str:
+    """Of an image under images/. One that was never pushed gets a tag that says so, which `image-not-pushed` keeps from
+    being submitted.
+    """
+    if found and found.ref:
+        return found.ref
+    return f"{(found.repository if found else None) or name.replace('_', '-')}:{NOT_PUSHED}"
+
+
 def converted_directory(spec: WorkloadSpec, output: str | None) -> str | None:
     """base_output_directory of the conversion; the checkpoint lands in `<it>/0/items` (maxtext@0.2.5
     checkpoint_conversion/to_maxtext.py).
@@ -111,6 +124,17 @@ def converted_directory(spec: WorkloadSpec, output: str | None) -> str | None:
     if spec.model.hf.converted:
         return spec.model.hf.converted.rstrip("/")
     return f"{output.rstrip('/')}/converted/{spec.model.name}" if output else None
+
+
+def _with_image(spec: WorkloadSpec, found: ImageFacts | None) -> WorkloadSpec:
+    """The image that is named, by its digest: from here on it is as if `ref` had been written down."""
+    image = spec.image
+    if image.name is None or image.ref is not None:
+        return spec
+    known = {"ref": named_ref(image.name, found)}
+    if found and found.maxtext and "maxtext" not in image.model_fields_set:
+        known["maxtext"] = found.maxtext
+    return spec.model_copy(update={"image": image.model_copy(update=known)})
 
 
 def _mode(spec: WorkloadSpec) -> Mode:

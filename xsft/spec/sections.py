@@ -178,8 +178,12 @@ class Parallelism(Section):
 class Image(Section):
     """The container image and what is in it."""
 
+    name: Annotated[str, StringConstraints(pattern=forms.IMAGE_NAME)] | None = None
+    """An image of this project, by its folder under images/ (`post_training`): the digest that `xsft image push` put
+    into its lock for the place's registry. Instead of `ref`.
+    """
     ref: ImageRef | None = None
-    """e.g. `us-docker.pkg.dev/my-project/xsft/post-training@sha256:…`."""
+    """Any image, e.g. `us-docker.pkg.dev/my-project/xsft/post-training@sha256:…`."""
     maxtext: str = "0.2.5"
     """MaxText release in the image; decides the layout and the accepted keys."""
     pull_secret: DnsLabel | None = None

@@ -1,0 +1,214 @@
+"""What lies under images/ and in the folders of a user's own code, read into a recipe's material."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from xsft.errors import EnvironmentMissing, UsageError
+from xsft.image.context import ALWAYS_IGNORED
+from xsft.image.dockerfile import arguments
+from xsft.image.ignore import Ignored, ignoring
+from xsft.image.model import ContextFile, Part
+from xsft.image.recipe import CODE_DOCKERFILE, DEPS_DOCKERFILE
+from xsft.spec.secrets import looks_secret
+
+FOLDER = "images"
+OVERLAYS = ("code", "maxtext", "tunix")
+"""Folders of the code's context that are always there, empty where nothing is put into them."""
+CHUNK = 1 << 20
+SCANNED = 1 << 20
+"""Bytes of a file that are searched for secrets; larger ones are data."""
+
+_MARKS = (b"hf_", b"ghp_", b"gho_", b"ghs_", b"ghu_", b"ghr_", b"github_pat_", b"ya29.", b"AIza", b"AKIA", b"ASIA",
+          b"PRIVATE KEY", b'"private_key"')  # fmt: skip
+"""A file without any of them holds nothing that `looks_secret` knows: most are spared the search."""
+
+
+def images_folder(start: Path, name: str) -> Path | None:
+    """The images/ at or above `start` that has this image or its lock; None without one."""
+    for folder in (start, *start.parents):
+        here = folder / FOLDER
+        if (here / name / DEPS_DOCKERFILE).is_file() or (here / f"{name}.lock.json").is_file():
+            return here
+    return None
+
+
+def image_names(start: Path) -> tuple[str, ...]:
+    """Every image of the nearest images/ that holds one."""
+    for folder in (start, *start.parents):
+        found = sorted(path.parent.name for path in (folder / FOLDER).glob(f"*/{DEPS_DOCKERFILE}"))
+        if found:
+            return tuple(found)
+    return ()
+
+
+def deps_part(folder: Path) -> Part:
+    """The dependencies' Dockerfile and its context. Raises UsageError where there is none."""
+    return _part(folder, DEPS_DOCKERFILE, own=_own_files(folder, DEPS_DOCKERFILE))
+
+
+def code_part(
+    folder: Path, *, code: tuple[Path, ...] = (), maxtext: Path | None = None, tunix: Path | None = None
+) -> Part:
+    """The code's Dockerfile and its context, with the folders laid over it. Raises UsageError for two files of one
+    path, and for a source without its package.
+    """
+    laid = [
+        *(_tree(path, prefix="code") for path in code),
+        *((_package(maxtext, "maxtext"),) if maxtext else ()),
+        *((_package(tunix, "tunix"),) if tunix else ()),
+    ]
+    files = {f.path: f for f in (*_own_files(folder, CODE_DOCKERFILE), *_empty())}
+    for tree in laid:
+        for f in tree:
+            if f.path in files and f.kind != "folder":
+                raise _twice(f, files[f.path])
+            files[f.path] = f
+    return _part(folder, CODE_DOCKERFILE, own=tuple(files.values()))
+
+
+def read_tree(root: Path, *, prefix: str = "", ignored: Ignored = lambda _path: False) -> Iterator[ContextFile]:
+    """Every file, link and folder below `root`, links unfollowed; `ignored` sees paths relative to `root`.
+
+    Raises EnvironmentMissing where something cannot be read.
+    """
+    for path, below in _walk(root, ""):
+        if not ignored(below):
+            found = _entry(path, f"{prefix}/{below}" if prefix else below, root=root)
+            if found is not None:
+                yield found
+
+
+def _part(folder: Path, dockerfile: str, *, own: tuple[ContextFile, ...]) -> Part:
+    try:
+        text = (folder / dockerfile).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as failed:
+        raise UsageError(
+            f"{folder / dockerfile} cannot be read: {failed}.",
+            fix=f"An image is a folder with {DEPS_DOCKERFILE} and {CODE_DOCKERFILE}, as images/post_training is.",
+            id="image-dockerfile",
+        ) from None
+    return Part(dockerfile=dockerfile, args=arguments(text), files=own)
+
+
+def _own_files(folder: Path, dockerfile: str) -> tuple[ContextFile, ...]:
+    """What lies beside the Dockerfile and its own ignore file lets through; never the other Dockerfile's."""
+    rules = _text(folder / f"{dockerfile}.dockerignore") or _text(folder / ".dockerignore")
+    ignored = ignoring(ALWAYS_IGNORED, rules)
+    others = {f"{name}.dockerignore" for name in (DEPS_DOCKERFILE, CODE_DOCKERFILE)} | {".dockerignore"}
+    found = read_tree(folder, ignored=lambda path: path != dockerfile and (path in others or ignored(path)))
+    return tuple(f for f in found if f.kind != "folder")
+
+
+def _tree(root: Path, *, prefix: str) -> tuple[ContextFile, ...]:
+    if not root.is_dir():
+        raise UsageError(f"{root} is no folder.", fix="Name the folder whose content is wanted.", id="image-source")
+    ignored = ignoring(ALWAYS_IGNORED, _text(root / ".dockerignore"))
+    found = read_tree(root, prefix=prefix, ignored=lambda path: path == ".dockerignore" or ignored(path))
+    return tuple(f for f in found if f.kind != "folder")
+
+
+def _package(root: Path, name: str) -> tuple[ContextFile, ...]:
+    """The package of a checkout (`src/maxtext`, `tunix`) as `maxtext/maxtext/…`: nothing else of it is needed."""
+    found = next((path for path in (root / "src" / name, root / name) if (path / "__init__.py").is_file()), None)
+    if found is None:
+        raise UsageError(
+            f"{root} holds no package {name}: neither src/{name}/__init__.py nor {name}/__init__.py is there.",
+            fix=f"Name the root of a checkout of {name}, of the current layout.",
+            id="image-source",
+        )
+    return tuple(replace(f, path=f"{name}/{f.path}") for f in _tree(found, prefix=name))
+
+
+def _empty() -> tuple[ContextFile, ...]:
+    return tuple(ContextFile(path=name, kind="folder") for name in OVERLAYS)
+
+
+def _twice(one: ContextFile, other: ContextFile) -> UsageError:
+    return UsageError(
+        f"{one.path} is there twice: {one.source or one.path} and {other.source or other.path}.",
+        fix="Give one of the two.",
+        id="image-source",
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ""
+
+
+def _walk(folder: Path, below: str) -> Iterator[tuple[Path, str]]:
+    """Sorted; a folder before what is in it. What is ignored is walked too, for a rule may take some of it back."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as failed:
+        raise _unread(folder, failed) from None
+    for entry in entries:
+        if entry.name in {".git", ".venv", "__pycache__"}:  # of thousands of files, and never in an image
+            continue
+        path = f"{below}{entry.name}"
+        yield Path(entry.path), path
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(Path(entry.path), f"{path}/")
+
+
+def _entry(path: Path, name: str, *, root: Path) -> ContextFile | None:
+    """None for a socket, a pipe or a device, which no image can hold."""
+    try:
+        found = path.lstat()
+        if stat.S_ISLNK(found.st_mode):
+            return _link(path, name, root=root)
+        if stat.S_ISDIR(found.st_mode):
+            return ContextFile(path=name, kind="folder")
+        return _file(path, name, found) if stat.S_ISREG(found.st_mode) else None
+    except OSError as failed:
+        raise _unread(path, failed) from None
+
+
+def _link(path: Path, name: str, *, root: Path) -> ContextFile:
+    target = os.readlink(path)
+    leads = Path(os.path.realpath(path))
+    inside = not Path(target).is_absolute() and leads.is_relative_to(os.path.realpath(root)) and leads.exists()
+    return ContextFile(path=name, kind="link", target=target, dangling=not inside)
+
+
+def _file(path: Path, name: str, found: os.stat_result) -> ContextFile:
+    sha, secret = hashlib.sha256(), ""
+    with path.open("rb") as opened:
+        while chunk := opened.read(CHUNK):
+            sha.update(chunk)
+            if found.st_size <= SCANNED:
+                secret = _secret(chunk)
+    return ContextFile(
+        path=name,
+        kind="file",
+        size=found.st_size,
+        executable=bool(found.st_mode & stat.S_IXUSR),
+        sha256=sha.hexdigest(),
+        source=str(path.absolute()),
+        secret=secret,
+    )
+
+
+def _secret(content: bytes) -> str:
+    """What it looks like, never the value."""
+    if not any(mark in content for mark in _MARKS):
+        return ""
+    if b'"private_key"' in content and b'"service_account"' in content:
+        return "a service account's key"
+    return "something shaped like a token or a private key" if looks_secret(content.decode("latin-1")) else ""
+
+
+def _unread(path: Path, failed: OSError) -> EnvironmentMissing:
+    return EnvironmentMissing(
+        f"{path} cannot be read: {failed.strerror}.",
+        fix="Make it readable, or name it in .dockerignore.",
+        id="image-context-unreadable",
+    )
