@@ -14,6 +14,7 @@ from typing import Any
 
 from xsft.effects.docker_errors import Doing, explain, no_engine
 from xsft.effects.docker_progress import Layer
+from xsft.effects.registry_names import named
 
 TIMEOUT_S = 60.0
 """For one answer; between two lines of a pull or push as much may pass. The SDK's own default."""
@@ -110,10 +111,12 @@ class Engine:
         on_event: Callable[[Layer], None] = lambda _: None,
     ) -> ImageSeen:  # fmt: skip
         """By digest or tag. `auth`: as `docker_login.auth_for` reads it. Raises Unreachable and EnvironmentMissing."""
-        doing = doing or Doing(what=f"pull {ref}", host=ref.partition("/")[0], repository=ref.partition("@")[0])
-        repository, tag = _split(ref)
+        doing = doing or Doing(what=f"pull {ref}", host=named(ref).host, repository=named(ref).repository)
+        at = named(ref)  # a digest is passed as the tag, as the engine's API wants it
         with told(doing):
-            lines = self.api.pull(repository, tag=tag, stream=True, decode=True, auth_config=dict(auth or {}))
+            lines = self.api.pull(
+                at.repository, tag=at.reference, stream=True, decode=True, auth_config=dict(auth or {})
+            )
             for layer in layers(lines, doing):
                 on_event(layer)
         found = self.image(ref)
@@ -213,11 +216,3 @@ def _seen(said: Mapping[str, Any]) -> ImageSeen:
 def _machine(name: str) -> str:
     """The engine's kernel says x86_64 where images say amd64."""
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(name, name)
-
-
-def _split(ref: str) -> tuple[str, str | None]:
-    """Repository and tag; a digest is passed as the tag, as the engine's API wants it."""
-    repository, _, digest = ref.partition("@")
-    folder, slash, last = repository.rpartition("/")
-    name, _, tag = last.partition(":")
-    return f"{folder}{slash}{name}", digest or tag or None

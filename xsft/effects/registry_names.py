@@ -1,6 +1,6 @@
 """Where an image's name leads: the registry's host and its addresses. Pure.
 
-source: distribution@2.8 reference/normalize.go (docker.io, library/), the OCI Distribution API.
+source: distribution@2.8 reference/normalize.go (docker.io, library/), docs/spec/auth/token.md.
 """
 
 from __future__ import annotations
@@ -8,6 +8,9 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from xsft.errors import UsageError
+from xsft.image.reference import parse_reference
 
 HUB = "docker.io"
 HUB_API = "registry-1.docker.io"
@@ -35,14 +38,13 @@ class Named:
 
 
 def named(ref: str) -> Named:
-    """Names without a host are Docker Hub's. No tag and no digest mean `latest`."""
-    host, _, rest = ref.partition("/")
-    if not rest or not ("." in host or ":" in host or host == "localhost"):
-        host, rest = HUB, ref if "/" in ref else f"library/{ref}"
-    path, _, digest = rest.partition("@")
-    folder, slash, last = path.rpartition("/")
-    name, _, tag = last.partition(":")
-    return Named(host=host, path=f"{folder}{slash}{name}", reference=digest or tag or "latest")
+    """Names without a host are Docker Hub's. No tag and no digest mean `latest`. Raises UsageError."""
+    try:
+        found = parse_reference(ref)
+    except ValueError as wrong:
+        raise UsageError(str(wrong), fix="Correct the name of the image.", id="image-reference") from None
+    path = found.repository if found.host or "/" in found.repository else f"library/{found.repository}"
+    return Named(host=found.host or HUB, path=path, reference=found.digest or found.tag or "latest")
 
 
 def base_url(host: str) -> str:

@@ -1,0 +1,137 @@
+"""Google's own client, over HTTP, against a small server: what is found, made, listed, and why it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from google.api_core.retry import Retry, if_transient_error
+from google.auth.credentials import AnonymousCredentials
+
+from tests.fakes.artifact_registry import FakeArtifactRegistry, Refusal, artifact_registry
+from xsft.effects import artifact_registry as module
+from xsft.effects.artifact_names import Repository
+from xsft.effects.artifact_registry import ArtifactRegistry
+from xsft.errors import EnvironmentMissing, Unreachable, UsageError, XsftError
+
+TEAM = Repository(project="my-project", location="us", name="xsft")
+QUICK = Retry(predicate=if_transient_error, initial=0.01, maximum=0.02, timeout=0.5)
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeArtifactRegistry]:
+    with artifact_registry() as serving:
+        yield serving
+
+
+@pytest.fixture
+def client(fake: FakeArtifactRegistry) -> ArtifactRegistry:
+    made = module.connect({}, host=fake.host, scheme="http", credentials=AnonymousCredentials())
+    return ArtifactRegistry(client=made.client, retry=QUICK)
+
+
+def test_a_repository_that_is_there_is_found_and_left_alone(
+    fake: FakeArtifactRegistry, client: ArtifactRegistry
+) -> None:
+    fake.add(TEAM.path)
+    assert client.ensure(TEAM, create=True) == "found"
+    assert [line.split()[0] for line in fake.asked] == ["GET"]
+
+
+def test_a_missing_one_is_made_only_where_that_was_asked_for(
+    fake: FakeArtifactRegistry, client: ArtifactRegistry
+) -> None:
+    with pytest.raises(EnvironmentMissing) as missing:
+        client.ensure(TEAM, create=False)
+    assert missing.value.problem_id == "repository-missing"
+    assert "--create" in missing.value.fix
+    assert "gcloud artifacts repositories create xsft --repository-format=docker --location=us" in missing.value.fix
+    told: list[str] = []
+    assert client.ensure(TEAM, create=True, on_progress=told.append) == "created"
+    assert client.ensure(TEAM, create=False) == "found"
+    assert told == ["creating us-docker.pkg.dev/my-project/xsft"]
+
+
+def test_somebody_else_made_it_at_the_same_moment(fake: FakeArtifactRegistry, client: ArtifactRegistry) -> None:
+    fake.refusals.append(Refusal("^POST", 409, "ALREADY_EXISTS", "the repository already exists"))
+    assert client.ensure(TEAM, create=True) == "created"
+
+
+def test_packages_of_another_format_are_no_place_for_images(
+    fake: FakeArtifactRegistry, client: ArtifactRegistry
+) -> None:
+    fake.add(TEAM.path, format="PYTHON")
+    with pytest.raises(UsageError, match="PYTHON") as refused:
+        client.ensure(TEAM, create=True)
+    assert refused.value.problem_id == "repository-not-docker"
+
+
+DENIED = "Permission '{}' denied on resource '//artifactregistry.googleapis.com/x' (or it may not exist)."
+
+
+@pytest.mark.parametrize(
+    ("on", "code", "message", "reason", "id", "names"),
+    [
+        ("^GET", 403, DENIED.format("artifactregistry.repositories.get"), "", "registry-forbidden",
+         "roles/artifactregistry.reader"),
+        ("^POST", 403, DENIED.format("artifactregistry.repositories.create"), "", "registry-forbidden",
+         "roles/artifactregistry.admin"),
+        ("^GET", 403, "Artifact Registry API has not been used in project 1 before or it is disabled.",
+         "SERVICE_DISABLED", "artifact-registry-disabled", "gcloud services enable artifactregistry.googleapis.com"),
+        ("^GET", 403, "Permission denied on resource project my-project.", "CONSUMER_INVALID", "project-missing",
+         "my-project"),
+        ("^GET", 403, "Permission denied on 'locations/us-west99' (or it may not exist).", "", "artifact-repository",
+         "gcloud artifacts locations list"),
+        ("^GET", 400, "Location us-west99 is not supported.", "", "artifact-repository", "location 'us'"),
+        ("^GET", 401, "Request had invalid authentication credentials.", "", "registry-login-missing",
+         "gcloud auth application-default login"),
+        ("^GET", 429, "Quota exceeded", "", "registry-rate-limited", "Try again"),
+        ("^GET", 503, "backend", "", "registry-unreachable", "status.cloud.google.com"),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_what_mends_it(
+    fake: FakeArtifactRegistry,
+    client: ArtifactRegistry,
+    on: str,
+    code: int,
+    message: str,
+    reason: str,
+    id: str,
+    names: str,
+) -> None:
+    fake.refusals.append(Refusal(on, code, "X", message, reason))
+    with pytest.raises(XsftError) as refused:
+        client.ensure(TEAM, create=True)
+    assert refused.value.problem_id == id
+    assert names in f"{refused.value.message} {refused.value.fix}"
+    assert "my-project" in f"{refused.value.message} {refused.value.fix}" or code == 401
+
+
+@pytest.mark.parametrize("code", [429, 500, 503])
+def test_what_passes_is_asked_again(fake: FakeArtifactRegistry, client: ArtifactRegistry, code: int) -> None:
+    fake.add(TEAM.path)
+    fake.refusals.append(Refusal("^GET", code, "X", "later", times=2))
+    assert client.ensure(TEAM, create=False) == "found"
+    assert len(fake.asked) == 3
+
+
+def test_a_server_that_is_not_there() -> None:
+    with artifact_registry() as fake:
+        made = module.connect({}, host=fake.host, scheme="http", credentials=AnonymousCredentials())
+    with pytest.raises(Unreachable) as unreachable:
+        ArtifactRegistry(client=made.client, retry=QUICK).describe(TEAM)
+    assert unreachable.value.problem_id == "registry-unreachable"
+
+
+def test_nobody_logged_in_is_said_before_anything_is_asked() -> None:
+    with pytest.raises(Unreachable) as unreachable:
+        module.connect({"HOME": "/nowhere", "STORAGE_EMULATOR_HOST": "http://127.0.0.1:1"})
+    assert (unreachable.value.problem_id, unreachable.value.exit_status) == ("registry-login-missing", 5)
+
+
+def test_what_is_told_of_a_repository(fake: FakeArtifactRegistry, client: ArtifactRegistry) -> None:
+    fake.add(TEAM.path, dockerConfig={"immutableTags": True})
+    seen = client.describe(TEAM)
+    assert seen is not None
+    assert (seen.format, seen.size, seen.immutable_tags, seen.created_at) == ("DOCKER", 5, True, "2026-11-21T12:00:00Z")
+    assert client.describe(Repository(project="my-project", location="us", name="other")) is None

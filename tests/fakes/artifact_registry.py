@@ -1,0 +1,159 @@
+"""Artifact Registry's API, small: it answers from a real registry's /v2/ API, so that a push is what it lists.
+
+source: artifactregistry.googleapis.com v1 REST reference (the five routes that xsft uses).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+PARENT = r"/v1/(projects/[^/]+/locations/[^/]+)/repositories"
+UPLOADED = "2026-11-21T12:00:00Z"
+
+
+@dataclass
+class Refusal:
+    """What requests that match `on` ("METHOD /path") get, `times` times."""
+
+    on: str
+    code: int
+    status: str
+    message: str
+    reason: str = ""
+    times: int = 1000
+
+
+@dataclass
+class FakeArtifactRegistry:
+    """`host` is what the client is told. A repository's images are those of `upstream` whose name starts as its own."""
+
+    host: str = ""
+    upstream: str = ""
+    """`127.0.0.1:PORT` of a real registry; images lie there below `<repository name>/`."""
+    repositories: dict[str, dict[str, Any]] = field(default_factory=dict)
+    refusals: list[Refusal] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def add(self, path: str, **more: Any) -> None:
+        """`projects/P/locations/L/repositories/R`."""
+        self.repositories[path] = {"name": path, "format": "DOCKER", "createTime": UPLOADED, "sizeBytes": "5", **more}
+
+    def answer(self, method: str, path: str, query: str, body: Any) -> tuple[int, Any]:
+        line = f"{method} {path}"
+        self.asked.append(line)
+        for refusal in self.refusals:
+            if refusal.times > 0 and re.search(refusal.on, line):
+                refusal.times -= 1
+                return refusal.code, _error(refusal.code, refusal.status, refusal.message, refusal.reason)
+        if method == "POST" and (found := re.fullmatch(PARENT, path)):
+            return self._create(found[1], dict(p.split("=") for p in query.split("&"))["repositoryId"], body)
+        if found := re.fullmatch(rf"({PARENT}/[^/]+)", path):
+            return self._described(found[1].removeprefix("/v1/"))
+        if found := re.fullmatch(rf"({PARENT}/[^/]+)/dockerImages(?:/(.+))?", path):
+            return self._images(found[1].removeprefix("/v1/"), unquote(found[3] or ""))
+        return 404, _error(404, "NOT_FOUND", f"no route: {line}")
+
+    def _create(self, parent: str, name: str, body: dict[str, Any]) -> tuple[int, Any]:
+        path = f"{parent}/repositories/{name}"
+        if path in self.repositories:
+            return 409, _error(409, "ALREADY_EXISTS", "the repository already exists")
+        self.add(path, **body)
+        made = {
+            "@type": "type.googleapis.com/google.devtools.artifactregistry.v1.Repository",
+            **self.repositories[path],
+        }
+        metadata = {"@type": "type.googleapis.com/google.devtools.artifactregistry.v1.OperationMetadata"}
+        return 200, {"name": f"{parent}/operations/1", "done": True, "metadata": metadata, "response": made}
+
+    def _described(self, path: str) -> tuple[int, Any]:
+        if path not in self.repositories:
+            return 404, _error(404, "NOT_FOUND", "Requested entity was not found.")
+        return 200, self.repositories[path]
+
+    def _images(self, path: str, one: str) -> tuple[int, Any]:
+        code, repository = self._described(path)
+        if code != 200:
+            return code, repository
+        images = [image for image in self._stored(path) if not one or image["uri"].endswith(f"/{one}")]
+        if one:
+            missing = (404, _error(404, "NOT_FOUND", "Requested entity was not found."))
+            return (200, images[0]) if images else missing
+        return 200, {"dockerImages": images}
+
+    def _stored(self, path: str) -> Iterator[dict[str, Any]]:
+        _, project, _, location, _, name = path.split("/")
+        docker = f"{location}-docker.pkg.dev/{project}/{name}"
+        for stored in _get(self.upstream, "/v2/_catalog")[1].get("repositories") or ():
+            if stored.startswith(f"{name}/"):
+                image = stored.removeprefix(f"{name}/")
+                for digest, found in self._by_digest(stored).items():
+                    yield {
+                        "name": f"{path}/dockerImages/{image}@{digest}",
+                        "uri": f"{docker}/{image}@{digest}",
+                        **found,
+                    }
+
+    def _by_digest(self, stored: str) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        for tag in _get(self.upstream, f"/v2/{stored}/tags/list")[1].get("tags") or ():
+            digest, manifest = _get(self.upstream, f"/v2/{stored}/manifests/{tag}")
+            size = sum(layer["size"] for layer in (manifest["config"], *manifest["layers"]))
+            image = {"tags": [], "imageSizeBytes": str(size), "uploadTime": UPLOADED, "mediaType": MANIFEST}
+            found.setdefault(digest, image)["tags"].append(tag)
+        return found
+
+
+@contextmanager
+def artifact_registry(upstream: str = "") -> Iterator[FakeArtifactRegistry]:
+    """A server on loopback, gone at the end."""
+    fake = FakeArtifactRegistry(upstream=upstream)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "null")
+            code, answer = fake.answer(self.command, parts.path, parts.query.replace("%24", "$"), body)
+            content = json.dumps(answer).encode()
+            self.send_response(code)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_POST = do_GET  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    fake.host = f"127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield fake
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _error(code: int, status: str, message: str, reason: str = "") -> dict[str, Any]:
+    details = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason}] if reason else []
+    return {"error": {"code": code, "status": status, "message": message, "details": details}}
+
+
+def _get(upstream: str, path: str) -> tuple[str, dict[str, Any]]:
+    """The manifest's digest where there is one, and the parsed body."""
+    request = urllib.request.Request(f"http://{upstream}{path}", headers={"Accept": MANIFEST})
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10) as answer:
+        return answer.headers.get("Docker-Content-Digest", ""), json.load(answer)
