@@ -16,6 +16,7 @@ from xsft.effects.cluster_config import Access, Here, access_for, context_access
 from xsft.effects.cluster_create import DRY_RUN, MANAGER, Created, Exists, create, without
 from xsft.effects.cluster_errors import Ask, Reply, invalid, not_installed
 from xsft.effects.cluster_login import client_for
+from xsft.effects.cluster_reads import Reads
 from xsft.effects.cluster_resources import Resource
 from xsft.errors import SpecError, XsftError
 from xsft.launchers.children import child_jobs
@@ -53,6 +54,11 @@ class Cluster:
     @property
     def access(self) -> Access:
         return self._api.access
+
+    @property
+    def reads(self) -> Reads:
+        """What is read to learn how runs are."""
+        return Reads(self._api)
 
     @property
     def context(self) -> str:

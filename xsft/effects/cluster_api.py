@@ -6,14 +6,19 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from xsft.effects.cluster_config import Access
 from xsft.effects.cluster_errors import Ask, Reply, explain
+from xsft.effects.cluster_items import each_item
 from xsft.effects.cluster_resources import Resource
 from xsft.errors import Unreachable, XsftError
 from xsft.spec.secrets import redact
+
+T = TypeVar("T")
+Read = Callable[[bytes], Any]
 
 JSON = "application/json"
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -96,13 +101,35 @@ class Api:
         body = self._body(self.question(ask, query=query), ask)
         return tuple(body.get("items") or ())
 
+    def reduced(
+        self,
+        resource: Resource,
+        reduce: Callable[[Any], T],
+        *,
+        namespace: str | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> tuple[T, ...]:
+        """As `items`, each object reduced at once, so that a list of many megabytes is never in memory as a whole."""
+        ask = Ask(verb="list", resource=resource, namespace=namespace)
+        found: tuple[T, ...] = self._body(self.question(ask, query=query, read=partial(each_item, reduce=reduce)), ask)
+        return found
+
     def question(
-        self, ask: Ask, *, query: Mapping[str, str] | None = None, body: Any = None, accept: str = JSON
+        self,
+        ask: Ask,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        accept: str = JSON,
+        read: Read | None = None,
     ) -> Reply:
-        """Ask until there is an answer: reads, and what is not stored (dry runs, reviews). Raises Unreachable."""
+        """Ask until there is an answer: reads, and what is not stored (dry runs, reviews). Raises Unreachable.
+
+        `read` makes the body of a good answer out of its bytes, and raises ValueError where it is cut off.
+        """
         waits = Waits(self.patience)
         while True:
-            answer = self.once(ask, query=query, body=body, accept=accept)
+            answer = self.once(ask, query=query, body=body, accept=accept, read=read)
             match answer:
                 case Reply() if answer.status not in BUSY or not waits.again(answer.retry_after_s):
                     return answer
@@ -112,7 +139,13 @@ class Api:
                     continue
 
     def once(
-        self, ask: Ask, *, query: Mapping[str, str] | None = None, body: Any = None, accept: str = JSON
+        self,
+        ask: Ask,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        accept: str = JSON,
+        read: Read | None = None,
     ) -> Reply | Lost:
         """Exactly one request."""
         from kubernetes.client.exceptions import ApiException
@@ -123,29 +156,37 @@ class Api:
         if query:
             path = f"{path}?{urlencode(query)}"
         try:
-            return self._send(method, path, body=body, accept=accept)
+            return self._send(method, path, body=body, accept=accept, read=read or read_object)
         except (HTTPError, ApiException, OSError) as failed:
             return lost(failed, self.access)
 
     def failed(self, reply: Reply, ask: Ask) -> XsftError:
         return explain(reply, ask, self.access)
 
-    def _send(self, method: str, path: str, *, body: Any, accept: str) -> Reply | Lost:
+    def _send(self, method: str, path: str, *, body: Any, accept: str, read: Read) -> Reply | Lost:
         headers = {"Accept": accept, "Accept-Encoding": "gzip", "Content-Type": JSON}
         request = self._client.param_serialize(
             method, path, header_params=headers, body=body, auth_settings=["BearerToken"]
         )
         timeouts = (self.patience.connect_timeout_s, self.patience.read_timeout_s)
         response = self._client.call_api(*request, _request_timeout=timeouts)
-        body = _parsed(response.read())
-        if 200 <= response.status < 300 and not isinstance(body, dict):
-            return self._no_kubernetes()
-        return Reply(status=response.status, body=body, retry_after_s=_seconds(response.headers.get("Retry-After")))
+        content, wait = response.read(), _seconds(response.headers.get("Retry-After"))
+        if not 200 <= response.status < 300:
+            return Reply(status=response.status, body=_parsed(content), retry_after_s=wait)
+        try:
+            return Reply(status=response.status, body=read(content), retry_after_s=wait)
+        except ValueError:
+            return self._cut_off() if content.lstrip()[:1] == b"{" else self._no_kubernetes()
 
     def _body(self, reply: Reply, ask: Ask) -> Any:
         if not reply.ok:
             raise self.failed(reply, ask)
         return reply.body
+
+    def _cut_off(self) -> Lost:
+        """A proxy that gave up, most often; the server's own answer says how long it is."""
+        reason = f"The cluster (context {self.access.context}) answered with half an answer: its JSON ends early."
+        return Lost(reason=reason, sent=True, fix="Try again; if it stays so, look at the proxies on the way.")
 
     def _no_kubernetes(self) -> Lost:
         """The page of a proxy or of a login, most often."""
@@ -175,6 +216,14 @@ def lost(failed: Exception, access: Access) -> Lost:
     )
     message = f"The cluster (context {access.context}) did not answer: {reason}"
     return Lost(reason=message, sent=not isinstance(failed, unsent), fix=fix)
+
+
+def read_object(content: bytes) -> Any:
+    """Raises ValueError where it is no JSON object."""
+    found = json.loads(content)
+    if not isinstance(found, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004 - as for any other answer that is none
+    return found
 
 
 def _parsed(content: bytes) -> Any:

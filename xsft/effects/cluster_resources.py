@@ -16,18 +16,22 @@ class Resource:
     group: str = CORE
     version: str = "v1"
     namespaced: bool = True
+    subresource: str = ""
+    """Of the object that is named, e.g. log."""
 
     @property
     def full_name(self) -> str:
         """As kubectl and RBAC messages write it."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
+        below = f"/{self.subresource}" if self.subresource else ""
+        return f"{self.plural}.{self.group}{below}" if self.group else f"{self.plural}{below}"
 
     def path(self, *, namespace: str | None = None, name: str | None = None) -> str:
         if not self.version:
             return f"/apis/{self.group}"
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         parts = ("namespaces", namespace) if self.namespaced and namespace else ()
-        return "/".join((root, *(quote(str(p), safe="") for p in (*parts, self.plural, name) if p)))
+        below = self.subresource if name else ""
+        return "/".join((root, *(quote(str(p), safe="") for p in (*parts, self.plural, name, below) if p)))
 
 
 JOBSETS = Resource(plural="jobsets", group="jobset.x-k8s.io", version="v1alpha2")
@@ -35,6 +39,9 @@ JOBSETS = Resource(plural="jobsets", group="jobset.x-k8s.io", version="v1alpha2"
 JOBS = Resource(plural="jobs", group="batch")
 NAMESPACES = Resource(plural="namespaces", namespaced=False)
 SECRETS = Resource(plural="secrets")
+PODS = Resource(plural="pods")
+POD_LOGS = Resource(plural="pods", subresource="log")
+EVENTS = Resource(plural="events")
 PRIORITY_CLASSES = Resource(plural="priorityclasses", group="scheduling.k8s.io", namespaced=False)
 ACCESS_REVIEWS = Resource(plural="selfsubjectaccessreviews", group="authorization.k8s.io", namespaced=False)
 SELF_REVIEWS = Resource(plural="selfsubjectreviews", group="authentication.k8s.io", namespaced=False)
@@ -52,3 +59,13 @@ def group_versions(group: str) -> Resource:
 
 def kueue(plural: str, *, version: str, namespaced: bool = True) -> Resource:
     return Resource(plural=plural, group=KUEUE, version=version, namespaced=namespaced)
+
+
+def pending_workloads(version: str) -> Resource:
+    """Who waits in a LocalQueue, in its order.
+
+    source: kueue@v0.16.1 apis/visibility; v1beta1 since 0.9, v1beta2 since 0.15.
+    """
+    return Resource(
+        plural="localqueues", group="visibility.kueue.x-k8s.io", version=version, subresource="pendingworkloads"
+    )

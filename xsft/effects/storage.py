@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import stat
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from xsft.effects.parallel import start
 from xsft.errors import Unreachable
 from xsft.spec.secrets import redact
 
@@ -46,22 +46,7 @@ def within(seconds: float, look: Callable[[], T]) -> T:
 
     The thread is left behind then; it holds nothing and ends with the process.
     """
-    outcome: list[Callable[[], T]] = []
-
-    def work() -> None:
-        try:
-            result = look()
-        except Exception as failed:  # noqa: BLE001 - handed to the caller, whatever it is
-            outcome.append(_raiser(failed))
-        else:
-            outcome.append(lambda: result)
-
-    thread = threading.Thread(target=work, daemon=True, name="xsft-look")
-    thread.start()
-    thread.join(seconds)
-    if not outcome:
-        raise Unreachable(f"no answer within {seconds:g} s", fix="Check the network, and try again.")
-    return outcome[0]()
+    return start(look).result(seconds)
 
 
 class LocalStorage:
@@ -238,10 +223,3 @@ def _cannot_read(path: str, failed: OSError | ValueError) -> Unreachable:
 def _brief(failed: BaseException) -> str:
     """First line of what a library says, without tokens."""
     return redact((str(failed) or type(failed).__name__).splitlines()[0][:200])
-
-
-def _raiser(failed: Exception) -> Callable[[], Any]:
-    def throw() -> Any:
-        raise failed
-
-    return throw

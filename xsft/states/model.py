@@ -123,6 +123,8 @@ class Container:
     restarts: int = 0
     started_at: str | None = None
     finished_at: str | None = None
+    last: Container | None = None
+    """How it ended before, where its pod has started it anew (lastState)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,51 @@
+"""A list read item by item gives what json gives, or says that it is cut off."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xsft.effects.cluster_items import each_item
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+def items(text: str) -> tuple[Any, ...]:
+    return each_item(text.encode(), reduce=lambda item: item)
+
+
+@given(
+    st.lists(VALUES, max_size=4), st.dictionaries(st.text(max_size=5), VALUES, max_size=3), st.sampled_from([None, 1])
+)
+def test_items_are_those_of_json(members: list[Any], beside: dict[str, Any], indent: int | None) -> None:
+    for order in (
+        {**beside, "items": members},
+        {"items": members, **{k: v for k, v in beside.items() if k != "items"}},
+    ):
+        assert items(json.dumps(order, indent=indent)) == tuple(members)
+
+
+@given(st.lists(VALUES, min_size=1, max_size=3), st.data())
+def test_half_an_answer_is_none(members: list[Any], data: st.DataObject) -> None:
+    text = json.dumps({"kind": "List", "items": members})
+    with pytest.raises(ValueError, match="no whole list"):
+        items(text[: data.draw(st.integers(0, len(text) - 1))])
+
+
+@pytest.mark.parametrize("text", ["{}", '{"items": null}', '{"metadata": {"items": [1]}}', ' { "items" : [ ] } '])
+def test_without_items_there_are_none(text: str) -> None:
+    assert items(text) == ()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "<html>", '"items"', "{1: 2}"])
+def test_what_is_no_object_is_no_list(text: str) -> None:
+    with pytest.raises(ValueError, match="no whole list"):
+        items(text)

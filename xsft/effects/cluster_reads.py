@@ -1,0 +1,91 @@
+"""What is read from a cluster to learn how its runs are: lists, reduced object by object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from xsft.effects import cluster_resources as kinds
+from xsft.effects.cluster_api import Api
+from xsft.effects.cluster_errors import Ask
+from xsft.effects.cluster_resources import Resource
+from xsft.errors import EnvironmentMissing
+from xsft.launchers.lenient import rows
+from xsft.launchers.observed import jobset_of, trains
+from xsft.launchers.observed_pods import pod_of
+from xsft.launchers.observed_queue import Owned, Waiting, owned, waiting_of
+from xsft.states.model import JobSet, Pod
+
+T = TypeVar("T")
+
+FROM_CACHE = {"resourceVersion": "0"}
+"""The API server's watch cache as it is: up to seconds old, and without a look at 64,000 pods in etcd.
+
+source: kubernetes.io/docs/reference/using-api/api-concepts, "resourceVersion parameter".
+"""
+VERSIONS = ("v1beta2", "v1beta1")
+"""Of Kueue's groups, to read: the newer one is stored and needs no conversion, the older one old releases have."""
+
+
+@dataclass(frozen=True)
+class Reads:
+    """Each raises Unreachable (no answer, login, permission) and EnvironmentMissing (not installed), as `Cluster`."""
+
+    api: Api
+
+    def jobsets(self, *, namespace: str, selector: str = "") -> tuple[JobSet, ...]:
+        """Of runs: xsft's, xpk's, and whatever else asks for TPUs."""
+        found = self.api.reduced(kinds.JOBSETS, _run, namespace=namespace, query=_query(labels=selector))
+        return tuple(one for one in found if one is not None)
+
+    def jobset(self, *, name: str, namespace: str) -> JobSet | None:
+        """By its exact name; None where there is none."""
+        found = self.api.get(kinds.JOBSETS, name=name, namespace=namespace)
+        return None if found is None else jobset_of(found)
+
+    def workloads(self, *, namespace: str) -> tuple[Owned, ...]:
+        """Kueue's; empty where Kueue is not installed."""
+        return self._kueue(lambda version: self._workloads(version, namespace)) or ()
+
+    def pods(self, *, namespace: str, labels: str, fields: str = "") -> tuple[Pod, ...]:
+        query = _query(labels=labels, fields=fields)
+        return self.api.reduced(kinds.PODS, pod_of, namespace=namespace, query=query)
+
+    def cached_pods(self, *, namespace: str, labels: str, fields: str = "") -> tuple[Pod, ...]:
+        """As `pods`, a little old and cheap on a full cluster."""
+        query = {**_query(labels=labels, fields=fields), **FROM_CACHE}
+        return self.api.reduced(kinds.PODS, pod_of, namespace=namespace, query=query)
+
+    def waiting(self, *, namespace: str, queue: str) -> tuple[Waiting, ...] | None:
+        """Who waits in the LocalQueue; None where Kueue does not tell (its visibility API is not served)."""
+        return self._kueue(lambda version: self._waiting(version, namespace, queue))
+
+    def _workloads(self, version: str, namespace: str) -> tuple[Owned, ...]:
+        return self.api.reduced(kinds.kueue("workloads", version=version), owned, namespace=namespace)
+
+    def _waiting(self, version: str, namespace: str, queue: str) -> tuple[Waiting, ...]:
+        resource: Resource = kinds.pending_workloads(version)
+        ask = Ask(verb="get", resource=resource, namespace=namespace, name=queue)
+        reply = self.api.question(ask)
+        if reply.status == 404 and not reply.not_served:
+            return ()  # there is no such queue
+        if not reply.ok:
+            raise self.api.failed(reply, ask)
+        return tuple(waiting_of(row) for row in rows(reply.body.get("items")))
+
+    def _kueue(self, ask: Callable[[str], T]) -> T | None:
+        for version in VERSIONS:
+            try:
+                return ask(version)
+            except EnvironmentMissing:
+                continue
+        return None
+
+
+def _run(json: Any) -> JobSet | None:
+    return jobset_of(json) if trains(json) else None
+
+
+def _query(*, labels: str = "", fields: str = "") -> dict[str, str]:
+    return {key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}

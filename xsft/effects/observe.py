@@ -1,0 +1,149 @@
+"""How the runs on a cluster are: a handful of lists, whatever the number of runs, and nothing that is missing fatal."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from xsft.effects import clock
+from xsft.effects.cluster import Cluster
+from xsft.effects.cluster_api import Patience
+from xsft.effects.cluster_reads import Reads
+from xsft.effects.parallel import Started, start
+from xsft.errors import XsftError
+from xsft.launchers.observed_pods import FIRST_HOSTS, pods_selector
+from xsft.launchers.observed_queue import Owned, queues_of, waits, with_positions
+from xsft.launchers.patch import RUN_LABEL
+from xsft.spec.secrets import redact
+from xsft.states.model import JobSet, KueueWorkload, Observation, Pod, Unread, What
+
+T = TypeVar("T")
+
+PATIENCE = Patience(tries=3, budget_s=5.0, connect_timeout_s=5.0, read_timeout_s=10.0)
+"""For looking at runs: who waits for an answer would rather have the last known state soon."""
+LATE_S = 5.0
+"""What has not come so long after the JobSets is not waited for."""
+
+PENDING = "status.phase=Pending"
+
+
+def observe_cluster(
+    cluster: Cluster, *, namespace: str, name: str, now: str, run_names: Iterable[str] | None = None
+) -> tuple[Observation, ...]:
+    """One Observation per JobSet of the namespace, each an attempt of a run; `run_names`: only those (exact names of
+    runs or JobSets). `name`: the cluster as the user names it.
+
+    At most four lists: JobSets, Kueue's Workloads, the first pod of each Job where that is pending, and who waits in
+    the fullest queue. `pods` holds those pending ones, and is None where a run has none. A list that cannot be read is
+    in `unread`. Raises Unreachable where the JobSets themselves cannot be read, EnvironmentMissing where the cluster
+    has no JobSet.
+    """
+    reads = cluster.reads
+    workloads = start(lambda: reads.workloads(namespace=namespace))
+    pods = start(lambda: reads.cached_pods(namespace=namespace, labels=FIRST_HOSTS, fields=PENDING))
+    jobsets = reads.jobsets(namespace=namespace)
+    wanted = None if run_names is None else frozenset(run_names)
+    beside = _beside(reads, workloads, pods, namespace=namespace)
+    shown = (one for one in jobsets if wanted is None or {one.name, one.run_name} & wanted)
+    return tuple(beside.of(jobset, name=name, now=now) for jobset in shown)
+
+
+def observe_run(cluster: Cluster, *, namespace: str, name: str, run_name: str, now: str) -> tuple[Observation, ...]:
+    """One Observation per attempt of exactly this run (or JobSet) that is there, with all its pods, the newest first;
+    empty where the cluster has none. Raises as `observe_cluster`.
+    """
+    reads = cluster.reads
+    attempts = attempts_of(reads, namespace=namespace, run_name=run_name)
+    if not attempts:
+        return ()
+    workloads = start(lambda: reads.workloads(namespace=namespace))
+    pods = start(lambda: reads.pods(namespace=namespace, labels=pods_selector(one.name for one in attempts)))
+    beside = _beside(reads, workloads, pods, namespace=namespace)
+    seen = (beside.of(jobset, name=name, now=now) for jobset in attempts)
+    return tuple(replace(one, pods=one.pods or ()) if beside.pods is not None else one for one in seen)
+
+
+def attempts_of(reads: Reads, *, namespace: str, run_name: str) -> tuple[JobSet, ...]:
+    """The JobSets of the run, or the one of that name, the newest first. Costs one list of that label and one get."""
+    there = reads.jobsets(namespace=namespace, selector=f"{RUN_LABEL}={run_name}") if _is_label(run_name) else ()
+    named = None if any(one.name == run_name for one in there) else reads.jobset(name=run_name, namespace=namespace)
+    every = (*there, *((named,) if named and not there else ()))
+    return tuple(sorted(every, key=lambda one: (one.created_at, len(one.name), one.name), reverse=True))
+
+
+def unread(what: What, failed: XsftError) -> Unread:
+    """A line of why."""
+    return Unread(what=what, why=redact(" ".join(failed.message.split()))[:300])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Beside:
+    """What came beside the JobSets."""
+
+    workloads: dict[str, KueueWorkload]
+    """By the JobSet's UID."""
+    pods: dict[str, tuple[Pod, ...]] | None
+    """By the JobSet's name; None where they could not be read."""
+    unread: tuple[Unread, ...]
+    queue_unread: tuple[Unread, ...]
+    """Concerns those that wait."""
+
+    def of(self, jobset: JobSet, *, name: str, now: str) -> Observation:
+        workload = self.workloads.get(jobset.uid)
+        waiting = workload is not None and waits(workload)
+        return Observation(
+            run_name=jobset.run_name,
+            target="xpk",
+            observed_at=now,
+            mode=jobset.mode,
+            cluster=name,
+            steps=jobset.steps,
+            jobset=jobset,
+            workload=workload,
+            pods=None if self.pods is None else self.pods.get(jobset.name),
+            unread=(*self.unread, *(self.queue_unread if waiting else ())),
+        )
+
+
+def _beside(
+    reads: Reads, workloads: Started[tuple[Owned, ...]], pods: Started[tuple[Pod, ...]], *, namespace: str
+) -> _Beside:
+    until = clock.monotonic() + LATE_S
+    owned, no_workloads = _got(workloads, "workloads", until)
+    positions, no_positions = _positions(reads, owned or (), namespace=namespace, until=until)
+    by_uid = {one.owner: with_positions(one.workload, positions) for one in owned or () if one.owner}
+    found, no_pods = _got(pods, "pods", until)
+    by_name: dict[str, list[Pod]] = defaultdict(list)
+    for pod in found or ():
+        by_name[pod.jobset].append(pod)
+    return _Beside(
+        workloads=by_uid,
+        pods=None if found is None else {name: tuple(several) for name, several in by_name.items()},
+        unread=(*no_workloads, *no_pods),
+        queue_unread=no_positions,
+    )
+
+
+def _positions(
+    reads: Reads, owned: Iterable[Owned], *, namespace: str, until: float
+) -> tuple[dict[str, int], tuple[Unread, ...]]:
+    """By the Workload's name, in the fullest queue only: one question, however many queues there are."""
+    queues = queues_of(one.workload for one in owned)[:1]
+    if not queues:
+        return {}, ()
+    waiting, missing = _got(start(lambda: reads.waiting(namespace=namespace, queue=queues[0])), "queue", until)
+    return {one.name: one.position for one in waiting or ()}, missing
+
+
+def _got(started: Started[T], what: What, until: float) -> tuple[T | None, tuple[Unread, ...]]:
+    try:
+        return started.result(until - clock.monotonic()), ()
+    except XsftError as failed:
+        return None, (unread(what, failed),)
+
+
+def _is_label(name: str) -> bool:
+    return re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", name) is not None
