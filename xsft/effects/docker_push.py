@@ -72,22 +72,27 @@ class Pusher:
         doing = Doing(
             what=f"push {repository}:{tag}", host=host, repository=repository, google=self.google(host), pushes=True
         )
-        with self._auth(host) as auth:
+        with self.authorised(repository) as auth:
             said = self._until_done(repository, tag, auth=auth, doing=doing, on_event=on_event)
         return self._proven(repository, tag, said)
 
     @contextmanager
-    def _auth(self, host: str) -> Iterator[Mapping[str, str]]:
-        """Google's token goes through `docker login` into a private configuration; others are read from the user's."""
+    def authorised(self, ref: str) -> Iterator[Mapping[str, str]]:
+        """The login for pushing and pulling `ref`, in the SDK's form; empty where there is none.
+
+        Google's token goes through `docker login` into a private configuration; others are read where they lie.
+        Raises Unreachable, registry-login-missing, for Google's registries without any.
+        """
+        host, env = named(ref).host, self.engine.env
         credential = self.credential(host) if self.google(host) else None
-        if credential is None:
-            found = auth_for(host, folder=own_folder(self.engine.env), env=self.engine.env)
-            if found is None and self.google(host):
-                raise login_missing(host, google=True)
-            yield found or {}
+        if credential:
+            with logged_in(credential, env=env, docker=self.docker) as folder:
+                yield auth_for(host, folder=folder, env=env) or {}
             return
-        with logged_in(credential, env=self.engine.env, docker=self.docker) as folder:
-            yield auth_for(host, folder=folder, env=self.engine.env) or {}
+        found = auth_for(host, folder=own_folder(env), env=env)
+        if found is None and self.google(host):
+            raise login_missing(host, google=True)
+        yield found or {}
 
     def _until_done(
         self, repository: str, tag: str, *, auth: Mapping[str, str], doing: Doing, on_event: Callable[[Event], None]
