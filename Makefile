@@ -37,8 +37,16 @@ docs: setup
 	$(BIN)/python -m xsft.spec.schema
 	$(BIN)/python docs/generate.py
 
+.PHONY: cluster cluster-down cluster-tools
+cluster: setup
+	@$(BIN)/python -m tests.cluster up
+cluster-down: setup
+	@$(BIN)/python -m tests.cluster down
+cluster-tools: setup
+	@$(BIN)/python -m tests.cluster build --if-possible
+
 .PHONY: test
-test: environments
+test: environments cluster-tools
 	@$(BIN)/python tests/run.py
 
 .PHONY: golden

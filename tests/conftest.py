@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.fixtures import cluster_namespace, cluster_tools, real_api, real_cluster
 from tests.engine.fixtures import bad_proxy, base_image, engine, engine_slot, registry, registry_server
 from tests.fakes.clusters import cluster_api
 from tests.goldens import Golden
@@ -15,7 +16,19 @@ from xsft.effects import environments
 from xsft.effects.environments import Environment
 
 # fixtures that live beside what they start
-__all__ = ["bad_proxy", "base_image", "cluster_api", "engine", "engine_slot", "registry", "registry_server"]
+__all__ = [
+    "bad_proxy",
+    "base_image",
+    "cluster_api",
+    "cluster_namespace",
+    "cluster_tools",
+    "engine",
+    "engine_slot",
+    "real_api",
+    "real_cluster",
+    "registry",
+    "registry_server",
+]
 
 # Read once, before any fixture empties the environment that a test sees.
 _NAMED = {name: os.environ.get(f"XSFT_TEST_{name.upper()}_PYTHON") for name in environments.NAMES}

@@ -10,9 +10,10 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 STAGES = {
-    "quick": "not contract and not engine and not trainer",
-    "contract": "contract and not engine and not trainer",
+    "quick": "not contract and not cluster and not engine and not trainer",
+    "contract": "contract and not cluster and not engine and not trainer",
     "engine": "engine and not trainer",
+    "cluster": "cluster and not engine and not trainer",
     "trainer": "trainer",
 }
 NO_TESTS = 5

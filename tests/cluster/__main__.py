@@ -1,0 +1,166 @@
+"""python -m tests.cluster up|down|status|build: a real control plane on this machine, left running until `down`."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from textwrap import indent
+
+import yaml
+
+from tests.cluster import build
+from tests.cluster.api import Cluster, StartFailed, load
+from tests.cluster.components import ORDER
+from tests.cluster.nodes import DEFAULT, Slices
+from tests.cluster.start import up
+from tests.cluster.tools import version
+from xsft.commands.progress import shown
+from xsft.effects.filelock import exclusive
+from xsft.effects.paths import own_cache
+from xsft.errors import EnvironmentMissing, XsftError
+from xsft.spec.place import DEFAULT_QUEUE
+
+
+def main(arguments: list[str]) -> int:
+    given = _parser().parse_args(arguments)
+    try:
+        return int(given.do(given))
+    except StartFailed as problem:
+        print(f"error: the cluster did not start: {problem}", file=sys.stderr)
+        return 1
+    except XsftError as problem:
+        print(f"error: {problem.message}\n  fix: {problem.fix}", file=sys.stderr)
+        return problem.exit_status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    for name, do, about in (
+        ("up", _up, "start one, building its programs first where they are missing, and tell how to use it"),
+        ("down", _down, "stop it; nothing of it stays"),
+        ("status", _status, "say what runs"),
+        ("build", _build, "build its programs and start nothing"),
+    ):
+        verb = verbs.add_parser(name, help=about)
+        verb.set_defaults(do=do)
+        if name == "build":
+            verb.add_argument("--if-possible", action="store_true", help="without Go, warn and be content")
+        else:
+            verb.add_argument("--name", default="xsft", help="which cluster, and its kubeconfig context (%(default)s)")
+        if name == "up":
+            usual = [f"{one.count}x{one.tpu_type}" for one in DEFAULT]
+            verb.add_argument(
+                "--slices",
+                nargs="*",
+                type=_slices,
+                default=DEFAULT,
+                metavar="NxTYPE",
+                help=f"TPU slices ({' '.join(usual)})",
+            )
+    return parser
+
+
+def _slices(text: str) -> Slices:
+    count, _, tpu_type = text.partition("x")
+    made = Slices(tpu_type=tpu_type, count=int(count))
+    _ = made.shape  # refuses what is none
+    return made
+
+
+def _up(given: argparse.Namespace) -> int:
+    with shown("cluster") as progress, _alone(progress):
+        tools = build.ensure(progress=progress)
+        folder = _folder(given.name)
+        cluster = load(folder)
+        if cluster is None or not _whole(cluster):
+            _clear(folder)
+            cluster = up(folder, tools=tools, name=given.name, progress=progress, slices=tuple(given.slices))
+    print(_how_to_use(cluster))
+    return 0
+
+
+def _down(given: argparse.Namespace) -> int:
+    with shown("cluster") as progress, _alone(progress):
+        was = _folder(given.name).exists()
+        _clear(_folder(given.name))
+    print(f"cluster {given.name}: {'stopped, nothing of it is left' if was else 'there is none'}")
+    return 0
+
+
+def _status(given: argparse.Namespace) -> int:
+    """Exit status 1 where something that should run does not."""
+    cluster = load(_folder(given.name))
+    if cluster is None:
+        print(f"cluster {given.name}: there is none")
+        return 1
+    print(f"cluster {given.name}: {cluster.server}, {cluster.folder}")
+    for component in ORDER:
+        process = cluster.processes.get(component)
+        told = (
+            f"pid {process.pid}" if process and process.alive else f"NOT RUNNING, see {cluster.spawner.log(component)}"
+        )
+        print(f"  {component:24} {told}")
+    return 0 if _whole(cluster) else 1
+
+
+def _build(given: argparse.Namespace) -> int:
+    with shown("cluster") as progress:
+        try:
+            build.ensure(progress=progress)
+        except EnvironmentMissing as problem:
+            if not given.if_possible:
+                raise
+            progress(f"WARNING: tests that need a real control plane will be counted as not run: {problem.message}")
+    return 0
+
+
+def _alone(progress: Callable[[str], None]) -> AbstractContextManager[None]:
+    """One `up` or `down` at a time."""
+    return exclusive(own_cache() / "clusters.lock", waiting=lambda: progress("waiting for another `up` or `down`"))
+
+
+def _folder(name: str) -> Path:
+    return own_cache() / "clusters" / name
+
+
+def _whole(cluster: Cluster) -> bool:
+    alive = cluster.alive()
+    return all(alive.get(component) for component in ORDER)
+
+
+def _clear(folder: Path) -> None:
+    """Whatever was started there ends, also where it was only half started."""
+    if cluster := load(folder):
+        cluster.down()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _how_to_use(cluster: Cluster) -> str:
+    place = yaml.safe_dump({"place": {"context": cluster.context, "namespace": "default", "queue": DEFAULT_QUEUE}})
+    versions = ", ".join(
+        f"{name} {version('control', package)}"
+        for name, package in (
+            ("Kubernetes", "k8s.io/kubernetes"),
+            ("JobSet", "sigs.k8s.io/jobset"),
+            ("Kueue", "sigs.k8s.io/kueue"),
+        )
+    )
+    return f"""\
+cluster {cluster.name} is up: {versions}
+  export KUBECONFIG={cluster.kubeconfig}    (context {cluster.context})
+  kubectl    {cluster.layout.tools.program("kubectl")}
+  logs       {cluster.spawner.log("COMPONENT")}
+  pods       end, fail and wait by annotations: tests/cluster/stages.yaml
+  stop it    make cluster-down
+
+In a workload, beside `output: gs://…`:
+{indent(place, "  ")}"""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,258 @@
+"""A running cluster: ask its API, move its pods, stop and start its parts.
+
+cluster.api("GET", "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets")
+cluster.end(namespace, "xsft.dev/run=a", code=137, oom=True)
+cluster.stop("kube-apiserver"); cluster.start("kube-apiserver")
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+import urllib3
+
+from tests.cluster import podlogs, queues
+from tests.cluster.components import ORDER, Layout, commands
+from tests.cluster.processes import Process, Spawner
+from tests.cluster.rest import MERGE, ApiError, Rest, each
+from tests.cluster.tools import Tools
+
+Json = dict[str, Any]
+T = TypeVar("T")
+PATIENCE_S = 90.0
+RECORD = "cluster.json"
+UNANSWERED = (ApiError, urllib3.exceptions.HTTPError)
+
+
+class StartFailed(Exception):
+    """A component ended, or was not ready in time; with the end of its log."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """`name` is also its kubeconfig context. Times are in seconds."""
+
+    name: str
+    layout: Layout
+    spawner: Spawner
+    processes: dict[str, Process]
+    """By component; those that were started and not stopped."""
+
+    @property
+    def folder(self) -> Path:
+        return self.layout.folder
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.layout.kubeconfig
+
+    @property
+    def context(self) -> str:
+        return self.name
+
+    @property
+    def server(self) -> str:
+        return self.layout.server
+
+    @property
+    def token(self) -> str:
+        """Of the one administrator; made at the start, gone with the cluster."""
+        return self.layout.token
+
+    @property
+    def ca(self) -> Path:
+        return Path(self.layout.certificate("ca.crt"))
+
+    @cached_property
+    def rest(self) -> Rest:
+        return Rest(server=self.server, ca=self.ca, token=self.token)
+
+    def api(self, method: str, path: str, body: Any = None, *, content: str = "application/json") -> Any:
+        """JSON of the answer; None where it is empty. Raises ApiError (with `status`) when the server says no."""
+        return self.rest(method, path, body, content=content)
+
+    def kubectl(self, *argv: str, stdin: str = "", check: bool = True) -> str:
+        """Standard output of this cluster's own kubectl. Raises CalledProcessError when it fails and `check` is on."""
+        return subprocess.run(
+            (self.layout.tools.program("kubectl"), "--context", self.context, *argv),
+            env={**os.environ, "KUBECONFIG": str(self.kubeconfig)},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=check,
+        ).stdout
+
+    # ---- pods
+
+    def pods(self, namespace: str, selector: str = "") -> list[Json]:
+        return list(self.api("GET", f"/api/v1/namespaces/{namespace}/pods?labelSelector={quote(selector)}")["items"])
+
+    def wait_pods(
+        self, namespace: str, selector: str, *, count: int, phase: str = "Running", until_s: float = PATIENCE_S
+    ) -> list[Json]:
+        """The selected pods, once exactly `count` of them are in that phase. Raises TimeoutError."""
+        query = urlencode(
+            {"labelSelector": selector, "fieldSelector": f"status.phase={phase}", "includeObject": "None"}
+        )
+        path = f"/api/v1/namespaces/{namespace}/pods?{query}"
+        self.wait(
+            lambda: len(self.rest.rows(path)) == count, what=f"{count} pods {selector} to be {phase}", until_s=until_s
+        )
+        return [pod for pod in self.pods(namespace, selector) if pod["status"].get("phase") == phase]
+
+    def annotate_pod(self, namespace: str, pod: str, notes: Mapping[str, str | None]) -> None:
+        """Set annotations, or remove those that are None; tests/cluster/stages.yaml says what `fake/…` do."""
+        body = {"metadata": {"annotations": dict(notes)}}
+        self.api("PATCH", f"/api/v1/namespaces/{namespace}/pods/{pod}", body, content=MERGE)
+
+    def annotate_pods(self, namespace: str, selector: str, notes: Mapping[str, str | None]) -> None:
+        names = [pod["metadata"]["name"] for pod in self.pods(namespace, selector)]
+        each(lambda name: self.annotate_pod(namespace, name, notes), names)
+
+    def end(self, namespace: str, selector: str, *, code: int = 0, oom: bool = False, message: str = "") -> None:
+        """The selected pods end: with exit `code`, by the OOM killer if so, with a termination `message`."""
+        notes = {"fake/end": str(code), "fake/msg": message, **({"fake/oom": "1"} if oom else {})}
+        self.annotate_pods(namespace, selector, notes)
+
+    def write_logs(self, namespace: str, selector: str, lines: Sequence[str], **settings: Any) -> None:
+        """Append `lines` to the log of each selected pod; tests/cluster/podlogs.py explains `settings`."""
+        for pod in self.pods(namespace, selector):
+            podlogs.write(self.rest, self.folder / "logs", pod, lines, **settings)
+
+    # ---- namespaces and queues
+
+    def create_namespace(self, name: str) -> None:
+        """With a LocalQueue that points to the shared ClusterQueue."""
+        self.api("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        self.api("POST", *queues.local_queue(name))
+
+    def delete_namespace(self, name: str) -> None:
+        """Returns when its pods and workloads are gone, so that their nodes and their quota are free."""
+        jobsets = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{name}/jobsets"
+        self.api("DELETE", f"{jobsets}?propagationPolicy=Background")
+        self.api("DELETE", f"/api/v1/namespaces/{name}")
+        left = (f"/api/v1/namespaces/{name}/pods", f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{name}/workloads")
+        self.wait(
+            lambda: not any(self.api("GET", f"{path}?limit=1")["items"] for path in left),
+            what=f"namespace {name} to empty",
+        )
+
+    def create_queue(self, namespace: str, chips: Mapping[str, int]) -> str:
+        """A ClusterQueue of the namespace's own, with so many chips by flavour, and the LocalQueue `own` that points
+        to it; returns the LocalQueue's name. `delete_queue` when it is no longer used.
+        """
+        self.api("POST", f"{queues.KUEUE}/clusterqueues", queues.cluster_queue(namespace, dict(chips)))
+        self.api("POST", *queues.local_queue(namespace, name="own", cluster_queue=namespace))
+        return "own"
+
+    def delete_queue(self, namespace: str) -> None:
+        self.api("DELETE", f"{queues.KUEUE}/clusterqueues/{namespace}")
+
+    # ---- components
+
+    def start(self, component: str) -> None:
+        """Start it, on the same port, and wait until it answers. Raises StartFailed."""
+        self.spawn(component)
+        port = {"kube-apiserver": "api"}.get(component, component)
+        if component == "kube-apiserver":
+            self.patiently(lambda: self.rest.text("GET", "/readyz"))
+        elif port in self.layout.ports:
+            self.wait(lambda: _listens(self.layout.ports[port]), what=f"{component} to listen")
+
+    def spawn(self, component: str) -> None:
+        """Start it and do not wait."""
+        self.processes[component] = self.spawner.spawn(commands(self.layout)[component])
+        self.save()
+
+    def stop(self, component: str, *, with_signal: int = signal.SIGTERM) -> None:
+        """End it and wait until it is gone."""
+        self.spawner.end(self.processes.pop(component), with_signal=with_signal)
+        self.save()
+
+    def down(self) -> None:
+        """Everything ends; the folder goes."""
+        for component in reversed(ORDER):
+            if process := self.processes.pop(component, None):
+                self.spawner.end(process)
+        if "rest" in vars(self):
+            self.rest.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def alive(self) -> dict[str, bool]:
+        """Every component that should run: does it?"""
+        return {name: process.alive for name, process in self.processes.items()}
+
+    def log_tail(self, component: str, *, lines: int = 20) -> str:
+        log = self.spawner.log(component)
+        text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    # ---- waiting
+
+    def wait(self, check: Callable[[], T], *, what: str, until_s: float = PATIENCE_S) -> T:
+        """The first true answer of `check`. Raises TimeoutError, StartFailed when a component ended meanwhile."""
+        until = time.monotonic() + until_s
+        while not (found := check()):
+            self._look_after()
+            if time.monotonic() > until:
+                raise TimeoutError(f"waited {until_s:g} s for {what}")
+            time.sleep(0.2)
+        return found
+
+    def patiently(self, do: Callable[[], T], *, until_s: float = PATIENCE_S) -> T:
+        """`do`, again and again while the server does not answer or says no. Raises StartFailed after `until_s`."""
+        until = time.monotonic() + until_s
+        while True:
+            try:
+                return do()
+            except UNANSWERED as problem:
+                self._look_after()
+                if time.monotonic() > until:
+                    raise StartFailed(f"the API server still says: {problem}") from problem
+            time.sleep(0.1)
+
+    def _look_after(self) -> None:
+        for component, alive in self.alive().items():
+            if not alive:
+                raise StartFailed(f"{component} has ended; the end of its log:\n{self.log_tail(component)}")
+
+    # ---- found again by another process
+
+    def save(self) -> None:
+        running = {name: asdict(process) for name, process in self.processes.items()}
+        document = {"name": self.name, "tools": str(self.layout.tools.folder), "ports": self.layout.ports}
+        target = self.folder / RECORD
+        (new := target.with_suffix(".new")).write_text(json.dumps(document | {"processes": running}), encoding="utf-8")
+        new.replace(target)
+
+
+def load(folder: Path) -> Cluster | None:
+    """The cluster that was started in `folder`, by whichever process; None where there is none."""
+    try:
+        record = json.loads((folder / RECORD).read_bytes())
+        token = (folder / "tokens.csv").read_text(encoding="utf-8").partition(",")[0]
+    except OSError:
+        return None
+    return Cluster(
+        name=record["name"],
+        layout=Layout(folder=folder, tools=Tools(Path(record["tools"])), ports=record["ports"], token=token),
+        spawner=Spawner(folder=folder, bound=False, children={}),
+        processes={name: Process(**process) for name, process in record["processes"].items()},
+    )
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

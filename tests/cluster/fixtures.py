@@ -1,0 +1,76 @@
+"""Fixtures of the real control plane. Such tests are marked `cluster`; one cluster serves the whole session.
+
+pytestmark = pytest.mark.cluster
+
+def test_it(real_cluster: Cluster, cluster_namespace: str) -> None:
+    real_cluster.api("POST", f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{cluster_namespace}/jobsets", manifest)
+    real_cluster.wait_pods(cluster_namespace, "xsft.dev/run=a", count=128)
+"""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster import build, tools
+from tests.cluster.tools import Tools
+from tests.fakes.clusters import ClusterApi
+
+if TYPE_CHECKING:
+    from tests.cluster.api import Cluster
+
+
+@pytest.fixture(scope="session")
+def cluster_tools() -> Tools:
+    """The programs. Built by `make cluster-tools`, never by a test."""
+    found = tools.find()
+    if found is None:
+        why = build.why_not() or "they are not built: `make cluster-tools`, about 10 minutes on two idle cores, once"
+        pytest.skip(f"NOT RUN: needs a real control plane's programs: {why}")
+    return found
+
+
+@pytest.fixture(scope="session")
+def real_cluster(cluster_tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """etcd, API server, controller manager, scheduler, JobSet, Kueue and kwok; 4 slices of v6e-256 and some small ones.
+
+    It takes 20 s to start, ends with the session, and dies with this process however that ends.
+    """
+    from tests.cluster.start import up  # heavy, and most sessions need it not
+
+    folder = tmp_path_factory.mktemp("cluster") / "real"
+    cluster = up(folder, tools=cluster_tools, name="xsft-tests", progress=say, bound=True)
+    yield cluster
+    cluster.down()
+
+
+@pytest.fixture
+def cluster_namespace(real_cluster: Cluster) -> Iterator[str]:
+    """A namespace of this test's own; its LocalQueue `multislice-queue` draws on the quota that all share: 1,024 chips
+    of v6e-256 and a few of the small types. `real_cluster.create_queue` makes a queue with a quota of its own.
+
+    When the test is over, everything in it is gone before the next one starts: quota and nodes are free again.
+    """
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    real_cluster.create_namespace(name)
+    yield name
+    real_cluster.delete_namespace(name)
+
+
+@pytest.fixture
+def real_api(real_cluster: Cluster, cluster_namespace: str) -> ClusterApi:
+    """The same as `cluster_api` (tests/fakes/clusters.py), on the real control plane, in this test's own namespace."""
+    return ClusterApi(kubeconfig=real_cluster.kubeconfig, context=real_cluster.context, namespace=cluster_namespace)
+
+
+def say(line: str) -> None:
+    print(f"cluster: {line}", file=sys.stderr, flush=True)
+
+
+def place_of(cluster: Cluster, namespace: str) -> dict[str, str]:
+    """The `place` of a workload that goes there; KUBECONFIG must name `cluster.kubeconfig`."""
+    return {"context": cluster.context, "namespace": namespace}
