@@ -22,7 +22,7 @@ def made(rows: list[tuple[str, bytes, bool]]) -> tuple[ContextFile, ...]:
 
 
 def deps(files: tuple[ContextFile, ...], args: dict[str, str], base: str = "b", platform: str = "p") -> str:
-    return deps_tag(files, dockerfile="Dockerfile", args=args, platform=platform, base=base)
+    return deps_tag(files, dockerfile="Dockerfile", args=args, labels={}, platform=platform, base=base)
 
 
 @given(FILES, ARGS, st.randoms())
@@ -52,6 +52,7 @@ def test_kind_target_base_platform_and_the_layer_below_count() -> None:
         deps((), {}),
         deps((), {}, base="c"),
         deps((), {}, platform="q"),
+        deps_tag((), dockerfile="Dockerfile", args={}, labels={"a": "b"}, platform="p", base="b"),
         deps((link,), {}),
         deps((replace(link, target="c"),), {}),
         deps((ContextFile(path="a", kind="folder"),), {}),
@@ -59,4 +60,4 @@ def test_kind_target_base_platform_and_the_layer_below_count() -> None:
         code_tag((), dockerfile="Dockerfile", args={}, platform="p", deps="c"),
         code_tag((), dockerfile="other.Dockerfile", args={}, platform="p", deps="c"),
     }
-    assert len(tags) == 9
+    assert len(tags) == 10

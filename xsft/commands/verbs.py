@@ -22,6 +22,7 @@ VERBS: dict[str, str] = {
     "init": "write a commented workload to start from",
     "import": "make a workload of a pasted xpk workload line, and say what differs",
     "secret": "make the Kubernetes Secret that a workload names, from stdin or a file",
+    "image": "build, push, list or show the image that runs train in",
     "doctor": "what is there, what is missing, and the command that mends it",
     "setup": "build the xpk and MaxText environments",
     "completion": "print the shell completion script",

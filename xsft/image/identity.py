@@ -19,11 +19,19 @@ DIGITS = 20
 
 
 def deps_tag(
-    files: Iterable[ContextFile], *, dockerfile: str, args: Mapping[str, str], platform: str, base: str
+    files: Iterable[ContextFile],
+    *,
+    dockerfile: str,
+    args: Mapping[str, str],
+    labels: Mapping[str, str],
+    platform: str,
+    base: str,
 ) -> str:
-    """`base` says which bytes the base image is: its digest, or what else is known of it."""
-    content = {"dockerfile": dockerfile, "files": _rows(files), "args": dict(args), "platform": platform, "base": base}
-    return f"deps-{_digest(content)}"
+    """`base` says which bytes the base image is: its digest, or what else is known of it. All labels count, so that one
+    tag of dependencies never means two sets of them.
+    """
+    told = {"args": dict(args), "labels": dict(labels), "platform": platform, "base": base}
+    return f"deps-{_digest({'dockerfile': dockerfile, 'files': _rows(files), **told})}"
 
 
 def code_tag(

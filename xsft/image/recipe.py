@@ -25,6 +25,11 @@ BUILDABLE = frozenset({releases.DEFAULT})
 LOCAL = "localhost/xsft"
 """Prefix of the images on this machine: a name under which nothing is ever pulled by mistake."""
 
+IMAGE_LABEL = "dev.xsft.image"
+KIND_LABEL = "dev.xsft.kind"
+MAXTEXT_LABEL = "dev.xsft.maxtext.version"
+"""By which `submit` tells the layout of an image that somebody else pushed."""
+
 NOT_IDENTITY = frozenset({"DEPS_IMAGE", "REVISION", "DIRTY", "MAXTEXT_SOURCE"})
 """Arguments of the code layer that become labels, or that name what its identity has already."""
 OWN = NOT_IDENTITY | {"BASE_IMAGE", "BASE_DIGEST", "LOCK_SHA256", "MAXTEXT_VERSION", "VLLM_REQUIREMENT"}
@@ -73,6 +78,11 @@ def local_name(image: str) -> str:
     return f"{LOCAL}/{_dashed(image)}"
 
 
+def labels_of(options: Options, *, kind: str) -> dict[str, str]:
+    """What every image of xsft says of itself, whatever its Dockerfile says."""
+    return {IMAGE_LABEL: options.image, KIND_LABEL: kind, MAXTEXT_LABEL: options.maxtext}
+
+
 def option_problems(options: Options) -> tuple[Problem, ...]:
     """`image-name`, `image-maxtext`, `image-reference`, `image-legacy-registry`, `image-source`, `image-argument`."""
     return (*_name(options), *_maxtext(options), *_references(options), *_sources(options), *_given_arguments(options))
@@ -97,11 +107,12 @@ def _deps(options: Options, material: Material) -> BuildStep:
         "VLLM_REQUIREMENT": options.vllm or "",
         **options.args,
     }
-    args = _declared(given, material.deps)
+    args, labels = _declared(given, material.deps), labels_of(options, kind="deps")
     tag = deps_tag(
         material.deps.files,
         dockerfile=material.deps.dockerfile,
         args=args,
+        labels=labels,
         platform=PLATFORM,
         base=base.known if base else "",
     )
@@ -112,6 +123,7 @@ def _deps(options: Options, material: Material) -> BuildStep:
         dockerfile=material.deps.dockerfile,
         files=material.deps.files,
         args=args,
+        labels=labels,
         secrets=secrets,
         platform=PLATFORM,
     )
@@ -130,7 +142,15 @@ def _code(options: Options, material: Material, *, deps: BuildStep) -> BuildStep
     counted = {name: value for name, value in args.items() if name not in NOT_IDENTITY}
     files, dockerfile = material.code.files, material.code.dockerfile
     tag = code_tag(files, dockerfile=dockerfile, args=counted, platform=PLATFORM, deps=deps.tag)
-    return BuildStep(name="code", tag=tag, dockerfile=dockerfile, files=files, args=args, platform=PLATFORM)
+    return BuildStep(
+        name="code",
+        tag=tag,
+        dockerfile=dockerfile,
+        files=files,
+        args=args,
+        labels=labels_of(options, kind="code"),
+        platform=PLATFORM,
+    )
 
 
 def _declared(given: Mapping[str, str], part: Part) -> dict[str, str]:

@@ -1,0 +1,186 @@
+"""Nothing is made twice, and nothing is recorded that the registry does not have."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from multiprocessing.pool import ThreadPool
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.dockers import FakeDocker, FakeRegistry, Pushed
+from tests.image.materials import OPTIONS, file, material, recipe
+from xsft.effects.image_build import Maker, PushDone
+from xsft.effects.image_lock import lock_file, locked_images
+from xsft.errors import EnvironmentMissing, Unknown, Unreachable
+from xsft.image.model import Recipe
+from xsft.image.recipe import local_name
+
+LOCAL = local_name("post_training")
+KEPT = replace(OPTIONS, registry=None)
+OTHER = "sha256:" + "ee" * 32
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XSFT_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    (tmp_path / "images").mkdir()
+    return tmp_path / "images"
+
+
+def maker(images: Path, engine: FakeDocker, **settings: Any) -> Maker:
+    times = iter(f"2026-11-21T10:00:0{n}+00:00" for n in range(9))
+    settings = {"docker": lambda: engine, "now": lambda: next(times), **settings}
+    return Maker(images=images, registry=engine.registry, **settings)
+
+
+def pushed(by: Maker, made: Recipe) -> PushDone:
+    return by.push(made, options=KEPT, commit="1" * 40, dirty=False)
+
+
+def edited() -> Recipe:
+    code = material().code
+    return recipe(code=replace(code, files=(*code.files[:-1], file("code/hooks.py", b"print(2)"))))
+
+
+def test_the_first_push_makes_both_sends_both_and_writes_the_lock(images: Path) -> None:
+    docker = FakeDocker(FakeRegistry())
+    done = pushed(maker(images, docker), recipe())
+    assert docker.did == ["build deps", "build code", "push deps", "push code"]
+    assert (done.pushed, done.lock_written) == (True, True)
+    locked = locked_images(images, "post_training")["127.0.0.1:5000/team/post-training"]
+    assert locked == done.locked
+    assert docker.registry.images[locked.ref] == locked.digest
+    assert (locked.code, locked.deps, locked.options) == (recipe().code.tag, recipe().deps.tag, KEPT)
+
+
+def test_the_second_push_asks_the_registry_and_no_engine_and_leaves_the_lock_as_it_is(images: Path) -> None:
+    docker = FakeDocker(FakeRegistry())
+    first = pushed(maker(images, docker), recipe())
+    text = lock_file(images, "post_training").read_bytes()
+    docker.registry.asked.clear()
+
+    def no_engine() -> FakeDocker:
+        raise EnvironmentMissing("no engine", id="docker-not-running")
+
+    second = pushed(maker(images, docker, docker=no_engine), recipe())
+    assert (second.pushed, second.lock_written) == (False, False)
+    assert second.locked.digest == first.locked.digest
+    assert lock_file(images, "post_training").read_bytes() == text
+    assert len(docker.registry.asked) == 2
+
+
+def test_an_edit_builds_and_pushes_the_code_alone(images: Path) -> None:
+    docker = FakeDocker(FakeRegistry())
+    first = pushed(maker(images, docker), recipe())
+    docker.did.clear()
+    second = pushed(maker(images, docker), edited())
+    assert docker.did == ["build code", "push code"]
+    assert second.locked.digest != first.locked.digest
+    assert locked_images(images, "post_training")[second.locked.repository].digest == second.locked.digest
+
+
+def test_another_machine_pulls_the_dependencies_instead_of_building_them(images: Path) -> None:
+    registry = FakeRegistry()
+    pushed(maker(images, FakeDocker(registry)), recipe())
+    fresh = FakeDocker(registry)
+    pushed(maker(images, fresh), edited())
+    assert fresh.did == ["pull", "build code", "push code"]
+
+
+def test_what_is_here_is_not_built_and_what_is_in_the_registry_neither(images: Path) -> None:
+    registry = FakeRegistry()
+    docker = FakeDocker(registry)
+    steps = maker(images, docker).build(recipe(), remote=True)
+    assert [step.outcome for step in steps] == ["built", "built"]
+    assert [step.outcome for step in maker(images, docker).build(recipe(), remote=True)] == ["not-needed", "held"]
+    registry.take(recipe().repository, recipe().code.tag, OTHER)
+    steps = maker(images, FakeDocker(registry)).build(recipe(), remote=True)
+    assert [step.outcome for step in steps] == ["not-needed", "in-registry"]
+    assert lock_file(images, "post_training").exists() is False
+
+
+def test_a_registry_that_does_not_answer_is_no_obstacle_to_building_and_one_to_pushing(images: Path) -> None:
+    docker = FakeDocker(FakeRegistry(down=True))
+    said: list[str] = []
+    steps = maker(images, docker, progress=said.append).build(recipe(), remote=True)
+    assert [step.outcome for step in steps] == ["built", "built"]
+    assert any("does not answer" in line for line in said)
+    with pytest.raises(Unreachable):
+        pushed(maker(images, docker), recipe())
+    assert not lock_file(images, "post_training").exists()
+
+
+def test_a_registry_that_nobody_named_is_not_asked(images: Path) -> None:
+    docker = FakeDocker(FakeRegistry())
+    maker(images, docker).build(recipe(replace(OPTIONS, registry=None)), remote=False)
+    assert docker.registry.asked == []
+
+
+@pytest.mark.parametrize("claimed", [OTHER, None])
+def test_a_digest_that_the_registry_does_not_confirm_is_not_recorded(images: Path, claimed: str | None) -> None:
+    registry = FakeRegistry()
+
+    def lies(ref: str, digest: str) -> Pushed:
+        if claimed is None:
+            registry.images.clear()
+        return Pushed(claimed or digest)
+
+    docker = FakeDocker(registry, after_push=lies)
+    with pytest.raises(Unknown, match="nothing is recorded"):
+        pushed(maker(images, docker), recipe())
+    assert not lock_file(images, "post_training").exists()
+
+
+def test_a_tag_whose_digest_the_registry_denies_is_not_recorded(images: Path) -> None:
+    docker = FakeDocker(FakeRegistry())
+    docker.registry.images[f"{recipe().repository}:{recipe().code.tag}"] = OTHER
+    with pytest.raises(Unknown, match="does not have it"):
+        pushed(maker(images, docker), recipe())
+    assert not lock_file(images, "post_training").exists()
+
+
+@pytest.mark.parametrize("at", ["deps", "code"])
+def test_ctrl_c_while_pushing_leaves_the_lock_as_it_was(images: Path, at: str) -> None:
+    registry = FakeRegistry()
+    before = pushed(maker(images, FakeDocker(registry)), recipe()).locked
+    changed = replace(edited(), deps=replace(recipe().deps, tag="deps-" + "1" * 20))
+    changed = replace(changed, code=replace(changed.code, args={"DEPS_IMAGE": f"{LOCAL}:{changed.deps.tag}"}))
+
+    def interrupt(ref: str) -> None:
+        if f":{at}-" in ref:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pushed(maker(images, FakeDocker(registry, before_push=interrupt)), changed)
+    assert locked_images(images, "post_training") == {before.repository: before}
+    assert [path.name for path in images.iterdir()] == ["post_training.lock.json"]
+
+
+def test_the_repository_is_looked_at_once_the_image_is_built_and_before_it_is_sent(images: Path) -> None:
+    docker = FakeDocker(FakeRegistry())
+    pushed(maker(images, docker, ready=lambda: docker.did.append("ready")), recipe())
+    assert docker.did == ["build deps", "build code", "ready", "push deps", "push code"]
+
+
+def test_many_pushes_at_once_of_several_machines_end_with_a_lock_of_what_is_there(images: Path) -> None:
+    registry = FakeRegistry()
+
+    def one(number: int) -> PushDone:
+        docker = FakeDocker(registry, builds_differ_by=f" at {number}")
+        made = recipe(replace(OPTIONS, registry=f"127.0.0.1:5000/team-{number % 2}"))
+        return pushed(maker(images, docker), made)
+
+    with ThreadPool(6) as pool:
+        done = pool.map(one, range(12))
+    held = locked_images(images, "post_training")
+    assert set(held) == {f"127.0.0.1:5000/team-{n}/post-training" for n in (0, 1)}
+    assert {locked.digest for locked in held.values()} <= {one.locked.digest for one in done}
+    assert all(registry.images[locked.ref] == locked.digest for locked in held.values())
+    json.loads(lock_file(images, "post_training").read_text())

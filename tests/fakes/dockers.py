@@ -1,0 +1,78 @@
+"""An engine and a registry in memory, as `xsft.effects.image_build` wants them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from xsft.effects.docker_progress import Event
+from xsft.effects.image_build import HeldImage
+from xsft.errors import Unreachable
+from xsft.image.model import Base, BuildStep
+
+
+@dataclass(frozen=True)
+class Pushed:
+    digest: str
+    size: int = 1
+
+
+@dataclass
+class FakeRegistry:
+    """`images`: reference with tag or digest -> digest."""
+
+    images: dict[str, str] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    down: bool = False
+
+    def manifest_digest(self, ref: str) -> str | None:
+        self.asked.append(ref)
+        if self.down:
+            raise Unreachable("the registry does not answer", id="registry-unreachable")
+        return self.images.get(ref)
+
+    def take(self, repository: str, tag: str, digest: str) -> None:
+        self.images[f"{repository}:{tag}"] = self.images[f"{repository}@{digest}"] = digest
+
+
+@dataclass
+class FakeDocker:
+    registry: FakeRegistry
+    held: dict[str, str] = field(default_factory=dict)
+    """Reference -> what it was made of."""
+    bases: dict[str, Base] = field(default_factory=dict)
+    did: list[str] = field(default_factory=list)
+    before_push: Callable[[str], None] = lambda _ref: None
+    after_push: Callable[[str, str], Pushed] = lambda _ref, digest: Pushed(digest)
+    builds_differ_by: str = ""
+    """Two machines make other bytes of the same content: times."""
+
+    def holds(self, ref: str) -> bool:
+        return ref in self.held
+
+    def images(self, image: str) -> Sequence[HeldImage]:
+        return ()
+
+    def base(self, ref: str) -> Base | None:
+        return self.bases.get(ref)
+
+    def build(self, step: BuildStep, *, name: str, on_event: Callable[[Event], None]) -> None:
+        if step.name == "code" and step.args["DEPS_IMAGE"] not in self.held:
+            raise AssertionError("the dependencies are not there to build on")
+        self.did.append(f"build {step.name}")
+        self.held[name] = f"{step.tag}{self.builds_differ_by}"
+
+    def pull(self, ref: str, *, on_event: Callable[[Event], None]) -> None:
+        self.did.append("pull")
+        self.held[ref] = self.registry.images[ref]
+
+    def tag(self, ref: str, *, repository: str, tag: str) -> None:
+        self.held[f"{repository}:{tag}"] = self.held[ref]
+
+    def push(self, image: str, *, repository: str, tag: str, on_event: Callable[[Event], None]) -> Pushed:
+        self.before_push(f"{repository}:{tag}")
+        self.did.append(f"push {tag.partition('-')[0]}")
+        digest = f"sha256:{hashlib.sha256(self.held[image].encode()).hexdigest()}"
+        self.registry.take(repository, tag, digest)
+        return self.after_push(f"{repository}:{tag}", digest)

@@ -1,0 +1,140 @@
+"""What a build or a push shows on stderr: a bar and the last words on a terminal, a plain line per step elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from xsft.effects.docker_progress import Event, Layer, Retrying, Sent, StepDone, StepLine, StepStarted
+from xsft.image.context import in_words
+
+
+class Display(Protocol):
+    def say(self, line: str) -> None: ...
+
+    def event(self, event: Event) -> None: ...
+
+
+@contextmanager
+def showing(title: str) -> Iterator[Display]:
+    """rich is imported only on a terminal, and only once there is something to show."""
+    if not sys.stderr.isatty():
+        yield Lines(lambda line: print(f"xsft: {line}", file=sys.stderr, flush=True))
+        return
+    with ExitStack() as stack:
+        yield Bars(title, stack)
+
+
+@dataclass
+class Layers:
+    """The layers of one push or pull, added up."""
+
+    seen: dict[str, Layer] = field(default_factory=dict)
+
+    def add(self, layer: Layer) -> None:
+        before = self.seen.get(layer.id)
+        if before and layer.state == "done" and not layer.total:
+            layer = Layer(id=layer.id, state="done", bytes=before.total, total=before.total)
+        self.seen[layer.id] = layer
+
+    @property
+    def moved(self) -> int:
+        return sum(layer.bytes for layer in self.seen.values())
+
+    @property
+    def total(self) -> int:
+        return sum(layer.total for layer in self.seen.values())
+
+    def words(self) -> str:
+        there = sum(layer.state == "exists" for layer in self.seen.values())
+        return f"{in_words(self.moved)} of {len(self.seen) - there} layers, {there} there already"
+
+
+class Lines:
+    """For logs: what begins, what fails, what a transfer came to; no line of a step's own output."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._layers = Layers()
+
+    def say(self, line: str) -> None:
+        self._write(line)
+        self._layers = Layers()
+
+    def event(self, event: Event) -> None:
+        match event:
+            case StepStarted(name=name, number=number, total=total) if number:
+                self._write(f"[{number}/{total}] {_first_line(name)}")
+            case Retrying(attempt=attempt, pause_s=pause, why=why):
+                self._write(f"try {attempt} in {pause:g} s: {why}")
+            case Layer():
+                self._layer(event)
+            case _:
+                pass
+
+    def _layer(self, layer: Layer) -> None:
+        """Once, when the last one is there."""
+        before = self._layers.seen.get(layer.id)
+        self._layers.add(layer)
+        ended = all(one.state in {"done", "exists"} for one in self._layers.seen.values())
+        if ended and (before is None or before.state != layer.state):
+            self._write(f"layers: {self._layers.words()}")
+
+
+class Bars:
+    """One bar for what is going on, with the last line that a step printed."""
+
+    def __init__(self, title: str, stack: ExitStack) -> None:
+        self._title = title
+        self._stack = stack
+        self._shown: tuple[Any, Any] | None = None
+        self._layers = Layers()
+        self._phase = title
+
+    def say(self, line: str) -> None:
+        self._layers, self._phase = Layers(), line
+        self._update(description=line, completed=0, total=None, said="")
+
+    def event(self, event: Event) -> None:
+        match event:
+            case StepStarted(name=name, number=number, total=total) if number:
+                self._update(completed=number - 1, total=total, said=_first_line(name))
+            case StepLine(text=text):
+                self._update(said=_first_line(text))
+            case StepDone() | StepStarted():
+                pass
+            case Sent(bytes=sent, total=total):
+                self._update(said=f"context: {in_words(sent)} of {in_words(total)}")
+            case Layer():
+                self._layers.add(event)
+                self._update(completed=self._layers.moved, total=self._layers.total or None, said=self._layers.words())
+            case Retrying(attempt=attempt, pause_s=pause, why=why):
+                self._update(said=f"try {attempt} in {pause:g} s: {why}")
+
+    def _update(self, **changes: Any) -> None:
+        display, task = self._shown or self._start()
+        display.update(task, **changes)
+
+    def _start(self) -> tuple[Any, Any]:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.table import Column
+
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[said]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
+        )
+        display = self._stack.enter_context(Progress(*columns, console=Console(stderr=True), transient=True))
+        self._shown = (display, display.add_task(self._title, total=None, said=""))
+        return self._shown
+
+
+def _first_line(text: str) -> str:
+    line = text.strip().partition("\n")[0]
+    return line if len(line) <= 100 else f"{line[:97]}…"

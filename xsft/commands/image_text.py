@@ -1,0 +1,89 @@
+"""What `xsft image` did or found, as text a person reads. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from xsft.image.context import in_words
+
+Report = Mapping[str, Any]
+
+DID = {
+    "held": "here already",
+    "in-registry": "in the registry already",
+    "pulled": "pulled",
+    "built": "built",
+    "not-needed": "not needed",
+}
+
+
+def image_text(report: Report) -> str:
+    return "\n".join(_lines(report)) + "\n"
+
+
+def _lines(report: Report) -> Iterator[str]:
+    match report["action"]:
+        case "build":
+            yield from (_did(report, name) for name in ("deps", "code"))
+        case "push":
+            yield from (_did(report, name) for name in ("deps", "code"))
+            yield from _pushed(report)
+        case "list":
+            yield from _listed(report)
+        case _:
+            yield from _shown(report)
+
+
+def _did(report: Report, name: str) -> str:
+    part = report[name]
+    seconds = f", {part['seconds']:.1f} s" if part["seconds"] else ""
+    return f"{part['tag']}  {DID[part['outcome']]}{seconds}"
+
+
+def _pushed(report: Report) -> Iterator[str]:
+    yield f"{report['ref']}  {'pushed' if report['pushed'] else 'nothing to push'}"
+    yield f"lock: {report['lock']['file']}"
+    yield f"in a workload: image: {{name: {report['image']}}}"
+
+
+def _shown(report: Report) -> Iterator[str]:
+    yield f"image       {report['image']}"
+    yield f"repository  {report['repository'] or 'none: no --registry, no --place'}"
+    yield f"MaxText     {report['maxtext']} ({report['maxtext_source']})"
+    yield f"base        {report['base'] or 'none'}"
+    for name in ("deps", "code"):
+        part = report[name]
+        yield f"{name}        {part['tag']}: {part['files']} files, {in_words(part['bytes'])}"
+        yield from (f"            {in_words(f['size']):>10}  {f['path']}" for f in part["largest"])
+        yield from (f"            {key}={value}" for key, value in part["args"].items())
+    yield _lock(report)
+
+
+def _lock(report: Report) -> str:
+    lock = report["lock"]
+    if lock is None:
+        return f"lock        nothing for {report['repository'] or 'no registry'}: make image push"
+    now = "what lies here" if lock["current"] else f"not what lies here ({lock['code']}): make image push"
+    return f"lock        {lock['digest']}, pushed {lock['pushed_at']}: {now}"
+
+
+def _listed(report: Report) -> Iterator[str]:
+    rows = [("WHERE", "TAG", "DIGEST", "SIZE", "WHEN", "")]
+    rows += [_cells(one) for one in report["images"]]
+    widths = [max(len(row[i]) for row in rows) for i in range(5)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row[:5], widths, strict=True))
+        yield "  ".join((*cells, row[5])).rstrip()
+
+
+def _cells(one: Report) -> tuple[str, str, str, str, str, str]:
+    marks = ", ".join(word for word, holds in (("current", one["current"]), ("locked", one["locked"])) if holds)
+    return (
+        one["where"],
+        one["tag"],
+        (one["digest"] or "-")[:19],
+        in_words(one["size"]),
+        (one["at"] or "-")[:19],
+        marks,
+    )

@@ -1,0 +1,229 @@
+"""The actions of `xsft image`, wired: options to a recipe, a recipe to what is there; each gives its document."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from xsft.catalog import releases
+from xsft.commands.failure import problem_documents
+from xsft.commands.image_progress import Display
+from xsft.effects.image_build import Docker, Maker, PushDone, StepDone
+from xsft.effects.image_engine import real_docker, resolve_base
+from xsft.effects.image_list import ListedImage, in_engine, in_registry
+from xsft.effects.image_lock import lock_file, locked_images
+from xsft.effects.image_material import Gathering, Planned, find_images, plan_image, within_project
+from xsft.effects.image_where import ensure_repository, registry_of
+from xsft.effects.paths import own_cache
+from xsft.effects.process import own_environment
+from xsft.effects.registry_client import Registries
+from xsft.errors import UsageError, XsftError
+from xsft.image.context import largest, size_of
+from xsft.image.model import Base, BuildStep, Locked, Options
+from xsft.image.recipe import repository_of
+
+ONLY_LOOK = frozenset({"show", "list"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tools:
+    """What asks the world; each is connected when it is first needed."""
+
+    env: dict[str, str] = field(repr=False)
+
+    @cached_property
+    def registries(self) -> Registries:
+        return Registries(env=self.env)
+
+    @cached_property
+    def connected(self) -> Docker:
+        return real_docker(registries=self.registries, env=self.env)
+
+    def docker(self) -> Docker:
+        """Raises EnvironmentMissing where no engine answers."""
+        return self.connected
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """One call of `xsft image`."""
+
+    images: Path
+    planned: Planned
+    tools: Tools
+    display: Display
+    create: bool
+
+    def build(self) -> dict[str, Any]:
+        steps = self._maker().build(self.planned.recipe, remote=repository_of(self.planned.options) is not None)
+        return self._document("build", steps=steps)
+
+    def push(self) -> dict[str, Any]:
+        planned = self.planned
+        if repository_of(planned.options) is None:
+            raise UsageError(
+                "It is not said where the image is pushed to.",
+                fix="Give --registry us-docker.pkg.dev/my-project/xsft (make: REGISTRY=), or --place (PLACE=).",
+            )
+        material = planned.material
+        done = self._maker().push(planned.recipe, options=planned.kept, commit=material.revision, dirty=material.dirty)
+        return self._document("push", steps=done.steps, done=done)
+
+    def show(self) -> dict[str, Any]:
+        return self._document("show")
+
+    def list(self) -> dict[str, Any]:
+        recipe = self.planned.recipe
+        found = [*in_engine(self.tools.docker, recipe.image, say=self.display.say)]
+        if repository_of(self.planned.options):
+            found += in_registry(self.tools.registries, recipe.repository, env=self.tools.env, say=self.display.say)
+        return self._document("list", listed=found)
+
+    def _maker(self) -> Maker:
+        registry = self.planned.options.registry
+        return Maker(
+            images=self.images,
+            docker=self.tools.docker,
+            registry=self.tools.registries,
+            progress=self.display.say,
+            on_event=self.display.event,
+            ready=lambda: ensure_repository(
+                str(registry), env=self.tools.env, create=self.create, progress=self.display.say
+            ),
+        )
+
+    def _document(
+        self,
+        action: str,
+        *,
+        steps: Sequence[StepDone] = (),
+        done: PushDone | None = None,
+        listed: Sequence[ListedImage] | None = None,
+    ) -> dict[str, Any]:
+        recipe, lock = self.planned.recipe, self._locked()
+        outcome = {step.name: step for step in steps}
+        return {
+            "action": action,
+            "image": recipe.image,
+            "repository": repository_of(self.planned.options),
+            "maxtext": recipe.maxtext,
+            "maxtext_source": self.planned.material.maxtext_label,
+            "base": recipe.base,
+            "deps": _part(recipe.deps, outcome.get("deps")),
+            "code": _part(recipe.code, outcome.get("code")),
+            "ref": done.locked.ref if done else None,
+            "pushed": done.pushed if done else None,
+            "lock": self._lock(lock) if lock else None,
+            "images": None if listed is None else [_row(one, self.planned, lock) for one in listed],
+            "problems": problem_documents(self.planned.problems),
+        }
+
+    def _locked(self) -> Locked | None:
+        return locked_images(self.images, self.planned.recipe.image).get(self.planned.recipe.repository)
+
+    def _lock(self, locked: Locked) -> dict[str, Any]:
+        return {
+            "file": str(lock_file(self.images, locked.image)),
+            "digest": locked.digest,
+            "code": locked.code,
+            "maxtext": locked.maxtext,
+            "pushed_at": locked.pushed_at,
+            "commit": locked.commit,
+            "dirty": locked.dirty,
+            "current": locked.code == self.planned.recipe.code.tag,
+        }
+
+
+def work_for(args: argparse.Namespace, *, display: Display) -> Work:
+    """Everything but the action itself. Raises UsageError and SpecError for what is wrong with the options or files."""
+    cwd = Path.cwd()
+    images = find_images(cwd, args.image)
+    tools = Tools(env=own_environment())
+    options = _options(args, project=images.parent, cwd=cwd)
+    base = _base(args, held=tuple(locked_images(images, options.image).values()), tools=tools, display=display)
+    gathering = Gathering(
+        images=images, env=tools.env, cache=own_cache(), base=base, accept=args.accept, progress=display.say
+    )
+    planned = plan_image(options, gathering)
+    return Work(images=images, planned=planned, tools=tools, display=display, create=args.create)
+
+
+def _base(
+    args: argparse.Namespace, *, held: Sequence[Locked], tools: Tools, display: Display
+) -> Callable[[str | None], Base | None]:
+    """To show what would be built, nobody who knows the base need answer: it is said that the tags are others then."""
+
+    def base(ref: str | None) -> Base | None:
+        try:
+            return resolve_base(ref, held=held, docker=tools.docker, registry=tools.registries, again=args.update_base)
+        except XsftError as failed:
+            if ref is None or args.action not in ONLY_LOOK:
+                raise
+            display.say(f"{failed.message} Which bytes {ref} is stays open, and so the tags below.")
+            return Base(ref=ref)
+
+    return base
+
+
+def _options(args: argparse.Namespace, *, project: Path, cwd: Path) -> Options:
+    return Options(
+        image=args.image,
+        registry=args.registry or registry_of(args.place, start=project),
+        maxtext=args.maxtext or releases.DEFAULT,
+        maxtext_source=_source(args.maxtext_source, project=project, cwd=cwd),
+        tunix_source=_source(args.tunix_source, project=project, cwd=cwd),
+        base=args.base or None,
+        vllm=args.vllm or None,
+        code=tuple(within_project(folder, project=project, cwd=cwd) for folder in args.code),
+        args=dict(_pairs(args.arg)),
+        pip_config=str(_file(args.pip_config)) if args.pip_config else None,
+    )
+
+
+def _source(text: str, *, project: Path, cwd: Path) -> str:
+    return text if text == "pypi" or text.startswith("git+") else within_project(text, project=project, cwd=cwd)
+
+
+def _pairs(given: Iterable[str]) -> Iterable[tuple[str, str]]:
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--arg {text}: there is no `=`.", fix="Write --arg NAME=VALUE.")
+        yield name, value
+
+
+def _file(text: str) -> Path:
+    path = Path(text).expanduser().absolute()
+    if not path.is_file():
+        raise UsageError(f"--pip-config {text}: there is no such file.", fix="Name a file in the form of pip.conf.")
+    return path
+
+
+def _part(step: BuildStep, done: StepDone | None) -> dict[str, Any]:
+    return {
+        "tag": step.tag,
+        "outcome": done.outcome if done else None,
+        "seconds": round(done.seconds, 3) if done and done.seconds else None,
+        "files": sum(f.kind == "file" for f in step.files),
+        "bytes": size_of(step.files),
+        "largest": [{"path": f.path, "size": f.size} for f in largest(step.files)],
+        "args": dict(step.args),
+    }
+
+
+def _row(one: ListedImage, planned: Planned, lock: Locked | None) -> dict[str, Any]:
+    current = one.tag in {planned.recipe.deps.tag, planned.recipe.code.tag}
+    locked = lock is not None and one.digest == lock.digest
+    return {
+        "where": one.where,
+        "tag": one.tag,
+        "digest": one.digest,
+        "size": one.size,
+        "at": one.at,
+        "current": current,
+        "locked": locked,
+    }
