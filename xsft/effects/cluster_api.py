@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,22 +11,18 @@ from urllib.parse import urlencode
 
 from xsft.effects.cluster_config import Access
 from xsft.effects.cluster_errors import Ask, Reply, explain
+from xsft.effects.cluster_http import JSON, Http, Lost, Read, Stream, read_object
 from xsft.effects.cluster_items import each_item
 from xsft.effects.cluster_resources import Resource
 from xsft.errors import Unreachable, XsftError
-from xsft.spec.secrets import redact
 
 T = TypeVar("T")
-Read = Callable[[bytes], Any]
 
-JSON = "application/json"
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 """source: kubernetes.io/docs/reference/using-api/api-concepts, "Alternate representations of resources"."""
 
 CONNECT_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 30.0
-DISTRUST = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER", "certificate verify failed", "doesn't match")
-"""OpenSSL's and urllib3's words for what time does not mend; a connection cut in TLS is none of them."""
 BUSY = frozenset({429, 500, 503, 504})
 """Answers after which a question is asked again."""
 
@@ -44,19 +39,6 @@ class Patience:
     sleep: Callable[[float], None] = time.sleep
     connect_timeout_s: float = CONNECT_TIMEOUT_S
     read_timeout_s: float = READ_TIMEOUT_S
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lost:
-    """No answer came."""
-
-    reason: str
-    sent: bool
-    """The server may have done what was asked."""
-    fix: str
-    id: str = "unreachable"
-    again: bool = True
-    """Whether asking once more may help."""
 
 
 class Waits:
@@ -82,9 +64,10 @@ class Api:
     """One cluster's API through the official client (`kubernetes.client.ApiClient`)."""
 
     def __init__(self, client: Any, *, access: Access, patience: Patience | None = None) -> None:
-        self._client = client
         self.access = access
         self.patience = patience or Patience()
+        timeouts = (self.patience.connect_timeout_s, self.patience.read_timeout_s)
+        self._http = Http(client, access=access, timeouts_s=timeouts)
 
     def get(self, resource: Resource, *, name: str, namespace: str | None = None, accept: str = JSON) -> Any | None:
         """The object; None where there is none. Raises as `explain` says."""
@@ -148,101 +131,23 @@ class Api:
         read: Read | None = None,
     ) -> Reply | Lost:
         """Exactly one request."""
-        from kubernetes.client.exceptions import ApiException
-        from urllib3.exceptions import HTTPError
+        method = "DELETE" if ask.verb == "delete" else "GET" if body is None else "POST"
+        path = _path(ask, query, named=method != "POST")
+        return self._http.request(method, path, body=body, accept=accept, read=read or read_object)
 
-        method = "GET" if body is None else "POST"
-        path = ask.resource.path(namespace=ask.namespace, name=ask.name if method == "GET" else None)
-        if query:
-            path = f"{path}?{urlencode(query)}"
-        try:
-            return self._send(method, path, body=body, accept=accept, read=read or read_object)
-        except (HTTPError, ApiException, OSError) as failed:
-            return lost(failed, self.access)
+    def opened(self, ask: Ask, *, query: Mapping[str, str], read_timeout_s: float) -> Stream | Reply | Lost:
+        """One request whose answer goes on, e.g. a log that is followed."""
+        return self._http.opened(_path(ask, query), read_timeout_s=read_timeout_s)
 
     def failed(self, reply: Reply, ask: Ask) -> XsftError:
         return explain(reply, ask, self.access)
-
-    def _send(self, method: str, path: str, *, body: Any, accept: str, read: Read) -> Reply | Lost:
-        headers = {"Accept": accept, "Accept-Encoding": "gzip", "Content-Type": JSON}
-        request = self._client.param_serialize(
-            method, path, header_params=headers, body=body, auth_settings=["BearerToken"]
-        )
-        timeouts = (self.patience.connect_timeout_s, self.patience.read_timeout_s)
-        response = self._client.call_api(*request, _request_timeout=timeouts)
-        content, wait = response.read(), _seconds(response.headers.get("Retry-After"))
-        if not 200 <= response.status < 300:
-            return Reply(status=response.status, body=_parsed(content), retry_after_s=wait)
-        try:
-            return Reply(status=response.status, body=read(content), retry_after_s=wait)
-        except ValueError:
-            return self._cut_off() if content.lstrip()[:1] == b"{" else self._no_kubernetes()
 
     def _body(self, reply: Reply, ask: Ask) -> Any:
         if not reply.ok:
             raise self.failed(reply, ask)
         return reply.body
 
-    def _cut_off(self) -> Lost:
-        """A proxy that gave up, most often; the server's own answer says how long it is."""
-        reason = f"The cluster (context {self.access.context}) answered with half an answer: its JSON ends early."
-        return Lost(reason=reason, sent=True, fix="Try again; if it stays so, look at the proxies on the way.")
 
-    def _no_kubernetes(self) -> Lost:
-        """The page of a proxy or of a login, most often."""
-        host = self._client.configuration.host
-        return Lost(
-            reason=f"{host} answers, but not as a Kubernetes API server.",
-            sent=True,
-            fix=f"Check the server of the context {self.access.context}, and proxies (HTTPS_PROXY, NO_PROXY).",
-            id="not-served",
-            again=False,
-        )
-
-
-def lost(failed: Exception, access: Access) -> Lost:
-    """What a broken request means; only what failed before it was sent is known not to have happened."""
-    from urllib3 import exceptions
-
-    reason = _brief(failed)
-    if any(sign in reason for sign in DISTRUST):
-        message = f"The TLS connection to the cluster (context {access.context}) failed: {reason}"
-        fix = "Check certificate-authority-data and server of the context; for GKE fetch them again (gcloud)."
-        return Lost(reason=message, sent=False, fix=fix, id="tls", again=False)
-    unsent = (exceptions.NewConnectionError, exceptions.ConnectTimeoutError, exceptions.ProxyError)
-    fix = (
-        f"Check the network, the VPN and the context's server; `kubectl --context {access.context} version` asks the"
-        " same."
-    )
-    message = f"The cluster (context {access.context}) did not answer: {reason}"
-    return Lost(reason=message, sent=not isinstance(failed, unsent), fix=fix)
-
-
-def read_object(content: bytes) -> Any:
-    """Raises ValueError where it is no JSON object."""
-    found = json.loads(content)
-    if not isinstance(found, dict):
-        raise ValueError("not a JSON object")  # noqa: TRY004 - as for any other answer that is none
-    return found
-
-
-def _parsed(content: bytes) -> Any:
-    text = content.decode("utf-8", "replace")
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    """Kubernetes sends seconds; a date is taken as not said."""
-    try:
-        return max(0.0, float(retry_after)) if retry_after else None
-    except ValueError:
-        return None
-
-
-def _brief(failed: Exception) -> str:
-    """The innermost reason: urllib3 nests them, with object addresses in between."""
-    text = str(getattr(failed, "reason", "") or failed) or type(failed).__name__
-    return redact(" ".join(text.split("object at 0x")[-1].split()))[:300]
+def _path(ask: Ask, query: Mapping[str, str] | None, *, named: bool = True) -> str:
+    path = ask.resource.path(namespace=ask.namespace, name=ask.name if named else None)
+    return f"{path}?{urlencode(query)}" if query else path

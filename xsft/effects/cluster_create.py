@@ -11,8 +11,9 @@ import secrets
 from dataclasses import dataclass, replace
 from typing import Any
 
-from xsft.effects.cluster_api import BUSY, Api, Lost, Waits
+from xsft.effects.cluster_api import BUSY, Api, Waits
 from xsft.effects.cluster_errors import Ask, Reply
+from xsft.effects.cluster_http import Lost
 from xsft.effects.cluster_resources import Resource
 from xsft.errors import SpecError, Unknown, Unreachable, XsftError
 from xsft.spec.secrets import HIDDEN

@@ -1,0 +1,174 @@
+"""One request to a Kubernetes API server through the official client, and what became of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from xsft.effects.cluster_config import Access
+from xsft.effects.cluster_errors import Reply
+from xsft.spec.secrets import redact
+
+JSON = "application/json"
+ANYTHING = "*/*"
+Read = Callable[[bytes], Any]
+"""Makes the body of a good answer; raises ValueError where that is cut off."""
+
+PART = 65536
+"""Bytes of a stream that are read at once, at most."""
+DISTRUST = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER", "certificate verify failed", "doesn't match")
+"""OpenSSL's and urllib3's words for what time does not mend; a connection cut in TLS is none of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lost:
+    """No answer came."""
+
+    reason: str
+    sent: bool
+    """The server may have done what was asked."""
+    fix: str
+    id: str = "unreachable"
+    again: bool = True
+    """Whether asking once more may help."""
+
+
+class Stream:
+    """An answer that goes on."""
+
+    def __init__(self, response: Any) -> None:
+        self._response = response
+
+    def lines(self) -> Iterator[bytes]:
+        """Whole lines, as they come. Raises OSError where the connection breaks or is silent for too long: what had
+        come of a line is dropped then.
+        """
+        from urllib3.exceptions import HTTPError
+
+        rest = b""
+        try:
+            for part in self._response.stream(PART):
+                *whole, rest = (rest + part).split(b"\n")
+                yield from whole
+        except (HTTPError, ValueError, AttributeError) as broken:  # closed meanwhile, by another thread: the latter two
+            raise OSError(str(broken)) from None
+        if rest:
+            yield rest
+
+    def close(self) -> None:
+        """Also while another thread reads: it gets an OSError."""
+        self._response.close()
+
+
+class Http:
+    """`client`: a `kubernetes.client.ApiClient`; `timeouts_s`: to connect, and between two parts of an answer."""
+
+    def __init__(self, client: Any, *, access: Access, timeouts_s: tuple[float, float]) -> None:
+        self._client = client
+        self._access = access
+        self._timeouts_s = timeouts_s
+
+    def request(self, method: str, path: str, *, body: Any, accept: str, read: Read) -> Reply | Lost:
+        from kubernetes.client.exceptions import ApiException
+        from urllib3.exceptions import HTTPError
+
+        headers = {"Accept": accept, "Accept-Encoding": "gzip", "Content-Type": JSON}
+        try:
+            return self._answered(self._sent(method, path, headers, body=body, timeouts_s=self._timeouts_s), read)
+        except (HTTPError, ApiException, OSError) as failed:
+            return lost(failed, self._access)
+
+    def opened(self, path: str, *, read_timeout_s: float) -> Stream | Reply | Lost:
+        """A GET whose answer is read while it comes."""
+        from kubernetes.client.exceptions import ApiException
+        from urllib3.exceptions import HTTPError
+
+        timeouts_s = (self._timeouts_s[0], read_timeout_s)
+        try:
+            response = self._sent("GET", path, {"Accept": ANYTHING}, body=None, timeouts_s=timeouts_s)
+            if response.status == 200:
+                return Stream(response.response)
+            return Reply(status=response.status, body=_parsed(response.read()))
+        except (HTTPError, ApiException, OSError) as failed:
+            return lost(failed, self._access)
+
+    def _sent(self, method: str, path: str, headers: dict[str, str], *, body: Any, timeouts_s: Any) -> Any:
+        request = self._client.param_serialize(
+            method, path, header_params=headers, body=body, auth_settings=["BearerToken"]
+        )
+        return self._client.call_api(*request, _request_timeout=timeouts_s)
+
+    def _answered(self, response: Any, read: Read) -> Reply | Lost:
+        content, wait = response.read(), _seconds(response.headers.get("Retry-After"))
+        if not 200 <= response.status < 300:
+            return Reply(status=response.status, body=_parsed(content), retry_after_s=wait)
+        try:
+            return Reply(status=response.status, body=read(content), retry_after_s=wait)
+        except ValueError:
+            return self._cut_off() if content.lstrip()[:1] == b"{" else self._no_kubernetes()
+
+    def _cut_off(self) -> Lost:
+        """A proxy that gave up, most often; the server's own answer says how long it is."""
+        reason = f"The cluster (context {self._access.context}) answered with half an answer: its JSON ends early."
+        return Lost(reason=reason, sent=True, fix="Try again; if it stays so, look at the proxies on the way.")
+
+    def _no_kubernetes(self) -> Lost:
+        """The page of a proxy or of a login, most often."""
+        host = self._client.configuration.host
+        return Lost(
+            reason=f"{host} answers, but not as a Kubernetes API server.",
+            sent=True,
+            fix=f"Check the server of the context {self._access.context}, and proxies (HTTPS_PROXY, NO_PROXY).",
+            id="not-served",
+            again=False,
+        )
+
+
+def lost(failed: Exception, access: Access) -> Lost:
+    """What a broken request means; only what failed before it was sent is known not to have happened."""
+    from urllib3 import exceptions
+
+    reason = _brief(failed)
+    if any(sign in reason for sign in DISTRUST):
+        message = f"The TLS connection to the cluster (context {access.context}) failed: {reason}"
+        fix = "Check certificate-authority-data and server of the context; for GKE fetch them again (gcloud)."
+        return Lost(reason=message, sent=False, fix=fix, id="tls", again=False)
+    unsent = (exceptions.NewConnectionError, exceptions.ConnectTimeoutError, exceptions.ProxyError)
+    fix = (
+        f"Check the network, the VPN and the context's server; `kubectl --context {access.context} version` asks the"
+        " same."
+    )
+    message = f"The cluster (context {access.context}) did not answer: {reason}"
+    return Lost(reason=message, sent=not isinstance(failed, unsent), fix=fix)
+
+
+def read_object(content: bytes) -> Any:
+    """Raises ValueError where it is no JSON object."""
+    found = json.loads(content)
+    if not isinstance(found, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004 - as for any other answer that is none
+    return found
+
+
+def _parsed(content: bytes) -> Any:
+    text = content.decode("utf-8", "replace")
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """Kubernetes sends seconds; a date is taken as not said."""
+    try:
+        return max(0.0, float(retry_after)) if retry_after else None
+    except ValueError:
+        return None
+
+
+def _brief(failed: Exception) -> str:
+    """The innermost reason: urllib3 nests them, with object addresses in between."""
+    text = str(getattr(failed, "reason", "") or failed) or type(failed).__name__
+    return redact(" ".join(text.split("object at 0x")[-1].split()))[:300]
