@@ -1,6 +1,5 @@
-"""A cluster: what xsft reads from it and the two things it creates there, JobSets and Secrets.
-
-Nothing here deletes, patches or replaces.
+"""A cluster: what xsft reads from it, the two things it creates there, JobSets and Secrets, and the one it deletes: a
+JobSet that the user named, by its UID. Nothing here patches or replaces.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from xsft.effects import cluster_resources as kinds
 from xsft.effects.cluster_api import METADATA_ONLY, Api, Patience
 from xsft.effects.cluster_config import Access, Here, access_for, context_access, this_machine
 from xsft.effects.cluster_create import DRY_RUN, MANAGER, Created, Exists, create, without
+from xsft.effects.cluster_delete import Deleted, delete
 from xsft.effects.cluster_errors import Ask, Reply, invalid, not_installed
 from xsft.effects.cluster_login import client_for
 from xsft.effects.cluster_reads import Reads
@@ -85,6 +85,10 @@ class Cluster:
     def dry_run_jobs(self, jobset: Json) -> tuple[Problem, ...]:
         """What the cluster will refuse about the Jobs that JobSet makes of it; empty where nothing."""
         return tuple(problem for job in child_jobs(jobset) for problem in self._refused_job(job))
+
+    def delete_jobset(self, *, name: str, namespace: str, uid: str) -> Deleted:
+        """Only the one of that UID, with its Jobs and pods. Raises Unknown where the outcome could not be learnt."""
+        return delete(self._api, kinds.JOBSETS, name=name, namespace=namespace, uid=uid)
 
     def get_jobset(self, *, name: str, namespace: str) -> Json | None:
         return self._api.get(kinds.JOBSETS, name=name, namespace=namespace)
