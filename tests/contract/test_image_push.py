@@ -1,0 +1,225 @@
+"""`xsft image` against a real engine and a real registry: made once, pushed once, pinned by what the registry has."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.imagelab import Project, project
+from tests.engine.badproxy import BadProxy, Fault
+from tests.engine.daemon import Engine
+from tests.engine.registryserver import Registry
+from tests.stories import ROOT
+from xsft.commands.interface import DOCUMENTS
+
+pytestmark = pytest.mark.engine
+
+LAYER = r"^(POST|PATCH|PUT) /v2/.*/blobs/uploads"
+UPLOAD = r"^PATCH /v2/.*/blobs/uploads"
+WITHIN_S = 60.0
+
+
+@pytest.fixture
+def small(engine: Engine, tmp_path: Path, request: pytest.FixtureRequest) -> Project:
+    return project(tmp_path, engine, salt=request.node.name)
+
+
+def repository(registry: Registry, *, at: str = "") -> str:
+    """For --registry; the image is pushed below it."""
+    return f"{at or registry.address}/{registry.repository}"
+
+
+def bytes_of(registry: Registry, tag: str) -> dict[str, int]:
+    small = Registry(registry.address, f"{registry.repository}/small")
+    return small.layers(tag)
+
+
+def described(document: dict[str, Any]) -> dict[str, Any]:
+    DOCUMENTS["image"].model_validate_json(json.dumps(document))
+    return document
+
+
+def test_a_push_builds_what_is_missing_and_the_lock_has_what_the_registry_has(
+    small: Project, registry: Registry, engine: Engine
+) -> None:
+    made = described(small.image("push", f"--registry={repository(registry)}"))
+    assert [made["deps"]["outcome"], made["code"]["outcome"]] == ["built", "built"]
+    there = Registry(registry.address, f"{registry.repository}/small")
+    assert sorted(there.tags()) == sorted([made["code"]["tag"], made["deps"]["tag"]])
+    digest = there.digest(made["code"]["tag"])
+    name = f"{repository(registry)}/small"
+    assert made["ref"] == f"{name}@{digest}"
+    assert small.locked()[name]["digest"] == digest
+    engine.docker("rmi", "--force", f"{name}:{made['code']['tag']}", f"localhost/xsft/small:{made['code']['tag']}")
+    engine.docker("pull", made["ref"])
+    labels = json.loads(engine.docker("inspect", "--format", "{{json .Config.Labels}}", made["ref"]).stdout)
+    assert labels["dev.xsft.kind"] == "code"
+    assert labels["dev.xsft.maxtext.version"] == "0.2.5"
+
+
+def test_a_second_push_sends_nothing_writes_nothing_and_is_quick(
+    small: Project, registry: Registry, bad_proxy: BadProxy
+) -> None:
+    where = f"--registry={repository(registry, at=bad_proxy.address)}"
+    first = small.image("push", where)
+    before = small.lock.stat().st_mtime_ns
+    bad_proxy.seen.clear()
+    no_engine = {"DOCKER_HOST": f"unix://{small.folder}/none.sock"}
+    started = time.monotonic()
+    second = described(small.image("push", where, env=no_engine))
+    seconds = time.monotonic() - started
+    assert (second["pushed"], second["ref"]) == (False, first["ref"])
+    assert bad_proxy.sent() == 0
+    assert small.lock.stat().st_mtime_ns == before
+    assert seconds < 10, "the bound of 2 s is the benchmark's; this machine may be busy"
+
+
+def test_a_one_line_change_pushes_kilobytes(small: Project, registry: Registry, bad_proxy: BadProxy) -> None:
+    where = f"--registry={repository(registry, at=bad_proxy.address)}"
+    first = small.image("push", where)
+    whole = bad_proxy.sent(LAYER)
+    bad_proxy.seen.clear()
+    (small.folder / "extra" / "hooks.py").write_text("print(2)\n", encoding="utf-8")
+    second = small.image("push", where)
+    assert second["deps"]["tag"] == first["deps"]["tag"]
+    assert [second["deps"]["outcome"], second["code"]["outcome"]] == ["held", "built"]
+    assert whole > 100_000
+    assert 0 < bad_proxy.sent(LAYER) < 10_000
+    shared = bytes_of(registry, first["code"]["tag"]).keys() & bytes_of(registry, second["code"]["tag"]).keys()
+    assert shared == bytes_of(registry, first["deps"]["tag"]).keys()
+
+
+def test_a_change_that_is_taken_back_is_neither_built_nor_pushed(small: Project, registry: Registry) -> None:
+    where = f"--registry={repository(registry)}"
+    first = small.image("push", where)
+    file = small.folder / "extra" / "hooks.py"
+    file.write_text("print(2)\n", encoding="utf-8")
+    small.image("push", where)
+    file.write_text("print(1)\n", encoding="utf-8")
+    third = small.image("push", where)
+    assert (third["pushed"], third["ref"]) == (False, first["ref"])
+    assert small.locked()[f"{repository(registry)}/small"]["digest"] == first["lock"]["digest"]
+
+
+def test_a_machine_that_built_nothing_pulls_the_dependencies(
+    small: Project, registry: Registry, engine: Engine
+) -> None:
+    where = f"--registry={repository(registry)}"
+    first = small.image("push", where)
+    names = [f"{prefix}/small" for prefix in ("localhost/xsft", repository(registry))]
+    tags = (first["code"]["tag"], first["deps"]["tag"])
+    engine.docker("rmi", "--force", *(f"{name}:{tag}" for name in names for tag in tags))
+    (small.folder / "extra" / "hooks.py").write_text("print(3)\n", encoding="utf-8")
+    second = small.image("push", where)
+    assert [second["deps"]["outcome"], second["code"]["outcome"]] == ["pulled", "built"]
+
+
+def test_two_pushes_at_once_end_right(small: Project, registry: Registry) -> None:
+    arguments = ("image", "push", "--image=small", "--code=extra", f"--registry={repository(registry)}", "--json")
+    both = [small.start(*arguments) for _ in range(2)]
+    said = [running.communicate(timeout=WITHIN_S * 3) for running in both]
+    assert [running.returncode for running in both] == [0, 0], said
+    (locked,) = small.locked().values()
+    there = Registry(registry.address, f"{registry.repository}/small")
+    assert there.digest(locked["digest"]) == locked["digest"]
+    assert locked["digest"] in {json.loads(out)["lock"]["digest"] for out, _ in said}
+
+
+def test_a_push_that_is_cut_off_half_way_goes_on(small: Project, registry: Registry, bad_proxy: BadProxy) -> None:
+    bad_proxy.faults.append(Fault(on=UPLOAD, action="cut", after_bytes=50_000))
+    made = small.image("push", f"--registry={repository(registry, at=bad_proxy.address)}")
+    assert bad_proxy.faults[0].times == 0
+    assert made["lock"]["digest"] == Registry(registry.address, f"{registry.repository}/small").digest(
+        made["code"]["tag"]
+    )
+
+
+def test_a_registry_that_refuses_leaves_no_lock_and_says_what_to_do(
+    small: Project, registry: Registry, bad_proxy: BadProxy
+) -> None:
+    bad_proxy.login = "someone:else"
+    where = f"--registry={repository(registry, at=bad_proxy.address)}"
+    done = small.xsft("image", "push", "--image=small", where, "--json")
+    assert done.returncode == 5, done.stderr
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert problem["id"] == "registry-login-missing"
+    assert "docker login" in problem["fix"]
+    assert not small.lock.exists()
+
+
+def test_ctrl_c_while_the_image_is_pushed_leaves_no_half_made_lock(
+    small: Project, registry: Registry, bad_proxy: BadProxy
+) -> None:
+    """Every upload is refused with a pause, so that it is always in the middle."""
+    bad_proxy.faults.append(Fault(on=UPLOAD, code=503, times=10_000))
+    where = f"--registry={repository(registry, at=bad_proxy.address)}"
+    running = small.start("image", "push", "--image=small", where)
+    deadline = time.monotonic() + WITHIN_S
+    while not bad_proxy.count(UPLOAD) and running.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=WITHIN_S)
+    assert running.returncode == 130, said
+    assert "Traceback" not in said
+    assert sorted(path.name for path in (small.folder / "images").iterdir()) == ["small"]
+    bad_proxy.faults.clear()
+    assert small.image("push", where)["pushed"] is True
+
+
+def test_without_an_engine_it_says_which_command_mends_it(small: Project, registry: Registry) -> None:
+    nowhere = {"DOCKER_HOST": f"unix://{small.folder}/none.sock"}
+    done = small.xsft("image", "build", "--image=small", "--json", env=nowhere)
+    assert done.returncode == 3, done.stderr
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert problem["id"] == "docker-not-running"
+    assert "systemctl start docker" in problem["fix"]
+
+
+def test_show_and_list_tell_what_is_there(small: Project, registry: Registry) -> None:
+    where = f"--registry={repository(registry)}"
+    before = described(small.image("show", where))
+    assert (before["lock"], before["ref"], before["images"]) == (None, None, None)
+    assert before["code"]["largest"] == [
+        {"path": "code.Dockerfile", "size": before["code"]["largest"][0]["size"]},
+        {"path": "code/hooks.py", "size": 9},
+    ]
+    small.image("push", where)
+    after = described(small.image("show", where))
+    assert after["lock"]["current"] is True
+    listed = described(small.image("list", where))["images"]
+    rows = {(one["where"], one["tag"]): one for one in listed}
+    for part in ("deps", "code"):
+        assert rows["local", after[part]["tag"]]["current"]
+        assert rows["registry", after[part]["tag"]]["size"] > 0
+    assert rows["registry", after["code"]["tag"]]["locked"]
+    (small.folder / "extra" / "hooks.py").write_text("print(4)\n", encoding="utf-8")
+    assert small.image("show", where)["lock"]["current"] is False
+
+
+def test_a_workload_runs_the_digest_of_the_lock_and_is_told_of_a_change(
+    small: Project, registry: Registry, engine: Engine
+) -> None:
+    story = (ROOT / "workloads" / "qwen3_gsm8k.yaml").read_text(encoding="utf-8").replace("post_training", "small")
+    workload = small.folder / "w.yaml"
+    workload.write_text(story, encoding="utf-8")
+    place = "{project: my-project, zone: us-east5-b, cluster: c, output: 'gs://my-bucket/r', registry: REGISTRY}"
+    (small.folder / "places.yaml").write_text(
+        f"main: {place.replace('REGISTRY', repository(registry))}\n", encoding="utf-8"
+    )
+    assert "image-not-pushed" in checked(small, workload)
+    small.image("push", "--place=main")
+    assert checked(small, workload) & {"image-not-pushed", "image-not-pinned", "image-stale"} == set()
+    (small.folder / "extra" / "hooks.py").write_text("print(5)\n", encoding="utf-8")
+    assert "image-stale" in checked(small, workload)
+
+
+def checked(small: Project, workload: Path) -> set[str]:
+    """Reading a lock needs no engine."""
+    nowhere = {"DOCKER_HOST": f"unix://{small.folder}/none.sock"}
+    done = small.xsft("check", str(workload), "--json", env=nowhere)
+    return {problem["id"] for problem in json.loads(done.stdout)["problems"]}
