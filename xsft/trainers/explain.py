@@ -10,7 +10,10 @@ from xsft.trainers.lines import Aborted, ConfigError, DataEnded, parse
 MAX_CHARACTERS = 600
 
 _UNKNOWN_KEY = re.compile(r"'([^']*)' not in '")
-_EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Timeout)\b.*|[\w.]+\.\w*Error\w*: .*)")
+_EXCEPTION = re.compile(
+    r"^([A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Timeout)\b.*|[\w.]+\.\w*Error\w*: .*"
+    r"|[a-z_]\w*(?:\.\w+)*\.[A-Z]\w*: .*)"  # google.api_core.exceptions.Forbidden: 403 …
+)
 _RULER = "=========="
 
 
@@ -24,7 +27,19 @@ def reason(lines: Sequence[str]) -> str | None:
                 return f"MaxText stopped because of {why}"
             case _:
                 pass
-    return _exception(lines) or _data_ended(lines)
+    raised = exception(lines)
+    return _short(raised) if raised else _data_ended(lines)
+
+
+def exception(lines: Sequence[str]) -> str | None:
+    """The line of the last exception that ended Python."""
+    found, ignored = "", False
+    for line in lines:
+        if line.startswith("Exception ignored in"):  # of a clean-up while Python ends: not why it ended
+            ignored = True
+        elif _EXCEPTION.match(line):
+            found, ignored = (found if ignored else line), False
+    return found or None
 
 
 def _config_error(message: str, following: Sequence[str]) -> str:
@@ -43,16 +58,6 @@ def _until_ruler(lines: Sequence[str]) -> list[str]:
         if "errors.pydantic.dev" not in line:
             more.append(line.strip())
     return more
-
-
-def _exception(lines: Sequence[str]) -> str | None:
-    found, ignored = "", False
-    for line in lines:
-        if line.startswith("Exception ignored in"):  # of a clean-up while Python ends: not why it ended
-            ignored = True
-        elif _EXCEPTION.match(line):
-            found, ignored = (found if ignored else line), False
-    return _short(found) if found else None
 
 
 def _data_ended(lines: Sequence[str]) -> str | None:

@@ -1,0 +1,577 @@
+"""The one cause of realistic evidence: words as Kueue 0.16, JobSet 0.10, Kubernetes 1.35 and MaxText write them."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.states.arbitrary import containers, listed, observations, statuses, text, times
+from tests.states.cases import CASES, COMPLETED, HELD, LOCAL, PREEMPTED, STARTING, STATUSLESS, absent, failing
+from tests.states.seen import (
+    ADMITTED,
+    NOW,
+    PENDING,
+    QUOTA,
+    UNSCHEDULABLE,
+    WAITING,
+    condition,
+    jobset,
+    local,
+    observation,
+    pod,
+    pods,
+    progress,
+    terminated,
+    training,
+    unread,
+    waiting,
+    workload,
+)
+from xsft.problems import error
+from xsft.states.causes import explain, words
+from xsft.states.classify import classify
+from xsft.states.evidence import End, Event, Evidence, Log, Neighbour, Quota, Said
+from xsft.states.model import Condition, Container, Observation, Recorded, Unread
+from xsft.states.rule import Cause, Explanation
+from xsft.states.rules import groups
+
+RULES = tuple(rule for group in groups() for rule in group)
+
+
+def why(seen: Observation, **more: Any) -> Explanation:
+    return explain(Evidence(seen=seen, status=classify(seen, now=NOW), **more), now=NOW)
+
+
+def held(message: str, reason: str = "Pending") -> Observation:
+    said = condition("QuotaReserved", "False", reason, message)
+    return observation(jobset=HELD, workload=workload(said, priority=500), pods=(), progress=None)
+
+
+def evicted(reason: str, message: str) -> Observation:
+    out = condition("Evicted", "True", reason, message)
+    return observation(jobset=HELD, workload=workload(WAITING, out), pods=(), progress=None)
+
+
+def starting(*waits: Container) -> Observation:
+    one = pod(1, 3, "Pending", containers=waits)
+    return observation(jobset=replace(STARTING, image="gcr.io/p/maxtext:v1"), pods=pods((one,)), progress=None)
+
+
+def unplaced(message: str) -> Observation:
+    said = replace(UNSCHEDULABLE, message=message)
+    one = pod(1, 0, "Pending", conditions=(said,), containers=(), node=None)
+    return observation(jobset=STARTING, pods=(one,), progress=None)
+
+
+def event(reason: str, message: str, object: str = "Pod/deepseek-ultrachat-slice-job-1-0-xtx22") -> Event:
+    return Event(reason=reason, message=message, object=object, at="2026-11-21T11:59:00Z")
+
+
+def log(
+    kind: str, text: str = "", *, slice_index: int = 0, host: int = 2, said_at: str | None = None, **more: Any
+) -> Log:
+    name = pod(slice_index, host).name
+    said = Said(kind=kind, line=text or kind, text=text or kind, signature=more.pop("signature", kind))
+    return Log(
+        replicated_job="slice-job",
+        slice_index=slice_index,
+        host=host,
+        pod=name,
+        lines=("before", text or kind),
+        said=said if kind else None,
+        said_at=said_at,
+        **more,
+    )
+
+
+def ended(code: int, reason: str = "Error", **more: Any) -> Observation:
+    """Slice 0 host 2 failed first, and the others were killed after it."""
+    first = pod(0, 2, "Failed", containers=(terminated(code, reason, finished_at="2026-11-21T11:49:50Z", **more),))
+    echoes = (
+        pod(s, h, "Failed", deleting=True, containers=(terminated(137, finished_at="2026-11-21T11:49:55Z"),))
+        for s, h in ((0, 0), (1, 1))
+    )
+    return failing("FailJobSetFailurePolicyAction", pods=pods((first, *echoes)))
+
+
+CAPACITY = (
+    "couldn't assign flavors to pod set slice-job: insufficient quota for google.com/tpu in flavor 2xv6e-256,"
+    " previously considered podsets requests (0) + current podset request (1024) > maximum capacity (512)"
+)
+HEAD_POOL = "couldn't assign flavors to pod set pathways-head: flavor cpu-user doesn't match node affinity"
+TAINT = (
+    "couldn't assign flavors to pod set slice-job: untolerated taint {spot true NoSchedule <nil>} in flavor spot-v6e"
+)
+NODES = "0/134 nodes are available: "
+PREEMPTION = "Preempted to accommodate a workload (UID: 1, JobUID: 2) due to prioritization in the ClusterQueue"
+AHEAD = (Neighbour(name="nightly", priority=500, position=0), Neighbour(name="big", priority=1000, position=1))
+HOLDER = Neighbour(name="qwen3", priority=500, holds="512 google.com/tpu")
+
+Row = tuple[str, Explanation, Sequence[str]]
+
+QUEUE: tuple[Row, ...] = (
+    (
+        "quota",
+        why(
+            held(PENDING),
+            holders=(HOLDER,),
+            ahead=AHEAD[:1],
+            quotas=(Quota(flavor="2xv6e-256", resource="google.com/tpu", total="512", used="512"),),
+        ),
+        ("512 more google.com/tpu", "2xv6e-256", "qwen3 (512 google.com/tpu, priority 500)", "nightly", "512 of 512"),
+    ),
+    ("quota", why(held(f"{PENDING}, flavor spot doesn't match node affinity")), ("512 more",)),
+    ("never-fits", why(held(CAPACITY)), ("1024 google.com/tpu", "never holds more than 512", "can never start")),
+    ("flavor-mismatch", why(held(HEAD_POOL)), ("pathways-head", "cpu-user")),
+    ("flavor-mismatch", why(held("flavor 2xv6e-256 doesn't match node affinity")), ("2xv6e-256",)),
+    ("flavor-taint", why(held(TAINT)), ("spot-v6e", "{spot true NoSchedule <nil>}")),
+    ("preempting", why(held(f"{PENDING}. Pending the preemption of 1 workload(s)")), ("ending 1 run",)),
+    ("local-queue-missing", why(held("LocalQueue nosuch doesn't exist", "Inadmissible")), ("nosuch",)),
+    ("cluster-queue-missing", why(held("ClusterQueue gone doesn't exist", "Inadmissible")), ("gone",)),
+    ("queue-stopped", why(held("LocalQueue main is stopped", "Inadmissible")), ("LocalQueue main is stopped",)),
+    (
+        "queue-stopped",
+        why(held("ClusterQueue cluster-queue is inactive", "Inadmissible")),
+        ("ClusterQueue cluster-queue",),
+    ),
+    (
+        "queue-stopped",
+        why(held(""), cluster_queue=condition("Active", "False", "Stopped", "Can't admit new workloads: is stopped.")),
+        ("admits nothing",),
+    ),
+    (
+        "namespace-refused",
+        why(held("Workload namespace doesn't match ClusterQueue selector", "Inadmissible")),
+        ("namespace",),
+    ),
+    ("behind-priority", why(held(""), ahead=AHEAD), ("behind 1 of higher priority: big",)),
+    ("behind", why(held(""), ahead=AHEAD[:1]), ("behind 1 that came before it: nightly",)),
+    (
+        "admission-checks",
+        why(observation(jobset=HELD, workload=workload(QUOTA), pods=())),
+        ("provisioned",),
+    ),
+    (
+        "priority-class-missing",
+        why(observation(jobset=HELD, workload=None, pods=()), missing=("PriorityClass/urgent",)),
+        ("no PriorityClass urgent",),
+    ),
+    ("no-workload", why(observation(jobset=HELD, workload=None, pods=()), missing=()), ("PriorityClass",)),
+    (
+        "deactivated",
+        why(evicted("Deactivated", "The workload is deactivated")),
+        ("deactivated", '\'{"spec":{"active":true}}\'', "jobset-deepseek-ultrachat-ab12c"),
+    ),
+    ("preempted", why(evicted("Preempted", PREEMPTION), preemptor="urgent-run"), ("preempted by urgent-run",)),
+    ("preempted", why(evicted("Preempted", PREEMPTION)), ("by a run of higher priority",)),
+    ("queue-stopped", why(evicted("ClusterQueueStopped", "The ClusterQueue is stopped")), ("drained",)),
+    ("time-limit", why(evicted("DeactivatedDueToMaximumExecutionTimeExceeded", "exceeding")), ("time limit",)),
+    ("evicted", why(evicted("NodeFailures", "…")), ("(NodeFailures)",)),
+    (
+        "broken-spec",
+        why(
+            observation(jobset=STATUSLESS, pods=(), progress=None),
+            dry_run=(error("job-refused", "image.ref", "containers[0].image: Required value", "Name an image."),),
+        ),
+        ("containers[0].image: Required value", "Name an image."),
+    ),
+    (
+        "jobset-controller",
+        why(observation(jobset=STATUSLESS, pods=(), progress=None), dry_run=()),
+        ("does not answer",),
+    ),
+    ("broken-spec", why(observation(jobset=STATUSLESS, pods=(), progress=None)), ("jobset-controller-manager",)),
+)
+
+PODS: tuple[Row, ...] = (
+    (
+        "no-capacity",
+        why(
+            unplaced(f"{NODES}134 node(s) didn't match Pod's node affinity/selector."),
+            events=(event("FailedScaleUp", "Node scale up in zones us-east5-b failed: GCE out of resources."),),
+        ),
+        ("no such machines",),
+    ),
+    (
+        "exclusive-placement",
+        why(unplaced(f"{NODES}6 Insufficient google.com/tpu, 128 node(s) didn't match pod anti-affinity rules.")),
+        ("whole node pool",),
+    ),
+    (
+        "no-free-chips",
+        why(unplaced(f"{NODES}6 Insufficient cpu, 64 Insufficient google.com/tpu.")),
+        ("nodes have no cpu",),
+    ),
+    ("no-free-chips", why(unplaced(f"{NODES}128 Insufficient google.com/tpu. preemption: …")), ("no google.com/tpu",)),
+    (
+        "tainted-nodes",
+        why(unplaced(f"{NODES}134 node(s) had untolerated taint {{node.kubernetes.io/not-ready: }}.")),
+        ("taint node.kubernetes.io/not-ready",),
+    ),
+    (
+        "no-such-nodes",
+        why(unplaced(f"{NODES}134 node(s) didn't match Pod's node affinity/selector. preemption: 0/134 …")),
+        ("labels", "gke-tpu-topology"),
+    ),
+    ("no-nodes", why(unplaced("no nodes available to schedule pods")), ("no nodes",)),
+    ("not-scheduled", why(unplaced(f"{NODES}134 node(s) were unhappy.")), ("find no node",)),
+    ("image-name", why(starting(waiting("InvalidImageName"))), ("gcr.io/p/maxtext:v1",)),
+    (
+        "image-denied",
+        why(
+            starting(waiting("ImagePullBackOff")), events=(event("Failed", 'Failed to pull image "x": 403 Forbidden'),)
+        ),
+        ("may not pull gcr.io/p/maxtext:v1",),
+    ),
+    (
+        "image-not-found",
+        why(starting(replace(waiting("ErrImagePull"), message='failed to resolve reference "x": x: not found'))),
+        ("no image gcr.io/p/maxtext:v1",),
+    ),
+    ("image-pull", why(starting(waiting("ImagePullBackOff"))), ("cannot pull",)),
+    (
+        "secret-key-missing",
+        why(
+            starting(
+                replace(
+                    waiting("CreateContainerConfigError"), message="couldn't find key token in Secret default/hf-token"
+                )
+            )
+        ),
+        ("Secret default/hf-token has no key token",),
+    ),
+    (
+        "secret-missing",
+        why(starting(replace(waiting("CreateContainerConfigError"), message='secret "hf-token" not found'))),
+        ("no Secret hf-token",),
+    ),
+    (
+        "secret-missing",
+        why(
+            starting(waiting("ContainerCreating")),
+            events=(event("FailedMount", 'MountVolume.SetUp failed for volume "t" : secret "hf-token" not found'),),
+        ),
+        ("no Secret hf-token",),
+    ),
+    (
+        "secret-missing",
+        why(starting(waiting("ContainerCreating")), missing=("Secret/hf-token",)),
+        ("no Secret hf-token",),
+    ),
+    ("container-config", why(starting(waiting("CreateContainerError"))), ("cannot be made",)),
+    (
+        "pods-refused",
+        why(
+            observation(jobset=STARTING, pods=(), progress=None),
+            events=(event("FailedCreate", 'pods "x" is forbidden: exceeded quota: compute', "Job/x"),),
+        ),
+        ("refuses to create",),
+    ),
+    (
+        "node-taken",
+        why(
+            failing(
+                "FailJobSetFailurePolicyAction",
+                pods=(
+                    pod(
+                        1,
+                        7,
+                        "Failed",
+                        conditions=(
+                            condition(
+                                "DisruptionTarget", reason="DeletionByTaintManager", message="Taint manager: deleting"
+                            ),
+                        ),
+                    ),
+                ),
+            )
+        ),
+        ("DeletionByTaintManager",),
+    ),
+    ("workers-after-head", why(next(c[1] for c in CASES if c[2][1] == "workers-after-head")), ("head is ready",)),
+)
+
+LOOP = End(name="deepseek-ultrachat", signature="config-error", step=None)
+FAILED: tuple[Row, ...] = (
+    ("oom-host", why(ended(137, "OOMKilled"), logs=(log("exception", "KeyError: 'x'"),)), ("host's memory",)),
+    (
+        "oom-head",
+        why(
+            failing(
+                "ReachedMaxRestarts",
+                pods=(pod(phase="Failed", replicated_job="pathways-head", containers=(terminated(137, "OOMKilled"),)),),
+            )
+        ),
+        ("Pathways head",),
+    ),
+    ("config-error", why(ended(2), logs=(log("config-error", "MaxText does not know the key 'stepz'"),)), ("'stepz'",)),
+    (
+        "crash-loop",
+        why(ended(2), logs=(log("config-error", "MaxText does not know the key 'stepz'"),), earlier=(LOOP, LOOP)),
+        ("in the same way 3 times", "'stepz'"),
+    ),
+    (
+        "not-a-number",
+        why(ended(1), logs=(log("not-a-number", "MaxText stopped because of NaN loss"),)),
+        ("step 400 of 1000",),
+    ),
+    ("not-a-number", why(observation(progress=training(aborted="NaN loss"))), ("step 400 of 1000",)),
+    *(
+        (kind, why(ended(1), logs=(log(kind, "the line"),)), (words,))
+        for kind, words in (
+            ("hbm", "HBM"),
+            ("checkpoint-missing", "no checkpoint"),
+            ("checkpoint-scan-layers", "scan_layers"),
+            ("checkpoint-ocdbt", "OCDBT"),
+            ("checkpoint-shape", "another size"),
+            ("chat-template", "chat template"),
+            ("data-columns", "columns"),
+            ("data-unreadable", "30 times"),
+            ("profiler-steps", "profiler"),
+            ("hub-denied", "gated"),
+            ("hub-not-found", "no such repository"),
+            ("hub-busy", "too many hosts"),
+            ("bucket-denied", "bucket"),
+            ("tpu-init", "initialised"),
+            ("module-missing", "module"),
+            ("command-missing", "program"),
+            ("exception", "raised: the line"),
+            ("dcn-timeout", "data-centre network"),
+            ("peer-lost", "another one was lost"),
+            ("told-to-stop", "SIGTERM"),
+        )
+    ),
+    (
+        "data-ended",
+        why(
+            observation(jobset=COMPLETED, progress=training(400, data_ended=True)),
+            logs=(log("data-ended", "Exception in load_next_train_batch: …"),),
+        ),
+        ("step 400 of 1000", "num_epoch"),
+    ),
+    ("data-ended", why(observation(jobset=COMPLETED, progress=training(400, data_ended=True))), ("step 400 of 1000",)),
+    ("deadline", why(ended(137, "DeadlineExceeded")), ("activeDeadlineSeconds",)),
+    ("asked-to-restart", why(ended(42)), ("exit code 42",)),
+    ("terminated", why(ended(143)), ("SIGTERM",)),
+    ("killed", why(ended(137)), ("SIGKILL",)),
+    ("crashed", why(ended(134)), ("native library",)),
+    ("command-missing", why(ended(127)), ("could not be run",)),
+    ("exit-code", why(ended(1, message="the last words")), ("exit code 1,", "the last words")),
+    (
+        "jobset-failed",
+        why(failing("FailJobSetFailurePolicyAction", pods=())),
+        ("FailJobSetFailurePolicyAction", "W-slice-job-0"),
+    ),
+)
+
+SILENT = observation(
+    progress=training(said_at="2026-11-21T11:30:00Z", saved_step=300),
+    jobset=jobset(),
+)
+STATES: tuple[Row, ...] = (
+    (
+        "stalled",
+        why(
+            SILENT,
+            logs=(
+                log("", host=1, said_at="2026-11-21T11:30:00Z"),
+                log("", slice_index=1, host=7, said_at="2026-11-21T11:29:40Z"),
+            ),
+        ),
+        ("30 minutes", "150 times its median step of 12 s", "step is 400 of 1000", "slice 1 host 7", "step 300"),
+    ),
+    (
+        "stalled",
+        why(observation(progress=progress(phase="compiling", said_at="2026-11-21T10:50:00Z"))),
+        ("70 minutes",),
+    ),
+    (
+        "save-hangs",
+        why(observation(progress=training(phase="saving", said_at="2026-11-21T11:20:00Z"))),
+        ("40 minutes",),
+    ),
+    ("no-output", why(observation(progress=progress(said_at=None))), ("printed nothing",)),
+    ("recorded", why(local("failed", record=Recorded(outcome="failed", reason="KeyError: 'x'"))), ("KeyError: 'x'",)),
+    (
+        "recorded",
+        why(absent("not-created", record=Recorded(outcome="not-created", reason="quota exceeded"))),
+        ("quota exceeded",),
+    ),
+    ("ended-short", why(observation(jobset=COMPLETED, progress=training(400))), ("step 400 of 1000",)),
+    (
+        "after-last-step",
+        why(failing("FailedJobs", pods=(), progress=training(1000, saved_step=1000))),
+        ("the result is whole",),
+    ),
+    ("killed-here", why(local("running")), ("this machine",)),
+    ("steps-not-read", why(observation(jobset=COMPLETED, progress=None)), ("exits with 0 too",)),
+    ("jobset-gone", why(absent("created")), ("somebody deleted it",)),
+    ("submitting", why(absent("submitting")), ("that is safe",)),
+    ("unreachable", why(absent("created", unread=unread("jobsets"))), ("2026-11-21T12:00:00Z", "connection refused")),
+    ("not-read", why(observation(progress=None, unread=unread("log"))), ("were not read", "connection refused")),
+    ("nothing-wrong", why(observation()), ("training, step 400 of 1000",)),
+    ("waiting", why(next(c[1] for c in CASES if c[0] == "admitted, Jobs with pods that come")), ("pods wait",)),
+    ("state", why(absent(None)), ("no record",)),
+)
+
+ROWS: tuple[Row, ...] = (*QUEUE, *PODS, *FAILED, *STATES)
+
+
+@pytest.mark.parametrize(("id", "found", "said"), ROWS, ids=[f"{n} {row[0]}" for n, row in enumerate(ROWS)])
+def test_the_one_cause(id: str, found: Explanation, said: Sequence[str]) -> None:
+    assert found.cause.id == id
+    whole = "\n".join((found.cause.message, found.cause.fix, found.cause.where, *found.cause.evidence))
+    assert [words for words in said if words not in whole] == []
+
+
+def test_every_rule_is_the_cause_of_something() -> None:
+    assert {rule.id for rule in RULES} | {"crash-loop"} == {row[0] for row in ROWS}
+
+
+def test_every_cause_reads_as_a_sentence_with_a_next_step() -> None:
+    for _, found, _ in ROWS:
+        for cause in (found.cause, *found.others):
+            assert cause.message[0].isupper() or cause.id == "recorded", cause
+            assert not re.search(r" [.,;:]|\s{2}|\(\)", cause.message + cause.fix), cause
+            assert cause.fix or cause.id == "nothing-wrong"
+
+
+def test_rules_name_only_what_there_is() -> None:
+    """A name in a message is one of `words`, of the pattern, or of the clue; each clue gives its names always."""
+    given = words(Evidence(seen=observation(), status=classify(observation(), now=NOW)), now=NOW).keys()
+    of_clues = {"by", "count", "names", "refused", "mend", "event", "image", "text", "first", "said", "meaning"}
+    for rule in RULES:
+        names = {name for _, name, _, _ in string.Formatter().parse(rule.message + rule.fix) if name}
+        assert names <= given | of_clues | set(re.compile(rule.pattern).groupindex), rule.id
+
+
+def test_the_failing_worker_is_named_and_quoted() -> None:
+    said = why(ended(2), logs=(log("config-error", "MaxText does not know 'stepz'"),))
+    assert said.cause.where == "slice 0 host 2 (pod deepseek-ultrachat-slice-job-0-2-xtx22)"
+    assert said.cause.evidence == ("MaxText does not know 'stepz'",)
+    assert said.cause.fix.endswith("It may not be restarted (restarts.max is 0).")
+
+
+def test_what_restarts_is_said_where_a_process_ended() -> None:
+    restarted = ended(1)
+    assert restarted.jobset is not None
+    more = replace(restarted, jobset=replace(restarted.jobset, restarts=1, max_restarts=3, conditions=()))
+    assert "42 and 127 to 255 are started again, 1 of 3 times" in why(ended_in(more)).cause.message
+
+
+def ended_in(seen: Observation) -> Observation:
+    """The same, its pods of the restart."""
+    return replace(seen, pods=tuple(replace(one, attempt=1) for one in seen.pods or ()))
+
+
+def test_another_cause_is_told_second() -> None:
+    both = why(held(PENDING), ahead=AHEAD)
+    assert (both.cause.id, [one.id for one in both.others]) == ("quota", ["behind-priority"])
+    loop = why(ended(2), logs=(log("config-error"),), earlier=(LOOP,))
+    assert (loop.cause.id, [one.id for one in loop.others]) == ("crash-loop", ["config-error"])
+    nodes = why(
+        observation(jobset=STARTING, pods=(pod(1, 0, "Pending", conditions=(UNSCHEDULABLE,), containers=()),)),
+        ahead=AHEAD,
+    )
+    assert nodes.cause.id == "no-such-nodes"
+
+
+@pytest.mark.parametrize(
+    ("earlier", "step", "loops"),
+    [
+        ((LOOP,), None, True),
+        ((), None, False),
+        ((replace(LOOP, signature="other"),), None, False),
+        ((replace(LOOP, signature=""),), None, False),
+        ((LOOP, replace(LOOP, signature="other")), None, False),
+        ((replace(LOOP, step=400),), 400, True),
+        ((replace(LOOP, step=300),), 400, False),
+    ],
+)
+def test_a_crash_loop_is_the_same_end_without_a_step_further(earlier: Any, step: int | None, loops: bool) -> None:
+    seen = replace(ended(1), progress=None if step is None else training(step))
+    assert (why(seen, logs=(log("config-error"),), earlier=earlier).cause.id == "crash-loop") == loops
+
+
+def test_a_run_that_trains_after_an_eviction_is_well() -> None:
+    """Kueue keeps the conditions, turned False, and events keep for an hour."""
+    seen = observation(workload=workload(QUOTA, ADMITTED, replace(PREEMPTED, status="False", reason="QuotaReserved")))
+    old = event("FailedScheduling", f"{NODES}134 Insufficient google.com/tpu.")
+    assert why(seen, events=(old,)).cause.id == "nothing-wrong"
+
+
+def test_old_lines_do_not_explain_a_stall() -> None:
+    assert why(SILENT, logs=(log("hub-busy"),)).cause.id == "stalled"
+
+
+def test_a_process_that_ended_explains_a_stall() -> None:
+    seen = replace(SILENT, pods=pods((pod(1, 1, containers=(terminated(134, finished_at=NOW),)),)))
+    assert why(seen).cause.id == "crashed"
+
+
+def test_unreachable_says_from_when_the_last_known_state_is() -> None:
+    seen = absent("created", unread=unread("jobsets"), last_known=classify(observation(), now=NOW))
+    found = why(replace(seen, observed_at="2026-11-21T09:00:00Z"))
+    assert (found.state, found.cause.id) == ("training", "unreachable")
+    assert "2026-11-21T09:00:00Z" in found.cause.message
+
+
+@pytest.mark.parametrize("seen", [*(case[1] for case in CASES), *(case[0] for case in LOCAL)])
+def test_every_stage_has_a_cause_without_more_evidence(seen: Observation) -> None:
+    found = why(seen)
+    assert found.cause.message
+    assert found.cause.id not in {one.id for one in found.others}
+
+
+saids = st.builds(
+    Said, kind=st.sampled_from(("config-error", "peer-lost", "hbm")) | text, line=text, text=text, signature=text
+)
+logs = st.builds(
+    Log,
+    replicated_job=text,
+    slice_index=st.integers(0, 2),
+    host=st.integers(0, 2),
+    pod=text,
+    lines=listed(text),
+    said=st.none() | saids,
+    said_at=st.none() | times,
+)
+events = st.builds(
+    Event, reason=st.sampled_from(("FailedScheduling", "Failed", "FailedCreate")), message=text, object=text, at=times
+)
+neighbours = st.builds(
+    Neighbour, name=text, priority=st.none() | st.integers(), position=st.none() | st.integers(), holds=text
+)
+
+
+@given(
+    seen=observations,
+    status=st.none() | statuses,
+    logs=st.none() | listed(logs),
+    events=st.none() | listed(events),
+    ahead=st.none() | listed(neighbours),
+    earlier=listed(st.builds(End, name=text, signature=text, step=st.none() | st.integers())),
+    missing=st.none() | listed(text | st.just("Secret/x") | st.just("PriorityClass/x")),
+    cluster_queue=st.none() | st.builds(Condition, type=text, status=text, reason=text, message=text),
+    more=listed(containers),
+    now=times,
+)
+def test_every_evidence_has_a_cause(
+    seen: Observation, status: Any, more: Any, now: str, cluster_queue: Any, **given_evidence: Any
+) -> None:
+    seen = replace(
+        seen, pods=(*(seen.pods or ()), pod(containers=more)), unread=(*seen.unread, Unread(what="log", why="{}"))
+    )
+    evidence = Evidence(
+        seen=seen, status=status or classify(seen, now=now), cluster_queue=cluster_queue, **given_evidence
+    )
+    found = explain(evidence, now=now)
+    assert isinstance(found.cause, Cause)
+    assert (found.state, found.reason) == (evidence.status.state, evidence.status.reason)

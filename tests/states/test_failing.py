@@ -1,0 +1,115 @@
+"""One process failed first; the others only say so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.states.seen import NOW, container, observation, pod, terminated
+from xsft.states.classify import classify
+from xsft.states.evidence import Evidence, Log, Said
+from xsft.states.failing import first_failure, place, suspects
+from xsft.states.model import Pod
+
+
+def died(slice_index: int, host: int, code: int, second: int | None, *, oom: bool = False, **more: object) -> Pod:
+    at = None if second is None else f"2026-11-21T11:50:{second:02}Z"
+    end = terminated(code, "OOMKilled" if oom else "Error", finished_at=at)
+    return pod(slice_index, host, "Failed", **{"containers": (end,), **more})
+
+
+def log_of(one: Pod, kind: str) -> Log:
+    return Log(
+        replicated_job=one.replicated_job,
+        slice_index=one.slice_index,
+        host=one.host,
+        pod=one.name,
+        lines=(kind,),
+        said=Said(kind=kind, line=kind, text=kind, signature=kind),
+    )
+
+
+def first(pods: Sequence[Pod], *logs: Log) -> tuple[int, int] | None:
+    seen = observation(pods=tuple(pods))
+    found = first_failure(Evidence(seen=seen, status=classify(seen, now=NOW), logs=logs))
+    return found and (found.pod.slice_index, found.pod.host)
+
+
+ECHO = died(0, 0, 1, 10)
+
+FIRST: list[tuple[str, tuple[Pod, ...], tuple[Log, ...], tuple[int, int]]] = [
+    ("the earliest", (died(0, 0, 1, 20), died(1, 5, 1, 10), died(1, 6, 1, 30)), (), (1, 5)),
+    ("a kill in the same second is an echo", (died(0, 0, 137, 10), died(0, 1, 143, 10), died(1, 5, 1, 10)), (), (1, 5)),
+    ("a kill that came first is the cause", (died(0, 3, 143, 10), died(1, 5, 1, 11)), (), (0, 3)),
+    ("memory is no echo", (died(0, 0, 1, 10), died(0, 3, 137, 9, oom=True)), (), (0, 3)),
+    (
+        "an OOM kill of the same second stands before a plain kill",
+        (died(0, 0, 137, 9), died(0, 3, 137, 9, oom=True)),
+        (),
+        (0, 3),
+    ),
+    ("who lost a peer is an echo, also the earliest", (ECHO, died(1, 5, 1, 20)), (log_of(ECHO, "peer-lost"),), (1, 5)),
+    ("so is who lost a slice", (ECHO, died(1, 5, 1, 20)), (log_of(ECHO, "dcn-timeout"),), (1, 5)),
+    ("who says something else is none", (ECHO, died(1, 5, 1, 20)), (log_of(ECHO, "exception"),), (0, 0)),
+    (
+        "only echoes: the earliest of them",
+        (ECHO, died(1, 5, 1, 20)),
+        (log_of(ECHO, "peer-lost"), log_of(died(1, 5, 1, 20), "peer-lost")),
+        (0, 0),
+    ),
+    ("an end without a time comes last", (died(0, 0, 1, None), died(1, 5, 1, 20)), (), (1, 5)),
+    (
+        "what was being deleted is an echo of its second",
+        (died(0, 0, 1, 10, deleting=True), died(1, 5, 1, 10)),
+        (),
+        (1, 5),
+    ),
+    ("slice before host", (died(1, 0, 1, 10), died(0, 9, 1, 10)), (), (0, 9)),
+    ("then host", (died(0, 9, 1, 10), died(0, 2, 1, 10)), (), (0, 2)),
+    ("the latest attempt counts", (died(0, 0, 1, 10, attempt=0), died(1, 5, 1, 50, attempt=1)), (), (1, 5)),
+    ("a success is no failure", (died(0, 0, 0, 5), died(1, 5, 1, 50)), (), (1, 5)),
+    (
+        "a container that was started anew had failed",
+        (pod(0, 4, containers=(container("running", last=terminated(139, finished_at="2026-11-21T11:00:00Z")),)),),
+        (),
+        (0, 4),
+    ),
+]
+
+
+@pytest.mark.parametrize(("pods", "logs", "expected"), [row[1:] for row in FIRST], ids=[row[0] for row in FIRST])
+def test_the_first_failing_worker(pods: tuple[Pod, ...], logs: tuple[Log, ...], expected: tuple[int, int]) -> None:
+    assert first(pods, *logs) == expected
+    assert first(tuple(reversed(pods)), *logs) == expected
+
+
+@pytest.mark.parametrize("pods", [(), (pod(),), (died(0, 0, 0, 10),)])
+def test_nobody_failed(pods: tuple[Pod, ...]) -> None:
+    assert first(pods) is None
+    assert suspects(pods) == ()
+
+
+def test_logs_are_worth_reading_in_the_order_of_likelihood_the_latest_attempt_first() -> None:
+    pods = (died(0, 0, 1, 5, attempt=0), died(0, 1, 137, 10, attempt=1), died(1, 5, 1, 10, attempt=1), pod(1, 6))
+    assert [(one.slice_index, one.host) for one in suspects(pods)] == [(1, 5), (0, 1), (0, 0)]
+
+
+def test_a_pod_with_two_failed_containers_is_one_suspect() -> None:
+    twice = replace(died(0, 0, 1, 5), containers=(terminated(1), terminated(2, name="proxy")))
+    assert suspects((twice,)) == (twice,)
+
+
+def test_places_are_named_for_people() -> None:
+    assert place(pod(1, 37)) == "slice 1 host 37 (pod deepseek-ultrachat-slice-job-1-37-xtx22)"
+    assert place(pod(replicated_job="pathways-head")).startswith("the head (pod deepseek")
+    assert place(log_of(pod(1, 37, name=""), "x")) == "this machine"
+
+
+@given(st.permutations([died(s, h, 1 + (h == 3), (7 * s + 3 * h) % 5) for s in range(2) for h in range(4)]))
+def test_order_means_nothing(pods: list[Pod]) -> None:
+    assert first(pods) == first(sorted(pods, key=lambda one: one.name))
+    assert suspects(pods) == suspects(sorted(pods, key=lambda one: one.name))

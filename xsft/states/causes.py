@@ -1,0 +1,136 @@
+"""Why a run is as it is: the one cause first. Pure and total: there is always a cause, also of nothing being wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from xsft.states.clues_queue import listed
+from xsft.states.evidence import Evidence, Neighbour
+from xsft.states.failing import first_failure
+from xsft.states.moments import earliest, seconds_between
+from xsft.states.reasons import BY_SLUG
+from xsft.states.rule import Cause, Explanation, causes
+from xsft.states.rules import groups
+
+
+def explain(evidence: Evidence, *, now: str) -> Explanation:
+    """`now`: UTC, ISO 8601."""
+    found = tuple(_found(evidence, names=words(evidence, now=now)))
+    first, others = found[0], found[1:-1]  # the last group has something to say of every run
+    if looped := _looped(first, evidence):
+        first, others = looped, (first, *others)
+    return Explanation(
+        state=evidence.status.state,
+        reason=evidence.status.reason,
+        cause=first,
+        others=tuple(one for one in others if one.id != first.id),
+    )
+
+
+def _found(evidence: Evidence, *, names: Mapping[str, str]) -> Iterator[Cause]:
+    """The likelier group first; of each the first rule that is found."""
+    for group in groups():
+        applying = (rule for rule in group if rule.applies(evidence.status))
+        cause = next((cause for rule in applying for cause in causes(rule, evidence, words=names)), None)
+        if cause is not None:
+            yield cause
+
+
+def _looped(first: Cause, evidence: Evidence) -> Cause | None:
+    """Where earlier attempts ended in the same way and came no further: trying again will not help."""
+    failure = first_failure(evidence)
+    signature = failure.said.signature if failure and failure.said else ""
+    step = evidence.seen.progress.step if evidence.seen.progress else None
+    same = 0
+    for end in reversed(evidence.earlier):
+        if not signature or end.signature != signature or _further(step, end.step):
+            break
+        same += 1
+    if not same:
+        return None
+    message = f"It has ended in the same way {same + 1} times and comes no further. {first.message}"
+    return replace(first, id="crash-loop", message=message)
+
+
+def _further(step: int | None, before: int | None) -> bool:
+    return step is not None and before is not None and step > before
+
+
+def words(evidence: Evidence, *, now: str) -> dict[str, str]:
+    """Names that any rule's message may use; what is not known reads as such, or as nothing."""
+    seen, said = evidence.seen, evidence.seen.progress
+    step = str(said.step) if said and said.step is not None else "?"
+    steps = seen.steps if seen.steps is not None else (seen.jobset.steps if seen.jobset else None)
+    known = BY_SLUG.get(evidence.status.reason)
+    return {
+        "run": seen.run_name,
+        "jobset": seen.jobset.name if seen.jobset else seen.run_name,
+        "workload": seen.workload.name if seen.workload else seen.run_name,
+        "state": evidence.status.state,
+        "meaning_of_state": f"It is {evidence.status.state}: {known.meaning}." if known else "",
+        "step": step,
+        "steps": str(steps) if steps is not None else "?",
+        "progress": f", step {step} of {steps}" if step != "?" and steps is not None else "",
+        "saved": str(said.saved_step) if said and said.saved_step is not None else "?",
+        "observed": seen.observed_at,
+        "silence": _silence(evidence, now=now),
+        "median": _median(evidence, now=now),
+        "exits": _exits(evidence),
+        "holders": _holders(evidence),
+        "quotas": _quotas(evidence),
+        "queue": _queue(evidence),
+    }
+
+
+def _silent_s(evidence: Evidence, *, now: str) -> float | None:
+    """Up to when the log was read."""
+    said = evidence.seen.progress
+    return seconds_between(said.said_at, earliest(now, evidence.seen.observed_at, said.read_at)) if said else None
+
+
+def _silence(evidence: Evidence, *, now: str) -> str:
+    seconds = _silent_s(evidence, now=now)
+    return "a long time" if seconds is None else f"{seconds / 60:.0f} minutes"
+
+
+def _median(evidence: Evidence, *, now: str) -> str:
+    """`, 25 times its median step of 12 s`."""
+    seconds, said = _silent_s(evidence, now=now), evidence.seen.progress
+    if seconds is None or said is None or not said.step_seconds or said.step_seconds != said.step_seconds:
+        return ""
+    return f", {seconds / said.step_seconds:.0f} times its median step of {said.step_seconds:.3g} s"
+
+
+def _exits(evidence: Evidence) -> str:
+    """What exit codes mean to xpk's JobSets, and to those of Pathways as xsft patches them."""
+    jobset = evidence.seen.jobset
+    if jobset is None or not jobset.ours:
+        return ""
+    if not jobset.max_restarts:
+        return "It may not be restarted (restarts.max is 0)."
+    return (
+        f"Exit codes 42 and 127 to 255 are started again, {jobset.restarts} of {jobset.max_restarts} times so far;"
+        " others end the run at once."
+    )
+
+
+def _holders(evidence: Evidence) -> str:
+    names = [_neighbour(one) for one in evidence.holders or ()]
+    return f"Held by {listed(names)}." if names else ""
+
+
+def _neighbour(one: Neighbour) -> str:
+    facts = [one.holds, f"priority {one.priority}" if one.priority is not None else ""]
+    known = ", ".join(fact for fact in facts if fact)
+    return f"{one.name} ({known})" if known else one.name
+
+
+def _quotas(evidence: Evidence) -> str:
+    used = [f"{one.used} of {one.total} {one.resource} of {one.flavor}" for one in evidence.quotas or ()]
+    return f"In use: {listed(used)}." if used else ""
+
+
+def _queue(evidence: Evidence) -> str:
+    names = [_neighbour(one) for one in evidence.ahead or ()]
+    return f"Ahead of it: {listed(names)}." if names else ""

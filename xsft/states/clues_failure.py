@@ -1,0 +1,54 @@
+"""What the rules of `why` look at where a process failed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xsft.states.evidence import Evidence, Log
+from xsft.states.failing import PATHWAYS_HEAD, PEER_LOST, first_failure, place
+from xsft.states.rule import Clue
+
+
+def said(evidence: Evidence) -> Iterator[Clue]:
+    """`kind` of the process that failed first; where none is known, of all logs, those that only lost a peer last.
+
+    A run that has stalled has no failure as long as no process ended: what its logs hold may be long past.
+    """
+    failure = first_failure(evidence)
+    if failure is None and evidence.status.state == "stalled":
+        return
+    logs = [failure.log] if failure and failure.log else sorted(evidence.logs or (), key=_rank)
+    for log in logs:
+        if log.said is not None:
+            yield Clue(text=log.said.kind, where=place(log), quoted=(log.said.line,), values={"text": log.said.text})
+
+
+def _rank(log: Log) -> tuple[bool, int, int, int]:
+    echo = log.said is not None and log.said.kind in PEER_LOST
+    return (echo, -log.attempt, log.slice_index, log.host)
+
+
+def ended(evidence: Evidence) -> Iterator[Clue]:
+    """`head|worker REASON exit CODE`, and the termination message as evidence."""
+    failure = first_failure(evidence)
+    if failure is None:
+        return
+    who = "head" if failure.pod.replicated_job == PATHWAYS_HEAD else "worker"
+    code = failure.container.exit_code
+    message = failure.container.message.strip().splitlines()
+    yield Clue(
+        text=f"{who} {failure.container.reason or 'Error'} exit {'unknown' if code is None else code}",
+        where=place(failure.pod),
+        quoted=(*message[-3:], *(failure.log.lines[-3:] if failure.log else ())),
+    )
+
+
+def jobset(evidence: Evidence) -> Iterator[Clue]:
+    """`type reason: message` of what is True."""
+    jobset = evidence.seen.jobset
+    for condition in jobset.conditions if jobset else ():
+        if condition.status == "True" and condition.type in {"Failed", "Completed"}:
+            yield Clue(
+                text=f"{condition.type} {condition.reason}: {condition.message}",
+                where=f"JobSet {jobset.name}" if jobset else "",
+            )

@@ -1,0 +1,46 @@
+"""What the rules of `why` look at where nothing more particular was found: the state itself, and its silence. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xsft.states.evidence import Evidence, Log
+from xsft.states.failing import place
+from xsft.states.reasons import BY_SLUG
+from xsft.states.rule import Clue
+
+
+def reason(evidence: Evidence) -> Iterator[Clue]:
+    """`state reason`, for rules that need nothing else."""
+    yield Clue(text=f"{evidence.status.state} {evidence.status.reason}", quoted=())
+
+
+def silence(evidence: Evidence) -> Iterator[Clue]:
+    """`state reason`, and the worker whose log fell silent first: the others wait for it in a collective."""
+    logs = [log for log in evidence.logs or () if log.said_at]
+    first: Log | None = min(logs, key=lambda log: (log.said_at or "", log.slice_index, log.host), default=None)
+    yield Clue(
+        text=f"{evidence.status.state} {evidence.status.reason}",
+        where=place(first) if first else "",
+        quoted=first.lines[-2:] if first else (),
+        values={"first": f"{place(first)} fell silent first." if first and len(logs) > 1 else ""},
+    )
+
+
+def recorded(evidence: Evidence) -> Iterator[Clue]:
+    """What the record of the run says, where that is what told the state."""
+    record = evidence.seen.record
+    if record and record.reason and evidence.status.evidence == ("record",):
+        yield Clue(text=record.reason, where="record", quoted=(), values={"said": record.reason})
+
+
+def meaning(evidence: Evidence) -> Iterator[Clue]:
+    """What the table of reasons says."""
+    known = BY_SLUG.get(evidence.status.reason)
+    yield Clue(text="state", quoted=(), values={"meaning": known.meaning if known else evidence.status.reason})
+
+
+def unread(evidence: Evidence) -> Iterator[Clue]:
+    """`what: why` of what could not be read."""
+    for one in evidence.seen.unread:
+        yield Clue(text=f"{one.what}: {one.why}")

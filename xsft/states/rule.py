@@ -1,0 +1,87 @@
+"""A rule of `why`: something that is said or seen, what it means, and the next step. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from xsft.states.evidence import Evidence
+from xsft.states.model import State, Status
+
+MAX_QUOTED = 5
+"""Lines quoted under a cause."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clue:
+    text: str
+    """What the rule's pattern is searched in."""
+    where: str = ""
+    """The object or worker it is about, e.g. `slice 1 host 37 (pod …)`."""
+    quoted: tuple[str, ...] | None = None
+    """Lines to show; None: the text."""
+    values: Mapping[str, str] = field(default_factory=dict)
+    """Names for the rule's message and fix."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    id: str
+    """Stable; docs/why.md explains each."""
+    clues: Callable[[Evidence], Iterable[Clue]]
+    pattern: str
+    """Searched in each clue's text; its named groups are names for message and fix."""
+    message: str
+    """One sentence or two. `{name}` is a group, a value of the clue, or one of `words`."""
+    fix: str
+    """The next step, imperative; names as in the message."""
+    states: frozenset[State]
+    """States it can explain."""
+    reasons: frozenset[str] = frozenset()
+    """Also these reasons, whatever the state."""
+
+    def applies(self, status: Status) -> bool:
+        return status.state in self.states or status.reason in self.reasons
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cause:
+    id: str
+    message: str
+    fix: str
+    where: str = ""
+    evidence: tuple[str, ...] = ()
+    """Lines as the cluster or the trainer wrote them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    state: State
+    reason: str
+    cause: Cause
+    """The one cause."""
+    others: tuple[Cause, ...] = ()
+    """What else was found, the likelier first; noise of neighbours is left out."""
+
+
+def causes(rule: Rule, evidence: Evidence, *, words: Mapping[str, str]) -> Iterator[Cause]:
+    """At most one: the first clue that the pattern is found in."""
+    for clue in rule.clues(evidence):
+        if match := re.search(rule.pattern, clue.text, re.IGNORECASE):
+            groups = {name: value or "" for name, value in match.groupdict().items()}
+            names = {**words, **clue.values, **groups}
+            quoted = (clue.text,) if clue.quoted is None else clue.quoted
+            yield Cause(
+                id=rule.id,
+                message=_tidy(rule.message.format_map(names)),
+                fix=_tidy(rule.fix.format_map(names)),
+                where=clue.where,
+                evidence=tuple(line for line in quoted if line)[:MAX_QUOTED],
+            )
+            return
+
+
+def _tidy(text: str) -> str:
+    """Names that stand for nothing leave spaces."""
+    return re.sub(r" {2,}", " ", text).strip()

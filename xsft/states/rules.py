@@ -1,0 +1,58 @@
+"""The rules of `why`, from rules.toml. Its only file access is this package's own data."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from xsft.states import clues_failure, clues_pods, clues_queue, clues_state
+from xsft.states.evidence import Evidence
+from xsft.states.model import STATES
+from xsft.states.rule import Clue, Rule
+
+CLUES: Mapping[str, Callable[[Evidence], Iterable[Clue]]] = {
+    "behind": clues_queue.behind,
+    "cluster-queue": clues_queue.cluster_queue,
+    "eviction": clues_queue.eviction,
+    "kueue": clues_queue.kueue,
+    "missing": clues_queue.missing,
+    "refused": clues_queue.refused,
+    "disrupted": clues_pods.disrupted,
+    "events": clues_pods.events,
+    "unplaced": clues_pods.unplaced,
+    "waiting": clues_pods.waiting,
+    "ended": clues_failure.ended,
+    "jobset": clues_failure.jobset,
+    "said": clues_failure.said,
+    "meaning": clues_state.meaning,
+    "reason": clues_state.reason,
+    "recorded": clues_state.recorded,
+    "silence": clues_state.silence,
+    "unread": clues_state.unread,
+}
+"""What a rule can look at."""
+
+
+@cache
+def groups() -> tuple[tuple[Rule, ...], ...]:
+    """In the file's order."""
+    data = tomllib.loads((Path(__file__).parent / "rules.toml").read_text(encoding="utf-8"))
+    rules: list[dict[str, Any]] = data["rule"]
+    return tuple(
+        tuple(_rule(rule, group) for rule in rules if rule["group"] == name) for name, group in data["group"].items()
+    )
+
+
+def _rule(given: Mapping[str, Any], group: Mapping[str, Any]) -> Rule:
+    return Rule(
+        id=given["id"],
+        clues=CLUES[given["clues"]],
+        pattern=given["pattern"],
+        message=given["message"],
+        fix=given["fix"],
+        states=frozenset(given.get("states", group.get("states", STATES))),
+        reasons=frozenset(given.get("reasons", group.get("reasons", ()))),
+    )

@@ -1,0 +1,157 @@
+"""What the last lines of a failed process say of its failure, as one kind with its line. Pure.
+
+The kinds are explained by xsft/states/rules_trainer.py: every one has a rule there, and a test compares them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from xsft.states.evidence import Said
+from xsft.trainers.explain import exception, reason
+from xsft.trainers.lines import Aborted, ConfigError, DataEnded, parse
+
+MAX_LINE = 400
+"""Characters of a line that is quoted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pattern:
+    kind: str
+    pattern: re.Pattern[str]
+    source: str
+    """Who prints it."""
+
+
+def diagnose(lines: Sequence[str]) -> Said | None:
+    """The likeliest cause in these lines; None where they show no failure.
+
+    What MaxText itself names comes first, then messages that are known, then the exception that ended Python; that a
+    peer was lost comes last, since a process that dies of its own error prints that too.
+    """
+    return next(
+        (
+            Said(kind=kind, line=_short(line), text=_text(kind, line, lines), signature=signature(line))
+            for kind, line in _found(lines)
+        ),
+        None,
+    )
+
+
+def signature(line: str) -> str:
+    """The line without its prefix, numbers, addresses and quoted names: equal for the same failure of two attempts."""
+    bare = _PREFIX.sub("", line)
+    return re.sub(r"0x[0-9a-f]+|\d+(\.\d+)?", "#", bare, flags=re.IGNORECASE).strip()[:160]
+
+
+def _found(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    yield from _events(lines, {ConfigError: "config-error", Aborted: "not-a-number"})
+    yield from _matches(lines, OWN)
+    raised = exception(lines)
+    echo = raised is not None and any(one.pattern.search(raised) for one in ECHOES)
+    if raised and not echo:
+        yield "exception", raised
+    yield from _events(lines, {DataEnded: "data-ended"})
+    yield from _matches(lines, ECHOES)
+
+
+def _events(lines: Sequence[str], kinds: dict[type, str]) -> Iterator[tuple[str, str]]:
+    for line in lines:
+        event = parse(line)
+        if type(event) in kinds:
+            yield kinds[type(event)], line
+
+
+def _matches(lines: Sequence[str], patterns: Sequence[Pattern]) -> Iterator[tuple[str, str]]:
+    """By pattern, then by line: the table's order is the order of likelihood."""
+    for one in patterns:
+        for line in lines:
+            if one.pattern.search(line):
+                yield one.kind, line
+
+
+def _text(kind: str, line: str, lines: Sequence[str]) -> str:
+    if kind in {"config-error", "not-a-number"}:
+        return reason(lines) or line
+    return _short(_PREFIX.sub("", line).strip())
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MAX_LINE else text[: MAX_LINE - 1] + "…"
+
+
+_PREFIX = re.compile(
+    r"^(?:[IWEF]\d{4} [\d:.]+\s+\d+ [\w./-]+:\d+\] |(?:INFO|WARNING|ERROR|CRITICAL):\w+:)"
+    r"(?:\[process=\d+\](?:\[[^\]]*\])? )?"
+)
+"""absl's, and logging's."""
+
+
+def _pattern(kind: str, pattern: str, source: str) -> Pattern:
+    return Pattern(kind=kind, pattern=re.compile(pattern), source=source)
+
+
+OWN: tuple[Pattern, ...] = (
+    _pattern(
+        "hbm",
+        r"Ran out of memory in memory space hbm|RESOURCE_EXHAUSTED(?!.*(?:quota|Quota|rate limit|larger than max))",
+        "XLA, libtpu",
+    ),
+    _pattern("checkpoint-missing", r"No valid Orbax checkpoint found", "maxtext@0.2.5 utils/model_creation_utils.py"),
+    _pattern("checkpoint-scan-layers", r"Configuration mismatch: Your run specifies scan_layers", "maxtext@0.2.5"),
+    _pattern("checkpoint-ocdbt", r"OCDBT not supported for Pathways", "pathwaysutils"),
+    _pattern("checkpoint-shape", r"Cannot align axis \d+ .*not divisible by ckpt_dim", "maxtext@0.2.5"),
+    _pattern("chat-template", r"Unable to apply chat template", "maxtext@0.2.5 input_pipeline"),
+    _pattern("data-columns", r"Dataset column names mismatch", "maxtext@0.2.5 input_pipeline/data_processing_utils.py"),
+    _pattern("data-unreadable", r"Failed to load data after \d+ retry attempts", "maxtext@0.2.5 input_pipeline"),
+    _pattern("profiler-steps", r"First profile step", "maxtext@0.2.5 common/profiler.py"),
+    _pattern(
+        "hub-denied",
+        r"GatedRepoError|Cannot access gated repo|Access to (?:model|dataset) .* is restricted|Invalid user token"
+        r"|(?:401|403) Client Error.*huggingface",
+        "huggingface_hub",
+    ),
+    _pattern("hub-not-found", r"RepositoryNotFoundError|404 Client Error.*huggingface", "huggingface_hub"),
+    _pattern(
+        "hub-busy",
+        r"(?:429 Client|50\d Server) Error.*huggingface|huggingface\.co.*(?:[Rr]ead timed out|Max retries)",
+        "huggingface_hub",
+    ),
+    _pattern(
+        "bucket-denied",
+        r"does not have storage\.\S+ access|403 .*storage\.googleapis\.com|PERMISSION_DENIED.*(?:gs://|storage)",
+        "google-cloud-storage, TensorStore",
+    ),
+    _pattern(
+        "tpu-init",
+        r"Unable to initialize backend 'tpu'|TPU initialization failed|Failed to get global TPU topology"
+        r"|The TPU is already in use by process",
+        "JAX, libtpu",
+    ),
+    _pattern("module-missing", r"ModuleNotFoundError: |^\S*python\S*: No module named ", "Python"),
+    _pattern("command-missing", r"^(?:/bin/)?(?:ba)?sh: .*(?:command not found|No such file or directory)", "bash"),
+)
+"""What a process says of its own failure."""
+
+ECHOES: tuple[Pattern, ...] = (
+    _pattern(
+        "dcn-timeout",
+        r"[Mm]ega[Ss]cale.*(?:DEADLINE_EXCEEDED|[Tt]imed? ?out|unhealthy)|[Ss]lice [Hh]ealth|DCN.*(?:[Tt]imed? ?out)",
+        "libtpu",
+    ),
+    _pattern(
+        "peer-lost",
+        r"heartbeat timeout|JAX distributed service detected fatal errors|Barrier timed out|CoordinationServiceError"
+        r"|coordination service.*(?:error|UNAVAILABLE|[Ss]hut)|Connection reset by peer|Socket closed|DATA_LOSS"
+        r"|UNAVAILABLE: |(?:DEADLINE_EXCEEDED|ABORTED|CANCELLED): ",
+        "JAX's coordination service, gRPC",
+    ),
+    _pattern(
+        "told-to-stop",
+        r"Received preemption notice|SIGTERM received|Saving checkpoint at step \d+ due to preemption",
+        "JAX, Orbax",
+    ),
+)
+"""What it says when another one failed, or when it was told to end."""
