@@ -10,7 +10,7 @@ import pytest
 
 from tests.cluster.fixtures import cluster_namespace, cluster_tools, real_api, real_cluster
 from tests.engine.fixtures import bad_proxy, base_image, engine, engine_slot, registry, registry_server
-from tests.fakes.clusters import cluster_api
+from tests.fakes.clusters import cluster_api, pytest_generate_tests
 from tests.goldens import Golden
 from xsft.effects import environments
 from xsft.effects.environments import Environment
@@ -24,6 +24,7 @@ __all__ = [
     "cluster_tools",
     "engine",
     "engine_slot",
+    "pytest_generate_tests",
     "real_api",
     "real_cluster",
     "registry",

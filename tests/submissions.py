@@ -1,6 +1,6 @@
 """Submitters of one shown workload against the stand-ins, in this process or as one that can be killed.
 
-    python -m tests.submissions KUBECONFIG BUCKET_URL STATE [DIE_AT] < "go"
+    python -m tests.submissions KUBECONFIG NAMESPACE BUCKET_URL STATE [DIE_AT] < "go"
 
 DIE_AT: begun | created, where the process kills itself.
 """
@@ -22,7 +22,6 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud.storage import Client
 
 from tests.fakes.clusters import ClusterApi
-from tests.fakes.kubeapi import CONTEXT
 from tests.stories import ROOT, facts_for, spec_of, varied
 from xsft.effects.objects import GcsObjects
 from xsft.effects.recording import Provenance
@@ -38,12 +37,13 @@ STEPS = 1000
 DIE = {"begun": 1, "created": 2}
 
 
-def planned(changes: Mapping[str, Any] | None = None, *, attempt: int = 1) -> Plan:
+def planned(changes: Mapping[str, Any] | None = None, *, attempt: int = 1, namespace: str = "default") -> Plan:
     """The workload's plan; what xpk renders is taken from its golden manifest."""
-    spec = varied(spec_of("deepseek_ultrachat"), changes or {})
+    spec = varied(spec_of("deepseek_ultrachat"), {"namespace": namespace, **(changes or {})})
     text = (ROOT / "tests" / "golden" / "deepseek_ultrachat.manifest.yaml").read_text(encoding="utf-8")
     jobset = NAME if attempt == 1 else f"{NAME}-{attempt}"
     rendered = yaml.safe_load(re.sub(rf": {NAME}$", f": {jobset}", text, flags=re.MULTILINE))
+    rendered["metadata"]["namespace"] = namespace
     intent = make_intent(spec, replace(facts_for(spec), attempt=attempt))
     return make_plan(intent, rendered=rendered, file="w.yaml")
 
@@ -63,7 +63,7 @@ def submitter(
         cluster=api.connect(),
         store=RecordStore(state=state, objects_at=lambda _: objects),
         provenance=Provenance(submitter=by, at="2026-11-21T10:00:00+00:00", user="me", git=None, versions={}),
-        replan=lambda attempt: planned(changes, attempt=attempt),
+        replan=lambda attempt: planned(changes, attempt=attempt, namespace=api.namespace),
         **{
             "writable": lambda output: check_writable(output, objects=objects),
             "image": lambda _ref: (),
@@ -93,11 +93,11 @@ def dying(at: str) -> Callable[..., Any]:
     return create
 
 
-def main(kubeconfig: str, bucket_url: str, state: str, die_at: str = "") -> None:
-    api = ClusterApi(kubeconfig=Path(kubeconfig), context=CONTEXT, namespace="default")
+def main(kubeconfig: str, namespace: str, bucket_url: str, state: str, die_at: str = "") -> None:
+    api = ClusterApi(kubeconfig=Path(kubeconfig), namespace=namespace)
     by = f"{os.getpid():016x}"
     one = submitter(api, bucket_url=bucket_url, state=Path(state), by=by, create=dying(die_at))
-    plan = planned()
+    plan = planned(namespace=namespace)
     print("ready", flush=True)
     sys.stdin.readline()
     done = one.submit(plan)

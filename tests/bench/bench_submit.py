@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.contract.commandline import Machine, machine
+from tests.fakes.clusters import standing_in
 from tests.fakes.xpktools import furnish
 from xsft.effects import environments
 from xsft.effects.through_xpk import OFF
@@ -35,8 +36,12 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     rounds, as_json = vars(parser.parse_args()).values()
     xpk = environments.ensure("xpk", progress=lambda _line: None)
-    with tempfile.TemporaryDirectory() as folder, machine(Path(folder), environments=xpk.folder.parent) as here:
-        tools = furnish(here.folder / "tools", here.api.server, context="gke_my-project_us-east5-b_my-cluster")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        standing_in(Path(folder)) as api,
+        machine(Path(folder), environments=xpk.folder.parent, api=api) as here,
+    ):
+        tools = furnish(here.folder / "tools", here.api.standin, context="gke_my-project_us-east5-b_my-cluster")
         here.env |= {**OFF, "PATH": f"{tools.folder}:{here.env['PATH']}", "KUBECONFIG": str(here.folder / "none")}
         seconds = [(by_xsft(here, n), by_xpk(here, n, xpk.script("xpk"))) for n in range(rounds)]
         made = len(here.jobsets)

@@ -17,6 +17,8 @@ import pytest
 
 from tests.commands.test_documents import held
 from tests.fakes.clusters import ClusterApi
+from tests.fakes.standin import StandinWorld
+from tests.faults.world import World
 from xsft.cli import main
 
 Said = tuple[int, str, str]
@@ -48,8 +50,19 @@ def xsft(
     return run
 
 
-def stored(api: ClusterApi) -> dict[tuple[str, str], dict[str, Any]]:
-    return api.server.objects.of("/secrets")
+def to(api: ClusterApi) -> tuple[str, ...]:
+    """The test's own namespace, where that is not the one that is taken by default."""
+    named = () if api.namespace == "default" else ("--namespace", api.namespace)
+    return ("--context", api.context, *named)
+
+
+def elsewhere(api: ClusterApi) -> World:
+    """Not the namespace that is taken by default."""
+    return StandinWorld(api.standin, "kueue-system") if api.namespace == "default" else api.world
+
+
+def stored(api: ClusterApi) -> dict[str, dict[str, Any]]:
+    return api.world.secrets()
 
 
 def everywhere(folder: Path) -> str:
@@ -58,10 +71,10 @@ def everywhere(folder: Path) -> str:
 
 
 def test_from_standard_input(cluster_api: ClusterApi, xsft: Run, token: str, tmp_path: Path) -> None:
-    status, out, err = xsft("create", "hf-token", "--context", cluster_api.context, stdin=f"{token}\n")
+    status, out, err = xsft("create", "hf-token", *to(cluster_api), stdin=f"{token}\n")
     assert (status, err) == (0, "")
-    assert "created the Secret hf-token, key token, in the namespace default" in out
-    secret = stored(cluster_api)["default", "hf-token"]
+    assert f"created the Secret hf-token, key token, in the namespace {cluster_api.namespace}" in out
+    secret = stored(cluster_api)["hf-token"]
     assert secret["data"] == {"token": base64.b64encode(token.encode()).decode()}
     assert secret["type"] == "Opaque"
     assert token not in out
@@ -71,7 +84,7 @@ def test_from_standard_input(cluster_api: ClusterApi, xsft: Run, token: str, tmp
 def test_from_a_file_by_place(cluster_api: ClusterApi, xsft: Run, token: str, tmp_path: Path) -> None:
     (tmp_path / "here" / "pyproject.toml").touch()
     (tmp_path / "here" / "places.yaml").write_text(
-        f"main: {{context: {cluster_api.context}, namespace: kueue-system}}\n"
+        f"main: {{context: {cluster_api.context}, namespace: {elsewhere(cluster_api).namespace}}}\n"
     )
     (tmp_path / "value").write_text(token)
     status, out, _ = xsft(
@@ -79,23 +92,24 @@ def test_from_a_file_by_place(cluster_api: ClusterApi, xsft: Run, token: str, tm
     )
     document = json.loads(out)
     held("secret", document)
-    assert (status, document["namespace"], document["key"]) == (0, "kueue-system", "k")
-    assert ("kueue-system", "a") in stored(cluster_api)
+    assert (status, document["namespace"], document["key"]) == (0, elsewhere(cluster_api).namespace, "k")
+    assert "a" in elsewhere(cluster_api).secrets()
     (tmp_path / "value").unlink()
     assert token not in out + everywhere(tmp_path)
 
 
 def test_an_existing_secret_stays_as_it_is(cluster_api: ClusterApi, xsft: Run, token: str) -> None:
-    arguments = ("create", "hf", "--context", cluster_api.context)
+    arguments = ("create", "hf", *to(cluster_api))
     xsft(*arguments, stdin="first")
     status, _, err = xsft(*arguments, stdin=token)
     assert status == 4
     assert "[secret-exists]" in err
     assert token not in err
-    assert stored(cluster_api)["default", "hf"]["data"] == {"token": base64.b64encode(b"first").decode()}
+    assert stored(cluster_api)["hf"]["data"] == {"token": base64.b64encode(b"first").decode()}
     assert {one.method for one in cluster_api.server.seen} == {"GET", "POST"}
 
 
+@pytest.mark.standin_only("no-request")
 @pytest.mark.parametrize(
     "place",
     [
@@ -125,6 +139,7 @@ def test_a_token_on_the_command_line_is_refused_and_not_echoed(
     assert cluster_api.server.seen == []
 
 
+@pytest.mark.standin_only("no-request")
 @pytest.mark.parametrize(
     "place",
     [
@@ -140,27 +155,30 @@ def test_a_value_that_looks_like_none_is_refused_as_well(
     cluster_api: ClusterApi, xsft: Run, place: Callable[[str], tuple[str, ...]]
 ) -> None:
     value = f"A{secrets.token_hex(12)}"
-    for arguments in (place(value), (*place(value), "--context", cluster_api.context)):
+    for arguments in (place(value), (*place(value), *to(cluster_api))):
         status, out, err = xsft(*arguments, stdin="x")
         assert status == 2
         assert value not in out + err
 
 
+@pytest.mark.standin_only("no-request")
 @pytest.mark.parametrize("stdin", ["", "\n", "  \n"])
 def test_nothing_is_no_value(cluster_api: ClusterApi, xsft: Run, stdin: str) -> None:
-    status, _, err = xsft("create", "hf", "--context", cluster_api.context, stdin=stdin)
+    status, _, err = xsft("create", "hf", *to(cluster_api), stdin=stdin)
     assert status == 2
     assert "is empty" in err
     assert stored(cluster_api) == {}
 
 
+@pytest.mark.standin_only("no-request")
 def test_a_file_that_is_none(cluster_api: ClusterApi, xsft: Run, tmp_path: Path) -> None:
     for name in ("nosuch", "."):
-        status, _, err = xsft("create", "hf", "--context", cluster_api.context, "--from-file", str(tmp_path / name))
+        status, _, err = xsft("create", "hf", *to(cluster_api), "--from-file", str(tmp_path / name))
         assert status == 2
         assert "--from-file" in err
 
 
+@pytest.mark.standin_only("no-request")
 def test_without_a_cluster_the_known_places_are_named(xsft: Run) -> None:
     status, _, err = xsft("create", "hf", stdin="x")
     assert status == 2
@@ -173,20 +191,21 @@ def test_no_refusal_of_the_cluster_shows_the_value(cluster_api: ClusterApi, xsft
     encoded = base64.b64encode(value.encode()).decode()
     quoting = f'cannot create resource "secrets": {value} {encoded}'
     cluster_api.server.fail("POST", code=code, message=quoting, times=9, retry_after="0")
-    status, out, err = xsft("create", "hf", "--context", cluster_api.context, stdin=value)
+    status, out, err = xsft("create", "hf", *to(cluster_api), stdin=value)
     assert status in (2, 5)
     assert value not in out + err
     assert encoded not in out + err
     assert "xsft plan" not in err  # a Secret is no workload
 
 
+@pytest.mark.standin_only("no-request")
 def test_a_terminal_is_not_read(cluster_api: ClusterApi) -> None:
     """A process on a terminal of its own."""
     import pty
 
     ours, theirs = pty.openpty()
     env = {**os.environ, "KUBECONFIG": str(cluster_api.kubeconfig)}
-    argv = (sys.executable, "-m", "xsft", "secret", "create", "hf", "--context", cluster_api.context)
+    argv = (sys.executable, "-m", "xsft", "secret", "create", "hf", *to(cluster_api))
     done = subprocess.run(argv, stdin=theirs, capture_output=True, text=True, env=env, timeout=60, check=False)
     os.close(ours)
     os.close(theirs)

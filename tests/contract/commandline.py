@@ -1,4 +1,4 @@
-"""`xsft` as a process on a machine of its own: its home, its cluster and its bucket are stand-ins."""
+"""`xsft` as a process on a machine of its own: its home and its bucket are stand-ins, its cluster is what is given."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from tests.fakes.clusters import ClusterApi, standing_in
+from tests.fakes.clusters import ClusterApi
 from tests.fakes.gcs import Bucket, serving
 from tests.stories import ROOT
 
@@ -37,7 +37,8 @@ class Machine:
         main = yaml.safe_load((ROOT / "places.yaml").read_text(encoding="utf-8"))["main"]
         shared = {key: value for key, value in main.items() if key not in ("project", "zone", "cluster")}
         document = yaml.safe_load((ROOT / "workloads" / f"{story}.yaml").read_text(encoding="utf-8"))
-        document |= {"place": {**shared, **(place or {"context": self.api.context})}, "image": IMAGE, **changes}
+        document |= {"place": {**shared, **(place or {"context": self.api.context})}, "image": IMAGE}
+        document |= {**self._namespace, **changes}
         file = self.folder / "w.yaml"
         file.write_text(yaml.safe_dump({k: v for k, v in document.items() if v is not None}), encoding="utf-8")
         return file
@@ -69,16 +70,20 @@ class Machine:
 
     @property
     def jobsets(self) -> list[dict[str, Any]]:
-        return list(self.api.server.objects.of("jobset.x-k8s.io/jobsets").values())
+        return list(self.api.world.jobsets().values())
+
+    @property
+    def _namespace(self) -> dict[str, str]:
+        return {} if self.api.namespace == "default" else {"namespace": self.api.namespace}
 
 
 @contextmanager
-def machine(folder: Path, *, environments: Path) -> Iterator[Machine]:
+def machine(folder: Path, *, environments: Path, api: ClusterApi) -> Iterator[Machine]:
     """`environments`: the folder that holds xpk's environment."""
     cache = folder / "cache"
     cache.mkdir()
     (cache / "envs").symlink_to(environments)
-    with standing_in(folder) as api, serving(Bucket({CHECKPOINT: b"{}"})) as bucket:
+    with serving(Bucket({CHECKPOINT: b"{}"})) as bucket:
         env = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder / "home"),

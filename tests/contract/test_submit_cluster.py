@@ -13,8 +13,9 @@ import yaml
 
 from tests.contract.commandline import CHECKPOINT, Machine, machine
 from tests.effects.test_cluster import CREATE
-from tests.fakes.clusters import cluster_queue
+from tests.fakes.clusters import ClusterApi
 from tests.fakes.kubeapi import CONTEXT
+from tests.faults.world import deny
 from xsft.commands.interface_base import ErrorDocument
 from xsft.commands.interface_runs import SubmitDocument
 from xsft.effects.environments import Environment
@@ -24,8 +25,8 @@ NAME = "deepseek-ultrachat"
 
 
 @pytest.fixture
-def here(tmp_path: Path, xpk_environment: Environment) -> Iterator[Machine]:
-    with machine(tmp_path, environments=xpk_environment.folder.parent) as made:
+def here(tmp_path: Path, xpk_environment: Environment, cluster_api: ClusterApi) -> Iterator[Machine]:
+    with machine(tmp_path, environments=xpk_environment.folder.parent, api=cluster_api) as made:
         yield made
 
 
@@ -59,7 +60,7 @@ def test_python_submits_the_same(here: Machine) -> None:
     file = here.workload()
     done = here.python(f"import xsft; print(*(xsft.submit(xsft.load({str(file)!r})).action for _ in range(2)))")
     assert done.stdout.split() == ["created", "adopted"], done.stderr
-    here.api.server.objects.add("kueue.x-k8s.io/clusterqueues", "cluster-queue", spec=cluster_queue(256))
+    here.api.world.limit_chips(256)
     assert json.loads(here.xsft("submit", file, "--json").stdout)["action"] == "adopted"
 
 
@@ -67,7 +68,7 @@ def test_a_person_is_told_what_is_taken_and_what_was_made(here: Machine) -> None
     done = here.xsft("submit", here.workload())
     assert done.returncode == 0
     assert "512 chips, 2 x v6e-256" in done.stderr
-    assert "queue multislice-queue in namespace default" in done.stderr
+    assert f"queue multislice-queue in namespace {here.api.namespace}" in done.stderr
     uid = here.jobsets[0]["metadata"]["uid"]
     assert done.stdout.splitlines() == [
         f"{NAME}: created JobSet {NAME}, uid {uid}",
@@ -79,11 +80,11 @@ def test_a_person_is_told_what_is_taken_and_what_was_made(here: Machine) -> None
 def test_a_failed_run_is_tried_again_and_a_finished_one_is_left(here: Machine) -> None:
     file = here.workload()
     here.xsft("submit", file)
-    here.jobsets[0]["status"] = {"terminalState": "Failed"}
+    here.api.world.end(NAME, "Failed")
     second = json.loads(here.xsft("submit", file, "--json").stdout)
     assert (second["action"], second["jobset"]) == ("attempt", f"{NAME}-2")
     assert here.jobsets[1]["metadata"]["name"] == f"{NAME}-2"
-    here.jobsets[1]["status"] = {"terminalState": "Completed"}
+    here.api.world.end(f"{NAME}-2", "Completed")
     here.bucket.objects[f"runs/{NAME}/checkpoints/1000/commit_success.txt"] = b""
     third = here.xsft("submit", file, "--json")
     document = json.loads(third.stdout)
@@ -92,6 +93,7 @@ def test_a_failed_run_is_tried_again_and_a_finished_one_is_left(here: Machine) -
     assert document["result"] == {"steps": 1000, "first_loss": None, "last_loss": None}
 
 
+@pytest.mark.standin_only("no-request")
 def test_a_dry_run_is_the_plan(here: Machine) -> None:
     file = here.workload()
     for flags in ((), ("--json",)):
@@ -102,7 +104,7 @@ def test_a_dry_run_is_the_plan(here: Machine) -> None:
 
 
 def _too_little(here: Machine) -> None:
-    here.api.server.objects.add("kueue.x-k8s.io/clusterqueues", "cluster-queue", spec=cluster_queue(256))
+    here.api.world.limit_chips(256)
 
 
 def _unclear(here: Machine) -> None:
@@ -121,14 +123,11 @@ FAILURES: dict[str, tuple[Callable[[Machine], Any], dict[str, Any], int, str]] =
     "never enough quota": (_too_little, {}, 2, "quota-too-small"),
     "no such queue": (lambda _: None, {"queue": "nosuch"}, 2, "queue-missing"),
     "no such Secret": (lambda _: None, SECRET, 2, "secret-missing"),
-    "JobSet is not installed": (
-        lambda here: here.api.server.objects.uninstall("jobset.x-k8s.io"), {}, 3, "jobset-not-installed",
-    ),
     "another workload lives there": (
         _live, {"train": {"steps": 7, "per_device_batch_size": 1, "max_target_length": 1024}}, 4, "refused",
     ),
-    "login expired": (lambda here: setattr(here.api.server, "token", "new"), {}, 5, "login-expired"),
-    "not allowed": (lambda here: here.api.server.denied.add(("create", "jobsets")), {}, 5, "forbidden"),
+    "login expired": (lambda here: here.api.expire_login(), {}, 5, "login-expired"),
+    "not allowed": (lambda here: deny(here.api.world, ("create", "jobsets")), {}, 5, "forbidden"),
     "the bucket is busy": (lambda here: setattr(here.bucket, "status", 503), {}, 5, "checkpoint-unread"),
     "outcome not known": (_unclear, {}, 8, "create-unclear"),
 }  # fmt: skip
@@ -138,7 +137,7 @@ FAILURES: dict[str, tuple[Callable[[Machine], Any], dict[str, Any], int, str]] =
 def test_exit_statuses(here: Machine, case: str) -> None:
     spoil, changes, status, problem = FAILURES[case]
     spoil(here)
-    before = len(here.jobsets) if status != 3 else 0
+    before = len(here.jobsets)
     done = here.xsft("submit", here.workload(**changes), "--json", closed=True)
     document = json.loads(done.stdout)
     assert (done.returncode, document["exit_status"]) == (status, status), done.stderr
@@ -151,8 +150,16 @@ def test_exit_statuses(here: Machine, case: str) -> None:
         here.api.server.faults.clear()
         again = json.loads(here.xsft("submit", here.workload(), "--json").stdout)
         assert (again["action"], len(here.jobsets)) == ("adopted", 1)
-    elif status != 3:
+    else:
         assert len(here.jobsets) == before
+
+
+@pytest.mark.standin_only("not-installed")
+def test_a_cluster_without_jobset(here: Machine) -> None:
+    here.api.standin.objects.uninstall("jobset.x-k8s.io")
+    done = here.xsft("submit", here.workload(), "--json", closed=True)
+    assert done.returncode == 3
+    assert "jobset-not-installed" in [p["id"] for p in json.loads(done.stdout)["problems"]]
 
 
 def test_an_unknown_context_names_the_known_ones(here: Machine) -> None:
@@ -238,6 +245,7 @@ def everything(here: Machine, *printed: str) -> str:
     return "\n".join((*printed, *written, *kept, *sent, *here.bucket.asked, json.dumps(here.jobsets)))
 
 
+@pytest.mark.standin_only("no-request")
 @pytest.mark.parametrize("plant", PLANTS)
 @pytest.mark.parametrize("verb", [("submit",), ("submit", "--json"), ("submit", "--dry-run"), ("check",)], ids="-".join)
 def test_a_token_in_the_yaml_goes_nowhere(here: Machine, token: str, plant: Any, verb: tuple[str, ...]) -> None:
@@ -247,6 +255,7 @@ def test_a_token_in_the_yaml_goes_nowhere(here: Machine, token: str, plant: Any,
     assert here.jobsets == []
 
 
+@pytest.mark.standin_only("no-request")
 @pytest.mark.parametrize(
     "setting",
     ["env.HF_TOKEN={}", "overrides.maxtext.hf_access_token={}", "env.X={}", "{}=1", "name={}", "train.steps={}", "{}"],
@@ -258,14 +267,13 @@ def test_a_token_on_the_command_line_goes_nowhere(here: Machine, token: str, set
 
 
 def test_a_token_in_the_environment_or_the_kubeconfig_goes_nowhere(here: Machine, token: str) -> None:
-    config = yaml.safe_load(here.api.kubeconfig.read_text())
-    here.api.server.token = config["users"][0]["user"]["token"] = token
-    here.api.kubeconfig.write_text(yaml.safe_dump(config))
+    login = here.api.token
     done = here.xsft("submit", here.workload(), env={"HF_TOKEN": token, "HUGGING_FACE_HUB_TOKEN": token}, closed=True)
     assert done.returncode == 0, done.stderr
     assert len(here.jobsets) == 1
     assert token not in everything(here, done.stdout, done.stderr)
-    here.api.server.token = "another"
+    assert login not in everything(here, done.stdout, done.stderr)
+    here.api.expire_login(token)
     refused = here.xsft("submit", here.workload(), closed=True)
     assert refused.returncode == 5
     assert token not in everything(here, refused.stdout, refused.stderr)

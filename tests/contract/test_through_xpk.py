@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.contract.commandline import Machine, machine
+from tests.fakes.clusters import standing_in
 from tests.fakes.xpktools import Tools, furnish
 from tests.stories import ROOT
 from xsft.commands.interface_runs import SubmitDocument
@@ -27,7 +28,7 @@ SECRET = "s3cr3t-" * 3
 
 @pytest.fixture
 def here(tmp_path: Path, xpk_environment: Environment) -> Iterator[Machine]:
-    with machine(tmp_path, environments=xpk_environment.folder.parent) as made:
+    with standing_in(tmp_path) as api, machine(tmp_path, environments=xpk_environment.folder.parent, api=api) as made:
         yield made
 
 
@@ -37,7 +38,7 @@ def tools(here: Machine) -> Tools:
 
 
 def equipped(here: Machine) -> Tools:
-    made = furnish(here.folder / "tools", here.api.server, context="gke_my-project_us-east5-b_my-cluster")
+    made = furnish(here.folder / "tools", here.api.standin, context="gke_my-project_us-east5-b_my-cluster")
     here.env |= {"PATH": f"{made.folder}:{here.env['PATH']}", "KUBECONFIG": str(here.folder / "no-kubeconfig")}
     return made
 
@@ -57,7 +58,8 @@ class Made:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory, xpk_environment: Environment) -> Iterator[Made]:
     """One run of xpk (ten seconds of it are a sleep of xpk's), looked at by several tests."""
-    with machine(tmp_path_factory.mktemp("made"), environments=xpk_environment.folder.parent) as here:
+    folder, environments = tmp_path_factory.mktemp("made"), xpk_environment.folder.parent
+    with standing_in(folder) as api, machine(folder, environments=environments, api=api) as here:
         tools = equipped(here)
         (here.folder / "tmp").mkdir()
         here.env |= {

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.effects.test_cluster import CREATE, planned
+from tests.effects.test_cluster import CREATE, planned, sent_to
 from tests.fakes.clusters import ClusterApi, standing_in
 from xsft.effects.cluster_create import Created, Exists
 from xsft.errors import EnvironmentMissing, Refused, SpecError, Unknown, Unreachable, XsftError
@@ -21,13 +21,13 @@ ALL = "."
 
 
 def stored(api: ClusterApi) -> list[dict[str, Any]]:
-    return list(api.server.objects.of("jobset.x-k8s.io/jobsets").values())
+    return list(api.world.jobsets().values())
 
 
 @pytest.mark.parametrize("action", ["cut-after", "hang-after"])
 def test_an_answer_that_got_lost_after_the_create(cluster_api: ClusterApi, action: str) -> None:
     cluster_api.server.fail(CREATE, action=action)
-    outcome = cluster_api.connect().create_jobset(planned())
+    outcome = cluster_api.connect().create_jobset(sent_to(cluster_api))
     assert isinstance(outcome, Created)
     assert [o["metadata"]["uid"] for o in stored(cluster_api)] == [outcome.object["metadata"]["uid"]]
     assert len(cluster_api.server.asked(CREATE)) == 1  # looked up, not sent again
@@ -36,7 +36,7 @@ def test_an_answer_that_got_lost_after_the_create(cluster_api: ClusterApi, actio
 @pytest.mark.parametrize("action", ["cut-before", "hang-before"])
 def test_a_create_that_never_arrived_is_sent_again_once_the_name_is_free(cluster_api: ClusterApi, action: str) -> None:
     cluster_api.server.fail(CREATE, action=action)
-    assert isinstance(cluster_api.connect().create_jobset(planned()), Created)
+    assert isinstance(cluster_api.connect().create_jobset(sent_to(cluster_api)), Created)
     methods = [one.method for one in cluster_api.server.seen]
     assert methods == ["POST", "GET", "POST"]
     assert len(stored(cluster_api)) == 1
@@ -45,14 +45,14 @@ def test_a_create_that_never_arrived_is_sent_again_once_the_name_is_free(cluster
 @pytest.mark.parametrize("code", [500, 503, 504])
 def test_a_server_error_is_looked_behind(cluster_api: ClusterApi, code: int) -> None:
     cluster_api.server.fail(CREATE, code=code)
-    assert isinstance(cluster_api.connect().create_jobset(planned()), Created)
+    assert isinstance(cluster_api.connect().create_jobset(sent_to(cluster_api)), Created)
     assert [one.method for one in cluster_api.server.seen] == ["POST", "GET", "POST"]
 
 
 def test_an_error_after_somebody_elses_create_is_not_taken_for_ours(cluster_api: ClusterApi) -> None:
-    first = cluster_api.connect().create_jobset(planned(), mark="theirs")
+    first = cluster_api.connect().create_jobset(sent_to(cluster_api), mark="theirs")
     cluster_api.server.fail(CREATE, action="cut-before")
-    second = cluster_api.connect().create_jobset(planned(), mark="ours")
+    second = cluster_api.connect().create_jobset(sent_to(cluster_api), mark="ours")
     assert isinstance(second, Exists)
     assert second.object["metadata"]["uid"] == first.object["metadata"]["uid"]
 
@@ -61,16 +61,16 @@ def test_neither_answer_nor_object_is_unknown_and_the_next_call_tells_the_truth(
     cluster_api.server.fail(CREATE, action="cut-after")
     cluster_api.server.fail(READ_BACK, action="cut-before", times=9)
     with pytest.raises(Unknown, match="outcome is not known") as caught:
-        cluster_api.connect().create_jobset(planned())
+        cluster_api.connect().create_jobset(sent_to(cluster_api))
     assert (caught.value.problem_id, caught.value.exit_status) == ("create-unclear", 8)
     cluster_api.server.faults.clear()
-    assert isinstance(cluster_api.connect().create_jobset(planned()), Exists)
+    assert isinstance(cluster_api.connect().create_jobset(sent_to(cluster_api)), Exists)
     assert len(stored(cluster_api)) == 1
 
 
 def test_a_busy_server_says_when_and_is_asked_then(cluster_api: ClusterApi) -> None:
     cluster_api.server.fail(CREATE, code=429, retry_after="7", times=2)
-    assert isinstance(cluster_api.connect().create_jobset(planned()), Created)
+    assert isinstance(cluster_api.connect().create_jobset(sent_to(cluster_api)), Created)
     assert cluster_api.waits == [7.0, 7.0]
     assert [one.method for one in cluster_api.server.seen] == ["POST"] * 3  # 429 was not executed: nothing to look up
 
@@ -78,7 +78,7 @@ def test_a_busy_server_says_when_and_is_asked_then(cluster_api: ClusterApi) -> N
 def test_a_server_that_asks_for_too_much_patience_is_left_alone(cluster_api: ClusterApi) -> None:
     cluster_api.server.fail(ALL, code=429, retry_after="3600", times=9)
     with pytest.raises(Unreachable, match="HTTP 429") as caught:
-        cluster_api.connect().create_jobset(planned())
+        cluster_api.connect().create_jobset(sent_to(cluster_api))
     assert cluster_api.waits == []
     assert "in 3600 s" in caught.value.fix
 
@@ -98,7 +98,7 @@ def test_a_server_that_asks_for_too_much_patience_is_left_alone(cluster_api: Clu
 def test_a_clear_no_is_not_repeated(cluster_api: ClusterApi, how: dict[str, Any], refused: type[XsftError]) -> None:
     cluster_api.server.fail(CREATE, times=9, **how)
     with pytest.raises(refused):
-        cluster_api.connect().create_jobset(planned())
+        cluster_api.connect().create_jobset(sent_to(cluster_api))
     assert len(cluster_api.server.seen) == 1
     assert stored(cluster_api) == []
 
@@ -106,17 +106,17 @@ def test_a_clear_no_is_not_repeated(cluster_api: ClusterApi, how: dict[str, Any]
 @pytest.mark.parametrize("how", [{"code": c} for c in (429, 500, 503, 504)] + [{"action": "cut-before"}], ids=str)
 def test_questions_are_repeated_within_bounds(cluster_api: ClusterApi, how: dict[str, Any]) -> None:
     cluster_api.server.fail(ALL, times=3, **how)
-    assert cluster_api.connect().list_jobsets(namespace="default") == ()
+    assert cluster_api.connect().list_jobsets(namespace=cluster_api.namespace) == ()
     assert cluster_api.waits == [0.5, 1.0, 2.0]
     cluster_api.server.fail(ALL, times=4, **how)
     with pytest.raises(Unreachable):
-        cluster_api.connect().list_jobsets(namespace="default")
+        cluster_api.connect().list_jobsets(namespace=cluster_api.namespace)
     assert len(cluster_api.server.seen) == 8
 
 
 def test_dry_runs_are_questions(cluster_api: ClusterApi) -> None:
     cluster_api.server.fail("dryRun=All", action="cut-after", times=2)
-    cluster_api.connect().dry_run_jobset(planned())
+    cluster_api.connect().dry_run_jobset(sent_to(cluster_api))
     assert stored(cluster_api) == []
 
 
@@ -125,7 +125,7 @@ def test_submitters_at_once_make_one_object_and_one_of_them_made_it(cluster_api:
     cluster_api.server.fail(CREATE, code=500)
     clusters = [cluster_api.connect() for _ in range(6)]
     with ThreadPoolExecutor(6) as pool:
-        outcomes = list(pool.map(lambda cluster: cluster.create_jobset(planned()), clusters))
+        outcomes = list(pool.map(lambda cluster: cluster.create_jobset(sent_to(cluster_api)), clusters))
     assert [type(o) for o in outcomes].count(Created) == 1
     assert len({o.object["metadata"]["uid"] for o in outcomes}) == len(stored(cluster_api)) == 1
 
@@ -146,7 +146,7 @@ TROUBLE = st.one_of(
 @given(creates=st.lists(TROUBLE, max_size=6), reads=st.lists(TROUBLE, max_size=6))
 def test_law_at_most_one_object_and_created_means_ours(shared: ClusterApi, creates: Any, reads: Any) -> None:
     server = shared.server
-    server.objects.of("jobset.x-k8s.io/jobsets").clear()
+    shared.standin.objects.of("jobset.x-k8s.io/jobsets").clear()
     server.faults.clear()
     for how in creates:
         server.fail(CREATE, **how)

@@ -27,6 +27,8 @@ from xsft.effects.cluster_config import Here
 from xsft.effects.cluster_create import Created
 from xsft.errors import EnvironmentMissing, Unreachable, XsftError
 
+pytestmark = pytest.mark.standin_only("tls")
+
 QUICK = Patience(sleep=lambda _: None, connect_timeout_s=1, read_timeout_s=0.3)
 
 
@@ -53,7 +55,7 @@ def plugin(folder: Path, name: str, body: str) -> Path:
 
 def test_a_login_plugin_is_run(cluster_api: ClusterApi, tmp_path: Path) -> None:
     credential = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
-    answer = {**credential, "status": {"token": cluster_api.server.token}}
+    answer = {**credential, "status": {"token": cluster_api.standin.token}}
     script = plugin(tmp_path, "login", f"print({json.dumps(answer)!r})")
     section = {"apiVersion": credential["apiVersion"], "command": str(script)}
     changed(cluster_api.kubeconfig, user={"exec": section})
@@ -124,7 +126,7 @@ def test_silence(cluster_api: ClusterApi) -> None:
 
 
 def test_a_server_that_is_no_kubernetes(cluster_api: ClusterApi) -> None:
-    cluster_api.server.objects.kinds.clear()
+    cluster_api.standin.objects.kinds.clear()
     with pytest.raises(EnvironmentMissing):
         connected(cluster_api).list_jobsets(namespace="default")
 
@@ -187,7 +189,7 @@ def test_a_connection_cut_in_tls_is_looked_behind(over_tls: tuple[KubeApi, Path]
 
 def test_another_hosts_certificate(over_tls: tuple[KubeApi, Path], tmp_path: Path) -> None:
     api, certificate = over_tls
-    api.url = api.url.replace("127.0.0.1", "localhost")
+    api.front.url = api.url.replace("127.0.0.1", "localhost")
     with pytest.raises(Unreachable) as caught:
         reached(api, api.kubeconfig(tmp_path / "config", ca=certificate)).create_jobset(planned())
     assert caught.value.problem_id == "tls"

@@ -8,15 +8,18 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.effects.test_cluster import CREATE, container
-from tests.fakes.clusters import ClusterApi, cluster_queue
+from tests.fakes.clusters import ClusterApi
 from tests.fakes.gcs import Bucket, Failure, serving
-from tests.submissions import FOLDER, NAME, STEPS, planned, submitter
+from tests.faults.world import deny
+from tests.submissions import FOLDER, NAME, STEPS, submitter
+from tests.submissions import planned as shown
 from xsft.effects.cluster_create import Created
 from xsft.effects.records import RecordStore
 from xsft.effects.submission import Submission, Submitter, create_planned
@@ -26,10 +29,10 @@ from xsft.records.model import Record
 from xsft.steps import Plan
 
 ROOT = Path(__file__).parents[2]
-JOBSETS = "jobset.x-k8s.io/jobsets"
 READ = r"^GET .*/jobsets/"
 FASTER = {"train.learning_rate": 1e-3}
 Submits = Callable[..., Submission]
+Plans = Callable[..., Plan]
 
 
 @pytest.fixture
@@ -49,7 +52,13 @@ def ready(cluster_api: ClusterApi, bucket: Bucket, tmp_path: Path) -> Callable[.
 
 
 @pytest.fixture
-def submit(ready: Callable[..., Submitter]) -> Submits:
+def planned(cluster_api: ClusterApi) -> Callable[..., Plan]:
+    """The shown workload's plan, for this test's namespace."""
+    return partial(shown, namespace=cluster_api.namespace)
+
+
+@pytest.fixture
+def submit(ready: Callable[..., Submitter], planned: Callable[..., Plan]) -> Submits:
     def send(plan: Plan | None = None, **settings: Any) -> Submission:
         return ready(**settings).submit(plan or planned(settings.get("changes")))
 
@@ -57,7 +66,7 @@ def submit(ready: Callable[..., Submitter]) -> Submits:
 
 
 def stored(api: ClusterApi) -> dict[str, dict[str, Any]]:
-    return {name: held for (_, name), held in api.server.objects.of(JOBSETS).items()}
+    return api.world.jobsets()
 
 
 def uids(api: ClusterApi) -> list[str]:
@@ -65,7 +74,7 @@ def uids(api: ClusterApi) -> list[str]:
 
 
 def ends(api: ClusterApi, how: str, name: str = NAME) -> None:
-    stored(api)[name]["status"] = {"terminalState": how, "conditions": [{"type": how, "status": "True"}]}
+    api.world.end(name, how)
 
 
 def saves(bucket: Bucket, step: int, *, whole: bool = True) -> None:
@@ -84,7 +93,7 @@ def nothing_left(api: ClusterApi, bucket: Bucket) -> None:
     assert bucket.objects == {}
 
 
-def test_what_is_created_is_the_plans_manifest(cluster_api: ClusterApi, submit: Submits) -> None:
+def test_what_is_created_is_the_plans_manifest(cluster_api: ClusterApi, submit: Submits, planned: Plans) -> None:
     plan = planned()
     done = submit(plan)
     (sent,) = cluster_api.server.asked(CREATE)
@@ -111,7 +120,7 @@ def test_the_dry_runs_come_first_and_everything_is_strict(cluster_api: ClusterAp
     assert {one.method for one in cluster_api.server.seen} == {"GET", "POST"}
 
 
-def test_the_record_says_what_happened(cluster_api: ClusterApi, submit: Submits, ready: Any) -> None:
+def test_the_record_says_what_happened(cluster_api: ClusterApi, submit: Submits, ready: Any, planned: Plans) -> None:
     plan = planned()
     submit(plan)
     (record,) = recorded(ready)
@@ -152,7 +161,7 @@ def test_a_run_with_its_last_step_saved_is_finished(cluster_api: ClusterApi, buc
     saves(bucket, STEPS)
     done = submit()
     assert (done.action, done.uid, done.steps, done.record) == ("finished", first.uid, STEPS, first.record)
-    del cluster_api.server.objects.stored[JOBSETS]  # its time to live is over
+    cluster_api.world.delete(NAME)  # its time to live is over
     gone = submit()
     assert (gone.action, gone.uid, gone.steps) == ("finished", None, STEPS)
 
@@ -229,7 +238,9 @@ def test_a_busy_server_is_waited_for(cluster_api: ClusterApi, submit: Submits) -
     assert cluster_api.waits == [3.0]
 
 
-def test_a_name_taken_between_look_and_create_is_decided_anew(cluster_api: ClusterApi, submit: Submits) -> None:
+def test_a_name_taken_between_look_and_create_is_decided_anew(
+    cluster_api: ClusterApi, submit: Submits, planned: Plans
+) -> None:
     def overtaken(cluster: Any, plan: Plan, mark: str) -> Any:
         first = create_planned(cluster, planned(), "somebody")
         assert isinstance(first, Created)
@@ -239,7 +250,9 @@ def test_a_name_taken_between_look_and_create_is_decided_anew(cluster_api: Clust
     assert (done.action, [done.uid]) == ("adopted", uids(cluster_api))
 
 
-def test_a_name_taken_for_another_workload_in_that_moment_is_refused(cluster_api: ClusterApi, submit: Submits) -> None:
+def test_a_name_taken_for_another_workload_in_that_moment_is_refused(
+    cluster_api: ClusterApi, submit: Submits, planned: Plans
+) -> None:
     def overtaken(cluster: Any, plan: Plan, mark: str) -> Any:
         create_planned(cluster, planned(FASTER), "somebody")
         return create_planned(cluster, plan, mark)
@@ -251,7 +264,7 @@ def test_a_name_taken_for_another_workload_in_that_moment_is_refused(cluster_api
 
 @pytest.mark.parametrize("workloads", [(None, None), (None, FASTER)], ids=["same", "different"])
 def test_two_submitters_at_once_make_one_run(
-    cluster_api: ClusterApi, ready: Callable[..., Submitter], workloads: tuple[Any, Any]
+    cluster_api: ClusterApi, ready: Callable[..., Submitter], workloads: tuple[Any, Any], planned: Plans
 ) -> None:
     cluster_api.server.fail(CREATE, code=0, delay_s=0.2, times=2)
     both = [ready(changes=changes, by=by * 16) for changes, by in zip(workloads, "ab", strict=True)]
@@ -270,7 +283,8 @@ def test_two_submitters_at_once_make_one_run(
 
 
 def process(api: ClusterApi, bucket: Bucket, state: Path, die_at: str = "") -> subprocess.Popen[str]:
-    argv = (sys.executable, "-m", "tests.submissions", str(api.kubeconfig), bucket.url, str(state), die_at)
+    told = (str(api.kubeconfig), api.namespace, bucket.url, str(state), die_at)
+    argv = (sys.executable, "-m", "tests.submissions", *told)
     started = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert started.stdout is not None
     assert started.stdout.readline() == "ready\n"
@@ -283,7 +297,6 @@ def answered(one: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def test_two_processes_at_once_make_one_run(cluster_api: ClusterApi, bucket: Bucket, tmp_path: Path) -> None:
-    assert cluster_api.server.url
     both = [process(cluster_api, bucket, tmp_path) for _ in range(2)]
     with ThreadPoolExecutor(2) as threads:
         first, second = threads.map(answered, both)
@@ -352,50 +365,41 @@ def test_a_record_that_cannot_be_begun_keeps_the_run_from_being_made(
 def test_what_the_cluster_changed_is_said(cluster_api: ClusterApi, submit: Submits, ready: Any) -> None:
     def meddled(cluster: Any, plan: Plan, mark: str) -> Any:
         made = create_planned(cluster, plan, mark)
-        stored(cluster_api)[NAME]["spec"]["failurePolicy"]["maxRestarts"] = 0
+        cluster_api.world.relabel(NAME, {"xsft.dev/mode": "meddled"})
         return made
 
     done = submit(create=meddled)
     assert [p.id for p in done.problems] == ["read-back-differs"]
-    assert "/spec/failurePolicy/maxRestarts: 3 -> 0" in done.problems[0].message
+    assert '/metadata/labels/xsft.dev~1mode: "pathways" -> "meddled"' in done.problems[0].message
     assert recorded(ready)[0].last.read_back.outcome == "differs"
 
 
 def test_a_run_that_cannot_be_read_back_is_created_all_the_same(cluster_api: ClusterApi, submit: Submits) -> None:
     def unreadable(cluster: Any, plan: Plan, mark: str) -> Any:
         made = create_planned(cluster, plan, mark)
-        cluster_api.server.denied |= {("get", "jobsets")}
+        deny(cluster_api.world, ("get", "jobsets"))
         return made
 
     done = submit(create=unreadable)
     assert (done.action, [p.id for p in done.problems]) == ("created", ["not-read-back"])
 
 
-def _without(key: str, name: str = "", namespace: str = "") -> Callable[[ClusterApi, Bucket], None]:
-    return lambda api, _bucket: api.server.objects.of(key).pop((namespace, name)) and None
-
-
-def _too_little(api: ClusterApi, _bucket: Bucket) -> None:
-    api.server.objects.add("kueue.x-k8s.io/clusterqueues", "cluster-queue", spec=cluster_queue(256))
-
-
 def _foreign(api: ClusterApi, _bucket: Bucket) -> None:
-    api.server.objects.add(JOBSETS, NAME, namespace="default", spec={"replicatedJobs": []})
+    api.world.add_jobset(NAME)
 
 
 def _other_run(api: ClusterApi, _bucket: Bucket) -> None:
-    metadata = {"labels": {"xsft.dev/run": "somebody-elses"}}
-    api.server.objects.add(JOBSETS, NAME, namespace="default", metadata=metadata, spec={"replicatedJobs": []})
+    api.world.add_jobset(NAME, labels={"xsft.dev/run": "somebody-elses"})
 
 
 TOKEN = {"secrets.hf_token": {"secret": "hf", "key": "token"}}
 
 BAD: dict[str, tuple[Callable[[ClusterApi, Bucket], object], dict[str, Any], type[XsftError], str]] = {
-    "expired login": (lambda api, _: setattr(api.server, "token", "new"), {}, Unreachable, "login-expired"),
+    "expired login": (lambda api, _: api.expire_login(), {}, Unreachable, "login-expired"),
     "no permission to create": (
-        lambda api, _: api.server.denied.add(("create", "jobsets")), {}, Unreachable, "forbidden",
+        lambda api, _: deny(api.world, ("create", "jobsets")), {}, Unreachable, "forbidden",
     ),
-    "no permission to list": (lambda api, _: api.server.denied.add(("list", "jobsets")), {}, Unreachable, "forbidden"),
+    "no permission to list": (lambda api, _: deny(api.world, ("list", "jobsets")), {}, Unreachable, "forbidden"),
     "the server fails": (lambda api, _: api.server.fail(".", code=500, times=99), {}, Unreachable, "cluster-error"),
     "the server is too busy": (
         lambda api, _: api.server.fail(".", code=429, retry_after="3600", times=99), {}, Unreachable, "cluster-error",
@@ -403,19 +407,13 @@ BAD: dict[str, tuple[Callable[[ClusterApi, Bucket], object], dict[str, Any], typ
     "the server is gone": (
         lambda api, _: api.server.fail(".", action="cut-before", times=99), {}, Unreachable, "unreachable",
     ),
-    "missing namespace": (_without("/namespaces", "default"), {}, SpecError, "namespace-missing"),
+    "missing namespace": (lambda *_: None, {"namespace": "nosuch"}, SpecError, "namespace-missing"),
     "missing queue": (lambda *_: None, {"queue": "nosuch"}, SpecError, "queue-missing"),
     "missing priority class": (
-        _without("scheduling.k8s.io/priorityclasses", "medium"), {}, SpecError, "priority-class-missing",
+        lambda api, _: api.world.remove_priority("medium"), {}, SpecError, "priority-class-missing",
     ),
     "missing Secret": (lambda *_: None, TOKEN, SpecError, "secret-missing"),
-    "never enough quota": (_too_little, {}, SpecError, "quota-too-small"),
-    "JobSet is not installed": (
-        lambda api, _: api.server.objects.uninstall("jobset.x-k8s.io"), {}, EnvironmentMissing, "jobset-not-installed",
-    ),
-    "Kueue is not installed": (
-        lambda api, _: api.server.objects.uninstall("kueue.x-k8s.io"), {}, EnvironmentMissing, "kueue-not-installed",
-    ),
+    "never enough quota": (lambda api, _: api.world.limit_chips(256), {}, SpecError, "quota-too-small"),
     "no such bucket": (lambda _, bucket: setattr(bucket, "name", "another"), {}, SpecError, "output-bucket-missing"),
     "a bucket without permission": (
         lambda _, bucket: setattr(bucket, "permissions", frozenset({"storage.buckets.get"})),
@@ -438,6 +436,17 @@ def test_bad_input_is_told_before_anything_is_made(
     nothing_left(cluster_api, bucket)
 
 
+@pytest.mark.standin_only("not-installed")
+@pytest.mark.parametrize("what", ["jobset", "kueue"])
+def test_a_cluster_without_jobset_or_kueue(cluster_api: ClusterApi, bucket: Bucket, submit: Submits, what: str) -> None:
+    cluster_api.standin.objects.uninstall(f"{what}.x-k8s.io")
+    with pytest.raises(EnvironmentMissing) as caught:
+        submit()
+    assert f"{what}-not-installed" in [p.id for p in caught.value.problems]
+    assert all(p.fix for p in caught.value.problems)
+    nothing_left(cluster_api, bucket)
+
+
 @pytest.mark.parametrize("taken", [_foreign, _other_run])
 def test_a_name_taken_by_somebody_else(cluster_api: ClusterApi, bucket: Bucket, submit: Submits, taken: Any) -> None:
     taken(cluster_api, bucket)
@@ -456,14 +465,14 @@ def test_an_image_that_does_not_exist(cluster_api: ClusterApi, bucket: Bucket, s
 
 
 def test_a_private_image_is_not_ours_to_judge(cluster_api: ClusterApi, submit: Submits) -> None:
-    secret = {"name": "pull", "namespace": "default", "data": {".dockerconfigjson": b"{}"}}
+    secret = {"name": "pull", "namespace": cluster_api.namespace, "data": {".dockerconfigjson": b"{}"}}
     cluster_api.connect().create_secret(**secret)
     missing = error("image-not-found", "image.ref", "no such image", "Push it.")
     assert submit(image=lambda _ref: (missing,), changes={"image.pull_secret": "pull"}).action == "created"
 
 
 def test_a_pod_template_that_jobset_would_accept_and_never_start(
-    cluster_api: ClusterApi, bucket: Bucket, submit: Submits
+    cluster_api: ClusterApi, bucket: Bucket, submit: Submits, planned: Plans
 ) -> None:
     plan = planned()
     assert plan.manifest is not None
@@ -475,7 +484,9 @@ def test_a_pod_template_that_jobset_would_accept_and_never_start(
     nothing_left(cluster_api, bucket)
 
 
-def test_an_unknown_field_is_refused_by_the_server(cluster_api: ClusterApi, bucket: Bucket, submit: Submits) -> None:
+def test_an_unknown_field_is_refused_by_the_server(
+    cluster_api: ClusterApi, bucket: Bucket, submit: Submits, planned: Plans
+) -> None:
     plan = planned()
     assert plan.manifest is not None
     with pytest.raises(SpecError) as caught:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,14 @@ import pytest
 
 from tests.effects.test_cluster import CREATE
 from tests.fakes.clusters import ClusterApi
-from tests.submissions import planned
+from tests.submissions import planned as shown
 from xsft.effects.cluster_create import Created, Exists
 from xsft.effects.process import Completed
 from xsft.effects.through_xpk import ThroughXpk, environment, refuse_losses
 from xsft.errors import Refused, SpecError, TimedOut, Unknown
+from xsft.steps import Plan
 
+Plans = Callable[..., Plan]
 READ = r"^GET .*/jobsets/"
 
 
@@ -26,6 +29,12 @@ def tools(tmp_path: Path) -> dict[str, str]:
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
     return {"PATH": str(tmp_path), "HOME": str(tmp_path)}
+
+
+@pytest.fixture
+def planned(cluster_api: ClusterApi) -> Plans:
+    """The shown workload's plan, for this test's namespace."""
+    return partial(shown, namespace=cluster_api.namespace)
 
 
 def ended(status: int, *, doing: Callable[[], object] = lambda: None) -> Callable[..., Completed]:
@@ -47,7 +56,9 @@ def through(env: dict[str, str], run: Callable[..., Completed]) -> ThroughXpk:
 
 
 @pytest.mark.parametrize("status", [0, 1, -1])
-def test_what_is_there_counts_whatever_xpk_says(cluster_api: ClusterApi, tools: dict[str, str], status: int) -> None:
+def test_what_is_there_counts_whatever_xpk_says(
+    cluster_api: ClusterApi, tools: dict[str, str], status: int, planned: Plans
+) -> None:
     cluster, plan = cluster_api.connect(), planned()
     made = through(tools, ended(status, doing=lambda: cluster.create_jobset(plan.manifest or {})))
     outcome = made(cluster, plan, "mark")
@@ -57,20 +68,22 @@ def test_what_is_there_counts_whatever_xpk_says(cluster_api: ClusterApi, tools: 
 
 @pytest.mark.parametrize(("status", "kind"), [(0, Unknown), (-1, Unknown), (1, SpecError)])
 def test_nothing_there_is_unknown_unless_xpk_gave_up(
-    cluster_api: ClusterApi, tools: dict[str, str], status: int, kind: type[Exception]
+    cluster_api: ClusterApi, tools: dict[str, str], status: int, kind: type[Exception], planned: Plans
 ) -> None:
     with pytest.raises(kind):
         through(tools, ended(status))(cluster_api.connect(), planned(), "mark")
 
 
-def test_not_being_able_to_look_is_unknown(cluster_api: ClusterApi, tools: dict[str, str]) -> None:
+def test_not_being_able_to_look_is_unknown(cluster_api: ClusterApi, tools: dict[str, str], planned: Plans) -> None:
     server = cluster_api.server
     blind = ended(0, doing=lambda: server.fail(READ, action="cut-before", times=9))
     with pytest.raises(Unknown, match="reading it back failed"):
         through(tools, blind)(cluster_api.connect(), planned(), "mark")
 
 
-def test_a_name_that_is_taken_keeps_xpk_from_starting(cluster_api: ClusterApi, tools: dict[str, str]) -> None:
+def test_a_name_that_is_taken_keeps_xpk_from_starting(
+    cluster_api: ClusterApi, tools: dict[str, str], planned: Plans
+) -> None:
     cluster, plan = cluster_api.connect(), planned()
     cluster.create_jobset(plan.manifest or {})
 
@@ -81,7 +94,9 @@ def test_a_name_that_is_taken_keeps_xpk_from_starting(cluster_api: ClusterApi, t
     assert len(cluster_api.server.asked(CREATE)) == 1
 
 
-def test_something_else_under_the_name_is_not_ours(cluster_api: ClusterApi, tools: dict[str, str]) -> None:
+def test_something_else_under_the_name_is_not_ours(
+    cluster_api: ClusterApi, tools: dict[str, str], planned: Plans
+) -> None:
     cluster, plan = cluster_api.connect(), planned()
     other: dict[str, Any] = {**(plan.manifest or {}), "spec": {"replicatedJobs": []}}
     made = through(tools, ended(1, doing=lambda: cluster.create_jobset(other)))
@@ -118,6 +133,6 @@ def test_xpk_sees_what_gcloud_needs_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_a_place_without_gke_is_refused() -> None:
-    plan = planned()
+    plan = shown()
     with pytest.raises(Refused, match="GKE"):
         refuse_losses(replace(plan, run=replace(plan.run, place=None)))

@@ -1,7 +1,8 @@
-"""A cluster for tests: the stand-in, furnished as xpk@1.16.0 furnishes one, or a real one named in the environment.
+"""A cluster for tests, furnished as xpk@1.16.0 furnishes one: the stand-in, and a real control plane.
 
-Real: XSFT_TEST_KUBECONFIG, XSFT_TEST_CONTEXT and XSFT_TEST_NAMESPACE; it must hold the same queue objects. Tests that
-make the server fail, or look at what it was asked, need the stand-in and are skipped then.
+A test that takes `cluster_api` runs twice: against the stand-in in the quick stage, and with the marker `cluster`
+against the real one, through a proxy that fails on demand as the stand-in does. A test of what no real server can be
+brought to bears `standin_only` with one of the REASONS below.
 """
 
 from __future__ import annotations
@@ -11,43 +12,72 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
+import yaml
 
-from tests.fakes.kubeapi import CONTEXT, KubeApi, serving
+from tests.cluster.queues import PRIORITIES
+from tests.fakes.kubeapi import CONTEXT, KubeApi, serving, write_kubeconfig
 from tests.fakes.kubeobjects import Objects
+from tests.fakes.standin import StandinWorld, cluster_queue
+from tests.faults.server import Front
+from tests.faults.world import World
 from xsft.effects.cluster import Cluster, connect_context
 from xsft.effects.cluster_api import Patience
 from xsft.effects.cluster_config import Here
 
-PRIORITIES = {"very-low": 100, "low": 250, "medium": 500, "high": 750, "very-high": 1000}
+T = TypeVar("T")
+
+REASONS = {
+    "no-request": "it ends before the cluster is asked anything",
+    "not-installed": "a real server without JobSet or Kueue would be another server; all tests share one",
+    "other-version": "the pinned Kueue serves both of its versions",
+    "unheld-object": "no real server holds such an object",
+    "tls": "it is about the client's own TLS and login; no server is asked anything that a real one answers otherwise",
+    "many-examples": "hundreds of generated examples; tests/faults/ has the law's cases one by one",
+}
+"""Why a test runs on the stand-in only; tests/fakes/test_clusters.py counts them."""
+
 V6E_256 = {
     "cloud.google.com/gke-tpu-accelerator": "tpu-v6e-slice",
     "cloud.google.com/gke-tpu-topology": "16x16",
 }
+STANDIN, REAL = "stand-in", "real"
 
 
 @dataclass
 class ClusterApi:
-    """How a test reaches its cluster."""
+    """How a test reaches its cluster; what `cluster_api` gives has all of it."""
 
     kubeconfig: Path
-    context: str
-    namespace: str
+    context: str = CONTEXT
+    namespace: str = "default"
     waits: list[float] = field(default_factory=list)
     """Seconds that were waited, if waiting took time."""
-    standin: KubeApi | None = None
+    read_timeout_s: float = 30.0
+    front: Front | None = None
+    others: World | None = None
+    kube_api: KubeApi | None = None
 
     @property
-    def server(self) -> KubeApi:
-        """The stand-in; skips the test where the cluster is real."""
-        if self.standin is None:
-            pytest.skip("NOT RUN: needs the stand-in of the Kubernetes API, and XSFT_TEST_KUBECONFIG names a real one")
-        return self.standin
+    def server(self) -> Front:
+        """What is asked passes here, and fails here on demand."""
+        return _given(self.front, "a server that fails on demand")
+
+    @property
+    def world(self) -> World:
+        """What others do to the cluster."""
+        return _given(self.others, "a world")
+
+    @property
+    def standin(self) -> KubeApi:
+        """For tests that are `standin_only`."""
+        return _given(self.kube_api, "the stand-in: mark the test standin_only, with the reason")
 
     @property
     def patience(self) -> Patience:
-        return Patience(sleep=self.waits.append, connect_timeout_s=2, read_timeout_s=0.5 if self.standin else 30)
+        return Patience(sleep=self.waits.append, connect_timeout_s=2, read_timeout_s=self.read_timeout_s)
 
     @property
     def here(self) -> Here:
@@ -55,6 +85,22 @@ class ClusterApi:
 
     def connect(self) -> Cluster:
         return connect_context(self.context, here=self.here, patience=self.patience)
+
+    @property
+    def token(self) -> str:
+        return str(yaml.safe_load(self.kubeconfig.read_text())["users"][0]["user"]["token"])
+
+    def expire_login(self, token: str = "expired") -> None:
+        """The token in the kubeconfig is none that the server knows any more."""
+        config = yaml.safe_load(self.kubeconfig.read_text())
+        config["users"][0]["user"]["token"] = token
+        self.kubeconfig.write_text(yaml.safe_dump(config))
+
+
+def _given(part: T | None, what: str) -> T:
+    if part is None:
+        raise AssertionError(f"this test needs {what}")
+    return part
 
 
 def furnish(objects: Objects, *, chips: int = 512) -> Objects:
@@ -78,34 +124,46 @@ def furnish(objects: Objects, *, chips: int = 512) -> Objects:
     return objects
 
 
-def cluster_queue(chips: int) -> dict[str, object]:
-    tpu = {"name": "2xv6e-256", "resources": [{"name": "google.com/tpu", "nominalQuota": chips}]}
-    head = [{"name": "cpu", "nominalQuota": "480"}, {"name": "memory", "nominalQuota": "2000G"}]
-    return {
-        "preemption": {"reclaimWithinCohort": "Never", "withinClusterQueue": "LowerPriority"},
-        "namespaceSelector": {},
-        "resourceGroups": [
-            {"coveredResources": ["google.com/tpu"], "flavors": [tpu]},
-            {"coveredResources": ["cpu", "memory"], "flavors": [{"name": "cpu-user", "resources": head}]},
-        ],
-    }
-
-
 @contextmanager
 def standing_in(folder: Path) -> Iterator[ClusterApi]:
     """The stand-in, its kubeconfig in `folder`."""
     with serving(KubeApi(objects=furnish(Objects()))) as api:
         config = api.kubeconfig(folder / "kubeconfig.yaml")
-        yield ClusterApi(kubeconfig=config, context=CONTEXT, namespace="default", standin=api)
+        world = StandinWorld(api, "default")
+        yield ClusterApi(kubeconfig=config, read_timeout_s=0.5, front=api.front, others=world, kube_api=api)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every test of a cluster runs on both, but for those that say why not."""
+    if "cluster_api" not in metafunc.fixturenames:
+        return
+    only = metafunc.definition.get_closest_marker("standin_only")
+    if only is not None and only.args[0] not in REASONS:
+        raise ValueError(f"{metafunc.definition.nodeid}: {only.args[0]} is none of {', '.join(REASONS)}")
+    real = () if only else (pytest.param(REAL, marks=pytest.mark.cluster),)
+    metafunc.parametrize("cluster_api", (STANDIN, *real), indirect=True)
 
 
 @pytest.fixture
-def cluster_api(tmp_path: Path) -> Iterator[ClusterApi]:
-    """The cluster of this test; nothing of it is shared with others where it is the stand-in."""
-    real = os.environ.get("XSFT_TEST_KUBECONFIG")
-    if real:
-        names = (os.environ["XSFT_TEST_CONTEXT"], os.environ.get("XSFT_TEST_NAMESPACE", "default"))
-        yield ClusterApi(kubeconfig=Path(real), context=names[0], namespace=names[1])
+def cluster_api(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ClusterApi]:
+    """The cluster of this test; nothing of it is shared with others, but the real one's server."""
+    if request.param == STANDIN:
+        with standing_in(tmp_path) as api:
+            yield api
         return
-    with standing_in(tmp_path) as api:
+    with reaching(request.getfixturevalue("real_cluster"), tmp_path) as api:
         yield api
+
+
+@contextmanager
+def reaching(cluster: object, folder: Path, *, gated: bool = True) -> Iterator[ClusterApi]:
+    """A namespace of its own on a real control plane (tests.cluster.api.Cluster), through the proxy."""
+    from tests.cluster.api import Cluster as Real
+    from tests.faults.proxy import Upstream, proxying
+    from tests.faults.real import namespace_of
+
+    assert isinstance(cluster, Real)
+    upstream = Upstream(server=cluster.server, ca=cluster.ca)
+    with proxying(upstream) as front, namespace_of(cluster, upstream, gated=gated) as world:
+        config = write_kubeconfig(folder / "kubeconfig.yaml", server=front.url, token=cluster.token)
+        yield ClusterApi(kubeconfig=config, namespace=world.namespace, read_timeout_s=5.0, front=front, others=world)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
-import json
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.fakes import kuberules
+from tests.faults.answer import Answer, status
 
 Json = dict[str, Any]
 
@@ -16,6 +17,8 @@ KINDS: dict[str, tuple[tuple[str, ...], str, bool]] = {
     # group/plural: (versions, kind, namespaced)
     "/namespaces": (("v1",), "Namespace", False),
     "/secrets": (("v1",), "Secret", True),
+    "/pods": (("v1",), "Pod", True),
+    "/events": (("v1",), "Event", True),
     "batch/jobs": (("v1",), "Job", True),
     "jobset.x-k8s.io/jobsets": (("v1alpha2",), "JobSet", True),
     "scheduling.k8s.io/priorityclasses": (("v1",), "PriorityClass", False),
@@ -23,29 +26,12 @@ KINDS: dict[str, tuple[tuple[str, ...], str, bool]] = {
     "kueue.x-k8s.io/clusterqueues": (("v1beta1", "v1beta2"), "ClusterQueue", False),
     "kueue.x-k8s.io/resourceflavors": (("v1beta1", "v1beta2"), "ResourceFlavor", False),
     "kueue.x-k8s.io/workloads": (("v1beta1", "v1beta2"), "Workload", True),
+    "visibility.kueue.x-k8s.io/localqueues": (("v1beta1", "v1beta2"), "PendingWorkloadsSummary", True),
 }
 REVIEWS = {
     "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
     "/apis/authentication.k8s.io/v1/selfsubjectreviews",
 }
-
-
-@dataclass
-class Answer:
-    code: int
-    body: Any
-    headers: dict[str, str] = field(default_factory=dict)
-
-    def content(self) -> bytes:
-        return self.body.encode() if isinstance(self.body, str) else json.dumps(self.body).encode()
-
-
-def status(
-    code: int, reason: str, message: str, *, details: Json | None = None, retry_after: str | None = None
-) -> Answer:
-    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": reason}
-    headers = {"Retry-After": retry_after} if retry_after else {}
-    return Answer(code, {**body, "code": code, **({"details": details} if details else {})}, headers)
 
 
 NOT_SERVED = Answer(404, "404 page not found\n")
@@ -103,14 +89,14 @@ class Objects:
         verb = {"GET": "get" if asked.name else "list", "POST": "create"}.get(method, method.lower())
         if (verb, asked.plural) in self.denied:
             return self._forbidden(verb, asked)
-        match verb:
-            case "get":
-                return self._get(asked, accept)
-            case "list":
-                return self._list(asked, query)
-            case "create":
-                return self._create(asked, body, query)
-        return status(405, "MethodNotAllowed", f"the stand-in does not {method}")
+        served: dict[str, Callable[[], Answer]] = {
+            "get": lambda: self._get(asked, accept),
+            "list": lambda: self._list(asked, query),
+            "create": lambda: self._create(asked, body, query),
+            "delete": lambda: self._delete(asked, body or {}),
+        }
+        refused = status(405, "MethodNotAllowed", f"the stand-in does not {method}")
+        return served[verb]() if verb in served else refused
 
     def _group(self, group: str) -> Answer:
         served = [versions for key, (versions, _, _) in self.kinds.items() if key.startswith(f"{group}/")]
@@ -148,6 +134,7 @@ class Objects:
         every = self.of(asked.key).items()
         inside = [o for (namespace, _), o in every if asked.namespace in ("", namespace)]
         found = [o for o in inside if kuberules.selected(o, query.get("labelSelector", ""))]
+        found = [o for o in found if kuberules.has_fields(o, query.get("fieldSelector", ""))]
         return Answer(200, {"kind": "List", "metadata": {"resourceVersion": str(self.version)}, "items": found})
 
     def _create(self, asked: Asked, body: Json, query: dict[str, str]) -> Answer:
@@ -169,6 +156,22 @@ class Objects:
         if query.get("dryRun") == "All":
             return Answer(201, self._stamped(new, manager))
         return Answer(201, self._store(asked.key, new, manager=manager))
+
+    def _delete(self, asked: Asked, options: Json) -> Answer:
+        found = self.of(asked.key).get((asked.namespace, asked.name))
+        details = {"name": asked.name, "group": asked.group, "kind": asked.plural}
+        if found is None:
+            return status(404, "NotFound", f'{asked.full} "{asked.name}" not found', details=details)
+        wanted = (options.get("preconditions") or {}).get("uid")
+        if wanted and wanted != found["metadata"]["uid"]:
+            message = (
+                f'Operation cannot be fulfilled on {asked.full} "{asked.name}": the UID in the precondition ({wanted})'
+                f" does not match the UID in record ({found['metadata']['uid']})."
+                " The object might have been deleted and then recreated"
+            )
+            return status(409, "Conflict", message, details=details)
+        del self.of(asked.key)[asked.namespace, asked.name]
+        return Answer(200, {"kind": "Status", "apiVersion": "v1", "status": "Success", "details": details})
 
     def _store(self, key: str, new: Json, *, manager: str) -> Json:
         stamped = self._stamped(new, manager)

@@ -78,6 +78,18 @@ def selected(item: Json, selector: str) -> bool:
     return True
 
 
+def has_fields(item: Json, selector: str) -> bool:
+    """Field selectors: `a.b=c`, joined by commas."""
+    for term in filter(None, selector.split(",")):
+        path, _, value = term.replace("==", "=").partition("=")
+        found: Any = item
+        for key in path.split("."):
+            found = (found or {}).get(key)
+        if found != value:
+            return False
+    return True
+
+
 def _jobset(new: Json, *, strict: bool) -> Refusal | None:
     unknown = [name for name in new.get("spec", {}) if name not in JOBSET_FIELDS]
     if unknown and strict:

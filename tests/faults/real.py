@@ -1,0 +1,207 @@
+"""A real control plane as a test's world: a namespace of its own, through the proxy that fails on demand.
+
+Its queue stands behind a gate, an AdmissionCheck that nobody opens: Kueue keeps quota for a run and never starts it, so
+that a test which needs no pods makes none. Tests that need them take the cluster's own queue.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from tests.cluster.api import Cluster
+from tests.cluster.queues import CLUSTER_QUEUE, KUEUE, PRIORITIES, cluster_queue, local_queue
+from tests.cluster.rest import MERGE, ApiError
+from tests.faults.proxy import Upstream
+from tests.faults.world import Json
+from xsft.spec.place import DEFAULT_QUEUE
+
+JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+NEW_KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
+GATE = "xsft-gate"
+FLAVOR = "4xv6e-256"
+PLENTY = 1_000_000
+"""Chips; runs of ended tests may still hold some."""
+
+
+@dataclass
+class RealWorld:
+    cluster: Cluster
+    namespace: str
+    upstream: Upstream
+    undo: list[Callable[[], object]] = field(default_factory=list)
+    """What a test changed for everybody."""
+
+    @property
+    def user(self) -> str:
+        return self.upstream.impersonate or "admin"
+
+    def jobsets(self) -> dict[str, Json]:
+        found = self.cluster.api("GET", self._jobsets)["items"]
+        by_age = sorted(found, key=lambda one: int(one["metadata"]["resourceVersion"]))
+        by_age.sort(key=lambda one: one["metadata"]["creationTimestamp"])
+        return {one["metadata"]["name"]: one for one in by_age}
+
+    def secrets(self) -> dict[str, Json]:
+        found = self.cluster.api("GET", f"/api/v1/namespaces/{self.namespace}/secrets")["items"]
+        return {one["metadata"]["name"]: one for one in found}
+
+    def end(self, jobset: str, how: str) -> None:
+        """As JobSet's controller writes it; it leaves a JobSet alone that has ended."""
+        condition = {
+            "type": how,
+            "status": "True",
+            "reason": {"Completed": "AllJobsCompleted", "Failed": "FailedJobs"}[how],
+            "message": "a test ended it",
+            "lastTransitionTime": "2026-11-21T10:00:00Z",
+        }
+        status = {"terminalState": how, "conditions": [condition]}
+        self.cluster.api("PATCH", f"{self._jobsets}/{jobset}/status", {"status": status}, content=MERGE)
+
+    def delete(self, jobset: str) -> None:
+        path = f"{self._jobsets}/{jobset}"
+        self.cluster.api("DELETE", f"{path}?propagationPolicy=Background")
+        self.cluster.wait(lambda: self._gone(path), what=f"JobSet {jobset} to go")
+
+    def add_jobset(self, name: str, *, labels: dict[str, str] | None = None) -> None:
+        body = {
+            "apiVersion": "jobset.x-k8s.io/v1alpha2",
+            "kind": "JobSet",
+            "metadata": {"name": name, "labels": labels or {}},
+            "spec": {"replicatedJobs": [], "suspend": True},
+        }
+        self.cluster.api("POST", self._jobsets, body)
+
+    def relabel(self, jobset: str, labels: dict[str, str]) -> None:
+        self.cluster.api("PATCH", f"{self._jobsets}/{jobset}", {"metadata": {"labels": labels}}, content=MERGE)
+
+    def add_unmanaged_secret(self, name: str, data: dict[str, str]) -> None:
+        path = f"/api/v1/namespaces/{self.namespace}/secrets"
+        self.cluster.api("POST", path, {"metadata": {"name": name}, "data": data})
+        self.cluster.api("PATCH", f"{path}/{name}", {"metadata": {"managedFields": [{}]}}, content=MERGE)
+
+    def limit_chips(self, chips: int) -> None:
+        queue = cluster_queue(self.namespace, {FLAVOR: chips})
+        self._once(f"{KUEUE}/clusterqueues", queue)
+        self.undo.append(lambda: self.cluster.delete_queue(self.namespace))
+        path, body = local_queue(self.namespace, cluster_queue=self.namespace)
+        self.cluster.api("DELETE", f"{path}/{DEFAULT_QUEUE}")
+        self.cluster.wait(lambda: self._gone(f"{path}/{DEFAULT_QUEUE}"), what="the LocalQueue to go")
+        self.cluster.api("POST", path, body)
+        self.wait_for_queue()
+
+    def remove_priority(self, name: str) -> None:
+        self.cluster.api("DELETE", f"{CLASSES}/{name}")
+        again = {"metadata": {"name": name}, "value": PRIORITIES[name]}
+        self.undo.append(lambda: self.cluster.api("POST", CLASSES, again))
+
+    def grant(self, rules: Sequence[Json]) -> None:
+        """To a user of this test's, whom the proxy makes of us; returns when the server's RBAC knows."""
+        user = f"nightly-{self.namespace}"
+        self.cluster.api("POST", f"{RBAC}/clusterroles", {"metadata": {"name": user}, "rules": list(rules)})
+        subject = {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}
+        role = {"kind": "ClusterRole", "name": user, "apiGroup": "rbac.authorization.k8s.io"}
+        binding = {"metadata": {"name": user}, "subjects": [subject], "roleRef": role}
+        self.cluster.api("POST", f"{RBAC}/clusterrolebindings", binding)
+        for kind in ("clusterrolebindings", "clusterroles"):
+            self.undo.append(lambda kind=kind: self.cluster.api("DELETE", f"{RBAC}/{kind}/{user}"))
+        self.cluster.wait(lambda: all(self._may(user, rule) for rule in rules), what=f"the rights of {user}")
+        self.upstream.impersonate = user
+
+    def wait_for_queue(self) -> None:
+        path = f"{NEW_KUEUE}/namespaces/{self.namespace}/localqueues/{DEFAULT_QUEUE}"
+        self.cluster.wait(lambda: _active(self.cluster.api("GET", path)), what="the LocalQueue to be Active")
+
+    def close(self) -> None:
+        """Everything goes; nobody waits for it."""
+        for undo in reversed(self.undo):
+            undo()
+        with suppress(ApiError):  # it may be gone by the test's own hand
+            self.cluster.api("DELETE", f"/api/v1/namespaces/{self.namespace}")
+
+    @property
+    def _jobsets(self) -> str:
+        return JOBSETS.format(self.namespace)
+
+    def _may(self, user: str, rule: Json) -> bool:
+        attributes = {
+            "verb": rule["verbs"][0],
+            "group": rule["apiGroups"][0],
+            "resource": rule["resources"][0],
+            "namespace": self.namespace,
+        }
+        body = {"spec": {"user": user, "resourceAttributes": attributes}}
+        path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+        return bool(self.cluster.api("POST", path, body)["status"]["allowed"])
+
+    def _gone(self, path: str) -> bool:
+        try:
+            self.cluster.api("GET", path)
+        except ApiError as failed:
+            return failed.status == 404
+        return False
+
+    def _once(self, path: str, body: Json) -> None:
+        create_once(self.cluster, path, body)
+
+
+@contextmanager
+def namespace_of(cluster: Cluster, upstream: Upstream, *, gated: bool = True) -> Iterator[RealWorld]:
+    """A namespace with a queue; `gated`: nothing starts in it."""
+    world = RealWorld(cluster, f"t{secrets.token_hex(5)}", upstream)
+    cluster.api("POST", "/api/v1/namespaces", {"metadata": {"name": world.namespace}})
+    try:
+        if gated:
+            _gate(cluster)
+        cluster.api("POST", *local_queue(world.namespace, cluster_queue=GATE if gated else CLUSTER_QUEUE))
+        world.wait_for_queue()
+        yield world
+    finally:
+        world.close()
+
+
+def _gate(cluster: Cluster) -> None:
+    """Made by the first test that needs it, and left to the cluster."""
+    path = f"{NEW_KUEUE}/admissionchecks"
+    version = {"apiVersion": "kueue.x-k8s.io/v1beta2"}
+    check = {"kind": "AdmissionCheck", "metadata": {"name": GATE}, "spec": {"controllerName": "xsft.dev/nobody"}}
+    if not create_once(cluster, path, {**version, **check}):
+        return
+    ready = {
+        "type": "Active",
+        "status": "True",
+        "reason": "Active",
+        "message": "a test's",
+        "lastTransitionTime": "2026-11-21T10:00:00Z",
+    }
+    cluster.api("PATCH", f"{path}/{GATE}/status", {"status": {"conditions": [ready]}}, content=MERGE)
+    queue = cluster_queue(GATE, {FLAVOR: PLENTY})
+    heads = queue["spec"]["resourceGroups"][1]["flavors"][0]["resources"]
+    heads[:] = [{"name": one["name"], "nominalQuota": "1P"} for one in heads]
+    queue["spec"]["admissionChecks"] = [GATE]
+    create_once(cluster, f"{KUEUE}/clusterqueues", queue)
+
+
+def create_once(cluster: Cluster, path: str, body: Json) -> bool:
+    """Whether it was not there."""
+    try:
+        cluster.api("POST", path, body)
+    except ApiError as failed:
+        if failed.status != 409:
+            raise
+        return False
+    return True
+
+
+def _active(queue: Json) -> bool:
+    conditions = queue.get("status", {}).get("conditions", ())
+    return any(one["type"] == "Active" and one["status"] == "True" for one in conditions)
+
+
+def decoded(secret: Json) -> dict[str, bytes]:
+    return {key: base64.b64decode(value) for key, value in secret["data"].items()}

@@ -1,0 +1,82 @@
+"""What a test does to its cluster beside xsft: as its users, its administrator and its controllers would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import Any, Protocol
+
+Json = dict[str, Any]
+Right = tuple[str, str]
+"""Verb and plural."""
+
+GROUPS = {
+    "jobsets": "jobset.x-k8s.io",
+    "jobs": "batch",
+    "localqueues": "kueue.x-k8s.io",
+    "clusterqueues": "kueue.x-k8s.io",
+    "resourceflavors": "kueue.x-k8s.io",
+    "priorityclasses": "scheduling.k8s.io",
+    "namespaces": "",
+    "secrets": "",
+}
+"""API group of each kind that xsft touches."""
+EVERY: frozenset[Right] = frozenset(product(("get", "list", "create"), GROUPS))
+
+
+class World(Protocol):
+    """One test's part of a cluster, a namespace mostly: the stand-in's, or a real one."""
+
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def user(self) -> str:
+        """Whom the cluster takes us for."""
+        ...
+
+    def jobsets(self) -> dict[str, Json]:
+        """Of the namespace, by name, in the order of their making."""
+        ...
+
+    def secrets(self) -> dict[str, Json]: ...
+
+    def end(self, jobset: str, how: str) -> None:
+        """It is Completed or Failed, for good."""
+        ...
+
+    def delete(self, jobset: str) -> None:
+        """By hand, or because its time to live is over; returns when it is gone."""
+        ...
+
+    def add_jobset(self, name: str, *, labels: dict[str, str] | None = None) -> None:
+        """Somebody else's."""
+        ...
+
+    def relabel(self, jobset: str, labels: dict[str, str]) -> None:
+        """What a policy of the cluster might do."""
+        ...
+
+    def add_unmanaged_secret(self, name: str, data: dict[str, str]) -> None:
+        """Its managedFields are gone."""
+        ...
+
+    def limit_chips(self, chips: int) -> None:
+        """So many are in the queue."""
+        ...
+
+    def remove_priority(self, name: str) -> None: ...
+
+    def grant(self, rules: Sequence[Json]) -> None:
+        """RBAC rules: from now on these are all that the user may do."""
+        ...
+
+
+def rules_of(rights: Iterable[Right]) -> list[Json]:
+    """As RBAC writes them."""
+    return [{"apiGroups": [GROUPS[plural]], "resources": [plural], "verbs": [verb]} for verb, plural in sorted(rights)]
+
+
+def deny(world: World, *rights: Right) -> None:
+    """The user may do all that xsft does but these."""
+    world.grant(rules_of(EVERY - set(rights)))
