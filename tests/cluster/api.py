@@ -176,8 +176,10 @@ class Cluster:
         self.processes[component] = self.spawner.spawn(commands(self.layout)[component])
         self.save()
 
-    def stop(self, component: str, *, with_signal: int = signal.SIGTERM) -> None:
-        """End it and wait until it is gone."""
+    def stop(self, component: str, *, with_signal: int = signal.SIGKILL) -> None:
+        """End it and wait until it is gone; by default as if its machine went. Asked politely (SIGTERM), the API server
+        waits for those who watch, for up to 10 s.
+        """
         self.spawner.end(self.processes.pop(component), with_signal=with_signal)
         self.save()
 

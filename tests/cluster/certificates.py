@@ -1,8 +1,4 @@
-"""One certificate authority per cluster, and what it signs. Made anew at every start; nothing of it is kept.
-
-Kueue's rotator takes a CA only if its key is RSA in PKCS#1 and its certificate names kueue-ca; with another it says
-"x509: failed to parse private key" and waits for ever (Kueue v0.16.1, observed).
-"""
+"""One certificate authority per cluster, and what it signs. Made anew at every start; nothing of it is kept."""
 
 from __future__ import annotations
 
@@ -16,24 +12,22 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+CA = "xsft-tests"
 VALID = timedelta(days=365)
-"""The rotator replaces what ends within 90 days."""
-SERVER_NAMES = (
-    "localhost",
-    "kueue-webhook-service.kueue-system.svc",
-    "kubernetes.default.svc",
-)
 BITS = 2048
 
 
 def write_certificates(folder: Path) -> None:
-    """ca, server (all servers share it), front-proxy, kubelet-client as .crt and .key; service-account.{pub,key}."""
+    """ca, server (all servers share it), front-proxy, kubelet-client as .crt and .key; service-account.{pub,key}.
+
+    With key identifiers: Python 3.13 refuses certificates without (ssl.VERIFY_X509_STRICT).
+    """
     folder.mkdir(mode=0o700)
     key = rsa.generate_private_key(public_exponent=65537, key_size=BITS)
-    ca = _named("kueue-ca").public_key(key.public_key())
+    ca = _named(CA).public_key(key.public_key())
     ca = ca.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-    ca = ca.add_extension(x509.SubjectAlternativeName([x509.DNSName("kueue-ca")]), critical=False)
     ca = ca.add_extension(_usage(signs=True), critical=True)
+    ca = ca.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     _write(folder, "ca", key, ca.sign(key, SHA256()))
     signer = (folder, key)
     _signed(signer, "server", server=True)
@@ -49,8 +43,9 @@ def _signed(signer: tuple[Path, rsa.RSAPrivateKey], name: str, *, group: str = "
     usages = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if server else [])]
     made = made.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
     made = made.add_extension(_usage(signs=False), critical=True)
+    made = made.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca.public_key()), critical=False)
     if server:
-        names = [*map(x509.DNSName, SERVER_NAMES), x509.IPAddress(IPv4Address("127.0.0.1"))]
+        names = [x509.DNSName("localhost"), x509.IPAddress(IPv4Address("127.0.0.1"))]
         made = made.add_extension(x509.SubjectAlternativeName(names), critical=False)
     _write(folder, name, key, made.sign(ca, SHA256()))
 
@@ -59,7 +54,7 @@ def _named(name: str, *, group: str = "") -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return x509.CertificateBuilder(
         subject_name=_subject(name, group=group),
-        issuer_name=_subject("kueue-ca"),
+        issuer_name=_subject(CA),
         serial_number=x509.random_serial_number(),
         not_valid_before=now - timedelta(hours=1),
         not_valid_after=now + VALID,

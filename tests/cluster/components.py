@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.cluster.kueue_source import CERTIFICATES
 from tests.cluster.kueue_source import PORT as VISIBILITY_PORT
 from tests.cluster.processes import Command
 from tests.cluster.tools import Tools
@@ -69,15 +70,10 @@ def write_files(layout: Layout) -> None:
     tokens = layout.folder / "tokens.csv"
     tokens.touch(mode=0o600)
     tokens.write_text(f'{layout.token},admin,1,"system:masters"\n', encoding="utf-8")
-    webhooks = layout.folder / "webhook-certs"
-    webhooks.mkdir(mode=0o700)
-    for name, source in {
-        "tls.crt": "server.crt",
-        "tls.key": "server.key",
-        "ca.crt": "ca.crt",
-        "ca.key": "ca.key",
-    }.items():
-        (webhooks / name).symlink_to(layout.certificate(source))
+    served = layout.folder / CERTIFICATES
+    served.mkdir(mode=0o700)
+    for name in ("crt", "key"):
+        (served / f"tls.{name}").symlink_to(layout.certificate(f"server.{name}"))
 
 
 def _etcd(layout: Layout) -> tuple[str, ...]:
@@ -124,6 +120,7 @@ def _apiserver(layout: Layout) -> tuple[str, ...]:
         f"--kubelet-client-certificate={pki('kubelet-client.crt')}",  # logs, through kwok
         f"--kubelet-client-key={pki('kubelet-client.key')}",
         f"--kubelet-certificate-authority={pki('ca.crt')}",
+        "--kubelet-preferred-address-types=InternalIP",
         "--profiling=false",
     )
 
@@ -187,11 +184,7 @@ def _kueue_config(layout: Layout) -> dict[str, Any]:
         "kind": "Configuration",
         "namespace": "kueue-system",
         "leaderElection": {"leaderElect": False},
-        "internalCertManagement": {  # off, it wants certificates in /etc
-            "enable": True,
-            "webhookServiceName": "kueue-webhook-service",
-            "webhookSecretName": "kueue-webhook-server-cert",
-        },
+        "internalCertManagement": {"enable": False},
         "webhook": _webhook(layout.ports["kueue"]),
         "metrics": {"bindAddress": "0"},
         "health": {"healthProbeBindAddress": "0"},
@@ -201,7 +194,7 @@ def _kueue_config(layout: Layout) -> dict[str, Any]:
 
 
 def _webhook(port: int) -> dict[str, Any]:
-    return {"host": "127.0.0.1", "port": port, "certDir": "webhook-certs"}
+    return {"host": "127.0.0.1", "port": port, "certDir": CERTIFICATES}
 
 
 def _write(path: Path, document: Any) -> None:

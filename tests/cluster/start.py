@@ -70,7 +70,8 @@ def _start(cluster: Cluster, slices: tuple[Slices, ...], progress: Progress) -> 
     progress("installing JobSet and Kueue")
     cluster.spawn("kube-controller-manager")
     cluster.spawn("kube-scheduler")
-    webhooks.install(cluster.rest, cluster.layout)
+    served = webhooks.install(cluster.rest, cluster.layout)
+    cluster.wait(served, what="the CRDs to be served")
     for controller in ("jobset", "kueue", "kwok"):
         cluster.spawn(controller)
     wanted = list(nodes(slices))

@@ -83,7 +83,6 @@ def link_flags() -> str:
         "k8s.io/client-go/pkg/version.gitVersion": kubernetes,
         "sigs.k8s.io/jobset/pkg/version.GitVersion": version("control", "sigs.k8s.io/jobset"),
         "sigs.k8s.io/kueue/pkg/version.GitVersion": version("control", "sigs.k8s.io/kueue"),
-        "sigs.k8s.io/kueue/pkg/visibility.certDir": "visibility",  # else /visibility, in the root folder
     }
     return " ".join(("-s", "-w", *(f"-X {name}={value}" for name, value in told.items())))
 

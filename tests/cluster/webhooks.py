@@ -6,7 +6,8 @@ The manifests are the projects' own, changed as their kustomizations change them
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.cluster.components import Layout
 from tests.cluster.rest import Rest
 
 Json = dict[str, Any]
+DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 CONVERTED = ("localqueues", "clusterqueues", "cohorts", "workloads", "multikueueclusters")
 """Kueue v0.16 config/components/crd/kustomization.yaml: those with a conversion webhook."""
 ALL_PODS = ("mpod.kb.io", "vpod.kb.io")
@@ -28,11 +30,32 @@ PATHS = {
 }
 
 
-def install(api: Rest, layout: Layout) -> None:
-    """CRDs and webhooks, before the controllers start."""
-    api.create_all((PATHS[one["kind"]], one) for one in objects(layout))
+def install(api: Rest, layout: Layout) -> Callable[[], bool]:
+    """CRDs and webhooks, before the controllers start. Returns what tells whether the CRDs are served: a controller
+    that looks earlier gives up (Kueue: "no matches for kind Workload").
+    """
+    made = tuple(objects(layout))
+    api.create_all((PATHS[one["kind"]], one) for one in made)
     api("POST", "/api/v1/namespaces", {"metadata": {"name": "kueue-system"}})
-    api("POST", "/api/v1/namespaces/kueue-system/secrets", _kueue_secret(layout))
+    kinds = {
+        (one["spec"]["group"], version["name"], one["spec"]["names"]["plural"])
+        for one in made
+        if one["kind"] == "CustomResourceDefinition"
+        for version in one["spec"]["versions"]
+        if version["served"]
+    }
+    return lambda: kinds <= _served(api)
+
+
+def _served(api: Rest) -> set[tuple[str, str, str]]:
+    """Group, version and plural of all that the server tells of."""
+    told = json.loads(api.text("GET", "/apis", accept=DISCOVERY))
+    return {
+        (group["metadata"]["name"], version["version"], resource["resource"])
+        for group in told["items"]
+        for version in group["versions"]
+        for resource in version.get("resources", ())
+    }
 
 
 def objects(layout: Layout) -> Iterator[Json]:
@@ -79,12 +102,3 @@ def _convert(crd: Json, *, port: int, ca: str) -> None:
         "strategy": "Webhook",
         "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": client},
     }
-
-
-def _kueue_secret(layout: Layout) -> Json:
-    """What Kueue's rotator would make itself; it takes this one over."""
-    files = {"ca.crt": "ca.crt", "ca.key": "ca.key", "tls.crt": "server.crt", "tls.key": "server.key"}
-    data = {
-        name: base64.b64encode(Path(layout.certificate(file)).read_bytes()).decode() for name, file in files.items()
-    }
-    return {"metadata": {"name": "kueue-webhook-server-cert"}, "data": data}
