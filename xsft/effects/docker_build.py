@@ -52,9 +52,9 @@ class Client:
         return {"BUILDX_NO_DEFAULT_ATTESTATIONS": "1"} if self.buildx else {"DOCKER_BUILDKIT": "1"}
 
 
-def find_client(env: Mapping[str, str]) -> Client:
+def find_client(env: Mapping[str, str], *, also: Sequence[str] = ALSO) -> Client:
     """The first docker command that can use BuildKit. Raises EnvironmentMissing, docker-buildkit-missing."""
-    paths = tuple(_commands(env))
+    paths = tuple(_commands(env, also))
     with private_config(env=env, own=True) as config:
         clients = tuple(found for path in paths if (found := _client(path, {**env, "DOCKER_CONFIG": str(config)})))
     if not clients:
@@ -214,10 +214,10 @@ def _end(running: subprocess.Popen[bytes]) -> None:
         running.kill()
 
 
-def _commands(env: Mapping[str, str]) -> Iterator[str]:
+def _commands(env: Mapping[str, str], also: Sequence[str]) -> Iterator[str]:
     """Every docker command, those of PATH first; one file once."""
     seen: set[Path] = set()
-    for folder in (*(env.get("PATH") or os.defpath).split(os.pathsep), *ALSO):
+    for folder in (*(env.get("PATH") or os.defpath).split(os.pathsep), *also):
         path = Path(folder or ".") / "docker"
         if os.access(path, os.X_OK) and path.is_file() and path.resolve() not in seen:
             seen.add(path.resolve())

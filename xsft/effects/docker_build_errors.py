@@ -10,13 +10,14 @@ from xsft.errors import EnvironmentMissing, UsageError, XsftError
 from xsft.image.model import BuildStep
 from xsft.spec.secrets import redact
 
+_NO_PYTHON = r"(?:^|[\s:/\"])python3?: (?:command )?not found|exec: \"?python3?\"?: executable file not found|no module named pip"
 _NETWORK = (
     r"temporary failure (?:in name resolution|resolving)|name or service not known|network is unreachable|"
     r"connection (?:refused|timed out|reset)|newconnectionerror|could not resolve|read timed out|max retries exceeded"
 )
 _KNOWN: tuple[tuple[str, str, str], ...] = (
     (
-        r"python3?: (?:command )?not found|exec: \"?python3?\"?: executable file not found|no module named pip",
+        _NO_PYTHON,
         "base-without-python",
         "Take a base image with CPython 3.12 and pip as `python3`, e.g. python:3.12-slim (image base, BASE_IMAGE).",
     ),

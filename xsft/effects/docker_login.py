@@ -90,10 +90,13 @@ def auth_for(host: str, *, folder: Path, env: Mapping[str, str]) -> dict[str, st
     from docker.errors import DockerException
 
     configured = _read(folder / "config.json")
+    named = {key: value for key, value in (configured.get("auths") or {}).items() if _host(key) == _host(host)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a helper is not installed is told by the registry's refusal
         try:
-            found = auth.load_config(config_dict=configured, credstore_env=dict(env)).resolve_authconfig(host)
+            found = auth.load_config(
+                config_dict={**configured, "auths": named}, credstore_env=dict(env)
+            ).resolve_authconfig(host)
         except (DockerException, OSError, ValueError, KeyError):
             return None
     return dict(found) if found else None
@@ -155,6 +158,11 @@ def need_credential(host: str, *, env: Mapping[str, str]) -> Credential:
 def own_folder(env: Mapping[str, str]) -> Path:
     """Where the user's Docker configuration lies. source: docker/cli@28 cli/config/config.go."""
     return Path(env.get("DOCKER_CONFIG") or Path(env.get("HOME") or Path.home()) / ".docker")
+
+
+def _host(key: str) -> str:
+    """Logins are kept under a host, and some under an address."""
+    return key.partition("://")[2].partition("/")[0] if "://" in key else key.partition("/")[0]
 
 
 def _memory(env: Mapping[str, str]) -> str | None:
