@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,13 +53,18 @@ class Stream:
             for part in self._response.stream(PART):
                 *whole, rest = (rest + part).split(b"\n")
                 yield from whole
-        except (HTTPError, ValueError, AttributeError) as broken:  # closed meanwhile, by another thread: the latter two
+        except (HTTPError, ValueError, AttributeError) as broken:  # interrupted meanwhile: the latter two
             raise OSError(str(broken)) from None
         if rest:
             yield rest
 
+    def interrupt(self) -> None:
+        """From another thread than the one that reads: that one gets an OSError. (Closing would wait for it.)"""
+        with suppress(OSError, ValueError, AttributeError):  # it has ended or was closed meanwhile
+            self._response.shutdown()
+
     def close(self) -> None:
-        """Also while another thread reads: it gets an OSError."""
+        """From the thread that reads."""
         self._response.close()
 
 
