@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from xsft.commands.loss_plot import HEIGHT, WIDTH, picture, terminal_plot
+from xsft.commands.loss_plot import HEIGHT, WIDTH, comparison_picture, picture, terminal_comparison, terminal_plot
 
 FALLING = {step: 7.0 - step / 10 for step in range(1, 41)}
 
@@ -32,3 +32,25 @@ def test_a_picture_is_a_png() -> None:
     content = picture(FALLING, title="tiny-local")
     assert content.startswith(b"\x89PNG\r\n")
     assert (int.from_bytes(content[16:20], "big"), int.from_bytes(content[20:24], "big")) == (800, 450)
+
+
+def test_several_runs_have_a_letter_each() -> None:
+    text = terminal_comparison([FALLING, {}, dict.fromkeys(range(1, 41), 3.0)])
+    assert len(text.splitlines()) <= HEIGHT
+    inside = [line.split("│")[1] for line in text.splitlines() if line.count("│") == 2]
+    assert "a" in inside[0]
+    assert any("c" in line for line in text.splitlines())
+    assert not any("b" in line for line in inside)
+    assert terminal_comparison([{}, {1: float("nan")}]) == ""
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.dictionaries(st.integers(1, 10**6), st.floats(), max_size=10), max_size=26))
+def test_no_losses_break_the_comparison(curves: list[dict[int, float]]) -> None:
+    assert len(terminal_comparison(curves).splitlines()) <= HEIGHT
+
+
+def test_a_comparison_is_one_picture() -> None:
+    content = comparison_picture({"a $x_{": FALLING, "_b": {1: 2.0}, "c": {}})
+    assert content.startswith(b"\x89PNG\r\n")
+    assert content != comparison_picture({"a $x_{": FALLING})

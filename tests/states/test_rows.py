@@ -140,6 +140,16 @@ def test_a_name_is_never_a_beginning() -> None:
     assert names(named(found, "gem")) == []
 
 
+def test_a_run_may_be_called_by_any_jobset_of_its_and_its_own_name_comes_first() -> None:
+    first, second = observed(), observed(jobset=jobset("gemma-2", created_at="2026-11-21T11:00:00Z"))
+    elsewhere = observed("gemma-2", cluster="elsewhere")
+    assert names(named(rows(first, second), "gemma-2")) == ["gemma"]
+    assert names(named(rows(first, second, elsewhere), "gemma-2")) == ["gemma-2"]
+    (run,) = named(rows(second, first), "gemma")
+    assert run.attempts == (first, second)
+    assert names(chosen(rows(first, second), Wanted(runs=("gemma-2",)))) == ["gemma"]
+
+
 def test_a_server_whose_clock_is_ahead_makes_no_negative_age() -> None:
     (found,) = rows(observed(observed_at="2026-11-21T12:00:30Z", jobset=jobset(created_at="2026-11-21T12:00:20Z")))
     assert (found.row.age_s, found.row.evidence_age_s) == (0, 0)

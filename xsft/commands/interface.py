@@ -11,7 +11,7 @@ from xsft.commands.interface_base import Document, ErrorDocument
 from xsft.commands.interface_image import ImageDocument
 from xsft.commands.interface_machine import DoctorDocument, SecretDocument, SetupDocument
 from xsft.commands.interface_runs import CheckDocument, DiffDocument, ImportDocument, PlanDocument, SubmitDocument
-from xsft.commands.interface_status import StatusDocument, WaitDocument
+from xsft.commands.interface_status import CancelDocument, CompareDocument, StatusDocument, WaitDocument
 
 DOCUMENTS: dict[str, type[Document]] = {
     "plan": PlanDocument,
@@ -19,6 +19,8 @@ DOCUMENTS: dict[str, type[Document]] = {
     "submit": SubmitDocument,
     "status": StatusDocument,
     "wait": WaitDocument,
+    "cancel": CancelDocument,
+    "compare": CompareDocument,
     "diff": DiffDocument,
     "import": ImportDocument,
     "secret": SecretDocument,

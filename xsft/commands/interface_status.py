@@ -126,3 +126,55 @@ class WaitDocument(Document):
     """As it was seen last; null where nothing answered."""
     problems: list[Problem]
     exit_status: int
+
+
+class CancelDocument(Document):
+    """`xsft cancel RUN --json`."""
+
+    schema_: Literal["xsft.cancel/1"] = Field(alias="schema")
+    run_name: str
+    action: Literal["cancelled", "nothing"]
+    why: str
+    """Why there was nothing to cancel; empty where it was cancelled."""
+    jobset: str | None
+    """That was deleted; null for a run on this machine."""
+    namespace: str | None
+    cluster: str | None
+    uid: str | None
+    state: State
+    """When it was read, before the cancel."""
+    step: int | None
+    saved_step: int | None
+    """Latest checkpoint that was seen."""
+    lost_steps: int | None
+    """Done since then; null where that was not read, or nothing was cancelled."""
+    freed_chips: int | None
+    problems: list[Problem]
+
+
+class Point(Document):
+    step: int
+    loss: float
+
+
+class Curve(Document):
+    """The losses of one run."""
+
+    run_name: str
+    sources: list[str]
+    """record, metrics, log: those that gave losses."""
+    points: list[Point]
+    """By step; losses that are no numbers are left out."""
+    unread: list[str]
+    """`source: why` of those that could not be read."""
+
+
+class CompareDocument(Document):
+    """`xsft compare RUN… --json`."""
+
+    schema_: Literal["xsft.compare/1"] = Field(alias="schema")
+    runs: list[Curve]
+    """In the order given."""
+    plot: str | None
+    """The picture; null without `-o`."""
+    problems: list[Problem]

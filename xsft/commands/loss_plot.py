@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+import string
+from collections.abc import Mapping, Sequence
 
 WIDTH, HEIGHT = 76, 15
 """Characters; fits a terminal of 80 columns."""
@@ -12,35 +13,64 @@ LARGEST = 1e30
 """Larger losses are left out: plotext@6.1 subtracts and scales them as doubles, and stops where that overflows."""
 
 
+LETTERS = string.ascii_lowercase
+"""One per run in a plot of several: told apart without colour."""
+
+
 def terminal_plot(losses: Mapping[int, float], *, width: int = WIDTH, height: int = HEIGHT) -> str:
     """Lines of plain text, without colour; empty for fewer than two losses that can be drawn."""
+    points = _drawable(losses)
+    return _plotted([(points, None)], width=width, height=height) if len(points) >= 2 else ""
+
+
+def terminal_comparison(curves: Sequence[Mapping[int, float]], *, width: int = WIDTH, height: int = HEIGHT) -> str:
+    """Each run drawn with its letter, a, b, c, … in the order given; empty where none has a loss that can be drawn.
+    Later runs are drawn over earlier ones. At most as many runs as LETTERS.
+    """
+    drawn = [(points, LETTERS[i]) for i, points in enumerate(map(_drawable, curves)) if points]
+    return _plotted(drawn, width=width, height=height) if drawn else ""
+
+
+def picture(losses: Mapping[int, float], *, title: str) -> bytes:
+    """A PNG, 800 x 450 pixels."""
+    return _picture({"": losses}, title=title)
+
+
+def comparison_picture(curves: Mapping[str, Mapping[int, float]]) -> bytes:
+    """A PNG, 800 x 450 pixels, with a legend of the names."""
+    return _picture(curves, title="loss")
+
+
+def _plotted(curves: Sequence[tuple[Mapping[int, float], str | None]], *, width: int, height: int) -> str:
     import plotext
 
-    points = _drawable(losses)
-    if len(points) < 2:
-        return ""
     figure = plotext.figure
     figure.clear()
     figure.theme("colorless")
     figure.plot_size(width, height)
     figure.title("loss")
-    figure.draw(figure.signal(list(points), list(points.values())).lines())
+    for points, marker in curves:
+        figure.draw(figure.signal(list(points), list(points.values()), marker=marker).lines())
     text = plotext.uncolorize(figure.build().string())
     return "\n".join(line.rstrip() for line in text.splitlines())
 
 
-def picture(losses: Mapping[int, float], *, title: str) -> bytes:
-    """A PNG, 800 x 450 pixels."""
+def _picture(curves: Mapping[str, Mapping[int, float]], *, title: str) -> bytes:
+    """A curve without a name is not in the legend."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4.5), dpi=100, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    points = _drawable(losses)
-    axes.plot(list(points), list(points.values()), linewidth=1.5, marker="." if len(points) <= 100 else "")
+    for name, losses in curves.items():
+        points = _drawable(losses)
+        marker = "." if len(points) <= 100 else ""
+        axes.plot(list(points), list(points.values()), linewidth=1.5, marker=marker, label=name or None)
     axes.set(title=title, xlabel="step", ylabel="loss")
     axes.grid(visible=True, alpha=0.3)
+    if any(curves):
+        axes.legend()
     content = io.BytesIO()
     figure.savefig(content, format="png")
     return content.getvalue()

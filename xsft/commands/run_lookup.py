@@ -61,7 +61,8 @@ def missing(name: str, rows: Sequence[Seen], found: Reading) -> XsftError:
     """Names are never matched by their beginnings: a command that acts must not guess."""
     if not found.whole:
         return unread(found, f"There is no run {name!r} in what could be read, and not everything could be")
-    known = sorted({row.row.run_name for row in rows} | {row.row.jobset for row in rows if row.row.jobset})
+    jobsets = {one.jobset.name for row in rows for one in row.attempts if one.jobset}
+    known = sorted({row.row.run_name for row in rows} | jobsets)
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or [k for k in known if name and name in k][:3]
     meant = f" Did you mean {' or '.join(near)}?" if near else ""
     return UsageError(

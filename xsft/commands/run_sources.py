@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import argparse
 
-from xsft.commands.run_lookup import Read
 from xsft.commands.status import Screen
 from xsft.effects import clock
-from xsft.effects.runs import Reading
+from xsft.effects.runs import Asked, Runs, runs_for
 from xsft.states.classify import classify
 from xsft.states.rows import Wanted
 
 EVERYTHING = Wanted(everything=True)
 
 
+def runs_of(args: argparse.Namespace) -> Runs:
+    """Where the arguments of `run_arguments.add_where` say."""
+    return runs_for(Asked(place=args.place, context=args.context, namespace=args.namespace))
+
+
 def screen_for(args: argparse.Namespace) -> Screen:
-    """All that can be seen from where the arguments say."""
-    return Screen(read=reader(args), classify=classify, wanted=EVERYTHING, now=clock.now)
+    return screen_of(runs_of(args))
 
 
-def reader(args: argparse.Namespace) -> Read:
-    del args
-    return Reading
+def screen_of(runs: Runs) -> Screen:
+    """All that can be seen there."""
+    return Screen(read=runs.read, classify=classify, wanted=EVERYTHING, now=clock.now)

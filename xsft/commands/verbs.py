@@ -18,6 +18,7 @@ VERBS: dict[str, str] = {
     "submit": "put a workload on its cluster, or run it on this machine",
     "status": "what every run is doing: state, step, loss, pace, from what evidence and how old",
     "wait": "until a run is done, runs, or has come to a step; its end is the exit status",
+    "cancel": "end a run: delete exactly its JobSet, after saying what that loses",
     "diff": "what two workloads would do differently: keys, argv, manifest",
     "init": "write a commented workload to start from",
     "import": "make a workload of a pasted xpk workload line, and say what differs",

@@ -38,7 +38,7 @@ def gather_provenance(file: str) -> Provenance:
     return Provenance(
         submitter=secrets.token_hex(8),
         at=clock.now(),
-        user=_user(),
+        user=user_name(),
         git=Git(commit=commit, dirty=gather.git_dirty(folder)) if commit else None,
         versions=_versions(),
     )
@@ -126,7 +126,7 @@ def _own_version() -> str:
         return "unknown"
 
 
-def _user() -> str:
+def user_name() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # a container's user without a name

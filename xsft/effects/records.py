@@ -152,6 +152,11 @@ def record_store(env: Mapping[str, str] | None = None) -> RecordStore:
     return RecordStore(state=state_dir(environment, home=home), objects_at=objects_at)
 
 
+def ref_of(record: Record) -> RecordRef:
+    """The attempt of a record that was read (`RecordStore.read_run`). Raises UsageError as reading it does."""
+    return RecordRef(path=f"{_folder(record.output, record.run_name)}/attempt-{record.last.number}.json", record=record)
+
+
 def next_number(records: tuple[Record, ...]) -> int:
     """Of the attempt that comes after these."""
     return 1 + max((record.last.number for record in records), default=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 
 def moment(text: str | None) -> datetime | None:
@@ -29,3 +29,14 @@ def earliest(*texts: str | None) -> str | None:
 def latest(*texts: str | None) -> str | None:
     times = sorted((found, text) for text in texts if text and (found := moment(text)))
     return times[-1][1] if times else None
+
+
+def before(now: str, seconds: float) -> str:
+    """So many seconds before; UTC, RFC 3339 with a Z. Raises ValueError where `now` is no time."""
+    found = moment(now)
+    if found is None:
+        raise ValueError(f"{now!r} is no time")
+    try:
+        return (found - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except OverflowError:
+        return "0001-01-01T00:00:00Z"

@@ -124,7 +124,10 @@ class Seen:
 
     row: Row
     seen: Observation
+    """Of the attempt that stands for the run."""
     status: Status
+    attempts: tuple[Observation, ...]
+    """All of them, the oldest first."""
 
 
 def fold(observations: Iterable[Observation], *, classify: Classify, now: str) -> tuple[Seen, ...]:
@@ -184,17 +187,20 @@ def aged(row: Row, *, now: str) -> Row:
 
 def chosen(rows: Iterable[Seen], wanted: Wanted) -> tuple[Seen, ...]:
     """Runs that are named are shown whatever their age; the other filters hold for all."""
-    return tuple(one for one in rows if _matches(one.row, wanted))
+    known = tuple(rows)
+    picked = {id(one) for name in wanted.runs for one in named(known, name)}
+    asked = (one for one in known if not wanted.runs or id(one) in picked)
+    return tuple(one for one in asked if _matches(one.row, wanted))
 
 
 def named(rows: Iterable[Seen], name: str) -> tuple[Seen, ...]:
-    """Those whose run name or JobSet is exactly that."""
-    return tuple(one for one in rows if name in (one.row.run_name, one.row.jobset))
+    """Runs that are called exactly that, else those with a JobSet that is."""
+    known = tuple(rows)
+    runs = tuple(one for one in known if one.row.run_name == name)
+    return runs or tuple(one for one in known if any(a.jobset and a.jobset.name == name for a in one.attempts))
 
 
 def _matches(row: Row, wanted: Wanted) -> bool:
-    if wanted.runs and not {row.run_name, row.jobset} & set(wanted.runs):
-        return False
     if wanted.states and not any(matches(row.state, word) for word in wanted.states):
         return False
     if wanted.mode and row.mode != wanted.mode:
@@ -240,7 +246,9 @@ def _newest(attempts: list[Observation], *, classify: Classify, now: str) -> See
     judged = [(classify(one, now=now), one) for one in attempts]
     ordered = sorted(judged, key=lambda pair: (pair[0].state not in ENDED, _created_at(pair[1]) or ""))
     status, seen = ordered[-1]
-    return Seen(row=row_of(seen, status, now=now, attempts=len(attempts)), seen=seen, status=status)
+    row = row_of(seen, status, now=now, attempts=len(attempts))
+    in_turn = sorted(attempts, key=lambda one: _created_at(one) or "")
+    return Seen(row=row, seen=seen, status=status, attempts=tuple(in_turn))
 
 
 def _created_at(seen: Observation) -> str | None:

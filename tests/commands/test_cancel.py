@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.commands.test_status import SILENT
+from tests.observations import NOW, Read, finished, jobset, judged, local, observed, queued
+from xsft.commands.cancel import World, cancel
+from xsft.commands.interface import DOCUMENTS
+from xsft.commands.status import Screen
+from xsft.effects.cluster_delete import Deleted
+from xsft.errors import Refused, Unreachable, UsageError, XsftError
+from xsft.problems import Problem, warning
+from xsft.states.model import JobSet, Observation, Recorded, Status, Unread
+from xsft.states.rows import Wanted
+
+RUNS_HERE = local("tiny", record=Recorded(outcome="running", started_at=NOW, alive=True))
+
+
+@dataclass
+class Told:
+    """What the world was asked to do."""
+
+    found: Read
+    answer: bool | None = None
+    outcome: Deleted = "deleted"
+    provable: bool = True
+    failing: Problem | None = None
+    deleted: list[tuple[str, str, str]] = field(default_factory=list)
+    recorded: list[str] = field(default_factory=list)
+    interrupted: list[str] = field(default_factory=list)
+    questions: list[str] = field(default_factory=list)
+
+    def delete(self, seen: Observation, there: JobSet) -> Deleted:
+        assert there.uid, "never without a UID"
+        self.deleted.append((there.namespace, there.name, there.uid))
+        return self.outcome
+
+    def record(self, seen: Observation, there: JobSet) -> tuple[Problem, ...]:
+        self.recorded.append(there.uid)
+        return (self.failing,) if self.failing else ()
+
+    def stop_local(self, seen: Observation) -> bool:
+        self.interrupted.append(seen.run_name)
+        return self.provable
+
+    def ask(self, question: str) -> bool:
+        self.questions.append(question)
+        return bool(self.answer)
+
+    def cancel(self, name: str, *, yes: bool = False, json: bool = False) -> int:
+        screen = Screen(read=lambda: self.found, classify=state, wanted=Wanted(everything=True), now=lambda: NOW)
+        world = World(
+            screen=screen,
+            delete=self.delete,
+            stop_local=self.stop_local,
+            record=self.record,
+            confirm=None if self.answer is None else self.ask,
+        )
+        return cancel(name, world=world, yes=yes, json=json)
+
+
+def state(seen: Observation, *, now: str) -> Status:
+    return Status(state="unknown") if seen.unread else judged(seen, now=now)
+
+
+STORY = (
+    observed("gemma"),
+    observed("gemma-long"),
+    queued("next"),
+    finished("old", at="2026-11-20T00:00:00Z"),
+    RUNS_HERE,
+)
+
+
+def test_exactly_that_run_is_deleted_by_its_uid(capsys: pytest.CaptureFixture[str]) -> None:
+    told = Told(Read(STORY), answer=True)
+    assert told.cancel("gemma") == 0
+    assert told.deleted == [("default", "gemma", "uid-gemma")]
+    assert told.recorded == ["uid-gemma"]
+    said = capsys.readouterr()
+    assert said.err.splitlines() == [
+        "gemma  training  step 120/1000  loss 2.346",
+        "  JobSet gemma, uid uid-gemma, namespace default of my-project/us-east5-b/my-cluster",
+        "  20 steps since the checkpoint of step 100 would be lost (it is at step 120)",
+        "  512 chips would be freed",
+    ]
+    assert said.out.splitlines() == [
+        "gemma: cancelled: JobSet gemma, uid uid-gemma, is deleted; 512 chips are freed",
+        "checkpoints  gs://my-bucket/runs/gemma/checkpoints (they stay; submitting again goes on)",
+    ]
+
+
+def test_yes_asks_nothing() -> None:
+    told = Told(Read(STORY))
+    assert told.cancel("next", yes=True) == 0
+    assert told.deleted == [("default", "next", "uid-next")]
+
+
+@pytest.mark.parametrize("answer", [False, None])
+def test_no_and_nobody_to_ask_delete_nothing(answer: bool | None) -> None:
+    told = Told(Read(STORY), answer=answer)
+    with pytest.raises(Refused, match="Nothing was cancelled") as raised:
+        told.cancel("gemma")
+    assert raised.value.exit_status == 4
+    assert "--yes" in raised.value.fix
+    assert told.deleted == []
+    assert told.questions == ([] if answer is None else ["Cancel it? [y/N] "])
+
+
+DELETING = observed("leaving", jobset=jobset("leaving", deleting_at="2026-11-21T11:59:00Z"))
+GONE = observed("gone", jobset=None, progress=None)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("old", "it has ended: succeeded"), ("leaving", "being deleted since"), ("gone", "it has no JobSet")],
+)
+def test_there_may_be_nothing_to_cancel(name: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    told = Told(Read((*STORY, DELETING, GONE)))
+    assert told.cancel(name) == 0
+    assert told.deleted == told.recorded == []
+    assert words in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("outcome", ["gone", "other"])
+def test_one_that_somebody_else_deleted_meanwhile_is_not_claimed(
+    outcome: Deleted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = Told(Read(STORY), outcome=outcome)
+    assert told.cancel("gemma", yes=True) == 0
+    assert told.recorded == []
+    said = capsys.readouterr().out
+    assert "somebody else" in said
+    assert ("another JobSet has its name" in said) == (outcome == "other")
+
+
+ELSEWHERE = observed("gemma", cluster="elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("found", "name", "kind"),
+    [
+        (Read(STORY), "gem", UsageError),
+        (Read((*STORY, ELSEWHERE)), "gemma", UsageError),
+        (Read(STORY, (SILENT,), whole=False), "other", Unreachable),
+        (Read((), (SILENT,), answered=False, whole=False), "gemma", Unreachable),
+        (
+            Read((observed("gemma", jobset=None, unread=(Unread(what="jobsets", why="timeout"),)),), (SILENT,)),
+            "gemma",
+            Unreachable,
+        ),
+    ],
+    ids=["a beginning", "two of that name", "perhaps elsewhere", "silence", "its cluster is silent"],
+)
+def test_what_is_not_surely_that_run_is_not_touched(found: Read, name: str, kind: type[XsftError]) -> None:
+    told = Told(found)
+    with pytest.raises(kind):
+        told.cancel(name, yes=True)
+    assert told.deleted == told.recorded == told.interrupted == []
+
+
+def test_of_several_attempts_the_live_one_goes() -> None:
+    failed = observed(jobset=jobset("gemma", terminal="Failed"))
+    alive = observed(jobset=jobset("gemma-2", run_name="gemma", created_at="2026-11-21T11:00:00Z"))
+    told = Told(Read((failed, alive)))
+    assert told.cancel("gemma", yes=True) == 0
+    assert told.deleted == [("default", "gemma-2", "uid-gemma-2")]
+
+
+def test_one_that_xpk_made_is_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
+    told = Told(Read((observed("theirs", jobset=jobset("theirs", ours=False)),)))
+    assert told.cancel("theirs", yes=True) == 0
+    assert "(not made by xsft)" in capsys.readouterr().err
+
+
+def test_a_run_on_this_machine_is_interrupted() -> None:
+    told = Told(Read(STORY), answer=True)
+    assert told.cancel("tiny") == 0
+    assert (told.interrupted, told.deleted) == (["tiny"], [])
+
+
+def test_a_run_on_this_machine_that_cannot_be_proven_is_left_alone() -> None:
+    told = Told(Read(STORY), provable=False)
+    with pytest.raises(Refused, match="cannot be proven") as raised:
+        told.cancel("tiny", yes=True)
+    assert "Ctrl-C" in raised.value.fix
+
+
+def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    (line,) = capsys.readouterr().out.splitlines()
+    DOCUMENTS["cancel"].model_validate_json(line)
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def test_the_documents(capsys: pytest.CaptureFixture[str]) -> None:
+    told = Told(Read(STORY), failing=warning("record-not-completed", "", "No record.", ""))
+    assert told.cancel("gemma", yes=True, json=True) == 0
+    made = document(capsys)
+    assert (made["action"], made["uid"], made["lost_steps"], made["freed_chips"]) == ("cancelled", "uid-gemma", 20, 512)
+    assert made["problems"][0]["id"] == "record-not-completed"
+    assert told.cancel("old", json=True) == 0
+    assert document(capsys)["action"] == "nothing"

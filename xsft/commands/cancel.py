@@ -1,0 +1,216 @@
+"""`xsft cancel RUN`: delete exactly that run's JobSet, by its UID, after saying what that loses."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from xsft.commands.arguments import add_json
+from xsft.commands.run_arguments import add_run, add_where
+
+if TYPE_CHECKING:
+    from xsft.commands.status import Screen
+    from xsft.effects.cluster_delete import Deleted
+    from xsft.problems import Problem
+    from xsft.states.model import JobSet, Observation
+    from xsft.states.rows import Row
+
+EPILOG = (
+    "Only the JobSet with the UID that was read is deleted, never another of the same name; checkpoints, records and"
+    " outputs stay, and submitting the workload again goes on from the last checkpoint. Asks first, unless --yes;"
+    " without a terminal to ask at, exit status 4. A run that has ended: nothing to cancel, exit status 0."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    add_run(parser)
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    add_where(parser)
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from xsft.commands.run_sources import runs_of, screen_of
+
+    runs = runs_of(args)
+    world = World(
+        screen=screen_of(runs),
+        delete=runs.delete,
+        stop_local=runs.stop_local,
+        record=runs.record_cancel,
+        confirm=confirm if sys.stdin.isatty() and sys.stderr.isatty() else None,
+    )
+    return cancel(args.run, world=world, yes=args.yes, json=args.json)
+
+
+def confirm(question: str) -> bool:
+    """On stderr, so that a piped stdout stays clean."""
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """What cancelling needs."""
+
+    screen: Screen
+    delete: Callable[[Observation, JobSet], Deleted]
+    """Deletes the JobSet of that UID."""
+    stop_local: Callable[[Observation], bool]
+    """Interrupts the xsft that holds a run on this machine; False where that cannot be proven to be it."""
+    record: Callable[[Observation, JobSet], tuple[Problem, ...]]
+    """Writes the cancel beside the run; warnings where that cannot be done."""
+    confirm: Callable[[str], bool] | None
+    """Asks the user; None where there is no terminal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cancelled:
+    action: Literal["cancelled", "nothing"]
+    row: Row
+    jobset: JobSet | None
+    why: str = ""
+    """Of `nothing`."""
+    problems: tuple[Problem, ...] = ()
+
+
+def cancel(name: str, *, world: World, yes: bool, json: bool) -> int:
+    """0, also where there is nothing to cancel. Raises Refused where it is not wanted or cannot be asked, UsageError
+    for a name that no run has, Unreachable where its cluster does not answer.
+    """
+    from xsft.commands.failure import print_problems
+
+    done = _cancelled(name, world=world, yes=yes)
+    print_problems(() if json else done.problems)
+    if json:
+        _print_document(done)
+    else:
+        sys.stdout.write("\n".join(_report(done)) + "\n")
+    return 0
+
+
+def _cancelled(name: str, *, world: World, yes: bool) -> Cancelled:
+    from xsft.commands.progress import spinning
+    from xsft.commands.run_lookup import one_run
+    from xsft.commands.status import look
+
+    with spinning("cancel", "asking the clusters"):
+        found, rows = look(world.screen)
+    hit = one_run(name, rows, found)
+    if hit.row.ended:
+        return Cancelled(action="nothing", row=hit.row, jobset=None, why=f"it has ended: {hit.row.state}")
+    if hit.row.target == "local":
+        return _local(hit.seen, hit.row, world=world, yes=yes)
+    jobset = hit.seen.jobset
+    if jobset is None:
+        return _no_jobset(hit.seen, hit.row)
+    if jobset.deleting_at:
+        why = f"it is being deleted since {jobset.deleting_at}"
+        return Cancelled(action="nothing", row=hit.row, jobset=jobset, why=why)
+    _ask(_about(hit.row, jobset), world=world, yes=yes)
+    done = world.delete(hit.seen, jobset)
+    if done == "deleted":
+        return Cancelled(action="cancelled", row=hit.row, jobset=jobset, problems=world.record(hit.seen, jobset))
+    now = "" if done == "gone" else "; another JobSet has its name now, and stays"
+    why = f"somebody else deleted it just now{now}"
+    return Cancelled(action="nothing", row=hit.row, jobset=jobset, why=why)
+
+
+def _no_jobset(seen: Observation, row: Row) -> Cancelled:
+    from xsft.errors import Unreachable
+
+    silent = next((one.why for one in seen.unread if one.what == "jobsets"), None)
+    if silent is not None:
+        raise Unreachable(
+            f"{row.run_name} may live: its cluster {row.cluster} does not answer ({silent}).",
+            fix="Nothing was deleted. Try again when it answers.",
+        )
+    return Cancelled(action="nothing", row=row, jobset=None, why="it has no JobSet on its cluster")
+
+
+def _local(seen: Observation, row: Row, *, world: World, yes: bool) -> Cancelled:
+    from xsft.errors import Refused
+
+    if seen.record is None or not seen.record.alive:
+        return Cancelled(action="nothing", row=row, jobset=None, why="no xsft runs it")
+    _ask(_about(row, None), world=world, yes=yes)
+    if not world.stop_local(seen):
+        raise Refused(
+            f"{row.run_name} runs on this machine, and which process it is cannot be proven.",
+            fix="Press Ctrl-C where it was started.",
+        )
+    return Cancelled(action="cancelled", row=row, jobset=None)
+
+
+def _ask(about: tuple[str, ...], *, world: World, yes: bool) -> None:
+    from xsft.errors import Refused
+
+    sys.stderr.writelines(f"{line}\n" for line in about)
+    if yes:
+        return
+    if world.confirm is None:
+        raise Refused("Nothing was cancelled: there is no terminal to ask at.", fix="Say --yes where you mean it.")
+    if not world.confirm("Cancel it? [y/N] "):
+        raise Refused("Nothing was cancelled.", fix="Answer y, or say --yes.")
+
+
+def _about(row: Row, jobset: JobSet | None) -> tuple[str, ...]:
+    """What it is, what it would lose and what it would free."""
+    from xsft.commands.status_watch import change
+    from xsft.states.losing import loss_of, loss_text
+
+    loss = loss_of(row)
+    lines = [change(row)]
+    if jobset is not None:
+        made = "" if jobset.ours else " (not made by xsft)"
+        lines.append(f"  JobSet {jobset.name}, uid {jobset.uid}, namespace {jobset.namespace} of {row.cluster}{made}")
+    lines.append(f"  {loss_text(loss)}")
+    if loss.chips:
+        lines.append(f"  {loss.chips} chips would be freed")
+    return tuple(lines)
+
+
+def _report(done: Cancelled) -> Iterator[str]:
+    from xsft.states.losing import loss_of
+
+    row = done.row
+    if done.action == "nothing":
+        yield f"{row.run_name}: nothing to cancel: {done.why}"
+        return
+    if done.jobset is None:
+        yield f"{row.run_name}: interrupted; its xsft stops the trainer and keeps the record"
+        return
+    chips = loss_of(row).chips
+    freed = f"; {chips} chips are freed" if chips else ""
+    yield f"{row.run_name}: cancelled: JobSet {done.jobset.name}, uid {done.jobset.uid}, is deleted{freed}"
+    if row.output and done.jobset.ours:
+        yield f"checkpoints  {row.output.rstrip('/')}/{row.run_name}/checkpoints (they stay; submitting again goes on)"
+
+
+def _print_document(done: Cancelled) -> None:
+    from xsft.commands.documents import print_json
+    from xsft.commands.failure import problem_documents
+    from xsft.states.losing import loss_of
+
+    row, loss = done.row, loss_of(done.row)
+    document: dict[str, Any] = {
+        "run_name": row.run_name,
+        "action": done.action,
+        "why": done.why,
+        "jobset": done.jobset.name if done.jobset else row.jobset,
+        "namespace": row.namespace,
+        "cluster": row.cluster,
+        "uid": done.jobset.uid if done.jobset else row.uid,
+        "state": row.state,
+        "step": row.step,
+        "saved_step": row.progress.saved_step,
+        "lost_steps": loss.steps if done.action == "cancelled" else None,
+        "freed_chips": loss.chips if done.action == "cancelled" else None,
+        "problems": problem_documents(done.problems),
+    }
+    print_json("cancel", document)

@@ -1,0 +1,54 @@
+"""Interrupting the xsft that holds a run on this machine: only the process that the kernel says holds its lock."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+LOCKS = Path("/proc/locks")
+"""Linux only; `1: FLOCK  ADVISORY  WRITE 4711 fe:01:131090 0 EOF`. source: man 5 proc_locks."""
+
+
+def interrupt_holder(lock: Path, *, locks: Path = LOCKS) -> int | None:
+    """Send Ctrl-C's signal to the process that holds `lock`; its PID. None, and nothing sent, where the kernel does not
+    say who that is, or where it is somebody who ignores the signal (`xsft … &` in a script).
+    """
+    pid = holder(lock, locks=locks)
+    if pid is None or not hasattr(os, "pidfd_open"):
+        return None
+    with suppress(OSError):
+        handle = os.pidfd_open(pid)
+        try:
+            # Looked up again: from here on the handle is the process, whatever becomes of its number.
+            if holder(lock, locks=locks) != pid or _ignores(pid, signal.SIGINT):
+                return None
+            signal.pidfd_send_signal(handle, signal.SIGINT)
+            return pid
+        finally:
+            os.close(handle)
+    return None
+
+
+def holder(lock: Path, *, locks: Path = LOCKS) -> int | None:
+    """None where nobody holds it, where several do, or where that cannot be told."""
+    try:
+        there = lock.stat()
+        lines = locks.read_text(encoding="ascii").splitlines()
+    except (OSError, ValueError):
+        return None
+    file = f"{os.major(there.st_dev):02x}:{os.minor(there.st_dev):02x}:{there.st_ino}"
+    rows = (line.split() for line in lines)
+    found = {
+        int(row[4]) for row in rows if len(row) > 5 and row[1] == "FLOCK" and row[5] == file and row[4].isdecimal()
+    }
+    return found.pop() if len(found) == 1 and min(found) > 0 else None
+
+
+def _ignores(pid: int, number: signal.Signals) -> bool:
+    """source: man 5 proc_pid_status, SigIgn: a mask in hexadecimal, signal 1 the lowest bit."""
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines():
+        if line.startswith("SigIgn:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return True

@@ -1,0 +1,91 @@
+"""The loss of a run over its steps, from wherever it is written: the record of a local run, the metrics beside a run's
+output, the log of the process that prints steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from xsft.effects.records import RecordStore
+from xsft.errors import XsftError
+from xsft.states.model import Observation
+from xsft.trainers.lines import Restored, Step, StepLoss, parse
+from xsft.trainers.metrics import FOLDER, losses_of, newest_files, rows_of
+
+MAX_FILES = 1000
+"""Of metrics; 100 steps each."""
+MAX_BYTES = 16 * 1024 * 1024
+
+Lines = Callable[[Observation], Iterable[str]]
+"""The lines of the process that prints steps. Raises XsftError where they cannot be read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    run_name: str
+    points: Mapping[int, float]
+    """Step to loss."""
+    sources: tuple[str, ...] = ()
+    """record | metrics | log, those that gave points."""
+    problems: tuple[str, ...] = ()
+    """`source: why` of those that could not be read."""
+
+
+def read_curve(seen: Observation, *, output: str | None, store: RecordStore, lines: Lines) -> Curve:
+    """A step that two sources have counts with the later one's loss: the log is exacter than the metrics."""
+    if seen.target == "local":
+        return _curve(seen.run_name, {"record": lambda: _recorded(store, output, seen.run_name)})
+    readers = {
+        "metrics": lambda: _metrics(store, output, seen.run_name),
+        "log": lambda: _logged(lines(seen)),
+    }
+    return _curve(seen.run_name, readers)
+
+
+def _curve(run_name: str, readers: Mapping[str, Callable[[], Mapping[int, float]]]) -> Curve:
+    points: dict[int, float] = {}
+    sources: list[str] = []
+    problems: list[str] = []
+    for source, read in readers.items():
+        try:
+            found = read()
+        except XsftError as failed:
+            problems.append(f"{source}: {failed.message}")
+            continue
+        points |= found
+        sources += [source] if found else []
+    return Curve(run_name=run_name, points=points, sources=tuple(sources), problems=tuple(problems))
+
+
+def _recorded(store: RecordStore, output: str | None, run_name: str) -> Mapping[int, float]:
+    records = store.read_run(output, run_name) if output else ()
+    return records[-1].losses if records else {}
+
+
+def _metrics(store: RecordStore, output: str | None, run_name: str) -> Mapping[int, float]:
+    """Files that a resumed run wrote again count as they are now."""
+    if not output:
+        return {}
+    folder = f"{output.rstrip('/')}/{run_name}/{FOLDER}"
+    objects = store.objects_at(folder)
+    names = newest_files(objects.names(folder), at_most=MAX_FILES)
+    texts = (objects.read(f"{folder}/{name}", limit=MAX_BYTES) or b"" for name in names)
+    return losses_of(row for text in texts for row in rows_of(text.decode("utf-8", "replace")))
+
+
+def _logged(lines: Iterable[str]) -> Mapping[int, float]:
+    """Tunix's six decimals where it printed the step as well; what a resumed run does again counts."""
+    losses: dict[int, float] = {}
+    exact: dict[int, float] = {}
+    for line in lines:
+        match parse(line):
+            case StepLoss(step=step, loss=loss):
+                exact[step] = loss
+            case Step(step=step, loss=loss):
+                losses[step] = exact.get(step, loss)
+            case Restored(step=step):
+                losses = {s: loss for s, loss in losses.items() if s <= step}
+            case _:
+                pass
+    return losses
