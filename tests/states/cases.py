@@ -83,6 +83,16 @@ QUEUED: tuple[Case, ...] = (
         observation(jobset=HELD, workload=workload(WAITING, active=False)),
         ("queued", "deactivated"),
     ),
+    (
+        "admitted, it says, and no quota reserved",
+        observation(workload=workload(WAITING, ADMITTED)),
+        ("queued", "waiting-for-quota"),
+    ),
+    (
+        "only QuotaReserved tells that it is inadmissible",
+        observation(jobset=HELD, workload=workload(WAITING, condition("Admitted", "False", "Inadmissible"))),
+        ("queued", "waiting-for-quota"),
+    ),
 )
 
 EVICTED: tuple[Case, ...] = (
@@ -254,6 +264,21 @@ STARTED: tuple[Case, ...] = (
         ),
         ("starting", "no-jobs"),
     ),
+    (
+        "admitted for 10 s without a status: not yet broken",
+        observation(jobset=STATUSLESS, pods=(), progress=None, observed_at="2026-11-21T10:00:12Z"),
+        ("starting", "no-jobs"),
+    ),
+    (
+        "counts are a status, whatever else is said",
+        observation(jobset=jobset(has_status=False, jobs=slices(active=1)), pods=None, progress=None),
+        ("starting", "pods-not-ready"),
+    ),
+    (
+        "loading, and a pod not up: it has not trained yet",
+        observation(jobset=STARTING, pods=None, progress=progress(phase="starting")),
+        ("starting", "pods-not-ready"),
+    ),
 )
 
 HEAD_UP = ReplicatedJob(name="pathways-head", replicas=1, ready=1, active=1)
@@ -382,6 +407,11 @@ RUNNING: tuple[Case, ...] = (
         ("compiling", "restarted"),
     ),
     ("restarted, training again", observation(jobset=jobset(restarts=1), pods=None), ("training", "")),
+    (
+        "restarted, loading again",
+        observation(jobset=jobset(restarts=1), pods=None, progress=progress()),
+        ("starting", "restarted"),
+    ),
 )
 
 STALLED: tuple[Case, ...] = (
@@ -633,6 +663,35 @@ ENDS: tuple[Case, ...] = (
         observation(jobset=jobset(terminal="Completed", deleting_at=NOW), progress=training(STEPS)),
         ("succeeded", ""),
     ),
+    (
+        "completed, and read in the same second",
+        observation(jobset=COMPLETED, progress=training(400, read_at=ENDED_AT)),
+        ("failed", "ended-short"),
+    ),
+    (
+        "completed, nobody says when",
+        observation(jobset=jobset(terminal="Completed"), progress=training(400)),
+        ("failed", "ended-short"),
+    ),
+    ("failed, nothing read", failing("FailedJobs", pods=None, progress=None), ("failed", "trainer-failed")),
+    (
+        "failed before the last step was saved",
+        failing("FailedJobs", progress=training(STEPS, saved_step=STEPS - 1)),
+        ("failed", "trainer-failed"),
+    ),
+    (
+        "failed, steps saved, and nobody says how many were asked for",
+        observation(
+            jobset=jobset(terminal="Failed", steps=None, conditions=()), steps=None, progress=training(7, saved_step=7)
+        ),
+        ("failed", "jobset-failed"),
+    ),
+    (
+        "exit 1 after a restart: restarts were left",
+        failing("FailJobSetFailurePolicyAction", restarts=1),
+        ("failed", "trainer-failed"),
+    ),
+    ("no restarts left of one", failing("ReachedMaxRestarts", restarts=1), ("failed", "restarts-used-up")),
 )
 
 
@@ -654,6 +713,7 @@ GONE: tuple[Case, ...] = (
         ("unknown", "jobset-gone"),
     ),
     ("gone, cancelled", absent("cancelled"), ("cancelled", "")),
+    ("gone, cancelled after its last step", absent("cancelled", progress=SAVED), ("cancelled", "")),
     ("gone, not created", absent("not-created"), ("failed", "not-created")),
     ("gone, its submitter was killed", absent("submitting"), ("unknown", "submitting")),
     ("gone, recorded as failed", absent("failed"), ("failed", "trainer-failed")),

@@ -42,10 +42,17 @@ def test_what_the_steps_tell_names_the_log(name: str) -> None:
         ("progress not read", ("jobset", "pods")),
         ("completed, the checkpoint proves it", ("jobset", "checkpoints")),
         ("the Workload finished first: succeeded", ("workload", "log")),
+        ("the Workload finished first: failed", ("workload",)),
+        ("being deleted", ("jobset",)),
+        ("admitted, the JobSet not resumed yet", ("jobset", "workload")),
+        ("pods not read", ("jobset",)),
         ("OOM kill", ("jobset", "pods")),
         ("no restarts left", ("jobset",)),
         ("gone, cancelled", ("record",)),
         ("unreachable", ()),
+        ("unreachable, cancelled", ("record",)),
+        ("unreachable, but the bucket answers", ("checkpoints",)),
+        ("gone, its submitter was killed", ("record",)),
     ],
 )
 def test_the_evidence_is_what_decided(name: str, evidence: tuple[str, ...]) -> None:

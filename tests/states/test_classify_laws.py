@@ -140,7 +140,7 @@ def test_nothing_succeeds_short_of_its_last_step(step: int, saved: int | None, m
         jobset=replace(case.jobset, conditions=more, jobs=jobs),
         progress=replace(case.progress, step=step, saved_step=saved),
     )
-    assert classify(short, now=NOW).state == "failed"
+    assert classify(short, now=NOW).state in {"failed", "unknown"}
 
 
 @given(seen=observations)
