@@ -13,9 +13,10 @@ from textwrap import indent
 import yaml
 
 from tests.cluster import build
-from tests.cluster.api import Cluster, StartFailed, load
+from tests.cluster.api import Cluster, StartFailed
 from tests.cluster.components import ORDER
 from tests.cluster.nodes import DEFAULT, Slices
+from tests.cluster.record import load
 from tests.cluster.start import up
 from tests.cluster.tools import version
 from xsft.commands.progress import shown

@@ -7,7 +7,6 @@ cluster.stop("kube-apiserver"); cluster.start("kube-apiserver")
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -15,7 +14,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,16 +22,14 @@ from urllib.parse import quote, urlencode
 
 import urllib3
 
-from tests.cluster import podlogs, queues
+from tests.cluster import podlogs, queues, record
 from tests.cluster.components import ORDER, Layout, commands
 from tests.cluster.processes import Process, Spawner
 from tests.cluster.rest import MERGE, ApiError, Rest, each
-from tests.cluster.tools import Tools
 
 Json = dict[str, Any]
 T = TypeVar("T")
 PATIENCE_S = 90.0
-RECORD = "cluster.json"
 UNANSWERED = (ApiError, urllib3.exceptions.HTTPError)
 
 
@@ -174,14 +171,14 @@ class Cluster:
     def spawn(self, component: str) -> None:
         """Start it and do not wait."""
         self.processes[component] = self.spawner.spawn(commands(self.layout)[component])
-        self.save()
+        record.save(self)
 
     def stop(self, component: str, *, with_signal: int = signal.SIGKILL) -> None:
         """End it and wait until it is gone; by default as if its machine went. Asked politely (SIGTERM), the API server
         waits for those who watch, for up to 10 s.
         """
         self.spawner.end(self.processes.pop(component), with_signal=with_signal)
-        self.save()
+        record.save(self)
 
     def down(self) -> None:
         """Everything ends; the folder goes."""
@@ -229,30 +226,6 @@ class Cluster:
         for component, alive in self.alive().items():
             if not alive:
                 raise StartFailed(f"{component} has ended; the end of its log:\n{self.log_tail(component)}")
-
-    # ---- found again by another process
-
-    def save(self) -> None:
-        running = {name: asdict(process) for name, process in self.processes.items()}
-        document = {"name": self.name, "tools": str(self.layout.tools.folder), "ports": self.layout.ports}
-        target = self.folder / RECORD
-        (new := target.with_suffix(".new")).write_text(json.dumps(document | {"processes": running}), encoding="utf-8")
-        new.replace(target)
-
-
-def load(folder: Path) -> Cluster | None:
-    """The cluster that was started in `folder`, by whichever process; None where there is none."""
-    try:
-        record = json.loads((folder / RECORD).read_bytes())
-        token = (folder / "tokens.csv").read_text(encoding="utf-8").partition(",")[0]
-    except OSError:
-        return None
-    return Cluster(
-        name=record["name"],
-        layout=Layout(folder=folder, tools=Tools(Path(record["tools"])), ports=record["ports"], token=token),
-        spawner=Spawner(folder=folder, bound=False, children={}),
-        processes={name: Process(**process) for name, process in record["processes"].items()},
-    )
 
 
 def _listens(port: int) -> bool:

@@ -76,6 +76,8 @@ class Spawner:
 
     def end(self, process: Process, *, with_signal: int = signal.SIGTERM) -> None:
         """End `process` and wait until it is gone; one that is another's by now is left alone."""
+        if born(process.pid) not in (process.born, None):
+            return
         if process.alive:
             os.kill(process.pid, with_signal)
             if not self._gone_within(process, END_S):
