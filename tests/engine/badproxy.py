@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import json
 import re
 import socket
 import struct
@@ -20,6 +21,9 @@ from typing import Literal
 
 CHUNK = 1 << 16
 REALM = 'Basic realm="tests"'
+CODES = {401: "UNAUTHORIZED", 403: "DENIED", 404: "NAME_UNKNOWN", 429: "TOOMANYREQUESTS"}
+"""As registries name them: the engine passes on these names, not the statuses.
+source: distribution@2.8 registry/api/errcode/register.go, registry/api/v2/errors.go."""
 HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade"})
 
 Action = Literal["answer", "cut"]
@@ -193,7 +197,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _say(self, seen: Seen, code: int, headers: Mapping[str, str], message: str) -> None:
         """Answer in the registry's form of an error; the body that was announced is not read."""
-        body = b'{"errors":[{"code":"TESTS","message":"%s"}]}' % message.encode()
+        error = {"code": CODES.get(code, "UNKNOWN"), "message": message}
+        body = json.dumps({"errors": [error]}).encode()
         self.close_connection = True
         self.send_response_only(code)
         for name, value in {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}.items():

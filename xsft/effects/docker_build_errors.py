@@ -10,7 +10,7 @@ from xsft.errors import EnvironmentMissing, UsageError, XsftError
 from xsft.image.model import BuildStep
 from xsft.spec.secrets import redact
 
-_NO_PYTHON = r"(?:^|[\s:/\"])python3?: (?:command )?not found|exec: \"?python3?\"?: executable file not found|no module named pip"
+_NO_PYTHON = r"(?:^|[\s:/\"])python3?\"?: (?:command not|not|executable file not) found|no module named pip"
 _NETWORK = (
     r"temporary failure (?:in name resolution|resolving)|name or service not known|network is unreachable|"
     r"connection (?:refused|timed out|reset)|newconnectionerror|could not resolve|read timed out|max retries exceeded"

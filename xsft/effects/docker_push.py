@@ -132,9 +132,9 @@ class Pusher:
         """By the bytes of the manifest, under the digest that was pushed; under the tag where it still is ours."""
         mine = self.registries.manifest(f"{repository}@{pushed}")
         tagged = self.registries.manifest_digest(f"{repository}:{tag}")
-        if mine is None or tagged is None:
+        if mine is None or mine.digest != pushed or tagged is None:
             raise Unknown(
-                f"{repository}:{tag} was pushed as {pushed}, and the registry says that it is not there.",
+                f"{repository}:{tag} was pushed as {pushed}, and the registry does not have that.",
                 fix="Push again; nothing was recorded.",
                 id="push-unconfirmed",
             )
