@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.observations import NOW, Read, judged, local, observed
+from xsft.commands.compare import World, compare
+from xsft.commands.interface import DOCUMENTS
+from xsft.commands.status import Screen
+from xsft.effects.losses import Curve
+from xsft.errors import Refused, Unknown, UsageError
+from xsft.states.rows import Seen, Wanted
+
+FALLING = {step: 7.0 - step / 10 for step in range(1, 41)}
+CURVES = {
+    "gemma": Curve(run_name="gemma", points=FALLING, sources=("metrics", "log")),
+    "tiny": Curve(run_name="tiny", points={1: 6.0, 40: 3.0}, sources=("record",)),
+    "silent": Curve(run_name="silent", points={}, problems=("log: timeout",)),
+    "new": Curve(run_name="new", points={}),
+    "nan": Curve(run_name="nan", points={1: float("nan"), 2: 2.0}, sources=("log",)),
+}
+FOUND = Read((observed("gemma"), observed("silent"), observed("new"), observed("nan"), local("tiny")))
+
+
+def read(runs: Sequence[Seen]) -> tuple[Curve, ...]:
+    return tuple(CURVES[run.row.run_name] for run in runs)
+
+
+def compared(*names: str, target: Path | None = None, json: bool = False) -> int:
+    screen = Screen(read=lambda: FOUND, classify=judged, wanted=Wanted(everything=True), now=lambda: NOW)
+    return compare(names, world=World(screen=screen, read=read), target=target, json=json)
+
+
+def test_one_plot_and_a_line_per_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert compared("gemma", "tiny", "silent", "new") == 0
+    said = capsys.readouterr()
+    lines = said.out.splitlines()
+    assert lines[-4:] == [
+        "a  gemma   40 losses from metrics and log, steps 1 to 40, 6.900 -> 3.000",
+        "b  tiny    2 losses from record, steps 1 to 40, 6.000 -> 3.000",
+        "c  silent  no loss could be read",
+        "d  new     no loss yet",
+    ]
+    assert lines[0].strip() == "loss"
+    assert "log: timeout" in said.err
+    assert "losses-not-read" in said.err
+
+
+def test_a_picture_that_overwrites_nothing(tmp_path: Path) -> None:
+    target = tmp_path / "loss.png"
+    assert compared("gemma", "tiny", target=target) == 0
+    written = target.read_bytes()
+    assert written.startswith(b"\x89PNG")
+    with pytest.raises(Refused, match="overwrites nothing"):
+        compared("gemma", target=target)
+    assert target.read_bytes() == written
+    with pytest.raises(UsageError, match="PNG"):
+        compared("gemma", target=tmp_path / "loss.svg")
+
+
+def test_nothing_to_draw_is_unknown() -> None:
+    with pytest.raises(Unknown, match="silent: log: timeout; new: nothing printed yet"):
+        compared("silent", "new")
+
+
+def test_names_are_exact_and_not_more_than_letters() -> None:
+    with pytest.raises(UsageError, match="Did you mean gemma"):
+        compared("gemm")
+    with pytest.raises(UsageError, match="at most 26"):
+        compared(*(f"run-{n}" for n in range(27)))
+
+
+def test_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compared("nan", "silent", target=tmp_path / "loss.png", json=True) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    DOCUMENTS["compare"].model_validate_json(line)
+    made = json.loads(line)
+    assert made["runs"][0]["points"] == [{"step": 2, "loss": 2.0}]
+    assert made["runs"][1]["unread"] == ["log: timeout"]
+    assert made["plot"].endswith("loss.png")

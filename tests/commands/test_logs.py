@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.observations import NOW, Read, jobset, judged, local, observed
+from xsft.commands.log_roles import all_roles, chosen_roles, role_text
+from xsft.commands.logs import Asked, World, logs
+from xsft.commands.status import Screen
+from xsft.effects.logs import LogLine, Role
+from xsft.errors import Unknown, Unreachable, UsageError
+from xsft.states.model import JobSet, Observation, ReplicatedJob, Unread
+from xsft.states.moments import before
+from xsft.states.rows import Wanted
+
+MCJAX = jobset("gemma", jobs=(ReplicatedJob(name="slice-job", replicas=2),))
+PATHWAYS = jobset(
+    "deep",
+    mode="pathways",
+    jobs=(ReplicatedJob(name="worker", replicas=2), ReplicatedJob(name="pathways-head", replicas=1)),
+)
+
+
+@dataclass
+class Opened:
+    """Which logs were opened, and what they say."""
+
+    found: Read
+    roles: list[Role] = field(default_factory=list)
+    jobset: str = ""
+    asked: Asked | None = None
+
+    def lines(self, seen: Observation, there: JobSet, roles: tuple[Role, ...], asked: Asked) -> Iterator[LogLine]:
+        self.roles, self.jobset, self.asked = list(roles), there.name, asked
+        for n, role in enumerate(roles):
+            yield LogLine(role=role, pod="p", at=f"2026-11-21T11:00:0{n % 10}Z", text=f"hello from {role.host}")
+
+    def local(self, seen: Observation, asked: Asked) -> Iterator[str]:
+        self.asked = asked
+        yield from ("one", "two")
+
+    def show(self, name: str, *, timestamps: bool = False, **asked: object) -> list[str]:
+        screen = Screen(read=lambda: self.found, classify=judged, wanted=Wanted(everything=True), now=lambda: NOW)
+        world = World(screen=screen, lines=self.lines, local_lines=self.local)
+        out = io.StringIO()
+        given_asked = Asked(**asked)  # type: ignore[arg-type]
+        assert logs(name, asked=given_asked, world=world, timestamps=timestamps, stdout=out) == 0
+        return out.getvalue().splitlines()
+
+
+def opened(*seen: Observation) -> Opened:
+    return Opened(Read(seen or (observed("gemma", jobset=MCJAX), observed("deep", jobset=PATHWAYS), local("tiny"))))
+
+
+def test_the_one_process_that_prints_steps_and_no_prefix() -> None:
+    told = opened()
+    assert told.show("gemma") == ["hello from 0"]
+    assert told.roles == [Role(replicated_job="slice-job", slice_index=0, host=0)]
+    assert told.show("deep") == ["hello from 0"]
+    assert told.roles == [Role(replicated_job="pathways-head", slice_index=0, host=0)]
+    assert told.show("gemma", timestamps=True) == ["2026-11-21T11:00:00Z hello from 0"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "places"),
+    [
+        ({"slice_index": 1}, [(1, 0)]),
+        ({"host": 37}, [(0, 37)]),
+        ({"slice_index": 1, "host": 37}, [(1, 37)]),
+        ({"host": 37, "every": True}, [(0, 37), (1, 37)]),
+    ],
+)
+def test_others_are_named(asked: dict[str, object], places: list[tuple[int, int]]) -> None:
+    told = opened()
+    told.show("gemma", **asked)
+    assert [(role.slice_index, role.host) for role in told.roles] == places
+    told.show("deep", **asked)
+    assert {role.replicated_job for role in told.roles} == {"worker"}
+
+
+def test_several_are_told_apart() -> None:
+    lines = opened().show("gemma", host=3, every=True)
+    assert lines == ["slice 0 host 3 | hello from 3", "slice 1 host 3 | hello from 3"]
+
+
+def test_all_of_them_are_opened_on_demand_only() -> None:
+    told = opened()
+    with pytest.raises(UsageError, match="has 128 such processes, and at most 8") as raised:
+        told.show("gemma", every=True)
+    assert "--streams 128" in raised.value.fix
+    assert told.roles == []
+    assert len(told.show("gemma", every=True, at_most=128)) == 128
+    with pytest.raises(UsageError, match="has 129 such"):
+        told.show("deep", every=True)
+    with pytest.raises(UsageError, match="has 64 such"):
+        told.show("gemma", every=True, slice_index=1)
+
+
+@pytest.mark.parametrize("asked", [{"slice_index": 2}, {"host": 64}, {"slice_index": 0, "host": 99}])
+def test_what_is_not_there_is_said_with_what_is(asked: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match="slice 0 has hosts 0 to 63; slice 1 has hosts 0 to 63"):
+        opened().show("gemma", **asked)
+
+
+SECOND = jobset("gemma-2", run_name="gemma", created_at="2026-11-21T11:00:00Z", jobs=MCJAX.jobs)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "expected"),
+    [
+        ("gemma", {}, "gemma-2"),
+        ("gemma-2", {}, "gemma-2"),
+        ("gemma", {"attempt": 1}, "gemma"),
+        ("gemma", {"attempt": 2}, "gemma-2"),
+        ("gemma-2", {"attempt": 1}, "gemma"),
+    ],
+)
+def test_attempts(name: str, asked: dict[str, object], expected: str) -> None:
+    told = opened(observed(jobset=MCJAX), observed(jobset=SECOND))
+    told.show(name, **asked)
+    assert told.jobset == expected
+
+
+def test_an_attempt_that_is_gone() -> None:
+    with pytest.raises(UsageError, match=r"no JobSet gemma-3 any more.*On the cluster: gemma, gemma-2"):
+        opened(observed(jobset=MCJAX), observed(jobset=SECOND)).show("gemma", attempt=3)
+
+
+def test_a_run_on_this_machine_has_its_file() -> None:
+    assert opened().show("tiny", tail=5) == ["one", "two"]
+    with pytest.raises(UsageError, match="one process"):
+        opened().show("tiny", slice_index=0)
+
+
+def test_no_jobset_no_log() -> None:
+    with pytest.raises(Unknown, match="forgets a log with its pod"):
+        opened(observed(jobset=None, progress=None)).show("gemma")
+    with pytest.raises(Unreachable, match="does not answer: timeout"):
+        opened(observed(jobset=None, unread=(Unread(what="jobsets", why="timeout"),))).show("gemma")
+
+
+def test_a_reader_that_goes_away_is_no_bug() -> None:
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    told = opened()
+    screen = Screen(read=lambda: told.found, classify=judged, wanted=Wanted(everything=True), now=lambda: NOW)
+    world = World(screen=screen, lines=told.lines, local_lines=told.local)
+    with pytest.raises(BrokenPipeError):  # xsft.cli ends with 141
+        logs("gemma", asked=Asked(), world=world, timestamps=False, stdout=Closed())
+
+
+@given(st.sampled_from([MCJAX, PATHWAYS, jobset(jobs=()), jobset(mode=None, tpu=None, jobs=MCJAX.jobs)]))
+def test_every_process_has_one_name(there: JobSet) -> None:
+    roles = all_roles(there)
+    names = [role_text(there, role) for role in roles]
+    assert len(set(names)) == len(roles)
+    for role in roles[:1]:
+        assert chosen_roles(there, slice_index=None, host=None, every=False) == (role,)
+
+
+def test_the_words_of_the_processes() -> None:
+    names = [role_text(PATHWAYS, role) for role in all_roles(PATHWAYS)]
+    assert names[:3] == ["head", "slice 0 host 0", "slice 0 host 1"]
+
+
+def test_since_is_before_now() -> None:
+    assert before("2026-11-21T12:00:00+00:00", 600) == "2026-11-21T11:50:00Z"
+    assert before("2026-11-21T12:00:00+00:00", 1e11) == "0001-01-01T00:00:00Z"
+    with pytest.raises(ValueError, match="no time"):
+        before("now", 1)

@@ -1,0 +1,149 @@
+"""`xsft compare RUN…`: the losses of several runs in one plot, in the terminal and as a picture."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xsft.commands.arguments import add_json
+from xsft.commands.run_arguments import add_where
+
+if TYPE_CHECKING:
+    from xsft.commands.status import Screen
+    from xsft.effects.losses import Curve
+    from xsft.problems import Problem
+    from xsft.states.rows import Seen
+
+EPILOG = (
+    "The losses come from the record of a local run, else from the metrics beside the run's output and the log of the"
+    " process that prints steps; which, and how many points, is said for each run. Exit status 8 where none has a loss."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="exact run names")
+    parser.add_argument("-o", "--output", metavar="FILE.png", help="write a picture as well; nothing is overwritten")
+    add_where(parser)
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from xsft.commands.log_sources import Logs
+    from xsft.commands.run_sources import runs_of, screen_of
+
+    target = Path(args.output) if args.output else None
+    runs = runs_of(args)
+    world = World(screen=screen_of(runs), read=Logs(runs=runs).curves)
+    return compare(tuple(dict.fromkeys(args.runs)), world=world, target=target, json=args.json)
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    screen: Screen
+    read: Callable[[tuple[Seen, ...]], tuple[Curve, ...]]
+    """The curve of each run, in that order. Never raises for one that cannot be read: the curve says why."""
+
+
+def compare(names: Sequence[str], *, world: World, target: Path | None, json: bool) -> int:
+    """0. Raises UsageError for a name that no run has and for more runs than letters, Unknown where none has a loss."""
+    from xsft.commands.failure import print_problems
+    from xsft.commands.loss_plot import comparison_picture, terminal_comparison
+    from xsft.commands.new_file import refuse_unless_free
+    from xsft.effects.files import write_atomic
+
+    _refuse_odd(names, target)
+    if target is not None:
+        refuse_unless_free(target, instead="without -o it draws in the terminal only")
+    curves = _curves(names, world)
+    problems = tuple(_unread(curves))
+    print_problems(() if json else problems)
+    if target is not None:
+        write_atomic(target, comparison_picture({one.run_name: one.points for one in curves}))
+    if json:
+        _print_document(curves, target, problems)
+        return 0
+    plot = terminal_comparison([one.points for one in curves])
+    lines = (*((plot,) if plot else ()), *_legend(curves), *((f"picture  {target}",) if target else ()))
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.writelines(line.encode(encoding, "replace").decode(encoding) + "\n" for line in lines)
+    return 0
+
+
+def _curves(names: Sequence[str], world: World) -> tuple[Curve, ...]:
+    from xsft.commands.progress import spinning
+    from xsft.commands.run_lookup import one_run
+    from xsft.commands.status import look
+    from xsft.errors import Unknown
+
+    with spinning("compare", "reading the losses"):
+        found, rows = look(world.screen)
+        curves = world.read(tuple(one_run(name, rows, found) for name in names))
+    if not any(one.points for one in curves):
+        why = "; ".join(f"{one.run_name}: {', '.join(one.problems) or 'nothing printed yet'}" for one in curves)
+        raise Unknown(f"No loss can be read of any of these runs: {why}.", fix="xsft status says what they are doing.")
+    return curves
+
+
+def _refuse_odd(names: Sequence[str], target: Path | None) -> None:
+    from xsft.commands.loss_plot import LETTERS
+    from xsft.errors import UsageError
+
+    if len(names) > len(LETTERS):
+        raise UsageError(f"{len(names)} runs: at most {len(LETTERS)} fit into one plot.", fix="Name fewer.")
+    if target is not None and target.suffix != ".png":
+        raise UsageError(f"{target}: the picture is a PNG.", fix=f"Name it {target.with_suffix('.png').name}.")
+
+
+def _legend(curves: Sequence[Curve]) -> Iterator[str]:
+    """`a  gemma  120 losses from metrics and log, steps 1 to 120, 6.675 -> 2.346`."""
+    from xsft.commands.loss_plot import LETTERS
+    from xsft.spec.keypath import printable
+
+    width = max(len(one.run_name) for one in curves)
+    for letter, one in zip(LETTERS, curves, strict=False):
+        yield f"{letter}  {printable(one.run_name):<{width}}  {_said(one)}"
+
+
+def _said(one: Curve) -> str:
+    if not one.points:
+        return "no loss could be read" if one.problems else "no loss yet"
+    first, last = min(one.points), max(one.points)
+    source = " and ".join(one.sources)
+    span = f"steps {first} to {last}, {one.points[first]:.3f} -> {one.points[last]:.3f}"
+    return f"{len(one.points)} losses from {source}, {span}"
+
+
+def _unread(curves: Sequence[Curve]) -> Iterator[Problem]:
+    from xsft.problems import warning
+
+    for one in curves:
+        for why in one.problems:
+            yield warning("losses-not-read", one.run_name, f"Not all losses could be read: {why}.", "Try again.")
+
+
+def _print_document(curves: Sequence[Curve], target: Path | None, problems: Sequence[Problem]) -> None:
+    from xsft.commands.documents import print_json
+    from xsft.commands.failure import problem_documents
+
+    document = {
+        "runs": [_curve_document(one) for one in curves],
+        "plot": str(target) if target else None,
+        "problems": problem_documents(problems),
+    }
+    print_json("compare", document)
+
+
+def _curve_document(one: Curve) -> dict[str, Any]:
+    """Losses that are no numbers are left out: JSON has none."""
+    points = sorted((step, loss) for step, loss in one.points.items() if abs(loss) < float("inf"))
+    return {
+        "run_name": one.run_name,
+        "sources": list(one.sources),
+        "points": [{"step": step, "loss": loss} for step, loss in points],
+        "unread": list(one.problems),
+    }

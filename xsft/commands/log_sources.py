@@ -1,0 +1,68 @@
+"""The real logs behind `xsft logs`, `compare` and `submit --follow`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from xsft.commands.log_roles import chosen_roles
+from xsft.commands.logs import Asked
+from xsft.effects.local_folder import RunFolder
+from xsft.effects.local_log import follow_log, read_log
+from xsft.effects.local_stop import holder
+from xsft.effects.logs import LogLine, Role, follow_logs, read_logs
+from xsft.effects.losses import Curve, read_curve
+from xsft.effects.runs import Runs
+from xsft.errors import Unknown
+from xsft.states.model import JobSet, Observation
+from xsft.states.rows import Seen
+
+
+@dataclass(frozen=True, kw_only=True)
+class Logs:
+    runs: Runs
+    trouble: Callable[[str], None] = lambda _line: None
+    """Hears of what is waited for while following."""
+
+    def lines(self, seen: Observation, jobset: JobSet, roles: tuple[Role, ...], asked: Asked) -> Iterator[LogLine]:
+        """Raises as `read_logs` and `follow_logs`."""
+        cluster = self.runs.cluster(seen.cluster or "")
+        if asked.follow:
+            return follow_logs(
+                cluster, jobset=jobset, roles=roles, since=asked.since, tail=asked.tail, at_most=asked.at_most,
+                trouble=self.trouble,
+            )  # fmt: skip
+        found = read_logs(
+            cluster, jobset=jobset, roles=roles, since=asked.since, tail=asked.tail, at_most=asked.at_most
+        )
+        return iter(found)
+
+    def local_lines(self, seen: Observation, asked: Asked) -> Iterator[str]:
+        """Raises Unknown where no record says which file it is."""
+        output = self.runs.output_of(seen)
+        records = self.runs.store.read_run(output, seen.run_name) if output else ()
+        wanted = [one for one in records if asked.attempt in (None, one.last.number) and one.last.log]
+        if not output or not wanted:
+            raise Unknown(
+                f"No record of {seen.run_name} names its log.", fix="Look into its output: xsft/trainer-*.log."
+            )
+        log = Path(wanted[-1].last.log)
+        lock = RunFolder(path=Path(output) / seen.run_name).lock
+        if asked.follow:
+            return follow_log(log, tail=asked.tail, alive=lambda: holder(lock) is not None)
+        return read_log(log, tail=asked.tail)
+
+    def curves(self, hits: tuple[Seen, ...]) -> tuple[Curve, ...]:
+        return tuple(self._curve(hit.seen) for hit in hits)
+
+    def _curve(self, seen: Observation) -> Curve:
+        return read_curve(seen, output=self.runs.output_of(seen), store=self.runs.store, lines=self._printed)
+
+    def _printed(self, seen: Observation) -> Iterator[str]:
+        """Of the process that prints steps; none of a JobSet that is gone."""
+        if seen.jobset is None:
+            return
+        roles = chosen_roles(seen.jobset, slice_index=None, host=None, every=False)
+        for line in self.lines(seen, seen.jobset, roles, Asked()):
+            yield line.text

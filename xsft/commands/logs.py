@@ -1,0 +1,188 @@
+"""`xsft logs RUN`: what the process that prints steps has said, or others where they are named."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
+
+from xsft.commands.durations import duration
+from xsft.commands.run_arguments import add_run, add_where
+
+if TYPE_CHECKING:
+    from xsft.commands.status import Screen
+    from xsft.effects.logs import LogLine, Role
+    from xsft.states.model import JobSet, Observation
+    from xsft.states.rows import Seen
+
+STREAMS = 8
+"""Logs that --all opens without being told a number: two slices of v6e-256 have 128."""
+
+EPILOG = (
+    "Without --slice, --host or --all: the one process that prints steps, which is host 0 of slice 0, or the head under"
+    f" Pathways. --all says how many logs that is and opens more than {STREAMS} only with --streams. Lines of several"
+    " processes are merged by time, each with its slice and host. -f goes on through restarts until the run has ended."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    add_run(parser)
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until the run has ended; Ctrl-C ends it")
+    parser.add_argument("--slice", type=_index, metavar="N", help="of this slice, from 0")
+    parser.add_argument("--host", type=_index, metavar="N", help="of this host of the slice, from 0 (default: 0)")
+    parser.add_argument("--all", action="store_true", help="of all processes, or of all hosts of --slice")
+    parser.add_argument(
+        "--streams", type=_index, default=STREAMS, metavar="N", help="at most so many logs at once (default: 8)"
+    )
+    parser.add_argument("--since", type=duration, metavar="TIME", help="only what is newer, e.g. 10m")
+    parser.add_argument("--tail", type=_index, metavar="N", help="only the last N lines of each process")
+    parser.add_argument("--attempt", type=_index, metavar="N", help="of that submission, from 1 (default: the newest)")
+    parser.add_argument("--timestamps", action="store_true", help="with the time of each line")
+    add_where(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from xsft.commands.log_sources import Logs
+    from xsft.commands.run_sources import runs_of, screen_of
+    from xsft.commands.waiting import told
+    from xsft.effects import clock
+    from xsft.states.moments import before
+
+    runs = runs_of(args)
+    asked = Asked(
+        slice_index=args.slice,
+        host=args.host,
+        every=args.all,
+        at_most=args.streams,
+        since=None if args.since is None else before(clock.now(), args.since),
+        tail=args.tail,
+        follow=args.follow,
+        attempt=args.attempt,
+    )
+    sources = Logs(runs=runs, trouble=told)
+    world = World(screen=screen_of(runs), lines=sources.lines, local_lines=sources.local_lines)
+    return logs(args.run, asked=asked, world=world, timestamps=args.timestamps, stdout=sys.stdout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What of a run's logs is wanted. None: the default, or no limit."""
+
+    slice_index: int | None = None
+    host: int | None = None
+    every: bool = False
+    at_most: int = STREAMS
+    since: str | None = None
+    """UTC, ISO 8601."""
+    tail: int | None = None
+    follow: bool = False
+    attempt: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    screen: Screen
+    lines: Callable[[Observation, JobSet, tuple[Role, ...], Asked], Iterator[LogLine]]
+    """Raises Unreachable where a log cannot be read."""
+    local_lines: Callable[[Observation, Asked], Iterator[str]]
+    """Raises EnvironmentMissing where the file cannot be read."""
+
+
+def logs(name: str, *, asked: Asked, world: World, timestamps: bool, stdout: TextIO) -> int:
+    """0. Raises UsageError for a name, an attempt, a slice or a host that is not there, and for too many logs."""
+    from xsft.commands.progress import spinning
+    from xsft.commands.run_lookup import one_run
+    from xsft.commands.status import look
+
+    with spinning("logs", "asking the clusters"):
+        found, rows = look(world.screen)
+    hit = one_run(name, rows, found)
+    if hit.row.target == "local":
+        _refuse_slices(asked)
+        write_lines(world.local_lines(hit.seen, asked), stdout)
+        return 0
+    seen = attempt_of(hit, name=name, asked=asked)
+    jobset = _jobset(seen)
+    roles = roles_for(jobset, asked)
+    told = _texts(
+        world.lines(seen, jobset, roles, asked), jobset=jobset, prefixed=len(roles) > 1, timestamps=timestamps
+    )
+    write_lines(told, stdout)
+    return 0
+
+
+def write_lines(lines: Iterator[str], stdout: TextIO) -> None:
+    """Each at once: somebody may be watching a pipe."""
+    for line in lines:
+        stdout.write(f"{line}\n")
+        stdout.flush()
+
+
+def attempt_of(hit: Seen, *, name: str, asked: Asked) -> Observation:
+    """The submission that is asked for; one that is named by its JobSet is that one."""
+    from xsft.errors import UsageError
+
+    by_name = {one.jobset.name: one for one in hit.attempts if one.jobset}
+    if asked.attempt is None:
+        return by_name.get(name, hit.seen) if name != hit.row.run_name else hit.seen
+    wanted = hit.row.run_name if asked.attempt == 1 else f"{hit.row.run_name}-{asked.attempt}"
+    if wanted not in by_name:
+        there = ", ".join(sorted(by_name)) or "none"
+        message = f"There is no JobSet {wanted} any more, nor its logs. On the cluster: {there}."
+        raise UsageError(message, fix="Kubernetes forgets a log with its pod; the run's output keeps what was saved.")
+    return by_name[wanted]
+
+
+def roles_for(jobset: JobSet, asked: Asked) -> tuple[Role, ...]:
+    from xsft.commands.log_roles import chosen_roles
+    from xsft.errors import UsageError
+
+    roles = chosen_roles(jobset, slice_index=asked.slice_index, host=asked.host, every=asked.every)
+    if len(roles) > asked.at_most:
+        raise UsageError(
+            f"{jobset.name} has {len(roles)} such processes, and at most {asked.at_most} logs are opened at once.",
+            fix=f"Name one: --slice N --host N; or open them all: --streams {len(roles)}.",
+        )
+    return roles
+
+
+def _refuse_slices(asked: Asked) -> None:
+    from xsft.errors import UsageError
+
+    if asked.slice_index is not None or asked.host is not None or asked.since is not None:
+        raise UsageError(
+            "A run on this machine is one process, whose lines carry no time.",
+            fix="Leave --slice, --host and --since out; --tail N shows the last lines.",
+        )
+
+
+def _jobset(seen: Observation) -> JobSet:
+    from xsft.errors import Unknown, Unreachable
+
+    if seen.jobset is not None:
+        return seen.jobset
+    silent = next((one.why for one in seen.unread if one.what == "jobsets"), None)
+    if silent is not None:
+        raise Unreachable(f"The cluster of {seen.run_name} does not answer: {silent}.", fix="Try again when it does.")
+    raise Unknown(
+        f"{seen.run_name} has no JobSet any more, and Kubernetes forgets a log with its pod.",
+        fix="xsft compare draws what the metrics beside its output hold; Cloud Logging may have the lines.",
+    )
+
+
+def _texts(lines: Iterator[LogLine], *, jobset: JobSet, prefixed: bool, timestamps: bool) -> Iterator[str]:
+    from xsft.commands.log_roles import role_text
+
+    for line in lines:
+        at = f"{line.at} " if timestamps and line.at else ""
+        who = f"{role_text(jobset, line.role)} | " if prefixed else ""
+        yield f"{at}{who}{line.text}"
+
+
+def _index(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > 9:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0")
+    return int(text)
