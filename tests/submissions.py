@@ -67,6 +67,7 @@ def submitter(
         **{
             "writable": lambda output: check_writable(output, objects=objects),
             "image": lambda _ref: (),
+            "maxtext": lambda _ref: None,
             **settings,
         },
     )

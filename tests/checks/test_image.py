@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.checks.factory import DROP, ids, spec
+from tests.checks.factory import DROP, ids, problems, run_of, spec
+from xsft.checks import for_submission, silence
 from xsft.checks.image import check
+from xsft.facts import Facts, ImageFacts
 from xsft.image.reference import tag_of
+from xsft.spec.digest import spec_digest
 
 DIGEST = "@sha256:" + "0" * 64
 
@@ -29,6 +34,77 @@ DIGEST = "@sha256:" + "0" * 64
 def test_an_image_names_its_digest(ref: object, expected: set[str]):
     assert ids(check, spec(image={"ref": ref})) == expected
     assert ids(check, spec(image={"ref": ref}, target="local")) == set()
+
+
+PUSHED = ImageFacts(name="mine", repository="us-docker.pkg.dev/p/r/mine", digest=DIGEST[1:], maxtext="0.2.5")
+NEVER = ImageFacts(name="mine", repository="us-docker.pkg.dev/p/r/mine")
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (PUSHED, set()),
+        (replace(PUSHED, stale=False), set()),
+        (replace(PUSHED, stale=True), {"image-stale"}),
+        (replace(PUSHED, maxtext="0.2.4"), {"image-maxtext-differs"}),
+        (NEVER, {"image-not-pushed"}),
+        (None, {"image-not-pushed"}),
+        (ImageFacts(name="mine", there=False, others=("mine2",)), {"image-unknown"}),
+        (ImageFacts(name="mine", lock_problem="it is not JSON"), {"image-lock-unreadable"}),
+    ],
+)
+def test_a_named_image_is_the_one_of_the_lock(found: ImageFacts | None, expected: set[str]):
+    named = spec(image={"name": "mine", "ref": DROP, "maxtext": "0.2.5"})
+    assert ids(check, named, Facts(image=found)) == expected
+    assert ids(check, spec(image={"name": "mine", "ref": DROP}, target="local"), Facts(image=found)) == expected
+
+
+def test_a_named_image_resolves_to_its_digest_and_brings_its_maxtext():
+    run = run_of(
+        spec(image={"name": "mine", "ref": DROP, "maxtext": DROP}), Facts(image=replace(PUSHED, maxtext="0.2.4"))
+    )
+    assert run.spec.image.ref == f"us-docker.pkg.dev/p/r/mine{DIGEST}"
+    assert (run.spec.image.maxtext, run.release.version) == ("0.2.4", "0.2.4")
+    written = run_of(spec(image={"ref": run.spec.image.ref, "maxtext": "0.2.4"}))
+    assert spec_digest(run) == spec_digest(written)
+
+
+def test_what_is_not_pushed_has_a_stand_in_that_no_submission_takes():
+    facts = Facts(image=NEVER)
+    named = spec(image={"name": "mine", "ref": DROP})
+    assert run_of(named, facts).spec.image.ref == "us-docker.pkg.dev/p/r/mine:not-pushed"
+    found = silence(problems(check, named, facts), {"image-not-pushed": "it will be"})
+    assert [p.severity for p in for_submission(found)] == ["error"]
+
+
+def test_a_name_and_a_reference_are_one_too_many():
+    assert "image-twice" in ids(check, spec(image={"name": "mine"}), Facts(image=PUSHED))
+
+
+def test_a_tag_is_refused_at_submission_unless_it_is_accepted():
+    found = problems(check, spec(image={"ref": "registry.example.com/team/image:v1"}))
+    assert [p.severity for p in found] == ["warning"]
+    assert [p.severity for p in for_submission(found)] == ["error"]
+    accepted = silence(found, {"image-not-pinned": "our tags do not move"})
+    assert [p.severity for p in for_submission(accepted)] == ["note"]
+
+
+def test_the_retired_registry_is_named_with_its_successor():
+    (found,) = problems(check, spec(image={"ref": f"gcr.io/my-project/image{DIGEST}"}))
+    assert found.id == "image-legacy-registry"
+    assert "us-docker.pkg.dev/my-project/gcr.io/image" in found.fix
+
+
+def test_an_error_about_the_image_may_be_accepted_and_others_may_not():
+    facts = Facts(image=replace(PUSHED, maxtext="0.2.4"))
+    named = spec(image={"name": "mine", "ref": DROP, "maxtext": "0.2.5"})
+    reasons = {"image-maxtext-differs": "same layout", "image-missing": "no"}
+    found = silence((*problems(check, named, facts), *problems(check, spec(image={"ref": DROP}))), reasons)
+    assert [(p.id, p.severity) for p in found] == [("image-maxtext-differs", "note"), ("image-missing", "error")]
+
+
+def test_what_only_a_submission_finds_is_not_called_unused():
+    assert silence((), {"image-not-found": "a mirror"}) == ()
 
 
 def test_a_port_is_no_tag():

@@ -464,6 +464,24 @@ def test_an_image_that_does_not_exist(cluster_api: ClusterApi, bucket: Bucket, s
     nothing_left(cluster_api, bucket)
 
 
+def test_an_image_of_another_maxtext(cluster_api: ClusterApi, bucket: Bucket, submit: Submits) -> None:
+    with pytest.raises(SpecError) as caught:
+        submit(maxtext=lambda _ref: "0.2.4")
+    assert [p.id for p in caught.value.problems] == ["image-maxtext-differs"]
+    assert "0.2.4" in caught.value.problems[0].message
+    nothing_left(cluster_api, bucket)
+    assert submit(maxtext=lambda _ref: "0.2.5").action == "created"
+
+
+@pytest.mark.parametrize("id", ["image-maxtext-differs", "image-not-found"])
+def test_what_is_said_of_an_image_may_be_accepted_by_its_id(id: str, submit: Submits) -> None:
+    missing = error("image-not-found", "image.ref", "no such image", "Push it.")
+    said = {"image-maxtext-differs": {"maxtext": lambda _ref: "0.2.4"}, "image-not-found": {"image": lambda _: (missing,)}}
+    done = submit(**said[id], changes={"checks": {id: "I know better"}})
+    assert done.action == "created"
+    assert [(p.id, p.severity) for p in done.problems if p.id == id] == [(id, "note")]
+
+
 def test_a_private_image_is_not_ours_to_judge(cluster_api: ClusterApi, submit: Submits) -> None:
     secret = {"name": "pull", "namespace": cluster_api.namespace, "data": {".dockerconfigjson": b"{}"}}
     cluster_api.connect().create_secret(**secret)

@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from xsft.checks import overridden
 from xsft.checks.admission import ClusterFacts
+from xsft.checks.image import maxtext_differs
 from xsft.effects import clock
 from xsft.effects.admission import examine
 from xsft.effects.cluster import Cluster
 from xsft.effects.cluster_create import NOTHING_MADE, Created, Exists
+from xsft.effects.image_seen import maxtext_in
 from xsft.effects.recording import Provenance, manifest_digest, record_of
 from xsft.effects.records import RecordRef, RecordStore
 from xsft.effects.registry import image_problems
@@ -68,6 +71,8 @@ class Submitter:
     progress: Progress = lambda _line: None
     writable: Callable[[str], tuple[Problem, ...]] = check_writable
     image: Callable[[str], tuple[Problem, ...]] = image_problems
+    maxtext: Callable[[str], str | None] = maxtext_in
+    """The release in an image; None where nobody tells."""
     create: Callable[[Cluster, Plan, str], Created | Exists] = create_planned
     compare: Callable[[Plan, Json], list[str]] = differences_of_planned
     """Where what the cluster holds is not what was sent."""
@@ -110,9 +115,16 @@ class Submitter:
                 yield from (seen,) if seen.run_name == plan.run_name else ()
 
     def _image(self, plan: Plan) -> tuple[Problem, ...]:
-        """An image that takes a pull secret is not ours to see: its registry may call it missing."""
+        """Is it there, and does it hold the MaxText that was planned for? What a user accepts by its id is a note.
+
+        An image that takes a pull secret is not ours to see: its registry may call it missing.
+        """
         image = plan.run.spec.image
-        return () if image.pull_secret else self.image(str(image.ref))
+        found = () if image.pull_secret else self.image(str(image.ref))
+        if not found and not image.pull_secret:
+            holds = self.maxtext(str(image.ref))
+            found = (maxtext_differs(holds, plan.run),) if holds and holds != image.maxtext else ()
+        return overridden(found, plan.run.spec.checks)
 
     def _start(self, first: Plan, attempt: int, *, problems: tuple[Problem, ...]) -> Submission:
         plan = first if attempt == 1 else self.replan(attempt)
