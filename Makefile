@@ -61,11 +61,15 @@ fix: setup
 
 .PHONY: locks
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate --custom-compile-command 'make locks'
+COMPILE_IMAGE := $(filter-out --universal,$(COMPILE)) --python-platform x86_64-manylinux_2_31 --python-version 3.12 --no-deps
 locks: setup
 	$(COMPILE) --python-version 3.11 pyproject.toml -o xsft/locks/xsft.txt
 	$(COMPILE) --python-version 3.11 -c xsft/locks/xsft.txt --group dev pyproject.toml -o xsft/locks/dev.txt
 	$(COMPILE) --python-version 3.11 xsft/locks/xpk.in -o xsft/locks/xpk.txt
 	$(COMPILE) --python-version 3.12 --no-deps xsft/locks/maxtext.in -o xsft/locks/maxtext.txt
+	$(COMPILE_IMAGE) -c xsft/locks/xsft.txt images/post_training/installer.in -o images/post_training/installer.txt
+	$(COMPILE_IMAGE) --override images/post_training/overrides.txt images/post_training/requirements.in \
+	  -o images/post_training/requirements.txt
 
 .PHONY: bench
 bench: environments

@@ -90,6 +90,7 @@ def _dockerd(folder: Path, network: Bridge, config: Path) -> Sequence[str]:
         "exec-root": folder / "exec",  # must be absolute
         "pidfile": folder / "dockerd.pid",
         "bridge": network.name,
+        "mtu": network.mtu,
         "iptables": "false",
         "ip6tables": "false",
     }

@@ -25,6 +25,8 @@ POOL = tuple(ipaddress.ip_network("172.16.0.0/12").subnets(new_prefix=24))[::-1]
 class Bridge:
     name: str
     subnet: ipaddress.IPv4Network
+    mtu: int
+    """Largest packet, bytes: the way out's. Containers that send larger ones stall where "too big" gets lost."""
 
     @property
     def gateway(self) -> str:
@@ -45,17 +47,22 @@ class Bridge:
 @contextmanager
 def bridge(slot: int) -> Iterator[Bridge]:
     """The bridge of `slot`, whose lock the caller holds: what a killed session left under that name is removed."""
-    made = Bridge(name=f"xsft-test{slot}", subnet=_free_subnet(slot))
+    made = Bridge(name=f"xsft-test{slot}", subnet=_free_subnet(slot), mtu=_mtu())
     _remove(made.name)
     try:
         _ip("link", "add", made.name, "type", "bridge")
         _ip("addr", "add", f"{made.gateway}/{made.subnet.prefixlen}", "dev", made.name)
-        _ip("link", "set", made.name, "up")
+        _ip("link", "set", made.name, "mtu", str(made.mtu), "up")
         for table, chain, *rule in made.rules():
             _iptables("-t", table, "-I", chain, *rule)
         yield made
     finally:
         _remove(made.name)
+
+
+def _mtu() -> int:
+    out = next((route["dev"] for route in json.loads(_ip("-4", "-j", "route", "show", "default"))), "lo")
+    return min(1500, int(json.loads(_ip("-j", "link", "show", "dev", out))[0]["mtu"]))
 
 
 def _free_subnet(slot: int) -> ipaddress.IPv4Network:

@@ -1,0 +1,205 @@
+"""The real build files on a real engine, with a lock of two tiny packages from an index that asks for a login."""
+
+from __future__ import annotations
+
+import base64
+import json
+import mmap
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.engine.base import ROOTFS_TAG, BaseImage
+from tests.engine.daemon import Engine
+from tests.images.tiny import BUILD, PACKAGES, Index, index, lay, uv_wheel
+from xsft.effects.paths import own_cache
+
+pytestmark = pytest.mark.engine
+
+LIST = "import importlib.metadata as m; print(sorted(f'{d.name}=={d.version}' for d in m.distributions()))"
+
+
+@pytest.fixture(scope="module")
+def private_index(engine: Engine) -> Iterator[Index]:
+    with index(
+        engine.gateway, login=f"builder:{secrets.token_hex(16)}", uv=uv_wheel(own_cache() / "tests-engine")
+    ) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def folder(engine: Engine) -> Path:
+    made = engine.folder / "tiny"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture(scope="module")
+def deps(engine: Engine, base_image: BaseImage, private_index: Index, folder: Path) -> str:
+    """A deps image of the tiny lock, built by the real Dockerfile with the index's login as a secret."""
+    return build_deps(engine, base_image, private_index, folder, tag="tiny:deps")
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Path:
+    """Context of the code image, everything in it unused."""
+    for name in ("code.Dockerfile", "place.py"):
+        shutil.copy(BUILD / name, tmp_path / name)
+    for name in ("maxtext", "tunix", "code"):
+        (tmp_path / name).mkdir()
+    return tmp_path
+
+
+def test_the_indexs_login_is_used_and_is_in_no_layer_and_not_in_the_history(
+    engine: Engine, private_index: Index, deps: str, context: Path, folder: Path
+) -> None:
+    assert [path for path, known in private_index.asked if known and path.endswith(".whl")]
+    marker = secrets.token_hex(16)
+    lay(context, {"code/mine.py": f"# {marker}\n"})
+    build_code(engine, context, deps, tag="tiny:searched")
+    found = folder / "saved.tar"
+    engine.docker("save", "--output", str(found), deps, "tiny:searched")
+    user, _, password = private_index.login.partition(":")
+    needles = [password, base64.b64encode(private_index.login.encode()).decode(), private_index.url.partition("//")[2]]
+    assert is_in(found, marker.encode()), "the search finds what is there"
+    assert [needle for needle in needles if is_in(found, needle.encode())] == []
+    history = engine.docker("history", "--no-trunc", "tiny:searched").stdout
+    assert "pip_conf" in history
+    assert [needle for needle in (*needles, user) if needle in history] == []
+
+
+def test_without_the_login_nothing_is_installed(
+    engine: Engine, base_image: BaseImage, private_index: Index, folder: Path
+) -> None:
+    conf = folder / "without.conf"
+    conf.write_text(private_index.pip_conf().replace(f"{private_index.login}@", ""), encoding="utf-8")
+    argv = deps_argv(base_image, conf, tag="tiny:no")
+    failed = engine.docker(*argv, "--no-cache", str(deps_context(private_index, folder)), check=False)
+    assert failed.returncode != 0
+    assert "401" in failed.stderr or "User for" in failed.stderr
+
+
+def test_built_twice_from_one_lock_it_has_the_same_packages(
+    engine: Engine, base_image: BaseImage, private_index: Index, deps: str, folder: Path
+) -> None:
+    again = build_deps(engine, base_image, private_index, folder, "--no-cache", tag="tiny:again")
+    assert image_id(engine, again) != image_id(engine, deps)
+    first, second = (run(engine, image, LIST) for image in (deps, again))
+    assert first == second
+    assert "'maxtext==9.9'" in first
+
+
+def test_one_changed_line_is_one_file_in_the_last_layer(engine: Engine, deps: str, context: Path) -> None:
+    fork = PACKAGES["maxtext"]
+    lay(context / "maxtext" / "src", fork)
+    build_code(engine, context, deps, tag="tiny:one")
+    lay(context / "maxtext" / "src", {"maxtext/train.py": "LOSS = 1\n"})
+    build_code(engine, context, deps, tag="tiny:two")
+    assert [run(engine, f"tiny:{name}", "import maxtext.train as t; print(t.LOSS)") for name in ("one", "two")] == [
+        "2",
+        "1",
+    ]
+    assert run(engine, "tiny:two", "import maxtext.train as t; print(t.LOSS)", user="12345:12345") == "1"
+    old, new = (layers(engine, f"tiny:{name}") for name in ("one", "two"))
+    assert old[: len(layers(engine, deps))] == layers(engine, deps) == new[: len(layers(engine, deps))]
+    assert 0 < added_bytes(engine, "tiny:two", deps) < 10_000 < len(fork["maxtext/large.py"])
+
+
+def test_code_is_on_the_path_and_the_fork_and_tunix_are_placed(engine: Engine, deps: str, context: Path) -> None:
+    lay(
+        context,
+        {"code/mine/__init__.py": "X = 5\n", "maxtext/maxtext/__init__.py": "", "maxtext/maxtext/own.py": "Y = 6\n"},
+    )
+    lay(context, {"tunix/tunix/__init__.py": "Z = 7\n"})
+    build_code(engine, context, deps, tag="tiny:all")
+    assert run(engine, "tiny:all", "import mine, maxtext.own, tunix; print(mine.X, maxtext.own.Y, tunix.Z)") == "5 6 7"
+
+
+def test_the_labels_are_those_of_the_readme(engine: Engine, deps: str, context: Path) -> None:
+    given = {"REVISION": "0123abcd", "DIRTY": "true", "MAXTEXT_SOURCE": "tree 4567-dirty"}
+    build_code(
+        engine, context, deps, *(f"--build-arg={name}={value}" for name, value in given.items()), tag="tiny:labels"
+    )
+    assert labels(engine, deps)["dev.xsft.kind"] == "deps"
+    assert labels(engine, "tiny:labels") == {
+        "org.opencontainers.image.title": "xsft post-training",
+        "org.opencontainers.image.base.name": "xsft-tests-base",
+        "org.opencontainers.image.base.digest": "sha256:base",
+        "org.opencontainers.image.revision": "0123abcd",
+        "dev.xsft.dirty": "true",
+        "dev.xsft.kind": "code",
+        "dev.xsft.lock.sha256": "lock",
+        "dev.xsft.maxtext.version": "0.2.5",
+        "dev.xsft.maxtext.source": "tree 4567-dirty",
+    }
+
+
+def test_a_base_without_python_is_told_at_once(
+    engine: Engine, base_image: BaseImage, private_index: Index, folder: Path
+) -> None:
+    without = BaseImage(reference=ROOTFS_TAG, pip_conf=base_image.pip_conf)
+    context = deps_context(private_index, folder)
+    failed = engine.docker(*deps_argv(without, folder / "pip.conf", tag="tiny:no"), str(context), check=False)
+    assert failed.returncode != 0
+    assert "xsft: the base image has no python3; it needs CPython 3.12" in failed.stderr
+
+
+def build_deps(engine: Engine, base: BaseImage, index: Index, folder: Path, *options: str, tag: str) -> str:
+    conf = folder / "pip.conf"
+    conf.write_text(index.pip_conf(), encoding="utf-8")
+    engine.docker(*deps_argv(base, conf, tag=tag), *options, str(deps_context(index, folder)))
+    return tag
+
+
+def deps_argv(base: BaseImage, pip_conf: Path, *, tag: str) -> tuple[str, ...]:
+    given = {"BASE_IMAGE": base.reference, "BASE_DIGEST": "sha256:base", "LOCK_SHA256": "lock"}
+    arguments = (f"--build-arg={name}={value}" for name, value in given.items())
+    return ("build", "-t", tag, "--secret", f"id=pip_conf,src={pip_conf}", *arguments)
+
+
+def deps_context(index: Index, folder: Path) -> Path:
+    context = folder / "context"
+    context.mkdir(exist_ok=True)
+    for name in ("Dockerfile", "install.py", "installer.txt"):
+        shutil.copy(BUILD / name, context)
+    (context / "requirements.txt").write_text(index.lock(), encoding="utf-8")
+    return context
+
+
+def build_code(engine: Engine, context: Path, deps: str, *options: str, tag: str) -> None:
+    argv = ("build", "-t", tag, "-f", str(context / "code.Dockerfile"), f"--build-arg=DEPS_IMAGE={deps}")
+    engine.docker(*argv, *options, str(context))
+
+
+def run(engine: Engine, image: str, code: str, *, user: str = "0:0") -> str:
+    return engine.docker("run", "--rm", "--user", user, image, "python3", "-c", code).stdout.strip()
+
+
+def layers(engine: Engine, image: str) -> list[str]:
+    return list(json.loads(engine.docker("inspect", image, "--format", "{{json .RootFS.Layers}}").stdout))
+
+
+def labels(engine: Engine, image: str) -> dict[str, str]:
+    return dict(json.loads(engine.docker("inspect", image, "--format", "{{json .Config.Labels}}").stdout))
+
+
+def image_id(engine: Engine, image: str) -> str:
+    return engine.docker("inspect", image, "--format", "{{.Id}}").stdout.strip()
+
+
+def added_bytes(engine: Engine, image: str, deps: str) -> int:
+    """Bytes of the layers over `deps`."""
+    sizes, under = (
+        engine.docker("history", "--human=false", "--format", "{{.Size}}", name).stdout.split()
+        for name in (image, deps)
+    )
+    return sum(map(int, sizes[: len(sizes) - len(under)]))
+
+
+def is_in(saved: Path, needle: bytes) -> bool:
+    """Whether `needle` is anywhere: docker save writes every layer uncompressed, with its names and attributes."""
+    with saved.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(needle) >= 0

@@ -1,0 +1,130 @@
+"""A stand-in for MaxText and Tunix of a few kilobytes, its lock, and a package index that asks for a login.
+
+With them the real build files are driven in seconds instead of minutes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from xsft.effects.filelock import exclusive
+
+BUILD = Path(__file__).parents[2] / "images" / "post_training"
+WHEEL = "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+PACKAGES: Mapping[str, Mapping[str, str]] = {
+    "maxtext": {"maxtext/__init__.py": "", "maxtext/train.py": "LOSS = 2\n", "maxtext/large.py": "# a line\n" * 50_000},
+    "google_tunix": {"tunix/__init__.py": ""},
+}
+
+
+@dataclass
+class Index:
+    """A package index that runs."""
+
+    url: str
+    """Without the login."""
+    host: str
+    login: str
+    """`USER:PASSWORD`."""
+    wheels: Mapping[str, bytes]
+    asked: list[tuple[str, bool]] = field(default_factory=list)
+    """Path and whether the login came with it."""
+
+    def pip_conf(self) -> str:
+        scheme, _, rest = self.url.partition("://")
+        return f"[global]\nindex-url = {scheme}://{self.login}@{rest}/simple\ntrusted-host = {self.host}\nretries = 0\n"
+
+    def lock(self) -> str:
+        """A requirements.txt for the two tiny packages."""
+        rows = (
+            f"{name.split('-')[0].replace('_', '-')}==9.9 --hash=sha256:{_sha256(data)}\n"
+            for name, data in self.wheels.items()
+            if "-9.9-" in name
+        )
+        return "".join(rows)
+
+
+@contextmanager
+def index(host: str, *, login: str, uv: Path) -> Iterator[Index]:
+    """An index on `host`, an address of this machine that builds can reach, with the wheel `uv` in it too."""
+    server = ThreadingHTTPServer((host, 0), _Handler)
+    server.daemon_threads = True
+    wheels = {f"{name}-9.9-py3-none-any.whl": wheel(name, files) for name, files in PACKAGES.items()}
+    wheels[uv.name] = uv.read_bytes()
+    running = Index(url=f"http://{host}:{server.server_address[1]}", host=host, login=login, wheels=wheels)
+    server.index = running  # type: ignore[attr-defined]
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    try:
+        yield running
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def uv_wheel(folder: Path) -> Path:
+    """The wheel of uv that installer.txt names, in `folder`; fetched once from this machine's index."""
+    lock = BUILD / "installer.txt"
+    kept = folder / f"uv-{_sha256(lock.read_bytes())[:12]}"
+    argv = ("download", "--quiet", "--no-deps", "--require-hashes", "--dest", str(kept), "--requirement", str(lock))
+    with exclusive(kept.with_suffix(".lock"), waiting=lambda: None):
+        if not list(kept.glob("uv-*.whl")):
+            subprocess.run((sys.executable, "-m", "pip", *argv), check=True)
+    return next(kept.glob("uv-*.whl"))
+
+
+def wheel(name: str, files: Mapping[str, str]) -> bytes:
+    info = f"{name}-9.9.dist-info"
+    metadata = {f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 9.9\n", f"{info}/WHEEL": WHEEL}
+    record = "".join(f"{path},,\n" for path in (*files, *metadata, f"{info}/RECORD"))
+    with zipfile.ZipFile(packed := io.BytesIO(), "w") as archive:
+        for path, content in {**files, **metadata, f"{info}/RECORD": record}.items():
+            archive.writestr(zipfile.ZipInfo(path), content)
+    return packed.getvalue()
+
+
+def lay(folder: Path, files: Mapping[str, str]) -> None:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        index: Index = self.server.index  # type: ignore[attr-defined]
+        expected = "Basic " + base64.b64encode(index.login.encode()).decode()
+        known = self.headers.get("Authorization") == expected
+        index.asked.append((self.path, known))
+        name = self.path.strip("/").rpartition("/")[2]
+        if not known:
+            self._say(401, b"", {"WWW-Authenticate": 'Basic realm="tests"'})
+        elif name in index.wheels:
+            self._say(200, index.wheels[name])
+        else:
+            found = [wheel for wheel in index.wheels if wheel.split("-")[0].replace("_", "-") == name]
+            self._say(200, "".join(f'<a href="/files/{wheel}">{wheel}</a>' for wheel in found).encode())
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+    def _say(self, code: int, body: bytes, headers: Mapping[str, str] = {}) -> None:
+        self.send_response(code)
+        for header, value in {"Content-Type": "text/html", "Content-Length": str(len(body)), **headers}.items():
+            self.send_header(header, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
