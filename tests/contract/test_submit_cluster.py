@@ -13,6 +13,7 @@ import yaml
 
 from tests.contract.commandline import CHECKPOINT, Machine, machine
 from tests.effects.test_cluster import CREATE
+from tests.commands.test_secret import to
 from tests.fakes.clusters import ClusterApi
 from tests.fakes.kubeapi import CONTEXT
 from tests.faults.world import deny
@@ -291,7 +292,7 @@ def test_a_token_in_a_servers_address_goes_nowhere(here: Machine, token: str) ->
 def test_the_secret_that_is_referred_to_is_made_and_mounted_and_nowhere_else(here: Machine, token: str) -> None:
     file = here.folder / "token"
     file.write_text(token)
-    made = here.xsft("secret", "create", "hf", "--from-file", file, "--context", CONTEXT, closed=True)
+    made = here.xsft("secret", "create", "hf", "--from-file", file, *to(here.api), closed=True)
     assert made.returncode == 0, made.stderr
     here.api.server.seen.clear()  # the request that carries it
     workload = here.workload(**SECRET)

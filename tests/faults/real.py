@@ -34,6 +34,7 @@ class RealWorld:
     cluster: Cluster
     namespace: str
     upstream: Upstream
+    gated: bool = True
     undo: list[Callable[[], object]] = field(default_factory=list)
     """What a test changed for everybody."""
 
@@ -118,9 +119,12 @@ class RealWorld:
         self.cluster.wait(lambda: _active(self.cluster.api("GET", path)), what="the LocalQueue to be Active")
 
     def close(self) -> None:
-        """Everything goes; nobody waits for it."""
+        """Everything goes; nobody waits for it, unless it had pods, whose nodes and quota others want."""
         for undo in reversed(self.undo):
             undo()
+        if not self.gated:
+            self.cluster.delete_namespace(self.namespace)
+            return
         with suppress(ApiError):  # it may be gone by the test's own hand
             self.cluster.api("DELETE", f"/api/v1/namespaces/{self.namespace}")
 
@@ -153,7 +157,7 @@ class RealWorld:
 @contextmanager
 def namespace_of(cluster: Cluster, upstream: Upstream, *, gated: bool = True) -> Iterator[RealWorld]:
     """A namespace with a queue; `gated`: nothing starts in it."""
-    world = RealWorld(cluster, f"t{secrets.token_hex(5)}", upstream)
+    world = RealWorld(cluster, f"t{secrets.token_hex(5)}", upstream, gated=gated)
     cluster.api("POST", "/api/v1/namespaces", {"metadata": {"name": world.namespace}})
     try:
         if gated:

@@ -147,15 +147,19 @@ def _secret(facts: ClusterFacts, demand: Demand, need: SecretNeed) -> Iterator[P
     at = f"in the namespace {demand.namespace}"
     if keys is None:
         how = (
-            f"xsft secret create {need.name} --key {need.key} --from-file FILE"
+            f"xsft secret create {need.name} --key {need.key} --from-file FILE{_elsewhere(demand)}"
             if need.key
-            else (f"kubectl create secret docker-registry {need.name} …")
+            else f"kubectl create secret docker-registry {need.name}{_elsewhere(demand)} …"
         )
         message = f"There is no Secret {need.name} {at}: the pods would never start."
         yield error("secret-missing", need.where, message, f"Make it: {how}")
     elif need.key and need.key not in keys:
         message = f"The Secret {need.name} {at} has no key {need.key}; it has {', '.join(sorted(keys)) or 'none'}."
         yield error("secret-key-missing", need.where, message, "Name one of its keys, or make another Secret.")
+
+
+def _elsewhere(demand: Demand) -> str:
+    return "" if demand.namespace == "default" else f" --namespace {demand.namespace}"
 
 
 def _unseen(facts: ClusterFacts) -> Iterator[Problem]:

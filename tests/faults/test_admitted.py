@@ -1,0 +1,107 @@
+"""What `xsft submit` creates is taken by the real JobSet and Kueue: admitted, all its Jobs made, all its pods running.
+
+`xsft` runs as a process, with a kubeconfig of the real cluster; only the bucket is a stand-in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.api import Cluster
+from tests.cluster.rest import MERGE, each
+from tests.contract.commandline import CHECKPOINT, Machine, machine
+from tests.fakes.clusters import ClusterApi, reaching
+from tests.stories import NAMES, spec_of
+from xsft.effects.environments import Environment
+
+pytestmark = [pytest.mark.cluster, pytest.mark.contract]
+
+SHIPPED = tuple(name for name in NAMES if spec_of(name).target == "xpk")
+FOUR = {
+    "tpu": {"type": "v6e-256", "num_slices": 4},
+    "parallelism": {"ici": {"fsdp": 16, "expert": 16}, "dcn": {"fsdp": 2, "data": 2}},
+}
+OTHERS = {
+    "four slices": ("deepseek_ultrachat", FOUR),
+    "four slices, mcjax": ("deepseek_ultrachat_mcjax", FOUR),
+    "one slice, mcjax": ("deepseek_lora", {"mode": "mcjax"}),
+}
+"""What no shipped workload has: they are two slices in both modes, and one under Pathways."""
+
+
+@pytest.fixture
+def api(real_cluster: Cluster, tmp_path: Path) -> Iterator[ClusterApi]:
+    with reaching(real_cluster, tmp_path, gated=False) as made:
+        yield made
+
+
+@pytest.fixture
+def here(tmp_path: Path, xpk_environment: Environment, api: ClusterApi) -> Iterator[Machine]:
+    with machine(tmp_path, environments=xpk_environment.folder.parent, api=api) as made:
+        made.bucket.objects["templates/math_qa.json"] = b"{}"
+        yield made
+
+
+@pytest.fixture(scope="session")
+def spot_nodes(real_cluster: Cluster) -> None:
+    """The small slices are spot machines as well; their label asks for nothing of who does not."""
+    found = real_cluster.api("GET", "/api/v1/nodes?labelSelector=cloud.google.com/gke-tpu-topology%3D2x4")["items"]
+    spot = {"metadata": {"labels": {"cloud.google.com/gke-spot": "true"}}}
+    names = [node["metadata"]["name"] for node in found]
+    each(lambda name: real_cluster.api("PATCH", f"/api/v1/nodes/{name}", spot, content=MERGE), names)
+
+
+@pytest.mark.usefixtures("spot_nodes")
+@pytest.mark.parametrize("story", SHIPPED)
+def test_every_shipped_workload_runs(here: Machine, real_cluster: Cluster, story: str) -> None:
+    runs(here, real_cluster, here.workload(story))
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_one_slice_and_four_run(here: Machine, real_cluster: Cluster, case: str) -> None:
+    story, changes = OTHERS[case]
+    runs(here, real_cluster, here.workload(story, **changes))
+
+
+def runs(here: Machine, cluster: Cluster, workload: Path) -> None:
+    """It is created, and all of it comes to run."""
+    namespace = here.api.namespace
+    with_secrets(here, cluster)
+    done = here.xsft("submit", workload, "--json", closed=True)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["action"] == "created"
+    (jobset,) = here.jobsets
+    cluster.wait(lambda: admitted(cluster, namespace), what="Kueue to admit it")
+    replicated = jobset["spec"]["replicatedJobs"]
+    jobs = sum(one["replicas"] for one in replicated)
+    cluster.wait(lambda: len(jobs_of(cluster, namespace)) == jobs, what=f"{jobs} Jobs")
+    pods = sum(one["replicas"] * one["template"]["spec"]["parallelism"] for one in replicated)
+    cluster.wait(lambda: running(cluster, namespace) == pods, what=f"{pods} running pods")
+    again = json.loads(here.xsft("submit", workload, "--json", closed=True).stdout)
+    assert (again["action"], again["uid"]) == ("adopted", document["uid"])
+
+
+def with_secrets(here: Machine, cluster: Cluster) -> None:
+    path = f"/api/v1/namespaces/{here.api.namespace}/secrets"
+    cluster.api("POST", path, {"metadata": {"name": "hf-token"}, "data": {"token": "eA=="}})
+    assert CHECKPOINT in here.bucket.objects
+
+
+def admitted(cluster: Cluster, namespace: str) -> bool:
+    found = cluster.api("GET", f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads")["items"]
+    conditions = [one for workload in found for one in workload.get("status", {}).get("conditions", ())]
+    return any(one["type"] == "Admitted" and one["status"] == "True" for one in conditions)
+
+
+def jobs_of(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
+    return list(cluster.api("GET", f"/apis/batch/v1/namespaces/{namespace}/jobs")["items"])
+
+
+def running(cluster: Cluster, namespace: str) -> int:
+    return sum(pod["status"].get("phase") == "Running" for pod in cluster.pods(namespace))
