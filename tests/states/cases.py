@@ -279,6 +279,40 @@ STARTED: tuple[Case, ...] = (
         observation(jobset=STARTING, pods=None, progress=progress(phase="starting")),
         ("starting", "pods-not-ready"),
     ),
+    (
+        "a pod that is being deleted has no say",
+        observation(
+            jobset=STARTING, pods=(pod(phase="Pending", deleting=True, containers=(waiting("ErrImagePull"),)),)
+        ),
+        ("starting", "pods-replaced"),
+    ),
+    (
+        "a pod that ended has no say about nodes and images",
+        observation(
+            jobset=STARTING,
+            pods=(
+                pod(phase="Failed", conditions=(UNSCHEDULABLE,), containers=()),
+                pod(1, phase="Failed", containers=(waiting("ErrImagePull"),)),
+                pod(1, 1, phase="Succeeded", containers=(waiting("ErrImagePull"),)),
+            ),
+            progress=None,
+        ),
+        ("starting", "pods-not-ready"),
+    ),
+    *(
+        (
+            f"a pod that waits for its turn: {said.type} {said.status} {said.reason}",
+            observation(
+                jobset=STARTING, pods=(pod(phase="Pending", conditions=(said,), containers=()),), progress=None
+            ),
+            ("starting", "pods-pending"),
+        )
+        for said in (
+            condition("PodScheduled", "False", "SchedulingGated"),
+            condition("PodScheduled", "True", "Unschedulable"),
+            condition("Ready", "False", "Unschedulable"),
+        )
+    ),
 )
 
 HEAD_UP = ReplicatedJob(name="pathways-head", replicas=1, ready=1, active=1)
@@ -412,6 +446,27 @@ RUNNING: tuple[Case, ...] = (
         observation(jobset=jobset(restarts=1), pods=None, progress=progress()),
         ("starting", "restarted"),
     ),
+    (
+        "no checkpoint yet, log not read",
+        observation(progress=progress(source="checkpoints", said_at=None)),
+        ("training", "progress-not-read"),
+    ),
+    (
+        "what the metrics tell of a phase counts",
+        observation(progress=progress(source="metrics", phase="compiling")),
+        ("compiling", ""),
+    ),
+    (
+        "loading again, steps of before known",
+        observation(progress=training(phase="starting")),
+        ("starting", "trainer-starting"),
+    ),
+    ("plain xpk, a trainer that we know", observation(jobset=jobset(ours=False)), ("training", "")),
+    (
+        "plain xpk, compiling",
+        observation(jobset=jobset(ours=False), progress=progress(phase="compiling")),
+        ("compiling", ""),
+    ),
 )
 
 STALLED: tuple[Case, ...] = (
@@ -505,6 +560,41 @@ STALLED: tuple[Case, ...] = (
         "old metrics are no silence: they are flushed every log_period",
         observation(progress=training(source="metrics", said_at="2026-11-21T10:30:00Z")),
         ("training", ""),
+    ),
+    ("no step for 300 s", observation(progress=training(said_at="2026-11-21T11:55:00Z")), ("training", "")),
+    (
+        "short steps: five minutes",
+        observation(progress=training(said_at="2026-11-21T11:54:00Z", step_seconds=0.5)),
+        ("stalled", "no-step"),
+    ),
+    *(
+        (
+            f"a median of {seconds} s is none",
+            observation(progress=training(said_at="2026-11-21T11:50:00Z", step_seconds=seconds)),
+            ("training", ""),
+        )
+        for seconds in (0.0, -1.0, float("inf"))
+    ),
+    (
+        "loading for 59 minutes",
+        observation(progress=progress(phase="starting", said_at="2026-11-21T11:01:00Z")),
+        ("starting", "trainer-starting"),
+    ),
+    (
+        "not one line, but an init container that ended last",
+        observation(
+            pods=(
+                pod(
+                    containers=(
+                        terminated(0, "Completed", started_at="2026-11-21T11:59:00Z"),
+                        container(started_at="2026-11-21T10:59:00Z"),
+                        container(),
+                    )
+                ),
+            ),
+            progress=progress(said_at=None),
+        ),
+        ("stalled", "no-output"),
     ),
 )
 
@@ -692,6 +782,14 @@ ENDS: tuple[Case, ...] = (
         ("failed", "trainer-failed"),
     ),
     ("no restarts left of one", failing("ReachedMaxRestarts", restarts=1), ("failed", "restarts-used-up")),
+    (
+        "exit 1, pods read: no memory in it",
+        failing(
+            "FailJobSetFailurePolicyAction",
+            pods=(pod(phase="Failed", containers=(terminated(1), container("waiting", reason="OOMKilled"))),),
+        ),
+        ("failed", "trainer-failed"),
+    ),
 )
 
 
@@ -728,6 +826,10 @@ GONE: tuple[Case, ...] = (
         absent("created", unread=unread("jobsets"), progress=SAVED),
         ("succeeded", "last-step-saved"),
     ),
+    ("gone, recorded as running", absent("running"), ("unknown", "jobset-gone")),
+    ("gone, nothing saved", absent("created", progress=progress()), ("unknown", "jobset-gone")),
+    ("gone, steps not known", absent("created", steps=None, progress=SAVED), ("unknown", "jobset-gone")),
+    ("unreachable, no record", absent(None, unread=unread("jobsets")), ("unknown", "unreachable")),
 )
 
 CASES: tuple[Case, ...] = (*QUEUED, *EVICTED, *STARTED, *PATHWAYS, *RUNNING, *STALLED, *ENDS, *GONE)
@@ -753,4 +855,8 @@ LOCAL: tuple[tuple[Observation, tuple[str, str]], ...] = (
     (local("of-a-newer-xsft"), ("unknown", "record-unknown")),
     (local("", record=None), ("unknown", "not-found")),
     (local("", record=None, unread=unread("record")), ("unknown", "record-not-read")),
+    (local("created"), ("failed", "killed")),
+    (local("failed", progress=training(3, data_ended=True)), ("failed", "trainer-failed")),
+    (local("short", progress=training(3, aborted="NaN loss")), ("failed", "ended-short")),
+    (local("completed", progress=training(3, aborted="NaN loss")), ("succeeded", "")),
 )

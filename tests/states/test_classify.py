@@ -53,6 +53,7 @@ def test_what_the_steps_tell_names_the_log(name: str) -> None:
         ("unreachable, cancelled", ("record",)),
         ("unreachable, but the bucket answers", ("checkpoints",)),
         ("gone, its submitter was killed", ("record",)),
+        ("gone, was created", ("record",)),
     ],
 )
 def test_the_evidence_is_what_decided(name: str, evidence: tuple[str, ...]) -> None:
@@ -88,6 +89,11 @@ def test_a_local_record_that_cannot_be_read_leaves_what_was_known() -> None:
     known = local("", record=None, last_known=LAST_KNOWN)
     assert classify(replace(known, unread=unread("record")), now=NOW) is LAST_KNOWN
     assert classify(known, now=NOW).reason == "not-found"
+
+
+@pytest.mark.parametrize("outcome", ["running", "failed", "unknown", "interrupted"])
+def test_the_evidence_of_a_local_run_that_is_not_alive_is_its_record(outcome: str) -> None:
+    assert classify(local(outcome), now=NOW).evidence == ("record",)
 
 
 def test_the_evidence_of_a_local_run_names_each_source_once() -> None:

@@ -17,11 +17,5 @@ def true(conditions: Iterable[Condition], type: str) -> Condition | None:
     return min(found, key=lambda c: (c.reason, c.at), default=None)
 
 
-def not_true(conditions: Iterable[Condition], type: str) -> Condition | None:
-    """The condition of that type, where it is False or Unknown."""
-    found = (c for c in conditions if c.type == type and c.status != "True")
-    return min(found, key=lambda c: (c.reason, c.at), default=None)
-
-
 def admitted(workload: KueueWorkload | None) -> Condition | None:
     return true(workload.conditions, "Admitted") if workload else None
