@@ -1,0 +1,198 @@
+"""A one-line change of a MaxText fork, built and pushed: xsft against upstream's way, on one engine and one registry.
+
+Upstream's runner layer is built with `--no-cache`: it copies the whole tree (maxtext@0.2.5
+src/dependencies/scripts/docker_upload_runner.sh, maxtext_runner.Dockerfile). Both stand on the same image, which has
+MaxText's real tree installed. Bytes: what the registry did not have before. Also: a second push without a change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tests.contract.commandline import XSFT
+from tests.contract.imagelab import environment
+from tests.engine import base, daemon, registryserver
+from tests.engine.daemon import Engine
+from tests.engine.machine import disk_folder, why_no_engine
+from tests.engine.registryserver import Registry
+from tests.engine.slots import slot
+from tests.stories import ROOT
+from xsft.effects import environments
+from xsft.effects.paths import own_cache
+
+T = TypeVar("T")
+
+BYTES, TIME, AGAIN_S = 0.1, 0.5, 2.0
+"""Of upstream's, at most; and seconds of a push that has nothing to do."""
+
+DEPS = """\
+ARG BASE_IMAGE
+FROM ${BASE_IMAGE}
+COPY maxtext /usr/local/lib/python3.12/site-packages/maxtext
+COPY tunix /usr/local/lib/python3.12/site-packages/tunix
+"""
+RUNNER = """\
+ARG BASEIMAGE
+FROM $BASEIMAGE
+WORKDIR /deps
+COPY src/maxtext/ src/maxtext/
+"""
+CHANGED = "trainers/post_train/sft/train_sft.py"
+
+
+@dataclass
+class Bench:
+    folder: Path
+    engine: Engine
+    registry: Registry
+    env: Mapping[str, str]
+    base: str
+    known: set[str] = field(default_factory=set)
+    """Digests that the registry has."""
+
+    @property
+    def fork(self) -> Path:
+        return self.folder / "fork"
+
+    def change(self, number: int) -> None:
+        with (self.fork / "src" / "maxtext" / CHANGED).open("a", encoding="utf-8") as file:
+            file.write(f"# change {number}\n")
+
+    def push(self) -> dict[str, Any]:
+        argv = (str(XSFT), "image", "push", "--image=bench", f"--registry={self.registry.address}/ours", "--json")
+        source = (f"--base={self.base}", "--maxtext-source=fork")
+        return dict(json.loads(done((*argv, *source), env=self.env, cwd=self.folder)))
+
+    def runner(self, deps: str) -> None:
+        """`docker build --no-cache`, then `docker push`, as the script does."""
+        name = f"{self.registry.address}/theirs:latest"
+        arguments = ("--no-cache", "--build-arg", f"BASEIMAGE={deps}", "-f", "runner.Dockerfile", "-t", name, ".")
+        for argv in (("build", "-q", *arguments), ("push", "-q", name)):
+            done((self.engine.client, *argv), env=self.engine.env, cwd=self.fork)
+
+    def new_bytes(self, repository: str, reference: str) -> int:
+        """Stored, so compressed, in blobs that were not there at the last question."""
+        manifest = Registry(self.registry.address, repository).manifest(reference)
+        blobs = {blob["digest"]: int(blob["size"]) for blob in (manifest["config"], *manifest["layers"])}
+        new = sum(size for digest, size in blobs.items() if digest not in self.known)
+        self.known |= blobs.keys()
+        return new
+
+
+@dataclass(frozen=True)
+class Round:
+    ours_s: float
+    theirs_s: float
+    ours_bytes: int
+    theirs_bytes: int
+    again_s: float
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    rounds, as_json = vars(parser.parse_args()).values()
+    if why := why_no_engine():
+        print(f"bench_image: NOT RUN: {why}", file=sys.stderr)
+        return 0
+    with bench() as here:
+        return told([measured(here, number) for number in range(rounds)], as_json=as_json)
+
+
+@contextmanager
+def bench() -> Iterator[Bench]:
+    cache = own_cache() / "tests-engine"
+    folder = disk_folder((cache, Path("/var/tmp/xsft-tests-engine")))
+    with slot(folder) as held, daemon.running(held) as engine, tempfile.TemporaryDirectory(dir=held.folder) as scratch:
+        stored = held.folder / "registry"
+        stored.mkdir()
+        with registryserver.serving(stored) as registry:
+            here = Path(scratch)
+            lay_out(here)
+            made = base.make(engine, cache)
+            yield Bench(here, engine, registry, environment(here, engine), made.reference)
+
+
+def lay_out(folder: Path) -> None:
+    """A project with an image of MaxText's real tree, and a fork of it."""
+    python = environments.ensure("maxtext", progress=lambda line: print(line, file=sys.stderr)).python
+    (site,) = (python.parents[1] / "lib").glob("python*/site-packages")
+    image = folder / "images" / "bench"
+    for name in ("maxtext", "tunix"):
+        shutil.copytree(site / name, image / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(image / "maxtext", folder / "fork" / "src" / "maxtext")
+    (folder / "fork" / "runner.Dockerfile").write_text(RUNNER, encoding="utf-8")
+    (image / "Dockerfile").write_text(DEPS, encoding="utf-8")
+    for name in ("code.Dockerfile", "place.py"):
+        shutil.copy(ROOT / "images" / "post_training" / name, image / name)
+    (image / "Dockerfile.dockerignore").write_text("*\n!maxtext\n!tunix\n", encoding="utf-8")
+    (image / "code.Dockerfile.dockerignore").write_text("*\n!place.py\n", encoding="utf-8")
+
+
+def measured(here: Bench, number: int) -> Round:
+    """Both have built and pushed once before, so that only the change is new."""
+    if number == 0:
+        first = here.push()
+        here.runner(first["code"]["args"]["DEPS_IMAGE"])
+        here.new_bytes("ours/bench", first["lock"]["digest"])
+        here.new_bytes("theirs", "latest")
+    here.change(number)
+    ours_s, pushed = timed(here.push)
+    ours = here.new_bytes("ours/bench", pushed["lock"]["digest"])
+    theirs_s, _ = timed(lambda: here.runner(pushed["code"]["args"]["DEPS_IMAGE"]))
+    theirs = here.new_bytes("theirs", "latest")
+    again_s, again = timed(here.push)
+    if again["pushed"] or again["ref"] != pushed["ref"]:
+        raise SystemExit(f"a push without a change pushed: {again}")
+    return Round(ours_s, theirs_s, ours, theirs, again_s)
+
+
+def told(rounds: list[Round], *, as_json: bool) -> int:
+    ours_s, theirs_s, again_s = (
+        statistics.median(getattr(one, name) for one in rounds) for name in ("ours_s", "theirs_s", "again_s")
+    )
+    part = statistics.median(one.ours_s / one.theirs_s for one in rounds)
+    ours, theirs = (max(one.ours_bytes for one in rounds), min(one.theirs_bytes for one in rounds))
+    kept = {"time": part <= TIME, "bytes": ours <= BYTES * theirs, "again": again_s <= AGAIN_S}
+    if as_json:
+        measured = {"ours_s": ours_s, "theirs_s": theirs_s, "ours_bytes": ours, "theirs_bytes": theirs}
+        print(json.dumps({**measured, "again_s": again_s, "part": part, "kept": kept}))
+        return 0 if all(kept.values()) else 1
+    words = {name: "kept" if holds else "MISSED" for name, holds in kept.items()}
+    print(f"one line changed, built and pushed: xsft {ours_s:.2f} s, upstream {theirs_s:.2f} s: {part:.2f} x,", end=" ")
+    print(f"limit {TIME:g} {words['time']}")
+    print(f"bytes pushed: xsft {ours:,}, upstream {theirs:,}: limit {BYTES:g} x {words['bytes']}")
+    print(f"push without a change: {again_s:.2f} s, limit {AGAIN_S:g} s {words['again']}")
+    return 0 if all(kept.values()) else 1
+
+
+def done(argv: tuple[str, ...], *, env: Mapping[str, str], cwd: Path) -> str:
+    found = subprocess.run(
+        argv, env=dict(env), cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if found.returncode:
+        raise SystemExit(f"{argv} ended with {found.returncode}:\n{found.stdout[-1500:]}{found.stderr[-3000:]}")
+    return found.stdout
+
+
+def timed(run: Callable[[], T]) -> tuple[float, T]:
+    started = time.monotonic()
+    result = run()
+    return time.monotonic() - started, result
+
+
+if __name__ == "__main__":
+    sys.exit(main())
