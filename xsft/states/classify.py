@@ -36,9 +36,12 @@ def classify(seen: Observation, *, now: str, stall_factor: float = STALL_FACTOR)
     """`now`: UTC, ISO 8601. `stall_factor`: a trainer that prints no step for this many median steps has stalled."""
     if seen.target == "local":
         return recorded(seen) or _alive(seen, now=now, stall_factor=stall_factor)
+    silent = any(one.what == "jobsets" for one in seen.unread)
+    if silent and seen.last_known is not None:
+        return seen.last_known  # its JobSet, too, is of the earlier call
     if seen.jobset is not None:
         return _cluster(seen, seen.jobset, now=now, stall_factor=stall_factor)
-    return unreachable(seen) if any(one.what == "jobsets" for one in seen.unread) else gone(seen)
+    return unreachable(seen) if silent else gone(seen)
 
 
 def _alive(seen: Observation, *, now: str, stall_factor: float) -> Status:
