@@ -137,10 +137,12 @@ class Cluster:
 
     def delete_namespace(self, name: str) -> None:
         """Returns when its pods and workloads are gone, so that their nodes and their quota are free."""
-        jobsets = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{name}/jobsets"
-        self.api("DELETE", f"{jobsets}?propagationPolicy=Background")
-        self.api("DELETE", f"/api/v1/namespaces/{name}")
-        left = (f"/api/v1/namespaces/{name}/pods", f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{name}/workloads")
+        inside = f"/namespaces/{name}"
+        pods = f"/api/v1{inside}/pods"
+        for path in (f"/apis/jobset.x-k8s.io/v1alpha2{inside}/jobsets", f"/apis/batch/v1{inside}/jobs", pods):
+            self.api("DELETE", f"{path}?propagationPolicy=Background&gracePeriodSeconds=0")
+        self.api("DELETE", f"/api/v1{inside}")
+        left = (pods, f"/apis/kueue.x-k8s.io/v1beta2{inside}/workloads")
         self.wait(
             lambda: not any(self.api("GET", f"{path}?limit=1")["items"] for path in left),
             what=f"namespace {name} to empty",

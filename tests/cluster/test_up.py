@@ -1,35 +1,95 @@
-"""The control plane that other tests stand on: what xsft creates runs on it, and what it leaves behind is nothing."""
+"""The control plane that other tests stand on: what xsft creates runs on it."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 import yaml
 
 from tests.cluster.api import Cluster
+from tests.cluster.rest import ApiError
 from tests.stories import ROOT
 
 pytestmark = pytest.mark.cluster
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"
-
 WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/namespaces/{}/workloads"
+PENDING = "/apis/visibility.kueue.x-k8s.io/v1beta2/namespaces/{}/localqueues/{}/pendingworkloads"
 
 
-def manifest(golden: str, namespace: str) -> dict[str, Any]:
+def manifest(golden: str, namespace: str, *, name: str = "", queue: str = "") -> dict[str, Any]:
     """What `xsft submit` sends for one of the shown workloads: tests/test_workloads.py compares these files."""
     text = (ROOT / "tests" / "golden" / f"{golden}.manifest.yaml").read_text(encoding="utf-8")
-    document = yaml.safe_load(text)
-    document["metadata"]["namespace"] = namespace
-    return dict(document)
+    document = dict(yaml.safe_load(text))
+    document["metadata"] |= {"namespace": namespace, **({"name": name} if name else {})}
+    if queue:
+        document["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = queue
+    return document
 
 
 @pytest.mark.parametrize(("golden", "pods"), [("deepseek_ultrachat_mcjax", 128), ("deepseek_ultrachat", 129)])
 def test_what_xsft_creates_runs(real_cluster: Cluster, cluster_namespace: str, golden: str, pods: int) -> None:
-    sent = manifest(golden, cluster_namespace)
-    real_cluster.api("POST", JOBSETS.format(cluster_namespace), sent)
+    """Admitted by Kueue, made into Jobs by JobSet, scheduled on a node each, one node pool per slice."""
+    real_cluster.api("POST", JOBSETS.format(cluster_namespace), manifest(golden, cluster_namespace))
     running = real_cluster.wait_pods(cluster_namespace, "", count=pods)
-    nodes = {pod["spec"]["nodeName"] for pod in running}
-    assert len(nodes) == pods
+    assert len({pod["spec"]["nodeName"] for pod in running}) == pods
+    hosts: dict[str, set[str]] = {}
+    for pod in running:
+        job = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"]
+        hosts.setdefault(job, set()).add(pod["spec"]["nodeName"].rpartition("-")[0])
+    assert sorted(len(pools) for pools in hosts.values()) == [1] * len(hosts)
     (workload,) = real_cluster.api("GET", WORKLOADS.format(cluster_namespace))["items"]
     assert "Admitted" in {one["type"] for one in workload["status"]["conditions"] if one["status"] == "True"}
+
+
+def test_webhooks_are_called(real_cluster: Cluster, cluster_namespace: str) -> None:
+    long = manifest("deepseek_ultrachat_mcjax", cluster_namespace, name="a" * 43)
+    with pytest.raises(ApiError, match="pod names generated for this JobSet will exceed 63 characters"):
+        real_cluster.api("POST", JOBSETS.format(cluster_namespace), long)
+    queue = manifest("deepseek_ultrachat_mcjax", cluster_namespace, queue="Bad_Queue")
+    with pytest.raises(ApiError, match=r"kueue\.x-k8s\.io/queue-name"):
+        real_cluster.api("POST", JOBSETS.format(cluster_namespace), queue)
+    assert real_cluster.api("GET", JOBSETS.format(cluster_namespace))["items"] == []
+
+
+def test_kueue_tells_who_is_ahead(real_cluster: Cluster, cluster_namespace: str) -> None:
+    """In a queue with room for none of two."""
+    queue = real_cluster.create_queue(cluster_namespace, {"4xv6e-256": 256})
+    try:
+        for name in ("first", "second"):
+            sent = manifest("deepseek_ultrachat_mcjax", cluster_namespace, name=name, queue=queue)
+            real_cluster.api("POST", JOBSETS.format(cluster_namespace), sent)
+            real_cluster.wait(
+                partial(waiting, real_cluster, cluster_namespace, queue, name), what=f"{name} to be queued"
+            )
+        assert positions(real_cluster, cluster_namespace, queue) == {"first": 0, "second": 1}
+    finally:
+        real_cluster.delete_queue(cluster_namespace)
+
+
+def waiting(cluster: Cluster, namespace: str, queue: str, name: str) -> bool:
+    return name in positions(cluster, namespace, queue)
+
+
+def positions(cluster: Cluster, namespace: str, queue: str) -> dict[str, int]:
+    try:
+        items = cluster.api("GET", PENDING.format(namespace, queue))["items"]
+    except ApiError as problem:
+        if problem.status not in {404, 503}:  # Kueue has not seen the queue, or the server not Kueue
+            raise
+        return {}
+    return {one["metadata"]["ownerReferences"][0]["name"]: one["positionInLocalQueue"] for one in items}
+
+
+def test_a_component_is_stopped_and_starts_again(real_cluster: Cluster, cluster_namespace: str) -> None:
+    """The API server, on the same port; what it held is still there, and the controllers find back to it."""
+    real_cluster.stop("kube-apiserver")
+    with pytest.raises(Exception, match="refused"):
+        real_cluster.api("GET", JOBSETS.format(cluster_namespace))
+    real_cluster.start("kube-apiserver")
+    assert all(real_cluster.alive().values())
+    sent = manifest("deepseek_ultrachat_mcjax", cluster_namespace)
+    sent["spec"]["replicatedJobs"][0]["replicas"] = 1
+    real_cluster.api("POST", JOBSETS.format(cluster_namespace), sent)
+    real_cluster.wait_pods(cluster_namespace, "", count=64)

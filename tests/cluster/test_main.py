@@ -1,0 +1,82 @@
+"""python -m tests.cluster: up beside another, down without a trace, and a clear word where Go is missing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cluster.api import Cluster
+from tests.cluster.record import load
+from tests.cluster.tools import Tools
+from tests.stories import ROOT
+
+
+def command(*arguments: str, cache: Path, path: str = os.environ["PATH"]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        (sys.executable, "-m", "tests.cluster", *arguments),
+        env={**os.environ, "XSFT_CACHE_DIR": str(cache), "PATH": path},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def cache(tmp_path: Path, cluster_tools: Tools) -> Iterator[Path]:
+    """A cache of this test's own, which has the programs already; nothing runs from it afterwards."""
+    (tmp_path / "cluster-tools").symlink_to(cluster_tools.folder.parent)
+    yield tmp_path
+    if left := load(tmp_path / "clusters" / "other"):
+        left.down()
+
+
+@pytest.mark.cluster
+def test_a_second_cluster_comes_and_goes_beside_the_first(real_cluster: Cluster, cache: Path) -> None:
+    one = ("--name", "other")
+    up = command("up", *one, "--slices", "1xv6e-8", cache=cache)
+    assert up.returncode == 0, up.stderr
+    other = load(cache / "clusters" / "other")
+    assert other is not None
+    assert f"export KUBECONFIG={other.kubeconfig} " in up.stdout
+    assert yaml.safe_load(up.stdout.partition("gs://…`:\n")[2])["place"]["context"] == "other"
+    assert other.kubectl("get", "nodes", "-o", "name").count("v6e-8") == 2
+    assert real_cluster.kubectl("get", "nodes", "-o", "name").count("v6e-256") == 256
+    assert command("up", *one, cache=cache).stdout == up.stdout, "it is the same one still"
+    pids = [process.pid for process in other.processes.values()]
+    assert [str(pid) for pid in pids] == [
+        line.split()[-1] for line in command("status", *one, cache=cache).stdout.splitlines()[1:]
+    ]
+    assert command("down", *one, cache=cache).returncode == 0
+    assert not any(process.alive for process in other.processes.values())
+    assert [path.name for path in (cache / "clusters").iterdir()] == []
+    assert command("status", *one, cache=cache).returncode == 1
+    assert all(real_cluster.alive().values())
+
+
+def test_without_go_it_says_what_to_do(tmp_path: Path) -> None:
+    empty = str(tmp_path / "no-go-here")
+    up = command("up", cache=tmp_path, path=empty)
+    assert up.returncode == 3
+    assert "no Go on PATH" in up.stderr
+    assert "install Go" in up.stderr.rpartition("fix:")[2]
+    quiet = command("build", "--if-possible", cache=tmp_path, path=empty)
+    assert quiet.returncode == 0
+    assert "WARNING: tests that need a real control plane will be counted as not run" in quiet.stderr
+
+
+def test_a_go_that_is_too_old_is_told_in_its_own_words(tmp_path: Path) -> None:
+    go = tmp_path / "bin" / "go"
+    go.parent.mkdir()
+    go.write_text("#!/bin/sh\necho 'go: go.mod requires go >= 1.26.0 (running go 1.19.8)' >&2; exit 1\n")
+    go.chmod(0o755)
+    up = command("up", cache=tmp_path, path=f"{go.parent}:/bin:/usr/bin")
+    assert up.returncode == 3
+    assert "too old" in up.stderr
+    assert "running go 1.19.8" in up.stderr

@@ -1,0 +1,93 @@
+"""Starting that fails leaves nothing; processes end with whom they belong to, and with nobody else."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.api import StartFailed
+from tests.cluster.components import PORTS
+from tests.cluster.ports import HIGHEST, LOWEST, free_ports
+from tests.cluster.processes import Command, Process, Spawner, born
+from tests.cluster.start import up
+from tests.cluster.tools import Tools
+from tests.stories import ROOT
+
+LISTENS = """\
+import re, socket, sys, time
+port = re.search("--listen-client-urls=http:[^:]+:([0-9]+)", " ".join(sys.argv))[1]
+held = socket.create_server(("127.0.0.1", int(port)))
+time.sleep(20)
+"""
+
+
+def fakes(folder: Path, **scripts: str) -> Tools:
+    """Programs that note their process id and run a line of shell."""
+    (folder / "bin").mkdir()
+    for name, script in scripts.items():
+        program = folder / "bin" / name.replace("_", "-")
+        program.write_text(f"#!/bin/sh\necho $$ >> {folder}/pids\n{script}\n")
+        program.chmod(0o755)
+    return Tools(folder)
+
+
+def pids(folder: Path) -> list[int]:
+    return [int(line) for line in (folder / "pids").read_text().split()]
+
+
+def test_a_component_that_ends_is_told_with_its_last_words(tmp_path: Path) -> None:
+    etcd = f"exec {sys.executable} -c '{LISTENS}' \"$@\""
+    made = fakes(tmp_path, etcd=etcd, kube_apiserver="echo boom: no such flag; exit 1")
+    with pytest.raises(StartFailed, match=r"kube-apiserver has ended; the end of its log:\nboom: no such flag"):
+        up(tmp_path / "cluster", tools=made, name="x", progress=lambda _: None)
+    assert [born(pid) for pid in pids(tmp_path)] == [None, None]
+    assert not (tmp_path / "cluster").exists()
+
+
+def test_a_taken_port_is_another_try(tmp_path: Path) -> None:
+    made = fakes(tmp_path, etcd="echo listen tcp: address already in use; exit 1")
+    with pytest.raises(StartFailed, match="etcd has ended"):
+        up(tmp_path / "cluster", tools=made, name="x", progress=lambda _: None)
+    assert len(pids(tmp_path)) == 3
+
+
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="NOT RUN: needs setpriv (Linux, util-linux)")
+def test_a_bound_process_dies_with_its_parent(tmp_path: Path) -> None:
+    program = (
+        "import sys, time; from pathlib import Path; from tests.cluster.processes import Command, Spawner\n"
+        "spawner = Spawner(folder=Path(sys.argv[1]), bound=True, children={})\n"
+        "print(spawner.spawn(Command(name='s', argv=('sleep', '60'), env={})).pid, flush=True); time.sleep(60)"
+    )
+    argv = (sys.executable, "-c", program, str(tmp_path))
+    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        time.sleep(0.2)  # setpriv becomes sleep
+        assert born(pid) is not None
+        parent.kill()
+    until = time.monotonic() + 10
+    while born(pid) is not None:
+        assert time.monotonic() < until, "it lives on"
+        time.sleep(0.05)
+
+
+def test_a_process_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    spawner = Spawner(folder=tmp_path, bound=False, children={})
+    ours = spawner.spawn(Command(name="s", argv=("sleep", "60"), env={}))
+    spawner.end(Process(pid=ours.pid, born="another time"), with_signal=signal.SIGKILL)
+    assert ours.alive
+    spawner.end(ours)
+    assert not ours.alive
+
+
+def test_ports_are_different_and_below_those_of_clients() -> None:
+    found = free_ports(PORTS)
+    assert list(found) == list(PORTS)
+    assert len(set(found.values())) == len(PORTS)
+    assert all(LOWEST <= port < HIGHEST for port in found.values())

@@ -1,0 +1,46 @@
+"""What is built: the pins agree with each other, and Kueue's source is changed only where we know it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import kueue_source, tools
+from tests.cluster.nodes import DEFAULT, HEADS, nodes
+
+
+@pytest.mark.parametrize("module", ["control", "kwok"])
+def test_the_parts_of_kubernetes_are_of_one_version(module: str) -> None:
+    kubernetes = tools.version("control", "k8s.io/kubernetes")
+    replaced = re.findall(r"^\t(k8s.io/\S+) => \1 (\S+)$", tools.pins(module), re.MULTILINE)
+    assert len(replaced) == {"control": 31, "kwok": 29}[module]
+    assert {version for _, version in replaced} == {kubernetes.replace("v1.", "v0.", 1)}
+
+
+def test_no_address_of_a_module_proxy_is_written_down() -> None:
+    for file in tools.GO.glob("*/*"):
+        assert "://" not in file.read_text(encoding="utf-8").replace("https://go.dev", "")
+
+
+def test_every_patch_must_fit(tmp_path: Path) -> None:
+    for name, changes in kueue_source.PATCH.items():
+        source = "".join(old for old, _ in changes)
+        assert kueue_source.patched(name, source) == "".join(new for _, new in changes)
+        for spoiled in ("", source * 2):
+            with pytest.raises(LookupError, match="look at PATCH"):
+                kueue_source.patched(name, spoiled)
+
+
+def test_a_slice_is_a_node_pool_with_a_node_per_host() -> None:
+    pools: dict[str, list[str]] = {}
+    for node in nodes(DEFAULT):
+        labels = node["metadata"]["labels"]
+        pools.setdefault(labels["cloud.google.com/gke-nodepool"], []).append(
+            node["status"]["capacity"].get("google.com/tpu", "none")
+        )
+    assert len(pools.pop("cpu-np")) == HEADS
+    sizes = sorted(len(chips) for chips in pools.values())
+    assert sizes == [2, 2, 4, 4, 64, 64, 64, 64]
+    assert {chips for found in pools.values() for chips in found} == {"4"}
