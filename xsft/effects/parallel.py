@@ -1,11 +1,17 @@
-"""Questions asked at the same time, each in a thread of its own, none waited for longer than wanted."""
+"""Questions asked at the same time, none waited for longer than wanted.
+
+Not `concurrent.futures`: its threads are waited for at the end of the process, whatever they wait for.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Generic, TypeVar
 
+from xsft.effects import clock
 from xsft.errors import Unreachable
 
 T = TypeVar("T")
@@ -40,3 +46,22 @@ class Started(Generic[T_co]):
 
 def start(look: Callable[[], T]) -> Started[T]:
     return Started(look)
+
+
+def answers(looks: Sequence[Callable[[], T]], *, threads: int, timeout_s: float) -> list[T | None]:
+    """What each returned, in their order; None for those that did not come in time. Raises what one of them raised."""
+    waiting = deque(enumerate(looks))
+    found: dict[int, T] = {}
+    end = clock.monotonic() + timeout_s
+
+    def work() -> None:
+        while clock.monotonic() < end and waiting:
+            with suppress(IndexError):  # another thread took the last one
+                i, look = waiting.popleft()
+                found[i] = look()
+
+    for worker in [start(work) for _ in range(min(threads, len(looks)))]:
+        with suppress(Unreachable):
+            worker.result(end - clock.monotonic())
+    there = dict(found)
+    return [there.get(i) for i in range(len(looks))]

@@ -38,7 +38,7 @@ def jobset_of(json: Json) -> JobSet:
     name = text(metadata.get("name")) or ""
     run_name = text(labels.get(RUN_LABEL))
     jobs = rows(spec.get("replicatedJobs"))
-    mode = _mode(labels, jobs)
+    mode, conditions = _mode(labels, jobs), conditions_of(status)
     slices, trainer = _slices(jobs, mode), _trainer(jobs, mode)
     command = " ".join((*texts(trainer.get("command")), *texts(trainer.get("args"))))
     return JobSet(
@@ -57,8 +57,8 @@ def jobset_of(json: Json) -> JobSet:
         queue=text(labels.get(QUEUE_LABEL)),
         image=text(trainer.get("image")),
         suspended=spec.get("suspend") is True,
-        terminal=text(status.get("terminalState")),
-        conditions=conditions_of(status),
+        terminal=text(status.get("terminalState")) or _terminal(conditions),
+        conditions=conditions,
         jobs=_replicated(jobs, status),
         has_status=bool(status),
         restarts=count(status.get("restarts")),
@@ -76,6 +76,11 @@ def trains(json: Json) -> bool:
 
 def conditions_of(status: Json) -> tuple[Condition, ...]:
     return tuple(_condition(row) for row in rows(status.get("conditions")))
+
+
+def _terminal(conditions: tuple[Condition, ...]) -> str | None:
+    """JobSet before 0.6 writes the condition alone."""
+    return next((c.type for c in conditions if c.type in ("Failed", "Completed") and c.status == "True"), None)
 
 
 def _condition(row: Json) -> Condition:

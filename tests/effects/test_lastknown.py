@@ -1,0 +1,120 @@
+"""What was known last: kept, read back, and never in the way."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.observations import NOW, finished, observed, queued
+from xsft.effects.lastknown import FORGET_AFTER_S, recall, remember
+from xsft.states.classify import classify
+from xsft.states.model import Observation, Status, Unread
+from xsft.states.rows import row_of
+
+CLUSTER = "my-project/us-east5-b/my-cluster"
+TRAINING = Status(state="training", evidence=("jobset", "log"))
+DONE = Status(state="succeeded", evidence=("jobset", "log"))
+SILENT = (Unread(what="jobsets", why="no answer"),)
+
+
+def kept(state: Path) -> dict[str, Observation]:
+    found = recall(state, cluster=CLUSTER, namespace="default")
+    return {uid: known.observation(CLUSTER, unread=SILENT) for uid, known in found.items()}
+
+
+def only_file(state: Path) -> Path:
+    (path,) = (state / "known").glob("*.json")
+    return path
+
+
+def test_a_silent_cluster_shows_what_was_known_with_its_age(tmp_path: Path) -> None:
+    seen = observed("gemma")
+    remember(tmp_path, [(seen, TRAINING)], now=NOW)
+    (old,) = kept(tmp_path).values()
+    later = "2026-11-21T13:00:00Z"
+    status = classify(old, now=later)
+    row = row_of(old, status, now=later)
+    assert (row.state, row.tpu, row.num_slices, row.namespace) == ("training", "v6e-256", 2, "default")
+    assert (row.step, row.loss, row.steps) == (120, 2.3456, 1000)
+    assert row.evidence_age_s == pytest.approx(3604)
+    assert row.unread == ("jobsets: no answer",)
+
+
+def test_an_end_is_remembered_with_its_time(tmp_path: Path) -> None:
+    seen = finished("gemma", at="2026-11-21T11:30:00Z")
+    remember(tmp_path, [(seen, DONE)], now=NOW)
+    (old,) = kept(tmp_path).values()
+    assert old.jobset is not None
+    assert old.jobset.terminal == "Completed"
+    assert row_of(old, classify(old, now=NOW), now=NOW).ended_at == "2026-11-21T11:30:00Z"
+
+
+def test_each_call_adds_to_what_was_known(tmp_path: Path) -> None:
+    remember(tmp_path, [(observed("one"), TRAINING), (observed("two"), TRAINING)], now=NOW)
+    remember(tmp_path, [(observed("one", observed_at="2026-11-21T12:30:00Z"), DONE)], now="2026-11-21T12:30:00Z")
+    states = {one.run_name: one.last_known.state for one in kept(tmp_path).values() if one.last_known}
+    assert states == {"one": "succeeded", "two": "training"}
+
+
+def test_what_is_forgotten_long_ago_goes(tmp_path: Path) -> None:
+    remember(tmp_path, [(observed("old", observed_at="2026-10-01T00:00:00Z"), DONE)], now="2026-10-01T00:00:00Z")
+    remember(tmp_path, [(observed("new"), TRAINING)], now=NOW)
+    assert FORGET_AFTER_S < 51 * 24 * 3600
+    assert {one.run_name for one in kept(tmp_path).values()} == {"new"}
+
+
+def test_what_says_nothing_new_is_not_kept(tmp_path: Path) -> None:
+    """Neither an unknown state, nor one that was itself remembered, nor a run on this machine."""
+    nothing = Status(state="unknown", reason="steps-not-read")
+    recalled = observed("gemma", last_known=TRAINING, unread=SILENT)
+    remember(tmp_path, [(observed("x"), nothing), (recalled, TRAINING), (observed("y", cluster=None), DONE)], now=NOW)
+    assert not (tmp_path / "known").exists()
+
+
+def test_clusters_and_namespaces_are_kept_apart(tmp_path: Path) -> None:
+    remember(tmp_path, [(observed("a"), TRAINING), (observed("a", cluster="kind"), DONE)], now=NOW)
+    assert recall(tmp_path, cluster="kind", namespace="other") == {}
+    assert [k.status.state for k in recall(tmp_path, cluster="kind", namespace="default").values()] == ["succeeded"]
+
+
+def test_a_folder_that_cannot_be_written_is_no_fault_of_the_runs(tmp_path: Path) -> None:
+    (tmp_path / "known").write_text("a file")
+    remember(tmp_path, [(observed("a"), TRAINING)], now=NOW)
+    assert kept(tmp_path) == {}
+
+
+@pytest.mark.parametrize("text", ["", "null", "[]", "{", '{"schema": "other/1", "runs": []}', "\x00", "[" * 100_000])
+def test_a_file_that_makes_no_sense_is_none(tmp_path: Path, text: str) -> None:
+    remember(tmp_path, [(observed("a"), TRAINING)], now=NOW)
+    only_file(tmp_path).write_text(text)
+    assert kept(tmp_path) == {}
+    remember(tmp_path, [(queued("b"), TRAINING)], now=NOW)
+    assert len(kept(tmp_path)) == 1
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    max_leaves=5,
+)
+
+
+@given(st.data())
+def test_a_file_of_another_version_is_read_as_far_as_it_goes(tmp_path_factory: Any, data: st.DataObject) -> None:
+    state = tmp_path_factory.mktemp("state")
+    remember(state, [(observed("a"), TRAINING), (finished("b", at=NOW), DONE)], now=NOW)
+    document = json.loads(only_file(state).read_text())
+    document["schema"] = "xsft.known/9"
+    run = document["runs"][0]
+    part = data.draw(st.sampled_from([run, *(v for v in run.values() if isinstance(v, dict) and v)]))
+    part[data.draw(st.sampled_from(sorted(part)))] = data.draw(VALUES)
+    only_file(state).write_text(json.dumps(document))
+    found = kept(state)
+    assert 1 <= len(found) <= 2
+    assert all(classify(replace(one, unread=SILENT), now=NOW) == one.last_known for one in found.values())

@@ -1,0 +1,241 @@
+"""All runs at once: every cluster that was asked for, this machine, and what both have forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from xsft.effects.cluster import Cluster
+from xsft.effects.lastknown import Known, recall
+from xsft.effects.observe import observe_cluster, unread
+from xsft.effects.observe_local import observe_local
+from xsft.effects.parallel import start
+from xsft.effects.progress import Source, read_progress
+from xsft.effects.recordindex import IndexEntry
+from xsft.effects.records import RecordStore
+from xsft.errors import XsftError
+from xsft.problems import Problem
+from xsft.records.model import Record
+from xsft.states.model import Observation, Recorded
+from xsft.states.moments import seconds_between
+
+RECENT_S = 24 * 3600.0
+"""What ended longer ago is not shown unless it is asked for, so nothing is read of it."""
+LATELY_S = 7 * 24 * 3600.0
+"""What was submitted from here longer ago, and is not on its cluster, is not looked for unless it is asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """One namespace of one cluster."""
+
+    name: str
+    """The cluster as the user names it."""
+    namespace: str
+    connect: Callable[[], Cluster]
+    """Raises XsftError."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much is read of the runs' progress."""
+
+    progress_s: float = 3.0
+    """All of them together; 0: none is read."""
+    at_most: int = 40
+    """Runs whose progress is read, the active ones first, then the newest first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gathered:
+    observations: tuple[Observation, ...]
+    problems: tuple[Problem, ...] = ()
+    """Clusters that did not answer: warnings."""
+    answered: bool = True
+    """Anything could be read at all."""
+    whole: bool = True
+    """Everything that was asked answered."""
+
+
+def gather_runs(
+    targets: Sequence[Target],
+    *,
+    store: RecordStore,
+    names: Sequence[str] = (),
+    everything: bool = False,
+    local: bool = True,
+    effort: Effort | None = None,
+) -> Gathered:
+    """One Observation per attempt of a run; `names`: exact names of runs or JobSets, none: all. Never raises.
+
+    `everything`: also the progress of what ended long ago. `local`: also the runs on this machine. A cluster that does
+    not answer gives what was last known of its runs, if anything, and a problem.
+    """
+    now, index = store.now(), store.local_index()
+    wanted = Wanted(names=frozenset(names), everything=everything, now=now)
+    asked = [start(partial(_asked, one, store=store, entries=index.entries, wanted=wanted)) for one in targets]
+    here = observe_local((one for one in index.entries if wanted.entry(one)), now=now) if local else ()
+    answers = {target.name: one.result() for target, one in zip(targets, asked, strict=True)}
+    found = tuple(seen for answer in answers.values() for seen in answer.observations)
+    silent = tuple(answer.problem for answer in answers.values() if answer.problem is not None)
+    source = _source(answers, store=store, entries=index.entries)
+    return Gathered(
+        observations=(*_with_progress(found, source=source, wanted=wanted, effort=effort or Effort()), *here),
+        problems=(*silent, *index.problems),
+        answered=len(silent) < len(answers) or not answers or bool(found),
+        whole=not silent,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    names: frozenset[str]
+    everything: bool
+    now: str
+
+    def entry(self, entry: IndexEntry) -> bool:
+        """Of the index: what is named, else what was submitted lately."""
+        if self.names:
+            return bool({entry.run_name, entry.jobset} & self.names)
+        age = seconds_between(entry.updated_at, self.now)
+        return self.everything or age is None or age < LATELY_S
+
+    def run(self, seen: Observation) -> bool:
+        named = {seen.run_name, seen.jobset.name if seen.jobset else None} & self.names
+        return bool(named) or not self.names
+
+    def progress(self, seen: Observation) -> bool:
+        """Not of what ended so long ago that nobody is shown it."""
+        if self.names or self.everything or seen.jobset is None or seen.jobset.terminal is None:
+            return True
+        ends = [c.at for c in seen.jobset.conditions if c.type == seen.jobset.terminal and c.at]
+        age = seconds_between(max(ends, default=seen.jobset.created_at), self.now)
+        return age is None or age < RECENT_S
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Answer:
+    """Of one target."""
+
+    observations: tuple[Observation, ...]
+    cluster: Cluster | None = None
+    problem: Problem | None = None
+
+
+def _asked(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry], wanted: Wanted) -> _Answer:
+    known = recall(store.state, cluster=target.name, namespace=target.namespace)
+    submitted = tuple(one for one in entries if _went_to(one, target) and wanted.entry(one))
+    try:
+        cluster = target.connect()
+        found = observe_cluster(cluster, namespace=target.namespace, name=target.name, now=wanted.now)
+    except XsftError as failed:
+        return _silent(target, failed, known=known, submitted=submitted, wanted=wanted)
+    there = {name for seen in found if seen.jobset for name in (seen.jobset.uid, seen.jobset.name)}
+    gone = (one for one in submitted if not {one.uid, one.jobset} & there)
+    forgotten = (_forgotten(one, target, known, wanted.now) for one in gone)
+    seen = (_with_known(one, known) for one in found if wanted.run(one))
+    return _Answer(observations=(*seen, *forgotten), cluster=cluster)
+
+
+def _silent(
+    target: Target,
+    failed: XsftError,
+    *,
+    known: Mapping[str, Known],
+    submitted: Sequence[IndexEntry],
+    wanted: Wanted,
+) -> _Answer:
+    """What was known last, and what was submitted from here since."""
+    missing = (unread("jobsets", failed),)
+    older = [one.observation(target.name, unread=missing) for one in known.values()]
+    since = [
+        replace(_forgotten(one, target, known, wanted.now), unread=missing) for one in submitted if one.uid not in known
+    ]
+    (first, *_) = failed.problems
+    problem = replace(first, severity="warning", message=f"{target.name}: {first.message}")
+    return _Answer(observations=(*(one for one in older if wanted.run(one)), *since), problem=problem)
+
+
+def _forgotten(entry: IndexEntry, target: Target, known: Mapping[str, Known], now: str) -> Observation:
+    """A run that was submitted from here and whose JobSet is not on the cluster."""
+    last = known.get(entry.uid or "")
+    outcome = "created" if entry.uid else "submitting"
+    return Observation(
+        run_name=entry.run_name,
+        target="xpk",
+        observed_at=now,
+        mode=entry.mode,
+        cluster=target.name,
+        steps=entry.steps or None,
+        record=Recorded(outcome=outcome, jobset=entry.jobset, uid=entry.uid, started_at=entry.updated_at or None),
+        last_known=last.status if last and last.ended else None,
+        progress=last.progress if last and last.ended else None,
+    )
+
+
+def _with_known(seen: Observation, known: Mapping[str, Known]) -> Observation:
+    """What a run said before its end does not change after it: it is not read again."""
+    last = known.get(seen.jobset.uid) if seen.jobset and seen.jobset.terminal else None
+    return replace(seen, progress=last.progress) if last and last.ended else seen
+
+
+def _with_progress(
+    found: Sequence[Observation], *, source: Source, wanted: Wanted, effort: Effort
+) -> tuple[Observation, ...]:
+    """Active runs first, then the newest first."""
+    newest = sorted(found, key=lambda one: one.jobset.created_at if one.jobset else "", reverse=True)
+    ordered = sorted(newest, key=lambda one: one.jobset is None or one.jobset.terminal is not None)
+    worth = [one for one in ordered if wanted.progress(one)]
+    rest = tuple(one for one in ordered if not wanted.progress(one))
+    at_most = effort.at_most if effort.progress_s > 0 else 0
+    return (*read_progress(worth, source=source, deadline_s=effort.progress_s, at_most=at_most), *rest)
+
+
+def _source(answers: Mapping[str, _Answer], *, store: RecordStore, entries: Sequence[IndexEntry]) -> Source:
+    clusters = {name: answer.cluster for name, answer in answers.items() if answer.cluster is not None}
+    outputs = {(_where(one), one.run_name): one.output for one in entries if one.output}
+
+    def output(seen: Observation) -> str | None:
+        said = seen.jobset.output if seen.jobset else None
+        return said or outputs.get((seen.cluster or "", seen.run_name))
+
+    def recorded(seen: Observation) -> Recorded | None:
+        place = output(seen)
+        records = store.read_run(place, seen.run_name) if place else ()
+        return _of_uid(records, seen.record.uid if seen.record else None)
+
+    return Source(
+        cluster=lambda name: clusters[name],
+        objects=store.objects_at,
+        output=output,
+        recorded=recorded,
+        now=store.now,
+    )
+
+
+def _of_uid(records: Sequence[Record], uid: str | None) -> Recorded | None:
+    """The attempt of that JobSet, else the last."""
+    attempts = [record.last for record in records if record.attempts]
+    found = next((one for one in attempts if uid and one.uid == uid), attempts[-1] if attempts else None)
+    if found is None:
+        return None
+    return Recorded(
+        outcome=found.outcome,
+        reason=found.reason,
+        jobset=found.jobset,
+        uid=found.uid,
+        started_at=found.started_at or None,
+        finished_at=found.finished_at,
+    )
+
+
+def _went_to(entry: IndexEntry, target: Target) -> bool:
+    where = (_where(entry), entry.namespace or "default")
+    return entry.target == "xpk" and where == (target.name, target.namespace)
+
+
+def _where(entry: IndexEntry) -> str:
+    """As `effects.runs.cluster_name`."""
+    where = entry.cluster
+    return (where.context or f"{where.project}/{where.zone}/{where.cluster}") if where else ""

@@ -1,0 +1,111 @@
+"""How the runs on this machine are: their records, the end of their logs, and whether anybody holds their locks."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from xsft.effects.local_folder import RunFolder
+from xsft.effects.local_stop import holder
+from xsft.effects.recordindex import IndexEntry
+from xsft.records.document import read_record
+from xsft.records.model import Record
+from xsft.states.model import Observation, Progress, Recorded, Unread
+from xsft.trainers.progress import Said, progress_of
+
+TAIL_BYTES = 128 * 1024
+"""Of the log: some 600 lines."""
+MAX_RECORD = 16 * 1024 * 1024
+GOING = frozenset({"submitting", "created", "running"})
+"""Outcomes of a record that tells no end."""
+
+
+def observe_local(entries: Iterable[IndexEntry], *, now: str) -> tuple[Observation, ...]:
+    """One per run on this machine that the index knows and whose folder is there. Never raises."""
+    local = (entry for entry in entries if entry.target == "local" and entry.output)
+    return tuple(seen for entry in local if (seen := _observed(entry, now)) is not None)
+
+
+def _observed(entry: IndexEntry, now: str) -> Observation | None:
+    """None where the folder was deleted: then there is no such run any more."""
+    folder = RunFolder(path=Path(entry.output) / entry.run_name)
+    seen = Observation(
+        run_name=entry.run_name,
+        target="local",
+        observed_at=now,
+        mode=entry.mode,
+        steps=entry.steps or None,
+    )
+    try:
+        record = _record(folder.record)
+    except (OSError, ValueError) as failed:
+        why = f"{folder.record}: {getattr(failed, 'strerror', None) or failed}"
+        return replace(seen, unread=(Unread(what="record", why=why),))
+    if record is None or not record.attempts:
+        return None
+    going = record.last.outcome in GOING
+    recorded = Recorded(
+        outcome=record.last.outcome,
+        reason=record.last.reason,
+        started_at=record.attempts[0].started_at or None,
+        finished_at=record.last.finished_at,
+        alive=going and is_held(folder.lock),
+    )
+    progress = _progress(folder, record, now)
+    return replace(seen, steps=record.steps or seen.steps, record=recorded, progress=progress)
+
+
+def _record(path: Path) -> Record | None:
+    try:
+        with path.open("rb") as file:
+            return read_record(file.read(MAX_RECORD))
+    except FileNotFoundError:
+        return None
+
+
+def _progress(folder: RunFolder, record: Record, now: str) -> Progress:
+    """By the log; by the record where that knows more, which it does of the steps before the log's end."""
+    said = _logged(Path(record.last.log), now) if record.last.log else None
+    last = max(record.losses, default=None)
+    if said is None or (said.step is None and last is not None):
+        paced = said or Progress(source="record", read_at=now)
+        loss = record.losses[last] if last is not None else None
+        said = replace(paced, source="record", step=last, loss=loss)
+    return replace(said, saved_step=folder.latest_step() or None, resumed_from=record.last.resumed_from)
+
+
+def _logged(log: Path, now: str) -> Progress | None:
+    """The lines' own times name neither year nor zone; the file's is the last line's."""
+    try:
+        with log.open("rb") as file:
+            size, written = os.fstat(file.fileno()).st_size, os.fstat(file.fileno()).st_mtime
+            file.seek(max(0, size - TAIL_BYTES))
+            text = file.read(TAIL_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return None
+    lines = text.splitlines()[0 if size <= TAIL_BYTES else 1 :]
+    said = progress_of((Said(text=line) for line in lines), read_at=now, from_start=size <= TAIL_BYTES)
+    return replace(said, said_at=datetime.fromtimestamp(written, UTC).isoformat(timespec="seconds"))
+
+
+def is_held(lock: Path) -> bool:
+    """Whether a process holds the run. The kernel's list is asked first: trying the lock takes it for a moment, and a
+    submission at that very moment would be refused.
+    """
+    if holder(lock) is not None:
+        return True
+    try:
+        handle = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False

@@ -1,0 +1,196 @@
+"""How far runs have come: their trainers' own lines, else what lies beside their output; in parallel, by a deadline."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
+
+from xsft.effects import clock
+from xsft.effects.cluster import Cluster
+from xsft.effects.cluster_logs import LogAsk, read_log
+from xsft.effects.objects import Objects
+from xsft.effects.observe import unread
+from xsft.effects.parallel import Started, answers, start
+from xsft.effects.saved import latest_step
+from xsft.errors import XsftError
+from xsft.launchers.observed_pods import printer_selector, prints_steps, trainer_container
+from xsft.states.model import JobSet, Observation, Pod, Progress, Recorded, Unread, What
+from xsft.trainers.metrics import FOLDER, newest_files, progress_of_metrics, rows_of
+from xsft.trainers.progress import Said, progress_of
+
+T = TypeVar("T")
+Printers = Mapping[tuple[str, str], Started[tuple[Pod, ...]]]
+"""Pods among which are those that print steps, by the cluster's name and the namespace."""
+
+TAIL = 400
+"""Lines of a log. A step prints two, a save some twenty."""
+THREADS = 16
+NOT_READ = "not read: the time for it was up"
+NOT_ASKED = "not read: others were before it"
+MAX_METRICS = 4 * 1024 * 1024
+"""Bytes of one file; log_period is 100 steps of some 2 KB unless a workload says otherwise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where progress is read."""
+
+    cluster: Callable[[str], Cluster]
+    """By the name an Observation has for it. Raises XsftError."""
+    objects: Callable[[str], Objects]
+    """That hold a path. Raises Unreachable."""
+    output: Callable[[Observation], str | None] = lambda seen: seen.jobset.output if seen.jobset else None
+    """base_output_directory; None where nothing tells it."""
+    recorded: Callable[[Observation], Recorded | None] = lambda _: None
+    """The record beside its output, of a run that its cluster has forgotten. Raises XsftError."""
+    now: Callable[[], str] = clock.now
+
+
+def read_progress(
+    observations: Sequence[Observation], *, source: Source, deadline_s: float, at_most: int
+) -> tuple[Observation, ...]:
+    """The same observations, the first `at_most` of those that have something to tell with their progress; what did
+    not come in time, or was not asked for, is in `unread`. Never raises.
+    """
+    wanted = [i for i, one in enumerate(observations) if one.progress is None and tells(one)]
+    found = list(observations)
+    for i in wanted[at_most:]:
+        found[i] = _lacking(found[i], NOT_ASKED)
+    asked = wanted[:at_most]
+    for i, one in zip(asked, _read([observations[i] for i in asked], source=source, timeout_s=deadline_s), strict=True):
+        found[i] = one
+    return tuple(found)
+
+
+def tells(seen: Observation) -> bool:
+    """Whether its trainer can have said anything: it runs or has run. What waits for quota or pods has not begun."""
+    if seen.target != "xpk" or seen.last_known or any(one.what == "jobsets" for one in seen.unread):
+        return False
+    jobset = seen.jobset
+    if jobset is None or jobset.terminal is not None:
+        return True
+    return not jobset.suspended and any(job.ready or job.succeeded or job.failed for job in jobset.jobs)
+
+
+def _read(asked: Sequence[Observation], *, source: Source, timeout_s: float) -> list[Observation]:
+    printers = _printers(asked, source)
+    looks = [partial(_one, seen, printers, source) for seen in asked]
+    found = answers(looks, threads=THREADS, timeout_s=timeout_s)
+    return [one or _lacking(seen, NOT_READ) for seen, one in zip(asked, found, strict=True)]
+
+
+def _one(seen: Observation, printers: Printers, source: Source) -> Observation:
+    """The log first; the files beside the output where there is none, or where it does not reach to the end."""
+    said, missing = _logged(seen, printers, source)
+    if said is not None and not _falls_short(seen, said):
+        return replace(seen, progress=said)
+    if seen.jobset is None:
+        seen = _recorded(seen, source)
+    written, lacking = _written(seen, source)
+    if said is not None and written is not None:
+        said = replace(said, saved_step=max_of(said.saved_step, written.saved_step))
+    return replace(seen, progress=said or written, unread=(*seen.unread, *missing, *lacking))
+
+
+def _falls_short(seen: Observation, said: Progress) -> bool:
+    """It ended well, and its log does not show the last step: a run that finds its last checkpoint prints none."""
+    over = seen.jobset is None or seen.jobset.terminal == "Completed"
+    done = max_of(said.step, said.saved_step)
+    return over and (done is None or seen.steps is None or done < seen.steps)
+
+
+def _logged(seen: Observation, printers: Printers, source: Source) -> tuple[Progress | None, tuple[Unread, ...]]:
+    jobset = seen.jobset
+    if jobset is None:
+        return None, ()
+    try:
+        pod = _printer(seen, jobset, printers)
+        lines = _lines(pod, jobset, source.cluster(seen.cluster or "")) if pod else None
+    except XsftError as failed:
+        return None, (unread("log", failed),)
+    if lines is None:
+        return None, (Unread(what="log", why="the pod that prints the steps is gone, and its log with it"),)
+    return progress_of(lines, read_at=source.now(), from_start=len(lines) < TAIL), ()
+
+
+def _printer(seen: Observation, jobset: JobSet, printers: Printers) -> Pod | None:
+    """Of the attempt that runs now; a pod that is being deleted only where there is no other."""
+    there = seen.pods or ()
+    if not any(prints_steps(pod, jobset) for pod in there):
+        there = printers[_where(seen)].result()
+    found = [pod for pod in there if prints_steps(pod, jobset)]
+    return max(found, key=lambda pod: (not pod.deleting, pod.attempt, pod.created_at), default=None)
+
+
+def _lines(pod: Pod, jobset: JobSet, cluster: Cluster) -> tuple[Said, ...] | None:
+    wanted = LogAsk(namespace=jobset.namespace, pod=pod.name, container=trainer_container(pod), tail=TAIL)
+    return read_log(cluster.reads.api, wanted)
+
+
+def _printers(asked: Sequence[Observation], source: Source) -> Printers:
+    """One list per cluster and namespace, whatever the number of runs."""
+    names: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for seen in asked:
+        if seen.jobset is not None:
+            names[_where(seen)].append(seen.jobset.name)
+    return {where: start(partial(_list, source, where, tuple(several))) for where, several in names.items()}
+
+
+def _list(source: Source, where: tuple[str, str], names: tuple[str, ...]) -> tuple[Pod, ...]:
+    cluster, namespace = where
+    return source.cluster(cluster).reads.cached_pods(namespace=namespace, labels=printer_selector(names))
+
+
+def _where(seen: Observation) -> tuple[str, str]:
+    return (seen.cluster or "", seen.jobset.namespace if seen.jobset else "")
+
+
+def _recorded(seen: Observation, source: Source) -> Observation:
+    """What submitting, or cancelling, wrote down; else what the index says."""
+    record, missing = _tried("record", lambda: source.recorded(seen))
+    return replace(seen, record=record or seen.record, unread=(*seen.unread, *missing))
+
+
+def _written(seen: Observation, source: Source) -> tuple[Progress | None, tuple[Unread, ...]]:
+    """By the metrics and the checkpoints beside the output."""
+    output = source.output(seen)
+    if output is None:
+        return None, ()
+    metrics, no_metrics = _tried("metrics", lambda: metrics_of(source.objects(output), output, seen.run_name, source))
+    saved, no_saved = _tried("checkpoints", lambda: _saved(source.objects(output), output, seen.run_name))
+    missing = (*no_metrics, *no_saved)
+    if metrics is not None:
+        return replace(metrics, saved_step=saved), missing
+    if saved is None:
+        return None, missing
+    return Progress(source="checkpoints", read_at=source.now(), saved_step=saved), missing
+
+
+def metrics_of(objects: Objects, output: str, run_name: str, source: Source) -> Progress | None:
+    """None where none were written. Raises Unreachable."""
+    folder = f"{output.rstrip('/')}/{run_name}/{FOLDER}"
+    names = newest_files(objects.names(folder))
+    texts = [(objects.read(f"{folder}/{name}", limit=MAX_METRICS) or b"").decode("utf-8", "replace") for name in names]
+    return progress_of_metrics((row for text in texts for row in rows_of(text)), read_at=source.now())
+
+
+def _saved(objects: Objects, output: str, run_name: str) -> int | None:
+    return latest_step(objects, output=output, run_name=run_name)
+
+
+def _tried(what: What, look: Callable[[], T]) -> tuple[T | None, tuple[Unread, ...]]:
+    try:
+        return look(), ()
+    except XsftError as failed:
+        return None, (unread(what, failed),)
+
+
+def _lacking(seen: Observation, why: str) -> Observation:
+    return replace(seen, unread=(*seen.unread, Unread(what="log", why=why)))
+
+
+def max_of(*numbers: int | None) -> int | None:
+    return max((number for number in numbers if number is not None), default=None)
