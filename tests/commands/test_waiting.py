@@ -143,6 +143,15 @@ def test_not_having_read_all_evidence_is_not_being_gone() -> None:
     assert played.wait().outcome == "reached"
 
 
+def test_one_that_was_created_just_now_may_be_a_moment_late() -> None:
+    played = Played(EMPTY, EMPTY, at("queued"), at("succeeded"))
+    patience = Patience(timeout_s=None, poll_s=1)
+    waited = wait_for(
+        "gemma", goal=DONE, screen=played.screen, patience=patience, clock=played.clock, say=lambda _l: None, known=True
+    )
+    assert waited.outcome == "reached"
+
+
 def test_the_last_pause_ends_with_the_time() -> None:
     played = Played(at("training", 5))
     waited = played.wait(timeout_s=25)
@@ -166,7 +175,7 @@ def test_without_a_timeout_it_waits_on() -> None:
     [
         ((at("failed", 5),), RunFailed, "failed.*step 5/1000.*will not come to done"),
         ((at("training", 5),), TimedOut, "1h are up.*step 5/1000"),
-        ((at("training", 5), EMPTY), Unknown, "gone.*Last seen: gemma  training"),
+        ((at("training", 5), EMPTY), Unknown, "over or gone.*Last seen: gemma  training"),
         ((DEAF,), Unreachable, "Nothing answered for 1h.*does not answer"),
         ((Read((observed("gamma"),)),), UsageError, "Did you mean gamma"),
     ],

@@ -11,13 +11,14 @@ from xsft.commands.interface_base import Document, ErrorDocument
 from xsft.commands.interface_image import ImageDocument
 from xsft.commands.interface_machine import DoctorDocument, SecretDocument, SetupDocument
 from xsft.commands.interface_runs import CheckDocument, DiffDocument, ImportDocument, PlanDocument, SubmitDocument
-from xsft.commands.interface_status import CancelDocument, CompareDocument, StatusDocument, WaitDocument
+from xsft.commands.interface_status import CancelDocument, CompareDocument, StatusDocument, WaitDocument, WhyDocument
 
 DOCUMENTS: dict[str, type[Document]] = {
     "plan": PlanDocument,
     "check": CheckDocument,
     "submit": SubmitDocument,
     "status": StatusDocument,
+    "why": WhyDocument,
     "wait": WaitDocument,
     "cancel": CancelDocument,
     "compare": CompareDocument,

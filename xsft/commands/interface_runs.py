@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from xsft.commands.interface_base import Document, Problem
+from xsft.commands.interface_status import Run
 
 
 class Mode(Document):
@@ -93,7 +94,7 @@ class Result(Document):
 
 
 class SubmitDocument(Document):
-    """`xsft submit FILE --json`. The last five are there for `target: local` only."""
+    """`xsft submit FILE --json`. `resumed_from` to `private_pids` are there for `target: local` only."""
 
     schema_: Literal["xsft.submit/1"] = Field(alias="schema")
     run_name: str
@@ -120,6 +121,10 @@ class SubmitDocument(Document):
     """The loss curve, a picture."""
     private_pids: bool | None = None
     """Whether the trainer had a PID namespace of its own."""
+    run: Run | None = None
+    """With `--wait` or `--follow` on a cluster: the run as it was seen last."""
+    exit_status: int = 0
+    """Only beside `run`; what is not 0 is told by the last of `problems`."""
 
 
 class Difference(Document):

@@ -178,3 +178,40 @@ class CompareDocument(Document):
     plot: str | None
     """The picture; null without `-o`."""
     problems: list[Problem]
+
+
+class Cause(Document):
+    """One thing that explains the run's state."""
+
+    id: str
+    """Stable; docs/why.md explains each."""
+    message: str
+    fix: str
+    """The next step; empty where there is none."""
+    where: str
+    """The object or process it is about; empty where it is about the run."""
+    evidence: list[str]
+    """Lines as the cluster or the trainer wrote them, without secrets."""
+
+
+class WhyDocument(Document):
+    """`xsft why RUN --json`."""
+
+    schema_: Literal["xsft.why/1"] = Field(alias="schema")
+    run_name: str
+    jobset: str | None
+    cluster: str | None
+    state: State
+    reason: str
+    evidence: list[str]
+    """What the state was told from."""
+    observed_at: str
+    cause: Cause
+    """The one cause."""
+    others: list[Cause]
+    """What else was seen, the likelier first."""
+    unread: list[str]
+    """`what: why` of what would have been evidence and could not be read."""
+    problems: list[Problem]
+    exit_status: int
+    """0, or 8 where nothing certain is known of the run."""

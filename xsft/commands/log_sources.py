@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from xsft.commands.log_roles import chosen_roles
@@ -53,16 +54,21 @@ class Logs:
             return follow_log(log, tail=asked.tail, alive=lambda: holder(lock) is not None)
         return read_log(log, tail=asked.tail)
 
+    def follow(self, seen: Observation) -> Iterator[str]:
+        """The process that prints steps, from its beginning to the run's end."""
+        return self._printed(seen, asked=Asked(follow=True))
+
     def curves(self, hits: tuple[Seen, ...]) -> tuple[Curve, ...]:
         return tuple(self._curve(hit.seen) for hit in hits)
 
     def _curve(self, seen: Observation) -> Curve:
-        return read_curve(seen, output=self.runs.output_of(seen), store=self.runs.store, lines=self._printed)
+        lines = partial(self._printed, asked=Asked())
+        return read_curve(seen, output=self.runs.output_of(seen), store=self.runs.store, lines=lines)
 
-    def _printed(self, seen: Observation) -> Iterator[str]:
+    def _printed(self, seen: Observation, asked: Asked) -> Iterator[str]:
         """Of the process that prints steps; none of a JobSet that is gone."""
         if seen.jobset is None:
             return
         roles = chosen_roles(seen.jobset, slice_index=None, host=None, every=False)
-        for line in self.lines(seen, seen.jobset, roles, Asked()):
+        for line in self.lines(seen, seen.jobset, roles, asked):
             yield line.text

@@ -11,7 +11,11 @@ from xsft.states.rows import Row
 
 def run_document(row: Row) -> dict[str, Any]:
     """A loss that is no number is null: JSON has none for it, and the run's reason says so."""
-    return {**{key: _plain(value) for key, value in asdict(row).items()}}
+    return {key: _plain(value) for key, value in asdict(row).items()}
+
+
+def finite(number: float | None) -> float | None:
+    return None if number is None or not math.isfinite(number) else number
 
 
 def _plain(value: Any) -> Any:

@@ -6,9 +6,11 @@ import argparse
 
 from xsft.commands.status import Screen
 from xsft.effects import clock
-from xsft.effects.runs import Asked, Runs, runs_for
+from xsft.effects.runs import Asked, Runs, runs_at_place, runs_for
+from xsft.errors import UsageError
 from xsft.states.classify import classify
 from xsft.states.rows import Wanted
+from xsft.steps import Plan
 
 EVERYTHING = Wanted(everything=True)
 
@@ -16,6 +18,13 @@ EVERYTHING = Wanted(everything=True)
 def runs_of(args: argparse.Namespace) -> Runs:
     """Where the arguments of `run_arguments.add_where` say."""
     return runs_for(Asked(place=args.place, context=args.context, namespace=args.namespace))
+
+
+def runs_at(plan: Plan) -> Runs:
+    """Of the cluster and namespace that the plan goes to."""
+    if plan.run.place is None:
+        raise UsageError("the workload names no place.", fix="Give it one: place: main, or inline.")
+    return runs_at_place(plan.run.place, namespace=plan.run.namespace)
 
 
 def screen_for(args: argparse.Namespace) -> Screen:

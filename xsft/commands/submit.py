@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
+from typing import TYPE_CHECKING
 
 from xsft.commands.arguments import add_json, add_settings
+from xsft.commands.wait import add_timing
+
+if TYPE_CHECKING:
+    from xsft.commands.submit_wait import After
+    from xsft.steps import Plan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,6 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run the xpk line itself (gcloud, kubectl); refused where it would lose something",
     )
+    parser.add_argument(
+        "--wait", action="store_true", help="wait for the run's end; its exit status is that of xsft wait"
+    )
+    parser.add_argument("--follow", action="store_true", help="as --wait, and show the log meanwhile")
+    add_timing(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -26,6 +37,8 @@ def run(args: argparse.Namespace) -> int:
     from xsft.commands.progress import shown
     from xsft.errors import UsageError
 
+    if args.timeout is not None and not (args.wait or args.follow):
+        raise UsageError("--timeout is for --wait and --follow.", fix="Add one of them, or leave it out.")
     if args.dry_run:
         return _plan(args)
     loaded = api.load(args.file, settings=args.settings, run_name=args.run_name)
@@ -43,7 +56,29 @@ def run(args: argparse.Namespace) -> int:
             from xsft.commands.submit_cluster import submit_cluster
 
             connect = partial(api.submitter_for, loaded, plan, through_xpk=args.through_xpk)
-            return submit_cluster(plan, connect=connect, json=args.json)
+            wait = _after(plan, args).wait if args.wait or args.follow else None
+            return submit_cluster(plan, connect=connect, json=args.json, wait=wait)
+
+
+def _after(plan: Plan, args: argparse.Namespace) -> After:
+    """Its cluster and namespace are looked at, and nothing else. The log goes to stdout, under --json to stderr."""
+    import sys
+
+    from xsft.commands.log_sources import Logs
+    from xsft.commands.run_sources import runs_at, screen_of
+    from xsft.commands.submit_wait import After
+    from xsft.commands.waiting import Clock, Patience, told
+    from xsft.effects import clock
+
+    runs = runs_at(plan)
+    return After(
+        screen=screen_of(runs),
+        patience=Patience(timeout_s=args.timeout, poll_s=args.poll),
+        clock=Clock(monotonic=clock.monotonic, pause=clock.pause),
+        say=told,
+        lines=Logs(runs=runs, trouble=told).follow if args.follow else None,
+        log=sys.stderr if args.json else sys.stdout,
+    )
 
 
 def _plan(args: argparse.Namespace) -> int:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
+from xsft.commands.run_documents import finite
+from xsft.commands.waiting import Waited
 from xsft.effects.submission import Submission, Submitter
+from xsft.errors import XsftError
 from xsft.steps import Plan
 
 
@@ -16,8 +19,14 @@ class Connect(Protocol):
     def __call__(self, *, progress: Callable[[str], None]) -> Submitter: ...
 
 
-def submit_cluster(plan: Plan, *, connect: Connect, json: bool) -> int:
-    """Create, adopt or recognise the run; 0. Raises as `connect` and `Submitter.submit` do."""
+Wait = Callable[[Submission], Waited]
+"""Waits for the end of the run (`submit_wait.After.wait`)."""
+
+
+def submit_cluster(plan: Plan, *, connect: Connect, json: bool, wait: Wait | None = None) -> int:
+    """Create, adopt or recognise the run; 0. With `wait`, on to its end. Raises as `connect` and `Submitter.submit` do,
+    and as `waiting.error_of` says; under `json` the document is printed instead and the exit status returned.
+    """
     from xsft.commands.failure import print_problems
     from xsft.commands.progress import shown
 
@@ -25,11 +34,39 @@ def submit_cluster(plan: Plan, *, connect: Connect, json: bool) -> int:
     with shown("submit") as progress:
         done = connect(progress=progress).submit(plan)
     print_problems(p for p in done.problems if p.severity == "warning")
+    if wait is None or done.action == "finished":
+        if json:
+            _print_document(done)
+        else:
+            _say(_report(done))
+        return 0
+    if not json:
+        _say(_report(done))
+    return _waited(done, wait(done), json=json)
+
+
+def _waited(done: Submission, waited: Waited, *, json: bool) -> int:
+    from xsft.commands.failure import print_problems
+    from xsft.commands.status_watch import change
+    from xsft.commands.waiting import error_of
+    from xsft.states.waiting import DONE
+
+    failed = error_of(done.plan.run_name, DONE, waited)
     if json:
-        _print_document(done)
-    else:
-        sys.stdout.write("\n".join(_report(done)) + "\n")
+        _print_document(done, waited, failed)
+        print_problems(failed.problems if failed else ())
+        return failed.exit_status if failed else 0
+    if failed:
+        raise failed
+    if waited.row:
+        _say((change(waited.row),))
     return 0
+
+
+def _say(lines: Iterable[str]) -> None:
+    """At once: a nightly job's log is read while it waits."""
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    sys.stdout.flush()
 
 
 def _asks_for(plan: Plan) -> Iterator[str]:
@@ -56,9 +93,13 @@ def _report(done: Submission) -> Iterator[str]:
         yield f"record       {done.record}"
 
 
-def _print_document(done: Submission) -> None:
+def _print_document(done: Submission, waited: Waited | None = None, failed: XsftError | None = None) -> None:
     from xsft.commands.documents import print_json
     from xsft.commands.failure import problem_documents
+    from xsft.commands.run_documents import run_document
+
+    row = waited.row if waited else None
+    steps, loss = (row.step, row.loss) if row else (done.steps, None)
 
     document: dict[str, Any] = {
         "run_name": done.plan.run_name,
@@ -67,7 +108,9 @@ def _print_document(done: Submission) -> None:
         "uid": done.uid,
         "spec_digest": done.plan.spec_digest,
         "record": done.record,
-        "result": {"steps": done.steps, "first_loss": None, "last_loss": None} if done.steps else None,
-        "problems": problem_documents(done.problems),
+        "result": {"steps": steps, "first_loss": None, "last_loss": finite(loss)} if steps else None,
+        "problems": problem_documents((*done.problems, *(failed.problems if failed else ()))),
     }
+    if waited:
+        document |= {"run": run_document(row) if row else None, "exit_status": failed.exit_status if failed else 0}
     print_json("submit", document)

@@ -65,9 +65,13 @@ def wait_and_report(name: str, *, goal: Goal, screen: Screen, patience: Patience
     return 0
 
 
-def wait_for(name: str, *, goal: Goal, screen: Screen, patience: Patience, clock: Clock, say: Say) -> Waited:
-    """Raises UsageError where the first answer has no such run, or one that will never do so many steps."""
-    watch = _Watch(name=name, goal=goal, screen=screen, say=say)
+def wait_for(
+    name: str, *, goal: Goal, screen: Screen, patience: Patience, clock: Clock, say: Say, known: bool = False
+) -> Waited:
+    """`known`: it is there for sure, having been created just now. Raises UsageError where it is not, and the first
+    answer has no such run, or one that will never do so many steps.
+    """
+    watch = _Watch(name=name, goal=goal, screen=screen, say=say, known=known)
     began = clock.monotonic()
     while True:
         ended = watch.look()
@@ -87,6 +91,7 @@ class _Watch:
     goal: Goal
     screen: Screen
     say: Say
+    known: bool
     row: Row | None = None
     misses: int = 0
     silence: XsftError | None = None
@@ -102,7 +107,7 @@ class _Watch:
             if not found.whole:
                 self._silent(unread(found, f"{self.name} is not in what could be read"))
                 return None
-            if self.row is None:
+            if self.row is None and not self.known:
                 raise missing(self.name, rows, found)
             return self._missed()
         return self._seen(one_run(self.name, rows, found).row)
@@ -148,8 +153,8 @@ def error_of(name: str, goal: Goal, waited: Waited) -> XsftError | None:
         case "ended":
             return RunFailed(f"{seen}: it will not come to {goal.text}.", fix=f"xsft why {name}")
         case "lost":
-            message = f"{name} is gone, and nothing says how it ended. Last seen: {seen}."
-            return Unknown(message, fix="Look at its output for checkpoints; xsft status --all shows what is left.")
+            message = f"{name} is over or gone, and nothing certain says how it ended. Last seen: {seen}."
+            return Unknown(message, fix=f"xsft why {name}; its output has the checkpoints.")
         case "unreachable":
             why = waited.silence.message if waited.silence else ""
             return Unreachable(f"Nothing answered for {after}. {why}", fix=waited.silence.fix if waited.silence else "")

@@ -130,6 +130,11 @@ def runs_for(asked: Asked) -> Runs:
     return Runs(sources=sources(asked, places=places, file=file, entries=store.local_index().entries), store=store)
 
 
+def runs_at_place(place: Place, *, namespace: str) -> Runs:
+    """Of one cluster and namespace."""
+    return Runs(sources=(_source(place, namespace),), store=record_store())
+
+
 def sources(
     asked: Asked, *, places: dict[str, Place], file: str | None, entries: Iterable[IndexEntry]
 ) -> tuple[Source, ...]:

@@ -1,0 +1,69 @@
+"""`xsft submit --wait` and `--follow` on a cluster: on to the end of the run that was submitted just now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TextIO
+
+from xsft.commands.logs import write_lines
+from xsft.commands.run_lookup import one_run
+from xsft.commands.status import Screen, look
+from xsft.commands.waiting import Clock, Patience, Say, Waited, wait_for
+from xsft.effects.parallel import start
+from xsft.effects.submission import Submission
+from xsft.errors import XsftError
+from xsft.states.model import Observation
+from xsft.states.waiting import DONE, Goal
+
+DRAIN_S = 10.0
+"""For the last lines of the log, once the run has ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class After:
+    """How to wait for a run that was submitted."""
+
+    screen: Screen
+    """Of its cluster and namespace alone."""
+    patience: Patience
+    clock: Clock
+    say: Say
+    lines: Callable[[Observation], Iterator[str]] | None
+    """What the process that prints steps says, until the run has ended; None: the log is not asked for."""
+    log: TextIO
+    """Where that goes."""
+
+    def wait(self, done: Submission) -> Waited:
+        """Until it succeeded, or cannot any more."""
+        name = done.jobset or done.plan.run_name
+        if self.lines is None:
+            return self._until(DONE, name, self.patience)
+        running = self._until(Goal(kind="running"), name, self.patience)
+        if running.outcome != "reached":
+            return running
+        return self._followed(name, spent_s=running.seconds)
+
+    def _followed(self, name: str, *, spent_s: float) -> Waited:
+        """The log in a thread of its own: the end is told by what the cluster says, however long the log is silent."""
+        following = start(lambda: self._follow(name))
+        limit = self.patience.timeout_s
+        left = replace(self.patience, timeout_s=None if limit is None else max(0.0, limit - spent_s))
+        waited = self._until(DONE, name, left)
+        with suppress(XsftError):  # it has not been read to its end by now, or cannot be
+            following.result(DRAIN_S if waited.outcome != "timeout" else 0.0)
+        return replace(waited, seconds=waited.seconds + spent_s)
+
+    def _follow(self, name: str) -> None:
+        try:
+            found, rows = look(self.screen)
+            if self.lines is not None:
+                write_lines(self.lines(one_run(name, rows, found).seen), self.log)
+        except XsftError as failed:
+            self.say(f"The log cannot be followed: {failed.message}")
+
+    def _until(self, goal: Goal, name: str, patience: Patience) -> Waited:
+        return wait_for(
+            name, goal=goal, screen=self.screen, patience=patience, clock=self.clock, say=self.say, known=True
+        )
