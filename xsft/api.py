@@ -23,6 +23,7 @@ from xsft.spec.reader import read_spec
 from xsft.steps import Intent, Plan
 
 if TYPE_CHECKING:
+    from xsft.effects.local_machine import Machine
     from xsft.effects.local_run import LocalResult
     from xsft.effects.submission import Submission, Submitter
 
@@ -148,15 +149,26 @@ def _by_xpk(progress: Progress) -> dict[str, Any]:
 
 
 def _submit_local(made: Plan, *, progress: Progress) -> LocalResult:
-    from xsft.effects.local_machine import Machine
     from xsft.effects.local_run import already_done, run_local
 
     done = already_done(made)
     if done is not None:
         return done
-    python = environments.ensure("maxtext", progress=progress).python
-    machine = Machine(python=python, env=own_environment(), cache=own_cache())
-    return run_local(made, machine=machine, on_event=lambda _event: None)
+    return run_local(made, machine=machine_for(made, progress=progress), on_event=lambda _event: None)
+
+
+def machine_for(made: Plan, *, progress: Progress) -> Machine:
+    """Where a local plan runs: in its image, pulled where it is missing, else in MaxText's environment, built where it
+    is missing. Raises EnvironmentMissing or Unreachable when neither can be had.
+    """
+    from xsft.effects.local_container import container_for
+    from xsft.effects.local_machine import Machine, in_image
+
+    env, cache = own_environment(), own_cache()
+    container = container_for(made, env=env, progress=progress)
+    if container:
+        return in_image(container, env=env, cache=cache)
+    return Machine(python=environments.ensure("maxtext", progress=progress).python, env=env, cache=cache)
 
 
 def _refuse_secrets(workloads: Sequence[Loaded], intents: Sequence[Intent]) -> None:

@@ -99,9 +99,9 @@ def where_of(key: str, run: Run) -> str:
 
 def _release(run: Run) -> Iterator[Problem]:
     version = run.release.version
-    if run.spec.target == "local" and version != DEFAULT:
+    if run.spec.target == "local" and run.spec.image.ref is None and version != DEFAULT:
         message = f"image.maxtext is {version}, but this machine trains with MaxText {DEFAULT}."
-        yield error("local-release", "image.maxtext", message, f"Remove image.maxtext or write {DEFAULT}.")
+        yield error("local-release", "image.maxtext", message, f"Write {DEFAULT}, or name an image of {version}.")
     if run.release.layout == "legacy":
         message = f"MaxText {version} has the legacy layout: {run.release.trainer}, {run.release.to_maxtext}."
         yield note("legacy-layout", "image.maxtext", message)

@@ -50,17 +50,13 @@ def _indexed(result: LocalResult, machine: Machine | None) -> tuple[Problem, ...
     return store.index(replace(found[-1], output=output), str(result.record)) if found else ()
 
 
-def this_machine() -> Machine:
-    """MaxText's environment, built now where it is missing. Raises EnvironmentMissing when that cannot be."""
+def this_machine(plan: Plan) -> Machine:
+    """The plan's image, or MaxText's environment; had now where it is missing. Raises as `api.machine_for` does."""
+    from xsft.api import machine_for
     from xsft.commands.progress import shown
-    from xsft.effects import environments
-    from xsft.effects.paths import cache_dir
-    from xsft.effects.process import own_environment
 
-    with shown("MaxText environment") as progress:
-        environment = environments.ensure("maxtext", progress=progress)
-    env = own_environment()
-    return Machine(python=environment.python, env=env, cache=cache_dir(env, home=Path.home()))
+    with shown("image" if plan.run.spec.image.ref else "MaxText environment") as progress:
+        return machine_for(plan, progress=progress)
 
 
 def report(plan: Plan, result: LocalResult, *, picture: Path | None) -> Iterator[str]:
@@ -142,7 +138,7 @@ def _trained(plan: Plan, machine: Machine | None, told: TextIO) -> LocalResult:
     from xsft.commands.live import live
     from xsft.effects.clock import monotonic
 
-    machine = machine or this_machine()
+    machine = machine or this_machine(plan)
     print_problems(machine.contain().warnings)
     with live(steps=plan.run.spec.train.steps, stream=told, monotonic=monotonic) as on_event:
         return run_local(plan, machine=machine, on_event=on_event)

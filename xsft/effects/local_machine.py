@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xsft.effects import clock
+from xsft.effects.local_container import CONTAINED, Container, container_environment
 from xsft.effects.namespace import Containment, detect
 from xsft.steps import Plan
 from xsft.trainers.local import reads_only_files
@@ -22,13 +23,20 @@ class Machine:
     """What a run needs of this machine; tests hand in their own."""
 
     python: Path
-    """Interpreter of the MaxText environment."""
+    """Interpreter of the MaxText environment; in an image the plan's own `python3`."""
     env: Mapping[str, str]
     """The user's environment."""
     cache: Path
     """For the hub's downloads and converted data; may be deleted at any time."""
+    container: Container | None = None
+    """The image that the run goes into; None: the environment of `python`."""
     contain: Callable[[], Containment] = detect
     now: Callable[[], str] = clock.now
+
+
+def in_image(container: Container, *, env: Mapping[str, str], cache: Path) -> Machine:
+    """The run goes into the workload's image, and needs no environment of MaxText here."""
+    return Machine(python=Path("python3"), env=env, cache=cache, container=container, contain=lambda: CONTAINED)
 
 
 def trainer_command(plan: Plan, *, python: Path) -> tuple[str, ...]:
@@ -38,17 +46,25 @@ def trainer_command(plan: Plan, *, python: Path) -> tuple[str, ...]:
 
 def trainer_environment(plan: Plan, *, machine: Machine, scratch: Path) -> dict[str, str]:
     """Everything the trainer sees: a little of the user's, private folders, and the plan's on top."""
-    online = not reads_only_files(plan.run)
-    names = (*PASSED_ON, *(PASSED_ON_ONLINE if online else ()))
+    online = _online(plan, machine)
+    if machine.container:
+        return container_environment(plan, cache=machine.cache, scratch=scratch, more=online)
     return {
-        **{name: machine.env[name] for name in names if name in machine.env},
-        **(_token(machine.env) if online else {}),
+        **{name: machine.env[name] for name in PASSED_ON if name in machine.env},
+        **online,
         "HF_HOME": str(machine.cache / "huggingface"),
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(scratch),
         **plan.trainer_env,
     }
+
+
+def _online(plan: Plan, machine: Machine) -> dict[str, str]:
+    """What reaching the network takes; nothing for a run that needs none."""
+    if reads_only_files(plan.run):
+        return {}
+    return {**{name: machine.env[name] for name in PASSED_ON_ONLINE if name in machine.env}, **_token(machine.env)}
 
 
 def _token(env: Mapping[str, str]) -> dict[str, str]:

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from xsft.effects.filelock import exclusive
 from xsft.effects.local_folder import RunFolder, admit, folder_of, recovered
-from xsft.effects.local_machine import Machine, trainer_command, trainer_environment
+from xsft.effects.local_machine import Machine, trainer_command
+from xsft.effects.local_start import contained, train
 from xsft.effects.local_watch import Watch
-from xsft.effects.namespace import Containment, refuse_where_harmful
-from xsft.effects.trainer_process import GRACE_S, follow
+from xsft.effects.namespace import Containment
+from xsft.effects.trainer_process import GRACE_S
 from xsft.errors import EnvironmentMissing, Refused
 from xsft.problems import Problem, warning
 from xsft.spec.digest import canonical
@@ -74,8 +75,7 @@ def run_local(
         record = recovered(admit(plan, folder), folder)
         if folder.latest_step() >= plan.run.spec.train.steps:
             return _finished(plan, folder, record)
-        found = machine.contain()
-        refuse_where_harmful(found)
+        found = contained(machine, folder)
         return _attempt(plan, folder, record=record, machine=machine, found=found, on_event=on_event, grace_s=grace_s)
 
 
@@ -149,7 +149,6 @@ def _attempt(
     grace_s: float,
 ) -> LocalResult:
     with tempfile.TemporaryDirectory(prefix="xsft-", ignore_cleanup_errors=True) as scratch:
-        environment = trainer_environment(plan, machine=machine, scratch=Path(scratch))
         attempt = _new_attempt(plan, folder, record=record, machine=machine, found=found)
         watch = Watch(
             folder=folder, record=_with(record, plan, attempt), on_event=on_event, starts_from=folder.latest_step()
@@ -157,8 +156,16 @@ def _attempt(
         watch.save()
         status: int | None = None
         try:
-            command = (*found.prefix, *attempt.argv)
-            status = follow(command, env=environment, log=Path(attempt.log), on_line=watch.line, grace_s=grace_s)
+            status = train(
+                plan,
+                attempt,
+                folder,
+                machine=machine,
+                found=found,
+                scratch=Path(scratch),
+                on_line=watch.line,
+                grace_s=grace_s,
+            )
             outcome, why = _judge(plan, watch, status)
         except KeyboardInterrupt:
             outcome, why = "interrupted", "interrupted by the user"

@@ -1,0 +1,197 @@
+"""A command in a container: its lines passed on, stopped as a child process would be, gone at the end."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from xsft.effects.docker_client import Engine, told
+from xsft.effects.docker_errors import Doing, words
+from xsft.errors import EnvironmentMissing, Refused
+
+SHARED_MEMORY_BYTES = 2 << 30
+"""Of memory that data workers hand over batches in; Docker's 64 MB are too little. Only what is used is taken."""
+FOLDER_LABEL = "dev.xsft.folder"
+"""The run's folder on this machine: whose container it is."""
+SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mount:
+    """A file or folder of this machine, under the same path in the container."""
+
+    path: Path
+    """Absolute, and there."""
+    writable: bool = False
+    at: Path | None = None
+    """Another path in the container."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """What runs in the container, and what it sees of this machine."""
+
+    image: str
+    """Name, digest or id of an image that the engine holds."""
+    argv: tuple[str, ...]
+    """Instead of the image's own entrypoint and command."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Over the image's own."""
+    mounts: tuple[Mount, ...] = ()
+    workdir: Path = Path("/")
+    user: str = ""
+    """`uid:gid`; empty: the image's own."""
+    network: bool = True
+    """Without: loopback alone."""
+    name: str = ""
+    """How its name begins, for `docker ps`."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def run_in_container(
+    command: Command, *, engine: Engine, log: Path, on_line: Callable[[str], None], grace_s: float
+) -> int:
+    """Run to the end; every line goes to `log`, then to `on_line`. The exit status, 128 + n for signal n.
+
+    When anything is raised meanwhile, Ctrl-C and SIGTERM above all, the process gets SIGINT, and SIGKILL `grace_s`
+    seconds later. The container is removed in any case. Raises EnvironmentMissing where it cannot be started.
+    """
+    api, doing = engine.api, Doing(what=f"run {command.image}")
+    with told(doing):
+        made = str(api.create_container_from_config(_config(api, command), name=_name(command))["Id"])
+    try:
+        with _signals_interrupt(), log.open("wb") as kept, told(doing):
+            output = api.attach(made, stdout=True, stderr=True, stream=True, logs=False)
+            _start(api, made, command)
+            for line in _lines(output):
+                _keep(line, kept, on_line)
+            return int(api.wait(made, timeout=None)["StatusCode"])
+    finally:
+        _end(api, made, grace_s=grace_s)
+
+
+def refuse_where_running(folder: Path, *, engine: Engine) -> None:
+    """Raises Refused where a container of this folder's run outlived the xsft that started it; one that has ended is
+    removed.
+    """
+    with told(Doing(what="list its containers")):
+        left = engine.api.containers(all=True, filters={"label": f"{FOLDER_LABEL}={folder}"})
+    for container in left:
+        if container.get("State") in {"running", "paused", "restarting"}:
+            raise Refused(
+                f"{folder.name} is running now: its container {container['Id'][:12]} outlived the xsft that started it",
+                fix=f"wait for it (docker wait {container['Id'][:12]}), or stop it: docker stop {container['Id'][:12]}",
+            )
+        _remove(engine.api, container["Id"])
+
+
+def _start(api: Any, container: str, command: Command) -> None:
+    from docker.errors import APIError
+
+    try:
+        api.start(container)
+    except APIError as failed:
+        raise EnvironmentMissing(
+            f"{command.image} cannot start {command.argv[0]}: {words(failed.explanation or str(failed))}",
+            fix="Take an image for this machine's processor that has it: xsft image build makes one.",
+            id="container-not-started",
+        ) from None
+
+
+def _config(api: Any, command: Command) -> dict[str, Any]:
+    from docker.types import LogConfig
+
+    host = api.create_host_config(
+        mounts=[_mount(one) for one in command.mounts],
+        network_mode="default" if command.network else "none",
+        shm_size=SHARED_MEMORY_BYTES,
+        log_config=LogConfig(type="none"),  # ours is kept beside the run; the engine's would fill its disk
+        security_opt=["no-new-privileges"],
+    )
+    config: dict[str, Any] = api.create_container_config(
+        image=command.image,
+        entrypoint=[command.argv[0]],
+        command=list(command.argv[1:]),
+        environment=dict(command.env),
+        working_dir=str(command.workdir),
+        user=command.user or None,
+        labels=dict(command.labels),
+        host_config=host,
+    )
+    return config
+
+
+def _mount(mount: Mount) -> Any:
+    from docker.types import Mount as Bind
+
+    at = mount.at or mount.path
+    return Bind(target=str(at), source=str(mount.path), type="bind", read_only=not mount.writable)
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Whole lines; what ends without one is a line too."""
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from (line + b"\n" for line in whole)
+    if rest:
+        yield rest
+
+
+def _keep(line: bytes, kept: BinaryIO, on_line: Callable[[str], None]) -> None:
+    kept.write(line)
+    kept.flush()
+    on_line(line.decode("utf-8", "replace").rstrip("\r\n"))
+
+
+def _end(api: Any, container: str, *, grace_s: float) -> None:
+    """SIGINT, then SIGKILL; a second Ctrl-C skips the wait. It is gone when this returns."""
+    from docker.errors import DockerException
+    from requests.exceptions import RequestException
+
+    try:
+        with suppress(DockerException, RequestException, KeyboardInterrupt):  # it has ended already, or did not in time
+            api.kill(container, signal="SIGINT")
+            api.wait(container, timeout=grace_s)
+    finally:
+        _remove(api, container)
+
+
+def _remove(api: Any, container: str) -> None:
+    """Kills it first where it still runs."""
+    from docker.errors import DockerException
+    from requests.exceptions import RequestException
+
+    with suppress(DockerException, RequestException):
+        api.remove_container(container, force=True, v=True)
+
+
+def _name(command: Command) -> str:
+    """Unique: two runs of one name may lie in two folders."""
+    return f"{command.name or 'xsft'}-{uuid.uuid4().hex[:8]}"
+
+
+@contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the run in order, as Ctrl-C does: nobody else would stop the container."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    ours = [number for number in SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, _interrupt)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
