@@ -1,0 +1,212 @@
+"""All runs at once: clusters that answer, clusters that do not, this machine, and what both have forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.clusters import ClusterApi, standing_in
+from tests.fakes.kuberuns import Runs, ended
+from tests.localruns import FakeTrainer, local_plan
+from xsft.effects.cluster import Cluster, connect_context
+from xsft.effects.cluster_api import Patience
+from xsft.effects.lastknown import remember
+from xsft.effects.local_run import run_local
+from xsft.effects.objects import LocalObjects
+from xsft.effects.observe_gather import Effort, Gathered, Target, gather_runs
+from xsft.effects.recordindex import IndexEntry, keep
+from xsft.effects.records import RecordStore
+from xsft.errors import Unreachable
+from xsft.records.model import Attempt, Facts, Record
+from xsft.records.model import Cluster as Where
+from xsft.states.classify import classify
+from xsft.states.model import Observation, Status
+
+NOW = "2026-11-21T12:00:00+00:00"
+NOTHING = Effort(progress_s=0.0)
+
+
+class World:
+    def __init__(self, api: ClusterApi, folder: Path) -> None:
+        self.api, self.folder = api, folder
+        self.runs = Runs(api.standin.objects)
+        self.store = RecordStore(state=folder / "state", objects_at=lambda _: LocalObjects(), now=lambda: NOW)
+        self.output = str(folder / "out")
+
+    def connect(self) -> Cluster:
+        patience = Patience(tries=1, read_timeout_s=2.0)
+        return connect_context(self.api.context, here=self.api.here, patience=patience)
+
+    def target(self, name: str = "stand-in") -> Target:
+        return Target(name=name, namespace="default", connect=self.connect)
+
+    def gather(self, *targets: Target, **how: Any) -> Gathered:
+        given = targets or (self.target(),)
+        return gather_runs(given, store=self.store, **{"effort": NOTHING, **how})
+
+    def submitted(self, name: str, *, uid: str | None = "u-1", jobset: str | None = None, **entry: Any) -> None:
+        """From this machine."""
+        where = Where(context="stand-in")
+        one = IndexEntry(
+            run_name=name,
+            target="xpk",
+            output=self.output,
+            steps=1000,
+            mode="mcjax",
+            jobset=jobset or name,
+            namespace="default",
+            cluster=where,
+            uid=uid,
+            updated_at=NOW,
+        )
+        keep(self.store.state / "runs", replace(one, **entry))
+
+    def silence(self) -> None:
+        self.api.server.fail("/jobsets", code=503, times=99)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with standing_in(tmp_path) as api:
+        yield World(api, tmp_path)
+
+
+def by_name(found: Gathered) -> dict[str, Observation]:
+    return {one.run_name: one for one in found.observations}
+
+
+def states(found: Gathered) -> dict[str, Status]:
+    return {name: classify(one, now=NOW) for name, one in by_name(found).items()}
+
+
+def remembered(world: World, *states: str, progress: bool = False) -> None:
+    """As `status` keeps them after it has asked."""
+    effort = Effort() if progress else NOTHING
+    found = world.gather(effort=effort).observations
+    remember(world.store.state, [(one, classify(one, now=NOW)) for one in found], now=NOW)
+
+
+def test_clusters_and_this_machine_in_one_answer(world: World) -> None:
+    world.runs.admitted("on-cluster")
+    plan = local_plan(world.folder / "here")
+    run_local(plan, machine=FakeTrainer(folder=world.folder).machine(), on_event=lambda _: None)
+    keep(
+        world.store.state / "runs",
+        IndexEntry(run_name=plan.run_name, target="local", output=plan.run.output or "", updated_at=NOW),
+    )
+    found = world.gather()
+    assert set(by_name(found)) == {"on-cluster", plan.run_name}
+    assert (found.problems, found.answered, found.whole) == ((), True, True)
+    assert set(by_name(world.gather(local=False))) == {"on-cluster"}
+    assert set(by_name(world.gather(names=["on-cluster"]))) == {"on-cluster"}
+    assert set(by_name(world.gather(names=["on"]))) == set()
+
+
+def test_a_cluster_that_is_silent_gives_what_was_known(world: World) -> None:
+    world.runs.admitted("gemma")
+    remembered(world)
+    world.submitted("since", uid="u-2")
+    world.silence()
+    found = world.gather()
+    assert states(found)["gemma"] == Status(state="training", reason="progress-not-read", evidence=("jobset",))
+    assert by_name(found)["gemma"].observed_at == NOW
+    assert states(found)["since"] == Status(state="unknown", reason="unreachable")
+    assert (found.answered, found.whole) == (True, False)
+    (problem,) = found.problems
+    assert (problem.severity, problem.id) == ("warning", "cluster-error")
+    assert problem.message.startswith("stand-in: ")
+
+
+def test_where_nothing_is_known_nothing_was_read(world: World) -> None:
+    world.silence()
+    found = world.gather()
+    assert (found.observations, found.answered, found.whole) == ((), False, False)
+
+
+def test_one_silent_cluster_hides_no_other(world: World) -> None:
+    world.runs.admitted("gemma")
+
+    def nobody() -> Cluster:
+        raise Unreachable("no route", fix="dial in", id="unreachable")
+
+    other = Target(name="other", namespace="default", connect=nobody)
+    found = world.gather(world.target(), other)
+    assert set(by_name(found)) == {"gemma"}
+    assert (found.answered, found.whole) == (True, False)
+    assert [problem.message for problem in found.problems] == ["other: no route"]
+
+
+def test_a_login_that_fails_is_a_problem_with_its_fix(world: World) -> None:
+    world.api.expire_login()
+    (problem,) = world.gather().problems
+    assert problem.id == "login-expired"
+    assert problem.fix
+
+
+def test_what_the_cluster_has_forgotten_is_known_by_its_record(world: World) -> None:
+    where = {"cluster": Where(context="stand-in"), "namespace": "default"}
+    attempt = Attempt(number=1, outcome="submitting", submitter="a" * 16, jobset="gone", started_at=NOW, **where)  # type: ignore[arg-type]
+    record = Record(run_name="gone", steps=1000, target="xpk", output=world.output, attempts=(attempt,))
+    ref = world.store.begin(record)
+    world.store.finish(ref, Facts(outcome="created", at=NOW, uid="u-1", submitter="a" * 16))  # type: ignore[arg-type]
+    assert states(world.gather())["gone"].reason == "jobset-gone"
+    world.store.finish(ref, Facts(outcome="cancelled", at=NOW, submitter="b" * 16))  # type: ignore[arg-type]
+    assert states(world.gather(effort=Effort()))["gone"] == Status(state="cancelled", evidence=("record",))
+
+
+def test_what_ended_before_it_was_forgotten_stays_ended(world: World) -> None:
+    made = world.runs.jobset("gemma", status=ended("Failed", "ReachedMaxRestarts"))
+    remembered(world)
+    world.submitted("gemma", uid=made["metadata"]["uid"])
+    world.api.world.delete("gemma")
+    asked_before = len(world.api.server.seen)
+    status = states(world.gather(effort=Effort()))["gemma"]
+    assert (status.state, status.reason) == ("failed", "trainer-failed")
+    assert not [one for one in world.api.server.seen[asked_before:] if "/log" in one.path]
+
+
+def test_old_submissions_are_looked_for_only_where_they_are_named(world: World) -> None:
+    world.submitted("old", updated_at="2026-11-01T00:00:00+00:00")
+    assert by_name(world.gather()) == {}
+    assert set(by_name(world.gather(names=["old"]))) == {"old"}
+    assert set(by_name(world.gather(everything=True))) == {"old"}
+
+
+def test_a_later_attempt_under_the_same_name_is_not_forgotten(world: World) -> None:
+    world.runs.admitted("gemma")
+    world.submitted("gemma", uid="another-uid")
+    assert len(world.gather().observations) == 1
+
+
+def test_submissions_to_another_place_are_not_this_ones(world: World) -> None:
+    world.submitted("a", cluster=Where(context="elsewhere"))
+    world.submitted("b", namespace="other")
+    assert world.gather().observations == ()
+
+
+def test_the_progress_of_an_end_is_read_once(world: World) -> None:
+    world.runs.admitted("gemma", status=ended("Completed", "AllJobsCompleted"))
+    pod = world.runs.pod("gemma", phase="Succeeded")["metadata"]["name"]
+    step = "completed step: 1000, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0"
+    world.api.standin.logs.say(pod, step)
+    remembered(world, progress=True)
+    again = world.gather(effort=Effort())
+    assert states(again)["gemma"].state == "succeeded"
+    assert len(world.api.server.asked("/log")) == 1
+
+
+def test_active_runs_are_read_before_those_that_ended(world: World) -> None:
+    for name, status in (("a-ended", ended("Failed", "x", at=NOW)), ("b-going", None), ("c-ended-long-ago", None)):
+        world.runs.admitted(name, status=status)
+        world.api.standin.logs.say(world.runs.pod(name)["metadata"]["name"], "nothing")
+    old = ended("Failed", "x", at="2026-11-01T00:00:00Z")
+    world.runs.admitted("c-ended-long-ago", status=old)
+    found = by_name(world.gather(effort=Effort(at_most=1)))
+    assert {name for name, one in found.items() if one.progress} == {"b-going"}
+    assert found["c-ended-long-ago"].unread == ()
+    named = by_name(world.gather(names=["c-ended-long-ago"], effort=Effort()))
+    assert named["c-ended-long-ago"].progress is not None
