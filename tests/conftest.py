@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.fixtures import cluster_namespace, cluster_tools, real_api, real_cluster
-from tests.engine.fixtures import bad_proxy, base_image, engine, engine_slot, registry, registry_server
+from tests.engine.fixtures import bad_proxy, base_image, deps_image, engine, engine_slot, registry, registry_server
 from tests.fakes.clusters import cluster_api, pytest_generate_tests
 from tests.goldens import Golden
 from xsft.effects import environments
@@ -22,6 +22,7 @@ __all__ = [
     "cluster_api",
     "cluster_namespace",
     "cluster_tools",
+    "deps_image",
     "engine",
     "engine_slot",
     "pytest_generate_tests",

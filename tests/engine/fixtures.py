@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,6 +18,8 @@ from tests.engine.machine import disk_folder, which, why_no_engine
 from tests.engine.registryserver import Registry
 from tests.engine.slots import Slot, slot
 from xsft.effects.paths import own_cache
+
+POST_TRAINING = Path(__file__).parents[2] / "images" / "post_training"
 
 
 @pytest.fixture(scope="session")
@@ -66,3 +69,15 @@ def base_image(engine: Engine) -> BaseImage:
         return base.make(engine, own_cache() / "tests-engine")
     except base.NoBase as why:
         pytest.skip(f"no base image: {why}")
+
+
+@pytest.fixture(scope="session")
+def deps_image(engine: Engine, base_image: BaseImage) -> str:
+    """The real deps image of images/post_training, built once for the session: one to five minutes, 2.6 GB."""
+    conf = engine.folder / "machine-pip.conf"
+    conf.write_text(base_image.pip_conf, encoding="utf-8")
+    lock = hashlib.sha256((POST_TRAINING / "requirements.txt").read_bytes()).hexdigest()
+    arguments = (f"--build-arg=BASE_IMAGE={base_image.reference}", f"--build-arg=LOCK_SHA256={lock}")
+    secret = ("--secret", f"id=pip_conf,src={conf}")
+    engine.docker("build", "-t", "xsft-tests-deps", *secret, *arguments, str(POST_TRAINING))
+    return "xsft-tests-deps"
