@@ -80,3 +80,18 @@ def test_a_go_that_is_too_old_is_told_in_its_own_words(tmp_path: Path) -> None:
     assert up.returncode == 3
     assert "too old" in up.stderr
     assert "running go 1.19.8" in up.stderr
+
+
+def test_tests_that_need_it_say_so_where_it_cannot_be_built(tmp_path: Path) -> None:
+    """Skipped, with the reason: tests/run.py counts them as not run."""
+    chosen = "tests/cluster/test_up.py::test_webhooks_are_called"
+    done = subprocess.run(
+        (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", chosen),
+        env={**os.environ, "XSFT_CACHE_DIR": str(tmp_path), "PATH": "/nowhere"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "NOT RUN: needs a real control plane's programs: no Go on PATH" in done.stdout, done.stdout
+    assert "1 skipped" in done.stdout
