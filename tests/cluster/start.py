@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -16,6 +17,7 @@ from tests.cluster.nodes import DEFAULT, Slices, nodes
 from tests.cluster.ports import free_ports
 from tests.cluster.processes import Spawner
 from tests.cluster.tools import Tools
+from xsft.spec.place import DEFAULT_QUEUE
 
 Progress = Callable[[str], None]
 ATTEMPTS = 3
@@ -81,7 +83,7 @@ def _start(cluster: Cluster, slices: tuple[Slices, ...], progress: Progress) -> 
     _install_logs(cluster)
     progress("waiting for JobSet and Kueue")
     for path, body in queues.queue_objects(slices):
-        cluster.patiently(lambda path=path, body=body: cluster.rest("POST", path, body))
+        cluster.patiently(partial(cluster.rest, "POST", path, body))
     _wait_until_admitting(cluster)
     progress("waiting for the nodes")
     cluster.wait(lambda: _ready(cluster) == len(wanted), what=f"{len(wanted)} nodes to be Ready")
@@ -101,12 +103,12 @@ def _wait_until_admitting(cluster: Cluster) -> None:
     probe = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
-        "metadata": {"name": "probe", "labels": {"kueue.x-k8s.io/queue-name": queues.DEFAULT_QUEUE}},
+        "metadata": {"name": "probe", "labels": {"kueue.x-k8s.io/queue-name": DEFAULT_QUEUE}},
         "spec": {"replicatedJobs": []},
     }
     path = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets?dryRun=All"
     cluster.patiently(lambda: cluster.rest("POST", path, probe))
-    queue = f"{queues.KUEUE}/namespaces/default/localqueues/{queues.DEFAULT_QUEUE}"
+    queue = f"{queues.KUEUE}/namespaces/default/localqueues/{DEFAULT_QUEUE}"
 
     def active() -> bool:
         conditions = cluster.rest("GET", queue).get("status", {}).get("conditions", ())
