@@ -63,6 +63,18 @@ def test_a_container_that_ended() -> None:
     )
 
 
+def test_how_a_container_ended_before_is_kept() -> None:
+    before = {"terminated": {"exitCode": 1, "reason": "Error", "message": "why"}}
+    waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+    row = {"name": "pathways-worker", "restartCount": 4, "state": waiting, "lastState": before}
+    (container,) = pod_of(pod(containerStatuses=[row])).containers
+    assert (container.state, container.reason, container.restarts) == ("waiting", "CrashLoopBackOff", 4)
+    assert container.last is not None
+    assert (container.last.exit_code, container.last.message, container.last.last) == (1, "why", None)
+    (fresh,) = pod_of(pod(containerStatuses=[{**row, "lastState": {}}])).containers
+    assert fresh.last is None
+
+
 @pytest.mark.parametrize(
     ("jobset", "printer"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Literal
 
 from xsft.launchers.jobset import TRAINER_CONTAINER
@@ -45,7 +46,12 @@ def pod_of(json: Json) -> Pod:
 
 
 def _container(row: Json) -> Container:
-    state = mapping(row, "state")
+    last = mapping(row, "lastState")
+    now = _in_state(row, mapping(row, "state"))
+    return replace(now, last=_in_state(row, last)) if "terminated" in last else now
+
+
+def _in_state(row: Json, state: Json) -> Container:
     name: ContainerState | None = next((name for name in _STATES if isinstance(state.get(name), dict)), None)
     said = mapping(state, name) if name else {}
     return Container(

@@ -6,11 +6,13 @@ apis/kueue/{v1beta1,v1beta2}/workload_types.go, apis/visibility/v1beta2/types.go
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from xsft.launchers.lenient import Json, count, integer, mapping, rows, text
 from xsft.launchers.observed import conditions_of
+from xsft.states.evidence import Quota
 from xsft.states.model import Condition, KueueWorkload
 
 
@@ -35,6 +37,61 @@ class Waiting:
     position: int
     """In its LocalQueue; 0 is next."""
     position_in_cluster_queue: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holding:
+    """A Workload that holds quota."""
+
+    uid: str
+    owner_uid: str
+    jobset: str | None
+    cluster_queue: str
+    priority: int | None
+    holds: str
+    """Of accelerators, `512 google.com/tpu`; empty where it holds none."""
+
+
+def holding_of(json: Json) -> Holding | None:
+    """None for one that holds none."""
+    workload = workload_of(json)
+    if workload.cluster_queue is None:
+        return None
+    used: dict[str, int] = defaultdict(int)
+    for pod_set in rows(mapping(json, "status", "admission").get("podSetAssignments")):
+        for resource, amount in mapping(pod_set, "resourceUsage").items():
+            used[resource] += count(amount)  # other quantities (cpu in milli, memory with units) are not accelerators
+    accelerators = [f"{amount} {resource}" for resource, amount in sorted(used.items()) if amount and "/" in resource]
+    return Holding(
+        uid=text(mapping(json, "metadata").get("uid")) or "",
+        owner_uid=_owner(json, "uid") or "",
+        jobset=_owner(json, "name"),
+        cluster_queue=workload.cluster_queue,
+        priority=workload.priority,
+        holds=", ".join(accelerators),
+    )
+
+
+def quotas_of(cluster_queue: Json) -> tuple[Quota, ...]:
+    """What each flavor of the queue has and what of it is taken, in the queue's order."""
+    used = {
+        (flavor.get("name"), resource.get("name")): str(resource.get("total", "0"))
+        for flavor in rows(mapping(cluster_queue, "status").get("flavorsUsage"))
+        for resource in rows(flavor.get("resources"))
+    }
+    return tuple(
+        Quota(flavor=name, resource=resource, total=total, used=used.get((name, resource), "0"))
+        for name, resource, total in _nominal(cluster_queue)
+    )
+
+
+def _nominal(cluster_queue: Json) -> Iterator[tuple[str, str, str]]:
+    for group in rows(mapping(cluster_queue, "spec").get("resourceGroups")):
+        for flavor in rows(group.get("flavors")):
+            for resource in rows(flavor.get("resources")):
+                name, kind = text(flavor.get("name")), text(resource.get("name"))
+                if name and kind:
+                    yield name, kind, str(resource.get("nominalQuota", "0"))
 
 
 def workload_of(json: Json) -> KueueWorkload:
