@@ -19,9 +19,9 @@ from xsft.effects.cluster_login import client_for
 from xsft.effects.cluster_reads import Reads
 from xsft.effects.cluster_resources import Resource
 from xsft.errors import SpecError, XsftError
-from xsft.launchers.children import child_jobs
+from xsft.launchers.children import child_jobs, jobless
 from xsft.launchers.patch import RUN_LABEL
-from xsft.problems import Problem, warning
+from xsft.problems import Problem, error, warning
 from xsft.spec.place import Place
 
 Json = dict[str, Any]
@@ -84,7 +84,8 @@ class Cluster:
 
     def dry_run_jobs(self, jobset: Json) -> tuple[Problem, ...]:
         """What the cluster will refuse about the Jobs that JobSet makes of it; empty where nothing."""
-        return tuple(problem for job in child_jobs(jobset) for problem in self._refused_job(job))
+        refused = (problem for job in child_jobs(jobset) for problem in self._refused_job(job))
+        return (*map(_makes_no_job, jobless(jobset)), *refused)
 
     def delete_jobset(self, *, name: str, namespace: str, uid: str) -> Deleted:
         """Only the one of that UID, with its Jobs and pods. Raises Unknown where the outcome could not be learnt."""
@@ -220,6 +221,13 @@ def _managed_keys(metadata: Json) -> frozenset[str]:
     managers = metadata.get("metadata", {}).get("managedFields") or ()
     fields = [m.get("fieldsV1", {}).get("f:data") or {} for m in managers if isinstance(m, dict)]
     return frozenset(key.removeprefix("f:") for found in fields for key in found if key.startswith("f:"))
+
+
+def _makes_no_job(name: str) -> Problem:
+    message = f"JobSet makes no Job of the replicated job {name}: its replicas is 0."
+    return error(
+        "manifest-invalid", "", message, "Ask for one slice or more; `xsft plan --manifest` prints the JobSet."
+    )
 
 
 def _not_checked(reply: Reply, ask: Ask) -> Problem:

@@ -69,7 +69,7 @@ class WorkloadSpec(Section):
     """Kubernetes namespace; unset: the place's."""
     priority: Priority = "medium"
     """Kubernetes PriorityClass, as xpk makes them."""
-    ttl_seconds_after_finished: int = Field(default=43200, ge=0)
+    ttl_seconds_after_finished: int = Field(default=43200, ge=0, le=2**31 - 1)
     """Seconds a finished JobSet stays; xpk says 12 hours."""
     env: dict[EnvName, str] = Field(default_factory=dict)
     """Environment of the trainer. Never secrets: they are refused."""
