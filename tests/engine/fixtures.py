@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +15,10 @@ import pytest
 from tests.engine import base, daemon, registryserver
 from tests.engine.badproxy import BadProxy, misbehaving
 from tests.engine.base import BaseImage
+from tests.engine.children import DidNotStart
 from tests.engine.daemon import Engine
 from tests.engine.machine import disk_folder, which, why_no_engine
+from tests.engine.network import NotAllowed
 from tests.engine.registryserver import Registry
 from tests.engine.slots import Slot, slot
 from xsft.effects.paths import own_cache
@@ -22,10 +26,14 @@ from xsft.effects.paths import own_cache
 POST_TRAINING = Path(__file__).parents[2] / "images" / "post_training"
 
 
+NOT_PERMITTED = re.compile(r"not permitted|Permission denied", re.IGNORECASE)
+"""How a container without the capabilities says so."""
+
+
 @pytest.fixture(scope="session")
 def engine_slot() -> Iterator[Slot]:
     """This session's own folder on a disk."""
-    if why := why_no_engine():
+    if why := why_no_engine(has=which, uid=os.geteuid()):
         pytest.skip(why)
     with slot(disk_folder((own_cache() / "tests-engine", Path("/var/tmp/xsft-tests-engine")))) as held:
         yield held
@@ -34,7 +42,13 @@ def engine_slot() -> Iterator[Slot]:
 @pytest.fixture(scope="session")
 def engine(engine_slot: Slot) -> Iterator[Engine]:
     """A Docker engine of this session's own, gone with it; the machine's is not touched."""
-    with daemon.running(engine_slot) as running:
+    with ExitStack() as stack:
+        try:
+            running = stack.enter_context(daemon.running(engine_slot))
+        except (DidNotStart, NotAllowed) as problem:
+            if not NOT_PERMITTED.search(str(problem)):
+                raise
+            pytest.skip(f"no Docker engine of the tests' own: this root may not start one: {problem}")
         yield running
 
 

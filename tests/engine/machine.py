@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 PROGRAMS = {
@@ -27,13 +27,13 @@ SYSTEM_FOLDERS = ("/usr/sbin", "/sbin")
 NOT_A_DISK = frozenset({"tmpfs", "ramfs"})
 
 
-def why_no_engine() -> str:
-    """Why no engine can be started here; empty where one can."""
-    if sys.platform != "linux":
-        return "a Docker engine of the tests' own needs Linux"
-    if missing := sorted({package for program, package in PROGRAMS.items() if not which(program)}):
+def why_no_engine(*, has: Callable[[str], object], uid: int, platform: str = sys.platform) -> str:
+    """Why no engine can be started here; empty where one can. `has`: whether a program is here."""
+    if platform != "linux":
+        return "no Docker engine of the tests' own: it needs Linux"
+    if missing := sorted({package for program, package in PROGRAMS.items() if not has(program)}):
         return f"no Docker engine of the tests' own: missing here: {', '.join(missing)} (Debian packages)"
-    if os.geteuid() != 0:
+    if uid != 0:
         return "no Docker engine of the tests' own: starting dockerd needs root"
     return ""
 

@@ -21,6 +21,10 @@ POOL = tuple(ipaddress.ip_network("172.16.0.0/12").subnets(new_prefix=24))[::-1]
 """Private networks, the least used first: Docker itself begins at the other end (172.17.0.0/16)."""
 
 
+class NotAllowed(Exception):
+    """ip or iptables failed; the message has what it said."""
+
+
 @dataclass(frozen=True)
 class Bridge:
     name: str
@@ -91,7 +95,10 @@ def _ip(*arguments: str) -> str:
 
 
 def _run(*argv: str) -> str:
-    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise NotAllowed(f"{argv}: {done.stderr}")
+    return done.stdout
 
 
 def _tool(name: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.engine.base import BaseImage, pip_conf
 from tests.engine.daemon import Engine
-from tests.engine.machine import filesystem_of, which
+from tests.engine.machine import PROGRAMS, filesystem_of, which, why_no_engine
 from tests.engine.network import bridge
 from tests.engine.registryserver import Registry
 from tests.engine.slots import SLOTS, slot
@@ -116,3 +116,18 @@ def line(child: subprocess.Popen[bytes]) -> str:
 
 def links() -> str:
     return subprocess.run((which("ip") or "ip", "-o", "link"), capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize(
+    ("here", "uid", "platform", "words"),
+    [
+        (set(PROGRAMS), 0, "linux", ""),
+        (set(PROGRAMS), 1000, "linux", "needs root"),
+        (set(PROGRAMS) - {"dockerd", "docker-registry"}, 0, "linux", "missing here: docker-registry, docker.io"),
+        (set(PROGRAMS), 0, "darwin", "needs Linux"),
+    ],
+)
+def test_a_machine_that_cannot_have_an_engine_says_why(here: set[str], uid: int, platform: str, words: str) -> None:
+    why = why_no_engine(has=here.__contains__, uid=uid, platform=platform)
+    assert words in why
+    assert bool(why) == bool(words)
