@@ -153,8 +153,9 @@ ELSEWHERE = observed("gemma", cluster="elsewhere")
             "gemma",
             Unreachable,
         ),
+        (Read((observed("gemma", unread=(Unread(what="jobsets", why="timeout"),)),), (SILENT,)), "gemma", Unreachable),
     ],
-    ids=["a beginning", "two of that name", "perhaps elsewhere", "silence", "its cluster is silent"],
+    ids=["a beginning", "two of that name", "perhaps elsewhere", "silence", "its cluster is", "known from before"],
 )
 def test_what_is_not_surely_that_run_is_not_touched(found: Read, name: str, kind: type[XsftError]) -> None:
     told = Told(found)

@@ -25,6 +25,10 @@ EMPTY = Read()
 HALF = Read((local("other"),), (warning("unreachable", "", "lab is silent", ""),), whole=False)
 
 
+NO_JOBSETS = (Unread(what="jobsets", why="timeout"),)
+"""What beside it is of an earlier call."""
+
+
 def at(state: State, step: int | None = None, **changed: Any) -> Read:
     """The state travels in the run's mode, so that one observation is one state."""
     progress = None if step is None else said(step)
@@ -109,6 +113,9 @@ def test_until_it_is_done() -> None:
         ((HALF,), DONE, 5),
         ((DEAF, at("training", 5)), DONE, 7),
         ((at("training", 5), DEAF), DONE, 7),
+        ((at("training", 5, unread=NO_JOBSETS),), DONE, 5),
+        ((at("training", 5), at("training", 5, unread=NO_JOBSETS)), DONE, 7),
+        ((at("succeeded", 1000, unread=NO_JOBSETS),), DONE, 0),
         ((at("unknown"),), DONE, 8),
         ((at("training", 5), EMPTY), DONE, 8),
         ((EMPTY,), DONE, 2),
@@ -138,8 +145,7 @@ def test_three_answers_without_the_run_are() -> None:
 
 
 def test_not_having_read_all_evidence_is_not_being_gone() -> None:
-    unread = (Unread(what="jobsets", why="timeout"),)
-    played = Played(at("training", 5), *[at("unknown", unread=unread)] * 9, at("succeeded"))
+    played = Played(at("training", 5), *[at("unknown", unread=(Unread(what="log", why="late"),))] * 9, at("succeeded"))
     assert played.wait().outcome == "reached"
 
 

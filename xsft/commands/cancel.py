@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from xsft.commands.run_sources import runs_of, screen_of
 
-    runs = runs_of(args)
+    runs = runs_of(args, args.run)
     world = World(
         screen=screen_of(runs),
         delete=runs.delete,
@@ -106,9 +106,10 @@ def _cancelled(name: str, *, world: World, yes: bool) -> Cancelled:
         return Cancelled(action="nothing", row=hit.row, jobset=None, why=f"it has ended: {hit.row.state}")
     if hit.row.target == "local":
         return _local(hit.seen, hit.row, world=world, yes=yes)
+    _require_its_cluster(hit.seen, hit.row)
     jobset = hit.seen.jobset
     if jobset is None:
-        return _no_jobset(hit.seen, hit.row)
+        return Cancelled(action="nothing", row=hit.row, jobset=None, why="it has no JobSet on its cluster")
     if jobset.deleting_at:
         why = f"it is being deleted since {jobset.deleting_at}"
         return Cancelled(action="nothing", row=hit.row, jobset=jobset, why=why)
@@ -121,16 +122,16 @@ def _cancelled(name: str, *, world: World, yes: bool) -> Cancelled:
     return Cancelled(action="nothing", row=hit.row, jobset=jobset, why=why)
 
 
-def _no_jobset(seen: Observation, row: Row) -> Cancelled:
+def _require_its_cluster(seen: Observation, row: Row) -> None:
+    """What is known from an earlier call deletes nothing."""
+    from xsft.commands.run_lookup import silence
     from xsft.errors import Unreachable
 
-    silent = next((one.why for one in seen.unread if one.what == "jobsets"), None)
-    if silent is not None:
+    if silent := silence(seen):
         raise Unreachable(
             f"{row.run_name} may live: its cluster {row.cluster} does not answer ({silent}).",
             fix="Nothing was deleted. Try again when it answers.",
         )
-    return Cancelled(action="nothing", row=row, jobset=None, why="it has no JobSet on its cluster")
 
 
 def _local(seen: Observation, row: Row, *, world: World, yes: bool) -> Cancelled:

@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     from xsft.commands.run_sources import runs_of, screen_of
 
     target = Path(args.output) if args.output else None
-    runs = runs_of(args)
+    runs = runs_of(args, *args.runs)
     world = World(screen=screen_of(runs), read=Logs(runs=runs).curves)
     return compare(tuple(dict.fromkeys(args.runs)), world=world, target=target, json=args.json)
 

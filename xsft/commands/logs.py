@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     from xsft.effects import clock
     from xsft.states.moments import before
 
-    runs = runs_of(args)
+    runs = runs_of(args, args.run)
     asked = Asked(
         slice_index=args.slice,
         host=args.host,
@@ -160,13 +160,13 @@ def _refuse_slices(asked: Asked) -> None:
 
 
 def _jobset(seen: Observation) -> JobSet:
+    from xsft.commands.run_lookup import silence
     from xsft.errors import Unknown, Unreachable
 
+    if silent := silence(seen):
+        raise Unreachable(f"The cluster of {seen.run_name} does not answer: {silent}.", fix="Try again when it does.")
     if seen.jobset is not None:
         return seen.jobset
-    silent = next((one.why for one in seen.unread if one.what == "jobsets"), None)
-    if silent is not None:
-        raise Unreachable(f"The cluster of {seen.run_name} does not answer: {silent}.", fix="Try again when it does.")
     raise Unknown(
         f"{seen.run_name} has no JobSet any more, and Kubernetes forgets a log with its pod.",
         fix="xsft compare draws what the metrics beside its output hold; Cloud Logging may have the lines.",

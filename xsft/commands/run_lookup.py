@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from xsft.commands.failure import problem_lines
@@ -30,6 +30,10 @@ class Reading(Protocol):
     def whole(self) -> bool:
         """Everything that was asked answered, so that a run which is not here is not there."""
 
+    @property
+    def known(self) -> Callable[[], tuple[str, ...]]:
+        """Names of all runs, where `observations` are of those that were named only."""
+
 
 class Read(Protocol):
     """Reads the runs now. Raises as its sources do only where a single one was asked for."""
@@ -45,7 +49,8 @@ def require_answer(found: Reading) -> None:
 
 def unread(found: Reading, what: str) -> Unreachable:
     """With what stood in the way, the first one's next step included."""
-    why = "; ".join(dict.fromkeys(p.message.rstrip(".") for p in found.problems)) or "no cluster answered"
+    said = (" ".join(p.message.split()).rstrip(".") for p in found.problems)
+    why = "; ".join(dict.fromkeys(said)) or "no cluster answered"
     fix = next((p.fix for p in found.problems if p.fix), "Try again, or name one place: --place NAME.")
     return Unreachable(f"{what}: {why}.", fix=fix)
 
@@ -62,7 +67,7 @@ def missing(name: str, rows: Sequence[Seen], found: Reading) -> XsftError:
     if not found.whole:
         return unread(found, f"There is no run {name!r} in what could be read, and not everything could be")
     jobsets = {one.jobset.name for row in rows for one in row.attempts if one.jobset}
-    known = sorted({row.row.run_name for row in rows} | jobsets)
+    known = sorted({row.row.run_name for row in rows} | jobsets | set(found.known()))
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or [k for k in known if name and name in k][:3]
     meant = f" Did you mean {' or '.join(near)}?" if near else ""
     return UsageError(
@@ -85,6 +90,13 @@ def one_run(name: str, rows: Sequence[Seen], found: Reading) -> Seen:
             id="run-ambiguous",
         )
     return hits[0]
+
+
+def silence(seen: Observation) -> str | None:
+    """Why its cluster does not answer; None where it did, and for a run on this machine. What an observation holds
+    beside it is of an earlier call.
+    """
+    return next((one.why for one in seen.unread if one.what == "jobsets"), None)
 
 
 def lines_of(problems: Sequence[Problem]) -> tuple[str, ...]:

@@ -15,22 +15,19 @@ from xsft.steps import Plan
 EVERYTHING = Wanted(everything=True)
 
 
-def runs_of(args: argparse.Namespace) -> Runs:
-    """Where the arguments of `run_arguments.add_where` say."""
-    return runs_for(Asked(place=args.place, context=args.context, namespace=args.namespace))
+def runs_of(args: argparse.Namespace, *names: str, everything: bool = True) -> Runs:
+    """Of these names, none meaning all; where the arguments of `run_arguments.add_where` say."""
+    asked = Asked(place=args.place, context=args.context, namespace=args.namespace)
+    return runs_for(asked, names=names, everything=everything)
 
 
 def runs_at(plan: Plan) -> Runs:
     """Of the cluster and namespace that the plan goes to."""
     if plan.run.place is None:
         raise UsageError("the workload names no place.", fix="Give it one: place: main, or inline.")
-    return runs_at_place(plan.run.place, namespace=plan.run.namespace)
-
-
-def screen_for(args: argparse.Namespace) -> Screen:
-    return screen_of(runs_of(args))
+    return runs_at_place(plan.run.place, namespace=plan.run.namespace, name=plan.run_name)
 
 
 def screen_of(runs: Runs) -> Screen:
     """All that can be seen there."""
-    return Screen(read=runs.read, classify=classify, wanted=EVERYTHING, now=clock.now)
+    return Screen(read=runs.read, classify=classify, wanted=EVERYTHING, now=clock.now, keep=runs.keep)

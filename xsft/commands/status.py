@@ -14,6 +14,7 @@ from xsft.commands.run_arguments import add_where
 
 if TYPE_CHECKING:
     from xsft.commands.run_lookup import Read, Reading
+    from xsft.states.model import Observation, Status
     from xsft.states.rows import Classify, Row, Seen, Wanted
 
 STATES = (
@@ -50,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from xsft.commands.run_sources import screen_for
+    from xsft.commands.run_sources import runs_of, screen_of
     from xsft.effects.clock import pause
     from xsft.errors import UsageError
 
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.every is not None and not args.watch:
         raise UsageError("--every is for --watch.", fix="Leave it out, or add --watch.")
-    screen = replace(screen_for(args), wanted=wanted_of(args))
+    screen = replace(screen_of(runs_of(args, *args.runs, everything=args.all)), wanted=wanted_of(args))
     if args.watch:
         from xsft.commands.status_watch import EVERY_S, watch
 
@@ -76,6 +77,8 @@ class Screen:
     classify: Classify
     wanted: Wanted
     now: Callable[[], str]
+    keep: Callable[[Sequence[tuple[Observation, Status]]], None] = lambda _seen: None
+    """Remembers it for when a cluster does not answer."""
 
 
 def wanted_of(args: argparse.Namespace) -> Wanted:
@@ -108,7 +111,9 @@ def look(screen: Screen) -> tuple[Reading, tuple[Seen, ...]]:
 
     found = screen.read()
     require_answer(found)
-    return found, fold(found.observations, classify=screen.classify, now=screen.now())
+    rows = fold(found.observations, classify=screen.classify, now=screen.now())
+    screen.keep([(one.seen, one.status) for one in rows])
+    return found, rows
 
 
 def pick(screen: Screen, rows: Sequence[Seen], found: Reading) -> tuple[Row, ...]:

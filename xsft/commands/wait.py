@@ -39,15 +39,14 @@ def add_timing(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from xsft.commands.run_sources import screen_for
+    from xsft.commands.run_sources import runs_of, screen_of
     from xsft.commands.waiting import Clock, Patience, wait_and_report
     from xsft.effects import clock
 
     patience = Patience(timeout_s=args.timeout, poll_s=args.poll)
     here = Clock(monotonic=clock.monotonic, pause=clock.pause)
-    return wait_and_report(
-        args.run, goal=args.goal, screen=screen_for(args), patience=patience, clock=here, json=args.json
-    )
+    screen = screen_of(runs_of(args, args.run))
+    return wait_and_report(args.run, goal=args.goal, screen=screen, patience=patience, clock=here, json=args.json)
 
 
 def _goal(text: str) -> Goal:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from xsft.commands.durations import duration_text
-from xsft.commands.run_lookup import missing, one_run, unread
+from xsft.commands.run_lookup import missing, one_run, silence, unread
 from xsft.commands.status import Screen, look
 from xsft.commands.status_watch import change
 from xsft.errors import RunFailed, TimedOut, Unknown, Unreachable, UsageError, XsftError
@@ -110,7 +110,11 @@ class _Watch:
             if self.row is None and not self.known:
                 raise missing(self.name, rows, found)
             return self._missed()
-        return self._seen(one_run(self.name, rows, found).row)
+        hit = one_run(self.name, rows, found)
+        if (why := silence(hit.seen)) and not hit.row.ended:
+            self._silent(Unreachable(f"The cluster of {self.name} does not answer: {why}."))
+            return None
+        return self._seen(hit.row)
 
     def _seen(self, row: Row) -> Literal["reached", "ended", "lost"] | None:
         self.silence = None

@@ -76,14 +76,15 @@ def gather_runs(
     wanted = Wanted(names=frozenset(names), everything=everything, now=now)
     asked = [start(partial(_asked, one, store=store, entries=index.entries, wanted=wanted)) for one in targets]
     here = observe_local((one for one in index.entries if wanted.entry(one)), now=now) if local else ()
-    answers = {target.name: one.result() for target, one in zip(targets, asked, strict=True)}
-    found = tuple(seen for answer in answers.values() for seen in answer.observations)
-    silent = tuple(answer.problem for answer in answers.values() if answer.problem is not None)
-    source = _source(answers, store=store, entries=index.entries)
+    answers = [one.result() for one in asked]
+    found = tuple(seen for answer in answers for seen in answer.observations)
+    silent = tuple(answer.problem for answer in answers if answer.problem is not None)
+    clusters = {one.name: answer.cluster for one, answer in zip(targets, answers, strict=True) if answer.cluster}
+    source = _source(clusters, store=store, entries=index.entries)
     return Gathered(
         observations=(*_with_progress(found, source=source, wanted=wanted, effort=effort or Effort()), *here),
         problems=(*silent, *index.problems),
-        answered=len(silent) < len(answers) or not answers or bool(found),
+        answered=len(silent) < len(answers) or not answers or bool(found) or bool(here),
         whole=not silent,
     )
 
@@ -192,8 +193,7 @@ def _with_progress(
     return (*read_progress(worth, source=source, deadline_s=effort.progress_s, at_most=at_most), *rest)
 
 
-def _source(answers: Mapping[str, _Answer], *, store: RecordStore, entries: Sequence[IndexEntry]) -> Source:
-    clusters = {name: answer.cluster for name, answer in answers.items() if answer.cluster is not None}
+def _source(clusters: Mapping[str, Cluster], *, store: RecordStore, entries: Sequence[IndexEntry]) -> Source:
     outputs = {(_where(one), one.run_name): one.output for one in entries if one.output}
 
     def output(seen: Observation) -> str | None:

@@ -5,26 +5,27 @@ this machine, and on this machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from xsft.effects import clock
 from xsft.effects.cancelling import record_cancel
 from xsft.effects.cluster import Cluster, connect
 from xsft.effects.cluster_delete import Deleted
+from xsft.effects.lastknown import remember
 from xsft.effects.local_folder import RunFolder
 from xsft.effects.local_stop import interrupt_holder
-from xsft.effects.observe import PATIENCE, observe_cluster
+from xsft.effects.observe import PATIENCE
+from xsft.effects.observe_gather import Effort, Gathered, Target, gather_runs
 from xsft.effects.places import load_places
 from xsft.effects.recordindex import IndexEntry
 from xsft.effects.recording import user_name
 from xsft.effects.records import RecordStore, record_store
-from xsft.errors import UsageError, XsftError
+from xsft.errors import UsageError
 from xsft.problems import Problem
 from xsft.records.model import Cluster as Where
 from xsft.spec.place import Place
-from xsft.states.model import JobSet, Observation
+from xsft.states.model import JobSet, Observation, Status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +54,25 @@ class Source:
 class Reading:
     """What all of them said."""
 
-    observations: tuple[Observation, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    answered: bool = True
-    """Anything could be read at all."""
-    whole: bool = True
-    """Everything that was asked answered."""
+    gathered: Gathered
+    known: Callable[[], tuple[str, ...]] = lambda: ()
+    """Names of all runs that can be seen from here; asked where one is not found. Reads once more."""
+
+    @property
+    def observations(self) -> tuple[Observation, ...]:
+        return self.gathered.observations
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        return self.gathered.problems
+
+    @property
+    def answered(self) -> bool:
+        return self.gathered.answered
+
+    @property
+    def whole(self) -> bool:
+        return self.gathered.whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,25 +81,24 @@ class Runs:
 
     sources: tuple[Source, ...]
     store: RecordStore
+    names: tuple[str, ...] = ()
+    """Of runs or JobSets; none: all."""
+    everything: bool = False
+    """Also the progress of what ended long ago."""
+    local: bool = True
+    """Also the runs on this machine."""
+    effort: Effort = field(default_factory=Effort)
     connect: Callable[[Place], Cluster] = lambda place: connect(place, patience=PATIENCE)
-    now: Callable[[], str] = clock.now
     connected: dict[str, Cluster] = field(default_factory=dict)
     """By the cluster's name."""
 
     def read(self) -> Reading:
         """All sources at once. Never raises for one that does not answer: that is a problem beside the others."""
-        if not self.sources:
-            return Reading()
-        with ThreadPoolExecutor(max_workers=min(16, len(self.sources))) as pool:
-            answers = tuple(pool.map(self._answer, self.sources))
-        problems = tuple(one for one in answers if isinstance(one, Problem))
-        observations = tuple(seen for one in answers if not isinstance(one, Problem) for seen in one)
-        return Reading(
-            observations=observations,
-            problems=problems,
-            answered=len(problems) < len(answers),
-            whole=not problems,
-        )
+        return Reading(gathered=self._gather(self.names, self.effort), known=self._known if self.names else lambda: ())
+
+    def keep(self, seen: Iterable[tuple[Observation, Status]]) -> None:
+        """For when a cluster does not answer."""
+        remember(self.store.state, seen, now=self.store.now())
 
     def cluster(self, name: str) -> Cluster:
         """The connection to a cluster that was read. Raises as connecting does."""
@@ -114,25 +127,38 @@ class Runs:
         found = {e.output for e in entries if (e.target, e.run_name) == (seen.target, seen.run_name)}
         return found.pop() if len(found) == 1 else None
 
-    def _answer(self, source: Source) -> tuple[Observation, ...] | Problem:
-        try:
-            cluster = self.cluster(source.name)
-            return observe_cluster(cluster, namespace=source.namespace, name=source.name, now=self.now())
-        except XsftError as failed:
-            (first, *_) = failed.problems
-            return replace(first, severity="warning", message=f"{source.name}: {first.message}")
+    def _known(self) -> tuple[str, ...]:
+        found = self._gather((), Effort(progress_s=0)).observations
+        return tuple(
+            {name for seen in found for name in (seen.run_name, seen.jobset.name if seen.jobset else None) if name}
+        )
+
+    def _gather(self, names: tuple[str, ...], effort: Effort) -> Gathered:
+        targets = tuple(
+            Target(name=one.name, namespace=one.namespace, connect=partial(self.cluster, one.name))
+            for one in self.sources
+        )
+        return gather_runs(
+            targets, store=self.store, names=names, everything=self.everything, local=self.local, effort=effort
+        )
 
 
-def runs_for(asked: Asked) -> Runs:
+def runs_for(asked: Asked, *, names: Iterable[str] = (), everything: bool = False) -> Runs:
     """Raises UsageError for a place that is not in places.yaml, SpecError where that file is wrong."""
     places, file = load_places(Path.cwd())
     store = record_store()
-    return Runs(sources=sources(asked, places=places, file=file, entries=store.local_index().entries), store=store)
+    return Runs(
+        sources=sources(asked, places=places, file=file, entries=store.local_index().entries),
+        store=store,
+        names=tuple(names),
+        everything=everything,
+        local=asked.place is None and asked.context is None,
+    )
 
 
-def runs_at_place(place: Place, *, namespace: str) -> Runs:
-    """Of one cluster and namespace."""
-    return Runs(sources=(_source(place, namespace),), store=record_store())
+def runs_at_place(place: Place, *, namespace: str, name: str) -> Runs:
+    """Of one name, on one cluster, in one namespace."""
+    return Runs(sources=(_source(place, namespace),), store=record_store(), names=(name,), local=False)
 
 
 def sources(
