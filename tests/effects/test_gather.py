@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
-import pytest
-
 from tests.checks.factory import DROP, spec
-from xsft.effects.gather import folder_of, gather, git_commit, git_dirty, machine
+from tests.effects.gitrepo import git, made_in
+from xsft.effects.gather import folder_of, gather, machine
 from xsft.facts import CheckpointFacts, Facts
 
 TODAY = "20261121"
@@ -25,19 +23,6 @@ class Looks:
         return CheckpointFacts(path=path, status="missing")
 
 
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    for argv in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "first")):
-        git(tmp_path, *argv)
-    return tmp_path
-
-
-def git(folder: Path, *argv: str) -> str:
-    identity = ("-c", "user.name=n", "-c", "user.email=e@example.com", "-c", "commit.gpgsign=false")
-    done = subprocess.run(("git", "-C", str(folder), *identity, *argv), capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
 def gathered(file: Path, looks: Looks | None = None, **changes: object) -> Facts:
     return gather(spec(**changes), file=file, today=TODAY, look=looks or Looks())
 
@@ -47,26 +32,11 @@ def test_the_date_is_passed_on(tmp_path: Path) -> None:
     assert facts.today == TODAY
 
 
-def test_the_commit_where_the_name_asks_for_it(checkout: Path) -> None:
-    head = git(checkout, "rev-parse", "HEAD")
-    assert gathered(checkout / "w.yaml", run_name_suffix="commit").commit == head
-    assert gathered(checkout / "w.yaml").commit is None
-
-
-def test_no_checkout_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert git_commit(tmp_path) is None
-    assert git_dirty(tmp_path) is None
-    git(tmp_path, "init", "-q")
-    assert (git_commit(tmp_path), git_dirty(tmp_path)) == (None, None)
-    assert git_commit(tmp_path / "nowhere") is None
-
-
-def test_dirty_is_a_changed_tracked_file(checkout: Path) -> None:
-    (checkout / "a").write_text("1")
-    assert git_dirty(checkout) is False
-    git(checkout, "add", "a")
-    assert git_dirty(checkout) is True
+def test_the_commit_where_the_name_asks_for_it(tmp_path: Path) -> None:
+    repository = made_in(tmp_path)
+    head = git(repository, "rev-parse", "HEAD")
+    assert gathered(repository / "w.yaml", run_name_suffix="commit").commit == head
+    assert gathered(repository / "w.yaml").commit is None
 
 
 def test_the_checkpoint_is_looked_at(tmp_path: Path) -> None:

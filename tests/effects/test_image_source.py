@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.effects.test_gather import git
+from tests.effects.gitrepo import git
 from xsft.effects.image_source import Source, source_of
 from xsft.effects.process import own_environment
 from xsft.errors import Unreachable

@@ -7,19 +7,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from xsft.effects.checkout import git_commit
 from xsft.effects.checkpoint import read_checkpoint
 from xsft.effects.files import STDIN
 from xsft.effects.places import load_places
-from xsft.effects.process import own_environment, run
-from xsft.errors import XsftError
 from xsft.facts import CheckpointFacts, Facts, ImageFacts, MachineFacts
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.place import Place
 from xsft.spec.resolve import resolve
 
 Look = Callable[[str], CheckpointFacts]
-
-GIT_TIMEOUT_S = 10.0
 
 
 def gather(
@@ -49,18 +46,6 @@ def folder_of(file: str | Path) -> Path:
     return Path.cwd() if str(file) == STDIN else Path(file).absolute().parent
 
 
-def git_commit(folder: Path) -> str | None:
-    """40 hex digits of the commit checked out in `folder`; None without a checkout, a first commit or git."""
-    head = _git(folder, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-    return head.strip() or None if head is not None else None
-
-
-def git_dirty(folder: Path) -> bool | None:
-    """Whether a tracked file differs from the commit; None where `git_commit` is."""
-    changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
-    return None if changed is None or git_commit(folder) is None else bool(changed.strip())
-
-
 def machine() -> MachineFacts:
     """This machine, as a local run may use it."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
@@ -85,11 +70,3 @@ def _checkpoint(spec: WorkloadSpec, facts: Facts, look: Look) -> CheckpointFacts
     if path is None or (spec.target == "xpk" and not path.startswith("gs://")):
         return None
     return look(path)
-
-
-def _git(folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> str | None:
-    try:
-        done = run(("git", "-C", str(folder), *arguments), env=env or own_environment(), timeout_s=GIT_TIMEOUT_S)
-    except XsftError:
-        return None
-    return done.stdout if done.ok else None

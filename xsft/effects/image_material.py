@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from xsft.effects.gather import git_commit, git_dirty
+from xsft.effects.checkout import checkout
 from xsft.effects.image_context import code_part, deps_part, image_names, images_folder
 from xsft.effects.image_source import Source, source_of
 from xsft.errors import SpecError, UsageError
@@ -56,12 +56,13 @@ def plan_image(options: Options, by: Gathering) -> Planned:
     )
     said += _no_errors(accepting((*context_problems(deps.files), *context_problems(code.files)), by.accept))
     said += _no_errors(material_problems(options, Material(deps=deps, code=code)))
+    here = checkout(project)
     material = Material(
         deps=deps,
         code=code,
         base=by.base(_base_ref(options, deps)),
-        revision=git_commit(project),
-        dirty=git_dirty(project),
+        revision=here.commit if here else None,
+        dirty=here.dirty if here else None,
         maxtext_label=maxtext.label if maxtext else "pypi",
     )
     recipe = make_recipe(options, material)

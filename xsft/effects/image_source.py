@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from xsft.effects.checkout import checkout, git_commit
 from xsft.effects.filelock import exclusive
-from xsft.effects.gather import git_commit, git_dirty
 from xsft.effects.process import Completed, run
 from xsft.errors import EnvironmentMissing, Unreachable
 from xsft.spec.secrets import redact
@@ -41,8 +41,8 @@ def source_of(
         url, _, ref = text.removeprefix("git+").rpartition("@")
         return _checked_out(url, ref, env=env, cache=cache / "image-sources", progress=progress)
     folder = project / text
-    commit = git_commit(folder) if folder.is_dir() else None
-    return Source(folder=folder, label=f"tree {commit}{'-dirty' if git_dirty(folder) else ''}" if commit else "tree")
+    found = checkout(folder) if folder.is_dir() else None
+    return Source(folder=folder, label=f"tree {found.commit}{'-dirty' if found.dirty else ''}" if found else "tree")
 
 
 def _checked_out(url: str, ref: str, *, env: Mapping[str, str], cache: Path, progress: Callable[[str], None]) -> Source:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from xsft.effects.places import load_places
 from xsft.errors import UsageError
 
 
@@ -14,6 +13,8 @@ def registry_of(place: str | None, *, start: Path) -> str | None:
 
     Raises UsageError for a place that is not known or has no registry, SpecError for a wrong places.yaml.
     """
+    from xsft.effects.places import load_places
+
     places, file = load_places(start)
     if place is None:
         distinct = {found.registry for found in places.values() if found.registry}

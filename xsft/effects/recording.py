@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xsft.effects import clock, environments, gather
+from xsft.effects.checkout import checkout
 from xsft.records.model import Attempt, Cluster, Git, Image, Record
 from xsft.spec.digest import canonical
 from xsft.steps import Plan
@@ -34,12 +35,12 @@ class Provenance:
 def gather_provenance(file: str) -> Provenance:
     """For a workload at `file`, whose folder's checkout counts. Never raises: what cannot be told is left out."""
     folder = gather.folder_of(file)
-    commit = gather.git_commit(folder)
+    found = checkout(folder)
     return Provenance(
         submitter=secrets.token_hex(8),
         at=clock.now(),
         user=user_name(),
-        git=Git(commit=commit, dirty=gather.git_dirty(folder)) if commit else None,
+        git=Git(commit=found.commit, dirty=found.dirty) if found else None,
         versions=_versions(),
     )
 
