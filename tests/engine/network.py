@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tests.engine.machine import which
-from tests.engine.slots import SLOTS
+from tests.engine.slots import SLOTS, unheld
 
 POOL = tuple(ipaddress.ip_network("172.16.0.0/12").subnets(new_prefix=24))[::-1]
 """Private networks, the least used first: Docker itself begins at the other end (172.17.0.0/16)."""
@@ -50,8 +50,9 @@ class Bridge:
 
 @contextmanager
 def bridge(slot: int) -> Iterator[Bridge]:
-    """The bridge of `slot`, whose lock the caller holds: what a killed session left under that name is removed."""
-    made = Bridge(name=f"xsft-test{slot}", subnet=_free_subnet(slot), mtu=_mtu())
+    """The bridge of `slot`, whose lock the caller holds: what a killed session left under any free name is removed."""
+    _sweep()
+    made = Bridge(name=_name(slot), subnet=_free_subnet(slot), mtu=_mtu())
     _remove(made.name)
     try:
         _ip("link", "add", made.name, "type", "bridge")
@@ -62,6 +63,18 @@ def bridge(slot: int) -> Iterator[Bridge]:
         yield made
     finally:
         _remove(made.name)
+
+
+def _sweep() -> None:
+    """Remove the bridges of killed sessions, whatever number they had."""
+    there = {link["ifname"] for link in json.loads(_ip("-j", "link", "show", "type", "bridge"))}
+    for number in unheld():
+        if _name(number) in there:
+            _remove(_name(number))
+
+
+def _name(slot: int) -> str:
+    return f"xsft-test{slot}"
 
 
 def _mtu() -> int:

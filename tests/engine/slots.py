@@ -43,14 +43,29 @@ def slot(base: Path) -> Iterator[Slot]:
 def _take() -> tuple[int, int]:
     LOCKS.mkdir(parents=True, exist_ok=True, mode=0o700)
     for number in range(SLOTS):
-        handle = os.open(LOCKS / str(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
-        else:
+        if (handle := _try(number)) is not None:
             return number, handle
     raise AllTaken(f"{SLOTS} test sessions hold a Docker engine (locks in {LOCKS})")
+
+
+def unheld() -> Iterator[int]:
+    """Numbers that no session has; while one is yielded, none can take it."""
+    for number in range(SLOTS):
+        if (handle := _try(number)) is not None:
+            try:
+                yield number
+            finally:
+                os.close(handle)
+
+
+def _try(number: int) -> int | None:
+    handle = os.open(LOCKS / str(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        return None
+    return handle
 
 
 def _remove(folder: Path) -> None:

@@ -14,7 +14,7 @@ from tests.engine.daemon import Engine
 from tests.engine.machine import PROGRAMS, filesystem_of, which, why_no_engine
 from tests.engine.network import bridge
 from tests.engine.registryserver import Registry
-from tests.engine.slots import SLOTS, slot
+from tests.engine.slots import SLOTS, slot, unheld
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -85,7 +85,8 @@ def test_two_sessions_at_once_do_not_meet_and_a_killed_one_leaves_nothing_runnin
     with slot(base) as again, bridge(again.number) as remade:
         assert list(again.folder.iterdir()) == []
         assert remade.name in links()
-    assert remade.name not in links()
+        assert [number for number in unheld() if f"xsft-test{number}:" in links()] == []
+    assert f"{remade.name}:" not in links()
 
 
 @pytest.mark.parametrize(
