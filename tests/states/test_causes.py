@@ -493,11 +493,16 @@ def test_another_cause_is_told_second() -> None:
         ((LOOP, replace(LOOP, signature="other")), None, False),
         ((replace(LOOP, step=400),), 400, True),
         ((replace(LOOP, step=300),), 400, False),
+        ((replace(LOOP, step=300),), None, True),
     ],
 )
 def test_a_crash_loop_is_the_same_end_without_a_step_further(earlier: Any, step: int | None, loops: bool) -> None:
     seen = replace(ended(1), progress=None if step is None else training(step))
     assert (why(seen, logs=(log("config-error"),), earlier=earlier).cause.id == "crash-loop") == loops
+
+
+def test_ends_of_which_nothing_is_known_are_not_the_same() -> None:
+    assert why(ended(1), earlier=(replace(LOOP, signature=""),)).cause.id == "exit-code"
 
 
 def test_a_run_that_trains_after_an_eviction_is_well() -> None:

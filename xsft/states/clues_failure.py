@@ -45,10 +45,8 @@ def ended(evidence: Evidence) -> Iterator[Clue]:
 
 def jobset(evidence: Evidence) -> Iterator[Clue]:
     """`type reason: message` of what is True."""
-    jobset = evidence.seen.jobset
-    for condition in jobset.conditions if jobset else ():
-        if condition.status == "True" and condition.type in {"Failed", "Completed"}:
-            yield Clue(
-                text=f"{condition.type} {condition.reason}: {condition.message}",
-                where=f"JobSet {jobset.name}" if jobset else "",
-            )
+    held = evidence.seen.jobset
+    for condition in held.conditions if held else ():
+        if condition.status == "True":
+            text = f"{condition.type} {condition.reason}: {condition.message}"
+            yield Clue(text=text, where=f"JobSet {held.name}" if held else "")

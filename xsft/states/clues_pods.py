@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xsft.states.evidence import Evidence
-from xsft.states.failing import place
+from xsft.states.failing import first_failure, place
+from xsft.states.moments import seconds_between
 from xsft.states.pods import current, unscheduled
 from xsft.states.rule import Clue
+
+_SCHEDULING = frozenset({"FailedScheduling", "FailedScaleUp", "NotTriggerScaleUp"})
+_MAKING = frozenset({"Failed", "FailedMount", "FailedCreatePodSandBox", "InspectFailed"})
+"""Reasons of events that say more of a pod that finds no node, and of a container that cannot be made."""
 
 
 def unplaced(evidence: Evidence) -> Iterator[Clue]:
@@ -18,11 +23,7 @@ def unplaced(evidence: Evidence) -> Iterator[Clue]:
             if condition.type == "PodScheduled":
                 yield Clue(text=condition.message or condition.reason, where=place(pod))
     if pods:
-        yield from (
-            clue
-            for clue in events(evidence)
-            if clue.values["event"] in {"FailedScheduling", "FailedScaleUp", "NotTriggerScaleUp"}
-        )
+        yield from (clue for clue in events(evidence) if clue.values["event"] in _SCHEDULING)
 
 
 def waiting(evidence: Evidence) -> Iterator[Clue]:
@@ -37,7 +38,7 @@ def waiting(evidence: Evidence) -> Iterator[Clue]:
                     values={"image": _image(evidence)},
                 )
     for clue in events(evidence):
-        if clue.values["event"] in {"Failed", "FailedMount", "FailedCreatePodSandBox", "InspectFailed"}:
+        if clue.values["event"] in _MAKING:
             yield clue
 
 
@@ -49,10 +50,15 @@ def events(evidence: Evidence) -> Iterator[Clue]:
 
 
 def disrupted(evidence: Evidence) -> Iterator[Clue]:
-    """`reason: message` of DisruptionTarget: the cluster, not the program, ended this pod."""
+    """`reason: message` of DisruptionTarget: the cluster, not the program, ended this pod. Not after a failure: nodes
+    are also taken down when a run has ended.
+    """
+    failure = first_failure(evidence)
+    failed_at = failure.container.finished_at if failure else None
     for pod in evidence.seen.pods or ():
         for condition in pod.conditions:
-            if condition.type == "DisruptionTarget" and condition.status == "True":
+            later = (seconds_between(failed_at, condition.at) or 0) > 0
+            if condition.type == "DisruptionTarget" and condition.status == "True" and not later:
                 node = f" (node {pod.node})" if pod.node else ""
                 yield Clue(text=f"{condition.reason}: {condition.message}", where=place(pod) + node)
 

@@ -1,0 +1,336 @@
+"""What rules look at: only what holds now, with names for the messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.states.cases import COMPLETED, HELD, STARTING
+from tests.states.seen import (
+    NOW,
+    QUOTA,
+    UNSCHEDULABLE,
+    WAITING,
+    condition,
+    container,
+    jobset,
+    local,
+    observation,
+    pod,
+    progress,
+    terminated,
+    training,
+    unread,
+    waiting,
+    workload,
+)
+from xsft.states import clues_failure, clues_pods, clues_queue, clues_state
+from xsft.states.causes import words
+from xsft.states.classify import classify
+from xsft.states.evidence import Event, Evidence, Log, Neighbour, Quota, Said
+from xsft.states.model import Observation, Recorded, Status
+from xsft.states.rule import Clue, Rule, causes
+
+
+def evidence(seen: Observation | None = None, **more: Any) -> Evidence:
+    seen = seen or observation()
+    return Evidence(seen=seen, status=more.pop("status", None) or classify(seen, now=NOW), **more)
+
+
+def texts(clues: Iterable[Clue]) -> list[str]:
+    return [clue.text for clue in clues]
+
+
+def log(kind: str | None, *, slice_index: int = 0, host: int = 0, attempt: int = 0, said_at: str | None = None) -> Log:
+    said = Said(kind=kind, line=kind, text=kind, signature=kind) if kind else None
+    name = pod(slice_index, host).name
+    return Log(
+        replicated_job="slice-job",
+        slice_index=slice_index,
+        host=host,
+        attempt=attempt,
+        pod=name,
+        lines=("1", "2", "3"),
+        said=said,
+        said_at=said_at,
+    )
+
+
+def test_kueue_speaks_where_quota_is_not_reserved() -> None:
+    said = workload(
+        condition("QuotaReserved", "True", "QuotaReserved", "reserved"),
+        condition("Admitted", "False", "NoReservation", "not admitted"),
+        condition("QuotaReserved", "False", "Pending", ""),
+    )
+    assert texts(clues_queue.kueue(evidence(observation(workload=said)))) == []
+    assert texts(clues_queue.kueue(evidence(observation(workload=workload(WAITING))))) == [WAITING.message]
+    assert texts(clues_queue.kueue(evidence(observation(workload=None)))) == []
+
+
+def test_an_eviction_that_is_over_is_none() -> None:
+    over = condition("Evicted", "False", "QuotaReserved", "Previously: …")
+    assert texts(clues_queue.eviction(evidence(observation(workload=workload(over, QUOTA))))) == []
+    now = workload(condition("Evicted", "True", "Preempted", "m"))
+    (clue,) = clues_queue.eviction(evidence(observation(workload=now)))
+    assert (clue.text, clue.values) == ("Preempted: m", {"by": "by a run of higher priority"})
+
+
+@pytest.mark.parametrize(
+    ("queue", "seen", "expected"),
+    [
+        (condition("Active", "True", "Ready", "ok"), observation(), []),
+        (condition("Active", "False", "Stopped", "no"), observation(), [("Active=False Stopped: no", "ClusterQueue")]),
+        (
+            condition("Active", "Unknown", "Stopped", "no"),
+            observation(workload=workload(cluster_queue="main")),
+            [("Active=Unknown Stopped: no", "ClusterQueue main")],
+        ),
+        (
+            condition("Active", "False", "Stopped", "no"),
+            observation(workload=None),
+            [("Active=False Stopped: no", "ClusterQueue")],
+        ),
+        (None, observation(), []),
+    ],
+)
+def test_a_cluster_queue_that_is_active_says_nothing(queue: Any, seen: Observation, expected: Any) -> None:
+    found = clues_queue.cluster_queue(evidence(seen, cluster_queue=queue))
+    assert [(clue.text, clue.where) for clue in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("mine", "ahead", "expected"),
+    [
+        (500, (500, 1000, 750), ("2 higher", "r1, r2")),
+        (500, (500, 100), ("2 before", "r0, r1")),
+        (None, (500,), ("1 before", "r0")),
+        (500, (None,), ("1 before", "r0")),
+        (500, (600,) * 4, ("4 higher", "r0, r1, r2 and 1 more")),
+        (500, (600,) * 3, ("3 higher", "r0, r1, r2")),
+    ],
+)
+def test_who_is_ahead(mine: int | None, ahead: tuple[int | None, ...], expected: tuple[str, str]) -> None:
+    names = tuple(Neighbour(name=f"r{n}", priority=priority) for n, priority in enumerate(ahead))
+    seen = observation(jobset=HELD, workload=workload(WAITING, priority=mine))
+    (clue,) = clues_queue.behind(evidence(seen, ahead=names))
+    assert (clue.text, clue.values["names"]) == expected
+    assert clue.values["count"] == clue.text.split()[0]
+
+
+def test_nobody_is_ahead() -> None:
+    assert texts(clues_queue.behind(evidence(ahead=()))) == texts(clues_queue.behind(evidence())) == []
+
+
+def event(reason: str, at: str = NOW) -> Event:
+    return Event(reason=reason, message="m", object="Pod/x", at=at)
+
+
+@pytest.mark.parametrize("reason", ["FailedScheduling", "FailedScaleUp", "NotTriggerScaleUp"])
+def test_events_say_more_of_a_pod_that_finds_no_node(reason: str) -> None:
+    lost = pod(phase="Pending", conditions=(condition("Ready", "False", "x", "y"), replace(UNSCHEDULABLE, message="")))
+    seen = observation(jobset=STARTING, pods=(lost,))
+    assert texts(clues_pods.unplaced(evidence(seen, events=(event("Pulled"), event(reason))))) == [
+        "Unschedulable",
+        f"{reason}: m",
+    ]
+    assert texts(clues_pods.unplaced(evidence(observation(), events=(event(reason),)))) == []
+
+
+@pytest.mark.parametrize("reason", ["Failed", "FailedMount", "FailedCreatePodSandBox", "InspectFailed"])
+def test_events_say_more_of_a_container_that_is_not_made(reason: str) -> None:
+    waits = pod(containers=(waiting("ErrImagePull"), waiting(""), container("running", reason="Odd")))
+    seen = observation(jobset=STARTING, pods=(waits,))
+    found = tuple(clues_pods.waiting(evidence(seen, events=(event("Pulled"), event(reason)))))
+    assert texts(found) == ["ErrImagePull: ", f"{reason}: m"]
+    assert {clue.values["image"] for clue in found} == {"its image"}
+
+
+def test_without_a_jobset_the_image_is_its_image() -> None:
+    (clue,) = clues_pods.events(evidence(observation(jobset=None), events=(event("Failed"),)))
+    assert clue.values["image"] == "its image"
+
+
+def test_the_latest_event_speaks_first() -> None:
+    old, new = event("Old", "2026-11-21T10:00:00Z"), event("New", "2026-11-21T11:00:00Z")
+    assert texts(clues_pods.events(evidence(events=(old, new)))) == ["New: m", "Old: m"]
+
+
+def test_a_disruption_that_holds_names_its_node() -> None:
+    taken = condition("DisruptionTarget", "True", "DeletionByTaintManager", "m")
+    pods = (
+        pod(0, 1, conditions=(replace(taken, status="False"),)),
+        pod(0, 2, conditions=(condition("Ready"), taken)),
+        pod(0, 3, conditions=(taken,), node=None),
+    )
+    found = tuple(clues_pods.disrupted(evidence(observation(pods=pods))))
+    assert [clue.where.partition(") ")[2] for clue in found] == ["(node gke-0-2)", ""]
+
+
+@pytest.mark.parametrize(("at", "heard"), [("11:49:00", True), ("11:50:00", True), ("11:50:01", False), ("", True)])
+def test_a_node_that_is_taken_after_the_failure_is_not_its_cause(at: str, heard: bool) -> None:
+    taken = condition("DisruptionTarget", reason="r", at=f"2026-11-21T{at}Z" if at else "")
+    failed = pod(0, 1, containers=(terminated(1, finished_at="2026-11-21T11:50:00Z"),))
+    seen = observation(pods=(failed, pod(0, 2, conditions=(taken,))))
+    assert bool(texts(clues_pods.disrupted(evidence(seen)))) == heard
+
+
+def test_a_process_that_did_not_fail_first_is_not_heard() -> None:
+    ended = pod(0, 2, "Failed", containers=(terminated(1),))
+    seen = observation(jobset=jobset(terminal="Failed"), pods=(ended,))
+    both = (log("peer-lost", host=1), log("exception", host=2))
+    assert texts(clues_failure.said(evidence(seen, logs=both))) == ["exception"]
+    assert texts(clues_failure.said(evidence(seen, logs=both[:1]))) == ["peer-lost"]  # no log of the one that failed
+
+
+def test_of_logs_alone_echoes_come_last_and_the_latest_attempt_first() -> None:
+    seen = observation(jobset=jobset(terminal="Failed"), pods=())
+    logs = (
+        log("peer-lost", attempt=1),
+        log(None, attempt=2),
+        log("hbm", slice_index=1, attempt=1),
+        log("exception", host=3, attempt=1),
+        log("config-error", attempt=0),
+    )
+    assert texts(clues_failure.said(evidence(seen, logs=logs))) == ["exception", "hbm", "config-error", "peer-lost"]
+
+
+def test_a_stalled_run_in_which_no_process_ended_has_no_failure() -> None:
+    stalled = Status(state="stalled", reason="no-step")
+    assert texts(clues_failure.said(evidence(logs=(log("hbm"),), status=stalled))) == []
+    ended = observation(pods=(pod(0, 0, containers=(terminated(1),)),))
+    assert texts(clues_failure.said(evidence(ended, logs=(log("hbm"),), status=stalled))) == ["hbm"]
+
+
+def test_an_end_is_told_with_the_last_three_lines_of_either() -> None:
+    ended = pod(containers=(terminated(1, message="a\nb\nc\nd\n"),))
+    seen = observation(pods=(ended,))
+    lines = replace(log(None), lines=("w", "x", "y", "z"))
+    (clue,) = clues_failure.ended(evidence(seen, logs=(lines,)))
+    assert clue.quoted == ("b", "c", "d", "x", "y", "z")
+    unknown = pod(containers=(replace(terminated(1), exit_code=None, reason=""),))
+    assert texts(clues_failure.ended(evidence(observation(pods=(unknown,))))) == ["worker Error exit unknown"]
+
+
+def test_a_condition_of_the_jobset_that_is_false_says_nothing() -> None:
+    seen = observation(
+        jobset=jobset(conditions=(condition("Failed", "False", "r", "m"), condition("Failed", "True", "r", "m")))
+    )
+    found = tuple(clues_failure.jobset(evidence(seen)))
+    assert [(clue.text, clue.where) for clue in found] == [("Failed r: m", "JobSet deepseek-ultrachat")]
+    assert texts(clues_failure.jobset(evidence(observation(jobset=None)))) == []
+
+
+def test_who_fell_silent_first_of_several() -> None:
+    early, late = log(None, host=3, said_at="2026-11-21T11:00:00Z"), log(None, said_at="2026-11-21T11:10:00Z")
+    (clue,) = clues_state.silence(evidence(logs=(late, log(None, host=1), early)))
+    assert (clue.values["first"], clue.quoted) == (f"{clue.where} fell silent first.", ("2", "3"))
+    assert "host 3" in clue.where
+    (alone,) = clues_state.silence(evidence(logs=(late,)))
+    assert (alone.values["first"], "host 0" in alone.where) == ("", True)
+    (nobody,) = clues_state.silence(evidence())
+    assert (nobody.where, nobody.quoted, nobody.values["first"]) == ("", (), "")
+
+
+def test_a_record_speaks_where_it_told_the_state() -> None:
+    record = Recorded(outcome="failed", reason="KeyError: 'x'")
+    (clue,) = clues_state.recorded(evidence(local("failed", record=record)))
+    assert (clue.text, clue.where) == ("KeyError: 'x'", "record")
+    assert texts(clues_state.recorded(evidence(observation(record=record)))) == []
+    assert texts(clues_state.recorded(evidence(local("failed")))) == []
+    assert texts(clues_state.recorded(evidence(observation(record=None)))) == []
+
+
+def test_what_was_not_read_is_told_with_its_reason() -> None:
+    assert texts(clues_state.unread(evidence(observation(unread=unread("log"))))) == ["log: connection refused"]
+
+
+def named(seen: Observation, **more: Any) -> dict[str, str]:
+    return words(evidence(seen, **more), now=NOW)
+
+
+def test_words_for_what_is_known() -> None:
+    known = named(observation(progress=training(saved_step=300, said_at="2026-11-21T11:50:00Z")))
+    assert (known["step"], known["steps"], known["saved"], known["progress"]) == (
+        "400",
+        "1000",
+        "300",
+        ", step 400 of 1000",
+    )
+    assert (known["silence"], known["median"]) == ("10 minutes", ", 50 times its median step of 12 s")
+    assert (known["run"], known["jobset"], known["workload"]) == (
+        "deepseek-ultrachat",
+        "deepseek-ultrachat",
+        "jobset-deepseek-ultrachat-ab12c",
+    )
+    assert named(observation(steps=None))["steps"] == "1000"
+    assert named(observation(steps=5))["steps"] == "5"
+
+
+def test_words_for_what_is_not_known() -> None:
+    for seen in (
+        observation(steps=None, jobset=None, workload=None, progress=None),
+        local("failed", steps=None, progress=progress()),
+    ):
+        known = named(seen)
+        assert (known["step"], known["steps"], known["saved"], known["progress"], known["median"]) == (
+            "?",
+            "?",
+            "?",
+            "",
+            "",
+        )
+        assert known["jobset"] == known["workload"] == known["run"] == seen.run_name
+    assert named(observation(progress=None))["silence"] == "a long time"
+    assert named(observation(progress=training(said_at=None)))["median"] == ""
+    assert named(observation(progress=progress(step=None)))["progress"] == ""
+    assert named(observation(steps=None, jobset=jobset(steps=None)))["progress"] == ""
+    for step in (None, 0.0, float("nan")):
+        assert named(observation(progress=training(step_seconds=step)))["median"] == ""
+
+
+def test_words_about_restarts() -> None:
+    assert named(observation())["exits"] == "It may not be restarted (restarts.max is 0)."
+    assert "1 of 3 times so far" in named(observation(jobset=jobset(max_restarts=3, restarts=1)))["exits"]
+    assert named(observation(jobset=jobset(ours=False)))["exits"] == ""
+    assert named(observation(jobset=None))["exits"] == ""
+
+
+def test_words_about_neighbours() -> None:
+    holders = (Neighbour(name="a", holds="512 chips"), Neighbour(name="b", priority=0), Neighbour(name="c"))
+    quota = Quota(flavor="f", resource="r", total="8", used="6")
+    known = named(observation(), holders=holders, ahead=holders[2:], quotas=(quota,))
+    assert known["holders"] == "Held by a (512 chips), b (priority 0), c."
+    assert (known["queue"], known["quotas"]) == ("Ahead of it: c.", "In use: 6 of 8 r of f.")
+    assert [named(observation())[name] for name in ("holders", "queue", "quotas")] == ["", "", ""]
+
+
+def test_the_meaning_of_the_state() -> None:
+    assert named(COMPLETED_UNREAD)["meaning_of_state"].startswith("It is unknown: it completed, and its last step")
+    assert named(observation())["meaning_of_state"] == ""
+
+
+COMPLETED_UNREAD = observation(jobset=COMPLETED, progress=None)
+
+
+def test_a_rule_takes_the_first_clue_it_knows_and_quotes_at_most_five_lines() -> None:
+    clues = (
+        Clue(text="nothing"),
+        Clue(text="Lost A", quoted=("1", "", "2", "3", "4", "5", "6"), values={"v": ""}),
+        Clue(text="lost B"),
+    )
+    rule = Rule(
+        id="x",
+        clues=lambda _: clues,
+        pattern="lost (?P<what>.)(?P<more>!)?",
+        message="{what}{more} {v} {run}",
+        fix="",
+        states=frozenset(),
+        reasons=frozenset({"", "r"}),
+    )
+    (found,) = causes(rule, evidence(), words={"run": "r", "what": "not this"})
+    assert (found.message, found.evidence) == ("A r", ("1", "2", "3", "4", "5"))
+    assert rule.applies(Status(state="training", reason="r"))
+    assert not rule.applies(Status(state="training", reason="s"))
