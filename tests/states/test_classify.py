@@ -69,6 +69,12 @@ def test_an_unreachable_cluster_leaves_what_was_known() -> None:
     assert classify(seen, now=NOW) is LAST_KNOWN
 
 
+def test_the_jobset_of_an_earlier_call_says_nothing_beside_what_was_known() -> None:
+    failed = next(case[1] for case in CASES if case[0] == "exit 1, whatever maxRestarts")
+    assert classify(replace(failed, unread=unread("jobsets"), last_known=LAST_KNOWN), now=NOW) is LAST_KNOWN
+    assert classify(replace(failed, last_known=LAST_KNOWN), now=NOW).state == "failed"
+
+
 def test_a_jobset_that_is_gone_is_not_what_it_was() -> None:
     assert classify(absent("created", last_known=LAST_KNOWN), now=NOW).reason == "jobset-gone"
 
