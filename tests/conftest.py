@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.fixtures import cluster_namespace, cluster_tools, real_api, real_cluster
+from tests.cluster.fixtures import cluster_namespace, cluster_tools, real_cluster
 from tests.engine.fixtures import bad_proxy, base_image, deps_image, engine, engine_slot, registry, registry_server
 from tests.fakes.clusters import cluster_api, pytest_generate_tests
 from tests.goldens import Golden
@@ -26,7 +26,6 @@ __all__ = [
     "engine",
     "engine_slot",
     "pytest_generate_tests",
-    "real_api",
     "real_cluster",
     "registry",
     "registry_server",

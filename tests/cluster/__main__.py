@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -52,7 +53,9 @@ def _parser() -> argparse.ArgumentParser:
         if name == "build":
             verb.add_argument("--if-possible", action="store_true", help="without Go, warn and be content")
         else:
-            verb.add_argument("--name", default="xsft", help="which cluster, and its kubeconfig context (%(default)s)")
+            verb.add_argument(
+                "--name", default="xsft", type=_name, help="which cluster, and its kubeconfig context (%(default)s)"
+            )
         if name == "up":
             usual = [f"{one.count}x{one.tpu_type}" for one in DEFAULT]
             verb.add_argument(
@@ -67,10 +70,22 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _slices(text: str) -> Slices:
+    """`2xv6e-8`. Raises ArgumentTypeError, whose words argparse shows."""
     count, _, tpu_type = text.partition("x")
+    if not re.fullmatch("[1-9][0-9]?", count):
+        raise argparse.ArgumentTypeError(f"{text!r} is not such as 2xv6e-8, at most 99 slices")
     made = Slices(tpu_type=tpu_type, count=int(count))
-    _ = made.shape  # refuses what is none
+    try:
+        _ = made.shape
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from problem
     return made
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch("[a-z0-9][a-z0-9-]{0,39}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a name: lower case letters, digits and -, at most 40")
+    return text
 
 
 def _up(given: argparse.Namespace) -> int:

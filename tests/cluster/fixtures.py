@@ -18,7 +18,6 @@ import pytest
 
 from tests.cluster import build, tools
 from tests.cluster.tools import Tools
-from tests.fakes.clusters import ClusterApi
 
 if TYPE_CHECKING:
     from tests.cluster.api import Cluster
@@ -61,16 +60,5 @@ def cluster_namespace(real_cluster: Cluster) -> Iterator[str]:
     real_cluster.delete_namespace(name)
 
 
-@pytest.fixture
-def real_api(real_cluster: Cluster, cluster_namespace: str) -> ClusterApi:
-    """The same as `cluster_api` (tests/fakes/clusters.py), on the real control plane, in this test's own namespace."""
-    return ClusterApi(kubeconfig=real_cluster.kubeconfig, context=real_cluster.context, namespace=cluster_namespace)
-
-
 def say(line: str) -> None:
     print(f"cluster: {line}", file=sys.stderr, flush=True)
-
-
-def place_of(cluster: Cluster, namespace: str) -> dict[str, str]:
-    """The `place` of a workload that goes there; KUBECONFIG must name `cluster.kubeconfig`."""
-    return {"context": cluster.context, "namespace": namespace}

@@ -60,6 +60,21 @@ def test_a_second_cluster_comes_and_goes_beside_the_first(real_cluster: Cluster,
     assert all(real_cluster.alive().values())
 
 
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (("--slices", "v6e-8"), "is not such as 2xv6e-8"),
+        (("--slices", "2xv6-8"), "is not a TPU type"),
+        (("--name", "../x"), "is not a name"),
+    ],
+)
+def test_what_is_no_cluster_is_refused(tmp_path: Path, wrong: tuple[str, ...], told: str) -> None:
+    up = command("up", *wrong, cache=tmp_path)
+    assert up.returncode == 2
+    assert told in up.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_without_go_it_says_what_to_do(tmp_path: Path) -> None:
     empty = str(tmp_path / "no-go-here")
     up = command("up", cache=tmp_path, path=empty)
