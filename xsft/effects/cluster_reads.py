@@ -13,8 +13,10 @@ from xsft.effects.cluster_resources import Resource
 from xsft.errors import EnvironmentMissing
 from xsft.launchers.lenient import rows
 from xsft.launchers.observed import jobset_of, trains
+from xsft.launchers.observed_events import event_of
 from xsft.launchers.observed_pods import pod_of
-from xsft.launchers.observed_queue import Owned, Waiting, owned, waiting_of
+from xsft.launchers.observed_queue import Holding, Owned, Waiting, holding_of, owned, waiting_of
+from xsft.states.evidence import Event
 from xsft.states.model import JobSet, Pod
 
 T = TypeVar("T")
@@ -24,6 +26,7 @@ FROM_CACHE = {"resourceVersion": "0"}
 
 source: kubernetes.io/docs/reference/using-api/api-concepts, "resourceVersion parameter".
 """
+MAX_EVENTS = 1000
 VERSIONS = ("v1beta2", "v1beta1")
 """Of Kueue's groups, to read: the newer one is stored and needs no conversion, the older one old releases have."""
 
@@ -60,6 +63,19 @@ class Reads:
     def waiting(self, *, namespace: str, queue: str) -> tuple[Waiting, ...] | None:
         """Who waits in the LocalQueue; None where Kueue does not tell (its visibility API is not served)."""
         return self._kueue(lambda version: self._waiting(version, namespace, queue))
+
+    def holdings(self, *, namespace: str | None) -> tuple[Holding, ...]:
+        """Workloads that hold quota; of all namespaces where none is given."""
+
+        def listed(version: str) -> tuple[Holding | None, ...]:
+            return self.api.reduced(kinds.kueue("workloads", version=version), holding_of, namespace=namespace)
+
+        return tuple(one for one in self._kueue(listed) or () if one is not None)
+
+    def events(self, *, namespace: str, fields: str) -> tuple[Event, ...]:
+        """The server keeps them for an hour."""
+        query = {**_query(fields=fields), "limit": str(MAX_EVENTS)}
+        return self.api.reduced(kinds.EVENTS, event_of, namespace=namespace, query=query)
 
     def _workloads(self, version: str, namespace: str) -> tuple[Owned, ...]:
         return self.api.reduced(kinds.kueue("workloads", version=version), owned, namespace=namespace)
