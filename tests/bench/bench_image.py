@@ -1,14 +1,16 @@
 """A one-line change of a MaxText fork, built and pushed: xsft against upstream's way, on one engine and one registry.
 
-Upstream's runner layer is built with `--no-cache`: it copies the whole tree (maxtext@0.2.5
-src/dependencies/scripts/docker_upload_runner.sh, maxtext_runner.Dockerfile). Both stand on the same image, which has
-MaxText's real tree installed. Bytes: what the registry did not have before. Also: a second push without a change.
+Upstream's runner is built with `--no-cache` and copies assets and tree, then it is tagged and pushed (maxtext@0.2.5
+src/dependencies/scripts/docker_upload_runner.sh, dockerfiles/maxtext_runner.Dockerfile; its script's other work is left
+out). Both stand on the same image, which has MaxText's real tree installed. Bytes: what the registry did not have
+before. Also: a second push without a change.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -25,7 +27,7 @@ from tests.contract.commandline import XSFT
 from tests.contract.imagelab import environment
 from tests.engine import base, daemon, registryserver
 from tests.engine.daemon import Engine
-from tests.engine.machine import disk_folder, why_no_engine
+from tests.engine.machine import disk_folder, which, why_no_engine
 from tests.engine.registryserver import Registry
 from tests.engine.slots import slot
 from tests.stories import ROOT
@@ -37,18 +39,30 @@ T = TypeVar("T")
 BYTES, TIME, AGAIN_S = 0.1, 0.5, 2.0
 """Of upstream's, at most; and seconds of a push that has nothing to do."""
 
-DEPS = """\
+INSTALLED = "xsft-bench-installed"
+INSTALL = """\
 ARG BASE_IMAGE
 FROM ${BASE_IMAGE}
 COPY maxtext /usr/local/lib/python3.12/site-packages/maxtext
 COPY tunix /usr/local/lib/python3.12/site-packages/tunix
 """
+DEPS = """\
+ARG BASE_IMAGE
+FROM ${BASE_IMAGE}
+"""
 RUNNER = """\
 ARG BASEIMAGE
 FROM $BASEIMAGE
+ENV PACKAGE_DIR=src
+ENV MAXTEXT_ASSETS_ROOT=/deps/src/maxtext/assets
+ENV MAXTEXT_TEST_ASSETS_ROOT=/deps/tests/assets
+ENV MAXTEXT_PKG_DIR=/deps/src/maxtext
+ENV MAXTEXT_REPO_ROOT=/deps
 WORKDIR /deps
+COPY assets/ /deps/src/maxtext/assets
 COPY src/maxtext/ src/maxtext/
 """
+"""The assets lie apart here, because `COPY --exclude` would need a frontend from a hub."""
 CHANGED = "trainers/post_train/sft/train_sft.py"
 
 
@@ -58,7 +72,6 @@ class Bench:
     engine: Engine
     registry: Registry
     env: Mapping[str, str]
-    base: str
     known: set[str] = field(default_factory=set)
     """Digests that the registry has."""
 
@@ -66,21 +79,26 @@ class Bench:
     def fork(self) -> Path:
         return self.folder / "fork"
 
+    @property
+    def theirs(self) -> Path:
+        return self.folder / "theirs"
+
     def change(self, number: int) -> None:
-        with (self.fork / "src" / "maxtext" / CHANGED).open("a", encoding="utf-8") as file:
-            file.write(f"# change {number}\n")
+        for root in (self.fork, self.theirs):
+            with (root / "src" / "maxtext" / CHANGED).open("a", encoding="utf-8") as file:
+                file.write(f"# change {number}\n")
 
     def push(self) -> dict[str, Any]:
         argv = (str(XSFT), "image", "push", "--image=bench", f"--registry={self.registry.address}/ours", "--json")
-        source = (f"--base={self.base}", "--maxtext-source=fork")
+        source = (f"--base={INSTALLED}", "--maxtext-source=fork")
         return dict(json.loads(done((*argv, *source), env=self.env, cwd=self.folder)))
 
     def runner(self, deps: str) -> None:
-        """`docker build --no-cache`, then `docker push`, as the script does."""
-        name = f"{self.registry.address}/theirs:latest"
-        arguments = ("--no-cache", "--build-arg", f"BASEIMAGE={deps}", "-f", "runner.Dockerfile", "-t", name, ".")
-        for argv in (("build", "-q", *arguments), ("push", "-q", name)):
-            done((self.engine.client, *argv), env=self.engine.env, cwd=self.fork)
+        """What the script does with docker."""
+        local, name = "maxtext_base_image__runner", f"{self.registry.address}/theirs:latest"
+        build = ("build", "--no-cache", "--build-arg", f"BASEIMAGE={deps}", "-f", "runner.Dockerfile", "-t", local, ".")
+        for argv in (("image", "inspect", deps), build, ("tag", local, name), ("push", name)):
+            done((self.engine.client, *argv), env=self.engine.env, cwd=self.theirs)
 
     def new_bytes(self, repository: str, reference: str) -> int:
         """Stored, so compressed, in blobs that were not there at the last question."""
@@ -105,7 +123,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     rounds, as_json = vars(parser.parse_args()).values()
-    if why := why_no_engine():
+    if why := why_no_engine(has=which, uid=os.geteuid()):
         print(f"bench_image: NOT RUN: {why}", file=sys.stderr)
         return 0
     with bench() as here:
@@ -123,23 +141,32 @@ def bench() -> Iterator[Bench]:
             here = Path(scratch)
             lay_out(here)
             made = base.make(engine, cache)
-            yield Bench(here, engine, registry, environment(here, engine), made.reference)
+            arguments = ("--build-arg", f"BASE_IMAGE={made.reference}", "-t", INSTALLED, ".")
+            done((engine.client, "build", *arguments), env=engine.env, cwd=here / "installed")
+            yield Bench(here, engine, registry, environment(here, engine))
 
 
 def lay_out(folder: Path) -> None:
-    """A project with an image of MaxText's real tree, and a fork of it."""
+    """What is installed below, a project with an image, a fork of MaxText, and the same fork for upstream's way."""
     python = environments.ensure("maxtext", progress=lambda line: print(line, file=sys.stderr)).python
     (site,) = (python.parents[1] / "lib").glob("python*/site-packages")
-    image = folder / "images" / "bench"
     for name in ("maxtext", "tunix"):
-        shutil.copytree(site / name, image / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(image / "maxtext", folder / "fork" / "src" / "maxtext")
-    (folder / "fork" / "runner.Dockerfile").write_text(RUNNER, encoding="utf-8")
-    (image / "Dockerfile").write_text(DEPS, encoding="utf-8")
+        shutil.copytree(site / name, folder / "installed" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(folder / "installed" / "maxtext", folder / "fork" / "src" / "maxtext")
+    shutil.copytree(folder / "fork", folder / "theirs")
+    (folder / "theirs" / "src" / "maxtext" / "assets").rename(folder / "theirs" / "assets")
+    image = folder / "images" / "bench"
+    image.mkdir(parents=True)
     for name in ("code.Dockerfile", "place.py"):
         shutil.copy(ROOT / "images" / "post_training" / name, image / name)
-    (image / "Dockerfile.dockerignore").write_text("*\n!maxtext\n!tunix\n", encoding="utf-8")
-    (image / "code.Dockerfile.dockerignore").write_text("*\n!place.py\n", encoding="utf-8")
+    for path, text in (
+        (folder / "installed" / "Dockerfile", INSTALL),
+        (folder / "theirs" / "runner.Dockerfile", RUNNER),
+        (image / "Dockerfile", DEPS),
+        (image / "Dockerfile.dockerignore", "*\n"),
+        (image / "code.Dockerfile.dockerignore", "*\n!place.py\n"),
+    ):
+        path.write_text(text, encoding="utf-8")
 
 
 def measured(here: Bench, number: int) -> Round:

@@ -476,7 +476,10 @@ def test_an_image_of_another_maxtext(cluster_api: ClusterApi, bucket: Bucket, su
 @pytest.mark.parametrize("id", ["image-maxtext-differs", "image-not-found"])
 def test_what_is_said_of_an_image_may_be_accepted_by_its_id(id: str, submit: Submits) -> None:
     missing = error("image-not-found", "image.ref", "no such image", "Push it.")
-    said = {"image-maxtext-differs": {"maxtext": lambda _ref: "0.2.4"}, "image-not-found": {"image": lambda _: (missing,)}}
+    said = {
+        "image-maxtext-differs": {"maxtext": lambda _ref: "0.2.4"},
+        "image-not-found": {"image": lambda _: (missing,)},
+    }
     done = submit(**said[id], changes={"checks": {id: "I know better"}})
     assert done.action == "created"
     assert [(p.id, p.severity) for p in done.problems if p.id == id] == [(id, "note")]

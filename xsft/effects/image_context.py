@@ -25,8 +25,9 @@ SCANNED = 1 << 20
 """Bytes of a file that are searched for secrets; larger ones are data."""
 
 _MARKS = (b"hf_", b"ghp_", b"gho_", b"ghs_", b"ghu_", b"ghr_", b"github_pat_", b"ya29.", b"AIza", b"AKIA", b"ASIA",
-          b"PRIVATE KEY", b'"private_key"')  # fmt: skip
-"""A file without any of them holds nothing that `looks_secret` knows: most are spared the search."""
+          b"PRIVATE KEY")  # fmt: skip
+"""What `looks_secret` knows holds one of them: it need see no more than the bytes around."""
+BEFORE, AFTER = 40, 120
 
 
 def images_folder(start: Path, name: str) -> Path | None:
@@ -199,11 +200,18 @@ def _file(path: Path, name: str, found: os.stat_result) -> ContextFile:
 
 def _secret(content: bytes) -> str:
     """What it looks like, never the value."""
-    if not any(mark in content for mark in _MARKS):
-        return ""
     if b'"private_key"' in content and b'"service_account"' in content:
         return "a service account's key"
-    return "something shaped like a token or a private key" if looks_secret(content.decode("latin-1")) else ""
+    around = (content[max(0, at - BEFORE) : at + AFTER] for mark in _MARKS for at in _places(content, mark))
+    found = any(looks_secret(piece.decode("latin-1")) for piece in around)
+    return "something shaped like a token or a private key" if found else ""
+
+
+def _places(content: bytes, mark: bytes) -> Iterator[int]:
+    at = content.find(mark)
+    while at >= 0:
+        yield at
+        at = content.find(mark, at + 1)
 
 
 def _unread(path: Path, failed: OSError) -> EnvironmentMissing:
