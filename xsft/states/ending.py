@@ -68,9 +68,7 @@ def failed(seen: Observation, reason: str, *, told_by: str) -> Status:
 
 
 def unreachable(seen: Observation) -> Status:
-    """The cluster does not answer: what was known last stays what is known. Never newly failed."""
-    if seen.last_known is not None:
-        return seen.last_known
+    """The cluster does not answer, and nothing is known from before. Never failed for that."""
     if seen.record and seen.record.outcome == "cancelled":
         return Status(state="cancelled", evidence=("record",))
     return _last_step_saved(seen) or Status(state="unknown", reason="unreachable")
