@@ -86,7 +86,7 @@ def finished(name: str, *, at: str, **changed: Any) -> Observation:
 
 @dataclass(frozen=True)
 class Read:
-    """What a reading gave; `run_lookup.Reading`."""
+    """What a reading gave; `states.lookup.Reading`."""
 
     observations: tuple[Observation, ...] = ()
     problems: tuple[Problem, ...] = ()

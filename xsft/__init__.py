@@ -1,6 +1,6 @@
 """xsft: one YAML per fine-tuning run on Cloud TPU slices.
 
-`xsft.load`, `xsft.plan` and `xsft.submit` take and return the values the command line prints; nothing heavy is
+`xsft.load`, `xsft.plan`, `xsft.submit` and `xsft.status` take and return the values the command line prints; nothing heavy is
 imported before one is used.
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-_API = ("load", "plan", "submit")
+_API = ("load", "plan", "status", "submit")
 
-__all__ = ["load", "plan", "submit"]
+__all__ = ["load", "plan", "status", "submit"]
 
 
 def __getattr__(name: str) -> Any:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from xsft.effects.local_machine import Machine
     from xsft.effects.local_run import LocalResult
     from xsft.effects.submission import Submission, Submitter
+    from xsft.states.rows import Row
 
 Progress = Callable[[str], None]
 
@@ -105,6 +106,46 @@ def submit(
     if made.target == "local":
         return _submit_local(made, progress=progress)
     return submitter_for(workload, made, through_xpk=through_xpk, progress=progress).submit(made)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statuses:
+    """What `xsft status` shows."""
+
+    runs: tuple[Row, ...]
+    """Active ones first, then the newest first."""
+    problems: tuple[Problem, ...]
+    """What could not be read: a cluster that does not answer does not hide the others."""
+
+
+def status(
+    runs: Sequence[str] = (),
+    *,
+    place: str | None = None,
+    context: str | None = None,
+    namespace: str | None = None,
+    everything: bool = False,
+) -> Statuses:
+    """Every run that is active or ended in the last day; `runs`: these, by their exact names. `everything`: also what
+    ended before. Without a place or a context: all of places.yaml, the clusters of runs submitted from here, and this
+    machine.
+
+    Raises UsageError for a name that no run has, Unreachable where nothing at all could be read.
+    """
+    from xsft.effects.runs import Asked, runs_for
+    from xsft.states.classify import classify
+    from xsft.states.lookup import require_answer, require_names
+    from xsft.states.rows import Wanted, chosen, fold
+
+    asked = Asked(place=place, context=context, namespace=namespace)
+    reader = runs_for(asked, names=runs, everything=everything)
+    found = reader.read()
+    require_answer(found)
+    rows = fold(found.observations, classify=classify, now=clock.now())
+    reader.keep([(one.seen, one.status) for one in rows])
+    require_names(runs, rows, found)
+    picked = chosen(rows, Wanted(runs=tuple(runs), everything=everything))
+    return Statuses(runs=tuple(one.row for one in picked), problems=found.problems)
 
 
 def accepted(made: Plan) -> tuple[Problem, ...]:

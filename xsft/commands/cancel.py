@@ -96,7 +96,7 @@ def cancel(name: str, *, world: World, yes: bool, json: bool) -> int:
 
 def _cancelled(name: str, *, world: World, yes: bool) -> Cancelled:
     from xsft.commands.progress import spinning
-    from xsft.commands.run_lookup import one_run
+    from xsft.states.lookup import one_run
     from xsft.commands.status import look
 
     with spinning("cancel", "asking the clusters"):
@@ -124,7 +124,7 @@ def _cancelled(name: str, *, world: World, yes: bool) -> Cancelled:
 
 def _require_its_cluster(seen: Observation, row: Row) -> None:
     """What is known from an earlier call deletes nothing."""
-    from xsft.commands.run_lookup import silence
+    from xsft.states.lookup import silence
     from xsft.errors import Unreachable
 
     if silent := silence(seen):

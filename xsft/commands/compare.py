@@ -76,7 +76,7 @@ def compare(names: Sequence[str], *, world: World, target: Path | None, json: bo
 
 def _curves(names: Sequence[str], world: World) -> tuple[Curve, ...]:
     from xsft.commands.progress import spinning
-    from xsft.commands.run_lookup import one_run
+    from xsft.states.lookup import one_run
     from xsft.commands.status import look
     from xsft.errors import Unknown
 

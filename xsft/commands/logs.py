@@ -94,7 +94,7 @@ class World:
 def logs(name: str, *, asked: Asked, world: World, timestamps: bool, stdout: TextIO) -> int:
     """0. Raises UsageError for a name, an attempt, a slice or a host that is not there, and for too many logs."""
     from xsft.commands.progress import spinning
-    from xsft.commands.run_lookup import one_run
+    from xsft.states.lookup import one_run
     from xsft.commands.status import look
 
     with spinning("logs", "asking the clusters"):
@@ -160,7 +160,7 @@ def _refuse_slices(asked: Asked) -> None:
 
 
 def _jobset(seen: Observation) -> JobSet:
-    from xsft.commands.run_lookup import silence
+    from xsft.states.lookup import silence
     from xsft.errors import Unknown, Unreachable
 
     if silent := silence(seen):

@@ -13,7 +13,7 @@ from xsft.commands.durations import duration
 from xsft.commands.run_arguments import add_where
 
 if TYPE_CHECKING:
-    from xsft.commands.run_lookup import Read, Reading
+    from xsft.states.lookup import Read, Reading
     from xsft.states.model import Observation, Status
     from xsft.states.rows import Classify, Row, Seen, Wanted
 
@@ -106,7 +106,7 @@ def report(screen: Screen, *, json: bool, stdout: TextIO) -> int:
 
 def look(screen: Screen) -> tuple[Reading, tuple[Seen, ...]]:
     """What was read now, and a row for every run in it. Raises Unreachable where nothing could be read."""
-    from xsft.commands.run_lookup import require_answer
+    from xsft.states.lookup import require_answer
     from xsft.states.rows import fold
 
     found = screen.read()
@@ -118,7 +118,7 @@ def look(screen: Screen) -> tuple[Reading, tuple[Seen, ...]]:
 
 def pick(screen: Screen, rows: Sequence[Seen], found: Reading) -> tuple[Row, ...]:
     """Raises UsageError for a name that no run has."""
-    from xsft.commands.run_lookup import require_names
+    from xsft.states.lookup import require_names
     from xsft.states.rows import chosen
 
     require_names(screen.wanted.runs, rows, found)

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from xsft.commands.durations import duration_text
-from xsft.commands.run_lookup import lines_of
+from xsft.commands.failure import problem_lines
 from xsft.commands.status import Screen, look, pick
 from xsft.commands.status_table import NOTHING, table
 from xsft.errors import Unreachable
+from xsft.problems import Problem
 from xsft.spec.keypath import printable
 from xsft.states.rows import Row, aged, chosen
 
@@ -139,6 +140,10 @@ def change(row: Row) -> str:
     step = "" if row.step is None else f"  step {row.step}{f'/{row.steps}' if row.steps else ''}"
     loss = "" if row.loss is None else f"  loss {row.loss:.4g}"
     return f"{printable(row.run_name)}  {row.state}{printable(reason)}{step}{loss}"
+
+
+def lines_of(problems: Iterable[Problem]) -> tuple[str, ...]:
+    return tuple(line for problem in problems for line in problem_lines(problem))
 
 
 def _older(rows: Iterable[Row], now: str) -> tuple[Row, ...]:

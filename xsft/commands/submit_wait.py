@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TextIO
 
 from xsft.commands.logs import write_lines
-from xsft.commands.run_lookup import one_run
+from xsft.states.lookup import one_run
 from xsft.commands.status import Screen, look
 from xsft.commands.waiting import Clock, Patience, Say, Waited, wait_for
 from xsft.effects.parallel import start

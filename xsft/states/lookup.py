@@ -1,4 +1,6 @@
-"""From what was read to the runs that were named: exact names only, and nothing that was not read is called missing."""
+"""From what was read to the runs that were named: exact names only, and nothing that was not read is called missing.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,6 @@ import difflib
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from xsft.commands.failure import problem_lines
 from xsft.errors import Unreachable, UsageError, XsftError
 from xsft.problems import Problem
 from xsft.states.model import Observation
@@ -97,10 +98,6 @@ def silence(seen: Observation) -> str | None:
     beside it is of an earlier call.
     """
     return next((one.why for one in seen.unread if one.what == "jobsets"), None)
-
-
-def lines_of(problems: Sequence[Problem]) -> tuple[str, ...]:
-    return tuple(line for problem in problems for line in problem_lines(problem))
 
 
 def _place(hit: Seen) -> str:
