@@ -46,7 +46,7 @@ cluster-tools: setup
 	@$(BIN)/python -m tests.cluster build --if-possible
 
 .PHONY: test
-test: environments cluster-tools
+test: environments
 	@$(BIN)/python tests/run.py
 
 .PHONY: golden
@@ -75,6 +75,7 @@ locks: setup
 bench: environments
 	$(BIN)/python tests/bench/bench.py
 	$(BIN)/python -m tests.bench.bench_submit
+	$(BIN)/python -m tests.bench.bench_image
 
 .PHONY: image push
 image push:

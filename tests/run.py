@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -16,6 +17,8 @@ STAGES = {
     "cluster": "cluster and not engine and not trainer",
     "trainer": "trainer",
 }
+PREPARE = {"cluster": (sys.executable, "-m", "tests.cluster", "build", "--if-possible")}
+"""What a stage needs made first; minutes, once per user, so not before the quick tests have had their say."""
 NO_TESTS = 5
 """pytest's exit status when a stage selects nothing."""
 
@@ -25,7 +28,10 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         for stage, expression in STAGES.items():
             print(f"\n=== {stage} ===", flush=True)
+            began = time.monotonic()
             report = Path(folder) / f"{stage}.xml"
+            if stage in PREPARE:
+                subprocess.run(PREPARE[stage], check=True)
             status = pytest(expression, report, arguments)
             if status not in (0, NO_TESTS):
                 print(f"\nRED in the {stage} stage; later stages were not run")
@@ -34,6 +40,7 @@ def main(arguments: list[str]) -> int:
             skipped = [found.get("message", "") for case in cases if (found := case.find("skipped")) is not None]
             not_run.update(skipped)
             passed += len(cases) - len(skipped)
+            print(f"{stage}: {time.monotonic() - began:.0f} s", flush=True)
     print_summary(passed, not_run)
     return 0 if passed else NO_TESTS
 
