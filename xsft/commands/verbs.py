@@ -17,6 +17,7 @@ VERBS: dict[str, str] = {
     "check": "validate workloads; all problems of all files",
     "submit": "put a workload on its cluster, or run it on this machine",
     "status": "what every run is doing: state, step, loss, pace, from what evidence and how old",
+    "why": "why a run is as it is: the one cause first, then the next step",
     "logs": "what a run's process that prints steps says, or others of its processes",
     "wait": "until a run is done, runs, or has come to a step; its end is the exit status",
     "cancel": "end a run: delete exactly its JobSet, after saying what that loses",

@@ -1,0 +1,124 @@
+"""The verbs about runs, whole: the command line, a kubeconfig and the stand-in for a cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.clusters import ClusterApi, standing_in
+from tests.fakes.kubeobjects import Objects
+from tests.fakes.kuberuns import Runs, ended
+from xsft.cli import main
+from xsft.commands.interface import DOCUMENTS
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterApi]:
+    with standing_in(tmp_path) as standin:
+        monkeypatch.setenv("KUBECONFIG", str(standin.kubeconfig))
+        monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
+        monkeypatch.chdir(tmp_path)
+        yield standin
+
+
+@pytest.fixture
+def runs(api: ClusterApi) -> Runs:
+    return Runs(api.standin.objects)
+
+
+@pytest.fixture
+def said(api: ClusterApi, capsys: pytest.CaptureFixture[str]) -> Any:
+    def asked(*arguments: str) -> tuple[int, str, str]:
+        status = main((arguments[0], "--context", api.context, *arguments[1:]))
+        told = capsys.readouterr()
+        return status, told.out, told.err
+
+    return asked
+
+
+def document(verb: str, text: str) -> dict[str, Any]:
+    DOCUMENTS[verb].model_validate_json(text)
+    made: dict[str, Any] = json.loads(text)
+    return made
+
+
+def test_status_shows_all_runs_also_those_of_plain_xpk(api: ClusterApi, runs: Runs, said: Any) -> None:
+    runs.admitted("going")
+    runs.pod("going")
+    runs.plain("by-xpk")
+    runs.queued("waits", position=2)
+    status, out, _ = said("status", "--json")
+    made = document("status", out)
+    assert status == 0
+    rows = {run["run_name"]: run for run in made["runs"]}
+    assert set(rows) == {"going", "by-xpk", "waits"}
+    assert (rows["waits"]["state"], rows["waits"]["queue_position"]) == ("queued", 2)
+    assert rows["going"]["cluster"] == api.context
+    _, out, _ = said("status")
+    assert [line.split()[0] for line in out.splitlines()[1:]] == ["going", "by-xpk", "waits"] or len(
+        out.splitlines()
+    ) == 4
+
+
+def test_a_name_is_exact_and_the_near_one_is_offered(runs: Runs, said: Any) -> None:
+    runs.admitted("gemma-ultrachat")
+    for verb in ("status", "why", "logs", "wait", "cancel", "compare"):
+        status, out, err = said(verb, "gemma")
+        assert (status, out) == (2, ""), verb
+        assert "gemma-ultrachat" in err
+        assert "xsft status --all" in err
+
+
+def test_cancel_deletes_that_one_and_no_other(api: ClusterApi, runs: Runs, said: Any) -> None:
+    runs.admitted("gemma")
+    runs.admitted("gemma-ultrachat")
+    status, _, err = said("cancel", "gemma")
+    assert status == 4
+    assert "--yes" in err
+    assert _there(api) == {"gemma", "gemma-ultrachat"}
+    status, out, _ = said("cancel", "gemma", "--yes", "--json")
+    assert status == 0
+    assert document("cancel", out)["action"] == "cancelled"
+    assert _there(api) == {"gemma-ultrachat"}
+
+
+def test_wait_tells_an_end(runs: Runs, said: Any) -> None:
+    runs.jobset("broken", status=ended("Failed", "FailJobSetFailurePolicyAction"))
+    runs.admitted("going")
+    runs.pod("going")
+    status, out, _ = said("wait", "broken", "--json")
+    assert status == 6
+    assert document("wait", out)["outcome"] == "ended"
+    assert said("wait", "going", "--timeout", "0s")[0] == 7
+
+
+def test_a_silent_cluster_keeps_what_was_known(api: ClusterApi, runs: Runs, said: Any) -> None:
+    runs.admitted("going")
+    runs.pod("going")
+    assert said("status")[0] == 0
+    api.expire_login()
+    status, out, err = said("status", "--json")
+    made = document("status", out)
+    assert status == 0
+    assert [run["run_name"] for run in made["runs"]] == ["going"]
+    assert made["runs"][0]["state"] != "failed"
+    assert made["problems"]
+    assert said("cancel", "going", "--yes")[0] == 5
+    assert said("why", "going")[0] == 5
+    assert _there(api) == {"going"}
+    assert err == ""
+
+
+def test_a_silent_cluster_of_which_nothing_is_known_is_unreachable(api: ClusterApi, said: Any) -> None:
+    api.expire_login()
+    for arguments in (("status",), ("status", "x"), ("why", "x"), ("logs", "x"), ("cancel", "x"), ("compare", "x")):
+        assert said(*arguments)[0] == 5, arguments
+
+
+def _there(api: ClusterApi) -> set[str]:
+    objects: Objects = api.standin.objects
+    return {name for _, name in objects.of("jobset.x-k8s.io/jobsets")}

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.commands.test_status import SILENT
+from tests.observations import EARLIER, NOW, Read, jobset, observed, queued, said
+from xsft.commands.interface import DOCUMENTS
+from xsft.commands.status import Screen
+from xsft.commands.why import World, why
+from xsft.errors import Unreachable, UsageError
+from xsft.states.classify import classify
+from xsft.states.evidence import Event, Evidence, Log, Said
+from xsft.states.model import Condition, Container, KueueWorkload, Observation, Pod, Status, Unread
+from xsft.states.rows import Seen, Wanted
+
+FAILED = jobset(
+    terminal="Failed",
+    conditions=(Condition(type="Failed", status="True", reason="FailJobSetFailurePolicyAction", at=EARLIER),),
+)
+WORKLOAD = KueueWorkload(
+    name="jobset-next",
+    queue="multislice-queue",
+    conditions=(
+        Condition(
+            type="QuotaReserved",
+            status="False",
+            reason="Pending",
+            message="couldn't assign flavors to pod set slice-job: insufficient unused quota for google.com/tpu in"
+            " flavor 2xv6e-256, 512 more needed",
+        ),
+    ),
+)
+
+
+def pod(host: int, *, exit_code: int = 1) -> Pod:
+    ended = Container(name="jax-tpu", state="terminated", reason="Error", exit_code=exit_code, finished_at=EARLIER)
+    return Pod(
+        name=f"gemma-slice-job-0-{host}-x",
+        jobset="gemma",
+        replicated_job="slice-job",
+        slice_index=0,
+        host=host,
+        phase="Failed",
+        containers=(ended,),
+    )
+
+
+def log(host: int) -> Log:
+    words = "MAXTEXT CONFIG ERROR: unknown key stepz token hf_" + "a" * 30
+    said_by = Said(kind="config-error", line=words, text=words, signature=words)
+    return Log(
+        replicated_job="slice-job",
+        slice_index=0,
+        host=host,
+        pod=f"gemma-slice-job-0-{host}-x",
+        lines=(words,),
+        said=said_by,
+    )
+
+
+def gathered(hit: Seen) -> Evidence:
+    events = (Event(reason="Pulled\x1b[2J", message="odd", object="Pod/x"),)
+    logs = (log(5),) if hit.seen.pods else None
+    return Evidence(seen=hit.seen, status=classify(hit.seen, now=NOW), events=events, logs=logs)
+
+
+def asked(name: str, found: Read, *, json: bool = False) -> int:
+    screen = Screen(read=lambda: found, classify=classify, wanted=Wanted(everything=True), now=lambda: NOW)
+    return why(name, world=World(screen=screen, gather=gathered), json=json)
+
+
+BROKEN = observed("gemma", jobset=FAILED, pods=(pod(5), pod(6)), progress=said(3))
+WAITING = observed("next", jobset=jobset("next", suspended=True), workload=WORKLOAD, progress=None)
+
+
+def test_the_cause_comes_first_then_the_next_step(capsys: pytest.CaptureFixture[str]) -> None:
+    assert asked("gemma", Read((BROKEN,))) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("gemma is failed (trainer-failed), step 3 of 1000 (told from jobset")
+    assert lines[1] == ""
+    assert "stepz" in lines[2]
+    assert "  where: slice 0 host 5 (pod gemma-slice-job-0-5-x)" in lines
+    assert sum(line.startswith("next: ") for line in lines) == 1
+    assert lines.index(next(line for line in lines if line.startswith("next: "))) < 8
+
+
+def test_a_queued_run_is_told_what_it_lacks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert asked("next", Read((WAITING,))) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("next is queued")
+    assert "512 more" in told
+    assert "next: " in told
+
+
+def test_nothing_drives_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    asked("gemma", Read((BROKEN,)))
+    assert capsys.readouterr().out.replace("\n", "").isprintable()
+
+
+def test_no_secret_is_passed_on(capsys: pytest.CaptureFixture[str]) -> None:
+    for as_json in (False, True):
+        asked("gemma", Read((BROKEN,)), json=as_json)
+        told = capsys.readouterr()
+        assert "stepz" in told.out
+        assert "a" * 30 not in told.out + told.err
+
+
+def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    (line,) = capsys.readouterr().out.splitlines()
+    DOCUMENTS["why"].model_validate_json(line)
+    made: dict[str, Any] = json.loads(line)
+    return made
+
+
+def test_the_document(capsys: pytest.CaptureFixture[str]) -> None:
+    assert asked("gemma", Read((BROKEN,)), json=True) == 0
+    made = document(capsys)
+    assert (made["state"], made["cause"]["id"], made["exit_status"]) == ("failed", "config-error", 0)
+    assert made["cause"]["where"].startswith("slice 0 host 5")
+
+
+def test_where_nothing_certain_is_known_the_status_is_8(capsys: pytest.CaptureFixture[str]) -> None:
+    gone = Observation(run_name="gone", target="xpk", observed_at=NOW, cluster="lab")
+    assert asked("gone", Read((gone,)), json=True) == 8
+    assert document(capsys)["state"] == "unknown"
+
+
+def test_a_silent_cluster_is_unreachable_and_the_last_known_state_is_said() -> None:
+    silent = observed(
+        "gemma",
+        unread=(Unread(what="jobsets", why="timeout"),),
+        last_known=Status(state="training", evidence=("jobset",)),
+    )
+    with pytest.raises(Unreachable, match=r"timeout.*Known last.*training"):
+        asked("gemma", Read((silent,)))
+    with pytest.raises(Unreachable):
+        asked("gemma", Read((), (SILENT,), answered=False, whole=False))
+    with pytest.raises(UsageError, match="Did you mean next"):
+        asked("nxt", Read((queued("next"),)))

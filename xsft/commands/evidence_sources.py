@@ -1,0 +1,48 @@
+"""The real evidence behind `xsft why`: of a cluster's run, and of one on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from xsft.effects.local_log import read_log
+from xsft.effects.observe_evidence import read_evidence
+from xsft.effects.runs import Runs
+from xsft.errors import XsftError
+from xsft.states.evidence import Evidence, Log
+from xsft.states.rows import Seen
+from xsft.trainers.failures import diagnose
+
+TAIL = 2000
+"""Lines; a traceback through JAX has several hundred."""
+
+
+def evidence_of(runs: Runs) -> Callable[[Seen], Evidence]:
+    """Raises nothing for what cannot be read."""
+    return partial(_evidence, runs)
+
+
+def _evidence(runs: Runs, hit: Seen) -> Evidence:
+    if hit.seen.target == "local":
+        log = _local_log(runs, hit)
+        return Evidence(seen=hit.seen, status=hit.status, logs=(log,) if log else None)
+    if hit.seen.jobset is None:
+        return Evidence(seen=hit.seen, status=hit.status)
+    cluster = runs.cluster(hit.seen.cluster or "")
+    return read_evidence(cluster, seen=hit.seen, status=hit.status, attempts=hit.attempts)
+
+
+def _local_log(runs: Runs, hit: Seen) -> Log | None:
+    """None where no record names it, or it is gone."""
+    output, progress = runs.output_of(hit.seen), hit.seen.progress
+    try:
+        records = runs.store.read_run(output, hit.seen.run_name) if output else ()
+        path = records[-1].last.log if records and records[-1].attempts else ""
+        lines = tuple(read_log(Path(path), tail=TAIL)) if path else ()
+    except XsftError:
+        return None
+    if not lines:
+        return None
+    said_at = progress.said_at if progress else None
+    return Log(replicated_job="", slice_index=0, host=0, pod="", lines=lines, said=diagnose(lines), said_at=said_at)

@@ -1,0 +1,157 @@
+"""`xsft why RUN`: the one cause first, then the next step, then what else was seen."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from xsft.commands.arguments import add_json
+from xsft.commands.run_arguments import add_run, add_where
+
+if TYPE_CHECKING:
+    from xsft.commands.status import Screen
+    from xsft.states.evidence import Evidence
+    from xsft.states.model import Observation
+    from xsft.states.rows import Row, Seen
+    from xsft.states.rule import Cause, Explanation
+
+OTHERS = 4
+"""Causes that are shown beside the first one."""
+
+EPILOG = (
+    "Exit status 0 where it could answer, whatever the run does; 8 where nothing certain is known of the run; 5 where"
+    " its cluster does not answer."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    add_run(parser)
+    add_where(parser)
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from xsft.commands.evidence_sources import evidence_of
+    from xsft.commands.run_sources import runs_of, screen_of
+
+    runs = runs_of(args, args.run)
+    return why(args.run, world=World(screen=screen_of(runs), gather=evidence_of(runs)), json=args.json)
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    screen: Screen
+    gather: Callable[[Seen], Evidence]
+    """All that may explain the run. What cannot be read is None in it; raises nothing for that."""
+
+
+def why(name: str, *, world: World, json: bool) -> int:
+    """0, or 8 where the state is unknown. Raises UsageError for a name that no run has, Unreachable where the run's
+    cluster does not answer.
+    """
+    from xsft.commands.progress import spinning
+    from xsft.states.lookup import one_run
+    from xsft.commands.status import look
+    from xsft.errors import Unknown
+    from xsft.states.causes import explain
+
+    with spinning("why", "asking the clusters"):
+        found, rows = look(world.screen)
+        hit = one_run(name, rows, found)
+        _require_its_cluster(hit.seen, hit.row)
+        evidence = world.gather(hit)
+    now = world.screen.now()
+    explained = explain(evidence, now=now)
+    status = Unknown.exit_status if explained.state == "unknown" else 0
+    if json:
+        _print_document(hit.row, evidence, explained, status)
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in text(hit.row, evidence, explained))
+    return status
+
+
+def text(row: Row, evidence: Evidence, explained: Explanation) -> Iterator[str]:
+    """Paragraphs for a person."""
+    told = ", ".join(evidence.status.evidence)
+    yield _safe(f"{_title(row, explained)}{f' (told from {told})' if told else ''}")
+    yield ""
+    yield from _cause(explained.cause)
+    if explained.cause.fix:
+        yield f"next: {_safe(explained.cause.fix)}"
+    if explained.others:
+        yield ""
+        yield "also seen:"
+        for other in explained.others[:OTHERS]:
+            where = f" [{other.where}]" if other.where else ""
+            yield _safe(f"- {other.message}{where}")
+
+
+def _title(row: Row, explained: Explanation) -> str:
+    """`gemma is failed (trainer-failed), step 120 of 1000`."""
+    reason = f" ({explained.reason})" if explained.reason else ""
+    step = "" if row.step is None else f", step {row.step}{f' of {row.steps}' if row.steps else ''}"
+    return f"{row.run_name} is {explained.state}{reason}{step}"
+
+
+def _cause(cause: Cause) -> Iterator[str]:
+    yield _safe(cause.message)
+    if cause.where:
+        yield _safe(f"  where: {cause.where}")
+    for line in cause.evidence:
+        yield _safe(f"  > {line}")
+
+
+def _safe(text: str) -> str:
+    """What the cluster and the trainer wrote neither drives the terminal nor shows a token."""
+    from xsft.spec.keypath import printable
+    from xsft.spec.secrets import redact
+
+    return printable(redact(text))
+
+
+def _require_its_cluster(seen: Observation, row: Row) -> None:
+    from xsft.states.lookup import silence
+    from xsft.errors import Unreachable
+
+    if silent := silence(seen):
+        known = f" Known last, at {seen.observed_at}: {row.state}{f' ({row.reason})' if row.reason else ''}."
+        raise Unreachable(
+            f"The cluster of {row.run_name} does not answer: {silent}.{known if seen.last_known else ''}",
+            fix="That says nothing about the run. Try again when the cluster answers.",
+        )
+
+
+def _print_document(row: Row, evidence: Evidence, explained: Explanation, status: int) -> None:
+    from xsft.commands.documents import print_json
+
+    document: dict[str, Any] = {
+        "run_name": row.run_name,
+        "jobset": row.jobset,
+        "cluster": row.cluster,
+        "state": explained.state,
+        "reason": explained.reason,
+        "evidence": list(evidence.status.evidence),
+        "observed_at": evidence.seen.observed_at,
+        "cause": _document(explained.cause),
+        "others": [_document(one) for one in explained.others],
+        "unread": [f"{one.what}: {one.why}" for one in evidence.seen.unread],
+        "problems": [],
+        "exit_status": status,
+    }
+    print_json("why", document)
+
+
+def _document(cause: Cause) -> dict[str, Any]:
+    from xsft.spec.secrets import redact
+
+    return {
+        "id": cause.id,
+        "message": redact(cause.message),
+        "fix": redact(cause.fix),
+        "where": cause.where,
+        "evidence": [redact(line) for line in cause.evidence],
+    }
