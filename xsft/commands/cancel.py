@@ -96,8 +96,8 @@ def cancel(name: str, *, world: World, yes: bool, json: bool) -> int:
 
 def _cancelled(name: str, *, world: World, yes: bool) -> Cancelled:
     from xsft.commands.progress import spinning
-    from xsft.states.lookup import one_run
     from xsft.commands.status import look
+    from xsft.states.lookup import one_run
 
     with spinning("cancel", "asking the clusters"):
         found, rows = look(world.screen)
@@ -124,8 +124,8 @@ def _cancelled(name: str, *, world: World, yes: bool) -> Cancelled:
 
 def _require_its_cluster(seen: Observation, row: Row) -> None:
     """What is known from an earlier call deletes nothing."""
-    from xsft.states.lookup import silence
     from xsft.errors import Unreachable
+    from xsft.states.lookup import silence
 
     if silent := silence(seen):
         raise Unreachable(

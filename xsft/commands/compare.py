@@ -76,9 +76,9 @@ def compare(names: Sequence[str], *, world: World, target: Path | None, json: bo
 
 def _curves(names: Sequence[str], world: World) -> tuple[Curve, ...]:
     from xsft.commands.progress import spinning
-    from xsft.states.lookup import one_run
     from xsft.commands.status import look
     from xsft.errors import Unknown
+    from xsft.states.lookup import one_run
 
     with spinning("compare", "reading the losses"):
         found, rows = look(world.screen)

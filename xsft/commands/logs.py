@@ -94,8 +94,8 @@ class World:
 def logs(name: str, *, asked: Asked, world: World, timestamps: bool, stdout: TextIO) -> int:
     """0. Raises UsageError for a name, an attempt, a slice or a host that is not there, and for too many logs."""
     from xsft.commands.progress import spinning
-    from xsft.states.lookup import one_run
     from xsft.commands.status import look
+    from xsft.states.lookup import one_run
 
     with spinning("logs", "asking the clusters"):
         found, rows = look(world.screen)
@@ -160,8 +160,8 @@ def _refuse_slices(asked: Asked) -> None:
 
 
 def _jobset(seen: Observation) -> JobSet:
-    from xsft.states.lookup import silence
     from xsft.errors import Unknown, Unreachable
+    from xsft.states.lookup import silence
 
     if silent := silence(seen):
         raise Unreachable(f"The cluster of {seen.run_name} does not answer: {silent}.", fix="Try again when it does.")

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TextIO
 
 from xsft.commands.logs import write_lines
-from xsft.states.lookup import one_run
 from xsft.commands.status import Screen, look
 from xsft.commands.waiting import Clock, Patience, Say, Waited, wait_for
 from xsft.effects.parallel import start
 from xsft.effects.submission import Submission
 from xsft.errors import XsftError
+from xsft.states.lookup import one_run
 from xsft.states.model import Observation
 from xsft.states.waiting import DONE, Goal
 

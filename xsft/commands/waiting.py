@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from xsft.commands.durations import duration_text
-from xsft.states.lookup import missing, one_run, silence, unread
 from xsft.commands.status import Screen, look
 from xsft.commands.status_watch import change
 from xsft.errors import RunFailed, TimedOut, Unknown, Unreachable, UsageError, XsftError
+from xsft.states.lookup import missing, one_run, silence, unread
 from xsft.states.rows import Row, named
 from xsft.states.waiting import Goal, beyond, verdict
 

@@ -54,10 +54,10 @@ def why(name: str, *, world: World, json: bool) -> int:
     cluster does not answer.
     """
     from xsft.commands.progress import spinning
-    from xsft.states.lookup import one_run
     from xsft.commands.status import look
     from xsft.errors import Unknown
     from xsft.states.causes import explain
+    from xsft.states.lookup import one_run
 
     with spinning("why", "asking the clusters"):
         found, rows = look(world.screen)
@@ -114,8 +114,8 @@ def _safe(text: str) -> str:
 
 
 def _require_its_cluster(seen: Observation, row: Row) -> None:
-    from xsft.states.lookup import silence
     from xsft.errors import Unreachable
+    from xsft.states.lookup import silence
 
     if silent := silence(seen):
         known = f" Known last, at {seen.observed_at}: {row.state}{f' ({row.reason})' if row.reason else ''}."
