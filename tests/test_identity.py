@@ -27,7 +27,7 @@ from xsft.identity import (
     refuse_foreign,
     seen_of,
 )
-from xsft.launchers.patch import DIGEST_ANNOTATION, RUN_LABEL
+from xsft.launchers.labels import DIGEST_ANNOTATION, RUN_LABEL
 from xsft.naming import PATHWAYS_NAME_LIMIT
 from xsft.records.document import unreadable
 from xsft.records.model import Record

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from xsft.errors import Refused
-from xsft.launchers.patch import DIGEST_ANNOTATION, RUN_LABEL
+from xsft.launchers.labels import DIGEST_ANNOTATION, RUN_LABEL
 from xsft.naming import jobset_limit, jobset_name
 from xsft.records.model import Record
 from xsft.spec.resolve import Run

@@ -21,7 +21,7 @@ from xsft.effects.observe import observe_cluster
 from xsft.effects.parallel import answers
 from xsft.effects.progress import NOT_ASKED, NOT_READ, Source, read_progress, tells
 from xsft.errors import Unreachable
-from xsft.launchers.patch import OUTPUT_ANNOTATION
+from xsft.launchers.labels import OUTPUT_ANNOTATION
 from xsft.states.model import JobSet, Observation, Recorded, Unread
 
 NOW = "2026-11-21T12:00:00Z"

@@ -8,18 +8,8 @@ import pytest
 from tests.everything import everything
 from xsft.facts import Facts
 from xsft.launchers.jobset import places
-from xsft.launchers.patch import (
-    DIGEST_ANNOTATION,
-    HF_VOLUME,
-    JOBSET_LABEL,
-    NODE_TERMS,
-    RESERVATION_LABEL,
-    RUN_LABEL,
-    SPOT_LABEL,
-    Change,
-    apply,
-    changes,
-)
+from xsft.launchers.labels import DIGEST_ANNOTATION, JOBSET_LABEL, RUN_LABEL
+from xsft.launchers.patch import HF_VOLUME, NODE_TERMS, RESERVATION_LABEL, SPOT_LABEL, Change, apply, changes
 from xsft.launchers.pointers import MISSING, Named, Path, find
 from xsft.naming import ModeName
 from xsft.spec.resolve import resolve

@@ -7,7 +7,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xsft.effects import cluster_resources as kinds
 from xsft.effects.cluster_api import METADATA_ONLY, Api, Patience
@@ -20,9 +20,11 @@ from xsft.effects.cluster_reads import Reads
 from xsft.effects.cluster_resources import Resource
 from xsft.errors import SpecError, XsftError
 from xsft.launchers.children import child_jobs, jobless
-from xsft.launchers.patch import RUN_LABEL
+from xsft.launchers.labels import RUN_LABEL
 from xsft.problems import Problem, error, warning
-from xsft.spec.place import Place
+
+if TYPE_CHECKING:
+    from xsft.spec.place import Place
 
 Json = dict[str, Any]
 

@@ -13,14 +13,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xsft.effects import process
 from xsft.effects.paths import state_dir
 from xsft.effects.process import Completed, own_environment
 from xsft.errors import EnvironmentMissing, Unreachable, UsageError, XsftError
-from xsft.spec.place import Place
 from xsft.spec.secrets import redact
+
+if TYPE_CHECKING:
+    from xsft.spec.place import Place
 
 GCLOUD_TIMEOUT_S = 60.0
 PRIVATE_FILE_AGE_S = 12 * 3600.0

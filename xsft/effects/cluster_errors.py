@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from xsft.checks.admission import namespace_missing
 from xsft.effects.cluster_config import Access
 from xsft.effects.cluster_resources import JOBSETS, KUEUE, SECRETS, Resource
 from xsft.errors import EnvironmentMissing, Refused, SpecError, Unreachable, XsftError
@@ -108,6 +107,8 @@ def _absent(reply: Reply, ask: Ask, access: Access) -> XsftError:
     if reply.not_served:
         return not_installed(ask.resource, access)
     if reply.missing_namespace and ask.namespace:
+        from xsft.checks.admission import namespace_missing  # the checks know every key of a workload
+
         return SpecError((namespace_missing(ask.namespace, access.context),))
     return SpecError(tuple(invalid(reply, ask)))
 

@@ -14,9 +14,9 @@ from xsft.effects.cluster_api import Patience
 from xsft.effects.cluster_reads import Reads
 from xsft.effects.parallel import Started, start
 from xsft.errors import XsftError
+from xsft.launchers.labels import RUN_LABEL
 from xsft.launchers.observed_pods import FIRST_HOSTS, pods_selector
 from xsft.launchers.observed_queue import Owned, queues_of, waits, with_positions
-from xsft.launchers.patch import RUN_LABEL
 from xsft.spec.secrets import redact
 from xsft.states.model import JobSet, KueueWorkload, Observation, Pod, Unread, What
 

@@ -5,18 +5,24 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from xsft.effects.local_folder import RunFolder
 from xsft.effects.local_stop import holder
+from xsft.effects.objects import LocalObjects
 from xsft.effects.recordindex import IndexEntry
+from xsft.effects.records import FOLDER, LOCAL_RECORD
+from xsft.effects.saved import latest_step
+from xsft.errors import XsftError
 from xsft.records.document import read_record
 from xsft.records.model import Record
 from xsft.states.model import Observation, Progress, Recorded, Unread
 from xsft.trainers.progress import Said, progress_of
 
+LOCK = "lock"
+"""`effects.local_folder.RunFolder.lock`."""
 TAIL_BYTES = 128 * 1024
 """Of the log: some 600 lines."""
 MAX_RECORD = 16 * 1024 * 1024
@@ -32,7 +38,8 @@ def observe_local(entries: Iterable[IndexEntry], *, now: str) -> tuple[Observati
 
 def _observed(entry: IndexEntry, now: str) -> Observation | None:
     """None where the folder was deleted: then there is no such run any more."""
-    folder = RunFolder(path=Path(entry.output) / entry.run_name)
+    folder = Path(entry.output) / entry.run_name
+    own = folder / FOLDER
     seen = Observation(
         run_name=entry.run_name,
         target="local",
@@ -41,9 +48,9 @@ def _observed(entry: IndexEntry, now: str) -> Observation | None:
         steps=entry.steps or None,
     )
     try:
-        record = _record(folder.record)
+        record = _record(own / LOCAL_RECORD)
     except (OSError, ValueError) as failed:
-        why = f"{folder.record}: {getattr(failed, 'strerror', None) or failed}"
+        why = f"{own / LOCAL_RECORD}: {getattr(failed, 'strerror', None) or failed}"
         return replace(seen, unread=(Unread(what="record", why=why),))
     if record is None or not record.attempts:
         return None
@@ -53,10 +60,16 @@ def _observed(entry: IndexEntry, now: str) -> Observation | None:
         reason=record.last.reason,
         started_at=record.attempts[0].started_at or None,
         finished_at=record.last.finished_at,
-        alive=going and is_held(folder.lock),
+        alive=going and is_held(own / LOCK),
     )
-    progress = _progress(folder, record, now)
+    progress = _progress(record, now, saved_step=_saved(entry))
     return replace(seen, steps=record.steps or seen.steps, record=recorded, progress=progress)
+
+
+def _saved(entry: IndexEntry) -> int | None:
+    with suppress(XsftError):
+        return latest_step(LocalObjects(), output=entry.output, run_name=entry.run_name)
+    return None
 
 
 def _record(path: Path) -> Record | None:
@@ -67,7 +80,7 @@ def _record(path: Path) -> Record | None:
         return None
 
 
-def _progress(folder: RunFolder, record: Record, now: str) -> Progress:
+def _progress(record: Record, now: str, *, saved_step: int | None) -> Progress:
     """By the log; by the record where that knows more, which it does of the steps before the log's end."""
     said = _logged(Path(record.last.log), now) if record.last.log else None
     last = max(record.losses, default=None)
@@ -75,7 +88,7 @@ def _progress(folder: RunFolder, record: Record, now: str) -> Progress:
         paced = said or Progress(source="record", read_at=now)
         loss = record.losses[last] if last is not None else None
         said = replace(paced, source="record", step=last, loss=loss)
-    return replace(said, saved_step=folder.latest_step() or None, resumed_from=record.last.resumed_from)
+    return replace(said, saved_step=saved_step, resumed_from=record.last.resumed_from)
 
 
 def _logged(log: Path, now: str) -> Progress | None:

@@ -15,18 +15,15 @@ from xsft.launchers.jobset import (
     pod_failure_policy,
     reservation_name,
 )
-from xsft.launchers.patch import (
+from xsft.launchers.labels import (
     DIGEST_ANNOTATION,
-    HF_VOLUME,
     JOBSET_LABEL,
     MODE_LABEL,
-    NODE_TERMS,
     OUTPUT_ANNOTATION,
-    RESERVATION_LABEL,
     RUN_LABEL,
-    SPOT_LABEL,
     STEPS_ANNOTATION,
 )
+from xsft.launchers.patch import HF_VOLUME, NODE_TERMS, RESERVATION_LABEL, SPOT_LABEL
 from xsft.launchers.pointers import Item, Named, Path
 from xsft.launchers.xpk import command, proxy_args, servers
 from xsft.spec.resolve import Run

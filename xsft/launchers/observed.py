@@ -11,8 +11,8 @@ from functools import cache
 
 from xsft.catalog.tpu import generations, parse_tpu_type
 from xsft.launchers.jobset import TRAINER_CONTAINER
+from xsft.launchers.labels import DIGEST_ANNOTATION, MODE_LABEL, OUTPUT_ANNOTATION, RUN_LABEL, STEPS_ANNOTATION
 from xsft.launchers.lenient import Json, count, mapping, rows, text, texts, whole
-from xsft.launchers.patch import DIGEST_ANNOTATION, MODE_LABEL, OUTPUT_ANNOTATION, RUN_LABEL, STEPS_ANNOTATION
 from xsft.modes import mode_module
 from xsft.naming import ModeName
 from xsft.states.model import Condition, JobSet, ReplicatedJob

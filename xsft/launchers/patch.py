@@ -15,16 +15,18 @@ from xsft.launchers.jobset import (
     pod_failure_policy,
     reservation_name,
 )
+from xsft.launchers.labels import (
+    DIGEST_ANNOTATION,
+    JOBSET_LABEL,
+    MODE_LABEL,
+    OUTPUT_ANNOTATION,
+    RUN_LABEL,
+    STEPS_ANNOTATION,
+)
 from xsft.launchers.pointers import Json, Named, Path, put, remove
 from xsft.spec.resolve import Run
 from xsft.trainers.maxtext import HF_TOKEN_DIRECTORY
 
-RUN_LABEL = "xsft.dev/run"
-JOBSET_LABEL = "xsft.dev/jobset"
-MODE_LABEL = "xsft.dev/mode"
-DIGEST_ANNOTATION = "xsft.dev/spec-digest"
-STEPS_ANNOTATION = "xsft.dev/steps"
-OUTPUT_ANNOTATION = "xsft.dev/output"
 HF_VOLUME = "xsft-hf-token"
 
 SPOT_LABEL = "cloud.google.com/gke-spot"
