@@ -4,6 +4,9 @@
 
 TREE is a checkout (`src/PACKAGE` in it), the folder that holds `PACKAGE`, or empty: then nothing is done. It runs while
 an image is built, with the image's own Python; a layer holds what was written, so a one-line change is one file.
+
+`TREE/as-installed.txt`, where there is one, names the files of the tree that were not sent because the installed ones
+are the same: `BYTES PATH` a line.
 """
 
 from __future__ import annotations
@@ -25,14 +28,16 @@ def main(tree: Path, package: str) -> None:
     if not any(tree.iterdir()):
         return
     source, target = source_of(tree, package), installed(package)
-    ours, theirs = files_of(source), files_of(target)
+    left_out = as_installed(tree, target)
+    ours, theirs = files_of(source), files_of(target) - left_out
     changed = [name for name in sorted(ours) if not same(source / name, target / name)]
     gone = [name for name in sorted(theirs - ours) if name.suffix in LAID]
     for name in changed:
         write(source / name, target / name)
     for name in gone:
         remove(target / name)
-    print(f"{package}: {len(changed)} files written, {len(gone)} removed, {len(ours) - len(changed)} as installed")
+    as_before = len(ours) - len(changed) + len(left_out)
+    print(f"{package}: {len(changed)} files written, {len(gone)} removed, {as_before} as installed")
 
 
 def source_of(tree: Path, package: str) -> Path:
@@ -40,6 +45,17 @@ def source_of(tree: Path, package: str) -> Path:
     return next(found, None) or sys.exit(
         f"xsft: {package}/ of the build context has neither src/{package}/ nor {package}/ with an __init__.py in it"
     )
+
+
+def as_installed(tree: Path, target: Path) -> set[Path]:
+    """What was left out of the tree; a file that is not the installed one's size was left out by mistake."""
+    listed = tree / "as-installed.txt"
+    lines = listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else []
+    sizes = {Path(path): int(size) for size, _, path in (line.partition(" ") for line in lines)}
+    wrong = [path for path, size in sizes.items() if not ((at := target / path).is_file() and at.stat().st_size == size)]
+    if wrong:
+        sys.exit(f"xsft: {wrong[0]} was left out of the build context, and the installed one is another")
+    return set(sizes)
 
 
 def installed(package: str) -> Path:

@@ -53,6 +53,24 @@ def test_modules_that_are_gone_are_removed_and_data_that_was_left_out_stays(site
     assert run(site, "-c", "import thing.gone", check=False).returncode != 0
 
 
+def test_what_was_left_out_because_it_is_installed_stays(site: Path, tmp_path: Path) -> None:
+    tree = lay(tmp_path / "tree", "thing", {"__init__.py": "", "a.py": "VALUE = 2\n"})
+    (tree / "as-installed.txt").write_text("5 conf/x.yml\n1 assets/words.bin\n", encoding="utf-8")
+    assert place(site, tree).stdout == "thing: 1 files written, 1 removed, 3 as installed\n"
+    assert (site / "thing/conf/x.yml").exists()
+    assert not (site / "thing/gone.py").exists()
+
+
+@pytest.mark.parametrize("line", ["6 conf/x.yml", "0 nowhere.py"])
+def test_what_was_left_out_by_mistake_ends_the_build(site: Path, tmp_path: Path, line: str) -> None:
+    tree = lay(tmp_path / "tree", "thing", {"__init__.py": ""})
+    (tree / "as-installed.txt").write_text(f"{line}\n", encoding="utf-8")
+    failed = place(site, tree, check=False)
+    assert failed.returncode != 0
+    assert "left out of the build context" in failed.stderr
+    assert (site / "thing/gone.py").exists()
+
+
 def test_an_empty_folder_leaves_all_as_it_is(site: Path, tmp_path: Path) -> None:
     before = sorted(site.rglob("*"))
     (tmp_path / "empty").mkdir()
@@ -76,8 +94,8 @@ def lay(folder: Path, package: str, files: dict[str, str]) -> Path:
     return folder
 
 
-def place(site: Path, tree: Path) -> subprocess.CompletedProcess[str]:
-    return run(site, str(PLACE), str(tree), "thing")
+def place(site: Path, tree: Path, *, check: bool = True) -> subprocess.CompletedProcess[str]:
+    return run(site, str(PLACE), str(tree), "thing", check=check)
 
 
 def run(site: Path, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:

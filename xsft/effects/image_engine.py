@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from xsft.effects.image_build import Docker, Registry
+from xsft.effects.paths import own_cache
 from xsft.errors import EnvironmentMissing
 from xsft.image.model import Base, BuildStep, Locked
 from xsft.image.recipe import IMAGE_LABEL, base_of
@@ -52,7 +53,12 @@ class RealDocker:
 
     def build(self, step: BuildStep, *, name: str, on_event: Callable[[Event], None]) -> None:
         from xsft.effects.docker_build import build
+        from xsft.effects.image_installed import thinned
 
+        below = self.engine.image(step.args["DEPS_IMAGE"]) if "DEPS_IMAGE" in step.args else None
+        if below is not None:
+            cache = own_cache() / "image-installed"
+            step = thinned(step, image_id=below.id, docker=self.client.path, env=self.env, cache=cache)
         build(step, engine=self.engine, client=self.client, names=(name,), logins=self._logins(step), on_event=on_event)
 
     def pull(self, ref: str, *, on_event: Callable[[Event], None]) -> None:
