@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.checks.factory import FLAGSHIP, GOOD, ids, problems, spec
+from tests.checks.factory import DROP, FLAGSHIP, GOOD, ids, problems, spec
 from xsft.checks.trainer_keys import FIELD_OF, IDENTITY, check, where_of
 from xsft.spec.model import WorkloadSpec
 
@@ -106,7 +106,8 @@ def test_environment_names_that_maxtext_reads_as_keys():
 
 
 def test_local_runs_have_one_release_and_legacy_says_where_it_is():
-    assert ids(check, spec(target="local", image={"maxtext": "0.2.4"})) == {"local-release"}
+    assert ids(check, spec(target="local", image={"ref": DROP, "maxtext": "0.2.4"})) == {"local-release"}
+    assert ids(check, spec(target="local", image={"maxtext": "0.2.4"})) == set()
     assert ids(check, spec(target="local")) == set()
     assert ids(check, spec(image={"maxtext": "0.1.0"})) == {"legacy-layout"}
 

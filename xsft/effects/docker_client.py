@@ -6,6 +6,7 @@ BuildKit's builds need the command line: `docker_build`.
 from __future__ import annotations
 
 import shutil
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -136,6 +137,7 @@ def connect(env: Mapping[str, str], *, timeout_s: float = TIMEOUT_S) -> Engine:
     settings = _address(env)
     host = settings.get("base_url") or "unix:///var/run/docker.sock"
     try:
+        _knock(host)
         api = docker.APIClient(version="auto", timeout=timeout_s, use_ssh_client=True, **settings)
     except (DockerException, OSError, ValueError) as failed:
         raise no_engine(str(failed), host=host, client=shutil.which("docker", path=env.get("PATH"))) from None
@@ -196,6 +198,15 @@ def _address(env: Mapping[str, str]) -> dict[str, Any]:
         return named if "base_url" in named else {**ContextAPI.kwargs_from_context(environment=dict(env)), **named}
     except (DockerException, OSError, ValueError) as failed:
         raise no_engine(str(failed), host=env.get("DOCKER_HOST") or "the current context", client="docker") from None
+
+
+def _knock(host: str) -> None:
+    """Raises OSError where nobody listens: the SDK tells less of it, and leaves its own socket open."""
+    if not host.startswith("unix://"):
+        return
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(TIMEOUT_S)
+        probe.connect(host.removeprefix("unix://"))
 
 
 def _seen(said: Mapping[str, Any]) -> ImageSeen:

@@ -66,12 +66,12 @@ def run_in_container(
     with told(doing):
         made = str(api.create_container_from_config(_config(api, command), name=_name(command))["Id"])
     try:
-        with _signals_interrupt(), log.open("wb") as kept, told(doing):
-            output = api.attach(made, stdout=True, stderr=True, stream=True, logs=False)
+        with _signals_interrupt(), log.open("wb") as kept, _attached(api, made, doing) as lines:
             _start(api, made, command)
-            for line in _lines(output):
+            for line in lines:
                 _keep(line, kept, on_line)
-            return int(api.wait(made, timeout=None)["StatusCode"])
+            with told(doing):
+                return int(api.wait(made, timeout=None)["StatusCode"])
     finally:
         _end(api, made, grace_s=grace_s)
 
@@ -89,6 +89,18 @@ def refuse_where_running(folder: Path, *, engine: Engine) -> None:
                 fix=f"wait for it (docker wait {container['Id'][:12]}), or stop it: docker stop {container['Id'][:12]}",
             )
         _remove(engine.api, container["Id"])
+
+
+@contextmanager
+def _attached(api: Any, container: str, doing: Doing) -> Iterator[Iterator[bytes]]:
+    """What it will print, line by line; before it starts, so that nothing is missed."""
+    with told(doing):
+        output = api.attach(container, stdout=True, stderr=True, stream=True, logs=False)
+    try:
+        yield _lines(output, doing)
+    finally:
+        output.close()
+        output._response.close()  # noqa: SLF001 - docker@7.2.0: close() shuts the socket and leaves it to the collector
 
 
 def _start(api: Any, container: str, command: Command) -> None:
@@ -134,12 +146,13 @@ def _mount(mount: Mount) -> Any:
     return Bind(target=str(at), source=str(mount.path), type="bind", read_only=not mount.writable)
 
 
-def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _lines(chunks: Iterable[bytes], doing: Doing) -> Iterator[bytes]:
     """Whole lines; what ends without one is a line too."""
     rest = b""
-    for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
-        yield from (line + b"\n" for line in whole)
+    with told(doing):
+        for chunk in chunks:
+            *whole, rest = (rest + chunk).split(b"\n")
+            yield from (line + b"\n" for line in whole)
     if rest:
         yield rest
 
