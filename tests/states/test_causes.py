@@ -505,6 +505,25 @@ def test_ends_of_which_nothing_is_known_are_not_the_same() -> None:
     assert why(ended(1), earlier=(replace(LOOP, signature=""),)).cause.id == "exit-code"
 
 
+FOLLOWER = (
+    'Error creating: admission webhook "vpod.kb.io" denied the request: follower pod node selector for topology domain'
+    " not found. missing selector: cloud.google.com/gke-nodepool"
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "seen"),
+    [
+        pytest.param(FOLLOWER, observation(jobset=STARTING, pods=(), progress=None), id="tried-again-by-itself"),
+        pytest.param('pods "x" is forbidden', observation(pods=None, progress=None), id="all-pods-are-up"),
+    ],
+)
+def test_pods_that_were_refused_for_a_moment_explain_nothing(message: str, seen: Observation) -> None:
+    """source: jobset@v0.10.1 with exclusive placement: followers are refused until their first pod has a node."""
+    found = why(seen, events=(event("FailedCreate", message, "Job/x"),))
+    assert "pods-refused" not in {found.cause.id, *(other.id for other in found.others)}
+
+
 def test_a_run_that_trains_after_an_eviction_is_well() -> None:
     """Kueue keeps the conditions, turned False, and events keep for an hour."""
     seen = observation(workload=workload(QUOTA, ADMITTED, replace(PREEMPTED, status="False", reason="QuotaReserved")))
