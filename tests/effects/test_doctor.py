@@ -18,16 +18,19 @@ ANSWERS = {
     "gcloud": '{"Google Cloud SDK": "528.0.0"}',
     "gke-gcloud-auth-plugin": "Kubernetes v1.30.0+03fcd0f",
     "docker": "Docker version 28.2.2, build e6534b4",
+    "docker-engine": '{"Version": "28.2.2"}',
+    "docker-buildkit": "github.com/docker/buildx v0.19.3",
 }
 
 
 def answers(argv: tuple[str, ...], *, but: dict[str, Completed | None]) -> Completed | None:
     """What a machine with every tool says; `but` names tools that differ."""
-    key = "docker-engine" if argv[:2] == ("docker", "version") else Path(argv[0]).name
+    named = {("version",): "docker-engine", ("buildx",): "docker-buildkit"}
+    program = Path(argv[0]).name
+    key = named.get(argv[1:2], program) if program == "docker" else program
     if key in but:
         return but[key]
-    text = '{"Version": "28.2.2"}' if key == "docker-engine" else ANSWERS[key]
-    return Completed(argv=argv, status=0, stdout=text, stderr="")
+    return Completed(argv=argv, status=0, stdout=ANSWERS[key], stderr="")
 
 
 def failed(words: str) -> Completed:
@@ -68,6 +71,7 @@ def test_a_machine_with_everything_is_ok_and_names_the_versions(machine: Machine
         "gcloud": "528.0.0",
         "gke-gcloud-auth-plugin": "1.30.0",
         "docker": "28.2.2",
+        "docker-buildkit": "",
         "docker-engine": "28.2.2",
     }
 
@@ -119,6 +123,22 @@ def test_an_engine_that_does_not_answer_is_told_apart_from_a_missing_client(mach
     found = checks(replace(machine, run=lambda argv: answers(argv, but={"docker-engine": silent})))
     assert found["docker"].ok
     assert found["docker-engine"].detail == "Cannot connect to the Docker daemon"
+
+
+def test_an_engine_that_is_not_yours_is_mended_by_joining_its_group(machine: Machine) -> None:
+    denied = failed("permission denied while trying to connect to the Docker daemon socket")
+    found = checks(replace(machine, run=lambda argv: answers(argv, but={"docker-engine": denied})))
+    assert "sudo usermod -aG docker $USER" in found["docker-engine"].next_step
+
+
+def test_a_client_without_buildx_builds_where_it_is_old_enough(machine: Machine) -> None:
+    without = {"docker-buildkit": failed("unknown command")}
+    missing = checks(replace(machine, run=lambda argv: answers(argv, but=without)))["docker-buildkit"]
+    assert not missing.ok
+    assert "docker-buildx" in missing.next_step
+    old = Completed(argv=("docker",), status=0, stdout="Docker version 20.10.24+dfsg1, build 297e128", stderr="")
+    found = checks(replace(machine, run=lambda argv: answers(argv, but={**without, "docker": old})))["docker-buildkit"]
+    assert (found.ok, found.detail) == (True, "docker can build")
 
 
 def test_too_little_room_matters_only_while_something_is_to_be_built(machine: Machine) -> None:

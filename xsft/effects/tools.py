@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from xsft.effects import process
+from xsft.effects.docker_build import ALSO, INSTALL_BUILDX, NEEDS_BUILDX
+from xsft.effects.docker_errors import PERMIT, START
 from xsft.effects.process import Completed
 from xsft.errors import EnvironmentMissing, TimedOut
 
@@ -47,7 +49,7 @@ Run = Callable[[tuple[str, ...]], Completed | None]
 
 def tool_checks(run: Run) -> Iterator[Check]:
     """In the order of the table; asked side by side, because gcloud alone takes a second."""
-    checks = (_pid_namespace, _kubectl, _gcloud, _auth_plugin, _docker_client, _docker_engine)
+    checks = (_pid_namespace, _kubectl, _gcloud, _auth_plugin, _docker_client, _docker_build, _docker_engine)
     with ThreadPoolExecutor(max_workers=4) as pool:
         yield from pool.map(lambda check: check(run), checks)
 
@@ -113,6 +115,28 @@ def _docker_client(run: Run) -> Check:
     )
 
 
+def _docker_build(run: Run) -> Check:
+    """As `docker_build.find_client` chooses."""
+    builds = next((path for path in ("docker", *(f"{folder}/docker" for folder in ALSO)) if _builds(run, path)), "")
+    return Check(
+        id="docker-buildkit",
+        ok=bool(builds),
+        required=False,
+        version="",
+        needed_for="building images",
+        detail=f"{builds} can build" if builds else "no docker command here can use BuildKit",
+        fix=INSTALL_BUILDX,
+    )
+
+
+def _builds(run: Run, path: str) -> bool:
+    plugin = run((path, "buildx", "version"))
+    if plugin and plugin.ok and "buildx" in plugin.stdout:
+        return True
+    version = version_of(run((path, "--version")))
+    return bool(version) and int(version.partition(".")[0]) < NEEDS_BUILDX
+
+
 def _docker_engine(run: Run) -> Check:
     done = run(("docker", "version", "--format", "{{json .Server}}"))
     server = _json(done.stdout) if done and done.ok else None
@@ -121,9 +145,9 @@ def _docker_engine(run: Run) -> Check:
         ok=isinstance(server, dict),
         required=False,
         version=server.get("Version", "") if isinstance(server, dict) else "",
-        needed_for="building images",
+        needed_for="building images, and local runs in one",
         detail="answers" if server else _first_line(done) or "docker is not installed",
-        fix="start it (systemctl start docker), and see that you may use it (group docker)",
+        fix=PERMIT if "permission denied" in _first_line(done).lower() else START,
     )
 
 
