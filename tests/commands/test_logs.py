@@ -144,6 +144,14 @@ def test_no_jobset_no_log() -> None:
         opened(observed(jobset=None, unread=(Unread(what="jobsets", why="timeout"),))).show("gemma")
 
 
+def test_a_log_that_says_nothing_is_said_to(capsys: pytest.CaptureFixture[str]) -> None:
+    told = opened()
+    screen = Screen(read=lambda: told.found, classify=judged, wanted=Wanted(everything=True), now=lambda: NOW)
+    world = World(screen=screen, lines=lambda *_: iter(()), local_lines=told.local)
+    assert logs("deep", asked=Asked(), world=world, timestamps=False, stdout=io.StringIO()) == 0
+    assert capsys.readouterr().err.startswith("nothing is there of head: ")
+
+
 def test_a_reader_that_goes_away_is_no_bug() -> None:
     class Closed(io.StringIO):
         def write(self, text: str) -> int:

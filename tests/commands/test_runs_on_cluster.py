@@ -119,6 +119,13 @@ def test_a_silent_cluster_of_which_nothing_is_known_is_unreachable(api: ClusterA
         assert said(*arguments)[0] == 5, arguments
 
 
+def test_a_context_that_does_not_exist_is_a_usage_error(api: ClusterApi, capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in (("status",), ("wait", "x"), ("cancel", "x")):
+        assert main((*verb, "--context", "nosuch")) == 2
+        assert "nosuch" in capsys.readouterr().err
+    assert main(("status", "--place", "nosuch")) == 2
+
+
 def _there(api: ClusterApi) -> set[str]:
     objects: Objects = api.standin.objects
     return {name for _, name in objects.of("jobset.x-k8s.io/jobsets")}

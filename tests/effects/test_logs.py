@@ -186,6 +186,16 @@ def test_following_ends_with_the_run(world: World) -> None:
     assert lines.rest() == ["last"]
 
 
+def test_a_tail_does_not_come_back_with_the_second_it_was_said_in(world: World) -> None:
+    """A log that is opened anew gives all lines of its last second (the kubelet knows no less)."""
+    world.pod()
+    world.logs.say(FIRST, "one", "two", "three", second=1)
+    lines = world.listen(tail=1)
+    assert lines.take(1) == ["three"]
+    world.logs.say(FIRST, "four", second=1)
+    assert lines.take(1) == ["four"]
+
+
 def test_a_run_that_had_ended_is_read_to_its_end(world: World) -> None:
     world.pod(phase="Failed")
     world.logs.say(FIRST, "one", end=True)

@@ -199,6 +199,32 @@ def test_the_progress_of_an_end_is_read_once(world: World) -> None:
     assert len(world.api.server.asked("/log")) == 1
 
 
+@pytest.mark.parametrize(
+    ("how", "step", "state"),
+    [("Failed", 42, ("failed", "jobset-failed")), ("Completed", None, ("unknown", "steps-not-read"))],
+)
+def test_what_a_run_had_said_before_its_log_was_gone_is_shown_where_it_proves_nothing(
+    world: World, how: str, step: int | None, state: tuple[str, str]
+) -> None:
+    jobset = world.runs.admitted("gemma")
+    pod = world.runs.pod("gemma")["metadata"]["name"]
+    world.api.standin.logs.say(pod, "completed step: 42, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0")
+    remembered(world, progress=True)
+    jobset["status"] = ended(how, "x")
+    del world.api.standin.objects.of("/pods")["default", pod]
+    found = world.gather(effort=Effort())
+    progress = by_name(found)["gemma"].progress
+    assert (progress.step if progress else None) == step
+    assert (states(found)["gemma"].state, states(found)["gemma"].reason) == state
+
+
+def test_two_namespaces_of_one_cluster_are_both_read(world: World) -> None:
+    world.runs.admitted("gemma")
+    elsewhere = Target(name="stand-in", namespace="empty", connect=world.connect)
+    assert set(by_name(world.gather(world.target(), elsewhere))) == {"gemma"}
+    assert set(by_name(world.gather(elsewhere, world.target()))) == {"gemma"}
+
+
 def test_active_runs_are_read_before_those_that_ended(world: World) -> None:
     for name, status in (("a-ended", ended("Failed", "x", at=NOW)), ("b-going", None), ("c-ended-long-ago", None)):
         world.runs.admitted(name, status=status)

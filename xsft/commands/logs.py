@@ -93,6 +93,7 @@ class World:
 
 def logs(name: str, *, asked: Asked, world: World, timestamps: bool, stdout: TextIO) -> int:
     """0. Raises UsageError for a name, an attempt, a slice or a host that is not there, and for too many logs."""
+    from xsft.commands.log_roles import role_text
     from xsft.commands.progress import spinning
     from xsft.commands.status import look
     from xsft.states.lookup import one_run
@@ -110,15 +111,20 @@ def logs(name: str, *, asked: Asked, world: World, timestamps: bool, stdout: Tex
     told = _texts(
         world.lines(seen, jobset, roles, asked), jobset=jobset, prefixed=len(roles) > 1, timestamps=timestamps
     )
-    write_lines(told, stdout)
+    if not write_lines(told, stdout):
+        names = ", ".join(role_text(jobset, role) for role in roles[:3])
+        sys.stderr.write(f"nothing is there of {names}: it has not begun, or its log is gone with its pod\n")
     return 0
 
 
-def write_lines(lines: Iterator[str], stdout: TextIO) -> None:
-    """Each at once: somebody may be watching a pipe."""
+def write_lines(lines: Iterator[str], stdout: TextIO) -> int:
+    """Each at once: somebody may be watching a pipe. How many there were."""
+    count = 0
     for line in lines:
         stdout.write(f"{line}\n")
         stdout.flush()
+        count += 1
+    return count
 
 
 def attempt_of(hit: Seen, *, name: str, asked: Asked) -> Observation:

@@ -14,7 +14,7 @@ from xsft.effects.cluster_logs import LogAsk, open_log, read_log
 from xsft.errors import Unreachable, XsftError
 from xsft.launchers.observed_pods import COMPLETION_INDEX, JOB_INDEX, JOBSET_NAME, REPLICATED_JOB, trainer_container
 from xsft.states.model import JobSet, Pod
-from xsft.trainers.progress import Said, said
+from xsft.trainers.progress import Said, said, sortable
 
 MENDS_ITSELF = frozenset({"unreachable", "cluster-error"})
 """Ids of failures after which the cluster is asked again."""
@@ -63,6 +63,8 @@ class Given:
     """Lines that were given already, as far as a reopened log repeats them: those of the last second."""
 
     since: str | None = None
+    floor: str = ""
+    """Where a tail was asked for: the time of its first line. What is older was not asked for."""
     lines: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, line: Said) -> None:
@@ -78,6 +80,8 @@ class Given:
         for line in lines:
             if left[line.at, line.text] > 0:
                 left[line.at, line.text] -= 1
+                continue
+            if line.at and sortable(line.at) < sortable(self.floor):
                 continue
             self.add(line)
             yield line
@@ -131,7 +135,9 @@ class Follower:
         if self._pod is None:
             return []
         self._given.since = since
-        return list(self._read(self._pod, tail=tail))
+        found = list(self._read(self._pod, tail=tail))
+        self._given.floor = found[0].at if found and tail is not None else ""
+        return found
 
     def lines(self) -> Iterator[LogLine]:
         """What it says from then on, each line once. Raises Unreachable where asking again will not help."""

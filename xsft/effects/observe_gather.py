@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from xsft.effects.cluster import Cluster
@@ -81,8 +81,10 @@ def gather_runs(
     silent = tuple(answer.problem for answer in answers if answer.problem is not None)
     clusters = {one.name: answer.cluster for one, answer in zip(targets, answers, strict=True) if answer.cluster}
     source = _source(clusters, store=store, entries=index.entries)
+    known = {uid: one for answer in answers for uid, one in answer.known.items()}
+    read = _with_progress(found, source=source, wanted=wanted, effort=effort or Effort())
     return Gathered(
-        observations=(*_with_progress(found, source=source, wanted=wanted, effort=effort or Effort()), *here),
+        observations=(*(_with_last_words(one, known) for one in read), *here),
         problems=(*silent, *index.problems),
         answered=len(silent) < len(answers) or not answers or bool(found) or bool(here),
         whole=not silent,
@@ -122,6 +124,7 @@ class _Answer:
     observations: tuple[Observation, ...]
     cluster: Cluster | None = None
     problem: Problem | None = None
+    known: Mapping[str, Known] = field(default_factory=dict)
 
 
 def _asked(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry], wanted: Wanted) -> _Answer:
@@ -136,7 +139,7 @@ def _asked(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry],
     gone = (one for one in submitted if not {one.uid, one.jobset} & there)
     forgotten = (_forgotten(one, target, known, wanted.now) for one in gone)
     seen = (_with_known(one, known) for one in found if wanted.run(one))
-    return _Answer(observations=(*seen, *forgotten), cluster=cluster)
+    return _Answer(observations=(*seen, *forgotten), cluster=cluster, known=known)
 
 
 def _silent(
@@ -179,6 +182,16 @@ def _with_known(seen: Observation, known: Mapping[str, Known]) -> Observation:
     """What a run said before its end does not change after it: it is not read again."""
     last = known.get(seen.jobset.uid) if seen.jobset and seen.jobset.terminal else None
     return replace(seen, progress=last.progress) if last and last.ended else seen
+
+
+def _with_last_words(seen: Observation, known: Mapping[str, Known]) -> Observation:
+    """Of a run that has failed and whose log is gone with its pods: what it had said when it was looked at before.
+
+    Only of one that the cluster says has failed: of one that completed, an older step could be taken for its last.
+    """
+    failed = seen.jobset is not None and seen.jobset.terminal == "Failed" and seen.progress is None
+    last = known.get(seen.jobset.uid) if failed and seen.jobset else None
+    return replace(seen, progress=last.progress) if last else seen
 
 
 def _with_progress(

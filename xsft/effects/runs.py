@@ -5,6 +5,7 @@ this machine, and on this machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from xsft.effects.places import load_places
 from xsft.effects.recordindex import IndexEntry
 from xsft.effects.recording import user_name
 from xsft.effects.records import RecordStore, record_store
-from xsft.errors import UsageError
+from xsft.errors import Unreachable, UsageError
 from xsft.problems import Problem
 from xsft.records.model import Cluster as Where
 from xsft.spec.place import Place
@@ -144,16 +145,22 @@ class Runs:
 
 
 def runs_for(asked: Asked, *, names: Iterable[str] = (), everything: bool = False) -> Runs:
-    """Raises UsageError for a place that is not in places.yaml, SpecError where that file is wrong."""
+    """Raises UsageError for a place that is not in places.yaml, SpecError where that file is wrong. Where a place or a
+    context is named, also what makes it impossible to reach: UsageError, EnvironmentMissing.
+    """
     places, file = load_places(Path.cwd())
     store = record_store()
-    return Runs(
+    runs = Runs(
         sources=sources(asked, places=places, file=file, entries=store.local_index().entries),
         store=store,
         names=tuple(names),
         everything=everything,
         local=asked.place is None and asked.context is None,
     )
+    if not runs.local:
+        with suppress(Unreachable):  # it may answer when it is asked again
+            runs.cluster(runs.sources[0].name)
+    return runs
 
 
 def runs_at_place(place: Place, *, namespace: str, name: str) -> Runs:
