@@ -92,6 +92,14 @@ def test_runs_are_listed_by_their_label(cluster_api: ClusterApi) -> None:
     assert cluster.list_jobsets(namespace=cluster_api.namespace, run_name="another") == ()
 
 
+@pytest.mark.parametrize("action", ["broken-json", "broken-gzip", "short"])
+def test_half_of_a_no_is_no_other_no(cluster_api: ClusterApi, action: str) -> None:
+    """Half of "no such JobSet" is not "JobSet is not installed"."""
+    cluster_api.server.fail("/jobsets/", action=action)
+    assert cluster_api.connect().get_jobset(name="nosuch", namespace=cluster_api.namespace) is None
+    assert len(cluster_api.server.seen) == 2
+
+
 def test_queue_objects_are_read(cluster_api: ClusterApi) -> None:
     cluster = cluster_api.connect()
     queue = cluster.local_queue(name="multislice-queue", namespace=cluster_api.namespace)

@@ -61,6 +61,8 @@ class Fault:
     """Before anything else."""
     do: Callable[[], object] | None = None
     """What happens in the world meanwhile, before the request is served."""
+    then: Callable[[], object] | None = None
+    """And after it was served, before its answer."""
     after_lines: int | None = None
     after_bytes: int | None = None
     times: int = 1

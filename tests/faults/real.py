@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from tests.cluster.api import Cluster
 from tests.cluster.queues import CLUSTER_QUEUE, KUEUE, PRIORITIES, cluster_queue, local_queue
@@ -59,7 +60,7 @@ class RealWorld:
             "status": "True",
             "reason": {"Completed": "AllJobsCompleted", "Failed": "FailedJobs"}[how],
             "message": "a test ended it",
-            "lastTransitionTime": "2026-11-21T10:00:00Z",
+            "lastTransitionTime": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
         }
         status = {"terminalState": how, "conditions": [condition]}
         self.cluster.api("PATCH", f"{self._jobsets}/{jobset}/status", {"status": status}, content=MERGE)

@@ -123,7 +123,10 @@ class Handler(BaseHTTPRequestHandler):
         elif fault.action.endswith("-before"):
             self._silence(fault)
         else:
-            self._spoil(fault, self.server.front.behind(one))
+            answer = self.server.front.behind(one)
+            if fault.then:
+                fault.then()
+            self._spoil(fault, answer)
 
     def _spoil(self, fault: Fault, answer: Answer) -> None:
         """The server did what was asked; what comes of its answer."""

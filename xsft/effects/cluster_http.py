@@ -108,12 +108,16 @@ class Http:
 
     def _answered(self, response: Any, read: Read) -> Reply | Lost:
         content, wait = response.read(), _seconds(response.headers.get("Retry-After"))
-        if not 200 <= response.status < 300:
-            return Reply(status=response.status, body=_parsed(content), retry_after_s=wait)
+        good = 200 <= response.status < 300
         try:
-            return Reply(status=response.status, body=read(content), retry_after_s=wait)
+            body = read(content) if good else _parsed(content)
         except ValueError:
-            return self._cut_off() if content.lstrip()[:1] == b"{" else self._no_kubernetes()
+            return self._cut_off() if _is_object(content) else self._no_kubernetes()
+        if isinstance(body, str) and _is_object(
+            content
+        ):  # a no, cut off: half of "no such run" reads as "no such kind"
+            return self._cut_off()
+        return Reply(status=response.status, body=body, retry_after_s=wait)
 
     def _cut_off(self) -> Lost:
         """A proxy that gave up, most often; the server's own answer says how long it is."""
@@ -156,6 +160,10 @@ def read_object(content: bytes) -> Any:
     if not isinstance(found, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - as for any other answer that is none
     return found
+
+
+def _is_object(content: bytes) -> bool:
+    return content.lstrip()[:1] == b"{"
 
 
 def _parsed(content: bytes) -> Any:

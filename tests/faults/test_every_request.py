@@ -1,0 +1,145 @@
+"""Each request of a submission, in turn, meets each fault: nothing lost, nothing doubled, nothing foreign touched, and
+the next call tells the truth.
+
+Every fault comes at the create and at the read back, and every other request meets one of them; on the stand-in four.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.effects.test_cluster import CREATE
+from tests.fakes.clusters import ClusterApi
+from tests.fakes.gcs import Bucket, serving
+from tests.submissions import NAME, planned, submitter
+from xsft.effects.submission import Submission
+from xsft.errors import XsftError
+
+FAULTS: dict[str, dict[str, Any]] = {
+    "429": {"code": 429, "retry_after": "2"},
+    "429 for an hour": {"code": 429, "retry_after": "3600"},
+    "500": {"code": 500},
+    "503": {"code": 503},
+    "504": {"code": 504},
+    "410": {"code": 410, "message": "The resourceVersion for the provided list is too old."},
+    "expired token": {"code": 401, "message": "Unauthorized"},
+    "cut before": {"action": "cut-before"},
+    "cut after": {"action": "cut-after"},
+    "reset before": {"action": "reset-before"},
+    "reset after": {"action": "reset-after"},
+    "hang before": {"action": "hang-before"},
+    "hang after": {"action": "hang-after"},
+    "shorter than it says": {"action": "short"},
+    "half a JSON": {"action": "broken-json"},
+    "half a gzip": {"action": "broken-gzip"},
+}
+EXIT_STATUSES = {5, 8}
+"""Not reached, and not known: no fault of the network is the workload's."""
+
+
+@dataclass
+class Scene:
+    """A cluster with something foreign on it, an empty bucket, and who submits there."""
+
+    api: ClusterApi
+    bucket: Bucket
+    state: Path
+
+    def submit(self, by: str = "a") -> Submission:
+        make = partial(submitter, self.api, bucket_url=self.bucket.url, state=self.state)
+        return make(by=by * 16).submit(planned(namespace=self.api.namespace))
+
+    def tried(self) -> Submission | XsftError:
+        try:
+            return self.submit()
+        except XsftError as failed:
+            return failed
+
+    def foreign(self) -> dict[str, Any]:
+        held = self.api.world.jobsets()["somebody-elses"]
+        return {"uid": held["metadata"]["uid"], "labels": held["metadata"].get("labels"), "spec": held["spec"]}
+
+    @property
+    def ours(self) -> list[str]:
+        return [one["metadata"]["uid"] for name, one in self.api.world.jobsets().items() if name != "somebody-elses"]
+
+    def clean(self) -> None:
+        """As it was before the first call."""
+        self.api.server.faults.clear()
+        self.api.server.seen.clear()
+        self.bucket.objects.clear()
+        for name in self.api.world.jobsets().keys() - {"somebody-elses"}:
+            self.api.world.delete(name)
+
+
+@pytest.fixture
+def scene(cluster_api: ClusterApi, tmp_path: Path) -> Iterator[Scene]:
+    cluster_api.read_timeout_s = 0.2 if cluster_api.kube_api else 2.0
+    cluster_api.world.add_jobset("somebody-elses")
+    with serving(Bucket({})) as bucket:
+        yield Scene(cluster_api, bucket, tmp_path / "state")
+
+
+def requests_of(scene: Scene) -> tuple[int, int]:
+    """How many a submission makes, and which of them creates."""
+    scene.submit()
+    (create,) = scene.api.server.asked(CREATE)
+    found = len(scene.api.server.seen), scene.api.server.seen.index(create)
+    scene.clean()
+    return found
+
+
+def holds(scene: Scene, at: int, fault: dict[str, Any]) -> None:
+    """The law, for one request and one fault."""
+    before = scene.foreign()
+    scene.api.server.fail(".", skip=at, **fault)
+    first = scene.tried()
+    there = scene.ours
+    assert len(there) <= 1
+    assert there == [first.uid] if isinstance(first, Submission) else first.exit_status in EXIT_STATUSES, first
+    scene.api.server.faults.clear()
+    again = scene.submit(by="b")
+    assert (again.action, again.jobset) == ("adopted" if there else "created", NAME)
+    assert [again.uid] == scene.ours == (there or scene.ours)
+    assert scene.submit(by="c").action == "adopted"
+    assert scene.foreign() == before
+    assert {one.method for one in scene.api.server.seen} <= {"GET", "POST"}
+    scene.clean()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_one_fault(scene: Scene, fault: str) -> None:
+    count, create = requests_of(scene)
+    for at in range(create, count):
+        holds(scene, at, FAULTS[fault])
+
+
+def test_every_request_meets_one(scene: Scene) -> None:
+    count, _ = requests_of(scene)
+    quick = cycle(fault for name, fault in FAULTS.items() if not name.startswith("hang"))
+    for _ in range(1 if scene.api.kube_api is None else 4):
+        for at, fault in zip(range(count), quick, strict=False):
+            holds(scene, at, dict(fault))
+
+
+@pytest.mark.parametrize("fault", ["503", "expired token", "reset after", "half a JSON"])
+def test_from_one_request_on_nothing_works(scene: Scene, fault: str) -> None:
+    count, create = requests_of(scene)
+    for at in (0, create, count - 1):
+        holds(scene, at, {**FAULTS[fault], "times": 999})
+
+
+def test_the_servers_clock_is_nobodys_business(scene: Scene) -> None:
+    """The Date of answers is hours off, either way."""
+    for skew_s in (-7 * 3600.0, 7 * 3600.0):
+        scene.api.server.skew_s = skew_s
+        assert scene.submit().action == "created"
+        assert scene.submit().action == "adopted"
+        scene.clean()

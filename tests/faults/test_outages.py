@@ -1,0 +1,241 @@
+"""What happens to a real cluster while somebody submits: its servers go and come, its objects vanish, submitters die.
+
+Whatever came of a call, at most one run lives, and the next call tells the truth.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.api import Cluster
+from tests.cluster.rest import MERGE
+from tests.effects.test_cluster import CREATE
+from tests.effects.test_submission import answered, process, saves
+from tests.fakes.clusters import ClusterApi, reaching
+from tests.fakes.gcs import Bucket, serving
+from tests.faults.real import JOBSETS, RealWorld
+from tests.submissions import NAME, STEPS, planned, submitter
+from xsft.effects.cluster import Cluster as Client
+from xsft.effects.cluster import connect_context
+from xsft.effects.cluster_api import Patience
+from xsft.effects.submission import Submission
+from xsft.errors import Refused, Unreachable, XsftError
+
+pytestmark = pytest.mark.cluster
+LIST = r"^GET .*/jobsets\?labelSelector"
+READ = rf"^GET .*/jobsets/{NAME}\?"
+Submits = Callable[..., Submission]
+
+
+@pytest.fixture
+def api(real_cluster: Cluster, tmp_path: Path) -> Iterator[ClusterApi]:
+    with reaching(real_cluster, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def world(api: ClusterApi) -> RealWorld:
+    assert isinstance(api.world, RealWorld)
+    return api.world
+
+
+@pytest.fixture
+def bucket() -> Iterator[Bucket]:
+    with serving(Bucket({})) as served:
+        yield served
+
+
+@pytest.fixture
+def submit(api: ClusterApi, bucket: Bucket, tmp_path: Path) -> Submits:
+    def send(changes: dict[str, Any] | None = None, *, cluster: Client | None = None) -> Submission:
+        made = submitter(api, bucket_url=bucket.url, state=tmp_path / "state", changes=changes)
+        ready = replace(made, cluster=cluster) if cluster else made
+        return ready.submit(planned(changes, namespace=api.namespace))
+
+    return send
+
+
+def tried(submit: Callable[[], Submission]) -> Submission | XsftError:
+    try:
+        return submit()
+    except XsftError as failed:
+        return failed
+
+
+def uids(api: ClusterApi) -> list[str]:
+    return [one["metadata"]["uid"] for one in api.world.jobsets().values()]
+
+
+# ---- servers go and come
+
+
+@pytest.mark.parametrize(
+    ("on", "when"), [(LIST, "do"), (CREATE, "do"), (CREATE, "then")], ids=["at first", "before create", "after create"]
+)
+def test_the_api_server_is_restarted_meanwhile(
+    real_cluster: Cluster, api: ClusterApi, submit: Submits, on: str, when: str
+) -> None:
+    """As patient as xsft is; it may give up, and says so."""
+    back = threading.Event()
+
+    def restart() -> None:
+        real_cluster.stop("kube-apiserver", with_signal=signal.SIGKILL)
+        threading.Thread(target=come_back, daemon=True).start()
+
+    def come_back() -> None:
+        until(lambda: free(real_cluster.layout.ports["api"]))
+        real_cluster.start("kube-apiserver")
+        back.set()
+
+    api.server.fail(on, action="cut-after", **{when: restart})
+    patient = connect_context(api.context, here=api.here, patience=Patience(read_timeout_s=5))
+    first = tried(lambda: submit(cluster=patient))
+    assert back.wait(60)
+    there = uids(api)
+    if isinstance(first, Submission):
+        assert there == [first.uid]
+    else:
+        assert first.exit_status in {5, 8}
+        assert len(there) == (1 if when == "then" else 0)
+    again = submit()
+    assert (again.action, [again.uid]) == ("adopted" if there else "created", uids(api))
+
+
+def test_without_jobsets_webhook_nothing_is_made_and_its_words_are_passed_on(
+    real_cluster: Cluster, api: ClusterApi, bucket: Bucket, submit: Submits
+) -> None:
+    real_cluster.stop("jobset")
+    try:
+        with pytest.raises(Unreachable, match=r"failed calling webhook .*jobset") as caught:
+            submit()
+    finally:
+        real_cluster.start("jobset")
+    assert caught.value.exit_status == 5
+    assert (uids(api), bucket.objects) == ([], {})
+    assert real_cluster.patiently(submit_when(submit)).action == "created"
+
+
+def submit_when(submit: Submits) -> Callable[[], Submission]:
+    """Again while the webhook is not up."""
+
+    def again() -> Submission:
+        for _ in range(50):
+            done = tried(submit)
+            if isinstance(done, Submission):
+                return done
+            time.sleep(0.2)
+        raise AssertionError(done)
+
+    return again
+
+
+# ---- objects vanish
+
+
+def test_it_is_deleted_between_the_create_and_the_read_back(api: ClusterApi, submit: Submits) -> None:
+    api.server.fail(CREATE, code=0, then=lambda: api.world.delete(NAME))
+    first = submit()
+    assert (first.action, [p.id for p in first.problems]) == ("created", ["not-read-back"])
+    again = submit()
+    assert (again.action, again.jobset, [again.uid]) == ("attempt", f"{NAME}-2", uids(api))
+
+
+def test_it_is_deleted_while_it_is_adopted(api: ClusterApi, submit: Submits) -> None:
+    first = submit()
+    api.server.fail(LIST, code=0, then=lambda: api.world.delete(NAME))
+    assert submit().uid == first.uid  # it was there when we looked
+    again = submit()
+    assert (again.action, again.jobset, [again.uid]) == ("attempt", f"{NAME}-2", uids(api))
+
+
+def test_it_is_being_deleted(api: ClusterApi, world: RealWorld, submit: Submits) -> None:
+    submit()
+    path = f"{JOBSETS.format(api.namespace)}/{NAME}"
+    held = {"metadata": {"finalizers": ["xsft.dev/a-test"]}}
+    world.cluster.api("PATCH", path, held, content=MERGE)
+    world.cluster.api("DELETE", path)
+    with pytest.raises(Refused, match="is being deleted") as caught:
+        submit()
+    assert caught.value.problem_id == "jobset-deleting"
+    world.cluster.api("PATCH", path, {"metadata": {"finalizers": None}}, content=MERGE)
+    assert submit().jobset == f"{NAME}-2"
+
+
+@pytest.mark.parametrize(("saved", "action"), [(True, "finished"), (False, "attempt")])
+def test_its_time_to_live_is_over(
+    api: ClusterApi, world: RealWorld, bucket: Bucket, submit: Submits, saved: bool, action: str
+) -> None:
+    short = {"ttl_seconds_after_finished": 1}
+    submit(short)
+    world.end(NAME, "Completed")
+    if saved:
+        saves(bucket, STEPS)
+    world.cluster.wait(lambda: not world.jobsets(), what="JobSet to delete it")
+    done = submit(short)
+    assert (done.action, done.steps) == (action, STEPS if saved else None)
+    assert len(uids(api)) == (0 if saved else 1)
+
+
+# ---- submitters die
+
+
+@pytest.mark.parametrize("next_call", ["at once", "later"])
+def test_a_submitter_is_killed_while_its_create_is_on_the_way(
+    api: ClusterApi, bucket: Bucket, tmp_path: Path, submit: Submits, next_call: str
+) -> None:
+    """The request arrives all the same: before the next call's, or after it."""
+    api.server.fail(CREATE, code=0, delay_s=2.0)
+    dead = process(api, bucket, tmp_path / "state")
+    assert dead.stdin
+    dead.stdin.write("go\n")
+    dead.stdin.flush()
+    until(lambda: bool(api.server.asked(CREATE)))
+    dead.kill()
+    dead.communicate()
+    if next_call == "later":
+        until(lambda: bool(uids(api)))
+    done = submit()
+    assert (done.action, [done.uid]) == ({"at once": "created", "later": "adopted"}[next_call], uids(api))
+    time.sleep(2.0 if next_call == "at once" else 0.0)
+    assert [done.uid] == uids(api)
+    assert submit().action == "adopted"
+
+
+def free(port: int) -> bool:
+    """A process that was killed may hold it for a moment longer."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return True
+    return False
+
+
+def until(check: Callable[[], bool], seconds: float = 20.0) -> None:
+    limit = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+
+
+def test_four_processes_at_once_make_one_run(api: ClusterApi, bucket: Bucket, tmp_path: Path) -> None:
+    def one(number: int) -> subprocess.Popen[str]:
+        return process(api, bucket, tmp_path / str(number))
+
+    with ThreadPoolExecutor(4) as threads:
+        started = list(threads.map(one, range(4)))
+        done = list(threads.map(answered, started))
+    assert sorted(one["action"] for one in done) == ["adopted"] * 3 + ["created"]
+    assert {one["uid"] for one in done} == set(uids(api))
