@@ -26,6 +26,9 @@ from xsft.effects.paths import own_cache
 from xsft.errors import EnvironmentMissing, XsftError
 from xsft.spec.place import DEFAULT_QUEUE
 
+USUAL_NAME = "xsft"
+"""Of `make cluster` and `make cluster-down`."""
+
 
 def main(arguments: list[str]) -> int:
     given = _parser().parse_args(arguments)
@@ -54,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
             verb.add_argument("--if-possible", action="store_true", help="without Go, warn and be content")
         else:
             verb.add_argument(
-                "--name", default="xsft", type=_name, help="which cluster, and its kubeconfig context (%(default)s)"
+                "--name", default=USUAL_NAME, type=_name, help="which cluster, and its kubeconfig context (%(default)s)"
             )
         if name == "up":
             usual = [f"{one.count}x{one.tpu_type}" for one in DEFAULT]
@@ -172,10 +175,14 @@ cluster {cluster.name} is up: {versions}
   kubectl    {cluster.layout.tools.program("kubectl")}
   logs       {cluster.spawner.log("COMPONENT")}
   pods       end, fail and wait by annotations: tests/cluster/stages.yaml
-  stop it    make cluster-down
+  stop it    {_stop(cluster.name)}
 
 In a workload, beside `output: gs://…`:
 {indent(place, "  ")}"""
+
+
+def _stop(name: str) -> str:
+    return "make cluster-down" if name == USUAL_NAME else f".venv/bin/python -m tests.cluster down --name {name}"
 
 
 if __name__ == "__main__":

@@ -410,6 +410,7 @@ STATES: tuple[Row, ...] = (
         why(failing("FailedJobs", pods=(), progress=training(1000, saved_step=1000))),
         ("the result is whole",),
     ),
+    ("cancelled", why(absent("cancelled")), ("xsft cancel",)),
     ("killed-here", why(local("running")), ("this machine",)),
     ("steps-not-read", why(observation(jobset=COMPLETED, progress=None)), ("exits with 0 too",)),
     ("jobset-gone", why(absent("created")), ("somebody deleted it",)),
