@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from google.api_core.retry import Retry, if_transient_error
 from google.auth.credentials import AnonymousCredentials
 
+from tests.engine.daemon import Engine
+from tests.engine.registryserver import Registry
+from tests.engine.steps import step
 from tests.fakes.artifact_registry import FakeArtifactRegistry, Refusal, artifact_registry
 from xsft.effects import artifact_registry as module
+from xsft.effects import docker_client
 from xsft.effects.artifact_names import Repository
 from xsft.effects.artifact_registry import ArtifactRegistry
+from xsft.effects.docker_build import build, find_client
+from xsft.effects.docker_push import pusher
 from xsft.errors import EnvironmentMissing, Unreachable, UsageError, XsftError
 
 TEAM = Repository(project="my-project", location="us", name="xsft")
@@ -135,3 +142,21 @@ def test_what_is_told_of_a_repository(fake: FakeArtifactRegistry, client: Artifa
     assert seen is not None
     assert (seen.format, seen.size, seen.immutable_tags, seen.created_at) == ("DOCKER", 5, True, "2026-11-21T12:00:00Z")
     assert client.describe(Repository(project="my-project", location="us", name="other")) is None
+
+
+@pytest.mark.engine
+def test_what_was_pushed_is_what_is_listed(engine: Engine, registry: Registry, tmp_path: Path) -> None:
+    docker = docker_client.connect(engine.env)
+    build(step(tmp_path, {"data": "x"}), engine=docker, client=find_client(engine.env), names=("xsft-test/listed:1",))
+    repository, team = f"{registry.address}/xsft/team", Repository(project="my-project", location="us", name="xsft")
+    pushed = pusher(docker).push("xsft-test/listed:1", repository=f"{repository}/image", tag="code-1")
+    pusher(docker).push("xsft-test/listed:1", repository=f"{repository}/image", tag="code-2")
+    with artifact_registry(registry.address) as serving:
+        serving.add(team.path)
+        client = module.connect({}, host=serving.host, scheme="http", credentials=AnonymousCredentials())
+        (listed,) = client.images(team, name="team/image")
+        assert (listed.digest, listed.tags, listed.size) == (pushed.digest, ("code-1", "code-2"), pushed.size)
+        assert listed.uploaded_at == "2026-11-21T12:00:00Z"
+        assert client.images(team, name="team") == ()
+        assert client.image(team, name="team/image", digest=pushed.digest) == listed
+        assert client.image(team, name="team/image", digest="sha256:" + "0" * 64) is None

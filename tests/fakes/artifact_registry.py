@@ -60,7 +60,8 @@ class FakeArtifactRegistry:
         if found := re.fullmatch(rf"({PARENT}/[^/]+)", path):
             return self._described(found[1].removeprefix("/v1/"))
         if found := re.fullmatch(rf"({PARENT}/[^/]+)/dockerImages(?:/(.+))?", path):
-            return self._images(found[1].removeprefix("/v1/"), unquote(found[3] or ""))
+            # A name holds `%2F` for a slash, and a path encodes that once more.
+            return self._images(found[1].removeprefix("/v1/"), unquote(unquote(found[3] or "")))
         return 404, _error(404, "NOT_FOUND", f"no route: {line}")
 
     def _create(self, parent: str, name: str, body: dict[str, Any]) -> tuple[int, Any]:
@@ -93,7 +94,8 @@ class FakeArtifactRegistry:
     def _stored(self, path: str) -> Iterator[dict[str, Any]]:
         _, project, _, location, _, name = path.split("/")
         docker = f"{location}-docker.pkg.dev/{project}/{name}"
-        for stored in _get(self.upstream, "/v2/_catalog")[1].get("repositories") or ():
+        catalog = _get(self.upstream, "/v2/_catalog")[1] if self.upstream else {}
+        for stored in catalog.get("repositories") or ():
             if stored.startswith(f"{name}/"):
                 image = stored.removeprefix(f"{name}/")
                 for digest, found in self._by_digest(stored).items():
