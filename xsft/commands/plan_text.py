@@ -54,6 +54,8 @@ def _decisions(plan: Plan) -> Iterator[str]:
         yield f"JobSet      {plan.jobset} in namespace {run.namespace}, queue {run.queue}, priority {run.spec.priority}"
     if run.slice and plan.target == "xpk":
         yield f"slices      {run.num_slices} x {run.slice.describe}: {run.chips} chips"
+    if plan.target == "local" and run.spec.image.ref:
+        yield f"image       {run.spec.image.ref}, in a container on this machine"
     yield f"MaxText     {run.release.version}, {run.release.layout} layout"
     yield f"steps       {run.spec.train.steps}, a checkpoint every {run.checkpoint_period}"
     yield f"results     {(run.output or '?').rstrip('/')}/{plan.run_name}/checkpoints"

@@ -74,7 +74,8 @@ _STEP = re.compile(r"#(?P<id>\d+) (?P<rest>.*)")
 _NUMBERED = re.compile(r"\[(?:(?P<stage>\S+) +)?(?P<number>\d+)/(?P<total>\d+)\] (?P<name>.*)")
 _DONE = re.compile(r"DONE (?P<seconds>[\d.]+)s$")
 _LINE = re.compile(r"[\d.]+ (?P<text>.*)")
-_NOISE = re.compile(r"#\d+ sha256:[0-9a-f]{64}$|-{6}| > ")
+_NOISE = re.compile(r"#\d+ sha256:[0-9a-f]{64}$|#0 |-{6}$| > |\d+\.\d+ ")
+"""Digests of steps, which builder is used, and the repetition of a failed step's lines at the end."""
 TAIL_LINES = 30
 
 
@@ -92,11 +93,12 @@ class Reading:
 
     def events(self, line: str) -> Iterator[Event]:
         """source: buildkit@0.8 and @0.19 util/progress/progressui/printer.go."""
-        if line.strip() and not _NOISE.match(line):
-            self.tail.append(line)
+        if not line.strip() or _NOISE.match(line):
+            return
+        self.tail.append(line)
         if said := re.match(r"(?:ERROR|error|failed to solve)[^:]*: (.*)", line):
             self.error = line if line.startswith("failed") else said[1]
-        if (step := _STEP.match(line)) and not step["rest"].startswith("sha256:"):
+        if step := _STEP.match(line):
             yield from self._of_step(int(step["id"]), step["rest"])
 
     def _of_step(self, id: int, rest: str) -> Iterator[Event]:
