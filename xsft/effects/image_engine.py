@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xsft.effects.image_build import Docker, Registry
+from xsft.effects.image_cache import keep, kept
 from xsft.effects.paths import own_cache
 from xsft.errors import EnvironmentMissing
 from xsft.image.model import Base, BuildStep, Locked
@@ -33,10 +36,17 @@ class RealDocker:
 
     @cached_property
     def client(self) -> Client:
-        """Looked for once something must be built."""
-        from xsft.effects.docker_build import find_client
+        """Looked for once something must be built. Four processes, so what was found is kept while it is there."""
+        from xsft.effects.docker_build import Client, find_client
 
-        return find_client(self.env)
+        at = own_cache() / "docker-client.json"
+        known = kept(at)
+        with suppress(OSError, KeyError, TypeError):
+            if known["stamp"] == _stamp(known["client"]["path"]):
+                return Client(**known["client"])
+        found = find_client(self.env)
+        keep(at, {"client": asdict(found), "stamp": _stamp(found.path)})
+        return found
 
     def holds(self, ref: str) -> bool:
         return self.engine.image(ref) is not None
@@ -85,6 +95,12 @@ class RealDocker:
         host = parse_reference(step.args["BASE_IMAGE"]).host if step.args.get("BASE_IMAGE") else ""
         found = credential_for(host, env=self.env) if is_google(host) else None
         return (found,) if found else ()
+
+
+def _stamp(path: str) -> list[int]:
+    """Another program has another one. Raises OSError where there is none."""
+    found = Path(path).stat()
+    return [found.st_mtime_ns, found.st_size]
 
 
 def real_docker(*, registries: Registries, env: Mapping[str, str]) -> RealDocker:

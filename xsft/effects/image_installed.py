@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from xsft.effects.files import write_atomic
+from xsft.effects.image_cache import keep, kept
 from xsft.effects.process import run
 from xsft.errors import XsftError
 from xsft.image.model import BuildStep, ContextFile
@@ -52,15 +53,10 @@ def _understands(step: BuildStep) -> bool:
 
 
 def _installed(image_id: str, *, docker: str, env: Mapping[str, str], cache: Path) -> dict[str, Installed]:
-    kept = cache / f"{image_id.removeprefix('sha256:')}.json"
-    try:
-        return dict(json.loads(kept.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        pass
-    found = _asked(image_id, docker=docker, env=env)
-    if found:
-        cache.mkdir(parents=True, exist_ok=True)
-        write_atomic(kept, json.dumps(found))
+    at = cache / f"{image_id.removeprefix('sha256:')}.json"
+    found: dict[str, Installed] = kept(at) or _asked(image_id, docker=docker, env=env)
+    if found and not at.exists():
+        keep(at, dict(found))
     return found
 
 
