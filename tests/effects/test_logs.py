@@ -27,7 +27,7 @@ from xsft.trainers.progress import Said
 
 PACE = Pace(poll_s=0.02, longest_wait_s=0.05, silence_s=5.0)
 FIRST = "gemma-slice-job-0-0-abcde"
-SOON_S = 10.0
+SOON_S = 20.0
 
 
 class World:

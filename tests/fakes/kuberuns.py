@@ -35,7 +35,7 @@ def ended(kind: str, reason: str, at: str = "2026-11-21T11:00:00Z") -> Json:
 
 
 @cache
-def _golden(mode: str) -> Json:
+def golden(mode: str) -> Json:
     name = {"mcjax": "deepseek_ultrachat_mcjax", "pathways": "deepseek_ultrachat"}[mode]
     loaded: Json = yaml.safe_load((GOLDEN / f"{name}.manifest.yaml").read_text(encoding="utf-8"))
     return loaded
@@ -49,7 +49,7 @@ class Runs:
 
     def jobset(self, name: str, *, run: str | None = None, mode: str = "mcjax", status: Json | None = None) -> Json:
         """One that xsft made, with its Workload admitted unless it is queued."""
-        made = copy.deepcopy(_golden(mode))
+        made = copy.deepcopy(golden(mode))
         metadata = made["metadata"]
         metadata["labels"] |= {"xsft.dev/run": run or name, "xsft.dev/jobset": name, "xpk.google.com/workload": name}
         there = RUNNING if status is None else status

@@ -1,0 +1,155 @@
+"""Small runs on the real control plane: two slices of v6e-16, eight pods, so that a situation is staged in seconds."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.cluster.api import Cluster as Real
+from tests.cluster.rest import MERGE
+from tests.fakes.kuberuns import golden
+from xsft.effects import clock
+from xsft.effects.cluster import Cluster, connect_context
+from xsft.effects.cluster_config import Here
+from xsft.effects.objects import LocalObjects
+from xsft.effects.observe import PATIENCE, observe_run
+from xsft.effects.observe_evidence import read_evidence
+from xsft.effects.progress import Source, read_progress
+from xsft.states.classify import classify
+from xsft.states.evidence import Evidence
+from xsft.states.model import Observation, Status
+
+Json = dict[str, Any]
+HOSTS = 4
+FLAVOR = "2xv6e-16"
+CHIPS = 32
+"""Of two slices."""
+TOPOLOGY = "cloud.google.com/gke-tpu-topology"
+STEP = "completed step: {n}, seconds: 0.500, TFLOP/s/device: 400.0, total_weights: 84, loss: 2.500, lm_loss: 0.000"
+JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"
+WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/namespaces/{}/workloads"
+
+
+@dataclass
+class Staged:
+    """What a test stages in its namespace, and what xsft reads of it."""
+
+    real: Real
+    namespace: str
+    cluster: Cluster = field(init=False)
+
+    def __post_init__(self) -> None:
+        env = {**os.environ, "KUBECONFIG": str(self.real.kubeconfig)}
+        here = Here(env=env, home=self.real.kubeconfig.parent)
+        self.cluster = connect_context(self.real.context, here=here, patience=PATIENCE)
+
+    def submit(self, name: str, *, mode: str = "mcjax", notes: dict[str, str] | None = None, **how: Any) -> Json:
+        """As xsft creates it. `notes`: annotations of all pods (tests/cluster/stages.yaml)."""
+        body = manifest(name, self.namespace, mode=mode, **how)
+        for job in body["spec"]["replicatedJobs"]:
+            job["template"]["spec"]["template"].setdefault("metadata", {})["annotations"] = dict(notes or {})
+        made: Json = self.real.api("POST", JOBSETS.format(self.namespace), body)
+        return made
+
+    def queue(self, chips: int = CHIPS) -> str:
+        """One of the namespace's own; `real.delete_queue` afterwards."""
+        return self.real.create_queue(self.namespace, {FLAVOR: chips})
+
+    def runs(self, name: str, count: int = 2 * HOSTS) -> list[Json]:
+        return self.real.wait_pods(self.namespace, selector(name), count=count)
+
+    def says(self, name: str, *lines: str, job: str = "slice-job", index: int = 0, host: int = 0) -> None:
+        self.real.write_logs(self.namespace, place(name, job, index, host), lines)
+
+    def ends(self, name: str, *, code: int = 0, **how: Any) -> None:
+        """All its pods, or the one at `index` and `host`."""
+        where = selector(name)
+        if "host" in how:
+            where = place(name, how.pop("job", "slice-job"), how.pop("index", 0), how.pop("host"))
+        self.real.end(self.namespace, where, code=code, **how)
+
+    def patch_workload(self, name: str, body: Json) -> None:
+        every = self.real.api("GET", WORKLOADS.format(self.namespace))["items"]
+        (workload,) = [w for w in every if w["metadata"]["ownerReferences"][0]["name"] == name]
+        path = f"{WORKLOADS.format(self.namespace)}/{workload['metadata']['name']}"
+        self.real.api("PATCH", path, body, content=MERGE)
+
+    def patch_queue(self, body: Json) -> None:
+        self.real.api("PATCH", f"/apis/kueue.x-k8s.io/v1beta2/clusterqueues/{self.namespace}", body, content=MERGE)
+
+    def seen(self, name: str) -> tuple[Observation, ...]:
+        return observe_run(self.cluster, namespace=self.namespace, name="real", run_name=name, now=clock.now())
+
+    def read(self, name: str) -> tuple[Observation, Status]:
+        """The newest attempt, with its progress."""
+        source = Source(cluster=lambda _: self.cluster, objects=lambda _: LocalObjects(), output=lambda _: None)
+        found = read_progress(self.seen(name)[:1], source=source, deadline_s=20.0, at_most=1)
+        return found[0], classify(found[0], now=clock.now())
+
+    def until(self, name: str, *expected: tuple[str, str], until_s: float = 60.0) -> Observation:
+        """Once its state and reason are one of these. Raises TimeoutError, with the last one that was."""
+        last: list[Status] = []
+
+        def there() -> Observation | None:
+            seen, status = self.read(name)
+            last[:] = [status]
+            return seen if (status.state, status.reason) in expected else None
+
+        try:
+            return self.real.wait(there, what=f"{name} to be {expected}", until_s=until_s)  # type: ignore[return-value]
+        except TimeoutError as late:
+            raise AssertionError(f"{late}: it is {last}") from late
+
+    def evidence(self, name: str) -> Evidence:
+        seen, status = self.read(name)
+        return read_evidence(self.cluster, seen=seen, status=status, attempts=self.seen(name))
+
+    def wait(self, check: Callable[[], object], what: str) -> None:
+        self.real.wait(check, what=what)
+
+
+def selector(name: str) -> str:
+    return f"jobset.sigs.k8s.io/jobset-name={name}"
+
+
+def place(name: str, job: str, index: int, host: int) -> str:
+    return (
+        f"{selector(name)},jobset.sigs.k8s.io/replicatedjob-name={job},jobset.sigs.k8s.io/job-index={index},"
+        f"batch.kubernetes.io/job-completion-index={host}"
+    )
+
+
+def manifest(
+    name: str,
+    namespace: str,
+    *,
+    mode: str = "mcjax",
+    run: str | None = None,
+    queue: str | None = None,
+    priority: str | None = None,
+    restarts: int | None = None,
+    image: str | None = None,
+    node: dict[str, str] | None = None,
+) -> Json:
+    """The golden one of the mode, made small; a pod ends in a second."""
+    body = copy.deepcopy(golden(mode))
+    labels = {"xsft.dev/run": run or name, "xsft.dev/jobset": name, "xpk.google.com/workload": name}
+    body["metadata"] |= {"name": name, "namespace": namespace}
+    body["metadata"]["labels"] |= labels | ({"kueue.x-k8s.io/queue-name": queue} if queue else {})
+    if restarts is not None:
+        body["spec"]["failurePolicy"]["maxRestarts"] = restarts
+    for job in body["spec"]["replicatedJobs"]:
+        spec = job["template"]["spec"]
+        pod = spec["template"]["spec"]
+        pod["terminationGracePeriodSeconds"] = 1
+        if TOPOLOGY in pod["nodeSelector"]:
+            spec |= {"parallelism": HOSTS, "completions": HOSTS}
+            pod["nodeSelector"] |= {TOPOLOGY: "4x4", **(node or {})}
+        if priority:
+            pod["priorityClassName"] = priority
+        if image is not None:
+            pod["containers"][0]["image"] = image
+    return body
