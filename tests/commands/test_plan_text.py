@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.localruns import local_plan
 from tests.stories import NAMES, intent_of, spec_of
 from xsft.commands.plan_text import plan_text, shell_line
 from xsft.planner import make_plan
@@ -53,3 +55,9 @@ def test_a_plan_without_a_manifest_says_what_it_can() -> None:
     assert "## xpk\n" in text
     assert "## audit" not in text
     assert text.endswith("\n")
+
+
+def test_a_local_run_names_the_image_it_goes_into(tmp_path: Path) -> None:
+    lines = plan_text(local_plan(tmp_path, image__ref="h.example.com/team/image:1")).splitlines()
+    assert "image       h.example.com/team/image:1, in a container on this machine" in lines
+    assert "\nimage " not in plan_text(local_plan(tmp_path))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -91,3 +95,38 @@ def test_only_googles_own_registries_are_sent_the_login(host: str, google: bool)
 def test_where_an_image_is_asked_for(ref: str, url: str | None) -> None:
     found = address(ref)
     assert (found[1] if found else None) == url
+
+
+def test_a_private_registry_is_told_the_users_own_login_once_it_asks(tmp_path: Path) -> None:
+    secret = secrets.token_hex()
+    right = "Basic " + base64.b64encode(f"me:{secret}".encode()).decode()
+    with private_registry(right) as host:
+        assert image_exists(f"{host}/team/image:v1", env={"HOME": str(tmp_path)}) is None
+        (tmp_path / ".docker").mkdir()
+        auths = {host: {"auth": right.removeprefix("Basic ")}}
+        (tmp_path / ".docker" / "config.json").write_text(json.dumps({"auths": auths}))
+        assert image_exists(f"{host}/team/image:v1", env={"HOME": str(tmp_path)}) is True
+        assert image_exists(f"{host}/team/none:v1", env={"HOME": str(tmp_path)}) is False
+
+
+@contextmanager
+def private_registry(right: str) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            known = self.headers.get("Authorization") == right
+            self.send_response((404 if "none" in self.path else 200) if known else 401)
+            self.send_header("WWW-Authenticate", 'Basic realm="tests"')
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -240,6 +240,18 @@ def test_a_right_that_is_missing(served: Served, registries: Registries) -> None
     assert refused.value.problem_id == "registry-forbidden"
 
 
+def test_what_lies_elsewhere_is_not_the_registrys_word(served: Served, registries: Registries) -> None:
+    image = with_image(served)
+    there = {"Location": f"http://{served.address}/v2/team/image/manifests/v1"}
+    served.answers["/v2/team/image/manifests/moved"] = lambda _: Answer(307, headers=there)
+    with pytest.raises(Unreachable):
+        registries.manifest_digest(f"{image}:moved")
+    blob = served.answers[f"/v2/team/image/blobs/{digest(CONFIG)}"]
+    served.answers["/storage"] = blob
+    served.answers[f"/v2/team/image/blobs/{digest(CONFIG)}"] = lambda _: Answer(307, headers={"Location": "/storage"})
+    assert registries.image_labels(f"{image}:v1") == {"a": "1"}
+
+
 def test_how_long_a_busy_registry_wants_to_be_left_alone(served: Served, registries: Registries) -> None:
     answers = iter([Answer(429, headers={"Retry-After": "9"}), Answer(429), Answer(200, headers={"Retry-After": "9"})])
     served.answers["/v2/"] = lambda _: next(answers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from xsft.effects.process import own_environment
 from xsft.effects.storage import may_log_in, within
@@ -67,15 +68,28 @@ def _ask(host: str, url: str, *, env: Mapping[str, str]) -> bool | None:
     session = _session(host, env)
     if session is None:
         return None
+    options = {"timeout": TIMEOUT_S, "allow_redirects": False}
+    headers = {"Accept": ", ".join(KINDS)}
     try:
-        answer = session.head(url, headers={"Accept": ", ".join(KINDS)}, timeout=TIMEOUT_S, allow_redirects=False)
+        answer = session.head(url, headers=headers, **options)
+        if answer.status_code == 401 and (login := _login(session, host, env, answer)):
+            answer = session.head(url, headers={**headers, **login}, **options)
     except (GoogleAuthError, RequestException, OSError):
         return None
     return {200: True, 404: False}.get(answer.status_code)
 
 
+def _login(session: Any, host: str, env: Mapping[str, str], answer: Any) -> dict[str, str]:
+    """What the user's own Docker configuration has for the registry, in the form that it asks for."""
+    from xsft.effects.registry_auth import login_for
+
+    path = urlsplit(answer.url).path.removeprefix("/v2/").partition("/manifests/")[0]
+    challenge = answer.headers.get("WWW-Authenticate", "")
+    return login_for(host, env).answer(session, challenge, scope=f"repository:{path}:pull")
+
+
 def _session(host: str, env: Mapping[str, str]) -> Any | None:
-    """Google's registries are asked with the login, others without: a private one does not tell us then."""
+    """Google's registries are asked with the login, others without until they ask for one."""
     import requests
 
     if not is_google(host):
