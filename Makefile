@@ -77,9 +77,15 @@ bench: environments
 	$(BIN)/python -m tests.bench.bench_submit
 	$(BIN)/python -m tests.bench.bench_image
 
+# make image push [PLACE=main | REGISTRY=us-docker.pkg.dev/my-project/xsft] [IMAGE=post_training]
+#   [ARGS='--maxtext-source ../maxtext --code ./mine --pip-config pip.conf']: what `xsft image --help` lists
 .PHONY: image push
-image push:
-	@echo "make $@: images come with a later release; until then name an image in the workload (image.ref)" >&2; exit 2
+IMAGE ?= post_training
+IMAGE_ARGS = --image=$(IMAGE) $(if $(REGISTRY),--registry=$(REGISTRY)) $(if $(PLACE),--place=$(PLACE)) $(ARGS)
+image: setup
+	@$(BIN)/xsft image build $(IMAGE_ARGS)
+push: setup | $(filter image,$(MAKECMDGOALS))
+	@$(BIN)/xsft image push $(IMAGE_ARGS)
 
 .PHONY: clean
 clean:
