@@ -38,7 +38,7 @@ def up(
     Raises StartFailed, with the end of the log of what failed; nothing is left running then, and the folder is gone.
     """
     for attempt in range(1, ATTEMPTS + 1):
-        cluster = _prepared(folder, tools=tools, name=name, bound=bound)
+        cluster = prepared(folder, tools=tools, name=name, bound=bound)
         try:
             _start(cluster, slices, progress)
         except BaseException as problem:
@@ -51,7 +51,8 @@ def up(
     raise AssertionError("the last attempt returns or raises")
 
 
-def _prepared(folder: Path, *, tools: Tools, name: str, bound: bool) -> Cluster:
+def prepared(folder: Path, *, tools: Tools, name: str, bound: bool) -> Cluster:
+    """With its files and nothing running."""
     folder.mkdir(parents=True, mode=0o700)
     layout = Layout(folder=folder, tools=tools, ports=free_ports(PORTS), token=secrets.token_hex(16))
     write_certificates(folder / "pki")

@@ -58,6 +58,11 @@ def _served(api: Rest) -> set[tuple[str, str, str]]:
     }
 
 
+def serves(api: Rest, plurals: tuple[str, ...]) -> bool:
+    """Whether the server tells of these kinds."""
+    return set(plurals) <= {plural for *_, plural in _served(api)}
+
+
 def objects(layout: Layout) -> Iterator[Json]:
     """Those of the three projects, ready to create."""
     ca = base64.b64encode(Path(layout.certificate("ca.crt")).read_bytes()).decode()

@@ -1,0 +1,216 @@
+"""`xsft status` of 1,000 runs with 64,000 pods in a real API server, beside kubectl and `xpk workload list` on it.
+
+Every command is a new process, run in turn; medians of wall and CPU seconds, the most memory of its largest process,
+and, counted once, lists and what came over the wire. The server shares the machine with them: `server` is what it spent
+on one such command. xpk is the pinned one, with the real kubectl and a gcloud that answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.bench import many_runs, measured
+from tests.bench.bench import Budget
+from tests.bench.many_runs import NAMESPACE, Many
+from tests.bench.measured import Cost
+from tests.cluster import build
+from tests.contract.commandline import XSFT
+from tests.fakes import gcs
+from tests.fakes.xpktools import GCLOUD, Tools
+from xsft.effects import environments
+from xsft.effects.through_xpk import OFF
+
+WALL_S, LISTS, RSS_MIB = 1.0, 4, 200
+PLACE = ("--project=my-project", "--zone=us-east5-b", "--cluster=my-cluster")
+STATES = {
+    "running": "training",
+    "plain": "training",
+    "running-pathways": "training",
+    "unschedulable": "starting",
+    "completed": "succeeded",
+    "failed-pathways": "failed",
+    "queued": "queued",
+}
+"""Of a run at that stage."""
+
+
+@dataclass
+class Command:
+    """One way to ask."""
+
+    name: str
+    argv: tuple[str, ...]
+    costs: list[Cost] = field(default_factory=list)
+    server_s: list[float] = field(default_factory=list)
+    lists: int = 0
+    mib: float = 0.0
+
+    @property
+    def cost(self) -> Cost:
+        return measured.middle(self.costs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    many: Many
+    folder: Path
+    env: Mapping[str, str]
+
+    def measure(self, command: Command) -> measured.Ran:
+        before = self._server_s()
+        ran = measured.run(command.argv, env=self.env, cwd=self.folder)
+        command.costs.append(ran.cost)
+        command.server_s.append(self._server_s() - before)
+        return ran
+
+    def count(self, command: Command) -> None:
+        """What it asks, once, through a front that counts."""
+        with measured.counting(self.many.cluster, self.folder) as asked:
+            measured.run(command.argv, env={**self.env, **_reached_by(asked.kubeconfig, self.folder)}, cwd=self.folder)
+        command.lists, command.mib = len(asked.lists), asked.mib
+
+    def _server_s(self) -> float:
+        """CPU seconds of the API server so far."""
+        stat = Path(f"/proc/{self.many.cluster.processes['kube-apiserver'].pid}/stat").read_text(encoding="utf-8")
+        user, system = stat.rpartition(")")[2].split()[11:13]  # proc(5)
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--all-pods", action="store_true", help="also `kubectl get pods`, once: a minute, 4 GB")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name, serving(Path(name), runs=given.runs) as bench:
+        found = commands(bench.many, xpk=environments.ensure("xpk", progress=say).script("xpk"))
+        told = json.loads(bench.measure(found[0]).stdout)["runs"]
+        check(told, runs=given.runs)
+        for _ in range(given.rounds):
+            for command in found:
+                bench.measure(command)
+        for command in found:
+            bench.count(command)
+        if given.all_pods:
+            every = Command("kubectl get pods", (*kubectl(bench.many), "get", "pods"))
+            bench.measure(every)
+            found = (*found, every)
+    read = sum(run["progress"]["read"] for run in told)
+    return tell(found, bench.many, read=read, as_json=given.json)
+
+
+@contextmanager
+def serving(folder: Path, *, runs: int) -> Iterator[Bench]:
+    programs = build.ensure(progress=say)
+    data = many_runs.saved(count=runs, programs=programs, progress=say)
+    say(f"starting an API server that has {runs} runs")
+    with (
+        many_runs.serving(folder / "many", data, count=runs, programs=programs) as many,
+        gcs.serving(gcs.Bucket({})) as bucket,
+    ):
+        config = many.cluster.kubeconfig
+        own = {"HOME": str(folder), "XSFT_CACHE_DIR": str(folder / "cache"), "XSFT_STATE_DIR": str(folder / "state")}
+        path = f"{furnished(folder / 'tools', many)}:{os.environ['PATH']}"
+        env = {
+            "PATH": path,
+            "LANG": "C.UTF-8",
+            "STORAGE_EMULATOR_HOST": bucket.url,
+            **own,
+            **OFF,
+            **_reached_by(config, folder),
+        }
+        loader = os.environ.get("LD_LIBRARY_PATH")
+        yield Bench(many=many, folder=folder, env={**env, **({"LD_LIBRARY_PATH": loader} if loader else {})})
+
+
+def furnished(folder: Path, many: Many) -> Path:
+    """The real kubectl, and a gcloud that gives the server's kubeconfig; all that xpk starts."""
+    folder.mkdir()
+    (folder / "kubectl").symlink_to(many.cluster.layout.tools.program("kubectl"))
+    (folder / "gcloud").write_text(GCLOUD.replace("{python}", sys.executable), encoding="utf-8")
+    (folder / "gcloud").chmod(0o755)
+    (folder / "kubeconfig.json").symlink_to(folder.parent / "reached")
+    Tools(folder).tell()
+    return folder
+
+
+def _reached_by(kubeconfig: Path, folder: Path) -> dict[str, str]:
+    """A copy, into which xpk may write; and the one that its gcloud gives."""
+    text = kubeconfig.read_text(encoding="utf-8")
+    for name in ("reached", "kubeconfig"):
+        (folder / name).write_text(text, encoding="utf-8")
+    return {"KUBECONFIG": str(folder / "kubeconfig")}
+
+
+def commands(many: Many, *, xpk: Path) -> tuple[Command, ...]:
+    ours = (str(XSFT), "status", "--context", many.cluster.context, "--namespace", NAMESPACE)
+    get = (*kubectl(many), "get")
+    return (
+        Command("xsft status --all --json", (*ours, "--all", "--json")),
+        Command("xsft status --all", (*ours, "--all")),
+        Command("xsft status", ours),
+        Command("kubectl get jobsets", (*get, "jobsets")),
+        Command("kubectl get workloads", (*get, "workloads")),
+        Command("kubectl get jobsets -o json", (*get, "jobsets", "-o", "json")),
+        Command("kubectl get pods (one run)", (*get, "pods", "-l", f"jobset.sigs.k8s.io/jobset-name={many.mcjax}")),
+        Command("xpk workload list", (str(xpk), "workload", "list", *PLACE, f"--namespace={NAMESPACE}")),
+    )
+
+
+def kubectl(many: Many) -> tuple[str, ...]:
+    return (many.cluster.layout.tools.program("kubectl"), "--context", many.cluster.context, "-n", NAMESPACE)
+
+
+def check(told: list[dict[str, Any]], *, runs: int) -> None:
+    """Raises SystemExit where `xsft status` does not tell every run's state."""
+    wanted = Counter(STATES[many_runs.stage(number)] for number in range(runs))
+    found = Counter(run["state"] for run in told)
+    if found != wanted:
+        raise SystemExit(f"xsft status tells {dict(found)} instead of {dict(wanted)}")
+
+
+def tell(found: tuple[Command, ...], many: Many, *, read: int, as_json: bool) -> int:
+    budgets = [budget for command in found[:3] for budget in _budgets(command)]
+    if as_json:
+        rows = {one.name: {**vars(one.cost), "lists": one.lists, "mib": one.mib} for one in found}
+        print(json.dumps({"runs": many.runs, "pods": many.pods, "progress_read": read, "commands": rows}))
+    else:
+        print(f"{many.runs} runs, {many.pods} pods; progress read of {read} runs; load {os.getloadavg()[0]:.1f}")
+        print(f"{'':32}{'wall s':>8}{'CPU s':>8}{'server':>8}{'RSS MiB':>9}{'lists':>7}{'MiB':>8}")
+        print("\n".join(map(_line, found)))
+        print("\n".join(one.line() for one in budgets))
+    return 0 if all(one.kept for one in budgets) else 1
+
+
+def _line(one: Command) -> str:
+    cost, server = one.cost, sorted(one.server_s)[len(one.server_s) // 2]
+    return (
+        f"{one.name:32}{cost.wall_s:8.2f}{cost.cpu_s:8.2f}{server:8.2f}{cost.rss_mib:9.0f}{one.lists:7}{one.mib:8.2f}"
+    )
+
+
+def _budgets(command: Command) -> tuple[Budget, ...]:
+    return (
+        Budget(what=f"{command.name}: wall", measured=command.cost.wall_s, limit=WALL_S, unit="s"),
+        Budget(what=f"{command.name}: lists", measured=command.lists, limit=LISTS, unit="lists"),
+        Budget(what=f"{command.name}: memory", measured=command.cost.rss_mib, limit=RSS_MIB, unit="MiB"),
+    )
+
+
+def say(line: str) -> None:
+    print(f"bench: {line}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

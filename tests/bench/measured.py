@@ -1,0 +1,109 @@
+"""A command run once: what it took of time, processor and memory, with all it started; and what it asked a cluster."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.cluster.api import Cluster
+from tests.fakes.kubeapi import write_kubeconfig
+from tests.faults.answer import Answer
+from tests.faults.fault import Seen
+from tests.faults.proxy import Upstream
+from tests.faults.server import Front, served
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    wall_s: float
+    cpu_s: float
+    """User and system."""
+    rss_mib: float
+    """Of the largest process at its largest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    cost: Cost
+    stdout: str
+    stderr: str
+
+
+def run(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> Ran:
+    """Raises SystemExit, with its last words, where it fails."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        started = time.monotonic()
+        child = subprocess.Popen(argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        _, status, used = os.wait4(child.pid, 0)
+        wall = time.monotonic() - started
+        child.returncode = os.waitstatus_to_exitcode(status)
+        said, complained = (_text(file) for file in (out, err))
+    if child.returncode != 0:
+        raise SystemExit(f"{' '.join(argv)} ended with {child.returncode}:\n{said[-1500:]}{complained[-1500:]}")
+    cost = Cost(wall_s=wall, cpu_s=used.ru_utime + used.ru_stime, rss_mib=used.ru_maxrss / 1024)
+    return Ran(cost=cost, stdout=said, stderr=complained)
+
+
+def middle(costs: Sequence[Cost]) -> Cost:
+    """The median of each; of memory the most."""
+    return Cost(
+        wall_s=statistics.median(one.wall_s for one in costs),
+        cpu_s=statistics.median(one.cpu_s for one in costs),
+        rss_mib=max(one.rss_mib for one in costs),
+    )
+
+
+@dataclass
+class Asked:
+    """What a server was asked."""
+
+    kubeconfig: Path
+    seen: list[Seen] = field(default_factory=list)
+    sent: list[int] = field(default_factory=list)
+    """Bytes of each answer's body, as they went over the wire."""
+
+    @property
+    def lists(self) -> list[Seen]:
+        """Of collections: the verb `list` of the API server's own RBAC."""
+        return [one for one in self.seen if _is_list(one)]
+
+    @property
+    def mib(self) -> float:
+        return sum(self.sent) / 2**20
+
+
+@contextmanager
+def counting(cluster: Cluster, folder: Path) -> Iterator[Asked]:
+    """A front of the cluster that passes all on and counts; its context has the cluster's name."""
+    upstream = Upstream(server=cluster.server, ca=cluster.ca)
+    asked = Asked(kubeconfig=folder / "counting.yaml")
+
+    def passed(one: Seen) -> Answer:
+        answer = upstream.answer(one)
+        asked.seen.append(one)
+        asked.sent.append(len(answer.content()))
+        return answer
+
+    with served(Front(behind=passed)) as front:
+        write_kubeconfig(asked.kubeconfig, server=front.url, token=cluster.token)
+        yield asked
+
+
+def _is_list(one: Seen) -> bool:
+    """/api/v1/[namespaces/NS/]KIND or /apis/GROUP/VERSION/[namespaces/NS/]KIND."""
+    parts = one.path.strip("/").split("/")
+    inside = parts[2:] if parts[0] == "api" else parts[3:]
+    kind = inside[2:] if inside[:1] == ["namespaces"] else inside
+    return one.method == "GET" and len(kind) == 1
+
+
+def _text(file: tempfile._TemporaryFileWrapper[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode("utf-8", "replace")
