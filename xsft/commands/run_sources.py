@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from xsft.commands.status import Screen
 from xsft.effects import clock
@@ -10,7 +11,9 @@ from xsft.effects.runs import Asked, Runs, runs_at_place, runs_for
 from xsft.errors import UsageError
 from xsft.states.classify import classify
 from xsft.states.rows import Wanted
-from xsft.steps import Plan
+
+if TYPE_CHECKING:
+    from xsft.steps import Plan
 
 EVERYTHING = Wanted(everything=True)
 

@@ -6,12 +6,15 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xsft.errors import Refused, UsageError
 from xsft.spec.digest import canonical
-from xsft.steps import Plan
 from xsft.trainers.lines import Restored, Step, StepLoss, parse
 from xsft.trainers.record import Record, differences, from_json, merged
+
+if TYPE_CHECKING:
+    from xsft.steps import Plan
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,6 @@ from xsft.effects.observe import PATIENCE
 from xsft.effects.observe_gather import Effort, Gathered, Target, gather_runs
 from xsft.effects.places import load_places
 from xsft.effects.recordindex import IndexEntry
-from xsft.effects.recording import user_name
 from xsft.effects.records import RecordStore, record_store
 from xsft.errors import Unreachable, UsageError
 from xsft.problems import Problem
@@ -113,6 +112,8 @@ class Runs:
         return cluster.delete_jobset(name=jobset.name, namespace=jobset.namespace, uid=jobset.uid)
 
     def record_cancel(self, _seen: Observation, jobset: JobSet) -> tuple[Problem, ...]:
+        from xsft.effects.recording import user_name  # it knows whole workloads, which who only looks need not load
+
         return record_cancel(self.store, jobset, user=user_name())
 
     def stop_local(self, seen: Observation) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from xsft.spec.resolve import Run
+if TYPE_CHECKING:
+    from xsft.spec.resolve import Run  # the whole spec with pydantic, which who only reads digests need not load
 
 NOT_IDENTITY: Mapping[str, bool | set[str]] = {
     "place": True,
