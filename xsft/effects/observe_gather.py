@@ -9,6 +9,7 @@ from functools import partial
 from xsft.effects.cluster import Cluster
 from xsft.effects.lastknown import Known, recall
 from xsft.effects.observe import observe_cluster, unread
+from xsft.effects.observe_forgotten import cluster_of, forgotten, recorded_of, went_to
 from xsft.effects.observe_local import observe_local
 from xsft.effects.parallel import start
 from xsft.effects.progress import Source, read_progress
@@ -16,7 +17,6 @@ from xsft.effects.recordindex import IndexEntry
 from xsft.effects.records import RecordStore
 from xsft.errors import XsftError
 from xsft.problems import Problem
-from xsft.records.model import Record
 from xsft.states.model import Observation, Recorded
 from xsft.states.moments import seconds_between
 
@@ -129,7 +129,9 @@ class _Answer:
 
 def _asked(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry], wanted: Wanted) -> _Answer:
     known = recall(store.state, cluster=target.name, namespace=target.namespace)
-    submitted = tuple(one for one in entries if _went_to(one, target) and wanted.entry(one))
+    submitted = tuple(
+        one for one in entries if went_to(one, cluster=target.name, namespace=target.namespace) and wanted.entry(one)
+    )
     try:
         cluster = target.connect()
         found = observe_cluster(cluster, namespace=target.namespace, name=target.name, now=wanted.now)
@@ -137,9 +139,9 @@ def _asked(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry],
         return _silent(target, failed, known=known, submitted=submitted, wanted=wanted)
     there = {name for seen in found if seen.jobset for name in (seen.jobset.uid, seen.jobset.name)}
     gone = (one for one in submitted if not {one.uid, one.jobset} & there)
-    forgotten = (_forgotten(one, target, known, wanted.now) for one in gone)
+    lost = (forgotten(one, cluster=target.name, known=known, now=wanted.now) for one in gone)
     seen = (_with_known(one, known) for one in found if wanted.run(one))
-    return _Answer(observations=(*seen, *forgotten), cluster=cluster, known=known)
+    return _Answer(observations=(*seen, *lost), cluster=cluster, known=known)
 
 
 def _silent(
@@ -154,28 +156,13 @@ def _silent(
     missing = (unread("jobsets", failed),)
     older = [one.observation(target.name, unread=missing) for one in known.values()]
     since = [
-        replace(_forgotten(one, target, known, wanted.now), unread=missing) for one in submitted if one.uid not in known
+        replace(forgotten(one, cluster=target.name, known=known, now=wanted.now), unread=missing)
+        for one in submitted
+        if one.uid not in known
     ]
     (first, *_) = failed.problems
     problem = replace(first, severity="warning", message=f"{target.name}: {first.message}")
     return _Answer(observations=(*(one for one in older if wanted.run(one)), *since), problem=problem)
-
-
-def _forgotten(entry: IndexEntry, target: Target, known: Mapping[str, Known], now: str) -> Observation:
-    """A run that was submitted from here and whose JobSet is not on the cluster."""
-    last = known.get(entry.uid or "")
-    outcome = "created" if entry.uid else "submitting"
-    return Observation(
-        run_name=entry.run_name,
-        target="xpk",
-        observed_at=now,
-        mode=entry.mode,
-        cluster=target.name,
-        steps=entry.steps or None,
-        record=Recorded(outcome=outcome, jobset=entry.jobset, uid=entry.uid, started_at=entry.updated_at or None),
-        last_known=last.status if last and last.ended else None,
-        progress=last.progress if last and last.ended else None,
-    )
 
 
 def _with_known(seen: Observation, known: Mapping[str, Known]) -> Observation:
@@ -207,7 +194,7 @@ def _with_progress(
 
 
 def _source(clusters: Mapping[str, Cluster], *, store: RecordStore, entries: Sequence[IndexEntry]) -> Source:
-    outputs = {(_where(one), one.run_name): one.output for one in entries if one.output}
+    outputs = {(cluster_of(one), one.run_name): one.output for one in entries if one.output}
 
     def output(seen: Observation) -> str | None:
         said = seen.jobset.output if seen.jobset else None
@@ -216,7 +203,7 @@ def _source(clusters: Mapping[str, Cluster], *, store: RecordStore, entries: Seq
     def recorded(seen: Observation) -> Recorded | None:
         place = output(seen)
         records = store.read_run(place, seen.run_name) if place else ()
-        return _of_uid(records, seen.record.uid if seen.record else None)
+        return recorded_of(records, seen.record.uid if seen.record else None)
 
     return Source(
         cluster=lambda name: clusters[name],
@@ -225,30 +212,3 @@ def _source(clusters: Mapping[str, Cluster], *, store: RecordStore, entries: Seq
         recorded=recorded,
         now=store.now,
     )
-
-
-def _of_uid(records: Sequence[Record], uid: str | None) -> Recorded | None:
-    """The attempt of that JobSet, else the last."""
-    attempts = [record.last for record in records if record.attempts]
-    found = next((one for one in attempts if uid and one.uid == uid), attempts[-1] if attempts else None)
-    if found is None:
-        return None
-    return Recorded(
-        outcome=found.outcome,
-        reason=found.reason,
-        jobset=found.jobset,
-        uid=found.uid,
-        started_at=found.started_at or None,
-        finished_at=found.finished_at,
-    )
-
-
-def _went_to(entry: IndexEntry, target: Target) -> bool:
-    where = (_where(entry), entry.namespace or "default")
-    return entry.target == "xpk" and where == (target.name, target.namespace)
-
-
-def _where(entry: IndexEntry) -> str:
-    """As `effects.runs.cluster_name`."""
-    where = entry.cluster
-    return (where.context or f"{where.project}/{where.zone}/{where.cluster}") if where else ""

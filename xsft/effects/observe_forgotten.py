@@ -1,0 +1,56 @@
+"""Runs that were submitted from this machine and that their cluster does not have: known by the index and by the record
+beside their output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xsft.effects.lastknown import Known
+from xsft.effects.recordindex import IndexEntry
+from xsft.records.model import Record
+from xsft.states.model import Observation, Recorded
+
+
+def forgotten(entry: IndexEntry, *, cluster: str, known: Mapping[str, Known], now: str) -> Observation:
+    """A run that was submitted from here and whose JobSet is not on the cluster."""
+    last = known.get(entry.uid or "")
+    outcome = "created" if entry.uid else "submitting"
+    return Observation(
+        run_name=entry.run_name,
+        target="xpk",
+        observed_at=now,
+        mode=entry.mode,
+        cluster=cluster,
+        steps=entry.steps or None,
+        record=Recorded(outcome=outcome, jobset=entry.jobset, uid=entry.uid, started_at=entry.updated_at or None),
+        last_known=last.status if last and last.ended else None,
+        progress=last.progress if last and last.ended else None,
+    )
+
+
+def recorded_of(records: Sequence[Record], uid: str | None) -> Recorded | None:
+    """The attempt of that JobSet, else the last."""
+    attempts = [record.last for record in records if record.attempts]
+    found = next((one for one in attempts if uid and one.uid == uid), attempts[-1] if attempts else None)
+    if found is None:
+        return None
+    return Recorded(
+        outcome=found.outcome,
+        reason=found.reason,
+        jobset=found.jobset,
+        uid=found.uid,
+        started_at=found.started_at or None,
+        finished_at=found.finished_at,
+    )
+
+
+def went_to(entry: IndexEntry, *, cluster: str, namespace: str) -> bool:
+    where = (cluster_of(entry), entry.namespace or "default")
+    return entry.target == "xpk" and where == (cluster, namespace)
+
+
+def cluster_of(entry: IndexEntry) -> str:
+    """As `effects.runs.cluster_name`."""
+    where = entry.cluster
+    return (where.context or f"{where.project}/{where.zone}/{where.cluster}") if where else ""
