@@ -130,10 +130,13 @@ def denied(said: str, doing: Doing) -> Unreachable:
 
 
 def repository_missing(said: str, doing: Doing) -> EnvironmentMissing:
+    create = (
+        "Create it: xsft image push --create, or gcloud artifacts repositories create NAME "
+        "--repository-format=docker --location=LOCATION --project=PROJECT."
+    )
     return EnvironmentMissing(
         f"There is no repository {doing.repository}: {said}",
-        fix="Create it: xsft image push --create, or gcloud artifacts repositories create NAME "
-        "--repository-format=docker --location=LOCATION --project=PROJECT.",
+        fix=create if doing.google else "Correct its name, or create it at that registry.",
         id="repository-missing",
     )
 
