@@ -1,0 +1,42 @@
+"""What the image below has is not sent again, and nothing else is left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.image.materials import file, recipe
+from xsft.image.model import BuildStep, ContextFile
+from xsft.image.thin import left_out, listing, without
+
+CONTENT = st.sampled_from([b"1", b"2"])
+TREE = st.dictionaries(st.sampled_from(["__init__.py", "a.py", "sub/b.py"]), CONTENT)
+
+
+def step(tree: dict[str, bytes]) -> BuildStep:
+    laid = tuple(file(f"maxtext/maxtext/{path}", content) for path, content in tree.items())
+    return replace(recipe().code, files=(*recipe().code.files, *laid))
+
+
+@given(TREE, TREE)
+def test_what_is_sent_and_what_is_installed_make_the_tree_again(
+    tree: dict[str, bytes], installed: dict[str, bytes]
+) -> None:
+    made = step(tree)
+    known = {path: file(path, content).sha256 for path, content in installed.items()}
+    gone = left_out(made, "maxtext", known)
+    sent = without(made, gone, instead=ContextFile(path="maxtext/as-installed.txt", kind="file"))
+    listed = [line.partition(" ")[2] for line in listing(gone, "maxtext").splitlines()]
+    rest = {f.path.removeprefix("maxtext/maxtext/") for f in sent.files if f.path.startswith("maxtext/maxtext/")}
+    assert rest | set(listed) == set(tree)
+    assert rest & set(listed) == set()
+    assert all(tree[path] == installed[path] for path in listed)
+    assert ("__init__.py" in tree) == ("__init__.py" in rest)
+    assert {f.path for f in made.files} - {f.path for f in sent.files} == {f.path for f in gone}
+
+
+def test_only_the_packages_own_tree_is_thinned() -> None:
+    known = {f.path: f.sha256 for f in recipe().code.files}
+    assert left_out(step({}), "maxtext", known) == ()
