@@ -53,9 +53,11 @@ class Project:
             text=True,
         )
 
-    def xsft(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    def xsft(
+        self, *arguments: str, env: Mapping[str, str] | None = None, timeout_s: float = 300
+    ) -> subprocess.CompletedProcess[str]:
         with self.start(*arguments, env=env) as running:
-            out, err = running.communicate(timeout=300)
+            out, err = running.communicate(timeout=timeout_s)
         return subprocess.CompletedProcess(arguments, running.returncode, out, err)
 
     def image(self, action: str, *arguments: str, env: Mapping[str, str] | None = None) -> dict[str, Any]:

@@ -1,0 +1,67 @@
+"""Progress as lines, for logs; and as a bar, which takes every event."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from xsft.commands.image_progress import Bars, Layers, Lines
+from xsft.effects.docker_progress import Event, Layer, Retrying, Sent, StepDone, StepLine, StepStarted
+
+EVENTS: tuple[Event, ...] = (
+    StepStarted(id=1, name="load build context"),
+    Sent(bytes=10, total=20),
+    StepStarted(id=2, name="RUN pip install\nsecond line", number=1, total=2),
+    StepLine(id=2, text="Collecting numpy"),
+    StepDone(id=2, outcome="done", seconds=1.5),
+    Layer(id="a", state="exists"),
+    Layer(id="b", state="moving", bytes=500, total=2000),
+    Retrying(attempt=2, pause_s=1.0, why="503"),
+    Layer(id="b", state="moving", bytes=2000, total=2000),
+    Layer(id="b", state="done"),
+)
+
+
+def test_a_log_has_a_line_for_what_begins_what_is_tried_again_and_what_was_moved() -> None:
+    said: list[str] = []
+    lines = Lines(said.append)
+    lines.say("building code-1")
+    for event in EVENTS:
+        lines.event(event)
+    assert said == [
+        "building code-1",
+        "[1/2] RUN pip install",
+        "layers: 0 bytes of 0 layers, 1 there already",
+        "try 2 in 1 s: 503",
+        "layers: 2.0 kB of 1 layers, 1 there already",
+    ]
+
+
+def test_layers_add_up_and_begin_anew_with_the_next_push() -> None:
+    layers = Layers()
+    for event in EVENTS:
+        if isinstance(event, Layer):
+            layers.add(event)
+    assert (layers.moved, layers.total) == (2000, 2000)
+    said: list[str] = []
+    lines = Lines(said.append)
+    for name in ("first", "second"):
+        lines.say(name)
+        lines.event(Layer(id="x", state="exists"))
+    assert said.count("layers: 0 bytes of 0 layers, 1 there already") == 2
+
+
+def test_a_terminal_is_shown_each_event(capsys: pytest.CaptureFixture[str]) -> None:
+    with ExitStack() as stack:
+        bars = Bars("xsft image", stack)
+        bars.say("building code-1")
+        for event in EVENTS:
+            bars.event(event)
+        display, task = bars._shown or (None, None)
+        assert display is not None
+        (shown,) = display.tasks
+        assert shown.id == task
+        assert (shown.completed, shown.total, shown.description) == (2000, 2000, "building code-1")
+        assert shown.fields["said"] == "2.0 kB of 1 layers, 1 there already"
+    assert capsys.readouterr().out == ""
