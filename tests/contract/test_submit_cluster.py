@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.commands.test_secret import to
 from tests.contract.commandline import CHECKPOINT, Machine, machine
 from tests.effects.test_cluster import CREATE
-from tests.commands.test_secret import to
 from tests.fakes.clusters import ClusterApi
 from tests.fakes.kubeapi import CONTEXT
 from tests.faults.world import deny

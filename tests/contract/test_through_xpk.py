@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from typing import Any
 import pytest
 
 from tests.contract.commandline import Machine, machine
-from tests.fakes.clusters import standing_in
-from tests.fakes.xpktools import Tools, furnish
+from tests.fakes.clusters import REAL, STANDIN, ClusterApi, reaching, standing_in
+from tests.fakes.xpktools import Server, Tools, furnish, serving_xpk
+from tests.faults import real
 from tests.stories import ROOT
 from xsft.commands.interface_runs import SubmitDocument
 from xsft.effects.environments import Environment
@@ -27,8 +29,8 @@ SECRET = "s3cr3t-" * 3
 
 
 @pytest.fixture
-def here(tmp_path: Path, xpk_environment: Environment) -> Iterator[Machine]:
-    with standing_in(tmp_path) as api, machine(tmp_path, environments=xpk_environment.folder.parent, api=api) as made:
+def here(tmp_path: Path, xpk_environment: Environment, cluster_api: ClusterApi) -> Iterator[Machine]:
+    with machine(tmp_path, environments=xpk_environment.folder.parent, api=cluster_api) as made:
         yield made
 
 
@@ -38,9 +40,15 @@ def tools(here: Machine) -> Tools:
 
 
 def equipped(here: Machine) -> Tools:
-    made = furnish(here.folder / "tools", here.api.standin, context="gke_my-project_us-east5-b_my-cluster")
+    made = furnish(here.folder / "tools", server_of(here.api), context="gke_my-project_us-east5-b_my-cluster")
     here.env |= {"PATH": f"{made.folder}:{here.env['PATH']}", "KUBECONFIG": str(here.folder / "no-kubeconfig")}
     return made
+
+
+def server_of(api: ClusterApi) -> Server:
+    if isinstance(api.world, real.RealWorld):
+        return real.serving_xpk(api.world.cluster)
+    return serving_xpk(api.standin)
 
 
 def submit(here: Machine, *flags: str, **changes: Any) -> subprocess.CompletedProcess[str]:
@@ -55,11 +63,18 @@ class Made:
     done: subprocess.CompletedProcess[str]
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, xpk_environment: Environment) -> Iterator[Made]:
+@pytest.fixture(scope="module", params=[STANDIN, pytest.param(REAL, marks=pytest.mark.cluster)])
+def made(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, xpk_environment: Environment
+) -> Iterator[Made]:
     """One run of xpk (ten seconds of it are a sleep of xpk's), looked at by several tests."""
     folder, environments = tmp_path_factory.mktemp("made"), xpk_environment.folder.parent
-    with standing_in(folder) as api, machine(folder, environments=environments, api=api) as here:
+    with ExitStack() as stack:
+        if request.param == STANDIN:
+            api = stack.enter_context(standing_in(folder))
+        else:
+            api = stack.enter_context(reaching(request.getfixturevalue("real_cluster"), folder))
+        here = stack.enter_context(machine(folder, environments=environments, api=api))
         tools = equipped(here)
         (here.folder / "tmp").mkdir()
         here.env |= {
@@ -117,6 +132,7 @@ def test_it_is_adopted_afterwards_either_way_also_where_its_submitter_was_killed
     assert len(here.jobsets) == 1
 
 
+@pytest.mark.standin_only("xpk")
 def test_xpks_exit_status_is_not_the_truth(here: Machine, tools: Tools) -> None:
     tools.tell(fails=({"match": "kubectl apply", "when": "after"},))
     done = submit(here)
@@ -124,6 +140,7 @@ def test_xpks_exit_status_is_not_the_truth(here: Machine, tools: Tools) -> None:
     assert json.loads(done.stdout)["uid"] == here.jobsets[0]["metadata"]["uid"]
 
 
+@pytest.mark.standin_only("xpk")
 def test_an_xpk_that_makes_nothing_is_said_in_its_own_words(here: Machine, tools: Tools) -> None:
     tools.tell(fails=({"match": "kubectl get workloads", "says": "workloads are out today"},))
     done = submit(here)
@@ -133,6 +150,7 @@ def test_an_xpk_that_makes_nothing_is_said_in_its_own_words(here: Machine, tools
     assert f"runs/{NAME}/xsft/attempt-1.not-created.json" in here.bucket.objects
 
 
+@pytest.mark.standin_only("xpk")
 def test_a_question_of_xpk_ends_it_and_deletes_nothing(here: Machine, tools: Tools) -> None:
     """Kueue knows a workload of this name that the API did not show: xpk asks, and nobody answers."""
     tools.tell(workloads=(NAME,))
@@ -142,6 +160,7 @@ def test_a_question_of_xpk_ends_it_and_deletes_nothing(here: Machine, tools: Too
     assert [line for line in tools.lines if "delete" in line] == []
 
 
+@pytest.mark.standin_only("no-request")
 @pytest.mark.parametrize(
     ("story", "changes", "fields"),
     [
@@ -164,12 +183,14 @@ def test_what_xpk_would_lose_is_refused(
     assert (here.jobsets, tools.calls, here.api.server.seen) == ([], [], [])
 
 
+@pytest.mark.standin_only("no-request")
 def test_a_cluster_that_is_not_gkes_is_refused(here: Machine) -> None:
     done = here.xsft("submit", "--through-xpk", here.workload(STORY), "--json", closed=True)
     assert done.returncode == 4
     assert json.loads(done.stdout)["problems"][0]["id"] == "xpk-cluster"
 
 
+@pytest.mark.standin_only("no-request")
 def test_without_the_tools_it_says_so(here: Machine, tools: Tools) -> None:
     (tools.folder / "kubectl").unlink()
     here.env["PATH"] = str(tools.folder)
@@ -179,6 +200,7 @@ def test_without_the_tools_it_says_so(here: Machine, tools: Tools) -> None:
     assert here.jobsets == []
 
 
+@pytest.mark.standin_only("no-request")
 def test_a_run_of_this_machine_has_no_xpk(here: Machine) -> None:
     done = here.xsft("submit", "--through-xpk", ROOT / "workloads" / "tiny_local.yaml")
     assert done.returncode == 2

@@ -33,9 +33,8 @@ REASONS = {
     "no-request": "it ends before the cluster is asked anything",
     "not-installed": "a real server without JobSet or Kueue would be another server; all tests share one",
     "other-version": "the pinned Kueue serves both of its versions",
-    "unheld-object": "no real server holds such an object",
+    "xpk": "what xpk's own process does, whatever server it asks; each takes its ten seconds of sleep",
     "tls": "it is about the client's own TLS and login; no server is asked anything that a real one answers otherwise",
-    "many-examples": "hundreds of generated examples; tests/faults/ has the law's cases one by one",
 }
 """Why a test runs on the stand-in only; tests/fakes/test_clusters.py counts them."""
 

@@ -1,4 +1,4 @@
-"""gcloud and kubectl as xpk@1.16.0 and xsft call them, as two small programs that speak to the stand-in's API.
+"""gcloud and kubectl as xpk@1.16.0 and xsft call them: two small programs, for the stand-in's API or a real one.
 
 They write every call into `calls` beside them. kubectl's apply creates what is not there and says "unchanged" of what
 is. What they were told to fail at lies in `fails.json`.
@@ -85,11 +85,32 @@ elif args[:1] == ["apply"]:
 )
 
 
+REAL_KUBECTL = (
+    _COMMON
+    + """\
+import subprocess
+status = subprocess.run([told["kubectl"], *args], check=False).returncode
+sys.exit(status or len([f for f in told["fails"] if f.get("when") == "after" and f["match"] in line]))
+"""
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """What the kubeconfig says that gcloud writes; `kubectl`: a real one to call, None for the stand-in's."""
+
+    url: str
+    token: str
+    ca: Path | None = None
+    kubectl: str | None = None
+
+
 @dataclass
 class Tools:
     """A folder for the front of PATH."""
 
     folder: Path
+    kubectl: str | None = None
 
     @property
     def calls(self) -> list[dict[str, object]]:
@@ -102,31 +123,38 @@ class Tools:
 
     def tell(self, *, fails: tuple[dict[str, str], ...] = (), workloads: tuple[str, ...] = ()) -> None:
         site = str(Path(yaml.__file__).parents[1])
-        (self.folder / "told.json").write_text(json.dumps({"fails": fails, "workloads": workloads, "site": site}))
+        told = {"fails": fails, "workloads": workloads, "site": site, "kubectl": self.kubectl}
+        (self.folder / "told.json").write_text(json.dumps(told))
 
 
-def furnish(folder: Path, api: KubeApi, *, context: str) -> Tools:
-    """The programs, and what the cluster must serve for xpk beside JobSets."""
+def furnish(folder: Path, server: Server, *, context: str) -> Tools:
+    """The programs."""
     folder.mkdir()
-    for name, text in (("gcloud", GCLOUD), ("kubectl", KUBECTL)):
+    for name, text in (("gcloud", GCLOUD), ("kubectl", REAL_KUBECTL if server.kubectl else KUBECTL)):
         program = folder / name
         program.write_text(text.replace("{python}", sys.executable))
         program.chmod(0o755)
+    authority = {"certificate-authority": str(server.ca)} if server.ca else {}
     content = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": context,
-        "clusters": [{"name": "c", "cluster": {"server": api.url}}],
-        "users": [{"name": "u", "user": {"token": api.token}}],
+        "clusters": [{"name": "c", "cluster": {"server": server.url, **authority}}],
+        "users": [{"name": "u", "user": {"token": server.token}}],
         "contexts": [{"name": context, "context": {"cluster": "c", "user": "u"}}],
     }
     (folder / "kubeconfig.json").write_text(json.dumps(content))
+    tools = Tools(folder, server.kubectl)
+    tools.tell()
+    return tools
+
+
+def serving_xpk(api: KubeApi) -> Server:
+    """The stand-in, which from now on serves what xpk needs beside JobSets."""
     api.objects.kinds |= {
         "/serviceaccounts": (("v1",), "ServiceAccount", True),
         f"{RBAC}/roles": (("v1",), "Role", True),
         f"{RBAC}/rolebindings": (("v1",), "RoleBinding", True),
         "storages.xpk.x-k8s.io/storages": (("v1",), "Storage", False),
     }
-    tools = Tools(folder)
-    tools.tell()
-    return tools
+    return Server(url=api.url, token=api.token)

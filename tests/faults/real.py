@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from tests.cluster.api import Cluster
 from tests.cluster.queues import CLUSTER_QUEUE, KUEUE, PRIORITIES, cluster_queue, local_queue
 from tests.cluster.rest import MERGE, ApiError
+from tests.fakes.xpktools import Server
 from tests.faults.proxy import Upstream
 from tests.faults.world import Json
 from xsft.spec.place import DEFAULT_QUEUE
@@ -190,6 +191,18 @@ def _gate(cluster: Cluster) -> None:
     heads[:] = [{"name": one["name"], "nominalQuota": "1P"} for one in heads]
     queue["spec"]["admissionChecks"] = [GATE]
     create_once(cluster, f"{KUEUE}/clusterqueues", queue)
+
+
+def serving_xpk(cluster: Cluster, *, name: str = "my-cluster") -> Server:
+    """The server itself, with what `xpk cluster create` leaves of v6e-256 there. Not the proxy: kubectl shows its token
+    to nobody over plain HTTP.
+    """
+    maps = {"resources": {"v6e-256": "128"}, "metadata": {"xpk_version": "v1.16.0"}}
+    for what, data in maps.items():
+        body = {"metadata": {"name": f"{name}-{what}-configmap"}, "data": data}
+        create_once(cluster, "/api/v1/namespaces/default/configmaps", body)
+    kubectl = cluster.layout.tools.program("kubectl")
+    return Server(url=cluster.server, token=cluster.token, ca=cluster.ca, kubectl=kubectl)
 
 
 def create_once(cluster: Cluster, path: str, body: Json) -> bool:

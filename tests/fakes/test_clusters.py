@@ -1,0 +1,43 @@
+"""Which tests run on the stand-in only: counted, so that one more is a decision."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.fakes.clusters import REASONS
+
+TESTS = Path(__file__).parents[1]
+COUNTED = {
+    "no-request": 13,
+    "not-installed": 4,
+    "other-version": 1,
+    "xpk": 3,
+    "tls": 17,
+}
+"""Test functions, by reason."""
+
+
+def test_what_runs_on_the_stand_in_only_is_counted() -> None:
+    counted = Counter(reason for file in TESTS.rglob("test_*.py") for reason in marked(ast.parse(file.read_text())))
+    assert dict(counted) == COUNTED
+
+
+def test_every_reason_is_somebodys() -> None:
+    assert COUNTED.keys() == REASONS.keys()
+
+
+def marked(module: ast.Module) -> Iterator[str]:
+    """The reason of every test function that bears one, its own or its module's."""
+    everywhere = [r for node in module.body if isinstance(node, ast.Assign) for r in reasons(node.value)]
+    for node in module.body:
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            yield from [r for mark in node.decorator_list for r in reasons(mark)] or everywhere
+
+
+def reasons(node: ast.expr) -> list[str]:
+    calls = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
+    names = [one for one in calls if isinstance(one.func, ast.Attribute) and one.func.attr == "standin_only"]
+    return [str(ast.literal_eval(one.args[0])) for one in names]
