@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,10 @@ from tests.localruns import FakeTrainer, local_plan
 from xsft.effects.filelock import exclusive
 from xsft.effects.local_machine import trainer_command
 from xsft.effects.local_run import LocalResult, already_done, run_local
+from xsft.effects.observe_local import observe_local
+from xsft.effects.recordindex import read_index
 from xsft.errors import EnvironmentMissing, Refused, UsageError
+from xsft.states.model import Observation
 from xsft.steps import Plan
 from xsft.trainers.lines import Event, Restored, Saved, Step
 from xsft.trainers.record import from_json
@@ -52,6 +56,24 @@ def test_the_environment_is_said_and_nothing_else_gets_in(tmp_path: Path, fake: 
     assert "SECRET" not in env
     assert not Path(env["TMPDIR"]).exists()
     assert fake.seen()["cwd"] == os.getcwd()
+
+
+def test_status_sees_it_from_its_first_line_on(tmp_path: Path, fake: FakeTrainer) -> None:
+    machine = fake.machine()
+    state = tmp_path / "state"
+    machine = replace(machine, env={**machine.env, "XSFT_STATE_DIR": str(state)})
+    seen: list[Observation] = []
+
+    def look(_event: Event) -> None:
+        seen.extend(observe_local(read_index(state / "runs").entries, now="2026-11-21T12:00:00Z"))
+
+    run_local(plan(tmp_path), machine=machine, on_event=look)
+    first, last = seen[0], seen[-1]
+    assert (first.run_name, first.mode, first.steps) == ("tiny-local", "mcjax", 6)
+    assert first.record is not None
+    assert (first.record.outcome, first.record.alive) == ("running", True)
+    assert last.progress is not None
+    assert last.progress.step == 6
 
 
 def test_a_whole_run(tmp_path: Path, fake: FakeTrainer) -> None:

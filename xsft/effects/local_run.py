@@ -19,6 +19,7 @@ from xsft.effects.local_machine import Machine, trainer_command
 from xsft.effects.local_start import contained, train
 from xsft.effects.local_watch import Watch
 from xsft.effects.namespace import Containment
+from xsft.effects.records import record_store
 from xsft.effects.trainer_process import GRACE_S
 from xsft.errors import EnvironmentMissing, Refused
 from xsft.problems import Problem, warning
@@ -154,6 +155,7 @@ def _attempt(
             folder=folder, record=_with(record, plan, attempt), on_event=on_event, starts_from=folder.latest_step()
         )
         watch.save()
+        _index(watch, machine)
         status: int | None = None
         try:
             status = train(
@@ -176,6 +178,12 @@ def _attempt(
     return _result(plan, watch, found)
 
 
+def _index(watch: Watch, machine: Machine) -> None:
+    """From its first moment on `status` finds it. What cannot be written is said at the end, by whoever reports it."""
+    folder = watch.folder
+    record_store(machine.env).index(replace(watch.record, output=str(folder.path.parent)), str(folder.record))
+
+
 def _new_attempt(plan: Plan, folder: RunFolder, *, record: Record, machine: Machine, found: Containment) -> Attempt:
     number = 1 + max((a.number for a in record.attempts), default=0)
     return Attempt(
@@ -195,6 +203,7 @@ def _with(record: Record, plan: Plan, attempt: Attempt) -> Record:
         spec=json.loads(canonical(plan.run)),
         spec_digest=plan.spec_digest,
         steps=plan.run.spec.train.steps,
+        mode=plan.mode.value,
         attempts=(*record.attempts, attempt),
     )
 

@@ -20,12 +20,15 @@ class Loss:
 
 
 def loss_of(row: Row) -> Loss:
+    """A run that waits, or whose trainer has not begun, has done nothing since its last checkpoint."""
     said = row.progress
     why = "" if said.read else (said.why or "nothing of it was read")
-    if row.state in ("queued", "evicted") and not said.read:
-        return Loss(step=None, saved_step=None, steps=0 if row.state == "queued" else None, why=why, chips=0)
+    holds_none = row.state in ("queued", "evicted")
+    if not said.read and (row.state == "queued" or (row.state == "starting" and row.reason != "pods-replaced")):
+        return Loss(step=None, saved_step=None, steps=0, why="", chips=0 if holds_none else row.chips)
     steps = _since(row.step, said.saved_step) if said.read else None
-    return Loss(step=row.step, saved_step=said.saved_step, steps=steps, why=why, chips=row.chips)
+    chips = 0 if holds_none else row.chips
+    return Loss(step=row.step, saved_step=said.saved_step, steps=steps, why=why, chips=chips)
 
 
 def loss_text(loss: Loss) -> str:
