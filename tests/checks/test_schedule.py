@@ -75,7 +75,13 @@ def test_a_target_loss_ends_with_status_1():
 def test_accumulation_is_broken_in_the_legacy_trainer():
     four = {"gradient_accumulation_steps": 4}
     assert ids(check, spec(train=four, image={"maxtext": "tutorial-v1.5.0"})) == {"gradient-accumulation-legacy"}
-    assert ids(check, spec(train=four)) == set()
+
+
+def test_accumulation_needs_another_tunix_than_pypis():
+    """The trainer itself says so in tests/contract/test_local_trainer.py."""
+    (problem,) = problems(check, spec(train={"gradient_accumulation_steps": 4}))
+    assert (problem.id, problem.severity) == ("gradient-accumulation-tunix", "error")
+    assert ids(check, spec(train={"gradient_accumulation_steps": 1})) == set()
 
 
 def test_bfloat16_weights_are_for_adapters():

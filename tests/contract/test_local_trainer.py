@@ -116,6 +116,13 @@ def test_a_wrong_key_is_named(tmp_path: Path, machine: Machine) -> None:
     assert (result.outcome, result.reason) == ("failed", "MaxText does not know the key 'stepz'")
 
 
+def test_accumulation_fails_with_the_tunix_of_the_lock(tmp_path: Path, machine: Machine) -> None:
+    """What `gradient-accumulation-tunix` refuses; green no more when the lock's Tunix can do it."""
+    result = ran(local_plan(tmp_path, train__gradient_accumulation_steps=2, train__steps=2), machine)
+    assert (result.outcome, result.steps) == ("failed", 0)
+    assert "'NoneType' object has no attribute 'add'" in str(result.reason)
+
+
 def test_the_tokenizer_is_the_one_the_script_makes(maxtext_python: Path, tmp_path: Path) -> None:
     script = Path(__file__).parent.parent / "tools" / "make_tiny_data.py"
     subprocess.run([str(maxtext_python), str(script), str(tmp_path)], check=True, capture_output=True)

@@ -102,13 +102,27 @@ def _eval_data(keys: Mapping[str, Value], where: str) -> Iterator[Problem]:
 
 
 def _accumulation(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    if run.release.layout == "legacy" and (number(keys.get("gradient_accumulation_steps")) or 1) > 1:
+    """source: run with maxtext@0.2.5 and google-tunix@0.1.7, the newest on PyPI."""
+    if (number(keys.get("gradient_accumulation_steps")) or 1) <= 1:
+        return
+    where = where_of("gradient_accumulation_steps", run)
+    if run.release.layout == "legacy":
         message = (
             "Gradient accumulation is broken in the legacy SFT trainer: the loss is not normalised and steps are "
             "miscounted."
         )
         fix = "Remove it, or take an image with MaxText 0.2.0 or newer."
-        yield error("gradient-accumulation-legacy", where_of("gradient_accumulation_steps", run), message, fix)
+        yield error("gradient-accumulation-legacy", where, message, fix)
+        return
+    message = (
+        "With PyPI's google-tunix 0.1.7 the first accumulated step fails: MaxText looks up an accumulator that this "
+        "Tunix does not define."
+    )
+    fix = (
+        "Remove it. Where the image has the Tunix commit that MaxText pins: checks: "
+        '{gradient-accumulation-tunix: "why"}.'
+    )
+    yield error("gradient-accumulation-tunix", where, message, fix)
 
 
 def _bf16_weights(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
