@@ -1,7 +1,7 @@
 """xsft: one YAML per fine-tuning run on Cloud TPU slices.
 
-`xsft.load`, `xsft.plan`, `xsft.submit` and `xsft.status` take and return the values the command line prints; nothing heavy is
-imported before one is used.
+`xsft.load`, `xsft.plan`, `xsft.submit` and `xsft.status` take and return the values the command line prints; nothing
+heavy is imported before one is used.
 """
 
 from __future__ import annotations

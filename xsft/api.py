@@ -134,8 +134,8 @@ def status(
     """
     from xsft.effects.runs import Asked, runs_for
     from xsft.states.classify import classify
+    from xsft.states.folding import Wanted, chosen, fold
     from xsft.states.lookup import require_answer, require_names
-    from xsft.states.rows import Wanted, chosen, fold
 
     asked = Asked(place=place, context=context, namespace=namespace)
     reader = runs_for(asked, names=runs, everything=everything)

@@ -14,8 +14,8 @@ from xsft.commands.status import Screen
 from xsft.effects.cluster_delete import Deleted
 from xsft.errors import Refused, Unreachable, UsageError, XsftError
 from xsft.problems import Problem, warning
+from xsft.states.folding import Wanted
 from xsft.states.model import JobSet, Observation, Recorded, Status, Unread
-from xsft.states.rows import Wanted
 
 RUNS_HERE = local("tiny", record=Recorded(outcome="running", started_at=NOW, alive=True))
 

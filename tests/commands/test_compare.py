@@ -12,7 +12,7 @@ from xsft.commands.interface import DOCUMENTS
 from xsft.commands.status import Screen
 from xsft.effects.losses import Curve
 from xsft.errors import Refused, Unknown, UsageError
-from xsft.states.rows import Seen, Wanted
+from xsft.states.folding import Seen, Wanted
 
 FALLING = {step: 7.0 - step / 10 for step in range(1, 41)}
 CURVES = {

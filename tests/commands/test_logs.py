@@ -14,9 +14,9 @@ from xsft.commands.logs import Asked, World, logs
 from xsft.commands.status import Screen
 from xsft.effects.logs import LogLine, Role
 from xsft.errors import Unknown, Unreachable, UsageError
+from xsft.states.folding import Wanted
 from xsft.states.model import JobSet, Observation, ReplicatedJob, Unread
 from xsft.states.moments import before
-from xsft.states.rows import Wanted
 
 MCJAX = jobset("gemma", jobs=(ReplicatedJob(name="slice-job", replicas=2),))
 PATHWAYS = jobset(

@@ -14,7 +14,7 @@ from xsft.commands.verbs import parser
 from xsft.errors import Unreachable, UsageError
 from xsft.problems import warning
 from xsft.states.filters import WORDS
-from xsft.states.rows import Wanted
+from xsft.states.folding import Wanted
 
 SILENT = warning("unreachable", "", "The cluster lab does not answer.", "Look at the VPN.")
 

@@ -11,8 +11,9 @@ from tests.goldens import Golden
 from tests.observations import NOW, judged, local, observed, queued, said
 from tests.states.test_rows import observations
 from xsft.commands.status_table import COLUMNS, fitting, plain_lines, table
+from xsft.states.folding import fold
 from xsft.states.model import STATES, Observation, Progress, Status, Unread
-from xsft.states.rows import Row, fold
+from xsft.states.rows import Row
 
 STORY = (
     observed("gemma", cluster="lab"),

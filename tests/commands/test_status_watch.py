@@ -11,7 +11,7 @@ from tests.observations import Read, judged, observed, queued, said
 from xsft.commands.status import Screen
 from xsft.commands.status_watch import Shown, next_look, watch
 from xsft.errors import Unreachable
-from xsft.states.rows import Wanted
+from xsft.states.folding import Wanted
 
 Answer = Callable[[], Read]
 

@@ -22,8 +22,8 @@ from xsft.commands.verbs import parser
 from xsft.commands.waiting import Patience
 from xsft.effects.submission import Submission
 from xsft.errors import RunFailed, TimedOut, Unreachable, UsageError, XsftError
+from xsft.states.folding import Wanted
 from xsft.states.model import Observation
-from xsft.states.rows import Wanted
 
 PLAN = planned()
 

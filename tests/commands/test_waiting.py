@@ -15,8 +15,8 @@ from xsft.commands.verbs import parser
 from xsft.commands.waiting import Clock, Patience, Waited, wait_and_report, wait_for
 from xsft.errors import RunFailed, TimedOut, Unknown, Unreachable, UsageError, XsftError
 from xsft.problems import warning
+from xsft.states.folding import Wanted
 from xsft.states.model import Observation, State, Status, Unread
-from xsft.states.rows import Wanted
 from xsft.states.waiting import DONE, Goal
 
 RUNNING = Goal(kind="running")

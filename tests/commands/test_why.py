@@ -13,8 +13,8 @@ from xsft.commands.why import World, why
 from xsft.errors import Unreachable, UsageError
 from xsft.states.classify import classify
 from xsft.states.evidence import Event, Evidence, Log, Said
+from xsft.states.folding import Seen, Wanted
 from xsft.states.model import Condition, Container, KueueWorkload, Observation, Pod, Status, Unread
-from xsft.states.rows import Seen, Wanted
 
 FAILED = jobset(
     terminal="Failed",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from xsft.commands.status import Screen
     from xsft.effects.losses import Curve
     from xsft.problems import Problem
-    from xsft.states.rows import Seen
+    from xsft.states.folding import Seen
 
 EPILOG = (
     "The losses come from the record of a local run, else from the metrics beside the run's output and the log of the"

@@ -11,7 +11,7 @@ from xsft.effects.observe_evidence import read_evidence
 from xsft.effects.runs import Runs
 from xsft.errors import XsftError
 from xsft.states.evidence import Evidence, Log
-from xsft.states.rows import Seen
+from xsft.states.folding import Seen
 from xsft.trainers.failures import diagnose
 
 TAIL = 2000

@@ -16,8 +16,8 @@ from xsft.effects.logs import LogLine, Role, follow_logs, read_logs
 from xsft.effects.losses import Curve, read_curve
 from xsft.effects.runs import Runs
 from xsft.errors import Unknown
+from xsft.states.folding import Seen
 from xsft.states.model import JobSet, Observation
-from xsft.states.rows import Seen
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,8 @@ from xsft.commands.run_arguments import add_run, add_where
 if TYPE_CHECKING:
     from xsft.commands.status import Screen
     from xsft.effects.logs import LogLine, Role
+    from xsft.states.folding import Seen
     from xsft.states.model import JobSet, Observation
-    from xsft.states.rows import Seen
 
 STREAMS = 8
 """Logs that --all opens without being told a number: two slices of v6e-256 have 128."""

@@ -10,7 +10,7 @@ from xsft.effects import clock
 from xsft.effects.runs import Asked, Runs, runs_at_place, runs_for
 from xsft.errors import UsageError
 from xsft.states.classify import classify
-from xsft.states.rows import Wanted
+from xsft.states.folding import Wanted
 
 if TYPE_CHECKING:
     from xsft.steps import Plan

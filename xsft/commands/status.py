@@ -13,9 +13,10 @@ from xsft.commands.durations import duration
 from xsft.commands.run_arguments import add_where
 
 if TYPE_CHECKING:
+    from xsft.states.folding import Classify, Seen, Wanted
     from xsft.states.lookup import Read, Reading
     from xsft.states.model import Observation, Status
-    from xsft.states.rows import Classify, Row, Seen, Wanted
+    from xsft.states.rows import Row
 
 STATES = (
     *("queued", "starting", "compiling", "training", "saving", "succeeded", "failed", "cancelled", "evicted"),
@@ -82,7 +83,7 @@ class Screen:
 
 
 def wanted_of(args: argparse.Namespace) -> Wanted:
-    from xsft.states.rows import Wanted
+    from xsft.states.folding import Wanted
 
     return Wanted(runs=tuple(args.runs), states=tuple(args.state), mode=args.mode, everything=args.all)
 
@@ -106,8 +107,8 @@ def report(screen: Screen, *, json: bool, stdout: TextIO) -> int:
 
 def look(screen: Screen) -> tuple[Reading, tuple[Seen, ...]]:
     """What was read now, and a row for every run in it. Raises Unreachable where nothing could be read."""
+    from xsft.states.folding import fold
     from xsft.states.lookup import require_answer
-    from xsft.states.rows import fold
 
     found = screen.read()
     require_answer(found)
@@ -118,8 +119,8 @@ def look(screen: Screen) -> tuple[Reading, tuple[Seen, ...]]:
 
 def pick(screen: Screen, rows: Sequence[Seen], found: Reading) -> tuple[Row, ...]:
     """Raises UsageError for a name that no run has."""
+    from xsft.states.folding import chosen
     from xsft.states.lookup import require_names
-    from xsft.states.rows import chosen
 
     require_names(screen.wanted.runs, rows, found)
     return tuple(one.row for one in chosen(rows, screen.wanted))

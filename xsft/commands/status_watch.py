@@ -16,7 +16,8 @@ from xsft.commands.status_table import NOTHING, table
 from xsft.errors import Unreachable
 from xsft.problems import Problem
 from xsft.spec.keypath import printable
-from xsft.states.rows import Row, aged, chosen
+from xsft.states.folding import chosen
+from xsft.states.rows import Row, aged
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

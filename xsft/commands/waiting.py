@@ -11,8 +11,9 @@ from xsft.commands.durations import duration_text
 from xsft.commands.status import Screen, look
 from xsft.commands.status_watch import change
 from xsft.errors import RunFailed, TimedOut, Unknown, Unreachable, UsageError, XsftError
+from xsft.states.folding import named
 from xsft.states.lookup import missing, one_run, silence, unread
-from xsft.states.rows import Row, named
+from xsft.states.rows import Row
 from xsft.states.waiting import Goal, beyond, verdict
 
 MISSES = 3

@@ -14,8 +14,9 @@ from xsft.commands.run_arguments import add_run, add_where
 if TYPE_CHECKING:
     from xsft.commands.status import Screen
     from xsft.states.evidence import Evidence
+    from xsft.states.folding import Seen
     from xsft.states.model import Observation
-    from xsft.states.rows import Row, Seen
+    from xsft.states.rows import Row
     from xsft.states.rule import Cause, Explanation
 
 OTHERS = 4

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from xsft.errors import Unreachable, UsageError, XsftError
 from xsft.problems import Problem
+from xsft.states.folding import Seen, named
 from xsft.states.model import Observation
-from xsft.states.rows import Seen, named
 
 
 class Reading(Protocol):

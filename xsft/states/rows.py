@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal
 
 from xsft.catalog.tpu import parse_tpu_type
-from xsft.states.filters import matches
 from xsft.states.model import ENDED, RUNNING, Observation, State, Status
 from xsft.states.moments import seconds_between
-
-
-class Classify(Protocol):
-    """`states.classify.classify`, or a test's."""
-
-    def __call__(self, seen: Observation, *, now: str) -> Status: ...
-
-
-DAY_S = 24 * 3600.0
-WEEK_S = 7 * DAY_S
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,44 +92,12 @@ class Row:
         return chips * (self.num_slices or 1) if chips else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """Which rows are shown. None and empty: all."""
-
-    runs: tuple[str, ...] = ()
-    """Exact run names or JobSet names."""
-    states: tuple[str, ...] = ()
-    """Words of `filters.WORDS`; any of them."""
-    mode: str | None = None
-    everything: bool = False
-    """Also what ended more than a day ago."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """A row and what it was made of."""
-
-    row: Row
-    seen: Observation
-    """Of the attempt that stands for the run."""
-    status: Status
-    attempts: tuple[Observation, ...]
-    """All of them, the oldest first."""
-
-
-def fold(observations: Iterable[Observation], *, classify: Classify, now: str) -> tuple[Seen, ...]:
-    """One per run, of its newest attempt; active runs first, then the newest first."""
-    rows = tuple(_newest(attempts, classify=classify, now=now) for attempts in _runs(observations))
-    newest_first = sorted(rows, key=lambda s: (s.row.created_at or "", s.row.run_name), reverse=True)
-    return tuple(sorted(newest_first, key=lambda s: s.row.ended))
-
-
 def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) -> Row:
     jobset, workload, said = seen.jobset, seen.workload, seen.progress
     steps = seen.steps or (jobset.steps if jobset else None)
     step = said.step if said else None
     pace = said.step_seconds if said else None
-    created_at = _created_at(seen)
+    created = created_at(seen)
     return Row(
         run_name=seen.run_name,
         jobset=jobset.name if jobset else (seen.record.jobset if seen.record else None),
@@ -163,9 +118,9 @@ def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) ->
         eta_s=_eta(step=step, steps=steps, pace=pace) if status.state in RUNNING else None,
         restarts=jobset.restarts if jobset else None,
         max_restarts=jobset.max_restarts if jobset else None,
-        created_at=created_at,
+        created_at=created,
         ended_at=_ended_at(seen),
-        age_s=_age(created_at, now),
+        age_s=_age(created, now),
         queue=(workload.queue if workload else None) or (jobset.queue if jobset else None),
         queue_position=workload.position if workload else None,
         evidence=status.evidence,
@@ -185,73 +140,7 @@ def aged(row: Row, *, now: str) -> Row:
     return replace(row, age_s=_age(row.created_at, now), evidence_age_s=_age(row.observed_at, now))
 
 
-def chosen(rows: Iterable[Seen], wanted: Wanted) -> tuple[Seen, ...]:
-    """Runs that are named are shown whatever their age; the other filters hold for all."""
-    known = tuple(rows)
-    picked = {id(one) for name in wanted.runs for one in named(known, name)}
-    asked = (one for one in known if not wanted.runs or id(one) in picked)
-    return tuple(one for one in asked if _matches(one.row, wanted))
-
-
-def named(rows: Iterable[Seen], name: str) -> tuple[Seen, ...]:
-    """Runs that are called exactly that, else those with a JobSet that is."""
-    known = tuple(rows)
-    runs = tuple(one for one in known if one.row.run_name == name)
-    return runs or tuple(one for one in known if any(a.jobset and a.jobset.name == name for a in one.attempts))
-
-
-def _matches(row: Row, wanted: Wanted) -> bool:
-    if wanted.states and not any(matches(row.state, word) for word in wanted.states):
-        return False
-    if wanted.mode and row.mode != wanted.mode:
-        return False
-    return bool(wanted.runs) or wanted.everything or _recent(row)
-
-
-def _recent(row: Row) -> bool:
-    """Active, or ended less than a day ago; of one without a JobSet of which nothing is known, submitted this week."""
-    if row.state == "unknown" and row.namespace is None:
-        return (row.age_s or 0.0) < WEEK_S
-    if not row.ended:
-        return True
-    # observed_at + evidence_age is now; an end whose time nobody wrote counts from the beginning of the run
-    since = seconds_between(row.ended_at or row.created_at, row.observed_at)
-    return since is None or since + (row.evidence_age_s or 0.0) < DAY_S
-
-
-def _runs(observations: Iterable[Observation]) -> list[list[Observation]]:
-    """Runs of one name on two clusters, in two namespaces, or made by xsft and by somebody else, are not one run. An
-    attempt whose JobSet is gone goes with those of its name that are there.
-    """
-    runs: dict[tuple[str, ...], list[Observation]] = defaultdict(list)
-    gone: list[Observation] = []
-    for one in observations:
-        if one.jobset is None:
-            gone.append(one)
-            continue
-        made_by = "" if one.jobset.ours else one.jobset.name
-        runs[(*_name(one), one.jobset.namespace, made_by)].append(one)
-    for one in gone:
-        there = next((key for key in runs if key[:3] == _name(one)), _name(one))
-        runs[there].append(one)
-    return list(runs.values())
-
-
-def _name(seen: Observation) -> tuple[str, str, str]:
-    return (seen.target, seen.cluster or "", seen.run_name)
-
-
-def _newest(attempts: list[Observation], *, classify: Classify, now: str) -> Seen:
-    """A live attempt stands for the run whatever its age; else the newest does."""
-    judged = [(classify(one, now=now), one) for one in attempts]
-    ordered = sorted(judged, key=lambda pair: (pair[0].state not in ENDED, _created_at(pair[1]) or ""))
-    status, seen = ordered[-1]
-    row = row_of(seen, status, now=now, attempts=len(attempts))
-    in_turn = sorted(attempts, key=lambda one: _created_at(one) or "")
-    return Seen(row=row, seen=seen, status=status, attempts=tuple(in_turn))
-
-
-def _created_at(seen: Observation) -> str | None:
+def created_at(seen: Observation) -> str | None:
     if seen.jobset:
         return seen.jobset.created_at
     return seen.record.started_at if seen.record else None

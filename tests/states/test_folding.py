@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.observations import NOW, finished, jobset, judged, local, observed, queued
+from tests.states.test_rows import observations
+from xsft.states.folding import Seen, Wanted, chosen, fold, named
+from xsft.states.model import STATES, Observation, Recorded, Status
+
+
+def rows(*observations: Observation) -> tuple[Seen, ...]:
+    return fold(observations, classify=judged, now=NOW)
+
+
+def names(found: tuple[Seen, ...]) -> list[str]:
+    return [one.row.run_name for one in found]
+
+
+def test_attempts_are_one_row_of_the_newest() -> None:
+    first = observed(jobset=jobset("gemma", terminal="Failed"))
+    second = observed(jobset=jobset("gemma-2", run_name="gemma", created_at="2026-11-21T11:00:00Z"))
+    for order in ((first, second), (second, first)):
+        (found,) = rows(*order)
+        assert found.row.jobset == "gemma-2"
+        assert found.row.attempts == 2
+    assert named(rows(first, second), "gemma-2") == named(rows(first, second), "gemma") != ()
+
+
+def test_a_live_attempt_stands_for_the_run_though_a_later_one_failed() -> None:
+    alive = observed()
+    refused = observed(jobset=jobset("gemma-2", created_at="2026-11-21T11:00:00Z", terminal="Failed"))
+    (found,) = rows(alive, refused)
+    assert found.row.jobset == "gemma"
+
+
+def test_an_attempt_whose_jobset_is_gone_is_no_run_of_its_own() -> None:
+    gone = observed(jobset=None, progress=None, record=Recorded(outcome="failed", jobset="gemma"))
+    (found,) = rows(gone, observed(jobset=jobset("gemma-2", run_name="gemma")))
+    assert found.row.jobset == "gemma-2"
+    assert found.row.attempts == 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        observed(cluster="another"),
+        observed(jobset=jobset(namespace="other")),
+        observed(jobset=jobset(ours=False)),
+        local("gemma"),
+    ],
+    ids=["cluster", "namespace", "not ours", "local"],
+)
+def test_runs_of_one_name_elsewhere_are_other_runs(other: Observation) -> None:
+    found = rows(observed(), other)
+    assert len(found) == 2
+    assert len(named(found, "gemma")) == 2
+
+
+def test_active_runs_come_first_then_the_newest() -> None:
+    old = observed("old", jobset=jobset("old", created_at="2026-11-20T10:00:00Z"))
+    assert names(rows(finished("done", at="2026-11-21T11:00:00Z"), old, observed("new"))) == ["new", "old", "done"]
+
+
+def test_what_ended_over_a_day_ago_is_shown_on_demand() -> None:
+    found = rows(
+        observed("active", jobset=jobset("active", created_at="2026-10-01T00:00:00Z")),
+        finished("today", at="2026-11-20T12:30:00Z"),
+        finished("before", at="2026-11-20T11:30:00Z"),
+        local("old", record=Recorded(outcome="completed", started_at="2026-10-01T00:00:00Z")),
+    )
+    assert sorted(names(chosen(found, Wanted()))) == ["active", "today"]
+    assert len(chosen(found, Wanted(everything=True))) == 4
+    assert names(chosen(found, Wanted(runs=("before",)))) == ["before"]
+
+
+def test_a_run_of_which_nothing_is_left_is_shown_for_a_week() -> None:
+    def gone(started_at: str) -> Observation:
+        return Observation(
+            run_name="gone", target="xpk", observed_at=NOW, record=Recorded(outcome="created", started_at=started_at)
+        )
+
+    def shown(started_at: str) -> bool:
+        found = fold([gone(started_at)], classify=lambda _seen, now: Status(state="unknown"), now=NOW)
+        return bool(chosen(found, Wanted()))
+
+    assert shown("2026-11-16T00:00:00Z")
+    assert not shown("2026-11-01T00:00:00Z")
+
+
+def test_filters() -> None:
+    found = rows(observed("a"), queued("b"), local("c"))
+    assert names(chosen(found, Wanted(states=("running",)))) == ["a"]
+    assert names(chosen(found, Wanted(states=("running", "queued")))) == ["b", "a"]
+    assert names(chosen(found, Wanted(mode="pathways"))) == []
+
+
+def test_a_name_is_never_a_beginning() -> None:
+    found = rows(observed("gemma"), observed("gemma-long"))
+    assert names(named(found, "gemma")) == ["gemma"]
+    assert names(named(found, "gem")) == []
+
+
+def test_a_run_may_be_called_by_any_jobset_of_its_and_its_own_name_comes_first() -> None:
+    first, second = observed(), observed(jobset=jobset("gemma-2", created_at="2026-11-21T11:00:00Z"))
+    elsewhere = observed("gemma-2", cluster="elsewhere")
+    assert names(named(rows(first, second), "gemma-2")) == ["gemma"]
+    assert names(named(rows(first, second, elsewhere), "gemma-2")) == ["gemma-2"]
+    (run,) = named(rows(second, first), "gemma")
+    assert run.attempts == (first, second)
+    assert names(chosen(rows(first, second), Wanted(runs=("gemma-2",)))) == ["gemma"]
+
+
+@given(st.lists(observations(), max_size=5), st.sampled_from(STATES))
+def test_every_observation_has_a_row(seen: list[Observation], state: Any) -> None:
+    found = fold(seen, classify=lambda _seen, now: Status(state=state), now=NOW)
+    assert sum(one.row.attempts for one in found) == len(seen)
+    assert all(one.row.age_s is None or one.row.age_s >= 0 for one in found)
+    assert len(chosen(found, Wanted(everything=True))) == len(found)
