@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 from typing import Any
 
 from xsft.states.rows import Row
@@ -11,7 +10,7 @@ from xsft.states.rows import Row
 
 def run_document(row: Row) -> dict[str, Any]:
     """A loss that is no number is null: JSON has none for it, and the run's reason says so."""
-    return {key: _plain(value) for key, value in asdict(row).items()}
+    return {key: _plain(value) for key, value in {**vars(row), "progress": vars(row.progress)}.items()}
 
 
 def finite(number: float | None) -> float | None:

@@ -6,18 +6,25 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from xsft.effects import clock
 from xsft.effects.cluster_config import Access, load_kubeconfig
+from xsft.effects.lean_imports import without
 from xsft.effects.storage import within
 from xsft.errors import EnvironmentMissing, Unreachable
 from xsft.spec.secrets import redact
 
 LOGIN_TIMEOUT_S = 60.0
 """A login plugin may ask its own server; the library would wait for it without end."""
+
+LOOK_AGAIN_S = 30.0
+"""How often it is looked whether a token is about to expire; far below the five minutes before that it is renewed."""
+
+Refresh = Callable[[Any], None]
 
 LOOPBACK = "localhost,127.0.0.0/8,::1"
 """Never through a proxy, as kubectl does (golang.org/x/net http/httpproxy)."""
@@ -39,9 +46,27 @@ def client_for(access: Access, *, env: Mapping[str, str]) -> Any:
         raise _no_credentials(access, plugin, complaints)
     from kubernetes.client import ApiClient
 
+    configuration.refresh_api_key_hook = _now_and_then(configuration.refresh_api_key_hook)
     client = ApiClient(configuration=configuration)
     client.user_agent = "xsft"
     return client
+
+
+def _now_and_then(refresh: Refresh | None) -> Refresh | None:
+    """The library looks at every request whether its token expires in the next five minutes, and then sets all up anew:
+    2 ms, which 40 logs cost 40 times. It need not look again so soon.
+    """
+    if refresh is None:
+        return None
+    last = float("-inf")
+
+    def look(configuration: Any) -> None:
+        nonlocal last
+        if clock.monotonic() - last >= LOOK_AGAIN_S:
+            refresh(configuration)
+            last = clock.monotonic()
+
+    return look
 
 
 def _in_time(access: Access) -> tuple[Any, tuple[str, ...]]:
@@ -53,9 +78,10 @@ def _in_time(access: Access) -> tuple[Any, tuple[str, ...]]:
 
 
 def _configured(access: Access) -> tuple[Any, tuple[str, ...]]:
-    from kubernetes.client import Configuration
-    from kubernetes.config import load_kube_config
-    from kubernetes.config.config_exception import ConfigException
+    with without("google.auth"):  # the library tries it for the `gcp` login that kubectl 1.26 dropped: 0.1 s
+        from kubernetes.client import Configuration
+        from kubernetes.config import load_kube_config
+        from kubernetes.config.config_exception import ConfigException
 
     configuration = Configuration()
     configuration.retries = False
