@@ -73,11 +73,14 @@ class Bench:
         command.server_s.append(self._server_s() - before)
         return ran
 
-    def count(self, command: Command) -> None:
+    def count(self, command: Command) -> measured.Ran:
         """What it asks, once, through a front that counts."""
         with measured.counting(self.many.cluster, self.folder) as asked:
-            measured.run(command.argv, env={**self.env, **_reached_by(asked.kubeconfig, self.folder)}, cwd=self.folder)
+            env = {**self.env, **_reached_by(asked.kubeconfig, self.folder)}
+            ran = measured.run(command.argv, env=env, cwd=self.folder)
+        _reached_by(self.many.cluster.kubeconfig, self.folder)
         command.lists, command.mib = len(asked.lists), asked.mib
+        return ran
 
     def _server_s(self) -> float:
         """CPU seconds of the API server so far."""
@@ -93,7 +96,14 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--all-pods", action="store_true", help="also `kubectl get pods`, once: a minute, 4 GB")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name, serving(Path(name), runs=given.runs) as bench:
+    programs = build.ensure(progress=say)
+    data = many_runs.saved(count=given.runs, programs=programs, progress=say)
+    say(f"starting an API server that has {given.runs} runs")
+    with (
+        tempfile.TemporaryDirectory() as name,
+        many_runs.serving(Path(name) / "many", data, count=given.runs, programs=programs) as many,
+        asking(many, Path(name)) as bench,
+    ):
         found = commands(bench.many, xpk=environments.ensure("xpk", progress=say).script("xpk"))
         told = json.loads(bench.measure(found[0]).stdout)["runs"]
         check(told, runs=given.runs)
@@ -111,14 +121,9 @@ def main() -> int:
 
 
 @contextmanager
-def serving(folder: Path, *, runs: int) -> Iterator[Bench]:
-    programs = build.ensure(progress=say)
-    data = many_runs.saved(count=runs, programs=programs, progress=say)
-    say(f"starting an API server that has {runs} runs")
-    with (
-        many_runs.serving(folder / "many", data, count=runs, programs=programs) as many,
-        gcs.serving(gcs.Bucket({})) as bucket,
-    ):
+def asking(many: Many, folder: Path) -> Iterator[Bench]:
+    """`folder` is there; commands run in it, with a bucket that is empty."""
+    with gcs.serving(gcs.Bucket({})) as bucket:
         config = many.cluster.kubeconfig
         own = {"HOME": str(folder), "XSFT_CACHE_DIR": str(folder / "cache"), "XSFT_STATE_DIR": str(folder / "state")}
         path = f"{furnished(folder / 'tools', many)}:{os.environ['PATH']}"

@@ -18,14 +18,14 @@ from tests.faults.fault import Seen
 from tests.faults.server import Front, served
 
 GROUP = "visibility.kueue.x-k8s.io"
-LINES = 400
-"""Of a log: what xsft asks for."""
 STEP_S = 21
 STEPS = 1000
-_LINE = (
-    "{:%Y-%m-%dT%H:%M:%S}.123456789Z I1121 10:00:00.000 140142328048512 metric_logger.py:265] completed step: {},"
-    " seconds: 21.000, TFLOP/s/device: 401.101, Tokens/s/device: 1181.694, total_weights: 84120, loss: {:.3f}\n"
+_LINES = (
+    "{0:%Y-%m-%dT%H:%M:%S}.023456789Z Train step {1} training loss: {2:.6f}  - training perplexity: 12.120000\n",
+    "{0:%Y-%m-%dT%H:%M:%S}.123456789Z I1121 10:00:00.000 140142328048512 metric_logger.py:265] completed step: {1},"
+    " seconds: 21.000, TFLOP/s/device: 401.101, Tokens/s/device: 1181.694, total_weights: 84120, loss: {2:.3f}\n",
 )
+"""What a step prints."""
 
 
 @contextmanager
@@ -36,7 +36,8 @@ def serving(cluster: Cluster, namespace: str, *, done: Callable[[str], bool]) ->
 
     def answer(one: Seen) -> Answer:
         if found := re.match(r"/containerLogs/[^/]+/([^/]+)/", one.path):
-            log = _log(STEPS if done(found[1]) else STEPS - 100, now=datetime.now(UTC))
+            lines = int(one.query.get("tailLines", STEPS))
+            log = _log(STEPS if done(found[1]) else STEPS - 100, now=datetime.now(UTC), lines=lines)
             return Answer(200, log, {"Content-Type": "text/plain"})
         if found := re.search(r"/localqueues/([^/]+)/pendingworkloads$", one.path):
             items = [row for row in waiting if row["localQueueName"] == found[1]]
@@ -49,10 +50,11 @@ def serving(cluster: Cluster, namespace: str, *, done: Callable[[str], bool]) ->
         yield
 
 
-def _log(last: int, *, now: datetime) -> str:
-    """Up to that step, which was done just now."""
-    steps = range(last - LINES + 1, last + 1)
-    return "".join(_LINE.format(now - timedelta(seconds=STEP_S * (last - n)), n, 12 - n / 100) for n in steps)
+def _log(last: int, *, now: datetime, lines: int) -> str:
+    """The last `lines` up to that step, which was done just now."""
+    steps = range(last - lines // len(_LINES) + 1, last + 1)
+    times = {n: now - timedelta(seconds=STEP_S * (last - n)) for n in steps}
+    return "".join(line.format(at, n, 12 - n / 100) for n, at in times.items() for line in _LINES)
 
 
 def _reach(cluster: Cluster, port: int) -> None:

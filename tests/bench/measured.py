@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import yaml
+
 from tests.cluster.api import Cluster
 from tests.fakes.kubeapi import write_kubeconfig
 from tests.faults.answer import Answer
@@ -92,7 +94,9 @@ def counting(cluster: Cluster, folder: Path) -> Iterator[Asked]:
         return answer
 
     with served(Front(behind=passed)) as front:
-        write_kubeconfig(asked.kubeconfig, server=front.url, token=cluster.token)
+        write_kubeconfig(asked.kubeconfig, server=front.url, token=cluster.token, context=cluster.context)
+        config = yaml.safe_load(asked.kubeconfig.read_text(encoding="utf-8"))
+        asked.kubeconfig.write_text(yaml.safe_dump({**config, "current-context": cluster.context}), encoding="utf-8")
         yield asked
 
 
