@@ -96,6 +96,41 @@ def test_wait_tells_an_end(runs: Runs, said: Any) -> None:
     assert said("wait", "going", "--timeout", "0s")[0] == 7
 
 
+STEP = "metric_logger.py:265] completed step: {n}, seconds: 4.5, TFLOP/s/device: 459.0, total_weights: 84, loss: {loss}"
+
+
+def test_logs_status_and_compare_read_the_one_process_that_prints_steps(
+    api: ClusterApi, runs: Runs, said: Any, tmp_path: Path
+) -> None:
+    runs.admitted("going")
+    pod = runs.pod("going")["metadata"]["name"]
+    api.standin.logs.say(pod, *(STEP.format(n=n, loss=7 - n) for n in (1, 2, 3)))
+    status, out, _ = said("logs", "going", "--tail", "1")
+    assert (status, out.strip()) == (0, STEP.format(n=3, loss=4))
+    _, out, _ = said("status", "going", "--json")
+    (row,) = document("status", out)["runs"]
+    assert (row["step"], row["loss"], row["mfu"]) == (3, 4.0, 0.5)
+    _, out, _ = said("compare", "going", "--json")
+    (curve,) = document("compare", out)["runs"]
+    assert [(p["step"], p["loss"]) for p in curve["points"]] == [(1, 6.0), (2, 5.0), (3, 4.0)]
+    assert "log" in curve["sources"]
+    assert said("wait", "going", "--for", "step=3")[0] == 0
+    assert said("logs", "going", "--all")[0] == 2
+
+
+def test_why_names_the_process_that_failed_first(api: ClusterApi, runs: Runs, said: Any) -> None:
+    runs.jobset("broken", status=ended("Failed", "FailJobSetFailurePolicyAction"))
+    over = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": "2026-11-21T10:59:00Z"}}
+    statuses = [{"name": "jax-tpu", "restartCount": 0, "state": over}]
+    pod = runs.pod("broken", host=5, phase="Failed", containerStatuses=statuses)["metadata"]["name"]
+    api.standin.logs.say(pod, "Traceback (most recent call last):", "ValueError: the fifth host is odd")
+    status, out, _ = said("why", "broken", "--json")
+    made = document("why", out)
+    assert status == 0
+    assert "slice 0 host 5" in made["cause"]["where"]
+    assert any("the fifth host is odd" in line for line in made["cause"]["evidence"])
+
+
 def test_a_silent_cluster_keeps_what_was_known(api: ClusterApi, runs: Runs, said: Any) -> None:
     runs.admitted("going")
     runs.pod("going")
