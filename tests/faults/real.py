@@ -92,7 +92,11 @@ class RealWorld:
         queue = cluster_queue(self.namespace, {FLAVOR: chips})
         self._once(f"{KUEUE}/clusterqueues", queue)
         self.undo.append(lambda: self.cluster.delete_queue(self.namespace))
-        path, body = local_queue(self.namespace, cluster_queue=self.namespace)
+        self.point_queue_to(self.namespace)
+
+    def point_queue_to(self, cluster_queue: str) -> None:
+        """A LocalQueue's ClusterQueue cannot be changed: it is made anew."""
+        path, body = local_queue(self.namespace, cluster_queue=cluster_queue)
         self.cluster.api("DELETE", f"{path}/{DEFAULT_QUEUE}")
         self.cluster.wait(lambda: self._gone(f"{path}/{DEFAULT_QUEUE}"), what="the LocalQueue to go")
         self.cluster.api("POST", path, body)
@@ -169,6 +173,14 @@ def namespace_of(cluster: Cluster, upstream: Upstream, *, gated: bool = True) ->
         yield world
     finally:
         world.close()
+
+
+def gated_default(cluster: Cluster) -> RealWorld:
+    """The namespace that xpk takes, its queue behind the gate from now on. For a cluster of one's own."""
+    world = RealWorld(cluster, "default", Upstream(server=cluster.server, ca=cluster.ca))
+    _gate(cluster)
+    world.point_queue_to(GATE)
+    return world
 
 
 def _gate(cluster: Cluster) -> None:
