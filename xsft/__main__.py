@@ -13,9 +13,13 @@ def run() -> int:
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     _on_interrupt(signal.SIG_IGN if ignored else signal.SIG_DFL)
     from xsft.cli import main
+    from xsft.errors import INTERRUPTED
 
     _on_interrupt(signal.SIG_IGN if ignored else signal.default_int_handler)
-    status = main()
+    try:
+        status = main()
+    except KeyboardInterrupt:  # a second one, while the first is being told
+        status = INTERRUPTED
     _on_interrupt(signal.SIG_IGN if ignored else signal.SIG_DFL)
     return status
 

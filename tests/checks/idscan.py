@@ -9,7 +9,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "xsft"
 MAKERS = frozenset({"error", "warning", "note"})
 ERRORS = frozenset({"UsageError", "EnvironmentMissing", "Refused", "Unreachable", "TimedOut", "Unknown", "Lost"})
-TABLES = frozenset({"Refusal", "Problem", *ERRORS})
+TABLES = frozenset({"Known", "Refusal", "Problem", *ERRORS})
 
 
 def ids_in_code(package: Path = PACKAGE) -> dict[str, set[str]]:
