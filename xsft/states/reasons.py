@@ -48,7 +48,7 @@ REASONS: tuple[Reason, ...] = (
         workers_after_head="Pathways: the workers wait until the head is ready",
         pods_not_ready="not all pods of all slices are up",
         pods_replaced="it has trained; now a pod is being replaced, as after the loss of a node",
-        trainer_starting="all pods are up; the trainer loads, and has not begun to compile",
+        trainer_starting="its processes are up; the trainer loads, and has not begun to compile",
     ),
     Reason(
         slug="restarted",
@@ -57,8 +57,8 @@ REASONS: tuple[Reason, ...] = (
     ),
     *_of(
         "training",
-        progress_not_read="all pods are up; the trainer's lines were not read, so it may also be loading or compiling",
-        trainer_silent="all pods are up; a JobSet that xsft did not make prints no line that xsft knows",
+        progress_not_read="its processes are up; the trainer's lines were not read, so it may also be loading or compiling",
+        trainer_silent="its processes are up; a JobSet that xsft did not make prints no line that xsft knows",
         aborting="the trainer has given up (the loss is not a number) and is about to end",
     ),
     *_of("saving", ending="the last step is done; the final checkpoint is being saved"),
@@ -69,7 +69,7 @@ REASONS: tuple[Reason, ...] = (
     ),
     *_of(
         "stalled",
-        no_output="all pods are up, and the trainer has printed nothing for an hour",
+        no_output="its processes are up, and the trainer has printed nothing for an hour",
         no_first_step="no first step an hour after the trainer's last line",
         no_step="no step for 10 times the median step (at least 5 minutes; 30 where no median is known)",
         save_hangs="a save has taken more than 30 minutes",
