@@ -76,6 +76,7 @@ def runs(here: Machine, cluster: Cluster, workload: Path) -> None:
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["action"] == "created"
+    assert {p["id"] for p in document["problems"]} & {"read-back-differs", "not-read-back", "jobs-not-checked"} == set()
     (jobset,) = here.jobsets
     cluster.wait(lambda: admitted(cluster, namespace), what="Kueue to admit it")
     replicated = jobset["spec"]["replicatedJobs"]
