@@ -75,6 +75,7 @@ locks: setup
 bench: environments
 	$(BIN)/python tests/bench/bench.py
 	$(BIN)/python -m tests.bench.bench_submit
+	$(BIN)/python -m tests.bench.bench_status
 	$(BIN)/python -m tests.bench.bench_image
 
 # make image push [PLACE=main | REGISTRY=us-docker.pkg.dev/my-project/xsft] [IMAGE=post_training]

@@ -22,8 +22,10 @@ STEP_S = 21
 STEPS = 1000
 _LINES = (
     "{0:%Y-%m-%dT%H:%M:%S}.023456789Z Train step {1} training loss: {2:.6f}  - training perplexity: 12.120000\n",
-    "{0:%Y-%m-%dT%H:%M:%S}.123456789Z I1121 10:00:00.000 140142328048512 metric_logger.py:265] completed step: {1},"
-    " seconds: 21.000, TFLOP/s/device: 401.101, Tokens/s/device: 1181.694, total_weights: 84120, loss: {2:.3f}\n",
+    (
+        "{0:%Y-%m-%dT%H:%M:%S}.123456789Z I1121 10:00:00.000 140142328048512 metric_logger.py:265] completed step: {1},"
+        " seconds: 21.000, TFLOP/s/device: 401.101, Tokens/s/device: 1181.694, total_weights: 84120, loss: {2:.3f}\n"
+    ),
 )
 """What a step prints."""
 

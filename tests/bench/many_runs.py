@@ -89,51 +89,66 @@ def saved(*, count: int, programs: Tools, progress: Progress) -> Path:
             cluster.down()
         progress(f"writing {count} runs like them")
         with suppress(OSError):  # another benchmark was faster
-            write(Path(name) / "many", runs, count=count, programs=programs).rename(target)
+            _saved(Path(name) / "many", runs, count=count, programs=programs).rename(target)
     return target
 
 
-def write(folder: Path, runs: tuple[Recorded, ...], *, count: int, programs: Tools) -> Path:
-    """etcd's data in `folder`, which must not exist: CRDs, namespaces and `count` runs. Some 10 s, and a minute for
-    1,000 runs.
-    """
-    cluster = prepared(folder, tools=programs, name="many", bound=True)
-    try:
-        cluster.start("etcd")
-        cluster.start("kube-apiserver")
-        _install(cluster)
-        cluster.stop("kube-apiserver")
-        etcd = Etcd(cluster.layout.ports["etcd"])
-        etcd.put_all(itertools.chain.from_iterable(_copies(runs, count)))
-        etcd.close()
-        cluster.stop("etcd", with_signal=signal.SIGTERM)
-        return cluster.folder / "etcd"
-    except BaseException:
-        cluster.down()
-        raise
-
-
 @contextmanager
-def serving(folder: Path, data: Path, *, count: int, programs: Tools) -> Iterator[Many]:
-    """A server in `folder`, which must not exist, with a copy of etcd's `data`."""
+def serving(folder: Path, data: Path | tuple[Recorded, ...], *, count: int, programs: Tools) -> Iterator[Many]:
+    """A server in `folder`, which must not exist, with a copy of etcd's `data`, or with runs like those recorded."""
     cluster = prepared(folder, tools=programs, name="many", bound=True)
     try:
-        shutil.copytree(data, folder / "etcd")
-        cluster.start("etcd")
-        cluster.spawn("kube-apiserver")
-        cluster.patiently(partial(cluster.rest.text, "GET", "/readyz"), until_s=FULL_S)
-        etcd = Etcd(cluster.layout.ports["etcd"])
-        try:
-            pods = etcd.count(f"/registry/pods/{NAMESPACE}/")
-        finally:
-            etcd.close()
+        if isinstance(data, Path):
+            shutil.copytree(data, folder / "etcd")
+        _start(cluster)
+        if not isinstance(data, Path):
+            _install(cluster)
+            _fill(cluster, data, count)
         for path in (JOBSETS, WORKLOADS, f"/api/v1/namespaces/{NAMESPACE}/pods"):  # until its caches are full
             cluster.patiently(partial(cluster.rest, "GET", f"{path.format(NAMESPACE)}?limit=1"))
         with beside.serving(cluster, NAMESPACE, done=lambda pod: stage(int(pod.split("-")[1])) == "completed"):
             first = next(number for number in range(count) if stage(number) == "running")
-            yield Many(cluster=cluster, runs=count, pods=pods, mcjax=f"{_number(first).decode()}mcjax")
+            yield Many(cluster=cluster, runs=count, pods=_pods(cluster), mcjax=f"{_number(first).decode()}mcjax")
     finally:
         cluster.down()
+
+
+def _saved(folder: Path, runs: tuple[Recorded, ...], *, count: int, programs: Tools) -> Path:
+    """etcd's data in `folder`, which must not exist."""
+    cluster = prepared(folder, tools=programs, name="many", bound=True)
+    try:
+        _start(cluster)
+        _install(cluster)
+        cluster.stop("kube-apiserver")  # it would read every pod as it comes
+        _fill(cluster, runs, count)
+        cluster.stop("etcd", with_signal=signal.SIGTERM)
+    except BaseException:
+        cluster.down()
+        raise
+    return folder / "etcd"
+
+
+def _fill(cluster: Cluster, runs: tuple[Recorded, ...], count: int) -> None:
+    """Into etcd, past the API server, which need not run."""
+    etcd = Etcd(cluster.layout.ports["etcd"])
+    try:
+        etcd.put_all(itertools.chain.from_iterable(_copies(runs, count)))
+    finally:
+        etcd.close()
+
+
+def _start(cluster: Cluster) -> None:
+    cluster.start("etcd")
+    cluster.spawn("kube-apiserver")
+    cluster.patiently(partial(cluster.rest.text, "GET", "/readyz"), until_s=FULL_S)
+
+
+def _pods(cluster: Cluster) -> int:
+    etcd = Etcd(cluster.layout.ports["etcd"])
+    try:
+        return etcd.count(f"/registry/pods/{NAMESPACE}/")
+    finally:
+        etcd.close()
 
 
 def stage(number: int) -> str:

@@ -93,10 +93,12 @@ def counting(cluster: Cluster, folder: Path) -> Iterator[Asked]:
         asked.sent.append(len(answer.content()))
         return answer
 
-    with served(Front(behind=passed)) as front:
-        write_kubeconfig(asked.kubeconfig, server=front.url, token=cluster.token, context=cluster.context)
-        config = yaml.safe_load(asked.kubeconfig.read_text(encoding="utf-8"))
-        asked.kubeconfig.write_text(yaml.safe_dump({**config, "current-context": cluster.context}), encoding="utf-8")
+    certificate = (Path(cluster.layout.certificate("server.crt")), Path(cluster.layout.certificate("server.key")))
+    with served(Front(behind=passed), certificate=certificate) as front:  # kubectl tells no token without TLS
+        file, context = asked.kubeconfig, cluster.context
+        write_kubeconfig(file, server=front.url, token=cluster.token, context=context, ca=cluster.ca)
+        config = yaml.safe_load(file.read_text(encoding="utf-8"))
+        file.write_text(yaml.safe_dump({**config, "current-context": context}), encoding="utf-8")
         yield asked
 
 

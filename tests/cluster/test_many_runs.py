@@ -30,9 +30,8 @@ def bench(real_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
     finally:
         real_cluster.delete_namespace(NAMESPACE)
     programs = real_cluster.layout.tools
-    data = many_runs.write(folder / "written", runs, count=RUNS, programs=programs)
     with (
-        many_runs.serving(folder / "many", data, count=RUNS, programs=programs) as many,
+        many_runs.serving(folder / "many", runs, count=RUNS, programs=programs) as many,
         bench_status.asking(many, folder) as asking,
     ):
         assert many.pods > 60 * RUNS
