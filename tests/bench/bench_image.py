@@ -3,7 +3,7 @@
 Upstream's runner is built with `--no-cache` and copies assets and tree, then it is tagged and pushed (maxtext@0.2.5
 src/dependencies/scripts/docker_upload_runner.sh, dockerfiles/maxtext_runner.Dockerfile; its script's other work is left
 out). Both stand on the same image, which has MaxText's real tree installed. Bytes: what the registry did not have
-before. Also: a second push without a change.
+before. Times: the least of all rounds, for what else the machine does only adds. Also: a second push without a change.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -120,7 +119,7 @@ class Round:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     rounds, as_json = vars(parser.parse_args()).values()
     if why := why_no_engine(has=which, uid=os.geteuid()):
@@ -189,9 +188,9 @@ def measured(here: Bench, number: int) -> Round:
 
 def told(rounds: list[Round], *, as_json: bool) -> int:
     ours_s, theirs_s, again_s = (
-        statistics.median(getattr(one, name) for one in rounds) for name in ("ours_s", "theirs_s", "again_s")
+        min(getattr(one, name) for one in rounds) for name in ("ours_s", "theirs_s", "again_s")
     )
-    part = statistics.median(one.ours_s / one.theirs_s for one in rounds)
+    part = ours_s / theirs_s
     ours, theirs = (max(one.ours_bytes for one in rounds), min(one.theirs_bytes for one in rounds))
     kept = {"time": part <= TIME, "bytes": ours <= BYTES * theirs, "again": again_s <= AGAIN_S}
     if as_json:
