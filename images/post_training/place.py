@@ -52,7 +52,9 @@ def as_installed(tree: Path, target: Path) -> set[Path]:
     listed = tree / "as-installed.txt"
     lines = listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else []
     sizes = {Path(path): int(size) for size, _, path in (line.partition(" ") for line in lines)}
-    wrong = [path for path, size in sizes.items() if not ((at := target / path).is_file() and at.stat().st_size == size)]
+    wrong = [
+        path for path, size in sizes.items() if not ((at := target / path).is_file() and at.stat().st_size == size)
+    ]
     if wrong:
         sys.exit(f"xsft: {wrong[0]} was left out of the build context, and the installed one is another")
     return set(sizes)

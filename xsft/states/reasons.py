@@ -57,7 +57,7 @@ REASONS: tuple[Reason, ...] = (
     ),
     *_of(
         "training",
-        progress_not_read="its processes are up; the trainer's lines were not read, so it may also be loading or compiling",
+        progress_not_read="its processes are up; the trainer's lines were not read, so it may also load or compile",
         trainer_silent="its processes are up; a JobSet that xsft did not make prints no line that xsft knows",
         aborting="the trainer has given up (the loss is not a number) and is about to end",
     ),
