@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.observations import NOW, finished, jobset, judged, local, observed, queued
+from tests.observations import EARLIER, NOW, finished, jobset, judged, local, observed, queued
 from tests.states.test_rows import observations
+from xsft.states.classify import classify
 from xsft.states.folding import Seen, Wanted, chosen, fold, named
-from xsft.states.model import STATES, Observation, Recorded, Status
+from xsft.states.model import STATES, Observation, Recorded, Status, Unread
 
 
 def rows(*observations: Observation) -> tuple[Seen, ...]:
@@ -35,6 +37,27 @@ def test_a_live_attempt_stands_for_the_run_though_a_later_one_failed() -> None:
     refused = observed(jobset=jobset("gemma-2", created_at="2026-11-21T11:00:00Z", terminal="Failed"))
     (found,) = rows(alive, refused)
     assert found.row.jobset == "gemma"
+
+
+def test_an_attempt_that_ended_nobody_knows_how_does_not_stand_for_a_later_one() -> None:
+    """Its log was not read, or its JobSet is gone: it is over all the same."""
+    second = finished("gemma-2", at=EARLIER, run_name="gemma", created_at="2026-11-21T11:00:00Z")
+    newest = replace(second, run_name="gemma")
+    unread = finished("gemma", at="2026-11-21T10:30:00Z")
+    gone = observed(jobset=None, progress=None, record=Recorded(outcome="created", started_at="2026-11-21T09:00:00Z"))
+    for earlier in (replace(unread, progress=None), gone):
+        (found,) = fold([earlier, newest], classify=classify, now=NOW)
+        assert (found.row.jobset, found.status.reason) == ("gemma-2", "ended-short")
+
+
+def test_where_the_cluster_is_silent_an_attempt_that_was_submitted_since_stands_for_the_run() -> None:
+    silent = (Unread(what="jobsets", why="no answer"),)
+    before = observed(unread=silent, last_known=Status(state="training"))
+    since = observed(
+        jobset=None, progress=None, unread=silent, record=Recorded(outcome="created", started_at="2026-11-21T11:00:00Z")
+    )
+    (found,) = fold([since, before], classify=classify, now=NOW)
+    assert (found.row.state, found.row.reason) == ("unknown", "unreachable")
 
 
 def test_an_attempt_whose_jobset_is_gone_is_no_run_of_its_own() -> None:

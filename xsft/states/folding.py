@@ -111,10 +111,17 @@ def _name(seen: Observation) -> tuple[str, str, str]:
 
 
 def _newest(attempts: list[Observation], *, classify: Classify, now: str) -> Seen:
-    """A live attempt stands for the run whatever its age; else the newest does."""
+    """An attempt that may live stands for the run whatever its age; else the newest does."""
     judged = [(classify(one, now=now), one) for one in attempts]
-    ordered = sorted(judged, key=lambda pair: (pair[0].state not in ENDED, created_at(pair[1]) or ""))
+    ordered = sorted(judged, key=lambda pair: (_may_live(*pair), created_at(pair[1]) or ""))
     status, seen = ordered[-1]
     row = row_of(seen, status, now=now, attempts=len(attempts))
     in_turn = sorted(attempts, key=lambda one: created_at(one) or "")
     return Seen(row=row, seen=seen, status=status, attempts=tuple(in_turn))
+
+
+def _may_live(status: Status, seen: Observation) -> bool:
+    """What is over does not, though nothing tells how it ended; where the cluster is silent, it may."""
+    if status.state == "unknown":
+        return any(one.what == "jobsets" for one in seen.unread)
+    return status.state not in ENDED
