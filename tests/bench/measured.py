@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import subprocess
+import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,6 +30,18 @@ class Cost:
     """Of the largest process at its largest."""
 
 
+WATCH = """
+import os, sys, time
+started = time.monotonic()
+child = os.posix_spawnp(sys.argv[2], sys.argv[2:], os.environ)
+_, status, used = os.wait4(child, 0)
+with open(sys.argv[1], "w") as told:
+    told.write(f"{time.monotonic() - started} {used.ru_utime + used.ru_stime} {used.ru_maxrss}")
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+"""A small process that starts the command: Linux counts the memory of who forks as the child's, also after exec."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ran:
     cost: Cost
@@ -40,17 +51,17 @@ class Ran:
 
 def run(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> Ran:
     """Raises SystemExit, with its last words, where it fails."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        started = time.monotonic()
-        child = subprocess.Popen(argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
-        _, status, used = os.wait4(child.pid, 0)
-        wall = time.monotonic() - started
-        child.returncode = os.waitstatus_to_exitcode(status)
-        said, complained = (_text(file) for file in (out, err))
-    if child.returncode != 0:
-        raise SystemExit(f"{' '.join(argv)} ended with {child.returncode}:\n{said[-1500:]}{complained[-1500:]}")
-    cost = Cost(wall_s=wall, cpu_s=used.ru_utime + used.ru_stime, rss_mib=used.ru_maxrss / 1024)
-    return Ran(cost=cost, stdout=said, stderr=complained)
+    with tempfile.NamedTemporaryFile() as told:
+        watched = (sys.executable, "-I", "-S", "-c", WATCH, told.name, *argv)
+        done = subprocess.run(
+            watched, env=env, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            said = f"{done.stdout[-1500:]}{done.stderr[-1500:]}"
+            raise SystemExit(f"{' '.join(argv)} ended with {done.returncode}:\n{said}")
+        wall, cpu, rss_kib = map(float, told.read().split())
+    cost = Cost(wall_s=wall, cpu_s=cpu, rss_mib=rss_kib / 1024)
+    return Ran(cost=cost, stdout=done.stdout, stderr=done.stderr)
 
 
 def middle(costs: Sequence[Cost]) -> Cost:
@@ -108,8 +119,3 @@ def _is_list(one: Seen) -> bool:
     inside = parts[2:] if parts[0] == "api" else parts[3:]
     kind = inside[2:] if inside[:1] == ["namespaces"] else inside
     return one.method == "GET" and len(kind) == 1
-
-
-def _text(file: tempfile._TemporaryFileWrapper[bytes]) -> str:
-    file.seek(0)
-    return file.read().decode("utf-8", "replace")
