@@ -232,7 +232,8 @@ def _read_back_problems(read_back: ReadBack | None) -> tuple[Problem, ...]:
     if read_back is None or read_back.outcome == "same":
         return ()
     if read_back.outcome == "not-read":
-        return (warning("not-read-back", "", "The JobSet was created and could not be read back.", fix),)
+        message = "The JobSet was created, and could not be read back or was deleted since."
+        return (warning("not-read-back", "", message, fix),)
     message = f"The cluster holds something else than was sent: {'; '.join(read_back.differences)}."
     return (warning("read-back-differs", "", message, fix),)
 
