@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.observations import NOW, finished, observed, queued
-from xsft.effects.lastknown import FORGET_AFTER_S, recall, remember
+from xsft.effects.lastknown import FORGET_AFTER_S, forget, recall, remember
 from xsft.states.classify import classify
 from xsft.states.model import Observation, Status, Unread
 from xsft.states.rows import row_of
@@ -60,6 +60,16 @@ def test_each_call_adds_to_what_was_known(tmp_path: Path) -> None:
     remember(tmp_path, [(observed("one", observed_at="2026-11-21T12:30:00Z"), DONE)], now="2026-11-21T12:30:00Z")
     states = {one.run_name: one.last_known.state for one in kept(tmp_path).values() if one.last_known}
     assert states == {"one": "succeeded", "two": "training"}
+
+
+def test_what_lived_and_is_not_there_now_is_not_shown_as_living_later(tmp_path: Path) -> None:
+    """It was cancelled, or its TTL ran out, while nobody looked; how a run ended stays known."""
+    end = observed("ended")
+    remember(tmp_path, [(observed("gone"), TRAINING), (observed("there"), TRAINING), (end, DONE)], now=NOW)
+    forget(tmp_path, cluster=CLUSTER, namespace="default", there={"uid-there"}, now=NOW)
+    assert {one.run_name for one in kept(tmp_path).values()} == {"there", "ended"}
+    forget(tmp_path, cluster="another", namespace="default", there=(), now=NOW)
+    assert len(kept(tmp_path)) == 2
 
 
 def test_what_is_forgotten_long_ago_goes(tmp_path: Path) -> None:

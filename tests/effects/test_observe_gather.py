@@ -121,6 +121,18 @@ def test_a_cluster_that_is_silent_gives_what_was_known(world: World) -> None:
     assert problem.message.startswith("stand-in: ")
 
 
+def test_what_a_cluster_had_no_more_when_it_answered_last_is_not_shown_as_living(world: World) -> None:
+    """Cancelled by somebody else; then the cluster falls silent."""
+    world.runs.admitted("gemma")
+    world.runs.admitted("other")
+    remembered(world)
+    jobsets = world.api.standin.objects.of("jobset.x-k8s.io/jobsets")
+    del jobsets[next(key for key in jobsets if "gemma" in key)]
+    world.gather()
+    world.silence()
+    assert set(by_name(world.gather())) == {"other"}
+
+
 def test_where_nothing_is_known_nothing_was_read(world: World) -> None:
     world.silence()
     found = world.gather()

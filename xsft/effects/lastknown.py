@@ -10,7 +10,8 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,18 +74,31 @@ def remember(state: Path, seen: Iterable[tuple[Observation, Status]], *, now: st
         path = _path(state, cluster, namespace)
         fresh = {one.jobset.uid for one in known}
         older = [one for one in _read(path) if one.jobset.uid not in fresh and not _forgotten(one, now)]
-        ordered = sorted((*known, *older), key=lambda one: one.observed_at, reverse=True)[:MAX_RUNS]
-        document = {"schema": SCHEMA, "cluster": cluster, "namespace": namespace, "at": now}
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_atomic(path, json.dumps({**document, "runs": [_json(one) for one in ordered]}) + "\n")
-        except (XsftError, OSError):
-            continue
+        _write(path, (*known, *older), cluster=cluster, namespace=namespace, now=now)
+
+
+def forget(state: Path, *, cluster: str, namespace: str, there: Collection[str], now: str) -> None:
+    """`there`: UIDs of all JobSets, the cluster having answered. What lived when it was seen last and is not among them
+    lives no more: it must not be shown as living once the cluster is silent. How a run ended stays known.
+    """
+    path = _path(state, cluster, namespace)
+    known = _read(path)
+    left = [one for one in known if one.ended or one.jobset.uid in there]
+    if len(left) < len(known):
+        _write(path, left, cluster=cluster, namespace=namespace, now=now)
 
 
 def recall(state: Path, *, cluster: str, namespace: str) -> Mapping[str, Known]:
     """By the JobSet's UID; empty where nothing was kept, or where that makes no sense any more."""
     return {one.jobset.uid: one for one in _read(_path(state, cluster, namespace))}
+
+
+def _write(path: Path, known: Iterable[Known], *, cluster: str, namespace: str, now: str) -> None:
+    ordered = sorted(known, key=lambda one: one.observed_at, reverse=True)[:MAX_RUNS]
+    document = {"schema": SCHEMA, "cluster": cluster, "namespace": namespace, "at": now}
+    with suppress(XsftError, OSError):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_atomic(path, json.dumps({**document, "runs": [_json(one) for one in ordered]}) + "\n")
 
 
 def _forgotten(known: Known, now: str) -> bool:

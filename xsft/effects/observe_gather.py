@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from xsft.effects.cluster import Cluster
-from xsft.effects.lastknown import Known, recall
+from xsft.effects.lastknown import Known, forget, recall
 from xsft.effects.observe import observe_cluster, unread
 from xsft.effects.observe_forgotten import cluster_of, forgotten, recorded_of, went_to
 from xsft.effects.observe_local import observe_local
@@ -137,7 +137,9 @@ def _asked(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry],
         found = observe_cluster(cluster, namespace=target.namespace, name=target.name, now=wanted.now)
     except XsftError as failed:
         return _silent(target, failed, known=known, submitted=submitted, wanted=wanted)
-    there = {name for seen in found if seen.jobset for name in (seen.jobset.uid, seen.jobset.name)}
+    uids = {seen.jobset.uid for seen in found if seen.jobset}
+    forget(store.state, cluster=target.name, namespace=target.namespace, there=uids, now=wanted.now)
+    there = uids | {seen.jobset.name for seen in found if seen.jobset}
     gone = (one for one in submitted if not {one.uid, one.jobset} & there)
     lost = (forgotten(one, cluster=target.name, known=known, now=wanted.now) for one in gone)
     seen = (_with_known(one, known) for one in found if wanted.run(one))
