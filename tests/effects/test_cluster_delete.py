@@ -80,7 +80,7 @@ def test_a_name_that_is_taken_again_meanwhile_stays(cluster_api: ClusterApi) -> 
 
     cluster_api.server.fail(DELETE, action="cut-after")
     cluster_api.server.fail(DELETE, code=500, do=again)
-    assert delete(cluster_api, name, uid) == "other"
+    assert delete(cluster_api, name, uid) == "deleted"
     assert cluster_api.world.jobsets()[name]["metadata"]["uid"] != uid
 
 

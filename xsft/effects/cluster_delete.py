@@ -50,7 +50,7 @@ def _done(reply: Reply, *, sent: bool) -> Deleted | None:
     if reply.status == 404 and not reply.not_served and not reply.missing_namespace:
         return "deleted" if sent else "gone"
     if reply.status == 409:
-        return "other"
+        return "deleted" if sent else "other"
     return None
 
 
