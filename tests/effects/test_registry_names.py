@@ -56,6 +56,9 @@ def test_addresses() -> None:
         ("https://evil.example/token", "127.0.0.1:5000", False),
         ("http://127.0.0.1:9/token", "docker.io", False),
         ("", "docker.io", False),
+        ("https://10.0.0.1:5001/token", "10.0.0.1:5000", True),
+        ("https://203.0.0.1/token", "10.0.0.1:5000", False),
+        ("https://[2001:db8::2]/token", "[2001:db8::1]:5000", False),
     ],
 )
 def test_who_may_be_told(realm: str, host: str, told: bool) -> None:

@@ -56,9 +56,11 @@ def answers(looks: Sequence[Callable[[], T]], *, threads: int, timeout_s: float)
 
     def work() -> None:
         while clock.monotonic() < end and waiting:
-            with suppress(IndexError):  # another thread took the last one
+            try:
                 i, look = waiting.popleft()
-                found[i] = look()
+            except IndexError:  # another thread took the last one
+                return
+            found[i] = look()
 
     for worker in [start(work) for _ in range(min(threads, len(looks)))]:
         with suppress(Unreachable):

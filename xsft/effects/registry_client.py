@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urljoin
 
 from xsft.effects.registry import KINDS
-from xsft.effects.registry_auth import Login, login_for
+from xsft.effects.registry_auth import Login, login_for, no_netrc
 from xsft.effects.registry_http import BUSY, TIMEOUT_S, Answer, Asking
 from xsft.effects.registry_names import Named, base_url, named
 from xsft.effects.storage import within
@@ -98,7 +98,7 @@ class Registries:
         import requests
 
         try:
-            answer = requests.get(f"{base_url(host)}/v2/", timeout=TIMEOUT_S, allow_redirects=False)
+            answer = requests.get(f"{base_url(host)}/v2/", timeout=TIMEOUT_S, allow_redirects=False, auth=no_netrc)
         except requests.RequestException:
             return None
         said = answer.headers.get("Retry-After", "")

@@ -76,7 +76,11 @@ def may_be_told(realm: str, host: str) -> bool:
 
 
 def _domain(name: str) -> str:
-    """`docker.io` of `auth.docker.io`; three labels under a country's own second level (`example.co.uk`)."""
+    """`docker.io` of `auth.docker.io`; three labels under a country's own second level (`example.co.uk`); an address is
+    under none.
+    """
     labels = name.split(".")
+    if labels[-1].isdecimal() or ":" in name:
+        return name
     short = len(labels) > 2 and len(labels[-1]) == 2 and len(labels[-2]) <= 3
     return ".".join(labels[-3 if short else -2 :])
