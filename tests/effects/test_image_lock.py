@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,8 +10,11 @@ import pytest
 
 from tests.image.materials import DIGEST
 from tests.image.test_lock import LOCKED
-from xsft.effects.image_lock import current_tag, image_facts, is_stale, keep, lock_file, locked_images
+from xsft.effects.filelock import exclusive
+from xsft.effects.files import write_atomic
+from xsft.effects.image_lock import _guard, current_tag, image_facts, is_stale, keep, lock_file, locked_images
 from xsft.errors import Refused, UsageError
+from xsft.image.lock import updated
 from xsft.image.model import Locked, Options
 
 OPTIONS = Options(image="mine", maxtext="0.2.5", code=("extra",))
@@ -98,3 +102,15 @@ def test_what_cannot_be_told_is_neither(images: Path) -> None:
     ):
         assert is_stale(images, locked(images, options=options)) is None
     assert is_stale(images, locked(images, image="elsewhere")) is None
+
+
+def test_a_second_writer_waits_for_the_first_and_takes_nothing_of_it_away(images: Path) -> None:
+    elsewhere = locked(images, repository="europe-docker.pkg.dev/p/r/mine")
+    second = threading.Thread(target=keep, args=(images, elsewhere), daemon=True)
+    with exclusive(_guard(lock_file(images, "mine")), waiting=lambda: None):
+        second.start()
+        second.join(0.5)
+        assert second.is_alive()
+        write_atomic(lock_file(images, "mine"), updated(None, locked(images)))
+    second.join(30)
+    assert set(locked_images(images, "mine")) == {REPOSITORY, elsewhere.repository}
