@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.cluster.fixtures import cluster_namespace, cluster_tools, real_cluster
 from tests.engine.fixtures import bad_proxy, base_image, deps_image, engine, engine_slot, registry, registry_server
@@ -14,6 +15,9 @@ from tests.fakes.clusters import cluster_api, pytest_generate_tests
 from tests.goldens import Golden
 from xsft.effects import environments
 from xsft.effects.environments import Environment
+
+settings.register_profile("xsft", deadline=None)  # a busy machine is no failure
+settings.load_profile("xsft")
 
 # fixtures that live beside what they start
 __all__ = [

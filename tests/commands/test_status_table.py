@@ -3,7 +3,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -65,7 +65,8 @@ def test_nothing_drives_the_terminal() -> None:
     assert line.isprintable()
 
 
-@given(st.lists(observations(), max_size=4), st.sampled_from(STATES), st.integers(0, 200))
+@settings(max_examples=40)
+@given(st.lists(observations(), max_size=3), st.sampled_from(STATES), st.integers(0, 200))
 def test_every_row_can_be_shown_at_every_width(seen: list[Observation], state: Any, width: int) -> None:
     shown = tuple(one.row for one in fold(seen, classify=lambda _seen, now: Status(state=state), now=NOW))
     lines = plain_lines(shown)
