@@ -76,6 +76,18 @@ def test_packages_of_another_format_are_no_place_for_images(
 DENIED = "Permission '{}' denied on resource '//artifactregistry.googleapis.com/x' (or it may not exist)."
 
 
+def test_a_repository_that_is_named_by_its_path_is_no_missing_project(
+    fake: FakeArtifactRegistry, client: ArtifactRegistry
+) -> None:
+    message = f'Repository "{TEAM.path}" not found.'
+    fake.refusals.append(Refusal("^GET", 404, "NOT_FOUND", message, ""))
+    assert client.describe(TEAM) is None
+    fake.refusals[:] = [Refusal("^GET", 404, "NOT_FOUND", "Project 'my-project' not found.", "")]
+    with pytest.raises(XsftError) as refused:
+        client.describe(TEAM)
+    assert refused.value.problem_id == "project-missing"
+
+
 @pytest.mark.parametrize(
     ("on", "code", "message", "reason", "id", "names"),
     [

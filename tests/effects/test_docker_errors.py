@@ -23,6 +23,19 @@ def test_what_docker_says(said: str, id: str, status: int, mends: str, passes: b
 
 
 @pytest.mark.parametrize(
+    "said",
+    [
+        "error parsing HTTP 403 response body: unexpected EOF: denied",
+        "unauthorized: authentication required (use of closed network connection)",
+        "dial tcp: lookup nowhere.invalid: no such host: connection refused",
+        "repository name not known to registry: connection reset by peer",
+    ],
+)
+def test_a_refusal_is_not_tried_again_though_its_words_name_a_connection_too(said: str) -> None:
+    assert not is_passing(said)
+
+
+@pytest.mark.parametrize(
     ("said", "client", "id", "mends"),
     [
         ("('Connection aborted.', PermissionError(13, 'Permission denied'))", "docker", "docker-permission",

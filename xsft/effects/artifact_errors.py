@@ -72,13 +72,18 @@ def not_docker(name: str, format: str) -> UsageError:
     )
 
 
+def about_project(said: str) -> bool:
+    """Whether it is the project that is not found; `projects/p/locations/…` is how a repository is named."""
+    return re.search(r"(?<![\w/-])project(?![\w/-])", said, re.IGNORECASE) is not None
+
+
 def _missing(said: str, asked: Asked) -> EnvironmentMissing:
     repository = asked.repository
     create = (
         f"gcloud artifacts repositories create {repository.name} --repository-format=docker "
         f"--location={repository.location} --project={repository.project}"
     )
-    if "project" in said.lower():
+    if about_project(said):
         return EnvironmentMissing(
             f"There is no project {repository.project}, or you may not see it: {words(said)}",
             fix="Correct the project in the registry's name; `gcloud projects list` names yours.",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import quote
 
-from xsft.effects.artifact_errors import Asked, explain, no_login, not_docker, timed_out
+from xsft.effects.artifact_errors import Asked, about_project, explain, no_login, not_docker, timed_out
 from xsft.effects.artifact_names import Repository
 from xsft.effects.registry import SCOPE
 from xsft.effects.storage import may_log_in
@@ -86,7 +86,7 @@ class ArtifactRegistry:
             try:
                 found = self.client.get_repository(name=repository.path, retry=self.retry, timeout=TIMEOUT_S)
             except NotFound as missing:
-                if "project" in _words(missing).lower():
+                if about_project(_words(missing)):
                     raise
                 return None
         return RepositorySeen(
