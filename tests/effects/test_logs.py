@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -17,8 +18,19 @@ from tests.fakes.kubelogs import PodLogs
 from tests.fakes.kuberuns import Runs, ended
 from xsft.effects.cluster import connect_context
 from xsft.effects.cluster_api import Patience
-from xsft.effects.logs import STREAM_THREAD, LogLine, Pace, Role, follow_logs, printer, read_logs, role_of
-from xsft.effects.logstream import Given
+from xsft.effects.logs import (
+    STREAM_THREAD,
+    LogLine,
+    Pace,
+    Role,
+    _merged,
+    _pump,
+    follow_logs,
+    printer,
+    read_logs,
+    role_of,
+)
+from xsft.effects.logstream import Follower, Given
 from xsft.errors import Unreachable, UsageError
 from xsft.launchers.observed import jobset_of
 from xsft.launchers.observed_pods import pod_of
@@ -330,3 +342,14 @@ def test_each_line_is_given_once_wherever_it_breaks(lines: list[tuple[int, str]]
         new.close()  # type: ignore[attr-defined]
     seen.extend(state.new(iter([line for line in log if line.at[:19] >= (state.since or "")[:19]])))
     assert seen == log
+
+
+def test_a_fault_in_one_stream_ends_the_whole_and_is_no_wait_for_ever() -> None:
+    class Broken:
+        def lines(self) -> Iterator[LogLine]:
+            raise KeyError("wrong")
+
+    lines: queue.Queue[LogLine | Exception | None] = queue.Queue()
+    _pump(cast("Follower", Broken()), lines, threading.Event())
+    with pytest.raises(KeyError, match="wrong"):
+        list(_merged(lines, streams=1))

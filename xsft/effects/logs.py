@@ -13,7 +13,7 @@ from xsft.effects import clock
 from xsft.effects.cluster import Cluster
 from xsft.effects.logstream import Follower, LogLine, Over, Pace, Role
 from xsft.effects.parallel import start
-from xsft.errors import UsageError, XsftError
+from xsft.errors import UsageError
 from xsft.launchers.observed_pods import trainer_job
 from xsft.states.model import JobSet, Pod
 from xsft.trainers.progress import sortable
@@ -28,7 +28,7 @@ STREAM_THREAD = "xsft-log"
 WAITING_LINES = 10_000
 """That nobody has taken yet; then the streams wait."""
 
-Item = LogLine | XsftError | None
+Item = LogLine | Exception | None
 """None: one stream has ended."""
 Lines = queue.Queue[Item]
 Say = Callable[[str], None]
@@ -108,11 +108,11 @@ def _begun(followers: Sequence[Follower], *, since: str | None, tail: int | None
 
 def _pump(follower: Follower, lines: Lines, stop: threading.Event) -> None:
     """None at the end."""
-    last: XsftError | None = None
+    last: Exception | None = None
     try:
         for line in follower.lines():
             _put(lines, line, stop)
-    except XsftError as failed:
+    except Exception as failed:  # noqa: BLE001 - raised again by who reads, who would wait for ever for this end
         last = failed
     _put(lines, last, stop)
 
@@ -130,7 +130,7 @@ def _merged(lines: Lines, *, streams: int) -> Iterator[LogLine]:
         batch = _batch(lines, window_s=WINDOW_S if left > 1 else 0.0)
         yield from sorted((line for line in batch if isinstance(line, LogLine)), key=_order)
         for item in batch:
-            if isinstance(item, XsftError):
+            if isinstance(item, Exception):
                 raise item
         left -= sum(item is None for item in batch)
 
