@@ -94,6 +94,13 @@ def test_a_change_makes_it_stale_and_taking_it_back_does_not(images: Path) -> No
     assert is_stale(images, made) is False
 
 
+@pytest.mark.parametrize("folder", ["/etc", "../outside", "extra/../../outside"])
+def test_a_lock_does_not_lead_out_of_the_project(images: Path, folder: str) -> None:
+    (images.parent.parent / "outside").mkdir()
+    for options in (replace(OPTIONS, code=(folder,)), replace(OPTIONS, maxtext_source=folder)):
+        assert is_stale(images, locked(images, options=options)) is None
+
+
 def test_what_cannot_be_told_is_neither(images: Path) -> None:
     for options in (
         None,

@@ -65,6 +65,12 @@ def test_what_is_no_lock_is_refused(text: str) -> None:
         read_lock(text)
 
 
+@pytest.mark.parametrize("repository", ["a.dev/x;id", "a.dev/x $(id)", "a.dev/x:v1", "x", "A.dev/x", "a.dev/../x"])
+def test_a_repository_that_is_none_is_not_read(repository: str) -> None:
+    text = updated(updated(None, LOCKED), replace(LOCKED, repository=repository))
+    assert read_lock(text) == {LOCKED.repository: LOCKED}
+
+
 def test_a_lock_of_a_later_version_is_not_written_and_a_digest_is_one() -> None:
     later = json.dumps({**json.loads(updated(None, LOCKED)), "schema": "xsft.image-lock/2"})
     assert read_lock(later)

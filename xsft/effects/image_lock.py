@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from xsft.effects.filelock import exclusive
 from xsft.effects.files import write_atomic
@@ -85,7 +85,9 @@ def is_stale(images: Path, locked: Locked) -> bool | None:
     if locked.options is None or not (images / locked.image).is_dir():
         return None
     sources = (locked.options.maxtext_source, locked.options.tunix_source)
-    if any(source.startswith("git+") for source in sources):
+    if any(source.startswith("git+") for source in sources) or not all(
+        map(_is_inside, (*sources, *locked.options.code))
+    ):
         return None
     try:
         return current_tag(images, locked.options, base=locked.base) != locked.code
@@ -107,6 +109,12 @@ def current_tag(images: Path, options: Options, *, base: str) -> str:
         base=base_of(base),
     )
     return make_recipe(options, material).code.tag
+
+
+def _is_inside(folder: str) -> bool:
+    """A lock comes from a repository: nothing outside the project is read because it says so."""
+    path = PurePosixPath(folder)
+    return not path.is_absolute() and ".." not in path.parts
 
 
 def _local(source: str, project: Path) -> Path | None:

@@ -12,6 +12,7 @@ from dataclasses import MISSING, asdict, fields
 from typing import Any
 
 from xsft.image.model import Locked, Options
+from xsft.image.reference import parse_repository
 
 SCHEMA = "xsft.image-lock/1"
 _FAMILY = SCHEMA.rpartition("/")[0]
@@ -19,14 +20,17 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def read_lock(text: str) -> dict[str, Locked]:
-    """Repository -> what was pushed there last. Raises ValueError for a text that is no lock."""
+    """Repository -> what was pushed there last. Raises ValueError for a text that is no lock.
+
+    A repository that is none is left out: what is read here goes into command lines.
+    """
     document = _document(text)
     image = str(document.get("image", ""))
     rows = document.get("images")
     found = {
         repository: _locked(image, str(repository), row)
         for repository, row in (rows.items() if isinstance(rows, Mapping) else ())
-        if isinstance(row, Mapping)
+        if isinstance(row, Mapping) and _is_repository(str(repository))
     }
     return {str(repository): locked for repository, locked in found.items() if locked is not None}
 
@@ -55,6 +59,13 @@ def same_image(one: Locked, other: Locked) -> bool:
     return (one.digest, one.deps, one.code, one.maxtext, one.base, one.options) == (
         (other.digest, other.deps, other.code, other.maxtext, other.base, other.options)
     )
+
+
+def _is_repository(text: str) -> bool:
+    try:
+        return parse_repository(text).name == text
+    except ValueError:
+        return False
 
 
 def _document(text: str) -> dict[str, Any]:
