@@ -84,6 +84,15 @@ def test_a_name_that_is_taken_again_meanwhile_stays(cluster_api: ClusterApi) -> 
     assert cluster_api.world.jobsets()[name]["metadata"]["uid"] != uid
 
 
+def test_another_one_that_stands_there_when_nothing_answers_proves_that_ours_is_gone(cluster_api: ClusterApi) -> None:
+    name, uid = made(cluster_api)
+    cluster_api.server.fail(DELETE, action="cut-after")
+    cluster_api.server.fail(DELETE, code=500, do=lambda: made(cluster_api))
+    cluster_api.server.fail(DELETE, code=500, times=9)
+    assert delete(cluster_api, name, uid) == "deleted"
+    assert name in cluster_api.world.jobsets()
+
+
 def test_an_outcome_that_cannot_be_learnt_is_not_known(cluster_api: ClusterApi) -> None:
     name, uid = made(cluster_api)
     cluster_api.server.fail(DELETE, action="cut-after", times=9)

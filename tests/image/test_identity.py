@@ -46,7 +46,7 @@ def test_arguments_that_differ_make_another_tag(one, other) -> None:
     assert deps((), one) != deps((), other)
 
 
-def test_kind_target_base_platform_and_the_layer_below_count() -> None:
+def test_kind_mode_target_base_platform_and_the_layer_below_count() -> None:
     link = ContextFile(path="a", kind="link", target="b")
     tags = {
         deps((), {}),
@@ -56,8 +56,11 @@ def test_kind_target_base_platform_and_the_layer_below_count() -> None:
         deps((link,), {}),
         deps((replace(link, target="c"),), {}),
         deps((ContextFile(path="a", kind="folder"),), {}),
+        deps((file("a", b"x"),), {}),
+        deps((file("a", b"x", executable=True),), {}),
         code_tag((), dockerfile="Dockerfile", args={}, platform="p", deps="b"),
         code_tag((), dockerfile="Dockerfile", args={}, platform="p", deps="c"),
+        code_tag((), dockerfile="Dockerfile", args={}, platform="q", deps="c"),
         code_tag((), dockerfile="other.Dockerfile", args={}, platform="p", deps="c"),
     }
-    assert len(tags) == 10
+    assert len(tags) == 13
