@@ -22,6 +22,12 @@ def loss(seen: Observation, state: State = "training") -> Loss:
         (observed(progress=said(100)), "training", 0, "step 100 is its last step: nothing would be lost"),
         (observed(progress=said(7, saved_step=None)), "training", 7, "no checkpoint of it was seen: all of its 7"),
         (observed(progress=Progress(source="log", read_at=NOW)), "compiling", 0, "no step yet"),
+        (
+            observed(progress=Progress(source="log", read_at=NOW)),
+            "training",
+            None,
+            "not known: .*no step that xsft knows",
+        ),
         (observed(progress=None), "queued", 0, "no step yet"),
         (observed(progress=None), "starting", 0, "no step yet"),
         (observed(progress=None), "training", None, "not known: its progress was not read"),

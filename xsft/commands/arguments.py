@@ -18,8 +18,17 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         metavar="A.B=C",
         help="override one key, typed as in YAML, e.g. --set train.steps=10 (repeatable)",
     )
-    parser.add_argument("--run-name", metavar="NAME", help="run name instead of the workload's name and suffix")
+    parser.add_argument(
+        "--run-name", type=a_name, metavar="NAME", help="run name instead of the workload's name and suffix"
+    )
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document on stdout")
+
+
+def a_name(text: str) -> str:
+    """Empty is what an unset shell variable leaves: it must not mean another run or cluster than was meant."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is empty: name one, or leave the option out")
+    return text

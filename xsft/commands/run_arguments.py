@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
+
+from xsft.commands.arguments import a_name
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -12,6 +15,19 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 def add_where(parser: argparse.ArgumentParser) -> None:
     """Without one: every place of places.yaml, the clusters of runs that were submitted from here, and this machine."""
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--place", metavar="NAME", help="only the cluster and namespace of this place of places.yaml")
-    where.add_argument("--context", metavar="NAME", help="only the cluster of this kubeconfig context")
-    parser.add_argument("--namespace", metavar="NAME", help="Kubernetes namespace; default: the place's, or default")
+    where.add_argument(
+        "--place", type=a_name, metavar="NAME", help="only the cluster and namespace of this place of places.yaml"
+    )
+    where.add_argument("--context", type=a_name, metavar="NAME", help="only the cluster of this kubeconfig context")
+    parser.add_argument(
+        "--namespace", type=_namespace, metavar="NAME", help="Kubernetes namespace; default: the place's, or default"
+    )
+
+
+def _namespace(text: str) -> str:
+    """An API server lists nothing, and does not complain, for a namespace that cannot be: `no runs` would be untrue.
+    source: kubernetes.io/docs/concepts/overview/working-with-objects/names, RFC 1123 label.
+    """
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", a_name(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no namespace: lower-case letters, digits and dashes, at most 63")
+    return text

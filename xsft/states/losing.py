@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from xsft.states.rows import Row
 
+DOES_STEPS = ("training", "saving", "stalled", "unknown", "evicted")
+"""States that a run may be in after days of steps: silence about them is no proof that there were none."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
@@ -26,7 +29,9 @@ def loss_of(row: Row) -> Loss:
     holds_none = row.state in ("queued", "evicted")
     if not said.read and (row.state == "queued" or (row.state == "starting" and row.reason != "pods-replaced")):
         return Loss(step=None, saved_step=None, steps=0, why="", chips=0 if holds_none else row.chips)
-    steps = _since(row.step, said.saved_step) if said.read else None
+    if said.read and row.state in DOES_STEPS and row.step is None:
+        why = "it printed no step that xsft knows"
+    steps = None if why else _since(row.step, said.saved_step)
     chips = 0 if holds_none else row.chips
     return Loss(step=row.step, saved_step=said.saved_step, steps=steps, why=why, chips=chips)
 

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from xsft.commands.arguments import add_settings
+from xsft.commands.run_arguments import add_where
+
+
+def where(*argv: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    add_where(parser)
+    return parser.parse_args(argv)
+
+
+@pytest.mark.parametrize("option", ["--place", "--context", "--namespace"])
+@pytest.mark.parametrize("empty", ["", " "])
+def test_what_an_unset_variable_leaves_is_no_name(option: str, empty: str) -> None:
+    with pytest.raises(argparse.ArgumentError, match="it is empty"):
+        where(option, empty)
+
+
+@pytest.mark.parametrize("text", ["a b", "A", "a/../b", "-a", "a-", "ü", "a" * 64, "a\n"])
+def test_a_namespace_that_cannot_be_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentError, match="is no namespace"):
+        where(f"--namespace={text}")
+
+
+@pytest.mark.parametrize("text", ["default", "a", "team-1", "1a", "a" * 63])
+def test_a_namespace_is_taken_as_it_is(text: str) -> None:
+    assert where("--namespace", text, "--context", "gke_p_z_c@x").namespace == text
+
+
+@pytest.mark.parametrize("empty", ["", " "])
+def test_an_empty_run_name_is_not_the_workloads(empty: str) -> None:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    add_settings(parser)
+    with pytest.raises(argparse.ArgumentError, match="it is empty"):
+        parser.parse_args(["--run-name", empty])
+    assert parser.parse_args(["--run-name", "one"]).run_name == "one"
