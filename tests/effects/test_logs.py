@@ -30,7 +30,7 @@ from xsft.effects.logs import (
     read_logs,
     role_of,
 )
-from xsft.effects.logstream import Follower, Given
+from xsft.effects.logstream import Follower, Given, Over
 from xsft.errors import Unreachable, UsageError
 from xsft.launchers.observed import jobset_of
 from xsft.launchers.observed_pods import pod_of
@@ -281,6 +281,40 @@ def test_a_container_that_starts_anew_is_followed_on(world: World) -> None:
     assert lines.take(1) == ["said while it fell"]
     world.logs.say(FIRST, "anew", second=9)
     assert lines.take(1) == ["anew"]
+
+
+def test_what_a_container_said_while_nobody_listened_is_read_after_it_started_anew(world: World) -> None:
+    pod = world.pod()
+    world.logs.say(FIRST, "one", second=1)
+    over = Over(world.cluster, world.jobset, pace=PACE, now=time.monotonic)
+    follower = Follower(
+        world.cluster,
+        world.jobset,
+        printer(world.jobset),
+        pace=PACE,
+        over=over,
+        stop=threading.Event(),
+        say=lambda _: None,
+    )
+    assert [line.text for line in follower.begin(since=None, tail=None)] == ["one"]
+    world.logs.say(FIRST, "last words", second=2)
+    pod["status"]["containerStatuses"][0]["restartCount"] = 1
+    world.logs.replace(FIRST)
+    world.logs.say(FIRST, "anew", second=9)
+    world.logs.end(FIRST)
+    lines = follower.lines()
+    assert [next(lines).text, next(lines).text] == ["last words", "anew"]
+
+
+def test_another_jobset_of_that_name_is_not_the_run_that_is_followed(world: World) -> None:
+    world.pod()
+    world.logs.say(FIRST, "one")
+    lines = world.listen()
+    assert lines.take(1) == ["one"]
+    world.json["metadata"]["uid"] = "00000000-0000-4000-8000-000000000000"
+    world.logs.gone(FIRST)
+    assert lines.rest() == []
+    assert world.json["status"].get("terminalState") is None
 
 
 def test_a_pod_that_is_replaced_is_followed_on(world: World) -> None:

@@ -11,9 +11,9 @@ from xsft.commands.log_roles import chosen_roles
 from xsft.commands.logs import Asked
 from xsft.effects.local_folder import RunFolder
 from xsft.effects.local_log import follow_log, read_log
-from xsft.effects.local_stop import holder
 from xsft.effects.logs import LogLine, Role, follow_logs, read_logs
 from xsft.effects.losses import Curve, read_curve
+from xsft.effects.observe_local import is_held
 from xsft.effects.runs import Runs
 from xsft.errors import Unknown
 from xsft.states.folding import Seen
@@ -51,7 +51,7 @@ class Logs:
         log = Path(wanted[-1].last.log)
         lock = RunFolder(path=Path(output) / seen.run_name).lock
         if asked.follow:
-            return follow_log(log, tail=asked.tail, alive=lambda: holder(lock) is not None)
+            return follow_log(log, tail=asked.tail, alive=lambda: is_held(lock))
         return read_log(log, tail=asked.tail)
 
     def follow(self, seen: Observation) -> Iterator[str]:
