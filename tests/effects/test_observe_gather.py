@@ -133,6 +133,18 @@ def test_what_a_cluster_had_no_more_when_it_answered_last_is_not_shown_as_living
     assert set(by_name(world.gather())) == {"other"}
 
 
+def test_what_lived_when_it_was_seen_last_says_nothing_of_a_run_that_is_gone(world: World) -> None:
+    world.runs.admitted("gemma")
+    remembered(world)
+    jobsets = world.api.standin.objects.of("jobset.x-k8s.io/jobsets")
+    (uid,) = [one["metadata"]["uid"] for one in jobsets.values()]
+    world.submitted("gemma", uid=uid)
+    jobsets.clear()
+    found = world.gather()
+    assert by_name(found)["gemma"].last_known is None
+    assert states(found)["gemma"].reason == "jobset-gone"
+
+
 def test_where_nothing_is_known_nothing_was_read(world: World) -> None:
     world.silence()
     found = world.gather()
