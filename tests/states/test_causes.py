@@ -209,7 +209,11 @@ PODS: tuple[Row, ...] = (
         why(unplaced(f"{NODES}6 Insufficient cpu, 64 Insufficient google.com/tpu.")),
         ("nodes have no cpu",),
     ),
-    ("no-free-chips", why(unplaced(f"{NODES}128 Insufficient google.com/tpu. preemption: …")), ("no google.com/tpu",)),
+    (
+        "no-free-chips",
+        why(unplaced(f"{NODES}128 Insufficient google.com/tpu. preemption: …")),
+        ("no google.com/tpu", "asks for more than a node has"),
+    ),
     (
         "tainted-nodes",
         why(unplaced(f"{NODES}134 node(s) had untolerated taint {{node.kubernetes.io/not-ready: }}.")),
