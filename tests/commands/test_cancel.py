@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from tests.commands.test_status import SILENT
 from tests.observations import NOW, Read, finished, jobset, judged, local, observed, queued
-from xsft.commands.cancel import World, cancel
+from xsft.commands.cancel import World, cancel, confirm
 from xsft.commands.interface import DOCUMENTS
 from xsft.commands.status import Screen
 from xsft.effects.cluster_delete import Deleted
@@ -206,3 +207,15 @@ def test_the_documents(capsys: pytest.CaptureFixture[str]) -> None:
     assert made["problems"][0]["id"] == "record-not-completed"
     assert told.cancel("old", json=True) == 0
     assert document(capsys)["action"] == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("answer", "meant"),
+    [("y\n", True), ("YES\n", True), (" y \n", True), ("\n", False), ("", False), ("n\n", False), ("yep\n", False)],
+)
+def test_only_a_yes_is_a_yes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str, meant: bool
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+    assert confirm("Cancel it? [y/N] ") is meant
+    assert capsys.readouterr() == ("", "Cancel it? [y/N] ")
