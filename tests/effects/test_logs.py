@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
 import time
@@ -286,14 +287,14 @@ def test_a_container_that_starts_anew_is_followed_on(world: World) -> None:
 def test_what_a_container_said_while_nobody_listened_is_read_after_it_started_anew(world: World) -> None:
     pod = world.pod()
     world.logs.say(FIRST, "one", second=1)
-    over = Over(world.cluster, world.jobset, pace=PACE, now=time.monotonic)
+    over, stop = Over(world.cluster, world.jobset, pace=PACE, now=time.monotonic), threading.Event()
     follower = Follower(
         world.cluster,
         world.jobset,
         printer(world.jobset),
         pace=PACE,
         over=over,
-        stop=threading.Event(),
+        stop=stop,
         say=lambda _: None,
     )
     assert [line.text for line in follower.begin(since=None, tail=None)] == ["one"]
@@ -302,8 +303,10 @@ def test_what_a_container_said_while_nobody_listened_is_read_after_it_started_an
     world.logs.replace(FIRST)
     world.logs.say(FIRST, "anew", second=9)
     world.logs.end(FIRST)
-    lines = follower.lines()
-    assert [next(lines).text, next(lines).text] == ["last words", "anew"]
+    giving_up = threading.Timer(SOON_S, stop.set)
+    giving_up.start()
+    assert [line.text for line in itertools.islice(follower.lines(), 2)] == ["last words", "anew"]
+    giving_up.cancel()
 
 
 def test_another_jobset_of_that_name_is_not_the_run_that_is_followed(world: World) -> None:
