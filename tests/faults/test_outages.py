@@ -196,7 +196,8 @@ def test_a_submitter_is_killed_while_its_create_is_on_the_way(
     api: ClusterApi, bucket: Bucket, tmp_path: Path, submit: Submits, next_call: str
 ) -> None:
     """The request arrives all the same: before the next call's, or after it."""
-    api.server.fail(CREATE, code=0, delay_s=2.0)
+    arrives = threading.Event()
+    api.server.fail(CREATE, code=0, do=lambda: arrives.wait(60))
     dead = process(api, bucket, tmp_path / "state")
     assert dead.stdin
     dead.stdin.write("go\n")
@@ -205,10 +206,12 @@ def test_a_submitter_is_killed_while_its_create_is_on_the_way(
     dead.kill()
     dead.communicate()
     if next_call == "later":
+        arrives.set()
         until(lambda: bool(uids(api)))
     done = submit()
     assert (done.action, [done.uid]) == ({"at once": "created", "later": "adopted"}[next_call], uids(api))
-    time.sleep(2.0 if next_call == "at once" else 0.0)
+    arrives.set()
+    time.sleep(0.5)
     assert [done.uid] == uids(api)
     assert submit().action == "adopted"
 
