@@ -116,6 +116,7 @@ def test_until_it_is_done() -> None:
         ((at("training", 5, unread=NO_JOBSETS),), DONE, 5),
         ((at("training", 5), at("training", 5, unread=NO_JOBSETS)), DONE, 7),
         ((at("succeeded", 1000, unread=NO_JOBSETS),), DONE, 0),
+        ((at("failed", 5, unread=NO_JOBSETS),), DONE, 5),
         ((at("unknown"),), DONE, 8),
         ((at("training", 5), EMPTY), DONE, 8),
         ((EMPTY,), DONE, 2),

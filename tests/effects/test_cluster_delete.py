@@ -54,6 +54,15 @@ def test_another_one_of_that_name_stays(cluster_api: ClusterApi) -> None:
     assert name in cluster_api.world.jobsets()
 
 
+def test_a_conflict_of_another_kind_is_not_another_one(cluster_api: ClusterApi) -> None:
+    """The server says 409 also where it could not do it just now."""
+    name, uid = made(cluster_api)
+    cluster_api.server.fail(DELETE, code=409, message="Operation cannot be fulfilled: please try again")
+    with pytest.raises(Unreachable, match="please try again"):
+        delete(cluster_api, name, uid)
+    assert delete(cluster_api, name, uid) == "deleted"
+
+
 def test_what_is_not_there_is_gone(cluster_api: ClusterApi) -> None:
     assert delete(cluster_api, "nothing", "u") == "gone"
 

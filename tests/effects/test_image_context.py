@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from xsft.effects.image_context import code_part, deps_part, image_names, images_folder, read_tree
+from xsft.effects.image_context import code_part, deps_part, hashed, image_names, images_folder, read_tree
 from xsft.errors import EnvironmentMissing, UsageError
+from xsft.image.context import LIMIT, context_problems
 from xsft.image.model import ContextFile
 
 NAMES = st.sampled_from(["a", "b.py", "ü", "with space"])
@@ -143,6 +144,16 @@ def test_secrets_are_seen_by_their_shape(tmp_path: Path, text: str, says: str) -
     assert says in found.secret
     assert bool(found.secret) == bool(says)
     assert "aaaa" not in found.secret
+
+
+def test_gigabytes_are_told_before_they_are_read(folder: Path, tmp_path: Path) -> None:
+    big = tree(tmp_path / "mine", "small") / "big"
+    with big.open("wb") as sparse:
+        sparse.truncate(LIMIT + 1)
+    part = code_part(folder, code=(big.parent,))
+    assert [(f.path, f.size, f.sha256) for f in part.files if f.path.endswith("big")] == [("code/big", LIMIT + 1, "")]
+    assert [p.id for p in context_problems(part.files)] == ["image-context-large"]
+    assert all(f.sha256 for f in hashed(part).files if f.kind == "file")
 
 
 def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:

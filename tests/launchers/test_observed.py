@@ -50,6 +50,17 @@ def plain(name: str) -> dict[str, Any]:
     return bare
 
 
+@pytest.mark.parametrize(
+    ("jobset", "run_name", "ours"), [("one", "one", True), ("one-2", "one", True), ("odd", "odd", False)]
+)
+def test_a_label_that_somebody_copied_makes_no_attempt(jobset: str, run_name: str, ours: bool) -> None:
+    made = manifest("deepseek_ultrachat")
+    made["metadata"]["labels"]["xsft.dev/run"] = "one"
+    made["metadata"]["name"] = jobset
+    seen = jobset_of(made)
+    assert (seen.run_name, seen.ours) == (run_name, ours)
+
+
 @pytest.mark.parametrize(("name", "mode"), [("deepseek_ultrachat", "pathways"), ("deepseek_ultrachat_mcjax", "mcjax")])
 def test_what_xsft_made_is_read_back(name: str, mode: str) -> None:
     made = manifest(name)

@@ -421,6 +421,11 @@ STATES: tuple[Row, ...] = (
     ("submitting", why(absent("submitting")), ("that is safe",)),
     ("unreachable", why(absent("created", unread=unread("jobsets"))), ("2026-11-21T12:00:00Z", "connection refused")),
     ("not-read", why(observation(progress=None, unread=unread("log"))), ("were not read", "connection refused")),
+    (
+        "trainer-silent",
+        why(observation(jobset=jobset(ours=False), progress=progress(phase="starting"))),
+        ("whether it trains is not known",),
+    ),
     ("nothing-wrong", why(observation()), ("training, step 400 of 1000",)),
     ("waiting", why(next(c[1] for c in CASES if c[0] == "admitted, Jobs with pods that come")), ("pods wait",)),
     ("state", why(absent(None)), ("no record",)),

@@ -112,7 +112,7 @@ class _Watch:
                 raise missing(self.name, rows, found)
             return self._missed()
         hit = one_run(self.name, rows, found)
-        if (why := silence(hit.seen)) and not hit.row.ended:
+        if (why := silence(hit.seen)) and hit.row.state != "succeeded":  # what failed may have been submitted again
             self._silent(Unreachable(f"The cluster of {self.name} does not answer: {why}."))
             return None
         return self._seen(hit.row)

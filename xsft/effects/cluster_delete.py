@@ -28,6 +28,8 @@ def delete(api: Api, resource: Resource, *, name: str, namespace: str, uid: str)
             done = _done(answer, sent=sent)
             if done:
                 return done
+            if answer.status == 409:
+                return _conflicting(api, ask, answer, uid=uid)
         sent = sent or _may_have_happened(answer)
         if not _again(answer) or not waits.again(answer.retry_after_s if isinstance(answer, Reply) else None):
             return _settled(api, ask, answer, uid=uid) if sent else _failed(api, ask, answer)
@@ -49,9 +51,7 @@ def _done(reply: Reply, *, sent: bool) -> Deleted | None:
         return "deleted"
     if reply.status == 404 and not reply.not_served and not reply.missing_namespace:
         return "deleted" if sent else "gone"
-    if reply.status == 409:
-        return "deleted" if sent else "other"
-    return None
+    return "deleted" if reply.status == 409 and sent else None
 
 
 def _may_have_happened(answer: Reply | Lost) -> bool:
@@ -71,6 +71,23 @@ def _settled(api: Api, ask: Ask, answer: Reply | Lost, *, uid: str) -> Deleted:
     if there is None or there["metadata"].get("uid") != uid or there["metadata"].get("deletionTimestamp"):
         return "deleted"
     raise _unclear(ask, answer, "it is still there, and the request may still be under way")
+
+
+def _conflicting(api: Api, ask: Ask, answer: Reply, *, uid: str) -> Deleted:
+    """The UID is another one, or the server could not do it just now: which of them, the object tells."""
+    try:
+        there = api.get(ask.resource, name=ask.name or "", namespace=ask.namespace)
+    except Unreachable as failed:
+        raise _unclear(ask, answer, failed.message) from None
+    if there is None:
+        return "gone"
+    if there["metadata"].get("uid") != uid:
+        return "other"
+    raise Unreachable(
+        f"The cluster did not {ask.what}: HTTP 409 {answer.message}",
+        fix="Run the same command again: nothing was deleted.",
+        id="cluster-error",
+    )
 
 
 def _unclear(ask: Ask, answer: Reply | Lost, why: str) -> Unknown:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from xsft.errors import EnvironmentMissing, UsageError
-from xsft.image.context import ALWAYS_IGNORED
+from xsft.image.context import ALWAYS_IGNORED, LIMIT
 from xsft.image.dockerfile import arguments
 from xsft.image.ignore import Ignored, ignoring
 from xsft.image.model import ContextFile, Part
@@ -20,7 +20,6 @@ from xsft.spec.secrets import looks_secret
 FOLDER = "images"
 OVERLAYS = ("code", "maxtext", "tunix")
 """Folders of the code's context that are always there, empty where nothing is put into them."""
-CHUNK = 1 << 20
 SCANNED = 1 << 20
 """Bytes of a file that are searched for secrets; larger ones are data."""
 
@@ -37,6 +36,11 @@ def images_folder(start: Path, name: str) -> Path | None:
         if (here / name / DEPS_DOCKERFILE).is_file() or (here / f"{name}.lock.json").is_file():
             return here
     return None
+
+
+def hashed(part: Part) -> Part:
+    """With the hashes that were left out because of a file's size. Raises EnvironmentMissing as `read_tree` does."""
+    return replace(part, files=tuple(map(_hashed, part.files)))
 
 
 def image_names(start: Path) -> tuple[str, ...]:
@@ -181,21 +185,29 @@ def _link(path: Path, name: str, *, root: Path) -> ContextFile:
 
 
 def _file(path: Path, name: str, found: os.stat_result) -> ContextFile:
-    sha, secret = hashlib.sha256(), ""
-    with path.open("rb") as opened:
-        while chunk := opened.read(CHUNK):
-            sha.update(chunk)
-            if found.st_size <= SCANNED:
-                secret = _secret(chunk)
+    """One that no context takes unasked is not read yet: that it is too large is said at once."""
+    small = found.st_size <= SCANNED
     return ContextFile(
         path=name,
         kind="file",
         size=found.st_size,
         executable=bool(found.st_mode & stat.S_IXUSR),
-        sha256=sha.hexdigest(),
+        sha256=_sha256(path) if found.st_size <= LIMIT else "",
         source=str(path.absolute()),
-        secret=secret,
+        secret=_secret(path.read_bytes()) if small else "",
     )
+
+
+def _hashed(f: ContextFile) -> ContextFile:
+    try:
+        return replace(f, sha256=_sha256(Path(f.source))) if f.kind == "file" and not f.sha256 else f
+    except OSError as failed:
+        raise _unread(Path(f.source), failed) from None
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _secret(content: bytes) -> str:

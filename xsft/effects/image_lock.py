@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from xsft.effects.filelock import exclusive
 from xsft.effects.files import write_atomic
-from xsft.effects.image_context import code_part, deps_part, image_names, images_folder
+from xsft.effects.image_context import code_part, deps_part, hashed, image_names, images_folder
 from xsft.effects.paths import own_cache
 from xsft.errors import Refused, UsageError, XsftError
 from xsft.facts import ImageFacts
@@ -44,13 +44,13 @@ def keep(images: Path, locked: Locked) -> bool:
     """
     file = lock_file(images, locked.image)
     with exclusive(_guard(file), waiting=lambda: None):
-        text = file.read_text(encoding="utf-8") if file.exists() else None
         try:
+            text = file.read_text(encoding="utf-8") if file.exists() else None
             before = read_lock(text).get(locked.repository) if text else None
             if before is not None and same_image(before, locked):
                 return False
             write_atomic(file, updated(text, locked))
-        except ValueError as failed:
+        except (OSError, ValueError) as failed:
             raise Refused(
                 f"{file} is not written: {failed}. {locked.ref} is pushed.",
                 fix="Remove it, or use the xsft that wrote it; then push again.",
@@ -99,12 +99,14 @@ def current_tag(images: Path, options: Options, *, base: str) -> str:
     """Of the code's image as it would be built now. Raises as `code_part` does."""
     folder, project = images / options.image, images.parent
     material = Material(
-        deps=deps_part(folder),
-        code=code_part(
-            folder,
-            code=tuple(project / path for path in options.code),
-            maxtext=_local(options.maxtext_source, project),
-            tunix=_local(options.tunix_source, project),
+        deps=hashed(deps_part(folder)),
+        code=hashed(
+            code_part(
+                folder,
+                code=tuple(project / path for path in options.code),
+                maxtext=_local(options.maxtext_source, project),
+                tunix=_local(options.tunix_source, project),
+            )
         ),
         base=base_of(base),
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xsft.effects.checkout import checkout
-from xsft.effects.image_context import code_part, deps_part, image_names, images_folder
+from xsft.effects.image_context import code_part, deps_part, hashed, image_names, images_folder
 from xsft.effects.image_source import Source, source_of
 from xsft.errors import SpecError, UsageError
 from xsft.image.context import accepting, context_problems
@@ -58,8 +58,8 @@ def plan_image(options: Options, by: Gathering) -> Planned:
     said += _no_errors(material_problems(options, Material(deps=deps, code=code)))
     here = checkout(project)
     material = Material(
-        deps=deps,
-        code=code,
+        deps=hashed(deps),
+        code=hashed(code),
         base=by.base(_base_ref(options, deps)),
         revision=here.commit if here else None,
         dirty=here.dirty if here else None,

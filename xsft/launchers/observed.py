@@ -36,7 +36,7 @@ def jobset_of(json: Json) -> JobSet:
     metadata, spec, status = mapping(json, "metadata"), mapping(json, "spec"), mapping(json, "status")
     labels, annotations = mapping(metadata, "labels"), mapping(metadata, "annotations")
     name = text(metadata.get("name")) or ""
-    run_name = text(labels.get(RUN_LABEL))
+    run_name = _run_name(text(labels.get(RUN_LABEL)), jobset=name)
     jobs = rows(spec.get("replicatedJobs"))
     mode, conditions = _mode(labels, jobs), conditions_of(status)
     slices, trainer = _slices(jobs, mode), _trainer(jobs, mode)
@@ -65,6 +65,11 @@ def jobset_of(json: Json) -> JobSet:
         max_restarts=whole(mapping(spec, "failurePolicy").get("maxRestarts")),
         deleting_at=text(metadata.get("deletionTimestamp")),
     )
+
+
+def _run_name(label: str | None, *, jobset: str) -> str | None:
+    """The label, where the JobSet can be an attempt of that run: somebody may have copied it (`naming.jobset_name`)."""
+    return label if label and re.fullmatch(rf"{re.escape(label)}(-[0-9]{{1,4}})?", jobset) else None
 
 
 def trains(json: Json) -> bool:
