@@ -7,6 +7,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -17,6 +19,8 @@ STAGES = {
     "cluster": "cluster and not engine and not trainer",
     "trainer": "trainer",
 }
+SIDE_BY_SIDE = (("quick",), ("contract",), ("engine", "cluster"), ("trainer",))
+"""In this order. Those of one row run at once: they wait for servers more than they work."""
 PREPARE = {"cluster": (sys.executable, "-m", "tests.cluster", "build", "--if-possible")}
 """What a stage needs made first; minutes, once per user, so not before the quick tests have had their say."""
 NO_TESTS = 5
@@ -25,29 +29,47 @@ NO_TESTS = 5
 
 def main(arguments: list[str]) -> int:
     passed, not_run = 0, Counter[str]()
-    with tempfile.TemporaryDirectory() as folder:
-        for stage, expression in STAGES.items():
-            print(f"\n=== {stage} ===", flush=True)
-            began = time.monotonic()
-            report = Path(folder) / f"{stage}.xml"
-            if stage in PREPARE:
-                subprocess.run(PREPARE[stage], check=True)
-            status = pytest(expression, report, arguments)
-            if status not in (0, NO_TESTS):
-                print(f"\nRED in the {stage} stage; later stages were not run")
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as threads:
+        for row in SIDE_BY_SIDE:
+            run = partial(stage, folder=Path(folder), arguments=arguments, named=len(row) > 1)
+            statuses = dict(zip(row, threads.map(run, row), strict=True))
+            red = {name: status for name, status in statuses.items() if status not in (0, NO_TESTS)}
+            for name, status in red.items():
+                print(f"\nRED in the {name} stage; later stages were not run")
                 return status
-            cases = list(ET.parse(report).iter("testcase"))
-            skipped = [found.get("message", "") for case in cases if (found := case.find("skipped")) is not None]
-            not_run.update(skipped)
-            passed += len(cases) - len(skipped)
-            print(f"{stage}: {time.monotonic() - began:.0f} s", flush=True)
+            for name in row:
+                ran, skipped = counted(Path(folder) / f"{name}.xml")
+                passed += ran
+                not_run.update(skipped)
     print_summary(passed, not_run)
     return 0 if passed else NO_TESTS
 
 
-def pytest(expression: str, report: Path, arguments: list[str]) -> int:
-    argv = (sys.executable, "-m", "pytest", "-q", "-m", expression, f"--junitxml={report}", *arguments)
-    return subprocess.run(argv, check=False).returncode
+def stage(name: str, *, folder: Path, arguments: list[str], named: bool) -> int:
+    """pytest's exit status. `named`: each line of its output begins with the stage."""
+    print(f"\n=== {name} ===", flush=True)
+    began = time.monotonic()
+    if name in PREPARE:
+        subprocess.run(PREPARE[name], check=True)
+    report = f"--junitxml={folder / name}.xml"
+    argv = (sys.executable, "-m", "pytest", "-q", "-m", STAGES[name], report, *arguments)
+    status = told(argv, prefix=f"{name}: ") if named else subprocess.run(argv, check=False).returncode
+    print(f"{name}: {time.monotonic() - began:.0f} s, exit status {status}", flush=True)
+    return status
+
+
+def told(argv: tuple[str, ...], *, prefix: str) -> int:
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as ran:
+        for line in ran.stdout or ():
+            print(f"{prefix}{line}", end="", flush=True)
+    return ran.returncode
+
+
+def counted(report: Path) -> tuple[int, list[str]]:
+    """How many passed, and the reason of each that was not run."""
+    cases = list(ET.parse(report).iter("testcase"))
+    skipped = [found.get("message", "") for case in cases if (found := case.find("skipped")) is not None]
+    return len(cases) - len(skipped), skipped
 
 
 def print_summary(passed: int, not_run: Counter[str]) -> None:
