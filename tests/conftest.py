@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,10 @@ from tests.fakes.clusters import cluster_api, pytest_generate_tests
 from tests.goldens import Golden
 from xsft.effects import environments
 from xsft.effects.environments import Environment
+
+for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:  # under nohup, or behind `&` in a script: what tests start inherits
+        signal.signal(_number, _usual)
 
 settings.register_profile("xsft", deadline=None)  # a busy machine is no failure
 settings.load_profile("xsft")
