@@ -104,7 +104,8 @@ def test_what_docker_is_told_names_files_never_secrets(tmp_path: Path) -> None:
     made = step(tmp_path, {}, args={"B": "2", "A": "1"}, labels={"l": "v w"}, secrets={"t": tmp_path / "token"})
     told = tuple(arguments(made, names=("i:1", "i:2")))
     assert told == (
-        "--progress=plain", "--file", "Dockerfile", "--platform", "linux/amd64", "--tag", "i:1", "--tag", "i:2",
+        "--progress=plain", "--file", "Dockerfile", "--platform", "linux/amd64", "--network", "default",
+        "--tag", "i:1", "--tag", "i:2",
         "--build-arg", "A=1", "--build-arg", "B=2", "--label", "l=v w",
         "--secret", f"id=t,src={tmp_path / 'token'}",
     )  # fmt: skip

@@ -27,6 +27,10 @@ def test_the_two_builds_and_what_they_are_told() -> None:
     }
 
 
+def test_only_the_dependencies_are_built_with_a_network() -> None:
+    assert (recipe().deps.network, recipe().code.network) == ("default", "none")
+
+
 def test_who_built_it_from_which_commit_is_no_identity() -> None:
     labelled = recipe(revision="1" * 40, dirty=True, maxtext_label="tree abc-dirty")
     assert labelled.code.args["DIRTY"] == "true"

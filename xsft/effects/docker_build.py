@@ -108,7 +108,7 @@ def build(
 
 def arguments(step: BuildStep, *, names: Sequence[str]) -> Iterator[str]:
     """Of `docker build`, without the context; secrets by the name of their file only."""
-    yield from ("--progress=plain", "--file", step.dockerfile, "--platform", step.platform)
+    yield from ("--progress=plain", "--file", step.dockerfile, "--platform", step.platform, "--network", step.network)
     for name in names:
         yield from ("--tag", name)
     for key, value in sorted(step.args.items()):

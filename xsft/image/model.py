@@ -125,6 +125,8 @@ class BuildStep:
     labels: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[BuildSecret, ...] = ()
     platform: str = "linux/amd64"
+    network: Literal["default", "none"] = "default"
+    """While it is built. The code has none: what its tag is made of is all that it is made of."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -150,6 +150,7 @@ def _code(options: Options, material: Material, *, deps: BuildStep) -> BuildStep
         args=args,
         labels=labels_of(options, kind="code"),
         platform=PLATFORM,
+        network="none",
     )
 
 
