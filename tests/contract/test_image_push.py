@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from tests.contract.imagelab import Project, project
 from tests.engine.badproxy import BadProxy, Fault
+from tests.engine.base import BaseImage
 from tests.engine.daemon import Engine
 from tests.engine.registryserver import Registry
 from tests.stories import ROOT
@@ -223,3 +225,49 @@ def checked(small: Project, workload: Path) -> set[str]:
     nowhere = {"DOCKER_HOST": f"unix://{small.folder}/none.sock"}
     done = small.xsft("check", str(workload), "--json", env=nowhere)
     return {problem["id"] for problem in json.loads(done.stdout)["problems"]}
+
+
+INSTALL = """\
+ARG BASE_IMAGE
+FROM ${BASE_IMAGE}
+COPY maxtext /usr/local/lib/python3.12/site-packages/maxtext
+"""
+LOOK = """
+import importlib.util, json, pathlib
+root = pathlib.Path(importlib.util.find_spec("maxtext").submodule_search_locations[0])
+files = (path for path in root.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+print(json.dumps({str(path.relative_to(root)): path.read_text() for path in files}))
+"""
+
+
+def test_a_fork_is_in_the_image_whole_though_only_what_differs_is_sent(
+    engine: Engine, base_image: BaseImage, registry: Registry, tmp_path: Path
+) -> None:
+    installed = {"__init__.py": "", "same.py": "# same\n" * 9, "changed.py": "X = 1\n", "gone.py": "", "data.bin": "d"}
+    fork = {
+        "__init__.py": "",
+        "same.py": "# same\n" * 9,
+        "changed.py": "X = 2\n",
+        "new/b.py": "Y = 1\n",
+        "data.bin": "d",
+    }
+    made = project(tmp_path, engine, salt="fork")
+    folder = tmp_path / "images" / "small"
+    for name in ("code.Dockerfile", "place.py"):
+        shutil.copy(ROOT / "images" / "post_training" / name, folder / name)
+    (folder / "Dockerfile").write_text(INSTALL, encoding="utf-8")
+    (folder / "Dockerfile.dockerignore").write_text("*\n!maxtext\n", encoding="utf-8")
+    (folder / "code.Dockerfile.dockerignore").write_text("*\n!place.py\n", encoding="utf-8")
+    lay(folder / "maxtext", installed)
+    lay(tmp_path / "fork" / "src" / "maxtext", fork)
+    arguments = (f"--registry={repository(registry)}", f"--base={base_image.reference}", "--maxtext-source=fork")
+    pushed = made.image("push", *arguments)
+    listings = [path.read_text() for path in (tmp_path / "cache" / "image-installed").glob("*.txt")]
+    assert listings == [f"1 data.bin\n{len(fork['same.py'])} same.py\n"]
+    assert json.loads(engine.docker("run", "--rm", pushed["ref"], "python3", "-c", LOOK).stdout) == fork
+
+
+def lay(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
