@@ -33,6 +33,7 @@ REASONS = {
     "no-request": "it ends before the cluster is asked anything",
     "not-installed": "a real server without JobSet or Kueue would be another server; all tests share one",
     "other-version": "the pinned Kueue serves both of its versions",
+    "before-server": "the real server is asked nothing; each request of a submission to it meets one such fault",
     "xpk": "what xpk's own process does, whatever server it asks; each takes its ten seconds of sleep",
     "tls": "it is about the client's own TLS and login; no server is asked anything that a real one answers otherwise",
 }
@@ -165,4 +166,4 @@ def reaching(cluster: object, folder: Path, *, gated: bool = True) -> Iterator[C
     upstream = Upstream(server=cluster.server, ca=cluster.ca)
     with proxying(upstream) as front, namespace_of(cluster, upstream, gated=gated) as world:
         config = write_kubeconfig(folder / "kubeconfig.yaml", server=front.url, token=cluster.token)
-        yield ClusterApi(kubeconfig=config, namespace=world.namespace, read_timeout_s=5.0, front=front, others=world)
+        yield ClusterApi(kubeconfig=config, namespace=world.namespace, read_timeout_s=3.0, front=front, others=world)

@@ -14,6 +14,7 @@ COUNTED = {
     "no-request": 13,
     "not-installed": 4,
     "other-version": 1,
+    "before-server": 1,
     "xpk": 3,
     "tls": 17,
 }

@@ -6,14 +6,13 @@ takes the client for may be changed (`impersonate`): then its own RBAC decides.
 
 from __future__ import annotations
 
-import contextlib
-import http.client
-import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
+
+import urllib3
+from urllib3.exceptions import HTTPError
 
 from tests.faults.answer import Answer
 from tests.faults.fault import Seen
@@ -34,26 +33,28 @@ class Upstream:
     ca: Path
     impersonate: str | None = None
     """A user name."""
-    context: ssl.SSLContext = field(init=False)
+    pool: urllib3.PoolManager = field(init=False)
 
     def __post_init__(self) -> None:
-        self.context = ssl.create_default_context(cafile=str(self.ca))
+        self.pool = urllib3.PoolManager(ca_certs=str(self.ca), maxsize=8, retries=False)
 
     def answer(self, one: Seen) -> Answer:
         """Raises Unanswered. A stream is passed on as it comes."""
-        at, patience_s = urlsplit(self.server), None if _streams(one) else PATIENCE_S
-        connection = http.client.HTTPSConnection(str(at.hostname), at.port, context=self.context, timeout=patience_s)
+        streams = any(one.query.get(name, "").lower() in ("true", "1") for name in ("watch", "follow"))
         try:
-            connection.request(one.method, one.target, body=one.raw or None, headers=self._headers(one))
-            reply = connection.getresponse()
-            headers = {key: value for key, value in reply.getheaders() if key.lower() not in HOP_BY_HOP | RESENT}
-            if _streams(one) and reply.status == 200:
-                return Answer(reply.status, None, headers, stream=_parts(reply, connection))
-            with contextlib.closing(connection):
-                return Answer(reply.status, reply.read(), headers)
-        except (OSError, http.client.HTTPException) as failed:
-            connection.close()
+            reply = self.pool.request(
+                one.method,
+                self.server + one.target,
+                body=one.raw or None,
+                headers=self._headers(one),
+                timeout=None if streams else PATIENCE_S,
+                preload_content=not streams,
+                decode_content=False,
+            )
+        except HTTPError as failed:
             raise Unanswered from failed
+        headers = {key: value for key, value in reply.headers.items() if key.lower() not in HOP_BY_HOP | RESENT}
+        return Answer(reply.status, None if streams else reply.data, headers, _parts(reply) if streams else None)
 
     def _headers(self, one: Seen) -> dict[str, str]:
         passed = {key: value for key, value in one.headers.items() if key not in HOP_BY_HOP | RESENT}
@@ -64,18 +65,14 @@ class Upstream:
 def proxying(upstream: Upstream) -> Iterator[Front]:
     with served(Front(behind=upstream.answer)) as front:
         yield front
+    upstream.pool.clear()
 
 
-def _streams(one: Seen) -> bool:
-    return any(one.query.get(name, "").lower() in ("true", "1") for name in ("watch", "follow"))
-
-
-def _parts(reply: http.client.HTTPResponse, connection: http.client.HTTPSConnection) -> Iterator[bytes]:
+def _parts(reply: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
     """What comes, when it comes; a stream that breaks behind breaks before."""
     try:
-        while part := reply.read1(PART):
-            yield part
-    except (OSError, http.client.HTTPException) as failed:
+        yield from reply.stream(PART, decode_content=False)
+    except HTTPError as failed:
         raise Unanswered from failed
     finally:
-        connection.close()
+        reply.close()

@@ -81,28 +81,27 @@ def uids(api: ClusterApi) -> list[str]:
 # ---- servers go and come
 
 
-@pytest.mark.parametrize(
-    ("on", "when"), [(LIST, "do"), (CREATE, "do"), (CREATE, "then")], ids=["at first", "before create", "after create"]
-)
+@pytest.mark.parametrize(("on", "when"), [(CREATE, "do"), (CREATE, "then")], ids=["before create", "after create"])
 def test_the_api_server_is_restarted_meanwhile(
     real_cluster: Cluster, api: ClusterApi, submit: Submits, on: str, when: str
 ) -> None:
     """As patient as xsft is; it may give up, and says so."""
-    back = threading.Event()
+    reached, stopped = threading.Event(), threading.Event()
 
-    def restart() -> None:
-        real_cluster.stop("kube-apiserver", with_signal=signal.SIGKILL)
-        threading.Thread(target=come_back, daemon=True).start()
+    def stop() -> None:
+        reached.set()
+        stopped.wait(60)
 
-    def come_back() -> None:
-        until(lambda: free(real_cluster.layout.ports["api"]))
-        real_cluster.start("kube-apiserver")
-        back.set()
-
-    api.server.fail(on, action="cut-after", **{when: restart})
+    api.server.fail(on, action="cut-after", **{when: stop})
     patient = connect_context(api.context, here=api.here, patience=Patience(read_timeout_s=5))
-    first = tried(lambda: submit(cluster=patient))
-    assert back.wait(60)
+    with ThreadPoolExecutor(1) as threads:
+        call = threads.submit(tried, lambda: submit(cluster=patient))
+        assert reached.wait(60)
+        real_cluster.stop("kube-apiserver", with_signal=signal.SIGKILL)
+        stopped.set()
+        until(lambda: free(real_cluster.layout.ports["api"]))
+        real_cluster.start("kube-apiserver")  # by this thread: what a thread started may end with it (PDEATHSIG)
+        first = call.result()
     there = uids(api)
     if isinstance(first, Submission):
         assert there == [first.uid]
@@ -233,12 +232,12 @@ def until(check: Callable[[], bool], seconds: float = 20.0) -> None:
         time.sleep(0.02)
 
 
-def test_four_processes_at_once_make_one_run(api: ClusterApi, bucket: Bucket, tmp_path: Path) -> None:
+def test_three_processes_at_once_make_one_run(api: ClusterApi, bucket: Bucket, tmp_path: Path) -> None:
     def one(number: int) -> subprocess.Popen[str]:
         return process(api, bucket, tmp_path / str(number))
 
-    with ThreadPoolExecutor(4) as threads:
-        started = list(threads.map(one, range(4)))
+    with ThreadPoolExecutor(3) as threads:
+        started = list(threads.map(one, range(3)))
         done = list(threads.map(answered, started))
-    assert sorted(one["action"] for one in done) == ["adopted"] * 3 + ["created"]
+    assert sorted(one["action"] for one in done) == ["adopted"] * 2 + ["created"]
     assert {one["uid"] for one in done} == set(uids(api))
