@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from xsft.commands.arguments import add_json
+from xsft.commands.arguments import a_name, add_json
+from xsft.image.context import ACCEPTABLE
 
 if TYPE_CHECKING:
     from xsft.commands.image_work import Work
@@ -27,19 +28,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     said = "; ".join(f"{name}: {what}" for name, what in ACTIONS.items())
     parser.add_argument("action", choices=tuple(ACTIONS), help=said)
-    parser.add_argument("--image", default="post_training", metavar="NAME", help="folder (default: %(default)s)")
+    parser.add_argument(
+        "--image", type=a_name, default="post_training", metavar="NAME", help="folder (default: %(default)s)"
+    )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        "--registry", metavar="REPO", help="e.g. us-docker.pkg.dev/my-project/xsft, without image or tag"
+        "--registry", type=a_name, metavar="REPO", help="e.g. us-docker.pkg.dev/my-project/xsft, without image or tag"
     )
     where.add_argument(
-        "--place", metavar="NAME", help="a place of places.yaml: its registry; default: the only one there"
+        "--place", type=a_name, metavar="NAME", help="a place of places.yaml: its registry; default: the only one there"
     )
     _add_content(parser)
     parser.add_argument(
-        "--pip-config", metavar="FILE", help="package index and its login, as in pip.conf; never stored"
+        "--pip-config", type=a_name, metavar="FILE", help="package index and its login, as in pip.conf; never stored"
     )
-    parser.add_argument("--accept", action="append", default=[], metavar="ID", help="e.g. image-context-large")
+    parser.add_argument(
+        "--accept",
+        action="append",
+        default=[],
+        choices=ACCEPTABLE,
+        metavar="ID",
+        help="image-context-large: send a context of that size",
+    )
     parser.add_argument(
         "--create", action="store_true", help="create the Artifact Registry repository if it is missing"
     )
@@ -49,14 +59,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_content(parser: argparse.ArgumentParser) -> None:
     """What decides the image's content."""
     sources = "pypi, git+URL@COMMIT, or a folder"
-    parser.add_argument("--maxtext", metavar="VERSION", help="MaxText release; default: the one that is built here")
-    parser.add_argument("--maxtext-source", default="pypi", metavar="SOURCE", help=f"{sources} (default: %(default)s)")
-    parser.add_argument("--tunix-source", default="pypi", metavar="SOURCE", help=f"{sources} (default: %(default)s)")
-    parser.add_argument("--base", metavar="IMAGE", help="base image with CPython 3.12; default: the Dockerfile's")
-    parser.add_argument("--update-base", action="store_true", help="look the base's tag up anew, not in the lock")
-    parser.add_argument("--vllm", metavar="REQUIREMENT", help="pip requirement; SFT does not need vLLM")
     parser.add_argument(
-        "--code", action="append", default=[], metavar="DIR", help="folder put on PYTHONPATH in the image (repeatable)"
+        "--maxtext", type=a_name, metavar="VERSION", help="MaxText release; default: the one that is built here"
+    )
+    parser.add_argument(
+        "--maxtext-source", type=a_name, default="pypi", metavar="SOURCE", help=f"{sources} (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--tunix-source", type=a_name, default="pypi", metavar="SOURCE", help=f"{sources} (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--base", type=a_name, metavar="IMAGE", help="base image with CPython 3.12; default: the Dockerfile's"
+    )
+    parser.add_argument("--update-base", action="store_true", help="look the base's tag up anew, not in the lock")
+    parser.add_argument("--vllm", type=a_name, metavar="REQUIREMENT", help="pip requirement; SFT does not need vLLM")
+    parser.add_argument(
+        "--code",
+        type=a_name,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="folder put on PYTHONPATH in the image (repeatable)",
     )
     parser.add_argument(
         "--arg", action="append", default=[], metavar="NAME=VALUE", help="further build argument (repeatable)"

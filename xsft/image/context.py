@@ -11,6 +11,8 @@ from xsft.problems import Problem, error, warning
 LIMIT = 500 * 2**20
 """Bytes; MaxText's own tree is 30 MB."""
 LARGEST = 5
+ACCEPTABLE = ("image-context-large",)
+"""Ids that `--accept` takes."""
 
 ALWAYS_IGNORED = """\
 **/.git
@@ -44,7 +46,7 @@ def context_problems(files: Sequence[ContextFile], *, limit: int = LIMIT) -> tup
 def accepting(problems: Iterable[Problem], ids: Iterable[str]) -> tuple[Problem, ...]:
     """The size may be accepted by its id; a link that cannot work and a secret that would leave may not."""
     taken = set(ids)
-    return tuple(_accepted(p) if p.id in taken & {"image-context-large"} else p for p in problems)
+    return tuple(_accepted(p) if p.id in taken & {*ACCEPTABLE} else p for p in problems)
 
 
 def size_of(files: Iterable[ContextFile]) -> int:

@@ -1,0 +1,32 @@
+"""What `xsft image` takes for an option's value, before anything is read or asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from xsft.cli import main
+
+OPTIONS = [
+    "image",
+    "registry",
+    "place",
+    "maxtext",
+    "maxtext-source",
+    "tunix-source",
+    "base",
+    "vllm",
+    "code",
+    "pip-config",
+]
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_an_empty_value_is_no_folder_and_no_default(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An unset shell variable: `--code "$MINE"` would else put the current folder into the image."""
+    assert main(["image", "show", f"--{option}="]) == 2
+    assert f"--{option}: it is empty" in capsys.readouterr().err
+
+
+def test_only_the_size_may_be_accepted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["image", "build", "--accept", "image-context-secret"]) == 2
+    assert "choose from" in capsys.readouterr().err
