@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import Any
 
@@ -54,10 +55,11 @@ def test_webhooks_are_called(real_cluster: Cluster, cluster_namespace: str) -> N
 
 
 def test_kueue_tells_who_is_ahead(real_cluster: Cluster, cluster_namespace: str) -> None:
-    """In a queue with room for none of two."""
+    """In a queue with room for none of two. Its order is by the second of creation, in no order within one."""
     queue = real_cluster.create_queue(cluster_namespace, {"4xv6e-256": 256})
     try:
         for name in ("first", "second"):
+            time.sleep(1.1)
             sent = manifest("deepseek_ultrachat_mcjax", cluster_namespace, name=name, queue=queue)
             real_cluster.api("POST", JOBSETS.format(cluster_namespace), sent)
             real_cluster.wait(

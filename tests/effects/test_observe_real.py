@@ -249,6 +249,7 @@ def test_all_of_them_in_one_look(staged: Staged, tmp_path_factory: pytest.TempPa
     staged.submit("going")
     staged.runs("going")
     staged.says("going", STEP.format(n=4))
+    staged.until("going", ("training", ""))
     staged.submit("waits", queue="nosuch")
     staged.until("waits", ("queued", "inadmissible"))
     store = RecordStore(state=tmp_path_factory.mktemp("state"), objects_at=lambda _: pytest.fail("nothing is written"))
