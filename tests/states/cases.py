@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.states.seen import (
     ADMITTED,
     CREATED,
@@ -63,6 +65,16 @@ QUEUED: tuple[Case, ...] = (
     ),
     ("LocalQueue missing", waits("LocalQueue nosuch doesn't exist", "Inadmissible"), ("queued", "inadmissible")),
     ("no Workload", observation(jobset=HELD, workload=None, pods=()), ("queued", "no-workload")),
+    (
+        "suspended by hand: no queue, no Workload",
+        observation(jobset=replace(HELD, queue=None), workload=None, pods=()),
+        ("queued", "suspended"),
+    ),
+    (
+        "suspended, without a queue, and Kueue was not asked",
+        observation(jobset=replace(HELD, queue=None), workload=None, unread=unread("workloads")),
+        ("queued", "workload-not-read"),
+    ),
     (
         "Workload not read",
         observation(jobset=HELD, workload=None, unread=unread("workloads")),

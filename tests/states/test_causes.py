@@ -163,6 +163,11 @@ QUEUE: tuple[Row, ...] = (
         why(observation(jobset=HELD, workload=None, pods=()), missing=("PriorityClass/urgent",)),
         ("no PriorityClass urgent",),
     ),
+    (
+        "suspended",
+        why(observation(jobset=replace(HELD, queue=None), workload=None, pods=()), missing=("PriorityClass/urgent",)),
+        ("no queue", "kubectl -n default patch jobset deepseek-ultrachat", '\'{"spec":{"suspend":false}}\''),
+    ),
     ("no-workload", why(observation(jobset=HELD, workload=None, pods=()), missing=()), ("PriorityClass",)),
     (
         "deactivated",

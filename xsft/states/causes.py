@@ -66,6 +66,7 @@ def words(evidence: Evidence, *, now: str) -> dict[str, str]:
     return {
         "run": seen.run_name,
         "jobset": seen.jobset.name if seen.jobset else seen.run_name,
+        "namespace": seen.jobset.namespace if seen.jobset else "default",
         "workload": seen.workload.name if seen.workload else seen.run_name,
         "state": evidence.status.state,
         "meaning_of_state": f"It is {evidence.status.state}: {known.meaning}." if known else "",

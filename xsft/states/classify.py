@@ -83,8 +83,14 @@ def _held_back(seen: Observation, jobset: JobSet) -> Status | None:
         return _evicted(seen.workload) or _queued(seen.workload)
     if not jobset.suspended:
         return None  # without a queue Kueue leaves it alone, and it runs at once
-    unread = any(one.what == "workloads" for one in seen.unread)
-    return Status(state="queued", reason="workload-not-read" if unread else "no-workload", evidence=("jobset",))
+    return Status(state="queued", reason=_why_suspended(seen, jobset), evidence=("jobset",))
+
+
+def _why_suspended(seen: Observation, jobset: JobSet) -> str:
+    """Kueue gives even a JobSet without a queue a Workload where it manages those: without both nobody resumes it."""
+    if any(one.what == "workloads" for one in seen.unread):
+        return "workload-not-read"
+    return "no-workload" if jobset.queue else "suspended"
 
 
 def _evicted(workload: KueueWorkload) -> Status | None:

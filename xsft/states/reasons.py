@@ -28,6 +28,7 @@ REASONS: tuple[Reason, ...] = (
         inadmissible="Kueue will not consider it as things are: no such LocalQueue, or a queue that is stopped",
         admission_checks="quota is reserved, and an admission check (such as provisioning) has not passed yet",
         no_workload="the JobSet is suspended and Kueue has made no Workload: no such PriorityClass, or no Kueue",
+        suspended="the JobSet is suspended and names no queue: nothing resumes it but somebody's hand",
         workload_not_read="the JobSet is suspended, and the Workload that says why could not be read",
     ),
     Reason(
