@@ -94,7 +94,7 @@ REASONS: tuple[Reason, ...] = (
         "failed",
         trainer_failed="a process ended with an error that is not restarted",
         restarts_used_up="it failed more often than it may be restarted",
-        oom_killed="a process took more host memory than its pod may have",
+        oom_killed="a process took more host memory than its pod may have: only its pod says so, which `why` reads",
         aborted="the trainer gave up: the loss is not a number, or infinite",
         ended_short="it ended without an error before the steps asked for",
         after_last_step="the checkpoint of the last step is saved; it failed afterwards",
