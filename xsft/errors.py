@@ -14,7 +14,7 @@ Interrupted by the user    130  (KeyboardInterrupt; not a class of ours)
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from xsft.problems import Problem
 
@@ -33,10 +33,17 @@ class XsftError(Exception):
         self.fix = fix
         self.problem_id = id or self.id
         """Stable; a narrower name than the class's own where scripts want to tell cases apart."""
+        self._beside: tuple[Problem, ...] = ()
+
+    def beside(self, other: XsftError) -> Self:
+        """Itself, told together with another one that has to be mended too; the exit status stays its own."""
+        self._beside = (*self._beside, *other.problems)
+        return self
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        return (Problem(id=self.problem_id, severity="error", message=self.message, fix=self.fix),)
+        own = Problem(id=self.problem_id, severity="error", message=self.message, fix=self.fix)
+        return (own, *self._beside)
 
 
 class UsageError(XsftError):

@@ -117,6 +117,17 @@ def test_a_registry_that_does_not_answer_is_no_obstacle_to_building_and_one_to_p
     assert not lock_file(images, "post_training").exists()
 
 
+def test_where_neither_the_registry_nor_an_engine_answers_both_are_told_and_the_engine_first(images: Path) -> None:
+    def no_engine() -> FakeDocker:
+        raise EnvironmentMissing("no engine", id="docker-not-running")
+
+    offline = maker(images, FakeDocker(FakeRegistry(down=True)), docker=no_engine)
+    with pytest.raises(EnvironmentMissing) as missing:
+        pushed(offline, recipe())
+    assert [problem.id for problem in missing.value.problems] == ["docker-not-running", "registry-unreachable"]
+    assert not lock_file(images, "post_training").exists()
+
+
 def test_a_registry_that_nobody_named_is_not_asked(images: Path) -> None:
     docker = FakeDocker(FakeRegistry())
     maker(images, docker).build(recipe(replace(OPTIONS, registry=None)), remote=False)

@@ -65,5 +65,11 @@ def test_without_an_engine_the_registry_tells_and_a_base_that_is_nowhere_is_an_e
         resolved(down=True)
 
 
+def test_where_neither_engine_nor_registry_answers_both_are_told_and_the_engine_first() -> None:
+    with pytest.raises(EnvironmentMissing) as missing:
+        resolve_base(REF, held=(), docker=no_engine, registry=FakeRegistry(down=True), again=False)
+    assert [problem.id for problem in missing.value.problems] == ["docker-not-running", "registry-unreachable"]
+
+
 def test_a_dockerfile_without_a_base_has_none() -> None:
     assert resolved(None, down=True) is None

@@ -163,7 +163,8 @@ def _base(
         except XsftError as failed:
             if ref is None or args.action not in ONLY_LOOK:
                 raise
-            display.say(f"{failed.message} Which bytes {ref} is stays open, and so the tags below.")
+            said = " ".join(f"{problem.message.rstrip('.')}." for problem in failed.problems)
+            display.say(f"{said} Which bytes {ref} is stays open, and so the tags below.")
             return Base(ref=ref)
 
     return base

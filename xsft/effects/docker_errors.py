@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from xsft.effects.network_words import plain
 from xsft.errors import EnvironmentMissing, Unreachable, XsftError
 from xsft.spec.secrets import redact
 
@@ -160,7 +161,7 @@ def limited(said: str, doing: Doing) -> Unreachable:
 def no_network(said: str, doing: Doing) -> Unreachable:
     return Unreachable(
         f"Could not {doing.what}: {said}",
-        fix=f"Check the network, DNS and proxy of the machine that runs the engine; can it reach {doing.host or 'it'}?",
+        fix=f"Check network, DNS and proxy, here and where the engine runs: can both reach {doing.host or 'it'}?",
         id="registry-unreachable",
     )
 
@@ -174,8 +175,8 @@ def broken_off(said: str, doing: Doing) -> Unreachable:
 
 
 def words(said: str) -> str:
-    """Somebody else's message, short and without tokens."""
-    return redact(" ".join(said.split()))[:MAX_WORDS]
+    """Somebody else's message, short, without tokens and without the insides of a library."""
+    return redact(plain(" ".join(said.split())))[:MAX_WORDS]
 
 
 _CASES: tuple[tuple[str, Callable[[str, Doing], XsftError]], ...] = (

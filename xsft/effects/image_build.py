@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 from xsft.effects import clock
 from xsft.effects.docker_progress import Event
 from xsft.effects.image_lock import keep
-from xsft.errors import Unknown, XsftError
+from xsft.errors import EnvironmentMissing, Unknown, XsftError
 from xsft.image.model import Base, BuildStep, Locked, Options, Recipe
 from xsft.image.recipe import local_name
 
@@ -133,7 +133,7 @@ class Maker:
         not confirm the digest: nothing is recorded then.
         """
         self.progress(f"asking {recipe.repository} for {recipe.code.tag}")
-        digest = self.registry.manifest_digest(f"{recipe.repository}:{recipe.code.tag}")
+        digest = self._held_there(f"{recipe.repository}:{recipe.code.tag}")
         steps, pushed = (self._skipped(recipe, "in-registry"), False) if digest else (self._make(recipe), True)
         digest = digest or self._send(recipe)
         self._confirm(recipe, digest)
@@ -151,6 +151,17 @@ class Maker:
             options=options,
         )
         return PushDone(locked=locked, steps=steps, pushed=pushed, lock_written=keep(self.images, locked))
+
+    def _held_there(self, ref: str) -> str | None:
+        """Where the registry does not tell and no engine answers either, both are told, the engine first."""
+        try:
+            return self.registry.manifest_digest(ref)
+        except XsftError as failed:
+            try:
+                self.docker()
+            except EnvironmentMissing as missing:
+                raise missing.beside(failed) from None
+            raise
 
     def _make(self, recipe: Recipe) -> tuple[StepDone, ...]:
         """Before the repository is looked at or made: a build that fails leaves nothing there."""

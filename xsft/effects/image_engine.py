@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from xsft.effects.image_build import Docker, Registry
 from xsft.effects.image_cache import keep, kept
 from xsft.effects.paths import own_cache
-from xsft.errors import EnvironmentMissing
+from xsft.errors import EnvironmentMissing, XsftError
 from xsft.image.model import Base, BuildStep, Locked
 from xsft.image.recipe import IMAGE_LABEL, base_of
 from xsft.image.reference import parse_reference
@@ -132,14 +132,18 @@ def resolve_base(
 
 
 def _looked_up(ref: str, *, docker: Callable[[], Docker], registry: Registry) -> Base:
-    """The engine's own first: it is what FROM would take."""
+    """The engine's own first: it is what FROM would take. Where neither answers, both are told, the engine first."""
+    missing: EnvironmentMissing | None = None
     try:
         found = docker().base(ref)
-    except EnvironmentMissing:  # without an engine the registry may still tell what would be built
-        found = None
+    except EnvironmentMissing as failed:  # without an engine the registry may still tell what would be built
+        found, missing = None, failed
     if found:
         return found
-    digest = registry.manifest_digest(ref)
+    try:
+        digest = registry.manifest_digest(ref)
+    except XsftError as failed:
+        raise (missing.beside(failed) if missing else failed) from None
     if digest is None:
         raise EnvironmentMissing(
             f"The base image {ref} is neither in the engine nor in its registry.",
