@@ -86,3 +86,21 @@ def test_an_image_that_is_not_there_is_told_with_those_that_are(project: Path) -
     assert find_images(project / "extra", "mine") == project / "images"
     with pytest.raises(UsageError, match="There is: mine"):
         find_images(project, "other")
+
+
+def test_a_folder_without_a_dockerfile_is_told_as_that(project: Path) -> None:
+    (project / "images" / "empty").mkdir()
+    for name in ("empty", "images/empty", "images/empty/"):
+        with pytest.raises(UsageError, match=r"images/empty has no Dockerfile\.$") as told:
+            find_images(project / "extra", name)
+        assert told.value.problem_id == "image-dockerfile"
+
+
+def test_a_path_instead_of_a_name_is_told_with_the_name(project: Path) -> None:
+    for name in ("images/mine", "./images/mine/", str(project / "images" / "mine")):
+        with pytest.raises(UsageError) as told:
+            find_images(project, name)
+        assert (told.value.problem_id, told.value.fix) == (
+            "image-name",
+            "Give the folder's name alone: --image mine.",
+        )

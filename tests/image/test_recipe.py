@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
-
-import pytest
 
 from tests.image.materials import DIGEST, OPTIONS, file, material, recipe
 from xsft.image.model import Base, BuildSecret
-from xsft.image.recipe import local_name, material_problems, option_problems, repository_of
+from xsft.image.recipe import local_name, repository_of
 
 
 def test_the_two_builds_and_what_they_are_told() -> None:
@@ -67,45 +64,3 @@ def test_without_a_registry_the_name_is_one_that_cannot_be_pulled() -> None:
     made = recipe(replace(OPTIONS, registry=None))
     assert repository_of(replace(OPTIONS, registry=None)) is None
     assert made.repository == local_name("post_training") == "localhost/xsft/post-training"
-
-
-@pytest.mark.parametrize(
-    ("changes", "id", "says"),
-    [
-        ({"maxtext": "0.2.6"}, "image-maxtext", "Did you mean"),
-        ({"maxtext": "9"}, "image-maxtext", "Known: 0.1.0"),
-        ({"maxtext": "0.2.4"}, "image-maxtext", "not built here"),
-        ({"maxtext": "tutorial-v1.5.0"}, "image-maxtext", "legacy layout"),
-        ({"registry": "127.0.0.1:5000/team:v1"}, "image-reference", "leave :v1 out"),
-        ({"registry": "team images"}, "image-reference", "a space"),
-        ({"registry": "gcr.io/my-project"}, "image-legacy-registry", "shut down"),
-        ({"base": "python;id"}, "image-reference", "';'"),
-        ({"image": "../etc"}, "image-name", "under images/"),
-        ({"maxtext_source": "git+https://example.com/m"}, "image-source", "does not name a commit"),
-        ({"tunix_source": "git+https://me:pw@example.com/m@main"}, "image-source", "a login"),
-        ({"args": {"DEPS_IMAGE": "x"}}, "image-argument", "by xsft itself"),
-        ({"args": {"PIP_TOKEN": "x"}}, "image-argument", "history"),
-    ],
-)
-def test_bad_options_are_told(changes: dict[str, Any], id: str, says: str) -> None:
-    (found,) = option_problems(replace(OPTIONS, **changes))
-    assert found.id == id
-    assert says in f"{found.message} {found.fix}"
-
-
-def test_good_options_have_no_problems() -> None:
-    good = {
-        "maxtext_source": "git+https://example.com/o/m@1a2b",
-        "base": "python:3.12",
-        "args": {"APT_PACKAGES": "git"},
-    }
-    assert option_problems(replace(OPTIONS, **good)) == ()
-    assert option_problems(replace(OPTIONS, maxtext_source="git+ssh://git@example.com/o/m@main")) == ()
-
-
-def test_an_argument_that_no_dockerfile_takes_is_told_with_those_it_takes() -> None:
-    found = material_problems(replace(OPTIONS, vllm="vllm==1", args={"BASE_IMAG": "x"}), material())
-    assert [p.id for p in found] == ["image-argument"] * 2
-    assert "VLLM_REQUIREMENT" in found[0].message
-    assert "Did you mean BASE_IMAGE?" in found[1].message
-    assert material_problems(replace(OPTIONS, base="python:3.13"), material()) == ()

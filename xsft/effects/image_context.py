@@ -38,6 +38,11 @@ def images_folder(start: Path, name: str) -> Path | None:
     return None
 
 
+def folder_under_images(start: Path, name: str) -> Path | None:
+    """The nearest images/NAME at or above `start`, whatever is in it; None without one."""
+    return next((at for folder in (start, *start.parents) if name and (at := folder / FOLDER / name).is_dir()), None)
+
+
 def hashed(part: Part) -> Part:
     """With the hashes that were left out because of a file's size. Raises EnvironmentMissing as `read_tree` does."""
     return replace(part, files=tuple(map(_hashed, part.files)))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from xsft.effects.checkout import checkout
-from xsft.effects.image_context import code_part, deps_part, hashed, image_names, images_folder
+from xsft.effects.image_context import code_part, deps_part, folder_under_images, hashed, image_names, images_folder
 from xsft.effects.image_source import Source, source_of
 from xsft.errors import SpecError, UsageError
 from xsft.image.context import accepting, context_problems
 from xsft.image.model import Base, Material, Options, Part, Recipe
-from xsft.image.recipe import make_recipe, material_problems, option_problems
+from xsft.image.problems import material_problems, option_problems
+from xsft.image.recipe import CODE_DOCKERFILE, DEPS_DOCKERFILE, make_recipe
 from xsft.problems import Problem, errors_in
 
 
@@ -71,12 +72,20 @@ def plan_image(options: Options, by: Gathering) -> Planned:
 
 def find_images(start: Path, name: str) -> Path:
     """The images/ that has a folder of this name. Raises UsageError with those that are there."""
-    found = images_folder(start, name)
+    bare, known = PurePath(name).name, image_names(start)
+    found = images_folder(start, name) if bare == name else None
     if found is not None and (found / name).is_dir():
         return found
-    known = ", ".join(image_names(start)) or "none"
+    if bare != name and bare in known:
+        raise UsageError(f"{name!r} is a path.", fix=f"Give the folder's name alone: --image {bare}.", id="image-name")
+    if (empty := folder_under_images(start, bare)) is not None:
+        raise UsageError(
+            f"{empty} has no {DEPS_DOCKERFILE}.",
+            fix=f"An image is a folder with {DEPS_DOCKERFILE} and {CODE_DOCKERFILE}, as images/post_training is.",
+            id="image-dockerfile",
+        )
     raise UsageError(
-        f"There is no image {name!r} under images/ here or above. There is: {known}.",
+        f"There is no image {name!r} under images/ here or above. There is: {', '.join(known) or 'none'}.",
         fix="Name one with --image, or change into the project's folder.",
         id="image-unknown",
     )

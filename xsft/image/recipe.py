@@ -4,24 +4,16 @@ what images/post_training/README.md calls them.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 
-from xsft.catalog import releases
 from xsft.image.identity import code_tag, deps_tag
 from xsft.image.model import Base, BuildSecret, BuildStep, Material, Options, Part, Recipe
-from xsft.image.reference import legacy_warning, parse_reference, parse_repository
-from xsft.problems import Problem, error
-from xsft.spec.secrets import looks_secret, names_secret
 
 DEPS_DOCKERFILE = "Dockerfile"
 CODE_DOCKERFILE = "code.Dockerfile"
 PLATFORM = "linux/amd64"
 """What the machines with TPUs are."""
 PIP_SECRET = "pip_conf"  # noqa: S105 - a name
-BUILDABLE = frozenset({releases.DEFAULT})
-"""MaxText releases that images/post_training/requirements.txt holds, hash-locked and tested."""
 LOCAL = "localhost/xsft"
 """Prefix of the images on this machine: a name under which nothing is ever pulled by mistake."""
 
@@ -35,12 +27,9 @@ NOT_IDENTITY = frozenset({"DEPS_IMAGE", "REVISION", "DIRTY", "MAXTEXT_SOURCE"})
 OWN = NOT_IDENTITY | {"BASE_IMAGE", "BASE_DIGEST", "LOCK_SHA256", "MAXTEXT_VERSION", "VLLM_REQUIREMENT"}
 """Arguments that xsft itself gives."""
 
-IMAGE_NAME = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")
-_USERINFO = re.compile(r"://[^/@]*[:@][^/]*@|://[^/@]+:[^/@]*@")
-
 
 def make_recipe(options: Options, material: Material) -> Recipe:
-    """The builds with their tags; `option_problems` come first."""
+    """The builds with their tags; `xsft.image.problems.option_problems` come first."""
     deps = _deps(options, material)
     return Recipe(
         image=options.image,
@@ -81,19 +70,6 @@ def local_name(image: str) -> str:
 def labels_of(options: Options, *, kind: str) -> dict[str, str]:
     """What every image of xsft says of itself, whatever its Dockerfile says."""
     return {IMAGE_LABEL: options.image, KIND_LABEL: kind, MAXTEXT_LABEL: options.maxtext}
-
-
-def option_problems(options: Options) -> tuple[Problem, ...]:
-    """`image-name`, `image-maxtext`, `image-reference`, `image-legacy-registry`, `image-source`, `image-argument`."""
-    return (*_name(options), *_maxtext(options), *_references(options), *_sources(options), *_given_arguments(options))
-
-
-def material_problems(options: Options, material: Material) -> tuple[Problem, ...]:
-    """`image-argument` for one that neither Dockerfile takes: it would be given for nothing."""
-    known = {**material.deps.args, **material.code.args}
-    asked = {"BASE_IMAGE": options.base, "VLLM_REQUIREMENT": options.vllm, **options.args}
-    missing = [name for name, value in asked.items() if value is not None and name not in known]
-    return tuple(_unknown_argument(name, known) for name in missing)
 
 
 def _deps(options: Options, material: Material) -> BuildStep:
@@ -161,73 +137,3 @@ def _declared(given: Mapping[str, str], part: Part) -> dict[str, str]:
 
 def _dashed(image: str) -> str:
     return image.replace("_", "-")
-
-
-def _name(options: Options) -> Iterator[Problem]:
-    if not IMAGE_NAME.fullmatch(options.image):
-        message = f"{options.image!r} cannot be an image: it is the name of a folder under images/, in lower case."
-        yield error("image-name", "", message, "Take letters, digits, dashes and underscores: post_training.")
-
-
-def _maxtext(options: Options) -> Iterator[Problem]:
-    if options.maxtext in BUILDABLE:
-        return
-    try:
-        found = releases.release(options.maxtext)
-    except ValueError as unknown:
-        yield error("image-maxtext", "", str(unknown), f"Take --maxtext {releases.DEFAULT}.")
-        return
-    message = (
-        f"MaxText {found.version} ({found.layout} layout) is not built here: the locked requirements are those of "
-        f"{', '.join(sorted(BUILDABLE))}."
-    )
-    fix = f"Name an image that has it in the workload: image: {{ref: …@sha256:…, maxtext: {found.version!r}}}."
-    yield error("image-maxtext", "", message, fix)
-
-
-def _references(options: Options) -> Iterator[Problem]:
-    for text, parse, what in (
-        (options.registry, parse_repository, "--registry"),
-        (options.base, parse_reference, "--base"),
-    ):
-        if text is None:
-            continue
-        try:
-            parse(text)
-        except ValueError as wrong:
-            yield error("image-reference", "", f"{what}: {wrong}", "Correct it.")
-        legacy = legacy_warning(text, where="")
-        yield from (legacy,) if legacy else ()
-
-
-def _sources(options: Options) -> Iterator[Problem]:
-    for text, what in ((options.maxtext_source, "--maxtext-source"), (options.tunix_source, "--tunix-source")):
-        if not text.startswith("git+"):
-            continue
-        url, at, ref = text.removeprefix("git+").rpartition("@")
-        if not at or not ref or "://" not in url:
-            message = f"{what}: {text!r} does not name a commit."
-            yield error(
-                "image-source", "", message, "Write git+https://HOST/OWNER/REPOSITORY@COMMIT, a tag or a branch."
-            )
-        elif _USERINFO.search(url) or looks_secret(text):
-            message = f"{what} holds a login, which would be in the shell's history."
-            yield error("image-source", "", message, "Leave it out: git's own credential helper is asked.")
-
-
-def _given_arguments(options: Options) -> Iterator[Problem]:
-    for name, value in options.args.items():
-        if name in OWN:
-            yield error("image-argument", "", f"--arg {name} is given by xsft itself.", "Use the option for it.")
-        elif names_secret(name) or looks_secret(value):
-            message = f"--arg {name} looks like a secret: build arguments stay in the image's history."
-            yield error("image-argument", "", message, "A package index's login goes into --pip-config FILE.")
-
-
-def _unknown_argument(name: str, known: Mapping[str, str | None]) -> Problem:
-    close = get_close_matches(name, known, n=1)
-    hint = f" Did you mean {close[0]}?" if close else ""
-    message = (
-        f"No Dockerfile of the image takes the argument {name}.{hint} Taken: {', '.join(sorted(known)) or 'none'}."
-    )
-    return error("image-argument", "", message, f"Leave it out, or write ARG {name} into the Dockerfile.")

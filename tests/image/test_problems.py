@@ -1,0 +1,93 @@
+"""Bad options are told before anything is done, with what is allowed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.image.materials import OPTIONS, material
+from xsft.image.problems import material_problems, option_problems
+
+REQUIREMENTS = (
+    "vllm",
+    "vllm==0.11.0",
+    "vllm-tpu==0.11.0rc1+cu12.local",
+    "vllm[tpu, extra] >=0.11,<0.12, !=0.11.3",
+    "vllm~=0.11",
+    "vllm==1!2.*",
+    "vllm @ https://example.com/o/vllm-1-py3-none-any.whl#sha256=0a",
+    "tunix@git+https://example.com/o/tunix.git@0123456789abcdef",
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "id", "says"),
+    [
+        ({"maxtext": "0.2.6"}, "image-maxtext", "Did you mean"),
+        ({"maxtext": "9"}, "image-maxtext", "Known: 0.1.0"),
+        ({"maxtext": "0.2.4"}, "image-maxtext", "not built here"),
+        ({"maxtext": "tutorial-v1.5.0"}, "image-maxtext", "legacy layout"),
+        ({"registry": "127.0.0.1:5000/team:v1"}, "image-reference", "leave :v1 out"),
+        ({"registry": "team images"}, "image-reference", "a space"),
+        ({"registry": "gcr.io/my-project"}, "image-legacy-registry", "shut down"),
+        ({"base": "python;id"}, "image-reference", "';'"),
+        ({"image": "../etc"}, "image-name", "under images/"),
+        ({"maxtext_source": "git+https://example.com/m"}, "image-source", "does not name a commit"),
+        ({"tunix_source": "git+https://me:pw@example.com/m@main"}, "image-source", "a login"),
+        ({"args": {"DEPS_IMAGE": "x"}}, "image-argument", "by xsft itself"),
+        ({"args": {"PIP_TOKEN": "x"}}, "image-argument", "history"),
+        ({"maxtext": "0.2.5; rm"}, "image-maxtext", "Known: 0.1.0"),
+        ({"maxtext_source": "git+https://example.com/m;id@main"}, "image-source", "is no address"),
+        ({"maxtext_source": "git+https://example.com/m@main$(id)"}, "image-source", "is no address"),
+        ({"tunix_source": "git+https://example.com/m @main"}, "image-source", "is no address"),
+        ({"vllm": "a; rm"}, "image-argument", "no pip requirement"),
+        ({"vllm": "vllm==1 && id"}, "image-argument", "no pip requirement"),
+        ({"vllm": "vllm==`id`"}, "image-argument", "no pip requirement"),
+        ({"vllm": "--index-url=https://example.com"}, "image-argument", "no pip requirement"),
+        ({"vllm": "vllm @ https://me:pw@example.com/v.whl"}, "image-argument", "a login"),
+        ({"args": {"TUNIX_REQUIREMENT": "a|b"}}, "image-argument", "TUNIX_REQUIREMENT"),
+        ({"args": {"APT_PACKAGES": "git; id"}}, "image-argument", "'git;' is no Debian package"),
+        ({"args": {"APT_PACKAGES": "git -oDebug=1"}}, "image-argument", "'-oDebug=1' is no Debian package"),
+    ],
+)
+def test_bad_options_are_told(changes: dict[str, Any], id: str, says: str) -> None:
+    (found,) = option_problems(replace(OPTIONS, **changes))
+    assert found.id == id
+    assert says in f"{found.message} {found.fix}"
+
+
+def test_good_options_have_no_problems() -> None:
+    good = {
+        "maxtext_source": "git+https://example.com/o/m@1a2b",
+        "base": "python:3.12",
+        "args": {"APT_PACKAGES": "git"},
+    }
+    assert option_problems(replace(OPTIONS, **good)) == ()
+    for requirement in REQUIREMENTS:
+        assert option_problems(replace(OPTIONS, vllm=requirement)) == ()
+        assert option_problems(replace(OPTIONS, args={"MAXTEXT_REQUIREMENT": requirement})) == ()
+    assert option_problems(replace(OPTIONS, args={"APT_PACKAGES": "git  libc6:amd64 g++=4:12.2.0-3 tzdata"})) == ()
+    assert option_problems(replace(OPTIONS, maxtext_source="git+ssh://git@example.com/o/m@main")) == ()
+
+
+def test_an_argument_that_no_dockerfile_takes_is_told_with_those_it_takes() -> None:
+    found = material_problems(replace(OPTIONS, vllm="vllm==1", args={"BASE_IMAG": "x"}), material())
+    assert [p.id for p in found] == ["image-argument"] * 2
+    assert "VLLM_REQUIREMENT" in found[0].message
+    assert "Did you mean BASE_IMAGE?" in found[1].message
+    assert material_problems(replace(OPTIONS, base="python:3.13"), material()) == ()
+
+
+@given(st.text(), st.sampled_from(";|&$`\"'\\(){}\n\t\0"), st.sampled_from(REQUIREMENTS))
+def test_what_a_shell_would_act_on_is_never_in_a_requirement(after: str, sign: str, requirement: str) -> None:
+    for options in (
+        replace(OPTIONS, vllm=f"{requirement}{sign}{after}"),
+        replace(OPTIONS, args={"MAXTEXT_REQUIREMENT": f"{requirement}{sign}{after}"}),
+        replace(OPTIONS, args={"APT_PACKAGES": f"git{sign}{after}"}),
+        replace(OPTIONS, tunix_source=f"git+https://example.com/o/t@main{sign}{after}"),
+    ):
+        assert option_problems(options)
