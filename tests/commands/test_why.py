@@ -49,7 +49,7 @@ def pod(host: int, *, exit_code: int = 1) -> Pod:
 
 
 def log(host: int) -> Log:
-    words = "MAXTEXT CONFIG ERROR: unknown key stepz token hf_" + "a" * 30
+    words = "MAXTEXT CONFIG ERROR: \x1b[1munknown\x1b[0m key stepz\x07 token hf_" + "a" * 30
     said_by = Said(kind="config-error", line=words, text=words, signature=words)
     return Log(
         replicated_job="slice-job",
@@ -97,7 +97,14 @@ def test_a_queued_run_is_told_what_it_lacks(capsys: pytest.CaptureFixture[str]) 
 
 def test_nothing_drives_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     asked("gemma", Read((BROKEN,)))
-    assert capsys.readouterr().out.replace("\n", "").isprintable()
+    told = capsys.readouterr().out
+    assert told.replace("\n", "").isprintable()
+    assert "  > MAXTEXT CONFIG ERROR: unknown key stepz token" in told
+
+
+def test_no_colours_are_passed_on_to_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    asked("gemma", Read((BROKEN,)), json=True)
+    assert document(capsys)["cause"]["evidence"][0].startswith("MAXTEXT CONFIG ERROR: unknown key stepz token")
 
 
 def test_no_secret_is_passed_on(capsys: pytest.CaptureFixture[str]) -> None:

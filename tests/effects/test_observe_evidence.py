@@ -14,6 +14,7 @@ from xsft.effects.cluster import connect_context
 from xsft.effects.cluster_api import Patience
 from xsft.effects.observe import observe_run
 from xsft.effects.observe_evidence import read_evidence
+from xsft.states.causes import explain
 from xsft.states.classify import classify
 from xsft.states.evidence import Evidence
 
@@ -40,9 +41,11 @@ class World:
         content = {"involvedObject": involved, "type": type, "reason": "R", "message": "m", **said}
         self.api.standin.objects.add("/events", name, namespace=NAMESPACE, **content)
 
-    def failed(self, run: str, name: str, *, host: int = 0, code: int = 1, lines: tuple[str, ...] = ()) -> None:
+    def failed(
+        self, run: str, name: str, *, host: int = 0, code: int = 1, lines: tuple[str, ...] = (), message: str = ""
+    ) -> None:
         at = f"2026-11-21T11:00:{host:02}Z"
-        terminated = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": at}}
+        terminated = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": at, "message": message}}
         status = [{"name": "jax-tpu", "restartCount": 0, "state": terminated}]
         pod = self.runs.pod(name, host=host, phase="Failed", containerStatuses=status)
         self.api.standin.logs.say(pod["metadata"]["name"], *lines, end=True)
@@ -142,6 +145,41 @@ def test_the_first_failing_processes_are_heard_and_few_of_them(world: World) -> 
     assert first.said.kind == "config-error"
     assert first.lines == (ERROR,)
     assert first.said_at == "2026-11-21T10:00:00.000000000Z"
+
+
+RAISED = "Traceback (most recent call last):\n\x1b[1;31mValueError\x1b[0m: no such key\x07 'a'\n"
+
+
+@pytest.mark.parametrize("fault", [None, {"code": 403, "message": "cannot get resource pods/log"}])
+def test_a_termination_message_tells_where_the_log_does_not(world: World, fault: dict[str, Any] | None) -> None:
+    """Its lines are coloured, as programs write them."""
+    world.runs.jobset("gemma", status=ended("Failed", "FailJobSetFailurePolicyAction"))
+    world.failed("gemma", "gemma", message=RAISED)
+    if fault is not None:
+        world.api.server.fail("/log", times=9, **fault)
+    found = world.evidence("gemma")
+    (log,) = found.logs or ()
+    assert log.said is not None
+    assert (log.said.kind, log.said.line) == ("exception", "ValueError: no such key 'a'")
+    cause = explain(found, now=NOW).cause
+    assert (cause.id, cause.evidence) == ("exception", ("ValueError: no such key 'a'",))
+
+
+def test_a_termination_message_that_tells_nothing_is_quoted_once(world: World) -> None:
+    world.runs.jobset("gemma", status=ended("Failed", "FailJobSetFailurePolicyAction"))
+    world.failed("gemma", "gemma", message="bye\n")
+    cause = explain(world.evidence("gemma"), now=NOW).cause
+    assert (cause.id, cause.evidence) == ("exit-code", ("bye",))
+
+
+def test_the_termination_message_of_before_tells_where_the_container_was_started_anew(world: World) -> None:
+    world.runs.admitted("gemma")
+    before = {"terminated": {"exitCode": 1, "reason": "Error", "message": RAISED}}
+    row = {"name": "jax-tpu", "restartCount": 1, "state": {"running": {}}, "lastState": before}
+    world.runs.pod("gemma", containerStatuses=[row])
+    (log,) = world.evidence("gemma").logs or ()
+    assert log.said is not None
+    assert log.said.kind == "exception"
 
 
 def test_a_container_that_was_started_anew_is_heard_before_that(world: World) -> None:

@@ -147,6 +147,15 @@ def test_every_kind_has_a_rule() -> None:
     assert {line[0] for line in LINES} == kinds
 
 
+@pytest.mark.parametrize(("kind", "lines", "quoted"), LINES, ids=[f"{n} {line[0]}" for n, line in enumerate(LINES)])
+def test_colours_hide_no_failure(kind: str, lines: Sequence[str], quoted: str) -> None:
+    coloured = diagnose([f"\x1b[1m\x07{line[:3]}\x1b[31m{line[3:]}\x1b[0m" for line in lines])
+    assert coloured == diagnose(lines)
+    assert coloured is not None
+    assert coloured.kind == kind
+    assert quoted in coloured.text
+
+
 def test_a_signature_is_the_same_for_the_same_failure_of_another_attempt() -> None:
     first = "E1121 11:57:01.123456     140 pyconfig.py:394] [process=3] Ran out at 0x7f3a after 12.5 s of task 17"
     again = "E1122 09:00:00.000001     988 pyconfig.py:394] [process=61] Ran out at 0x1b2c after 99.1 s of task 4"

@@ -107,11 +107,17 @@ def _cause(cause: Cause) -> Iterator[str]:
 
 
 def _safe(text: str) -> str:
-    """What the cluster and the trainer wrote neither drives the terminal nor shows a token."""
+    """What the cluster and the trainer wrote neither drives the terminal nor shows a token; colours are left out."""
     from xsft.spec.keypath import printable
-    from xsft.spec.secrets import redact
 
-    return printable(redact(text))
+    return printable(_bare(text))
+
+
+def _bare(text: str) -> str:
+    from xsft.spec.secrets import redact
+    from xsft.trainers.plain import plain
+
+    return redact(plain(text))
 
 
 def _require_its_cluster(seen: Observation, row: Row) -> None:
@@ -147,12 +153,10 @@ def _print_document(row: Row, evidence: Evidence, explained: Explanation, status
 
 
 def _document(cause: Cause) -> dict[str, Any]:
-    from xsft.spec.secrets import redact
-
     return {
         "id": cause.id,
-        "message": redact(cause.message),
-        "fix": redact(cause.fix),
+        "message": _bare(cause.message),
+        "fix": _bare(cause.fix),
         "where": cause.where,
-        "evidence": [redact(line) for line in cause.evidence],
+        "evidence": [_bare(line) for line in cause.evidence],
     }

@@ -14,6 +14,7 @@ from xsft.states.evidence import End, Log
 from xsft.states.failing import suspects
 from xsft.states.model import Container, JobSet, Observation, Pod
 from xsft.trainers.failures import diagnose
+from xsft.trainers.progress import Said as LogLine
 from xsft.trainers.progress import progress_of
 
 LOGS = 3
@@ -33,7 +34,9 @@ def failing_logs(cluster: Cluster, seen: Observation, jobset: JobSet) -> tuple[L
 
 
 def _log(cluster: Cluster, jobset: JobSet, pod: Pod) -> Log | None:
-    """Of the container that failed: where it was started anew, of the one before."""
+    """Of the container that failed: where it was started anew, of the one before. Its termination message is the end
+    of its log, and stays where the log itself is gone; None where neither is there.
+    """
     container = _failed(pod)
     again = container is not None and container.state != "terminated"
     wanted = LogAsk(
@@ -43,23 +46,30 @@ def _log(cluster: Cluster, jobset: JobSet, pod: Pod) -> Log | None:
         tail=TAIL,
         previous=again,
     )
-    try:
-        lines = read_log(cluster.reads.api, wanted)
-    except XsftError:
+    lines = _lines(cluster, wanted)
+    end = container.last if again and container else container
+    last = tuple(end.message.splitlines()) if end else ()
+    texts = tuple(line.text for line in lines) or last
+    if not texts:
         return None
-    if lines is None:
-        return None
-    texts = tuple(line.text for line in lines)
     return Log(
         replicated_job=pod.replicated_job,
         slice_index=pod.slice_index,
         host=pod.host,
         pod=pod.name,
         lines=texts,
-        said=diagnose(texts),
+        said=diagnose(texts) or diagnose(last),
         said_at=next((line.at for line in reversed(lines) if line.at), None),
         attempt=pod.attempt,
     )
+
+
+def _lines(cluster: Cluster, wanted: LogAsk) -> tuple[LogLine, ...]:
+    """None of them where the log cannot be read."""
+    try:
+        return read_log(cluster.reads.api, wanted) or ()
+    except XsftError:
+        return ()
 
 
 def _failed(pod: Pod) -> Container | None:

@@ -35,11 +35,11 @@ def ended(evidence: Evidence) -> Iterator[Clue]:
         return
     who = "head" if failure.pod.replicated_job == PATHWAYS_HEAD else "worker"
     code = failure.container.exit_code
-    message = failure.container.message.strip().splitlines()
+    last = (*failure.container.message.strip().splitlines()[-3:], *(failure.log.lines[-3:] if failure.log else ()))
     yield Clue(
         text=f"{who} {failure.container.reason or 'Error'} exit {'unknown' if code is None else code}",
         where=place(failure.pod),
-        quoted=(*message[-3:], *(failure.log.lines[-3:] if failure.log else ())),
+        quoted=tuple(dict.fromkeys(last)),  # the message may be the log's end
     )
 
 

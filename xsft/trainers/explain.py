@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from xsft.trainers.lines import Aborted, ConfigError, DataEnded, parse
+from xsft.trainers.plain import plain
 
 MAX_CHARACTERS = 600
 
@@ -19,16 +20,17 @@ _RULER = "=========="
 
 def reason(lines: Sequence[str]) -> str | None:
     """The cause the trainer itself names: a configuration error, NaN, the end of the data, else its last exception."""
-    for number, line in enumerate(lines):
+    bare = tuple(plain(line) for line in lines)
+    for number, line in enumerate(bare):
         match parse(line):
             case ConfigError(message=message):
-                return _config_error(message, lines[number + 1 :])
+                return _config_error(message, bare[number + 1 :])
             case Aborted(reason=why):
                 return f"MaxText stopped because of {why}"
             case _:
                 pass
-    raised = exception(lines)
-    return _short(raised) if raised else _data_ended(lines)
+    raised = exception(bare)
+    return _short(raised) if raised else _data_ended(bare)
 
 
 def exception(lines: Sequence[str]) -> str | None:

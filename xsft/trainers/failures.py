@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from xsft.states.evidence import Said
 from xsft.trainers.explain import exception, reason
 from xsft.trainers.lines import Aborted, ConfigError, DataEnded, parse
+from xsft.trainers.plain import plain
 
 MAX_LINE = 400
 """Characters of a line that is quoted."""
@@ -29,12 +30,13 @@ def diagnose(lines: Sequence[str]) -> Said | None:
     """The likeliest cause in these lines; None where they show no failure.
 
     What MaxText itself names comes first, then messages that are known, then the exception that ended Python; that a
-    peer was lost comes last, since a process that dies of its own error prints that too.
+    peer was lost comes last, since a process that dies of its own error prints that too. Colours mean nothing.
     """
+    bare = tuple(plain(line) for line in lines)
     return next(
         (
-            Said(kind=kind, line=_short(line), text=_text(kind, line, lines), signature=signature(line))
-            for kind, line in _found(lines)
+            Said(kind=kind, line=_short(line), text=_text(kind, line, bare), signature=signature(line))
+            for kind, line in _found(bare)
         ),
         None,
     )

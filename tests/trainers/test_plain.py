@@ -1,0 +1,36 @@
+"""Lines without what drives a terminal."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xsft.trainers.plain import plain
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("\x1b[1;31mValueError\x1b[0m: no such \x1b[4mkey\x1b[24m", "ValueError: no such key"),
+        ("\x1b]0;a title\x07KeyError: 'a'", "KeyError: 'a'"),
+        ("\x1b]8;;http://x\x1b\\a link\x1b]8;;\x1b\\", "a link"),
+        ("\x1b]0;a title without an end", ""),
+        ("\x1bcOSError\x1b(B: no", "OSError: no"),
+        ("\x00\x07Runtime\x08Error: \x9b no\x7f", "RuntimeError:  no"),
+        ("\tas it was: é … 数", "\tas it was: é … 数"),
+        ("", ""),
+    ],
+)
+def test_what_a_terminal_acts_on_is_taken_out(line: str, expected: str) -> None:
+    assert plain(line) == expected
+
+
+@given(st.text())
+def test_nothing_is_left_that_drives_a_terminal(line: str) -> None:
+    assert not any((ord(c) < 32 and c != "\t") or 127 <= ord(c) < 160 for c in plain(line))
+
+
+@given(st.text(st.characters(exclude_categories=["C", "Z"])))
+def test_what_drives_none_is_left_alone(line: str) -> None:
+    assert plain(line) == line
