@@ -13,6 +13,7 @@ from xsft.naming import (
     POD_NAME_LIMIT,
     XPK_NAME_LIMIT,
     ModeName,
+    attempt_of_jobset,
     jobset_limit,
     jobset_name,
     run_name_limit,
@@ -59,6 +60,12 @@ def test_a_jobset_name_is_a_dns_label_and_tells_the_run(name: str, attempt: int)
     assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", jobset)
     assert jobset.startswith(name)
     assert (jobset == name) == (attempt == 1)
+    assert attempt_of_jobset(jobset, run_name=name) == attempt
+
+
+@pytest.mark.parametrize("name", ["gemma-1", "gemma-0", "gemma-02", "gemma-x", "gemma-", "gem", "2", "gemma-2-2", ""])
+def test_what_is_no_attempt_of_a_run(name: str) -> None:
+    assert attempt_of_jobset(name, run_name="gemma") is None
 
 
 def test_pods_are_counted_from_zero() -> None:

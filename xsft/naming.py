@@ -40,6 +40,15 @@ def jobset_name(*, run_name: str, attempt: int) -> str:
     return run_name if attempt == 1 else f"{run_name}-{attempt}"
 
 
+def attempt_of_jobset(name: str, *, run_name: str) -> int | None:
+    """The inverse of `jobset_name`; None for a name that is no attempt's of the run."""
+    if name == run_name:
+        return 1
+    suffix = name.removeprefix(f"{run_name}-")
+    number = int(suffix) if suffix.isascii() and suffix.isdecimal() and len(suffix) < 10 else 0
+    return number if number > 1 and jobset_name(run_name=run_name, attempt=number) == name else None
+
+
 MISREAD_NAMES = frozenset({"none", "null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf"})
 """YAML words: MaxText turns `none` into None before anything else (maxtext@0.2.5 configs/pyconfig.py)."""
 

@@ -15,7 +15,7 @@ from xsft.commands.status import Screen
 from xsft.effects.logs import LogLine, Role
 from xsft.errors import Unknown, Unreachable, UsageError
 from xsft.states.folding import Wanted
-from xsft.states.model import JobSet, Observation, ReplicatedJob, Unread
+from xsft.states.model import JobSet, Observation, Recorded, ReplicatedJob, Unread
 from xsft.states.moments import before
 
 MCJAX = jobset("gemma", jobs=(ReplicatedJob(name="slice-job", replicas=2),))
@@ -126,9 +126,22 @@ def test_attempts(name: str, asked: dict[str, object], expected: str) -> None:
     assert told.jobset == expected
 
 
+@pytest.mark.parametrize("attempt", [0, 3, 9])
+def test_an_attempt_that_never_was(attempt: int) -> None:
+    with pytest.raises(UsageError, match=rf"gemma has no attempt {attempt}\. .*known: 1, 2\."):
+        opened(observed(jobset=MCJAX), observed(jobset=SECOND)).show("gemma", attempt=attempt)
+    with pytest.raises(UsageError, match=rf"gemma has no attempt {attempt}\. .*known: 1\."):
+        opened(observed(jobset=MCJAX)).show("gemma", attempt=attempt)
+
+
 def test_an_attempt_that_is_gone() -> None:
-    with pytest.raises(UsageError, match=r"no JobSet gemma-3 any more.*On the cluster: gemma, gemma-2"):
-        opened(observed(jobset=MCJAX), observed(jobset=SECOND)).show("gemma", attempt=3)
+    gone = observed("gemma", jobset=None, record=Recorded(outcome="created", jobset="gemma-3"))
+    for name, first in (("gemma-3", (observed(jobset=MCJAX), gone)), ("gemma", (observed(jobset=SECOND),))):
+        number = 3 if name == "gemma-3" else 1
+        with pytest.raises(UsageError, match=f"Attempt {number} of gemma has no JobSet any more"):
+            opened(*first).show("gemma", attempt=number)
+    with pytest.raises(UsageError, match=r"no attempt 7\. .*: 1, 3 \(gone\)"):
+        opened(observed(jobset=MCJAX), gone).show("gemma", attempt=7)
 
 
 def test_a_run_on_this_machine_has_its_file() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,8 @@ from xsft.effects.logs import LogLine, Role, follow_logs, read_logs
 from xsft.effects.losses import Curve, read_curve
 from xsft.effects.observe_local import is_held
 from xsft.effects.runs import Runs
-from xsft.errors import Unknown
+from xsft.errors import Unknown, UsageError
+from xsft.records.model import Record
 from xsft.states.folding import Seen
 from xsft.states.model import JobSet, Observation
 
@@ -40,9 +41,10 @@ class Logs:
         return iter(found)
 
     def local_lines(self, seen: Observation, asked: Asked) -> Iterator[str]:
-        """Raises Unknown where no record says which file it is."""
+        """Raises Unknown where no record says which file it is, UsageError for an attempt that never was."""
         output = self.runs.output_of(seen)
         records = self.runs.store.read_run(output, seen.run_name) if output else ()
+        _require_attempt(seen, records, asked.attempt)
         wanted = [one for one in records if asked.attempt in (None, one.last.number) and one.last.log]
         if not output or not wanted:
             raise Unknown(
@@ -72,3 +74,12 @@ class Logs:
         roles = chosen_roles(seen.jobset, slice_index=None, host=None, every=False)
         for line in self.lines(seen, seen.jobset, roles, asked):
             yield line.text
+
+
+def _require_attempt(seen: Observation, records: Sequence[Record], asked: int | None) -> None:
+    known = sorted({one.last.number for one in records})
+    if asked is not None and known and asked not in known:
+        raise UsageError(
+            f"{seen.run_name} has no attempt {asked}. Those that are known: {', '.join(map(str, known))}.",
+            fix="Give --attempt one of them, or leave it out for the newest.",
+        )

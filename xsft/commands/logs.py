@@ -14,6 +14,7 @@ from xsft.commands.run_arguments import add_run, add_where
 if TYPE_CHECKING:
     from xsft.commands.status import Screen
     from xsft.effects.logs import LogLine, Role
+    from xsft.errors import UsageError
     from xsft.states.folding import Seen
     from xsft.states.model import JobSet, Observation
 
@@ -129,17 +130,38 @@ def write_lines(lines: Iterator[str], stdout: TextIO) -> int:
 
 def attempt_of(hit: Seen, *, name: str, asked: Asked) -> Observation:
     """The submission that is asked for; one that is named by its JobSet is that one."""
-    from xsft.errors import UsageError
+    from xsft.naming import jobset_name
 
     by_name = {one.jobset.name: one for one in hit.attempts if one.jobset}
     if asked.attempt is None:
         return by_name.get(name, hit.seen) if name != hit.row.run_name else hit.seen
-    wanted = hit.row.run_name if asked.attempt == 1 else f"{hit.row.run_name}-{asked.attempt}"
+    wanted = jobset_name(run_name=hit.row.run_name, attempt=asked.attempt)
     if wanted not in by_name:
-        there = ", ".join(sorted(by_name)) or "none"
-        message = f"There is no JobSet {wanted} any more, nor its logs. On the cluster: {there}."
-        raise UsageError(message, fix="Kubernetes forgets a log with its pod; the run's output keeps what was saved.")
+        raise _no_attempt(hit, asked.attempt)
     return by_name[wanted]
+
+
+def _no_attempt(hit: Seen, asked: int) -> UsageError:
+    """One that was, and is gone with its log, or one that never was."""
+    from xsft.errors import UsageError
+
+    run = hit.row.run_name
+    there = {number: one.jobset is not None for one in hit.attempts if (number := _attempt(one)) is not None}
+    if asked in there or 0 < asked < max(there, default=0):
+        message = f"Attempt {asked} of {run} has no JobSet any more, and Kubernetes forgets a log with its pod."
+        fix = "xsft compare draws what the metrics beside its output hold; Cloud Logging may have the lines."
+        return UsageError(message, fix=fix)
+    known = ", ".join(f"{number}{'' if is_there else ' (gone)'}" for number, is_there in sorted(there.items()))
+    message = f"{run} has no attempt {asked}. Submissions that are known: {known or 'none'}."
+    return UsageError(message, fix="Give --attempt one of them, or leave it out for the newest.")
+
+
+def _attempt(seen: Observation) -> int | None:
+    """Its number, from 1, by its JobSet's name; None for a JobSet of another make."""
+    from xsft.naming import attempt_of_jobset
+
+    name = seen.jobset.name if seen.jobset else (seen.record.jobset if seen.record else None)
+    return attempt_of_jobset(name, run_name=seen.run_name) if name else None
 
 
 def roles_for(jobset: JobSet, asked: Asked) -> tuple[Role, ...]:
