@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from xsft.effects import image_context
 from xsft.effects.image_context import code_part, deps_part, hashed, image_names, images_folder, read_tree
 from xsft.errors import EnvironmentMissing, UsageError
 from xsft.image.context import LIMIT, context_problems
@@ -28,6 +31,12 @@ def folder(tmp_path: Path) -> Path:
     for name in ("requirements.txt", "place.py", "README.md"):
         (made / name).write_text(name)
     return made
+
+
+BEGIN = "-----BEGIN PRIVATE" + " KEY-----"
+BODY = base64.b64encode(bytes(range(48))).decode()
+PEM = f"{BEGIN}\n{BODY}\n-----END\n"
+ENCRYPTED = f"{BEGIN.replace('BEGIN', 'BEGIN RSA')}\nProc-Type: 4,ENCRYPTED\nDEK-Info: DES,00\n\n{BODY}\n"
 
 
 def paths(files: tuple[ContextFile, ...], kind: str = "file") -> list[str]:
@@ -133,8 +142,16 @@ def test_pipes_are_in_no_image_and_the_executable_bit_is(tmp_path: Path) -> None
     ("text", "says"),
     [
         ("TOKEN = 'hf_" + "a" * 30 + "'", "token"),
-        ("-----BEGIN RSA PRIVATE" + " KEY-----\n", "private key"),
-        ('{"type": "service_account", "private_key"' + ': "x"}', "service account"),
+        (PEM, "a private key"),
+        (PEM.replace("\n", "\r\n"), "a private key"),
+        (f"key: |\n  {PEM}".replace("\n", "\n  "), "a private key"),
+        (ENCRYPTED, "a private key"),
+        (json.dumps({"type": "service_account", "private_key": PEM}), "a service account's key"),
+        (json.dumps({"type": "other", "private_key": PEM}), "a private key"),
+        (json.dumps({"type": "service_account", "private_key": "from the vault"}), ""),
+        ("if b'\"private_key\"' in content and b'\"service_account\"' in content:", ""),
+        (f"HEADER = '{BEGIN}'\n", ""),
+        (f"a file that begins with {BEGIN}\nand so on: for as long as it takes\n", ""),
         ("from transformers import hf_hub_download", ""),
         ("-----BEGIN CERTIFICATE-----", ""),
     ],
@@ -144,6 +161,11 @@ def test_secrets_are_seen_by_their_shape(tmp_path: Path, text: str, says: str) -
     assert says in found.secret
     assert bool(found.secret) == bool(says)
     assert "aaaa" not in found.secret
+
+
+def test_xsfts_own_source_holds_no_secret() -> None:
+    """It looks for them, so it names them; with --code it goes into an image as any other code does."""
+    assert {f.path: f.secret for f in read_tree(Path(image_context.__file__).parents[1]) if f.secret} == {}
 
 
 def test_gigabytes_are_told_before_they_are_read(folder: Path, tmp_path: Path) -> None:

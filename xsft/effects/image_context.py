@@ -12,21 +12,16 @@ from pathlib import Path
 from xsft.errors import EnvironmentMissing, UsageError
 from xsft.image.context import ALWAYS_IGNORED, LIMIT
 from xsft.image.dockerfile import arguments
+from xsft.image.filesecret import secret_in
 from xsft.image.ignore import Ignored, ignoring
 from xsft.image.model import ContextFile, Part
 from xsft.image.recipe import CODE_DOCKERFILE, DEPS_DOCKERFILE
-from xsft.spec.secrets import looks_secret
 
 FOLDER = "images"
 OVERLAYS = ("code", "maxtext", "tunix")
 """Folders of the code's context that are always there, empty where nothing is put into them."""
 SCANNED = 1 << 20
 """Bytes of a file that are searched for secrets; larger ones are data."""
-
-_MARKS = (b"hf_", b"ghp_", b"gho_", b"ghs_", b"ghu_", b"ghr_", b"github_pat_", b"ya29.", b"AIza", b"AKIA", b"ASIA",
-          b"PRIVATE KEY")  # fmt: skip
-"""What `looks_secret` knows holds one of them: it need see no more than the bytes around."""
-BEFORE, AFTER = 40, 120
 
 
 def images_folder(start: Path, name: str) -> Path | None:
@@ -199,7 +194,7 @@ def _file(path: Path, name: str, found: os.stat_result) -> ContextFile:
         executable=bool(found.st_mode & stat.S_IXUSR),
         sha256=_sha256(path) if found.st_size <= LIMIT else "",
         source=str(path.absolute()),
-        secret=_secret(path.read_bytes()) if small else "",
+        secret=secret_in(path.read_bytes()) if small else "",
     )
 
 
@@ -213,22 +208,6 @@ def _hashed(f: ContextFile) -> ContextFile:
 def _sha256(path: Path) -> str:
     with path.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
-def _secret(content: bytes) -> str:
-    """What it looks like, never the value."""
-    if b'"private_key"' in content and b'"service_account"' in content:
-        return "a service account's key"
-    around = (content[max(0, at - BEFORE) : at + AFTER] for mark in _MARKS for at in _places(content, mark))
-    found = any(looks_secret(piece.decode("latin-1")) for piece in around)
-    return "something shaped like a token or a private key" if found else ""
-
-
-def _places(content: bytes, mark: bytes) -> Iterator[int]:
-    at = content.find(mark)
-    while at >= 0:
-        yield at
-        at = content.find(mark, at + 1)
 
 
 def _unread(path: Path, failed: OSError) -> EnvironmentMissing:
