@@ -73,6 +73,15 @@ def test_names_are_exact_and_not_more_than_letters() -> None:
         compared(*(f"run-{n}" for n in range(27)))
 
 
+def test_all_names_that_are_not_there_are_said_at_once() -> None:
+    with pytest.raises(UsageError) as raised:
+        compared("gema", "gemma", "zzz")
+    assert [problem.message[:32] for problem in raised.value.problems] == [
+        "There is no run named exactly 'g",
+        "There is no run named exactly 'z",
+    ]
+
+
 def test_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert compared("nan", "silent", target=tmp_path / "loss.png", json=True) == 0
     (line,) = capsys.readouterr().out.splitlines()

@@ -75,6 +75,19 @@ def test_a_name_that_is_not_exactly_there_is_a_usage_error() -> None:
         told(Read(STORY), Wanted(runs=("gem",)))
 
 
+def test_all_names_that_are_not_there_are_said_at_once() -> None:
+    with pytest.raises(UsageError) as raised:
+        told(Read(STORY), Wanted(runs=("gema", "gemma", "nixt", "gema", "zzz")))
+    said = [problem.message for problem in raised.value.problems]
+    assert [message.partition(".")[0] for message in said] == [
+        f"There is no run named exactly {name!r}" for name in ("gema", "nixt", "zzz")
+    ]
+    assert "Did you mean next" in said[1]
+    with pytest.raises(Unreachable) as silent:
+        told(Read(STORY, (SILENT,), whole=False), Wanted(runs=("other", "another")))
+    assert len(silent.value.problems) == 2
+
+
 def test_a_name_that_may_be_on_a_silent_cluster_is_not_called_missing() -> None:
     with pytest.raises(Unreachable, match="not everything could be"):
         told(Read(STORY, (SILENT,), whole=False), Wanted(runs=("other",)))

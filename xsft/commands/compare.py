@@ -78,10 +78,11 @@ def _curves(names: Sequence[str], world: World) -> tuple[Curve, ...]:
     from xsft.commands.progress import spinning
     from xsft.commands.status import look
     from xsft.errors import Unknown
-    from xsft.states.lookup import one_run
+    from xsft.states.lookup import one_run, require_names
 
     with spinning("compare", "reading the losses"):
         found, rows = look(world.screen)
+        require_names(names, rows, found)
         curves = world.read(tuple(one_run(name, rows, found) for name in names))
     if not any(one.points for one in curves):
         why = "; ".join(f"{one.run_name}: {', '.join(one.problems) or 'nothing printed yet'}" for one in curves)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Protocol
 
 from xsft.errors import Unreachable, UsageError, XsftError
@@ -57,10 +58,10 @@ def unread(found: Reading, what: str) -> Unreachable:
 
 
 def require_names(names: Sequence[str], rows: Sequence[Seen], found: Reading) -> None:
-    """Raises as `missing` for the first name that nothing has."""
-    for name in names:
-        if not named(rows, name):
-            raise missing(name, rows, found)
+    """Raises as `missing` where nothing has a name: for the first such name, and the others beside it."""
+    lacking = [missing(name, rows, found) for name in dict.fromkeys(names) if not named(rows, name)]
+    if lacking:
+        raise reduce(lambda first, other: first.beside(other), lacking)
 
 
 def missing(name: str, rows: Sequence[Seen], found: Reading) -> XsftError:
