@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from xsft.effects import process
-from xsft.effects.docker_errors import Doing, login_missing, login_refused, no_network, words
+from xsft.effects.docker_errors import Doing, login_refused, no_network, words
 from xsft.effects.registry import SCOPE, is_google
+from xsft.effects.registry_names import HUB
 from xsft.effects.storage import may_log_in
 
 GOOGLE_USER = "oauth2accesstoken"
@@ -147,22 +148,15 @@ def log_in(credential: Credential, *, folder: Path, env: Mapping[str, str], dock
     raise no_network(said, doing)
 
 
-def need_credential(host: str, *, env: Mapping[str, str]) -> Credential:
-    """Raises Unreachable, registry-login-missing, where there is none."""
-    found = credential_for(host, env=env)
-    if found is None:
-        raise login_missing(host, google=is_google(host))
-    return found
-
-
 def own_folder(env: Mapping[str, str]) -> Path:
     """Where the user's Docker configuration lies. source: docker/cli@28 cli/config/config.go."""
     return Path(env.get("DOCKER_CONFIG") or Path(env.get("HOME") or Path.home()) / ".docker")
 
 
 def _host(key: str) -> str:
-    """Logins are kept under a host, and some under an address."""
-    return key.partition("://")[2].partition("/")[0] if "://" in key else key.partition("/")[0]
+    """Logins are kept under a host, and some under an address: Docker Hub's under https://index.docker.io/v1/."""
+    host = (key.partition("://")[2] or key).partition("/")[0]
+    return HUB if host == f"index.{HUB}" else host
 
 
 def _memory(env: Mapping[str, str]) -> str | None:

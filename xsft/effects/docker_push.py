@@ -1,4 +1,4 @@
-"""Push an image that the engine holds, again where a push is cut off, and prove what the registry then has.
+"""Push an image that the engine holds, again where a push is cut off, and prove what the registry has; or pull one.
 
 Docker keeps the layers that arrived, so a second try sends only what is missing; two pushes at once share layers.
 """
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from xsft.effects.docker_client import Engine, error_of, layer_of, told
+from xsft.effects.docker_client import Engine, ImageSeen, error_of, layer_of, told
 from xsft.effects.docker_errors import Doing, explain, is_limited, is_passing, login_missing, words
 from xsft.effects.docker_login import GOOGLE_USER, Credential, auth_for, credential_for, logged_in, own_folder
 from xsft.effects.docker_progress import Event, Retrying
@@ -49,7 +49,7 @@ class Pushed:
 
 @dataclass(frozen=True, kw_only=True)
 class Pusher:
-    """Pushes through one engine, with the logins of one user."""
+    """Pushes and pulls through one engine, with the logins of one user."""
 
     engine: Engine
     registries: Registries
@@ -72,16 +72,31 @@ class Pusher:
         doing = Doing(
             what=f"push {repository}:{tag}", host=host, repository=repository, google=self.google(host), pushes=True
         )
-        with self.authorised(repository) as auth:
+        with self._authorised(repository) as auth:
+            if not auth and doing.google:
+                raise login_missing(host, google=True)
             said = self._until_done(repository, tag, auth=auth, doing=doing, on_event=on_event)
         return self._proven(repository, tag, said)
 
+    def pull(self, ref: str, *, on_event: Callable[[Event], None] = lambda _: None) -> ImageSeen:
+        """Pull by digest or tag; without a login as anybody may, for a public image needs none.
+
+        Raises as `Engine.pull` does; registry-login-missing where the registry wants a login and there is none.
+        """
+        with self._authorised(ref) as auth:
+            try:
+                return self.engine.pull(ref, auth=auth, on_event=on_event)
+            except XsftError as failed:
+                if not auth and failed.problem_id in {"registry-login-refused", "registry-forbidden"}:
+                    host = named(ref).host
+                    raise login_missing(host, google=self.google(host)) from None
+                raise
+
     @contextmanager
-    def authorised(self, ref: str) -> Iterator[Mapping[str, str]]:
+    def _authorised(self, ref: str) -> Iterator[Mapping[str, str]]:
         """The login for pushing and pulling `ref`, in the SDK's form; empty where there is none.
 
         Google's token goes through `docker login` into a private configuration; others are read where they lie.
-        Raises Unreachable, registry-login-missing, for Google's registries without any.
         """
         host, env = named(ref).host, self.engine.env
         credential = self.credential(host) if self.google(host) else None
@@ -89,10 +104,7 @@ class Pusher:
             with logged_in(credential, env=env, docker=self.docker) as folder:
                 yield auth_for(host, folder=folder, env=env) or {}
             return
-        found = auth_for(host, folder=own_folder(env), env=env)
-        if found is None and self.google(host):
-            raise login_missing(host, google=True)
-        yield found or {}
+        yield auth_for(host, folder=own_folder(env), env=env) or {}
 
     def _until_done(
         self, repository: str, tag: str, *, auth: Mapping[str, str], doing: Doing, on_event: Callable[[Event], None]

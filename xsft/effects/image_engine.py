@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from xsft.effects.docker_client import Engine, ImageSeen
     from xsft.effects.docker_login import Credential
     from xsft.effects.docker_progress import Event
-    from xsft.effects.docker_push import Pushed
+    from xsft.effects.docker_push import Pushed, Pusher
     from xsft.effects.registry_client import Registries
 
 
@@ -72,20 +72,18 @@ class RealDocker:
         build(step, engine=self.engine, client=self.client, names=(name,), logins=self._logins(step), on_event=on_event)
 
     def pull(self, ref: str, *, on_event: Callable[[Event], None]) -> None:
-        from xsft.effects.docker_login import credential_for
-
-        held = credential_for(parse_reference(ref).host, env=self.env)
-        auth = {"username": held.user, "password": held.secret} if held else {}
-        self.engine.pull(ref, auth=auth, on_event=on_event)
+        self._pusher().pull(ref, on_event=on_event)
 
     def tag(self, ref: str, *, repository: str, tag: str) -> None:
         self.engine.tag(ref, repository=repository, tag=tag)
 
     def push(self, image: str, *, repository: str, tag: str, on_event: Callable[[Event], None]) -> Pushed:
+        return self._pusher().push(image, repository=repository, tag=tag, on_event=on_event)
+
+    def _pusher(self) -> Pusher:
         from xsft.effects.docker_push import pusher
 
-        made = pusher(self.engine, registries=self.registries)
-        return made.push(image, repository=repository, tag=tag, on_event=on_event)
+        return pusher(self.engine, registries=self.registries)
 
     def _logins(self, step: BuildStep) -> tuple[Credential, ...]:
         """For a base in one of Google's registries; other logins are the user's own, which the build has anyway."""

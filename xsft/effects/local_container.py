@@ -160,8 +160,7 @@ def _pulled(
     from xsft.effects.docker_push import pusher
 
     progress(f"pulling {ref}")
-    with pusher(engine).authorised(ref) as auth:
-        return engine.pull(ref, auth=auth, on_event=on_event)
+    return pusher(engine).pull(ref, on_event=on_event)
 
 
 def _refuse_elsewhere(engine: Engine) -> None:

@@ -19,8 +19,6 @@ from xsft.effects.registry_names import may_be_told
 from xsft.errors import XsftError
 
 TOKEN_TIMEOUT_S = 10.0
-HUB_KEY = "https://index.docker.io/v1/"
-"""Under which Docker keeps the login to Docker Hub."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Login:
 
     @cached_property
     def credential(self) -> Credential | None:
-        return credential_for(HUB_KEY if self.host == "docker.io" else self.host, env=self.env)
+        return credential_for(self.host, env=self.env)
 
     def at_once(self) -> dict[str, str]:
         """Google's registries take the access token itself."""
