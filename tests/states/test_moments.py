@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.states.moments import earliest, latest, moment, seconds_between
+from xsft.states.moments import earliest, latest, moment, seconds_between, with_z
 
 
 @pytest.mark.parametrize(
@@ -24,6 +26,29 @@ from xsft.states.moments import earliest, latest, moment, seconds_between
 )
 def test_seconds_between(earlier: str | None, later: str | None, seconds: float | None) -> None:
     assert seconds_between(earlier, later) == seconds
+
+
+@pytest.mark.parametrize(
+    ("time", "shown"),
+    [
+        ("2026-11-21T10:00:00+00:00", "2026-11-21T10:00:00Z"),
+        ("2026-11-21T10:00:00Z", "2026-11-21T10:00:00Z"),
+        ("2026-11-21T10:00:00.123456789Z", "2026-11-21T10:00:00.123456789Z"),
+        ("2026-11-21T12:30:00.5+02:00", "2026-11-21T10:30:00.500000Z"),
+        ("2026-11-21T10:00:00", "2026-11-21T10:00:00Z"),
+        ("soon", "soon"),
+        ("", ""),
+    ],
+)
+def test_times_are_shown_in_one_form(time: str, shown: str) -> None:
+    assert with_z(time) == shown
+
+
+@given(st.datetimes(), st.timedeltas(timedelta(hours=-23), timedelta(hours=23)))
+def test_what_is_shown_is_the_same_time(time: datetime, offset: timedelta) -> None:
+    written = time.replace(tzinfo=timezone(offset)).isoformat()
+    assert with_z(written).endswith("Z") or moment(written) is None
+    assert moment(with_z(written)) == moment(written)
 
 
 @given(st.text())

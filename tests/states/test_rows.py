@@ -56,6 +56,20 @@ def test_what_was_not_read_says_why() -> None:
     assert found.row.step is None
 
 
+def test_all_times_have_one_form_whoever_wrote_them() -> None:
+    """Kubernetes and xsft write a Z, records of older versions and other programs an offset."""
+    old = Recorded(outcome="completed", started_at="2026-11-21T10:00:00+00:00", finished_at="2026-11-21T12:30:00+01:00")
+    progress = replace(said(), said_at="2026-11-21T10:05:00+00:00")
+    row = row_of(
+        local("tiny", record=old, progress=progress, observed_at="2026-11-21T12:00:00+00:00"),
+        Status(state="succeeded"),
+        now=NOW,
+    )
+    assert (row.created_at, row.ended_at, row.observed_at, row.progress.said_at) == (
+        "2026-11-21T10:00:00Z", "2026-11-21T11:30:00Z", "2026-11-21T12:00:00Z", "2026-11-21T10:05:00Z",
+    )  # fmt: skip
+
+
 def test_a_server_whose_clock_is_ahead_makes_no_negative_age() -> None:
     (found,) = rows(observed(observed_at="2026-11-21T12:00:30Z", jobset=jobset(created_at="2026-11-21T12:00:20Z")))
     assert (found.row.age_s, found.row.evidence_age_s) == (0, 0)

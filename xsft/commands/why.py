@@ -125,7 +125,7 @@ def _require_its_cluster(seen: Observation, row: Row) -> None:
     from xsft.states.lookup import silence
 
     if silent := silence(seen):
-        known = f" Known last, at {seen.observed_at}: {row.state}{f' ({row.reason})' if row.reason else ''}."
+        known = f" Known last, at {row.observed_at}: {row.state}{f' ({row.reason})' if row.reason else ''}."
         raise Unreachable(
             f"The cluster of {row.run_name} does not answer: {silent}.{known if seen.last_known else ''}",
             fix="That says nothing about the run. Try again when the cluster answers.",
@@ -142,7 +142,7 @@ def _print_document(row: Row, evidence: Evidence, explained: Explanation, status
         "state": explained.state,
         "reason": explained.reason,
         "evidence": list(evidence.status.evidence),
-        "observed_at": evidence.seen.observed_at,
+        "observed_at": row.observed_at,
         "cause": _document(explained.cause),
         "others": [_document(one) for one in explained.others],
         "unread": [f"{one.what}: {one.why}" for one in evidence.seen.unread],

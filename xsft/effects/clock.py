@@ -12,8 +12,8 @@ def today() -> str:
 
 
 def now() -> str:
-    """UTC time, ISO 8601 with seconds."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    """UTC time, RFC 3339 with seconds and a Z, as Kubernetes writes its own."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def monotonic() -> float:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from xsft.states.clues_queue import listed
 from xsft.states.evidence import Evidence, Neighbour
 from xsft.states.failing import first_failure
-from xsft.states.moments import earliest, seconds_between
+from xsft.states.moments import earliest, seconds_between, with_z
 from xsft.states.reasons import BY_SLUG
 from xsft.states.rule import Cause, Explanation, causes
 from xsft.states.rules import groups
@@ -74,7 +74,7 @@ def words(evidence: Evidence, *, now: str) -> dict[str, str]:
         "steps": str(steps) if steps is not None else "?",
         "progress": f", step {step} of {steps}" if step != "?" and steps is not None else "",
         "saved": str(said.saved_step) if said and said.saved_step is not None else "?",
-        "observed": seen.observed_at,
+        "observed": with_z(seen.observed_at),
         "silence": _silence(evidence, now=now),
         "median": _median(evidence, now=now),
         "exits": _exits(evidence),

@@ -31,6 +31,14 @@ def latest(*texts: str | None) -> str | None:
     return times[-1][1] if times else None
 
 
+def with_z(text: str) -> str:
+    """The same time in the one form that is shown: UTC with a Z, as Kubernetes writes it. What is no time stays as it
+    is, and so does what has the form already, its nanoseconds included.
+    """
+    found = None if text.endswith("Z") else moment(text)
+    return text if found is None else found.isoformat().removesuffix("+00:00") + "Z"
+
+
 def before(now: str, seconds: float) -> str:
     """So many seconds before; UTC, RFC 3339 with a Z. Raises ValueError where `now` is no time."""
     found = moment(now)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from xsft.catalog.tpu import parse_tpu_type
 from xsft.states.model import ENDED, RUNNING, Observation, State, Status
-from xsft.states.moments import seconds_between
+from xsft.states.moments import seconds_between, with_z
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class ProgressRead:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One run, all its attempts folded into the newest. None: not read, or the run has none."""
+    """One run, all its attempts folded into the newest. None: not read, or the run has none. Times are UTC with a Z."""
 
     run_name: str
     jobset: str | None
@@ -118,13 +118,13 @@ def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) ->
         eta_s=_eta(step=step, steps=steps, pace=pace) if status.state in RUNNING else None,
         restarts=jobset.restarts if jobset else None,
         max_restarts=jobset.max_restarts if jobset else None,
-        created_at=created,
-        ended_at=_ended_at(seen),
+        created_at=_shown(created),
+        ended_at=_shown(_ended_at(seen)),
         age_s=_age(created, now),
         queue=(workload.queue if workload else None) or (jobset.queue if jobset else None),
         queue_position=workload.position if workload else None,
         evidence=status.evidence,
-        observed_at=seen.observed_at,
+        observed_at=with_z(seen.observed_at),
         evidence_age_s=_age(seen.observed_at, now),
         progress=_progress(seen),
         unread=tuple(f"{one.what}: {one.why}" for one in seen.unread),
@@ -151,6 +151,10 @@ def _ended_at(seen: Observation) -> str | None:
     ends = [c for c in seen.jobset.conditions if c.type in ("Completed", "Failed")] if seen.jobset else []
     written = [c.at for c in ends if c.status == "True" and c.at]
     return max(written) if written else (seen.record.finished_at if seen.record else None)
+
+
+def _shown(time: str | None) -> str | None:
+    return None if time is None else with_z(time)
 
 
 def _age(since: str | None, now: str) -> float | None:
@@ -194,7 +198,7 @@ def _progress(seen: Observation) -> ProgressRead:
         read=True,
         why="",
         source=said.source,
-        said_at=said.said_at,
+        said_at=_shown(said.said_at),
         saved_step=said.saved_step,
         resumed_from=said.resumed_from,
     )
