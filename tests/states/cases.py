@@ -542,6 +542,21 @@ STALLED: tuple[Case, ...] = (
         ("starting", "trainer-starting"),
     ),
     (
+        "evaluating for 59 minutes",
+        observation(progress=training(phase="evaluating", said_at="2026-11-21T11:01:00Z")),
+        ("training", "evaluating"),
+    ),
+    (
+        "evaluating for 61 minutes",
+        observation(progress=training(phase="evaluating", said_at="2026-11-21T10:59:00Z")),
+        ("stalled", "eval-hangs"),
+    ),
+    (
+        "evaluating before the first step",
+        observation(progress=progress(phase="evaluating")),
+        ("compiling", ""),
+    ),
+    (
         "saving for 29 minutes",
         observation(progress=training(phase="saving", said_at="2026-11-21T11:31:00Z")),
         ("saving", ""),

@@ -402,6 +402,11 @@ STATES: tuple[Row, ...] = (
         ("70 minutes",),
     ),
     (
+        "stalled",
+        why(observation(progress=training(phase="evaluating", said_at="2026-11-21T10:30:00Z", saved_step=400))),
+        ("nothing for 90 minutes", "last step is 400"),
+    ),
+    (
         "save-hangs",
         why(observation(progress=training(phase="saving", said_at="2026-11-21T11:20:00Z"))),
         ("40 minutes",),

@@ -37,6 +37,7 @@ def test_the_limits_of_patience_are_the_codes() -> None:
         f"{running.STALL_FACTOR:g} × the median step, and at least {running.STEP_SILENCE_S / 60:g} minutes",
         f"one step done | {running.UNKNOWN_STEP_SILENCE_S / 60:g} minutes",
         f"starting or compiling | {running.START_SILENCE_S / 60:g} minutes",
+        f"evaluating | {running.EVAL_SILENCE_S / 60:g} minutes",
         f"saving | {running.SAVE_SILENCE_S / 60:g} minutes",
         f"more than {BROKEN_AFTER_S:g} seconds",
     ):

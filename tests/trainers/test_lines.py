@@ -9,6 +9,7 @@ from xsft.trainers.lines import (
     ConfigError,
     DataEnded,
     Evaluated,
+    Evaluating,
     Event,
     LoopFinished,
     OrphanKilled,
@@ -55,6 +56,7 @@ LINES: list[tuple[str, Event]] = [
         "Completed eval after train step 0, loss=6.630, perplexity=757.432, total_weights=168.0, avg_z_loss=0.000",
         Evaluated(step=0, loss=6.63),
     ),
+    ("I1120 07:21:55.1 1 peft_trainer.py:802] Running evaluation on train step 500.", Evaluating(step=500)),
     ("eval metrics after step: 9, loss=1.250, total_weights=168.0", Evaluated(step=9, loss=1.25)),  # code, <= 0.2.2
     ("[process=0] Saving checkpoint at step 1", Saving(step=1)),
     ("[process=0] Saving checkpoint at step 402 due to preemption.", Saving(step=402)),

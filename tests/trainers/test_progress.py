@@ -37,6 +37,14 @@ def saved(step: int) -> str:
     return f"{ABSL}[process=0][thread=x] Finished saving checkpoint (finalized tmp dir) to `/o/r/checkpoints/{step}`."
 
 
+def evaluating(step: int) -> str:
+    return f"{ABSL}Running evaluation on train step {step}."
+
+
+def evaluated(step: int) -> str:
+    return f"{ABSL}Completed eval after train step {step}, loss=6.630, perplexity=757.432, total_weights=168.0"
+
+
 def fold(*lines: str, from_start: bool = True) -> Progress:
     return progress_of([Said(text=line) for line in lines], read_at=NOW, from_start=from_start)
 
@@ -57,6 +65,15 @@ def fold(*lines: str, from_start: bool = True) -> Progress:
         ((BEGIN, MODEL, done(5), saving(6), LOOP_END, done(6), saved(6)), "ended"),
         ((BEGIN, MODEL, LOOP_END), "ended"),
         ((BEGIN, MODEL, done(9), BEGIN), "starting"),
+        ((BEGIN, evaluating(0)), "evaluating"),
+        ((BEGIN, evaluating(0), evaluated(0), MODEL), "compiling"),
+        ((BEGIN, MODEL, done(4), evaluating(5)), "evaluating"),
+        ((BEGIN, MODEL, done(4), evaluating(5), done(5)), "evaluating"),
+        ((BEGIN, MODEL, done(4), saving(5), evaluating(5), saved(5)), "evaluating"),
+        ((BEGIN, MODEL, done(4), evaluating(5), done(5), evaluated(5)), "training"),
+        ((BEGIN, MODEL, done(4), evaluating(5), done(6)), "training"),
+        ((BEGIN, MODEL, done(4), evaluating(5), BEGIN), "starting"),
+        ((BEGIN, MODEL, done(4), evaluating(5), LOOP_END, saved(5)), "ended"),
     ],
 )
 def test_phases(lines: tuple[str, ...], phase: str) -> None:

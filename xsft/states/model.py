@@ -148,7 +148,7 @@ class Pod:
     created_at: str = ""
 
 
-Phase = Literal["starting", "compiling", "training", "saving", "ended"]
+Phase = Literal["starting", "compiling", "training", "evaluating", "saving", "ended"]
 
 
 @dataclass(frozen=True, kw_only=True)

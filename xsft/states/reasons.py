@@ -60,6 +60,7 @@ REASONS: tuple[Reason, ...] = (
         "training",
         progress_not_read="its processes are up; the trainer's lines were not read, so it may also load or compile",
         trainer_silent="its processes are up; a JobSet that xsft did not make prints no line that xsft knows",
+        evaluating="an evaluation runs between two steps",
         aborting="the trainer has given up (the loss is not a number) and is about to end",
     ),
     *_of("saving", ending="the last step is done; the final checkpoint is being saved"),
@@ -73,6 +74,7 @@ REASONS: tuple[Reason, ...] = (
         no_output="its processes are up, and the trainer has printed nothing for an hour",
         no_first_step="no first step an hour after the trainer's last line",
         no_step="no step for 10 times the median step (at least 5 minutes; 30 where no median is known)",
+        eval_hangs="an evaluation has taken more than 60 minutes",
         save_hangs="a save has taken more than 30 minutes",
     ),
     *_of(

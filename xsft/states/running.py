@@ -13,10 +13,10 @@ from xsft.states.moments import earliest, latest, seconds_between
 from xsft.states.pods import current, started_at
 
 STALL_FACTOR = 10.0
-"""Median steps without a line. Evaluation and the pause around a save take a few; a hung collective takes for ever."""
+"""Median steps without a line. The pause around a save takes a few; a hung collective takes for ever."""
 
 STEP_SILENCE_S = 300.0
-"""At least this long, however short the steps: an evaluation between two steps prints nothing before its end."""
+"""At least this long, however short the steps: a host that waits for its data catches up."""
 
 UNKNOWN_STEP_SILENCE_S = 1800.0
 """While no median is known: one step at most has been printed, and it held the compilation."""
@@ -26,6 +26,9 @@ START_SILENCE_S = 3600.0
 
 SAVE_SILENCE_S = 1800.0
 """A save of terabytes to a bucket, and the final one, which the end of the process waits for."""
+
+EVAL_SILENCE_S = 3600.0
+"""An evaluation goes through all of its data unless `eval_steps` limits it, and prints nothing before its end."""
 
 Doing = tuple[State, str]
 """State and reason."""
@@ -50,10 +53,10 @@ def _doing(said: Progress) -> Doing:
         return "training", "aborting"
     if said.phase == "saving":
         return "saving", ""
-    if said.phase == "compiling" or (said.phase == "training" and said.step is None):
+    if said.phase == "compiling" or (said.phase in {"training", "evaluating"} and said.step is None):
         return "compiling", ""
-    if said.phase == "training" or (said.phase is None and said.step is not None):
-        return "training", ""
+    if said.phase in {"training", "evaluating"} or (said.phase is None and said.step is not None):
+        return "training", "evaluating" if said.phase == "evaluating" else ""
     return "starting", "trainer-starting"
 
 
@@ -69,6 +72,8 @@ def _stalled(seen: Observation, said: Progress, state: State, *, now: str, stall
     silence = seconds_between(heard, earliest(now, seen.observed_at, said.read_at))
     if silence is None or silence <= _patience(said, state, stall_factor):
         return None
+    if state == "training" and said.phase == "evaluating":
+        return "eval-hangs"
     return {"starting": "no-output", "compiling": "no-first-step", "saving": "save-hangs"}.get(state, "no-step")
 
 
@@ -78,6 +83,8 @@ def _patience(said: Progress, state: State, stall_factor: float) -> float:
         return START_SILENCE_S
     if state == "saving":
         return SAVE_SILENCE_S
+    if said.phase == "evaluating":
+        return EVAL_SILENCE_S
     step = said.step_seconds
     if step is None or not isfinite(step) or step <= 0:
         return UNKNOWN_STEP_SILENCE_S

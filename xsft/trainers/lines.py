@@ -38,6 +38,13 @@ class StepLoss:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Evaluating:
+    """An evaluation begins after this step; it prints nothing until its end."""
+
+    step: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Evaluated:
     step: int
     loss: float
@@ -113,6 +120,7 @@ class LoopFinished:
 Event = (
     Step
     | StepLoss
+    | Evaluating
     | Evaluated
     | Saving
     | Saved
@@ -164,6 +172,11 @@ _RULES: tuple[_Rule, ...] = (
         "training loss",
         re.compile(rf"Train step (\d{{1,18}}) training loss: {_N}"),
         lambda m: StepLoss(step=int(m[1]), loss=float(m[2])),
+    ),
+    (  # google-tunix@0.1.7 sft/peft_trainer.py _run_eval, also before step 1
+        "Running evaluation",
+        re.compile(r"Running evaluation on train step (\d{1,18})"),
+        lambda m: Evaluating(step=int(m[1])),
     ),
     (  # maxtext@0.2.5 common/metric_logger.py; ≤ 0.2.2: `eval metrics after step: N, loss=…`
         "loss=",

@@ -16,6 +16,8 @@ from xsft.states.model import Progress
 from xsft.trainers.lines import (
     Aborted,
     DataEnded,
+    Evaluated,
+    Evaluating,
     Event,
     LoopFinished,
     Phase,
@@ -84,6 +86,8 @@ class _Fold:
     """The next step is the first of a process that was seen to begin."""
     saving: int | None = None
     saved: int | None = None
+    evaluating: int | None = None
+    """The step after which an evaluation began that has not ended."""
     resumed_from: int | None = None
     finished: bool = False
     data_ended: bool = False
@@ -107,8 +111,8 @@ class _Fold:
             case Saved(step=step):
                 self.saved = max(step, self.saved or 0)
                 self.saving = None if self.saving == step else self.saving
-            case LoopFinished():
-                self.finished = True
+            case Evaluating() | Evaluated() | LoopFinished():
+                self._between_steps(event)
             case DataEnded():
                 self.data_ended = True
             case Aborted(reason=reason):
@@ -139,6 +143,7 @@ class _Fold:
         """A new process: it starts from a checkpoint, or from nothing."""
         self.phase, self.first, self.finished, self.saving = "starting", True, False, None
         self.step, self.resumed_from, self.data_ended, self.aborted = None, None, False, None
+        self.evaluating = None
         self.losses, self.exact = {}, {}
 
     def _reach(self, phase: PhaseName) -> None:
@@ -149,6 +154,12 @@ class _Fold:
         self.step, self.phase = max(step, self.step or 0), "training"
         if self.saving is not None and step > self.saving:
             self.saving = None  # it saves beside the training
+        if self.evaluating is not None and step > self.evaluating:
+            self.evaluating = None  # there was nothing to evaluate, or it was said in other words
+
+    def _between_steps(self, event: Evaluating | Evaluated | LoopFinished) -> None:
+        self.evaluating = event.step if isinstance(event, Evaluating) else None
+        self.finished = self.finished or isinstance(event, LoopFinished)
 
     def _measure(self, step: Step) -> None:
         """The first step of a process compiles, and step 1 always is one."""
@@ -158,6 +169,8 @@ class _Fold:
         self.first = False
 
     def _phase(self) -> PhaseName | None:
+        if self.evaluating is not None:
+            return "evaluating"
         if self.saving is not None:
             return "saving"
         if not self.finished:
