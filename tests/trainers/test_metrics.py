@@ -61,6 +61,24 @@ def test_a_step_that_was_done_twice_counts_with_its_later_row() -> None:
     assert losses_of(rows) == {2: 3.0}
 
 
+def test_what_is_written_last_counts_though_an_earlier_process_had_come_further() -> None:
+    """Steps 1 to 6, killed, resumed from the checkpoint of step 2: at step 4 now, not at 6."""
+    rows = rows_of("\n".join([*(row(step, loss=9.0) for step in range(1, 7)), row(3, loss=3.0), row(4, loss=2.0)]))
+    seen = progress_of_metrics(rows, read_at=NOW)
+    assert seen is not None
+    assert (seen.step, seen.loss) == (4, 2.0)
+    assert losses_of(rows) == {1: 9.0, 2: 9.0, 3: 3.0, 4: 2.0}
+
+
+@given(st.lists(st.integers(0, 20), min_size=1))
+def test_the_last_row_is_where_the_run_is(steps: list[int]) -> None:
+    rows = rows_of("\n".join(row(step, loss=float(n)) for n, step in enumerate(steps)))
+    seen = progress_of_metrics(rows, read_at=NOW)
+    assert seen is not None
+    assert (seen.step, seen.loss) == (steps[-1], len(steps) - 1.0)
+    assert max(losses_of(rows)) == steps[-1]
+
+
 def test_a_torn_line_is_none_and_nan_is_one() -> None:
     rows = rows_of(f'{row(1)}\n{{"step": 2.0, "learning/loss": NaN}}\n{row(3)[:40]}')
     assert [one.step for one in rows] == [1, 2]

@@ -47,11 +47,10 @@ def rows_of(text: str) -> tuple[Row, ...]:
 
 
 def progress_of_metrics(rows: Iterable[Row], *, read_at: str) -> Progress | None:
-    """None where there is no row. A step that stands there twice counts with its later row."""
-    given = tuple(rows)
-    if not given:
+    """None where there is no row. `rows` in the order in which they were written (`_standing`)."""
+    by_step = _standing(rows)
+    if not by_step:
         return None
-    by_step = {row.step: row for row in given}
     last = by_step[max(by_step)]
     steady = [row for row in by_step.values() if row.step != 1]
     return Progress(
@@ -66,7 +65,21 @@ def progress_of_metrics(rows: Iterable[Row], *, read_at: str) -> Progress | None
 
 
 def losses_of(rows: Iterable[Row]) -> Mapping[int, float]:
-    return {row.step: row.loss for row in rows}
+    """By step; `rows` as for `progress_of_metrics`."""
+    return {step: row.loss for step, row in _standing(rows).items()}
+
+
+def _standing(rows: Iterable[Row]) -> dict[int, Row]:
+    """By step. Where the step falls back, a process has begun anew from a checkpoint: what an earlier one had written
+    of that step and of those beyond no longer holds.
+    """
+    standing: dict[int, Row] = {}
+    last = -1
+    for row in rows:
+        if row.step <= last:
+            standing = {step: older for step, older in standing.items() if step < row.step}
+        standing[row.step], last = row, row.step
+    return standing
 
 
 def _row(line: str) -> Row | None:
