@@ -22,7 +22,7 @@ from xsft.launchers.observed_events import is_about, named_objects
 from xsft.launchers.observed_pods import pods_selector
 from xsft.launchers.observed_queue import Holding, quotas_of, waits
 from xsft.problems import Problem
-from xsft.states.evidence import Event, Evidence, Neighbour
+from xsft.states.evidence import End, Event, Evidence, Log, Neighbour
 from xsft.states.model import Condition, JobSet, KueueWorkload, Observation, Pod, Status
 
 T = TypeVar("T")
@@ -49,33 +49,59 @@ def read_evidence(
     jobset = seen.jobset
     if jobset is None:
         return Evidence(seen=seen, status=status)
-    asked = _Asked(cluster=cluster, jobset=jobset, workload=seen.workload, status=status)
     pods = start(lambda: cluster.reads.pods(namespace=jobset.namespace, labels=pods_selector([jobset.name])))
-    events = start(asked.events)
-    cluster_queue = start(asked.cluster_queue)
-    holdings = start(asked.holdings)
-    ahead = start(asked.ahead)
-    raw = start(lambda: cluster.get_jobset(name=jobset.name, namespace=jobset.namespace))
-    missing = start(lambda: asked.missing(raw.result()))
-    dry_run = start(lambda: asked.dry_run(raw.result()))
-    earlier = start(partial(ends_of, cluster, attempts_before(jobset, attempts), now))
+    asked = _Asked(cluster=cluster, jobset=jobset, workload=seen.workload, status=status)
+    begun = _begun(asked, earlier=partial(ends_of, cluster, attempts_before(jobset, attempts), now))
     whole = _with_pods(seen, pods, deadline_s)
     logs = start(partial(failing_logs, cluster, whole, jobset))
-    until = clock.monotonic() + deadline_s
-    queue, held = _came(cluster_queue, until), _came(holdings, until)
+    return _gathered(asked, begun, logs, seen=whole, until=clock.monotonic() + deadline_s)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Begun:
+    """Questions that have been asked, and not answered yet."""
+
+    events: Started[tuple[Event, ...]]
+    cluster_queue: Started[Any]
+    holdings: Started[tuple[Holding, ...] | None]
+    ahead: Started[tuple[Neighbour, ...] | None]
+    missing: Started[tuple[str, ...] | None]
+    dry_run: Started[tuple[Problem, ...] | None]
+    earlier: Started[tuple[End, ...]]
+
+
+def _begun(asked: _Asked, *, earlier: Callable[[], tuple[End, ...]]) -> _Begun:
+    """All at once; two of them wait for the JobSet as it is."""
+    raw = start(lambda: asked.cluster.get_jobset(name=asked.jobset.name, namespace=asked.jobset.namespace))
+    return _Begun(
+        events=start(asked.events),
+        cluster_queue=start(asked.cluster_queue),
+        holdings=start(asked.holdings),
+        ahead=start(asked.ahead),
+        missing=start(lambda: asked.missing(raw.result())),
+        dry_run=start(lambda: asked.dry_run(raw.result())),
+        earlier=start(earlier),
+    )
+
+
+def _gathered(
+    asked: _Asked, begun: _Begun, logs: Started[tuple[Log, ...]], *, seen: Observation, until: float
+) -> Evidence:
+    """What has come by then."""
+    queue, held = _came(begun.cluster_queue, until), _came(begun.holdings, until)
     return Evidence(
-        seen=whole,
-        status=status,
-        events=_came(events, until),
+        seen=seen,
+        status=asked.status,
+        events=_came(begun.events, until),
         logs=_came(logs, until),
         quotas=None if queue is None else quotas_of(queue),
         cluster_queue=None if queue is None else _active(queue),
         holders=None if held is None else asked.holders(held, queue),
-        ahead=_came(ahead, until),
+        ahead=_came(begun.ahead, until),
         preemptor=asked.preemptor(held or ()),
-        missing=_came(missing, until),
-        dry_run=_came(dry_run, until),
-        earlier=_came(earlier, until) or (),
+        missing=_came(begun.missing, until),
+        dry_run=_came(begun.dry_run, until),
+        earlier=_came(begun.earlier, until) or (),
     )
 
 

@@ -93,6 +93,7 @@ class Row:
 
 
 def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) -> Row:
+    """A line per column, so that each stands beside what it is made of."""
     jobset, workload, said = seen.jobset, seen.workload, seen.progress
     steps = seen.steps or (jobset.steps if jobset else None)
     step = said.step if said else None
