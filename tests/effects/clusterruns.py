@@ -86,7 +86,7 @@ class Staged:
     def read(self, name: str) -> tuple[Observation, Status]:
         """The newest attempt, with its progress."""
         source = Source(cluster=lambda _: self.cluster, objects=lambda _: LocalObjects(), output=lambda _: None)
-        found = read_progress(self.seen(name)[:1], source=source, deadline_s=20.0, at_most=1)
+        found = read_progress(self.seen(name)[:1], source=source, deadline_s=20.0)
         return found[0], classify(found[0], now=clock.now())
 
     def until(self, name: str, *expected: tuple[str, str], until_s: float = 60.0) -> Observation:

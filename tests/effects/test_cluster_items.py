@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xsft.effects import cluster_items
 from xsft.effects.cluster_items import each_item
 
 VALUES = st.recursive(
@@ -18,19 +19,50 @@ VALUES = st.recursive(
 )
 
 
-def items(text: str) -> tuple[Any, ...]:
-    return each_item(text.encode(), reduce=lambda item: item)
+def items(text: str, cuts: tuple[int, ...] = ()) -> tuple[Any, ...]:
+    content = text.encode()
+    ends = sorted({cut % (len(content) + 1) for cut in cuts})
+    parts = [content[a:b] for a, b in zip((0, *ends), (*ends, len(content)), strict=True)]
+    return each_item(parts, reduce=lambda item: item)
+
+
+@pytest.fixture(autouse=True)
+def _tried_at_every_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_items, "ENOUGH", 1)
+
+
+CUTS = st.lists(st.integers(0, 10_000), max_size=5).map(tuple)
 
 
 @given(
-    st.lists(VALUES, max_size=4), st.dictionaries(st.text(max_size=5), VALUES, max_size=3), st.sampled_from([None, 1])
+    st.lists(VALUES, max_size=4),
+    st.dictionaries(st.text(max_size=5), VALUES, max_size=3),
+    st.sampled_from([None, 1]),
+    CUTS,
 )
-def test_items_are_those_of_json(members: list[Any], beside: dict[str, Any], indent: int | None) -> None:
+def test_items_are_those_of_json(
+    members: list[Any], beside: dict[str, Any], indent: int | None, cuts: tuple[int, ...]
+) -> None:
+    """However it is cut in two: within a character, a number, a word."""
     for order in (
         {**beside, "items": members},
         {"items": members, **{k: v for k, v in beside.items() if k != "items"}},
     ):
-        assert items(json.dumps(order, indent=indent)) == tuple(members)
+        assert items(json.dumps(order, indent=indent, ensure_ascii=False), cuts) == tuple(members)
+
+
+def test_every_cut_of_one_list() -> None:
+    text = '{"n": 12, "items": [1.25, "ä\\"]", true, [], 34], "m": null}'
+    for cut in range(len(text.encode())):
+        assert items(text, (cut,)) == (1.25, 'ä"]', True, [], 34)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"items": [1,]}', '{"items": [1 2]}', '{"items": [1}', '{"a": 1,}', '{"items": [,]}']
+)
+def test_what_is_no_json_is_no_list(text: str) -> None:
+    with pytest.raises(ValueError, match="no whole list"):
+        items(text)
 
 
 @given(st.lists(VALUES, min_size=1, max_size=3), st.data())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import secrets
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -60,6 +62,52 @@ def test_a_login_plugin_is_run(cluster_api: ClusterApi, tmp_path: Path) -> None:
     section = {"apiVersion": credential["apiVersion"], "command": str(script)}
     changed(cluster_api.kubeconfig, user={"exec": section})
     assert connected(cluster_api).whoami() == "nightly"
+
+
+def test_a_login_that_has_expired_is_renewed_by_openid_connect(
+    cluster_api: ClusterApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its OAuth2 client, which is left out otherwise, is loaded then."""
+    monkeypatch.setenv("OAUTHLIB_INSECURE_TRANSPORT", "1")  # the issuer is on loopback
+    claims = base64.urlsafe_b64encode(json.dumps({"exp": 1}).encode()).decode().rstrip("=")
+    with issuing(id_token=cluster_api.standin.token) as issuer:
+        config = {"client-id": "xsft", "client-secret": secrets.token_hex(), "refresh-token": secrets.token_hex()}
+        told = {**config, "id-token": f"{claims}.{claims}.{claims}", "idp-issuer-url": issuer}
+        changed(cluster_api.kubeconfig, user={"auth-provider": {"name": "oidc", "config": told}})
+        assert connected(cluster_api).whoami() == "nightly"
+
+
+@contextmanager
+def issuing(*, id_token: str) -> Iterator[str]:
+    class Issuer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.tell({"token_endpoint": f"http://{self.headers['Host']}/token"})
+
+        def do_POST(self) -> None:
+            assert b"grant_type=refresh_token" in self.rfile.read(int(self.headers["Content-Length"]))
+            renewed = {"access_token": secrets.token_hex(), "refresh_token": secrets.token_hex()}
+            self.tell({**renewed, "token_type": "Bearer", "id_token": id_token})
+
+        def tell(self, answer: dict[str, str]) -> None:
+            body = json.dumps(answer).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Issuer)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def kept(state: Path) -> dict[str, Observation]:
 
 
 def only_file(state: Path) -> Path:
-    (path,) = (state / "known").glob("*.json")
+    (path,) = (state / "known").glob("*.jsonl")
     return path
 
 
@@ -99,7 +99,7 @@ def test_a_folder_that_cannot_be_written_is_no_fault_of_the_runs(tmp_path: Path)
     assert kept(tmp_path) == {}
 
 
-@pytest.mark.parametrize("text", ["", "null", "[]", "{", '{"schema": "other/1", "runs": []}', "\x00", "[" * 100_000])
+@pytest.mark.parametrize("text", ["", "null", "[]", "{", '{"schema": "other/1"}\n{}', "\x00", "[" * 100_000])
 def test_a_file_that_makes_no_sense_is_none(tmp_path: Path, text: str) -> None:
     remember(tmp_path, [(observed("a"), TRAINING)], now=NOW)
     only_file(tmp_path).write_text(text)
@@ -120,12 +120,32 @@ VALUES = st.recursive(
 def test_a_file_of_another_version_is_read_as_far_as_it_goes(tmp_path_factory: Any, data: st.DataObject) -> None:
     state = tmp_path_factory.mktemp("state")
     remember(state, [(observed("a"), TRAINING), (finished("b", at=NOW), DONE)], now=NOW)
-    document = json.loads(only_file(state).read_text())
-    document["schema"] = "xsft.known/9"
-    run = document["runs"][0]
+    first, *lines = only_file(state).read_text().splitlines()
+    run = json.loads(lines[0])
     part = data.draw(st.sampled_from([run, *(v for v in run.values() if isinstance(v, dict) and v)]))
     part[data.draw(st.sampled_from(sorted(part)))] = data.draw(VALUES)
-    only_file(state).write_text(json.dumps(document))
+    lines[0] = data.draw(st.sampled_from([json.dumps(run), json.dumps(run, indent=None, separators=(",", ":"))]))
+    only_file(state).write_text("\n".join((first.replace("known/2", "known/9"), *lines)))
     found = kept(state)
     assert 1 <= len(found) <= 2
     assert all(classify(replace(one, unread=SILENT), now=NOW) == one.last_known for one in found.values())
+
+
+def test_half_a_file_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    remember(tmp_path, [(observed("a"), TRAINING), (finished("b", at=NOW), DONE)], now=NOW)
+    text = only_file(tmp_path).read_text()
+    only_file(tmp_path).write_text(text[: text.rindex("observed_at")])
+    assert len(kept(tmp_path)) == 1
+    only_file(tmp_path).write_text(text[:-5])
+    assert len(kept(tmp_path)) == 1
+
+
+def test_what_is_not_asked_for_is_not_taken_apart(tmp_path: Path) -> None:
+    remember(tmp_path, [(observed("a"), TRAINING), (observed("b"), DONE)], now=NOW)
+    lines = only_file(tmp_path).read_text().splitlines()
+    (broken,) = [one for one in lines if '"uid-b"' in one]
+    only_file(tmp_path).write_text("\n".join(lines).replace(broken, broken.replace('"jobset": {', '"jobset": {{')))
+    found = recall(tmp_path, cluster=CLUSTER, namespace="default")
+    assert found["uid-a"].status == TRAINING
+    assert "uid-b" not in found
+    assert list(found) == ["uid-a"]

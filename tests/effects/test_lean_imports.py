@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from xsft.effects.lean_imports import without
+from xsft.effects.lean_imports import later, lazily, without
 
 UNUSED = "xml.sax.expatreader"
 """Of the standard library; nothing in these tests loads it."""
@@ -48,3 +48,21 @@ def test_the_kubernetes_library_does_without_googles_login() -> None:
     )
     done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
     assert done.stdout == "[] load_kube_config\n"
+
+
+def test_a_module_of_which_nothing_is_asked_is_not_loaded() -> None:
+    with lazily(UNUSED):
+        module = importlib.import_module(UNUSED)
+    assert "ExpatParser" not in object.__getattribute__(module, "__dict__")
+    assert module.ExpatParser.__name__ == "ExpatParser"
+
+
+def test_a_function_that_is_asked_for_later_loads_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    with later(UNUSED, "create_parser"):
+        from xml.sax.expatreader import create_parser
+    assert UNUSED not in sys.modules
+    assert type(create_parser()).__name__ == "ExpatParser"
+    assert UNUSED in sys.modules
+    with later(UNUSED, "create_parser"):
+        assert importlib.import_module(UNUSED) is sys.modules[UNUSED], "what is loaded is taken as it is"
+    assert UNUSED in sys.modules

@@ -18,13 +18,14 @@ from xsft.effects.lastknown import remember
 from xsft.effects.local_run import run_local
 from xsft.effects.objects import LocalObjects
 from xsft.effects.observe_gather import Effort, Gathered, Target, gather_runs
+from xsft.effects.progress import NOT_ASKED
 from xsft.effects.recordindex import IndexEntry, keep
 from xsft.effects.records import RecordStore
 from xsft.errors import Unreachable
 from xsft.records.model import Attempt, Facts, Record
 from xsft.records.model import Cluster as Where
 from xsft.states.classify import classify
-from xsft.states.model import Observation, Status
+from xsft.states.model import Observation, Status, Unread
 
 NOW = "2026-11-21T12:00:00+00:00"
 NOTHING = Effort(progress_s=0.0)
@@ -249,14 +250,18 @@ def test_two_namespaces_of_one_cluster_are_both_read(world: World) -> None:
     assert set(by_name(world.gather(elsewhere, world.target()))) == {"gemma"}
 
 
-def test_active_runs_are_read_before_those_that_ended(world: World) -> None:
+def test_so_many_active_runs_are_read_and_so_many_that_are_over(world: World) -> None:
     for name, status in (("a-ended", ended("Failed", "x", at=NOW)), ("b-going", None), ("c-ended-long-ago", None)):
         world.runs.admitted(name, status=status)
         world.api.standin.logs.say(world.runs.pod(name)["metadata"]["name"], "nothing")
     old = ended("Failed", "x", at="2026-11-01T00:00:00Z")
     world.runs.admitted("c-ended-long-ago", status=old)
-    found = by_name(world.gather(effort=Effort(at_most=1)))
+    found = by_name(world.gather(effort=Effort(at_most=1, ended_at_most=0)))
     assert {name for name, one in found.items() if one.progress} == {"b-going"}
+    assert found["a-ended"].unread == (Unread(what="log", why=NOT_ASKED),)
+    found = by_name(world.gather(effort=Effort(at_most=0, ended_at_most=1)))
+    assert {name for name, one in found.items() if one.progress} == {"a-ended"}
+    assert found["b-going"].unread == (Unread(what="log", why=NOT_ASKED),)
     assert found["c-ended-long-ago"].unread == ()
     named = by_name(world.gather(names=["c-ended-long-ago"], effort=Effort()))
     assert named["c-ended-long-ago"].progress is not None

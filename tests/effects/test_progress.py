@@ -14,12 +14,13 @@ import pytest
 
 from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.kuberuns import Runs, ended
+from tests.observations import queued
 from xsft.effects.cluster import connect_context
 from xsft.effects.cluster_api import Patience
 from xsft.effects.objects import LocalObjects, Objects
 from xsft.effects.observe import observe_cluster
 from xsft.effects.parallel import answers
-from xsft.effects.progress import NOT_ASKED, NOT_READ, Source, read_progress, tells
+from xsft.effects.progress import LONG_TAIL, NOT_ASKED, NOT_READ, TAIL, Source, not_asked, read_progress, tells
 from xsft.errors import Unreachable
 from xsft.launchers.labels import OUTPUT_ANNOTATION
 from xsft.states.model import JobSet, Observation, Recorded, Unread
@@ -56,7 +57,7 @@ class World:
     def read(self, seen: list[Observation] | None = None, **how: Any) -> dict[str, Observation]:
         given = self.seen() if seen is None else seen
         source = Source(cluster=lambda _: self.cluster, objects=self.objects, now=lambda: NOW, **how.pop("source", {}))
-        found = read_progress(given, source=source, **{"deadline_s": 10.0, "at_most": 40, **how})
+        found = read_progress(given, source=source, **{"deadline_s": 10.0, **how})
         return {one.run_name: one for one in found}
 
     def objects(self, _: str) -> Objects:
@@ -99,7 +100,7 @@ def test_the_log_of_the_one_that_prints_steps(world: World) -> None:
         assert found[name].unread == ()
     lists = [one for one in world.api.server.asked("/pods") if "/log" not in one.path]
     assert len(lists) == 2  # the pending ones, and one for all that print
-    assert {one.query["tailLines"] for one in world.api.server.asked("/log")} == {"200"}
+    assert {one.query["tailLines"] for one in world.api.server.asked("/log")} == {str(TAIL)}
 
 
 def test_what_has_not_begun_has_nothing_to_say(world: World) -> None:
@@ -118,13 +119,24 @@ def test_a_log_in_which_nothing_stands_yet(world: World) -> None:
     assert (said.phase, said.step) == ("starting", None)
 
 
-def test_only_so_many_are_read_the_first_ones_first(world: World) -> None:
-    for name in ("a", "b", "c"):
-        world.run(name)
-        world.speaks(name, 1)
-    found = world.read(at_most=2)
-    assert [name for name, one in found.items() if one.progress] == ["a", "b"]
-    assert found["c"].unread == (Unread(what="log", why=NOT_ASKED),)
+def test_a_longer_tail_is_read_where_the_short_one_tells_no_step(world: World) -> None:
+    world.run("a")
+    world.speaks("a", 41, 42)
+    pod = world.runs.pod("a")["metadata"]["name"]
+    for _ in range(TAIL):
+        world.api.standin.logs.say(pod, "a warning that says nothing")
+    said = world.read()["a"].progress
+    assert said is not None
+    assert said.step == 42
+    assert [one.query["tailLines"] for one in world.api.server.asked("/log")] == [str(TAIL), str(LONG_TAIL)]
+
+
+def test_what_is_not_asked_says_so_where_it_could_tell(world: World) -> None:
+    world.run("a")
+    (seen,) = world.seen()
+    assert not_asked(seen).unread == (Unread(what="log", why=NOT_ASKED),)
+    waits = queued("b")
+    assert not_asked(waits) == waits
 
 
 def test_what_is_late_is_not_waited_for(world: World) -> None:

@@ -11,8 +11,8 @@ from tests.observations import jobset, local, observed
 from xsft.effects.objects import LocalObjects
 from xsft.effects.recordindex import IndexEntry, keep
 from xsft.effects.records import RecordStore
-from xsft.effects.runs import Asked, Runs, sources
-from xsft.errors import UsageError
+from xsft.effects.runs import DEFAULT_NAMESPACE, Asked, Runs, runs_for, sources
+from xsft.errors import SpecError, UsageError
 from xsft.records.model import Cluster as Where
 from xsft.spec.place import Place
 
@@ -77,3 +77,20 @@ def test_a_local_run_that_nobody_holds_or_of_which_there_are_two_is_not_interrup
     assert not runs.stop_local(local("tiny"))
     keep(runs.store.state / "runs", entry("tiny", target="local", output=str(tmp_path)))
     assert not runs.stop_local(local("tiny"))
+
+
+def test_the_default_namespace_is_the_places() -> None:
+    assert Place().namespace == DEFAULT_NAMESPACE
+
+
+def test_a_context_needs_no_places_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named: what stands in places.yaml, or is wrong there, does not matter."""
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "places.yaml").write_text("main: {nonsense: 1}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    with pytest.raises(SpecError):
+        runs_for(Asked())
+    with pytest.raises(UsageError, match="no context lab"):
+        runs_for(Asked(context="lab"))

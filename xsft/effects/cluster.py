@@ -7,11 +7,11 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xsft.effects import cluster_resources as kinds
 from xsft.effects.cluster_api import METADATA_ONLY, Api, Patience
-from xsft.effects.cluster_config import Access, Here, access_for, context_access, this_machine
+from xsft.effects.cluster_config import Access, Here, Whereabouts, access_for, context_access, this_machine
 from xsft.effects.cluster_create import DRY_RUN, MANAGER, Created, Exists, create, without
 from xsft.effects.cluster_delete import Deleted, delete
 from xsft.effects.cluster_errors import Ask, Reply, invalid, not_installed
@@ -23,13 +23,10 @@ from xsft.launchers.children import child_jobs, jobless
 from xsft.launchers.labels import RUN_LABEL
 from xsft.problems import Problem, error, warning
 
-if TYPE_CHECKING:
-    from xsft.spec.place import Place
-
 Json = dict[str, Any]
 
 
-def connect(place: Place, *, here: Here | None = None, patience: Patience | None = None) -> Cluster:
+def connect(place: Whereabouts, *, here: Here | None = None, patience: Patience | None = None) -> Cluster:
     """The place's cluster. Asks it nothing yet. Raises as `access_for` and `client_for` do."""
     machine = here or this_machine()
     return _connected(access_for(place, here=machine), machine, patience)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from xsft.effects import process
 from xsft.effects.paths import state_dir
@@ -21,15 +21,25 @@ from xsft.effects.process import Completed, own_environment
 from xsft.errors import EnvironmentMissing, Unreachable, UsageError, XsftError
 from xsft.spec.secrets import redact
 
-if TYPE_CHECKING:
-    from xsft.spec.place import Place
-
 GCLOUD_TIMEOUT_S = 60.0
 PRIVATE_FILE_AGE_S = 12 * 3600.0
 """A cluster that was made anew has another address and certificate; asking gcloud again costs a second or two."""
 
 Run = Callable[..., Completed]
 """`xsft.effects.process.run`, or a test's."""
+
+
+class Whereabouts(Protocol):
+    """What names a cluster: a place, or what a record has kept of one."""
+
+    @property
+    def project(self) -> str | None: ...
+    @property
+    def zone(self) -> str | None: ...
+    @property
+    def cluster(self) -> str | None: ...
+    @property
+    def context(self) -> str | None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +67,7 @@ def this_machine() -> Here:
     return Here(env=own_environment(), home=Path.home())
 
 
-def access_for(place: Place, *, here: Here | None = None) -> Access:
+def access_for(place: Whereabouts, *, here: Here | None = None) -> Access:
     """Access to the place's cluster.
 
     Raises UsageError where the context does not exist or the place names no cluster, EnvironmentMissing where gcloud is

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from xsft.effects.cluster_config import Access
@@ -14,8 +15,8 @@ from xsft.spec.secrets import redact
 
 JSON = "application/json"
 ANYTHING = "*/*"
-Read = Callable[[bytes], Any]
-"""Makes the body of a good answer; raises ValueError where that is cut off."""
+Read = Callable[[Iterable[bytes]], Any]
+"""Makes the body of a good answer out of its parts, as they come; raises ValueError where that is cut off."""
 
 PART = 65536
 """Bytes of a stream that are read at once, at most."""
@@ -107,17 +108,24 @@ class Http:
         return self._client.call_api(*request, _request_timeout=timeouts_s)
 
     def _answered(self, response: Any, read: Read) -> Reply | Lost:
+        if 200 <= response.status < 300:
+            return self._good(response, read)
         content, wait = response.read(), _seconds(response.headers.get("Retry-After"))
-        good = 200 <= response.status < 300
-        try:
-            body = read(content) if good else _parsed(content)
-        except ValueError:
-            return self._cut_off() if _is_object(content) else self._no_kubernetes()
-        if isinstance(body, str) and _is_object(
-            content
-        ):  # a no, cut off: half of "no such run" reads as "no such kind"
+        body = _parsed(content)
+        if isinstance(body, str) and _is_object(content):  # half of "no such run" reads as "no such kind"
             return self._cut_off()
         return Reply(status=response.status, body=body, retry_after_s=wait)
+
+    def _good(self, response: Any, read: Read) -> Reply | Lost:
+        parts = response.response.stream(PART, decode_content=True)
+        first = next(parts, b"")
+        try:
+            body = read(chain((first,), parts))
+        except ValueError:
+            return self._cut_off() if _is_object(first) else self._no_kubernetes()
+        finally:
+            response.response.drain_conn()  # else the connection is not used again
+        return Reply(status=response.status, body=body)
 
     def _cut_off(self) -> Lost:
         """A proxy that gave up, most often; the server's own answer says how long it is."""
@@ -154,9 +162,9 @@ def lost(failed: Exception, access: Access) -> Lost:
     return Lost(reason=message, sent=not isinstance(failed, unsent), fix=fix)
 
 
-def read_object(content: bytes) -> Any:
+def read_object(parts: Iterable[bytes]) -> Any:
     """Raises ValueError where it is no JSON object."""
-    found = json.loads(content)
+    found = json.loads(b"".join(parts))
     if not isinstance(found, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - as for any other answer that is none
     return found

@@ -1,75 +1,122 @@
-"""The items of a list, read one by one out of its JSON. Pure.
+"""The items of a list, read one by one out of its JSON, while it comes. Pure.
 
 A list of 1,000 JobSets is 16 MB; parsed as a whole it takes 4 times as long (the garbage collector looks at every new
-dictionary again and again) and 60 MB more than item by item.
+dictionary again and again) and 60 MB more than item by item. The API server sends it as it encodes it, so that who
+reads along is done when it is.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\n\r]*", re.ASCII)
+_GOES_ON = frozenset(("", *".eE+-0123456789"))
+"""What stands behind a number that is not whole; behind no other value."""
+ENOUGH = 256 * 1024
+"""Characters that are waited for before it is tried again: a value that is cut is read once more from its beginning."""
 
 
-def each_item(content: bytes, *, reduce: Callable[[Any], T]) -> tuple[T, ...]:
+def each_item(parts: Iterable[bytes], *, reduce: Callable[[Any], T]) -> tuple[T, ...]:
     """What `reduce` makes of each member of the object's `items`; empty where that is missing or null.
 
-    Raises ValueError where it is not a whole JSON object.
+    `parts`: of its JSON, cut anywhere. Raises ValueError where it is not a whole JSON object.
     """
+    found: list[T] = []
     try:
-        return _each(content.decode("utf-8", "replace"), reduce)
+        _fill(found, _Text(parts), reduce)
     except (ValueError, RecursionError) as broken:
         raise ValueError(f"no whole list: {broken}") from None
+    return tuple(found)
 
 
-def _each(text: str, reduce: Callable[[Any], T]) -> tuple[T, ...]:
-    found: list[T] = []
-    at = _expect(text, 0, "{")
-    if text[at : at + 1] == "}":
-        return ()
+def _fill(found: list[T], text: _Text, reduce: Callable[[Any], T]) -> None:
+    text.expect("{")
+    if text.sign() == "}":
+        return
     while True:
-        key, at = _DECODER.raw_decode(text, at)
+        key = text.value()
         if not isinstance(key, str):
-            raise ValueError(f"a key expected before character {at}")  # noqa: TRY004 - as for all that is no JSON
-        at = _expect(text, at, ":")
-        if key == "items" and text[at : at + 1] == "[":
-            at = _items(text, at, found, reduce)
+            raise ValueError(f"a key expected instead of {key!r:.40}")  # noqa: TRY004 - as for all that is no JSON
+        text.expect(":")
+        if key == "items" and text.sign() == "[":
+            _items(found, text, reduce)
         else:
-            _, at = _DECODER.raw_decode(text, at)
-        at = _space(text, at)
-        if text[at : at + 1] == "}":
-            return tuple(found)
-        at = _expect(text, at, ",")
+            text.value()
+        if text.sign() == "}":
+            return
+        text.expect(",")
 
 
-def _items(text: str, at: int, found: list[T], reduce: Callable[[Any], T]) -> int:
-    """Fills `found`; where the array ends."""
-    at = _expect(text, at, "[")
-    if text[at : at + 1] == "]":
-        return at + 1
-    while True:
-        item, at = _DECODER.raw_decode(text, at)
-        found.append(reduce(item))
-        at = _space(text, at)
-        if text[at : at + 1] == "]":
-            return at + 1
-        at = _expect(text, at, ",")
+def _items(found: list[T], text: _Text, reduce: Callable[[Any], T]) -> None:
+    text.expect("[")
+    while text.sign() != "]":
+        found.append(reduce(text.value()))
+        if text.sign() != "]":
+            text.expect(",")
+            if text.sign() == "]":
+                raise ValueError("a value expected after ','")
+    text.expect("]")
 
 
-def _expect(text: str, at: int, sign: str) -> int:
-    """Where the next value begins, after the sign."""
-    at = _space(text, at)
-    if text[at : at + 1] != sign:
-        raise ValueError(f"{sign!r} expected at character {at}")
-    return _space(text, at + 1)
+class _Text:
+    """What has come and is not read yet; more is fetched where it does not reach."""
 
+    def __init__(self, parts: Iterable[bytes]) -> None:
+        self._parts = iter(parts)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._text = ""
+        self._at = 0
+        self._ended = False
 
-def _space(text: str, at: int) -> int:
-    match = _SPACE.match(text, at)
-    return match.end() if match else at
+    def sign(self) -> str:
+        """The next character that is no space, unread; empty at the end."""
+        while True:
+            match = _SPACE.match(self._text, self._at)
+            self._at = match.end() if match else self._at
+            if self._at < len(self._text) or not self._more():
+                return self._text[self._at : self._at + 1]
+
+    def expect(self, sign: str) -> None:
+        found = self.sign()
+        if found != sign:
+            raise ValueError(f"{sign!r} expected instead of {found!r}")
+        self._at += 1
+
+    def value(self) -> Any:
+        """A number may go on where the text ends so far; of `1.` the decoder takes the 1."""
+        self.sign()
+        while True:
+            try:
+                found, end = _DECODER.raw_decode(self._text, self._at)
+            except ValueError:
+                if not self._more():
+                    raise
+                continue
+            if self._text[end : end + 1] not in _GOES_ON or not self._more():
+                self._at = end
+                return found
+
+    def _more(self) -> bool:
+        """Whether anything came; the text then begins where it is read."""
+        if self._ended:
+            return False
+        come: list[str] = []
+        size = 0
+        for part in self._parts:
+            come.append(self._decoder.decode(part))
+            size += len(part)
+            if size >= ENOUGH:
+                break
+        else:
+            self._ended = True
+            come.append(self._decoder.decode(b"", final=True))
+        self._text = self._text[self._at :] + "".join(come)
+        self._at = 0
+        return True

@@ -13,7 +13,7 @@ from typing import Any
 
 from xsft.effects import clock
 from xsft.effects.cluster_config import Access, load_kubeconfig
-from xsft.effects.lean_imports import without
+from xsft.effects.lean_imports import later, lazily, without
 from xsft.effects.storage import within
 from xsft.errors import EnvironmentMissing, Unreachable
 from xsft.spec.secrets import redact
@@ -23,6 +23,12 @@ LOGIN_TIMEOUT_S = 60.0
 
 LOOK_AGAIN_S = 30.0
 """How often it is looked whether a token is about to expire; far below the five minutes before that it is renewed."""
+
+UNUSED = (
+    *("kubernetes.dynamic", "kubernetes.informer", "kubernetes.leaderelection", "kubernetes.stream"),
+    "oauthlib.oauth2",
+)
+"""Of the library, which loads all it has; source: kubernetes@37.0.2 kubernetes/__init__.py, config/kube_config.py."""
 
 Refresh = Callable[[Any], None]
 
@@ -78,12 +84,9 @@ def _in_time(access: Access) -> tuple[Any, tuple[str, ...]]:
 
 
 def _configured(access: Access) -> tuple[Any, tuple[str, ...]]:
-    with without("google.auth"):  # the library tries it for the `gcp` login that kubectl 1.26 dropped: 0.1 s
-        from kubernetes.client import Configuration
-        from kubernetes.config import load_kube_config
-        from kubernetes.config.config_exception import ConfigException
+    load_kube_config, configuration = _library()
+    from kubernetes.config.config_exception import ConfigException
 
-    configuration = Configuration()
     configuration.retries = False
     configuration.no_proxy = ",".join(filter(None, (configuration.no_proxy, LOOPBACK)))
     files = ":".join(map(str, access.kubeconfig))
@@ -97,6 +100,18 @@ def _configured(access: Access) -> tuple[Any, tuple[str, ...]]:
                 id="kubeconfig-unreadable",
             ) from None
     return configuration, tuple(said)
+
+
+def _library() -> tuple[Any, Any]:
+    """`load_kube_config`, and a configuration to fill; without half of what the library loads beside them.
+
+    `google.auth` it tries for the `gcp` login, which kubectl 1.26 dropped; the OAuth2 client serves `oidc` only.
+    """
+    with without("google.auth"), lazily(*UNUSED), later("requests_oauthlib", "OAuth2Session"):
+        from kubernetes.client import Configuration
+        from kubernetes.config import load_kube_config
+
+    return load_kube_config, Configuration()
 
 
 @contextmanager

@@ -41,7 +41,7 @@ def read_log(api: Api, wanted: LogAsk) -> tuple[Said, ...] | None:
     """What it has said; None where there is no such pod or its container has not begun. Raises Unreachable."""
     ask = _ask(wanted)
     query = {**wanted.query(), **({} if wanted.tail is not None else {"limitBytes": str(MAX_BYTES)})}
-    reply = api.question(ask, query=query, accept=ANYTHING, read=bytes)
+    reply = api.question(ask, query=query, accept=ANYTHING, read=b"".join)
     if reply.status in (404, NOT_STARTED):
         return None
     if not reply.ok:

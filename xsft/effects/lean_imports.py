@@ -1,4 +1,4 @@
-"""Imports that a library tries, and can do without."""
+"""Imports of a library that it can do without, or that can wait until they are needed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import LazyLoader
+from types import ModuleType
+from typing import Any
 
 
 @contextmanager
@@ -21,6 +27,38 @@ def without(module: str) -> Iterator[None]:
         sys.meta_path.remove(refusing)
 
 
+@contextmanager
+def later(module: str, *names: str) -> Iterator[None]:
+    """Meanwhile `from module import name` gives a function that loads the module when it is called, and calls its
+    `name`. One that is loaded is taken as it is.
+    """
+    if module in sys.modules:
+        yield
+        return
+    stand_in = ModuleType(module)
+    vars(stand_in).update({name: partial(_called, module, name) for name in names})
+    sys.modules[module] = stand_in
+    try:
+        yield
+    finally:
+        sys.modules.pop(module, None)
+
+
+def _called(module: str, name: str, *args: Any, **kwargs: Any) -> Any:
+    return getattr(import_module(module), name)(*args, **kwargs)
+
+
+@contextmanager
+def lazily(*modules: str) -> Iterator[None]:
+    """Meanwhile importing one of them, in this thread, loads it only once something of it is asked for."""
+    finder = _Lazily(frozenset(modules), threading.get_ident())
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
 @dataclass(frozen=True, eq=False)
 class _Refusing(MetaPathFinder):
     module: str
@@ -29,3 +67,19 @@ class _Refusing(MetaPathFinder):
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: object = None) -> None:  # noqa: ARG002
         if fullname == self.module and threading.get_ident() == self.thread:
             raise ModuleNotFoundError(f"{fullname} is left out here", name=fullname)
+
+
+@dataclass(frozen=True, eq=False)
+class _Lazily(MetaPathFinder):
+    modules: frozenset[str]
+    thread: int
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in self.modules or threading.get_ident() != self.thread:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = LazyLoader(spec.loader)
+        return spec

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xsft.effects.lastknown import Known
+from xsft.effects.lastknown_line import Known
 from xsft.effects.recordindex import IndexEntry
 from xsft.records.model import Record
 from xsft.states.model import Observation, Recorded

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from xsft.effects.cluster import Cluster
-from xsft.effects.lastknown import Known, forget, recall
+from xsft.effects.lastknown import forget, recall
+from xsft.effects.lastknown_line import Known
 from xsft.effects.observe import observe_cluster, unread
 from xsft.effects.observe_forgotten import cluster_of, forgotten, recorded_of, went_to
 from xsft.effects.observe_local import observe_local
 from xsft.effects.parallel import start
-from xsft.effects.progress import Source, read_progress
+from xsft.effects.progress import Source, not_asked, read_progress, tells
 from xsft.effects.recordindex import IndexEntry
 from xsft.effects.records import RecordStore
 from xsft.errors import XsftError
@@ -44,7 +45,11 @@ class Effort:
     progress_s: float = 3.0
     """All of them together; 0: none is read."""
     at_most: int = 40
-    """Runs whose progress is read, the active ones first, then the newest first."""
+    """Active runs whose progress is read, the newest first."""
+    ended_at_most: int = 20
+    """Runs that are over and whose last step nobody has read yet: an end that is known is remembered (`lastknown`), so
+    that each look proves some more.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,10 +86,9 @@ def gather_runs(
     silent = tuple(answer.problem for answer in answers if answer.problem is not None)
     clusters = {one.name: answer.cluster for one, answer in zip(targets, answers, strict=True) if answer.cluster}
     source = _source(clusters, store=store, entries=index.entries)
-    known = {uid: one for answer in answers for uid, one in answer.known.items()}
     read = _with_progress(found, source=source, wanted=wanted, effort=effort or Effort())
     return Gathered(
-        observations=(*(_with_last_words(one, known) for one in read), *here),
+        observations=(*(_with_last_words(one, [answer.known for answer in answers]) for one in read), *here),
         problems=(*silent, *index.problems),
         answered=len(silent) < len(answers) or not answers or bool(found) or bool(here),
         whole=not silent,
@@ -173,26 +177,33 @@ def _with_known(seen: Observation, known: Mapping[str, Known]) -> Observation:
     return replace(seen, progress=last.progress) if last and last.ended else seen
 
 
-def _with_last_words(seen: Observation, known: Mapping[str, Known]) -> Observation:
+def _with_last_words(seen: Observation, known: Sequence[Mapping[str, Known]]) -> Observation:
     """Of a run that has failed and whose log is gone with its pods: what it had said when it was looked at before.
 
     Only of one that the cluster says has failed: of one that completed, an older step could be taken for its last.
     """
     failed = seen.jobset is not None and seen.jobset.terminal == "Failed" and seen.progress is None
-    last = known.get(seen.jobset.uid) if failed and seen.jobset else None
+    if not failed or seen.jobset is None:
+        return seen
+    last = next((one[seen.jobset.uid] for one in known if seen.jobset.uid in one), None)
     return replace(seen, progress=last.progress) if last else seen
 
 
 def _with_progress(
     found: Sequence[Observation], *, source: Source, wanted: Wanted, effort: Effort
 ) -> tuple[Observation, ...]:
-    """Active runs first, then the newest first."""
+    """The newest first, so many of those that are active and so many of those that are over."""
     newest = sorted(found, key=lambda one: one.jobset.created_at if one.jobset else "", reverse=True)
-    ordered = sorted(newest, key=lambda one: one.jobset is None or one.jobset.terminal is not None)
-    worth = [one for one in ordered if wanted.progress(one)]
-    rest = tuple(one for one in ordered if not wanted.progress(one))
-    at_most = effort.at_most if effort.progress_s > 0 else 0
-    return (*read_progress(worth, source=source, deadline_s=effort.progress_s, at_most=at_most), *rest)
+    counts = {True: effort.ended_at_most, False: effort.at_most} if effort.progress_s > 0 else {True: 0, False: 0}
+    asked: list[Observation] = []
+    rest: list[Observation] = []
+    for one in newest:
+        over = one.jobset is None or one.jobset.terminal is not None
+        worth = wanted.progress(one) and one.progress is None and tells(one)
+        counts[over] -= worth
+        (asked if worth and counts[over] >= 0 else rest).append(one)
+    read = read_progress(asked, source=source, deadline_s=effort.progress_s)
+    return (*read, *(not_asked(one) if wanted.progress(one) else one for one in rest))
 
 
 def _source(clusters: Mapping[str, Cluster], *, store: RecordStore, entries: Sequence[IndexEntry]) -> Source:

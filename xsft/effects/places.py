@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import StringConstraints
 
 from xsft.effects.files import read_workload_text
+from xsft.effects.places_file import places_file
 from xsft.effects.process import own_environment
 from xsft.errors import SpecError
 from xsft.problems import Problem
@@ -18,7 +19,6 @@ from xsft.spec.explain import validate
 from xsft.spec.place import Place
 from xsft.spec.yamltext import ParsedYaml, parse_yaml
 
-FILE = "places.yaml"
 _WRAP = "places."
 
 
@@ -44,13 +44,6 @@ def load_places(
     except SpecError as wrong:
         problems = tuple(_in_places(p, file) for p in wrong.problems)
     raise SpecError(problems)
-
-
-def places_file(start: Path, *, env: Mapping[str, str], home: Path) -> Path | None:
-    project = next((p for p in (start, *start.parents) if (p / "pyproject.toml").is_file()), None)
-    config = Path(env.get("XDG_CONFIG_HOME") or home / ".config")
-    folders = (project, (config if config.is_absolute() else home / ".config") / "xsft")
-    return next((folder / FILE for folder in folders if folder and (folder / FILE).exists()), None)
 
 
 def _parsed(text: str) -> Mapping[str, Place]:

@@ -25,8 +25,10 @@ T = TypeVar("T")
 Printers = Mapping[tuple[str, str], Started[tuple[Pod, ...]]]
 """Pods among which are those that print steps, by the cluster's name and the namespace."""
 
-TAIL = 200
-"""Lines of a log. A step prints two, a save some twenty. Taking them apart is most of what a run costs: 3 ms."""
+TAIL = 80
+"""Lines of a log. A step prints two, a save some twenty. Taking them apart is most of what a run costs."""
+LONG_TAIL = 800
+"""Where those do not tell a step: it starts, or something beside it talks a lot."""
 THREADS = 16
 NOT_READ = "not read: the time for it was up"
 NOT_ASKED = "not read: others were before it"
@@ -49,20 +51,25 @@ class Source:
     now: Callable[[], str] = clock.now
 
 
-def read_progress(
-    observations: Sequence[Observation], *, source: Source, deadline_s: float, at_most: int
-) -> tuple[Observation, ...]:
-    """The same observations, the first `at_most` of those that have something to tell with their progress; what did
-    not come in time, or was not asked for, is in `unread`. Never raises.
+def read_progress(observations: Sequence[Observation], *, source: Source, deadline_s: float) -> tuple[Observation, ...]:
+    """The same observations, those that have something to tell with their progress; what did not come in time is in
+    `unread`. Never raises.
     """
-    wanted = [i for i, one in enumerate(observations) if one.progress is None and tells(one)]
+    asked = [i for i, one in enumerate(observations) if untold(one)]
     found = list(observations)
-    for i in wanted[at_most:]:
-        found[i] = _lacking(found[i], NOT_ASKED)
-    asked = wanted[:at_most]
     for i, one in zip(asked, _read([observations[i] for i in asked], source=source, timeout_s=deadline_s), strict=True):
         found[i] = one
     return tuple(found)
+
+
+def not_asked(seen: Observation) -> Observation:
+    """Says so of one that has something to tell."""
+    return _lacking(seen, NOT_ASKED) if untold(seen) else seen
+
+
+def untold(seen: Observation) -> bool:
+    """It has something to tell, and nobody has read it."""
+    return seen.progress is None and tells(seen)
 
 
 def tells(seen: Observation) -> bool:
@@ -108,12 +115,22 @@ def _logged(seen: Observation, printers: Printers, source: Source) -> tuple[Prog
         return None, ()
     try:
         pod = _printer(seen, jobset, printers)
-        lines = _lines(pod, jobset, source.cluster(seen.cluster or "")) if pod else None
+        said = _said(pod, jobset, source.cluster(seen.cluster or ""), source.now) if pod else None
     except XsftError as failed:
         return None, (unread("log", failed),)
-    if lines is None:
+    if said is None:
         return None, (Unread(what="log", why="the pod that prints the steps is gone, and its log with it"),)
-    return progress_of(lines, read_at=source.now(), from_start=len(lines) < TAIL), ()
+    return said, ()
+
+
+def _said(pod: Pod, jobset: JobSet, cluster: Cluster, now: Callable[[], str]) -> Progress | None:
+    """By the end of its log, and a longer one where that tells no step. None where there is no log."""
+    lines = _lines(pod, jobset, cluster, tail=TAIL)
+    said = None if lines is None else progress_of(lines, read_at=now(), from_start=len(lines) < TAIL)
+    if lines is None or said is None or said.step is not None or len(lines) < TAIL:
+        return said
+    longer = _lines(pod, jobset, cluster, tail=LONG_TAIL)
+    return said if longer is None else progress_of(longer, read_at=now(), from_start=len(longer) < LONG_TAIL)
 
 
 def _printer(seen: Observation, jobset: JobSet, printers: Printers) -> Pod | None:
@@ -125,8 +142,8 @@ def _printer(seen: Observation, jobset: JobSet, printers: Printers) -> Pod | Non
     return max(found, key=lambda pod: (not pod.deleting, pod.attempt, pod.created_at), default=None)
 
 
-def _lines(pod: Pod, jobset: JobSet, cluster: Cluster) -> tuple[Said, ...] | None:
-    wanted = LogAsk(namespace=jobset.namespace, pod=pod.name, container=trainer_container(pod), tail=TAIL)
+def _lines(pod: Pod, jobset: JobSet, cluster: Cluster, *, tail: int) -> tuple[Said, ...] | None:
+    wanted = LogAsk(namespace=jobset.namespace, pod=pod.name, container=trainer_container(pod), tail=tail)
     return read_log(cluster.reads.api, wanted)
 
 

@@ -4,28 +4,36 @@ this machine, and on this machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xsft.effects.cancelling import record_cancel
 from xsft.effects.cluster import Cluster, connect
+from xsft.effects.cluster_config import Whereabouts
 from xsft.effects.cluster_delete import Deleted
 from xsft.effects.lastknown import remember
 from xsft.effects.local_folder import RunFolder
 from xsft.effects.local_stop import interrupt_holder
 from xsft.effects.observe import PATIENCE
 from xsft.effects.observe_gather import Effort, Gathered, Target, gather_runs
-from xsft.effects.places import load_places
+from xsft.effects.places_file import places_file
+from xsft.effects.process import own_environment
 from xsft.effects.recordindex import IndexEntry
 from xsft.effects.records import RecordStore, record_store
 from xsft.errors import Unreachable, UsageError
 from xsft.problems import Problem
 from xsft.records.model import Cluster as Where
-from xsft.spec.place import Place
 from xsft.states.model import JobSet, Observation, Status
+
+if TYPE_CHECKING:
+    from xsft.spec.place import Place
+
+DEFAULT_NAMESPACE = "default"
+"""`spec.place.Place.namespace`; a test holds them together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +51,8 @@ class Source:
 
     name: str
     """The cluster as the user names it: project/zone/cluster, or the context."""
-    place: Place
-
-    @property
-    def namespace(self) -> str:
-        return self.place.namespace
+    where: Where
+    namespace: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +93,7 @@ class Runs:
     local: bool = True
     """Also the runs on this machine."""
     effort: Effort = field(default_factory=Effort)
-    connect: Callable[[Place], Cluster] = lambda place: connect(place, patience=PATIENCE)
+    connect: Callable[[Where], Cluster] = lambda where: connect(where, patience=PATIENCE)
     connected: dict[str, Cluster] = field(default_factory=dict)
     """By the cluster's name."""
 
@@ -103,7 +108,7 @@ class Runs:
     def cluster(self, name: str) -> Cluster:
         """The connection to a cluster that was read. Raises as connecting does."""
         if name not in self.connected:
-            self.connected[name] = self.connect(next(one.place for one in self.sources if one.name == name))
+            self.connected[name] = self.connect(next(one.where for one in self.sources if one.name == name))
         return self.connected[name]
 
     def delete(self, seen: Observation, jobset: JobSet) -> Deleted:
@@ -149,7 +154,7 @@ def runs_for(asked: Asked, *, names: Iterable[str] = (), everything: bool = Fals
     """Raises UsageError for a place that is not in places.yaml, SpecError where that file is wrong. Where a place or a
     context is named, also what makes it impossible to reach: UsageError, EnvironmentMissing.
     """
-    places, file = load_places(Path.cwd())
+    places, file = ({}, None) if asked.context is not None else _places()
     store = record_store()
     runs = Runs(
         sources=sources(asked, places=places, file=file, entries=store.local_index().entries),
@@ -166,49 +171,52 @@ def runs_for(asked: Asked, *, names: Iterable[str] = (), everything: bool = Fals
 
 def runs_at_place(place: Place, *, namespace: str, name: str) -> Runs:
     """Of one name, on one cluster, in one namespace."""
-    return Runs(sources=(_source(place, namespace),), store=record_store(), names=(name,), local=False)
+    return Runs(sources=(_at(place, namespace),), store=record_store(), names=(name,), local=False)
 
 
 def sources(
-    asked: Asked, *, places: dict[str, Place], file: str | None, entries: Iterable[IndexEntry]
+    asked: Asked, *, places: Mapping[str, Place], file: str | None, entries: Iterable[IndexEntry]
 ) -> tuple[Source, ...]:
     """Each namespace of each cluster once. Raises UsageError for a place that is not in places.yaml."""
     if asked.context is not None:
-        return (_source(Place(context=asked.context), asked.namespace),)
+        return (_source(Where(context=asked.context), asked.namespace or DEFAULT_NAMESPACE),)
     if asked.place is not None:
         if asked.place not in places:
             known = f"Known: {', '.join(sorted(places)) or 'none'} ({file or 'no places.yaml'})."
             raise UsageError(f"There is no place {asked.place}. {known}", fix="Name one of them, or --context NAME.")
-        return (_source(places[asked.place], asked.namespace),)
-    everywhere = (*places.values(), *_submitted_to(entries))
-    found = [_source(place, asked.namespace) for place in everywhere if _names_a_cluster(place)]
-    return tuple({(one.name, one.namespace): one for one in reversed(found)}.values())
-
-
-def cluster_name(place: Place) -> str:
-    return place.context or f"{place.project}/{place.zone}/{place.cluster}"
-
-
-def _source(place: Place, namespace: str | None) -> Source:
-    return Source(name=cluster_name(place), place=place.model_copy(update={"namespace": namespace or place.namespace}))
-
-
-def _submitted_to(entries: Iterable[IndexEntry]) -> Iterator[Place]:
-    for entry in entries:
-        if entry.cluster is not None:
-            yield _place(entry.cluster, namespace=entry.namespace or "default")
-
-
-def _place(where: Where, *, namespace: str) -> Place:
-    """As it was recorded: what was accepted once is not judged again."""
-    return Place.model_construct(
-        project=where.project,
-        zone=where.zone,
-        cluster=where.cluster,
-        context=where.context,
-        namespace=namespace,
+        return (_at(places[asked.place], asked.namespace),)
+    everywhere = (*(_at(place, asked.namespace) for place in places.values()), *_submitted_to(entries, asked.namespace))
+    return tuple(
+        {(one.name, one.namespace): one for one in reversed(everywhere) if _names_a_cluster(one.where)}.values()
     )
 
 
-def _names_a_cluster(place: Place) -> bool:
-    return bool(place.context or (place.project and place.zone and place.cluster))
+def cluster_name(where: Whereabouts) -> str:
+    return where.context or f"{where.project}/{where.zone}/{where.cluster}"
+
+
+def _places() -> tuple[Mapping[str, Place], str | None]:
+    if places_file(Path.cwd(), env=own_environment(), home=Path.home()) is None:
+        return {}, None
+    from xsft.effects.places import load_places  # with it comes pydantic: 0.1 s
+
+    return load_places(Path.cwd())
+
+
+def _at(place: Place, namespace: str | None) -> Source:
+    where = Where(project=place.project, zone=place.zone, cluster=place.cluster, context=place.context)
+    return _source(where, namespace or place.namespace)
+
+
+def _source(where: Where, namespace: str) -> Source:
+    return Source(name=cluster_name(where), where=where, namespace=namespace)
+
+
+def _submitted_to(entries: Iterable[IndexEntry], namespace: str | None) -> Iterator[Source]:
+    for entry in entries:
+        if entry.cluster is not None:
+            yield _source(entry.cluster, namespace or entry.namespace or DEFAULT_NAMESPACE)
+
+
+def _names_a_cluster(where: Whereabouts) -> bool:
+    return bool(where.context or (where.project and where.zone and where.cluster))

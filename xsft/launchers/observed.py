@@ -28,6 +28,7 @@ MODES: tuple[ModeName, ...] = ("mcjax", "pathways")
 
 _TOPOLOGY = re.compile(r"[0-9]{1,4}(x[0-9]{1,4}){1,2}", re.ASCII)
 _ARGUMENT = r"(?<![\w.$-]){}=([^\s'\";&|)]*)"
+_ATTEMPT = re.compile(r"(-[0-9]{1,4})?", re.ASCII)
 _STEPS = re.compile(_ARGUMENT.format("steps"))
 _OUTPUT = re.compile(_ARGUMENT.format("base_output_directory"))
 
@@ -69,7 +70,8 @@ def jobset_of(json: Json) -> JobSet:
 
 def _run_name(label: str | None, *, jobset: str) -> str | None:
     """The label, where the JobSet can be an attempt of that run: somebody may have copied it (`naming.jobset_name`)."""
-    return label if label and re.fullmatch(rf"{re.escape(label)}(-[0-9]{{1,4}})?", jobset) else None
+    its = label is not None and jobset.startswith(label) and _ATTEMPT.fullmatch(jobset, len(label))
+    return label if its else None
 
 
 def trains(json: Json) -> bool:

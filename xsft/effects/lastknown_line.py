@@ -1,0 +1,173 @@
+"""One attempt of a run as it was known last, as a line of JSON: written whole, read leniently. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from xsft.launchers.lenient import integer, mapping, rows, text, texts, whole
+from xsft.launchers.observed import conditions_of
+from xsft.states.model import ENDED, STATES, JobSet, Observation, Progress, Status, Unread
+
+LEFT_OUT = frozenset({"jobs", "suspended", "has_status", "deleting_at", "image", "conditions"})
+"""Of a JobSet: what was true for a moment only."""
+
+_FRONT = re.compile(r'\{"uid": "([^"\\]*)", "ended": (true|false), "observed_at": "([^"\\]*)", ')
+"""How a line begins that this xsft wrote: enough to keep, to forget and to find it without taking it apart."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """One attempt of a run, as it was."""
+
+    jobset: JobSet
+    status: Status
+    observed_at: str
+    progress: Progress | None = None
+    steps: int | None = None
+    mode: str | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.status.state in ENDED
+
+    def observation(self, cluster: str, *, unread: tuple[Unread, ...]) -> Observation:
+        """As it was then, with its age."""
+        return Observation(
+            run_name=self.jobset.run_name,
+            target="xpk",
+            observed_at=self.observed_at,
+            mode=self.mode,
+            cluster=cluster,
+            steps=self.steps,
+            jobset=self.jobset,
+            progress=self.progress,
+            unread=unread,
+            last_known=self.status,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    uid: str
+    """Of the JobSet."""
+    ended: bool
+    observed_at: str
+    text: str
+    """Of the whole line, without its end."""
+
+    def known(self) -> Known | None:
+        """None where it makes no sense."""
+        return _from_json(_object(self.text))
+
+
+def line_of(known: Known) -> Line:
+    uid, ended, observed_at = known.jobset.uid, known.ended, known.observed_at
+    front = {"uid": uid, "ended": ended, "observed_at": observed_at}
+    return Line(uid=uid, ended=ended, observed_at=observed_at, text=json.dumps({**front, **_json(known)}))
+
+
+def read_line(written: str) -> Line | None:
+    """None for what is no line of a run."""
+    front = _FRONT.match(written)
+    if front is not None and written.endswith("}"):
+        return Line(uid=front[1], ended=front[2] == "true", observed_at=front[3], text=written)
+    known = _from_json(_object(written))  # another version's
+    return line_of(known) if known is not None else None
+
+
+def _object(written: str) -> dict[str, Any]:
+    try:
+        found = json.loads(written)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _json(known: Known) -> dict[str, Any]:
+    ends = [c for c in known.jobset.conditions if c.type in ("Completed", "Failed") and c.status == "True"]
+    return {
+        "jobset": {key: value for key, value in _said(known.jobset).items() if key not in LEFT_OUT},
+        "ends": [{"type": c.type, "status": c.status, "reason": c.reason, "at": c.at} for c in ends],
+        "status": _said(known.status),
+        "progress": _said(known.progress) if known.progress else {},
+        "steps": known.steps,
+        "mode": known.mode,
+    }
+
+
+def _said(part: JobSet | Status | Progress) -> dict[str, Any]:
+    """Its fields, without those that say nothing; `asdict` would copy a thousand of them deeply."""
+    return {key: value for key, value in vars(part).items() if value is not None}
+
+
+def _from_json(row: dict[str, Any]) -> Known | None:
+    jobset, status = _jobset(row), _status(mapping(row, "status"))
+    observed_at = text(row.get("observed_at"))
+    if jobset is None or status is None or observed_at is None:
+        return None
+    return Known(
+        jobset=jobset,
+        status=status,
+        observed_at=observed_at,
+        progress=_progress(mapping(row, "progress")),
+        steps=whole(row.get("steps")),
+        mode=text(row.get("mode")),
+    )
+
+
+def _jobset(row: dict[str, Any]) -> JobSet | None:
+    said = mapping(row, "jobset")
+    name, uid = text(said.get("name")), text(said.get("uid"))
+    if name is None or uid is None:
+        return None
+    ends = [{**one, "lastTransitionTime": one.get("at")} for one in rows(row.get("ends"))]
+    return JobSet(
+        name=name,
+        uid=uid,
+        namespace=text(said.get("namespace")) or "default",
+        created_at=text(said.get("created_at")) or "",
+        run_name=text(said.get("run_name")) or name,
+        ours=said.get("ours") is True,
+        mode=text(said.get("mode")),
+        tpu=text(said.get("tpu")),
+        num_slices=whole(said.get("num_slices")),
+        steps=whole(said.get("steps")),
+        output=text(said.get("output")),
+        spec_digest=text(said.get("spec_digest")),
+        queue=text(said.get("queue")),
+        terminal=text(said.get("terminal")),
+        conditions=conditions_of({"conditions": ends}),
+        restarts=whole(said.get("restarts")) or 0,
+        max_restarts=whole(said.get("max_restarts")),
+    )
+
+
+def _status(row: dict[str, Any]) -> Status | None:
+    state = next((known for known in STATES if known == row.get("state")), None)
+    evidence = texts(row.get("evidence"))
+    return Status(state=state, reason=text(row.get("reason")) or "", evidence=evidence) if state else None
+
+
+_SOURCES = ("log", "metrics", "record", "checkpoints")
+
+
+def _progress(row: dict[str, Any]) -> Progress | None:
+    source: Any = next((known for known in _SOURCES if known == row.get("source")), None)
+    read_at = text(row.get("read_at"))
+    if source is None or read_at is None:
+        return None
+    numbers = {key: row.get(key) for key in ("loss", "step_seconds", "tflops_per_device", "tokens_per_second")}
+    floats: Any = {k: float(v) for k, v in numbers.items() if isinstance(v, int | float) and not isinstance(v, bool)}
+    steps: Any = {key: integer(row.get(key)) for key in ("step", "saved_step", "resumed_from")}
+    return Progress(
+        source=source,
+        read_at=read_at,
+        said_at=text(row.get("said_at")),
+        data_ended=row.get("data_ended") is True,
+        aborted=text(row.get("aborted")),
+        **floats,
+        **steps,
+    )
