@@ -199,6 +199,50 @@ def test_following_ends_with_the_run(world: World) -> None:
     assert lines.rest() == ["last"]
 
 
+def follower(world: World) -> Follower:
+    over, stop = Over(world.cluster, world.jobset, pace=PACE, now=time.monotonic), threading.Event()
+    return Follower(
+        world.cluster, world.jobset, printer(world.jobset), pace=PACE, over=over, stop=stop, say=lambda _: None
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "tail", "snapshot"),
+    [
+        ((), None, []),
+        (("one", "two"), None, ["one", "two"]),
+        (("one", "two"), 1, ["two"]),
+        (("one", "two"), 0, []),
+        ((), 0, []),
+        (("one", "loss\rstep"), None, ["one", "loss\rstep"]),
+    ],
+)
+@pytest.mark.parametrize("second", [1, 2])
+def test_what_is_said_between_the_snapshot_and_the_stream_comes_once(
+    world: World, before: tuple[str, ...], tail: int | None, snapshot: list[str], second: int
+) -> None:
+    world.pod()
+    world.logs.say(FIRST, *before, second=1)
+    one = follower(world)
+    assert [line.text for line in one.begin(since=None, tail=tail)] == snapshot
+    world.logs.say(FIRST, "between", "between", second=second)
+    world.logs.say(FIRST, "after", second=3, end=True)
+    assert [line.text for line in itertools.islice(one.lines(), 3)] == ["between", "between", "after"]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_only_what_is_new_enough_also_of_a_pod_that_comes_later(world: World, *, there: bool) -> None:
+    """`--since`: the first pod may have no log yet, or not be there."""
+    if there:
+        world.pod()
+    one = follower(world)
+    assert one.begin(since="2026-11-21T10:00:05Z", tail=None) == []
+    world.pod()
+    world.logs.say(FIRST, "old", second=1)
+    world.logs.say(FIRST, "new", second=6, end=True)
+    assert [line.text for line in itertools.islice(one.lines(), 1)] == ["new"]
+
+
 def test_a_tail_does_not_come_back_with_the_second_it_was_said_in(world: World) -> None:
     """A log that is opened anew gives all lines of its last second (the kubelet knows no less)."""
     world.pod()

@@ -18,6 +18,7 @@ from xsft.trainers.plain import plain
         ("\x1b]0;a title without an end", ""),
         ("\x1bcOSError\x1b(B: no", "OSError: no"),
         ("\x00\x07Runtime\x08Error: \x9b no\x7f", "RuntimeError:  no"),
+        ("\r 10%|#   | 1/10\r 20%|##  | 2/10\rKeyError: 'a'\r", "KeyError: 'a'"),
         ("\tas it was: é … 数", "\tas it was: é … 数"),
         ("", ""),
     ],

@@ -46,7 +46,8 @@ def read_log(api: Api, wanted: LogAsk) -> tuple[Said, ...] | None:
         return None
     if not reply.ok:
         raise api.failed(reply, ask)
-    return tuple(said(line.decode("utf-8", "replace")) for line in reply.body.splitlines())
+    *lines, torn = reply.body.split(b"\n")  # as a stream's: a progress bar's returns are part of its line
+    return tuple(said(line.decode("utf-8", "replace")) for line in (*lines, *((torn,) if torn else ())))
 
 
 def open_log(api: Api, wanted: LogAsk, *, read_timeout_s: float) -> Stream | Unreachable | None:

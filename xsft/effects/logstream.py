@@ -130,14 +130,17 @@ class Follower:
         """All that the pod's container has said is given, and it says no more."""
 
     def begin(self, *, since: str | None, tail: int | None) -> list[LogLine]:
-        """What it has said so far. Raises Unreachable."""
+        """What it has said so far. Raises Unreachable.
+
+        With a tail of 0 the last line is read all the same: it tells where the log is, so that none of it comes later.
+        """
+        self._given.since = since
         self._pod = newest(self._cluster, self._jobset, self._role)
         if self._pod is None:
             return []
-        self._given.since = since
-        found = list(self._read(self._pod, tail=tail))
+        found = list(self._read(self._pod, tail=None if tail is None else max(tail, 1)))
         self._given.floor = found[0].at if found and tail is not None else ""
-        return found
+        return [] if tail == 0 else found
 
     def lines(self) -> Iterator[LogLine]:
         """What it says from then on, each line once. Raises Unreachable where asking again will not help."""

@@ -15,5 +15,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
 
 def plain(line: str) -> str:
-    """Colours and control characters taken out; everything else as it was."""
-    return line if line.isprintable() else _CONTROLS.sub("", _ESCAPES.sub("", line))
+    """Colours and control characters taken out, and what a progress bar wrote over; everything else as it was."""
+    if line.isprintable():
+        return line
+    return _CONTROLS.sub("", _ESCAPES.sub("", line.rstrip("\r").rpartition("\r")[2]))
