@@ -69,7 +69,7 @@ def _declare(api: Rest, home: Path, pod: Json) -> None:
     ]
     meta = pod["metadata"]
     api("POST", f"{KWOK}/namespaces/{meta['namespace']}/logs", logs_object("Logs", meta["name"], logs))
-    _wait_until_read(api, home / f"{names[-1]}.log", pod, names[-1])
+    _wait_until_read(api, home / f"{names[-1]}.previous.log", pod, names[-1])
 
 
 def logs_object(kind: str, name: str, logs: list[Json]) -> Json:
@@ -79,7 +79,9 @@ def logs_object(kind: str, name: str, logs: list[Json]) -> Json:
 
 
 def _wait_until_read(api: Rest, file: Path, pod: Json, container: str) -> None:
-    """Until then kwok shows the empty log that every pod has."""
+    """Until then kwok shows the empty log that every pod has. Tried on the log of before a restart, which nobody
+    follows: whoever follows a file that is emptied misses as much of what comes next.
+    """
     file.write_text("".join(_written(["…"], datetime.now(UTC), apart_s=0, stream="stdout")), encoding="utf-8")
     until = time.monotonic() + SEEN_WITHIN_S
     while not _shown(api, pod, container):
@@ -91,7 +93,7 @@ def _wait_until_read(api: Rest, file: Path, pod: Json, container: str) -> None:
 
 def _shown(api: Rest, pod: Json, container: str) -> str:
     meta = pod["metadata"]
-    query = urlencode({"container": container})
+    query = urlencode({"container": container, "previous": "true"})
     try:
         return api.text("GET", f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/log?{query}")
     except ApiError:
