@@ -105,6 +105,7 @@ def _apiserver(layout: Layout) -> tuple[str, ...]:
         f"--client-ca-file={pki('ca.crt')}",
         "--token-auth-file=tokens.csv",
         "--authorization-mode=RBAC",
+        "--disable-admission-plugins=TaintNodesByCondition",  # the nodes are Ready as they come
         f"--service-account-issuer={layout.server}",
         f"--service-account-key-file={pki('service-account.pub')}",
         f"--service-account-signing-key-file={pki('service-account.key')}",
@@ -126,7 +127,7 @@ def _apiserver(layout: Layout) -> tuple[str, ...]:
 
 
 def _controller_manager(layout: Layout) -> tuple[str, ...]:
-    without = ("cloud-node-lifecycle", "node-ipam", "node-route", "service-lb")
+    without = ("cloud-node-lifecycle", "node-ipam", "node-route", "service-lb", "ttl", "endpoints", "endpointslice")
     return (
         *_client(layout),
         f"--root-ca-file={layout.certificate('ca.crt')}",
@@ -134,7 +135,7 @@ def _controller_manager(layout: Layout) -> tuple[str, ...]:
         "--concurrent-job-syncs=20",
         "--concurrent-gc-syncs=40",
         "--concurrent-namespace-syncs=20",
-        "--node-monitor-grace-period=120s",
+        "--node-monitor-grace-period=8760h",  # nobody beats a heart: 274 of them are most of what an idle cluster does
         f"--controllers=*,{','.join(f'-{name}-controller' for name in without)}",
     )
 
@@ -155,7 +156,7 @@ def _kwok(layout: Layout) -> tuple[str, ...]:
         f"--config={STAGES}",
         "--enable-crds=Logs,ClusterLogs",
         "--manage-all-nodes=true",
-        "--node-lease-duration-seconds=40",
+        "--node-lease-duration-seconds=0",
         "--node-ip=127.0.0.1",
         f"--node-port={layout.ports['kwok']}",
         f"--server-address=127.0.0.1:{layout.ports['kwok']}",

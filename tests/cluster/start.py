@@ -13,7 +13,7 @@ from tests.cluster import podlogs, queues, webhooks
 from tests.cluster.api import Cluster, StartFailed
 from tests.cluster.certificates import write_certificates
 from tests.cluster.components import ORDER, PORTS, Layout, write_files
-from tests.cluster.nodes import DEFAULT, Slices, nodes
+from tests.cluster.nodes import DEFAULT, Slices, nodes, ready
 from tests.cluster.ports import free_ports
 from tests.cluster.processes import Spawner
 from tests.cluster.tools import Tools
@@ -77,7 +77,7 @@ def _start(cluster: Cluster, slices: tuple[Slices, ...], progress: Progress) -> 
     cluster.wait(served, what="the CRDs to be served")
     for controller in ("jobset", "kueue", "kwok"):
         cluster.spawn(controller)
-    wanted = list(nodes(slices))
+    wanted = [ready(node, port=cluster.layout.ports["kwok"]) for node in nodes(slices)]
     progress(f"adding {len(wanted)} nodes")
     cluster.rest.create_all(("/api/v1/nodes", node) for node in wanted)
     cluster.rest.create_all(queues.visibility_objects(cluster.layout.ports["visibility"]))
