@@ -226,9 +226,10 @@ TAKEN = {
 """What no part of a cluster refuses."""
 
 
-@pytest.fixture
-def api(real_cluster: Cluster, tmp_path: Path) -> Iterator[ClusterApi]:
-    with reaching(real_cluster, tmp_path) as made:
+@pytest.fixture(scope="module")
+def api(real_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterApi]:
+    """One for all: what uses it leaves nothing there."""
+    with reaching(real_cluster, tmp_path_factory.mktemp("refused")) as made:
         yield made
 
 
