@@ -13,7 +13,7 @@ from xsft.effects.logs import Pace, Role, follow_logs, printer, read_logs
 from xsft.states.model import JobSet
 
 pytestmark = pytest.mark.cluster
-PACE = Pace(poll_s=0.3, longest_wait_s=1.0, silence_s=10.0)
+PACE = Pace(poll_s=0.3, longest_wait_s=1.0, silence_s=2.0)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ is read of it, and the state that this gives.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from tests.cluster.api import Cluster as Real
 from tests.effects.clusterruns import CHIPS, HOSTS, STEP, Staged
 from xsft.effects.observe import observe_cluster
-from xsft.effects.observe_gather import Effort, Target, gather_runs
+from xsft.effects.observe_ask import Effort, Target, begin
+from xsft.effects.observe_gather import gather_runs
 from xsft.effects.records import RecordStore
 from xsft.states.causes import explain
 
@@ -142,6 +144,7 @@ def test_a_full_queue_and_who_is_in_it(queued: Staged) -> None:
     queued.until("holder", ("starting", "trainer-starting"), ("starting", "pods-not-ready"), ("starting", "no-jobs"))
     queued.submit("first", queue="own")
     queued.until("first", ("queued", "waiting-for-quota"))
+    time.sleep(1.1)  # Kueue orders by the second of creation, in no order within one
     queued.submit("second", queue="own")
     queued.until("second", ("queued", "waiting-for-quota"))
     queued.wait(lambda: (w := queued.seen("second")[0].workload) and w.position == 1, "Kueue to tell its position")
@@ -254,7 +257,7 @@ def test_all_of_them_in_one_look(staged: Staged, tmp_path_factory: pytest.TempPa
     staged.until("waits", ("queued", "inadmissible"))
     store = RecordStore(state=tmp_path_factory.mktemp("state"), objects_at=lambda _: pytest.fail("nothing is written"))
     target = Target(name="real", namespace=staged.namespace, connect=lambda: staged.cluster)
-    found = gather_runs([target], store=store, effort=Effort(progress_s=20))
+    found = gather_runs(begin([target], store=store), store=store, effort=Effort(progress_s=20))
     assert (found.problems, found.whole) == ((), True)
     rows = {one.run_name: one for one in found.observations}
     assert set(rows) == {"going", "waits"}
