@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import tempfile
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +20,7 @@ from xsft.effects import process
 from xsft.effects.docker_errors import Doing, login_refused, no_network, words
 from xsft.effects.registry import SCOPE, is_google
 from xsft.effects.registry_names import HUB
+from xsft.effects.signals import raised
 from xsft.effects.storage import may_log_in
 
 GOOGLE_USER = "oauth2accesstoken"
@@ -109,7 +108,7 @@ def private_config(*, env: Mapping[str, str], own: bool = True) -> Iterator[Path
 
     `own`: with the user's logins copied in, for pulling; without them it holds nothing.
     """
-    with _ended_in_order(), tempfile.TemporaryDirectory(prefix="xsft-docker-", dir=_memory(env)) as name:
+    with raised(_exit), tempfile.TemporaryDirectory(prefix="xsft-docker-", dir=_memory(env)) as name:
         folder, mine = Path(name), own_folder(env)
         copied = {key: value for key, value in _read(mine / "config.json").items() if key in COPIED} if own else {}
         _write(folder / "config.json", copied)
@@ -192,21 +191,6 @@ def _write(config: Path, content: Mapping[str, Any]) -> None:
     config.write_text(json.dumps(content), encoding="utf-8")
 
 
-@contextmanager
-def _ended_in_order() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the process the ordinary way meanwhile, so that nothing secret is left behind."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    ours = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
-    for number in ours:
-        signal.signal(number, _exit)
-    try:
-        yield
-    finally:
-        for number in ours:
-            signal.signal(number, signal.SIG_DFL)
-
-
-def _exit(number: int, _frame: object) -> None:
-    raise SystemExit(128 + number)
+def _exit(number: int) -> SystemExit:
+    """SIGTERM and SIGHUP end the process the ordinary way, so that nothing secret is left behind."""
+    return SystemExit(128 + number)
