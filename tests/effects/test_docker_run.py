@@ -18,7 +18,14 @@ from tests.engine.base import BaseImage
 from tests.engine.daemon import Engine as RunningEngine
 from xsft.effects import docker_client
 from xsft.effects.docker_client import Engine
-from xsft.effects.docker_run import FOLDER_LABEL, Command, Mount, refuse_where_running, run_in_container
+from xsft.effects.docker_run import (
+    FOLDER_LABEL,
+    SHARED_MEMORY_BYTES,
+    Command,
+    Mount,
+    refuse_where_running,
+    run_in_container,
+)
 from xsft.errors import EnvironmentMissing, Refused
 
 pytestmark = pytest.mark.engine
@@ -90,6 +97,25 @@ def test_without_a_network_there_is_none(shell: Callable[..., tuple[int, list[st
     assert len(connected) > 1
 
 
+def test_it_has_memory_for_data_workers_and_gains_no_rights(shell: Callable[..., tuple[int, list[str]]]) -> None:
+    _, lines = shell("stat -f -c '%b %S' /dev/shm; grep NoNewPrivs /proc/self/status")
+    blocks, size = map(int, lines[0].split())
+    assert blocks * size == SHARED_MEMORY_BYTES
+    assert lines[1].split() == ["NoNewPrivs:", "1"]
+
+
+def test_the_engine_keeps_no_second_log(docker: Engine, base_image: BaseImage, tmp_path: Path) -> None:
+    drivers: list[str] = []
+
+    def look(_line: str) -> None:
+        (one,) = docker.api.containers()
+        drivers.append(docker.api.inspect_container(one["Id"])["HostConfig"]["LogConfig"]["Type"])
+
+    command = Command(image=base_image.reference, argv=("sh", "-c", "echo now; sleep 1"))
+    run_in_container(command, engine=docker, log=tmp_path / "log", on_line=look, grace_s=1)
+    assert drivers == ["none"]
+
+
 def test_what_cannot_be_started(shell: Callable[..., tuple[int, list[str]]], docker: Engine) -> None:
     with pytest.raises(EnvironmentMissing, match="no-such-program") as missing:
         shell("", argv=("no-such-program",))
@@ -117,8 +143,8 @@ import pickle, sys
 from pathlib import Path
 from xsft.effects.docker_client import connect
 from xsft.effects.docker_run import run_in_container
-env, command, log = pickle.load(open(sys.argv[1], "rb"))
-run_in_container(command, engine=connect(env), log=log, on_line=lambda line: print(line, flush=True), grace_s=3)
+env, command, log, grace_s = pickle.load(open(sys.argv[1], "rb"))
+run_in_container(command, engine=connect(env), log=log, on_line=lambda line: print(line, flush=True), grace_s=grace_s)
 """
 
 POLITE = """
@@ -131,9 +157,9 @@ time.sleep(60)
 """
 
 
-def in_a_child(docker: Engine, command: Command, folder: Path) -> subprocess.Popen[str]:
+def in_a_child(docker: Engine, command: Command, folder: Path, *, grace_s: float = 3) -> subprocess.Popen[str]:
     """Another xsft, whose container is running when this returns."""
-    (folder / "asked").write_bytes(pickle.dumps((dict(docker.env), command, folder / "log")))
+    (folder / "asked").write_bytes(pickle.dumps((dict(docker.env), command, folder / "log", grace_s)))
     child = subprocess.Popen(
         (sys.executable, "-c", CHILD, str(folder / "asked")),
         stdout=subprocess.PIPE,
@@ -169,6 +195,30 @@ def test_what_does_not_listen_is_killed_after_its_grace(docker: Engine, base_ima
         child.send_signal(signal.SIGINT)
         child.communicate(timeout=20)
     assert 2.5 < time.monotonic() - started < 15
+    assert left(docker) == []
+
+
+STUBBORN = """
+import signal, time
+signal.signal(signal.SIGINT, lambda *_: open("told", "w").close())
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_skips_the_wait_and_leaves_no_container_either(
+    docker: Engine, base_image: BaseImage, tmp_path: Path, sent: signal.Signals
+) -> None:
+    tmp_path.chmod(0o777)
+    mounts = (Mount(path=tmp_path, writable=True),)
+    command = Command(image=base_image.reference, argv=("python3", "-c", STUBBORN), workdir=tmp_path, mounts=mounts)
+    with in_a_child(docker, command, tmp_path, grace_s=120) as child:
+        child.send_signal(signal.SIGTERM)
+        while not (tmp_path / "told").exists():
+            time.sleep(0.05)
+        child.send_signal(sent)
+        child.communicate(timeout=30)
     assert left(docker) == []
 
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from xsft.effects.docker_client import Engine, told
 from xsft.effects.docker_errors import Doing, words
+from xsft.effects.log_lines import keep
+from xsft.effects.signals import raised
 from xsft.errors import EnvironmentMissing, Refused
 
 SHARED_MEMORY_BYTES = 2 << 30
 """Of memory that data workers hand over batches in; Docker's 64 MB are too little. Only what is used is taken."""
 FOLDER_LABEL = "dev.xsft.folder"
 """The run's folder on this machine: whose container it is."""
-SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,17 +62,12 @@ def run_in_container(
     seconds later. The container is removed in any case. Raises EnvironmentMissing where it cannot be started.
     """
     api, doing = engine.api, Doing(what=f"run {command.image}")
-    with told(doing):
-        made = str(api.create_container_from_config(_config(api, command), name=_name(command))["Id"])
-    try:
-        with _signals_interrupt(), log.open("wb") as kept, _attached(api, made, doing) as lines:
+    with raised(_interrupted), _container(api, command, doing, grace_s=grace_s) as made:
+        with log.open("wb") as kept, _attached(api, made, doing) as output:
             _start(api, made, command)
-            for line in lines:
-                _keep(line, kept, on_line)
-            with told(doing):
-                return int(api.wait(made, timeout=None)["StatusCode"])
-    finally:
-        _end(api, made, grace_s=grace_s)
+            keep(output, log=kept, on_line=on_line)
+        with told(doing):
+            return int(api.wait(made, timeout=None)["StatusCode"])
 
 
 def refuse_where_running(folder: Path, *, engine: Engine) -> None:
@@ -92,15 +86,31 @@ def refuse_where_running(folder: Path, *, engine: Engine) -> None:
 
 
 @contextmanager
+def _container(api: Any, command: Command, doing: Doing, *, grace_s: float) -> Iterator[str]:
+    """Made, not started; ended and removed whatever happens, a second signal meanwhile included."""
+    with told(doing):
+        made = str(api.create_container_from_config(_config(api, command), name=_name(command))["Id"])
+    try:
+        yield made
+    finally:
+        _end(api, made, grace_s=grace_s)
+
+
+@contextmanager
 def _attached(api: Any, container: str, doing: Doing) -> Iterator[Iterator[bytes]]:
-    """What it will print, line by line; before it starts, so that nothing is missed."""
+    """What it will print; before it starts, so that nothing is missed."""
     with told(doing):
         output = api.attach(container, stdout=True, stderr=True, stream=True, logs=False)
     try:
-        yield _lines(output, doing)
+        yield _told(output, doing)
     finally:
         output.close()
         output._response.close()  # noqa: SLF001 - docker@7.2.0: close() shuts the socket and leaves it to the collector
+
+
+def _told(chunks: Iterable[bytes], doing: Doing) -> Iterator[bytes]:
+    with told(doing):
+        yield from chunks
 
 
 def _start(api: Any, container: str, command: Command) -> None:
@@ -146,23 +156,6 @@ def _mount(mount: Mount) -> Any:
     return Bind(target=str(at), source=str(mount.path), type="bind", read_only=not mount.writable)
 
 
-def _lines(chunks: Iterable[bytes], doing: Doing) -> Iterator[bytes]:
-    """Whole lines; what ends without one is a line too."""
-    rest = b""
-    with told(doing):
-        for chunk in chunks:
-            *whole, rest = (rest + chunk).split(b"\n")
-            yield from (line + b"\n" for line in whole)
-    if rest:
-        yield rest
-
-
-def _keep(line: bytes, kept: BinaryIO, on_line: Callable[[str], None]) -> None:
-    kept.write(line)
-    kept.flush()
-    on_line(line.decode("utf-8", "replace").rstrip("\r\n"))
-
-
 def _end(api: Any, container: str, *, grace_s: float) -> None:
     """SIGINT, then SIGKILL; a second Ctrl-C skips the wait. It is gone when this returns."""
     from docker.errors import DockerException
@@ -190,21 +183,6 @@ def _name(command: Command) -> str:
     return f"{command.name or 'xsft'}-{uuid.uuid4().hex[:8]}"
 
 
-@contextmanager
-def _signals_interrupt() -> Iterator[None]:
+def _interrupted(_number: int) -> KeyboardInterrupt:
     """SIGTERM and SIGHUP end the run in order, as Ctrl-C does: nobody else would stop the container."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    ours = [number for number in SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
-    for number in ours:
-        signal.signal(number, _interrupt)
-    try:
-        yield
-    finally:
-        for number in ours:
-            signal.signal(number, signal.SIG_DFL)
-
-
-def _interrupt(_number: int, _frame: object) -> None:
-    raise KeyboardInterrupt
+    return KeyboardInterrupt()

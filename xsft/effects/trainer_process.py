@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
+from xsft.effects.log_lines import LONGEST, keep
 from xsft.errors import EnvironmentMissing
 
 GRACE_S = 8.0
@@ -36,7 +37,7 @@ def follow(
         process = _start(argv, env)
         try:
             with process.stdout as output:  # type: ignore[union-attr]
-                _pass_on(output, kept, on_line)  # type: ignore[arg-type]
+                keep(_read(output), log=kept, on_line=on_line)  # type: ignore[arg-type]
             status = process.wait()
         finally:
             stop(process, grace_s=grace_s)
@@ -75,11 +76,10 @@ def _start(argv: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[byte
         ) from failed
 
 
-def _pass_on(output: BinaryIO, kept: BinaryIO, on_line: Callable[[str], None]) -> None:
-    for line in output:
-        kept.write(line)
-        kept.flush()
-        on_line(line.decode("utf-8", "replace").rstrip("\r\n"))
+def _read(output: BufferedReader) -> Iterator[bytes]:
+    """What is there, without waiting for more."""
+    while chunk := output.read1(LONGEST):
+        yield chunk
 
 
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
