@@ -111,19 +111,33 @@ def test_what_docker_is_told_names_files_never_secrets(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/home/me/pip.conf", "id=t,src=/home/me/pip.conf"),
+        ("/home/me/a, b/pip.conf", 'id=t,"src=/home/me/a, b/pip.conf"'),
+        ('/home/me/"a"/pip.conf', 'id=t,"src=/home/me/""a""/pip.conf"'),
+    ],
+)
+def test_a_secrets_file_may_lie_anywhere(tmp_path: Path, path: str, told: str) -> None:
+    assert tuple(arguments(step(tmp_path, {}, secrets={"t": Path(path)}), names=()))[-1] == told
+
+
 @needs_engine
 def test_a_build_and_what_it_tells(
     docker: Engine, client: Client, base_image: BaseImage, engine: RunningEngine, tmp_path: Path
 ) -> None:
     token = secrets.token_hex(24)
-    (tmp_path / "token").write_text(token)
+    file = tmp_path / 'a, "b"' / "token"
+    file.parent.mkdir()
+    file.write_text(token)
     made = step(
         tmp_path / "context",
         {"data": "some"},
         dockerfile=SECRETIVE,
         args={"X": "a 'quoted' $value", "BASE": base_image.reference},
         labels={"kind": "code", "odd": 'x="y" $z'},
-        secrets={"token": tmp_path / "token"},
+        secrets={"token": file},
     )
     events: list[Event] = []
     seen = build(

@@ -5,6 +5,8 @@ The context is a tar on standard input; nothing of it is written to disk on the 
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import re
 import signal
@@ -58,8 +60,9 @@ def find_client(env: Mapping[str, str], *, also: Sequence[str] = ALSO) -> Client
     with private_config(env=env, own=True) as config:
         clients = tuple(found for path in paths if (found := _client(path, {**env, "DOCKER_CONFIG": str(config)})))
     if not clients:
+        tried = f"{', '.join(paths)} is not Docker's" if paths else "nothing of that name"
         raise EnvironmentMissing(
-            f"Images are built with the docker command, and there is none on PATH ({_tried(paths)}).",
+            f"Images are built with the docker command, and there is none on PATH ({tried}).",
             fix="Install Docker: https://docs.docker.com/engine/install.",
             id="docker-missing",
         )
@@ -116,7 +119,13 @@ def arguments(step: BuildStep, *, names: Sequence[str]) -> Iterator[str]:
     for key, value in sorted(step.labels.items()):
         yield from ("--label", f"{key}={value}")
     for secret in step.secrets:
-        yield from ("--secret", f"id={secret.id},src={secret.file}")
+        yield from ("--secret", _fields(f"id={secret.id}", f"src={secret.file}"))
+
+
+def _fields(*fields: str) -> str:
+    """One row of CSV, as BuildKit's clients read it: a path may hold a comma. source: buildx@0.19 util/buildflags."""
+    csv.writer(row := io.StringIO(), lineterminator="").writerow(fields)
+    return row.getvalue()
 
 
 def _run(argv: tuple[str, ...], *, step: BuildStep, env: Mapping[str, str], on_event: Callable[[Event], None]) -> None:
@@ -187,9 +196,8 @@ def _start(argv: tuple[str, ...], env: Mapping[str, str]) -> subprocess.Popen[by
             start_new_session=True,
         )  # fmt: skip
     except OSError as failed:
-        raise EnvironmentMissing(
-            f"{argv[0]} could not be started: {failed.strerror}", fix="`xsft doctor` tells what is missing."
-        ) from None
+        why = f"{argv[0]} could not be started: {failed.strerror}"
+        raise EnvironmentMissing(why, fix="`xsft doctor` tells what is missing.") from None
 
 
 def _stop(running: subprocess.Popen[bytes]) -> None:
@@ -239,7 +247,3 @@ def _said(argv: tuple[str, ...], env: Mapping[str, str]) -> str:
     except (EnvironmentMissing, TimedOut):
         return ""
     return done.stdout if done.ok else ""
-
-
-def _tried(paths: tuple[str, ...]) -> str:
-    return ", ".join(paths) + " is not Docker's" if paths else "nothing of that name"
