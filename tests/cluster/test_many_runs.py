@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from tests.bench import bench_status, many_runs, measured, recorded
 from tests.bench.bench_status import LISTS, RSS_MIB, Bench, Command
 from tests.bench.many_runs import NAMESPACE
 from tests.cluster.api import Cluster
-from xsft.effects.observe_gather import Effort
 
 pytestmark = pytest.mark.cluster
 RUNS = 100
@@ -42,11 +40,10 @@ def test_status_of_many_runs_is_a_few_lists(bench: Bench, tmp_path: Path) -> Non
     ours, *_, jobsets, _, _ = bench_status.commands(bench.many, xpk=tmp_path)
     assert (ours.name, jobsets.name) == ("xsft status --all --json", "kubectl get jobsets -o json")
     runs = json.loads(bench.count(ours).stdout)["runs"]
-    bench_status.check(runs, runs=RUNS)
+    bench_status.check(runs, runs=RUNS, proven=True)
     assert ours.lists <= LISTS
-    assert sum(run["progress"]["read"] for run in runs) == Effort().at_most
-    unread = Counter(why for run in runs for why in run["unread"])
-    assert unread == {"log: not read: others were before it": 10}
+    assert sum(run["progress"]["read"] for run in runs) == 50, "34 active ones, and 16 that are over"
+    assert not any(run["unread"] for run in runs)
     for _ in range(3):
         for command in (ours, jobsets):
             bench.measure(command)

@@ -17,7 +17,8 @@ from xsft.effects.cluster_api import Patience
 from xsft.effects.lastknown import remember
 from xsft.effects.local_run import run_local
 from xsft.effects.objects import LocalObjects
-from xsft.effects.observe_gather import Effort, Gathered, Target, gather_runs
+from xsft.effects.observe_ask import Effort, Target, begin
+from xsft.effects.observe_gather import Gathered, gather_runs
 from xsft.effects.progress import NOT_ASKED
 from xsft.effects.recordindex import IndexEntry, keep
 from xsft.effects.records import RecordStore
@@ -47,7 +48,9 @@ class World:
 
     def gather(self, *targets: Target, **how: Any) -> Gathered:
         given = targets or (self.target(),)
-        return gather_runs(given, store=self.store, **{"effort": NOTHING, **how})
+        asked = {key: how.pop(key) for key in ("names", "everything") if key in how}
+        look = begin(given, store=self.store, **asked)
+        return gather_runs(look, store=self.store, **{"effort": NOTHING, **how})
 
     def submitted(self, name: str, *, uid: str | None = "u-1", jobset: str | None = None, **entry: Any) -> None:
         """From this machine."""

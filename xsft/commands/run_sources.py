@@ -9,13 +9,9 @@ from xsft.commands.status import Screen
 from xsft.effects import clock
 from xsft.effects.runs import Asked, Runs, runs_at_place, runs_for
 from xsft.errors import UsageError
-from xsft.states.classify import classify
-from xsft.states.folding import Wanted
 
 if TYPE_CHECKING:
     from xsft.steps import Plan
-
-EVERYTHING = Wanted(everything=True)
 
 
 def runs_of(args: argparse.Namespace, *names: str, everything: bool = True) -> Runs:
@@ -33,4 +29,7 @@ def runs_at(plan: Plan) -> Runs:
 
 def screen_of(runs: Runs) -> Screen:
     """All that can be seen there."""
-    return Screen(read=runs.read, classify=classify, wanted=EVERYTHING, now=clock.now, keep=runs.keep)
+    from xsft.states.classify import classify  # loaded while the clusters answer
+    from xsft.states.folding import Wanted
+
+    return Screen(read=runs.read, classify=classify, wanted=Wanted(everything=True), now=clock.now, keep=runs.keep)

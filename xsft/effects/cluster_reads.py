@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from xsft.effects import cluster_resources as kinds
 from xsft.effects.cluster_api import Api
@@ -13,11 +13,12 @@ from xsft.effects.cluster_resources import Resource
 from xsft.errors import EnvironmentMissing
 from xsft.launchers.lenient import rows
 from xsft.launchers.observed import jobset_of, trains
-from xsft.launchers.observed_events import event_of
 from xsft.launchers.observed_pods import pod_of
 from xsft.launchers.observed_queue import Holding, Owned, Waiting, holding_of, owned, waiting_of
-from xsft.states.evidence import Event
 from xsft.states.model import JobSet, Pod
+
+if TYPE_CHECKING:
+    from xsft.states.evidence import Event
 
 T = TypeVar("T")
 
@@ -74,6 +75,8 @@ class Reads:
 
     def events(self, *, namespace: str, fields: str) -> tuple[Event, ...]:
         """The server keeps them for an hour."""
+        from xsft.launchers.observed_events import event_of
+
         query = {**_query(fields=fields), "limit": str(MAX_EVENTS)}
         return self.api.reduced(kinds.EVENTS, event_of, namespace=namespace, query=query)
 

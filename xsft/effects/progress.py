@@ -29,7 +29,8 @@ TAIL = 80
 """Lines of a log. A step prints two, a save some twenty. Taking them apart is most of what a run costs."""
 LONG_TAIL = 800
 """Where those do not tell a step: it starts, or something beside it talks a lot."""
-THREADS = 16
+THREADS = 8
+"""Each has a connection of its own, whose TLS costs both sides more than a log does."""
 NOT_READ = "not read: the time for it was up"
 NOT_ASKED = "not read: others were before it"
 MAX_METRICS = 4 * 1024 * 1024

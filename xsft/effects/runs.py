@@ -11,15 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xsft.effects.cancelling import record_cancel
 from xsft.effects.cluster import Cluster, connect
 from xsft.effects.cluster_config import Whereabouts
 from xsft.effects.cluster_delete import Deleted
 from xsft.effects.lastknown import remember
-from xsft.effects.local_folder import RunFolder
-from xsft.effects.local_stop import interrupt_holder
 from xsft.effects.observe import PATIENCE
-from xsft.effects.observe_gather import Effort, Gathered, Target, gather_runs
+from xsft.effects.observe_ask import Effort, Look, Target, begin
 from xsft.effects.places_file import places_file
 from xsft.effects.process import own_environment
 from xsft.effects.recordindex import IndexEntry
@@ -30,6 +27,7 @@ from xsft.records.model import Cluster as Where
 from xsft.states.model import JobSet, Observation, Status
 
 if TYPE_CHECKING:
+    from xsft.effects.observe_gather import Gathered
     from xsft.spec.place import Place
 
 DEFAULT_NAMESPACE = "default"
@@ -96,10 +94,16 @@ class Runs:
     connect: Callable[[Where], Cluster] = lambda where: connect(where, patience=PATIENCE)
     connected: dict[str, Cluster] = field(default_factory=dict)
     """By the cluster's name."""
+    begun: list[Look] = field(default_factory=list)
+
+    def begin(self) -> None:
+        """Ask already: while the clusters answer, there is time to load what is needed then. The next `read` waits."""
+        self.begun.append(self._look(self.names))
 
     def read(self) -> Reading:
         """All sources at once. Never raises for one that does not answer: that is a problem beside the others."""
-        return Reading(gathered=self._gather(self.names, self.effort), known=self._known if self.names else lambda: ())
+        look = self.begun.pop() if self.begun else self._look(self.names)
+        return Reading(gathered=self._gather(look, self.effort), known=self._known if self.names else lambda: ())
 
     def keep(self, seen: Iterable[tuple[Observation, Status]]) -> None:
         """For when a cluster does not answer."""
@@ -117,12 +121,16 @@ class Runs:
         return cluster.delete_jobset(name=jobset.name, namespace=jobset.namespace, uid=jobset.uid)
 
     def record_cancel(self, _seen: Observation, jobset: JobSet) -> tuple[Problem, ...]:
+        from xsft.effects.cancelling import record_cancel
         from xsft.effects.recording import user_name  # it knows whole workloads, which who only looks need not load
 
         return record_cancel(self.store, jobset, user=user_name())
 
     def stop_local(self, seen: Observation) -> bool:
         """Only where exactly one run of that name is in the index, and the kernel says who holds its lock."""
+        from xsft.effects.local_folder import RunFolder
+        from xsft.effects.local_stop import interrupt_holder
+
         output = self.output_of(seen)
         return output is not None and interrupt_holder(RunFolder(path=Path(output) / seen.run_name).lock) is not None
 
@@ -135,19 +143,22 @@ class Runs:
         return found.pop() if len(found) == 1 else None
 
     def _known(self) -> tuple[str, ...]:
-        found = self._gather((), Effort(progress_s=0)).observations
+        found = self._gather(self._look(()), Effort(progress_s=0)).observations
         return tuple(
             {name for seen in found for name in (seen.run_name, seen.jobset.name if seen.jobset else None) if name}
         )
 
-    def _gather(self, names: tuple[str, ...], effort: Effort) -> Gathered:
-        targets = tuple(
+    def _look(self, names: tuple[str, ...]) -> Look:
+        targets = [
             Target(name=one.name, namespace=one.namespace, connect=partial(self.cluster, one.name))
             for one in self.sources
-        )
-        return gather_runs(
-            targets, store=self.store, names=names, everything=self.everything, local=self.local, effort=effort
-        )
+        ]
+        return begin(targets, store=self.store, names=names, everything=self.everything)
+
+    def _gather(self, look: Look, effort: Effort) -> Gathered:
+        from xsft.effects.observe_gather import gather_runs  # loaded while the clusters answer
+
+        return gather_runs(look, store=self.store, local=self.local, effort=effort)
 
 
 def runs_for(asked: Asked, *, names: Iterable[str] = (), everything: bool = False) -> Runs:
@@ -166,6 +177,7 @@ def runs_for(asked: Asked, *, names: Iterable[str] = (), everything: bool = Fals
     if not runs.local:
         with suppress(Unreachable):  # it may answer when it is asked again
             runs.cluster(runs.sources[0].name)
+    runs.begin()
     return runs
 
 
