@@ -21,6 +21,7 @@ from xsft.effects import docker_client
 from xsft.effects.docker_build import build, find_client
 from xsft.effects.docker_push import pusher
 from xsft.effects.registry_client import Registries
+from xsft.effects.registry_http import MAX_BYTES
 from xsft.errors import Unknown, Unreachable
 
 
@@ -139,6 +140,23 @@ def test_bytes_of_another_digest_are_not_believed(served: Served, registries: Re
         with pytest.raises(Unknown) as unknown:
             look()
         assert unknown.value.problem_id == "registry-contradicts"
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_an_answer_that_is_too_large_is_told_as_that(served: Served, registries: Registries, more: int) -> None:
+    """Spaces behind it leave it the JSON that it was."""
+    body = MANIFEST.ljust(MAX_BYTES + more)
+    served.answers["/v2/team/image/manifests/v1"] = lambda _: Answer(body=body)
+    served.answers["/v2/team/image/tags/list"] = lambda _: Answer(403, body=body)
+    image = f"{served.address}/team/image"
+    if not more:
+        assert registries.manifest_digest(f"{image}:v1") == digest(body)
+        return
+    with pytest.raises(Unknown, match=r"too large \(over 8 MiB\)") as large:
+        registries.manifest_digest(f"{image}:v1")
+    assert large.value.problem_id == "registry-answer-large"
+    with pytest.raises(Unreachable):
+        registries.tags(image)
 
 
 def test_tags_over_several_pages_of_the_same_registry(served: Served, registries: Registries) -> None:

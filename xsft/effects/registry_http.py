@@ -12,7 +12,7 @@ from xsft.effects.docker_errors import Doing, broken_off, denied, limited, no_ne
 from xsft.effects.registry import is_google
 from xsft.effects.registry_auth import Login, no_netrc
 from xsft.effects.registry_names import Named
-from xsft.errors import XsftError
+from xsft.errors import Unknown, XsftError
 
 TIMEOUT_S = 10.0
 PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -64,6 +64,8 @@ class Asking:
         return answer
 
     def _judged(self, answer: Answer) -> Answer | None:
+        if answer.status == 200 and len(answer.content) > MAX_BYTES:
+            raise self._too_large()
         if answer.status == 200:
             return answer
         if answer.status == 404:
@@ -71,6 +73,13 @@ class Asking:
         if answer.status == 401:
             raise self.login.refused(answer.said, self._doing())
         raise (denied if answer.status == 403 else broken_off)(answer.said, self._doing())
+
+    def _too_large(self) -> Unknown:
+        return Unknown(
+            f"{self.at.repository}: the registry's answer is too large (over {MAX_BYTES >> 20} MiB).",
+            fix="Is it a registry, and the name an image's? No manifest, configuration or list of tags is that large.",
+            id="registry-answer-large",
+        )
 
     def _paused(self, tries: int, answer: Answer | None) -> bool:
         """False where another pause would be too long."""
@@ -119,7 +128,7 @@ class Answer:
 
 
 def _send(session: Any, url: str, headers: Mapping[str, str]) -> Answer:
-    """At most MAX_BYTES of the answer are read."""
+    """Of an answer of more than MAX_BYTES, as much is read as shows that."""
     elsewhere = "/blobs/" in url  # a blob's bytes prove themselves; what else comes from elsewhere is nobody's word
     options = {"timeout": TIMEOUT_S, "stream": True, "auth": no_netrc, "allow_redirects": elsewhere}
     with session.get(url, headers=headers, **options) as answer:
@@ -135,7 +144,7 @@ def _send(session: Any, url: str, headers: Mapping[str, str]) -> Answer:
 def _bounded(chunks: Iterator[bytes]) -> Iterator[bytes]:
     size = 0
     for chunk in chunks:
+        yield chunk
         size += len(chunk)
         if size > MAX_BYTES:
             return
-        yield chunk
