@@ -12,7 +12,7 @@ from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.kuberuns import ADMITTED, Runs, ended
 from xsft.effects.cluster import Cluster, connect_context
 from xsft.effects.cluster_api import Patience
-from xsft.effects.observe import observe_cluster, observe_run
+from xsft.effects.observe import MAX_QUEUES, observe_cluster, observe_run
 from xsft.errors import EnvironmentMissing, Unreachable
 from xsft.states.model import Observation
 
@@ -204,9 +204,21 @@ def test_one_run_of_plain_xpk(api: ClusterApi, runs: Runs) -> None:
 def test_lists_do_not_grow_in_number(api: ClusterApi, runs: Runs) -> None:
     for i in range(100):
         runs.admitted(f"run-{i}")
-        runs.queued(f"waits-{i}", queue=f"q-{i % 7}")
+        runs.queued(f"waits-{i}", queue="q-0")
     assert len(seen(api)) == 200
     assert len([one for one in api.server.seen if one.method == "GET"]) == 4
+
+
+def test_positions_in_the_fullest_queues(api: ClusterApi, runs: Runs) -> None:
+    for i in range(2 * MAX_QUEUES + 1):
+        runs.queued(f"waits-{i}", queue=f"q-{i % (MAX_QUEUES + 1)}", position=i)
+    runs.queued("last", queue=f"q-{MAX_QUEUES}", position=70)  # its queue is as full as the others now
+    rows = {name: one.workload for name, one in seen(api).items()}
+    asked = {one.path.split("/")[-2] for one in api.server.asked("/pendingworkloads")}
+    assert asked == {f"q-{i}" for i in range(MAX_QUEUES)}
+    assert {name: row.position for name, row in rows.items() if row and row.position is not None} == {
+        f"waits-{i}": i for i in range(2 * MAX_QUEUES + 1) if i % (MAX_QUEUES + 1) < MAX_QUEUES
+    }
 
 
 def run(api: ClusterApi, name: str) -> tuple[Observation, ...]:

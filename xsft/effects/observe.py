@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from xsft.effects import clock
@@ -27,6 +28,9 @@ PATIENCE = Patience(tries=3, budget_s=5.0, connect_timeout_s=5.0, read_timeout_s
 LATE_S = 5.0
 """What has not come so long after the JobSets is not waited for."""
 
+MAX_QUEUES = 4
+"""LocalQueues of which it is asked who waits; xpk makes one per namespace."""
+
 PENDING = "status.phase=Pending"
 
 
@@ -36,10 +40,10 @@ def observe_cluster(
     """One Observation per JobSet of the namespace, each an attempt of a run; `run_names`: only those (exact names of
     runs or JobSets). `name`: the cluster as the user names it.
 
-    At most four lists: JobSets, Kueue's Workloads, the first pod of each Job where that is pending, and who waits in
-    the fullest queue. `pods` holds those pending ones, and is None where a run has none. A list that cannot be read is
-    in `unread`. Raises Unreachable where the JobSets themselves cannot be read, EnvironmentMissing where the cluster
-    has no JobSet.
+    Four lists: JobSets, Kueue's Workloads, the first pod of each Job where that is pending, and who waits in the queue;
+    one more for each other queue in which one waits, of the fullest. `pods` holds those pending ones, and is None where
+    a run has none. A list that cannot be read is in `unread`. Raises Unreachable where the JobSets themselves cannot be
+    read, EnvironmentMissing where the cluster has no JobSet.
     """
     reads = cluster.reads
     workloads = start(lambda: reads.workloads(namespace=namespace))
@@ -130,12 +134,12 @@ def _beside(
 def _positions(
     reads: Reads, owned: Iterable[Owned], *, namespace: str, until: float
 ) -> tuple[dict[str, int], tuple[Unread, ...]]:
-    """By the Workload's name, in the fullest queue only: one question, however many queues there are."""
-    queues = queues_of(one.workload for one in owned)[:1]
-    if not queues:
-        return {}, ()
-    waiting, missing = _got(start(lambda: reads.waiting(namespace=namespace, queue=queues[0])), "queue", until)
-    return {one.name: one.position for one in waiting or ()}, missing
+    """By the Workload's name, in the fullest queues."""
+    queues = queues_of(one.workload for one in owned)[:MAX_QUEUES]
+    asked = [start(partial(reads.waiting, namespace=namespace, queue=queue)) for queue in queues]
+    answers = [_got(one, "queue", until) for one in asked]
+    positions = {one.name: one.position for waiting, _ in answers for one in waiting or ()}
+    return positions, tuple(dict.fromkeys(one for _, missing in answers for one in missing))
 
 
 def _got(started: Started[T], what: What, until: float) -> tuple[T | None, tuple[Unread, ...]]:
