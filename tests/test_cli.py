@@ -159,7 +159,7 @@ def test_usage_errors_say_where_to_look(arguments: tuple[str, ...]) -> None:
     assert "--help" in done.stderr
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])
 def test_completion_knows_every_verb(shell: str) -> None:
     done = xsft("completion", shell)
     assert done.returncode == 0

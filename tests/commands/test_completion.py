@@ -1,0 +1,84 @@
+"""Completion: of verbs by the script, of runs by the index on this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from xsft.commands.completion import SHELLS, run_names
+from xsft.effects.recordindex import IndexEntry, keep
+
+RUN_VERBS = ("status", "why", "logs", "wait", "cancel", "compare")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A state folder with some runs, and `xsft` on a PATH of its own."""
+    for name in ("gemma-one", "gemma-two", "qwen", "gemma-one", "$(touch bad)", "a b", "", "-x"):
+        keep(tmp_path / "runs", IndexEntry(run_name=name, target="xpk", output=f"gs://{len(name)}/r"))
+    program = tmp_path / "bin" / "xsft"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m xsft "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    return tmp_path
+
+
+def test_names_are_those_that_were_submitted_from_here(home: Path) -> None:
+    assert run_names(home / "runs") == ("gemma-one", "gemma-two", "qwen")
+    assert run_names(home / "nothing") == ()
+
+
+def told(home: Path, *argv: str) -> str:
+    done = subprocess.run(
+        (home / "bin" / "xsft", *argv), env=environment(home), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def environment(home: Path) -> dict[str, str]:
+    return {**os.environ, "XSFT_STATE_DIR": str(home), "PATH": f"{home / 'bin'}:{os.environ['PATH']}"}
+
+
+def test_they_are_printed_a_line_each(home: Path) -> None:
+    assert told(home, "completion", "runs") == "gemma-one\ngemma-two\nqwen\n"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_shell_asks_for_them(home: Path, shell: str) -> None:
+    assert "xsft completion runs" in told(home, "completion", shell)
+
+
+def completed(home: Path, words: Sequence[str]) -> list[str]:
+    """What bash offers for the last of these words."""
+    script = """\
+eval "$(xsft completion bash)"
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMP_LINE="$*"
+complete -p xsft >/dev/null || exit 9
+name=$(complete -p xsft); name=${name##*-F }; name=${name%% *}
+"$name" xsft "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+    argv = ("bash", "--norc", "-c", script, "bash", *words)
+    done = subprocess.run(argv, env=environment(home), cwd=home, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="NOT RUN: no bash here")
+@pytest.mark.parametrize("verb", RUN_VERBS)
+def test_bash_offers_the_runs_where_a_verb_takes_one(home: Path, verb: str) -> None:
+    assert completed(home, ("xsft", verb, "gem")) == ["gemma-one", "gemma-two"]
+    assert not (home / "bad").exists()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="NOT RUN: no bash here")
+def test_bash_offers_files_and_verbs_elsewhere(home: Path) -> None:
+    assert "gemma-one" not in completed(home, ("xsft", "check", "gem"))
+    assert completed(home, ("xsft", "stat")) == ["status"]
