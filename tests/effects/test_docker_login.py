@@ -220,5 +220,20 @@ def test_what_the_user_has_for_a_host(notes: Path) -> None:
     assert own_credential("other.example.com", env=env(notes)) is None
 
 
+@pytest.mark.parametrize("kept_by", ["file", "helper"])
+def test_an_identity_token_is_no_password(notes: Path, kept_by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = {"auths": {HOST: {"auth": "", "identitytoken": "for a token service"}}}
+    if kept_by == "helper":
+        helper = notes / "docker-credential-keeper"
+        helper.write_text('#!/bin/sh\necho \'{"Username": "<token>", "Secret": "for a token service"}\'\n')
+        helper.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{notes}:{os.environ['PATH']}")  # docker-py looks for helpers on the process's own
+        config = {"credHelpers": {HOST: "keeper"}}
+    (notes / ".docker" / "config.json").write_text(json.dumps(config))
+    found = own_credential(HOST, env=env(notes))
+    assert found is not None
+    assert (found.user, found.secret, found.refresh) == ("", "for a token service", True)
+
+
 def test_a_helper_that_is_not_installed_is_no_error(notes: Path) -> None:
     assert own_credential(HOST, env=env(notes)) is None

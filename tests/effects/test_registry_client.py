@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -40,6 +41,8 @@ class Served:
     answers: dict[str, Callable[[str], Answer]] = field(default_factory=dict)
     """Path without query -> answer to a request with that Authorization header."""
     asked: list[tuple[str, str]] = field(default_factory=list)
+    posted: list[str] = field(default_factory=list)
+    """Bodies."""
 
 
 @pytest.fixture
@@ -47,6 +50,10 @@ def served() -> Iterator[Served]:
     found = Served()
 
     class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            found.posted.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            self.do_GET()
+
         def do_GET(self) -> None:
             login = self.headers.get("Authorization", "")
             found.asked.append((self.path, login))
@@ -238,6 +245,45 @@ def test_a_token_where_the_registry_asks_for_one(served: Served, registries: Reg
     path, login = served.asked[1]
     assert path == "/token?scope=repository%3Ateam%2Fimage%3Apull&service=s"
     assert base64.b64decode(login.removeprefix("Basic ")) == b"me:mine"
+
+
+def test_an_identity_token_is_exchanged_and_told_to_the_token_service_alone(
+    served: Served, registries: Registries, tmp_path: Path
+) -> None:
+    token, identity, image = secrets.token_hex(), secrets.token_hex(), with_image(served)
+    (tmp_path / ".docker").mkdir()
+    auths = {served.address: {"auth": "", "identitytoken": identity}}
+    (tmp_path / ".docker" / "config.json").write_text(json.dumps({"auths": auths}))
+    challenge = f'Bearer realm="http://{served.address}/token",service="s"'
+    asks = Answer(401, headers={"WWW-Authenticate": challenge})
+    served.answers["/v2/team/image/manifests/v1"] = lambda login: (
+        Answer(body=MANIFEST) if login == f"Bearer {token}" else asks
+    )
+    served.answers["/token"] = lambda _: Answer(body=json.dumps({"access_token": token}).encode())
+    assert registries.manifest_digest(f"{image}:v1") == digest(MANIFEST)
+    assert [dict(parse_qsl(body)) for body in served.posted] == [
+        {
+            "grant_type": "refresh_token",
+            "refresh_token": identity,
+            "client_id": "xsft",
+            "service": "s",
+            "scope": "repository:team/image:pull",
+        }
+    ]
+    assert identity not in str(served.asked)
+
+
+def test_an_identity_token_is_no_password(served: Served, registries: Registries, tmp_path: Path) -> None:
+    (tmp_path / ".docker").mkdir()
+    auths = {served.address: {"identitytoken": secrets.token_hex()}}
+    (tmp_path / ".docker" / "config.json").write_text(json.dumps({"auths": auths}))
+    image = with_image(served)
+    asks = Answer(401, headers={"WWW-Authenticate": 'Basic realm="r"'})
+    served.answers["/v2/team/image/manifests/v1"] = lambda _: asks
+    with pytest.raises(Unreachable) as refused:
+        registries.manifest_digest(f"{image}:v1")
+    assert refused.value.problem_id == "registry-login-refused"
+    assert [login for _, login in served.asked] == [""]
 
 
 def test_a_strangers_token_service_is_told_nothing(served: Served, registries: Registries, tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ class Credential:
     host: str
     user: str
     secret: str = field(repr=False)
+    refresh: bool = False
+    """The secret is an OAuth2 refresh token (Docker's "identity token"): only a registry's token service takes it."""
 
 
 def credential_for(
@@ -78,8 +80,10 @@ def google_token(env: Mapping[str, str]) -> str | None:
 
 def own_credential(host: str, *, env: Mapping[str, str]) -> Credential | None:
     """What the user's own Docker configuration has for the host: `docker login`, or a credential helper."""
-    found = auth_for(host, folder=own_folder(env), env=env)
-    if not found or not (secret := found.get("Password") or found.get("password")):
+    found = auth_for(host, folder=own_folder(env), env=env) or {}
+    if identity := found.get("IdentityToken"):
+        return Credential(host=host, user="", secret=str(identity), refresh=True)
+    if not (secret := found.get("Password") or found.get("password")):
         return None
     return Credential(host=host, user=str(found.get("Username") or found.get("username") or ""), secret=str(secret))
 

@@ -87,12 +87,12 @@ class RealDocker:
 
     def _logins(self, step: BuildStep) -> tuple[Credential, ...]:
         """For a base in one of Google's registries; other logins are the user's own, which the build has anyway."""
-        from xsft.effects.docker_login import credential_for
+        from xsft.effects.docker_login import GOOGLE_USER, credential_for
         from xsft.effects.registry import is_google
 
         host = parse_reference(step.args["BASE_IMAGE"]).host if step.args.get("BASE_IMAGE") else ""
         found = credential_for(host, env=self.env) if is_google(host) else None
-        return (found,) if found else ()
+        return (found,) if found and found.user == GOOGLE_USER else ()
 
 
 def _stamp(path: str) -> list[int]:

@@ -58,14 +58,11 @@ class Login:
         if not may_be_told(realm, self.host):
             return None
         parameters = {"scope": scope, **({"service": asked["service"]} if asked.get("service") else {})}
-        answer = session.get(
-            realm,
-            params=parameters,
-            headers=_basic(self.credential),
-            timeout=TOKEN_TIMEOUT_S,
-            allow_redirects=False,
-            auth=no_netrc,
-        )
+        options = {"timeout": TOKEN_TIMEOUT_S, "allow_redirects": False, "auth": no_netrc}
+        if self.credential and self.credential.refresh:
+            answer = session.post(realm, data={**parameters, **_refreshing(self.credential)}, **options)
+        else:
+            answer = session.get(realm, params=parameters, headers=_basic(self.credential), **options)
         try:
             found = answer.json() if answer.status_code == 200 else {}
         except ValueError:
@@ -82,8 +79,13 @@ def no_netrc(request: Any) -> Any:
     return request
 
 
+def _refreshing(credential: Credential) -> dict[str, str]:
+    """source: distribution@2.8 docs/spec/auth/oauth.md."""
+    return {"grant_type": "refresh_token", "refresh_token": credential.secret, "client_id": "xsft"}
+
+
 def _basic(credential: Credential | None) -> dict[str, str]:
-    if credential is None:
+    if credential is None or credential.refresh:
         return {}
     pair = base64.b64encode(f"{credential.user}:{credential.secret}".encode()).decode()
     return {"Authorization": f"Basic {pair}"}
