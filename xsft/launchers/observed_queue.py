@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from xsft.launchers.lenient import Json, count, integer, mapping, rows, text
 from xsft.launchers.observed import conditions_of
-from xsft.states.evidence import Quota
 from xsft.states.model import Condition, KueueWorkload
+
+if TYPE_CHECKING:
+    from xsft.states.evidence import Quota
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +77,8 @@ def holding_of(json: Json) -> Holding | None:
 
 def quotas_of(cluster_queue: Json) -> tuple[Quota, ...]:
     """What each flavor of the queue has and what of it is taken, in the queue's order."""
+    from xsft.states.evidence import Quota  # for who asks why; who lists runs need not load it
+
     used = {
         (flavor.get("name"), resource.get("name")): str(resource.get("total", "0"))
         for flavor in rows(mapping(cluster_queue, "status").get("flavorsUsage"))
