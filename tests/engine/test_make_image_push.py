@@ -1,0 +1,110 @@
+"""The very command: `make image push` in a clean copy of this repository, with a real engine and a real registry.
+
+Only what is gigabytes is small: the base is the tests' own, and the lock names two packages of a few kilobytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.effects.gitrepo import git, made_in
+from tests.engine.base import BaseImage
+from tests.engine.daemon import Engine
+from tests.engine.registryserver import Registry
+from tests.images.tiny import Index, index, uv_wheel
+from xsft.effects.paths import own_cache
+
+pytestmark = pytest.mark.engine
+
+ROOT = Path(__file__).parents[2]
+LOCK = "images/post_training.lock.json"
+WITHIN_S = 400.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MakeImagePush:
+    folder: Path
+    env: Mapping[str, str] = field(repr=False)
+    arguments: tuple[str, ...]
+
+    def __call__(self) -> str:
+        """What it said, on both streams."""
+        argv = (shutil.which("make") or "make", "image", "push", *self.arguments)
+        done = subprocess.run(
+            argv, cwd=self.folder, env=self.env, text=True, timeout=WITHIN_S, check=False,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def tiny_index(engine: Engine) -> Iterator[Index]:
+    login = f"builder:{secrets.token_hex(16)}"
+    with index(engine.gateway, login=login, uv=uv_wheel(own_cache() / "tests-engine")) as running:
+        yield running
+
+
+@pytest.fixture
+def clone(tmp_path: Path, tiny_index: Index) -> Path:
+    """As somebody has it who has just cloned: what git knows of, and no .venv."""
+    folder = tmp_path / "clone"
+    for name in filter(None, git(ROOT, "ls-files", "-z").split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name, follow_symlinks=False)
+    (folder / "images" / "post_training" / "requirements.txt").write_text(tiny_index.lock(), encoding="utf-8")
+    git(made_in(folder), "add", "--all")
+    git(folder, "commit", "-q", "-m", "all")
+    return folder
+
+
+@pytest.fixture
+def make(clone: Path, engine: Engine, base_image: BaseImage, tiny_index: Index, registry: Registry) -> MakeImagePush:
+    conf = clone.parent / "pip.conf"
+    conf.write_text(tiny_index.pip_conf(), encoding="utf-8")
+    own = {name: str(clone.parent / name) for name in ("XSFT_CACHE_DIR", "XSFT_STATE_DIR", "CLOUDSDK_CONFIG")}
+    where = {name: engine.env[name] for name in ("DOCKER_HOST", "DOCKER_CONFIG")}
+    env = {**os.environ, **where, **own, "NO_GCE_CHECK": "true"}
+    for inherited in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "VIRTUAL_ENV", "PYTHONPATH"):
+        env.pop(inherited, None)
+    arguments = (
+        f"REGISTRY={registry.address}/{registry.repository}",
+        f"ARGS=--base={base_image.reference} --pip-config={conf}",
+    )
+    return MakeImagePush(folder=clone, env=env, arguments=arguments)
+
+
+def test_make_image_push_in_a_clean_clone_ends_with_a_lock_that_runs_and_again_does_nothing(
+    make: MakeImagePush, clone: Path, engine: Engine, registry: Registry
+) -> None:
+    said = make()
+    assert "pushed" in said
+    repository = f"{registry.address}/{registry.repository}/post-training"
+    locked = json.loads((clone / LOCK).read_text(encoding="utf-8"))["images"][repository]
+    there = Registry(registry.address, f"{registry.repository}/post-training")
+    assert locked["digest"] == there.digest(locked["code"])
+    assert sorted(there.tags()) == sorted([locked["code"], locked["deps"]])
+    assert locked["commit"] == git(clone, "rev-parse", "HEAD")
+    assert git(clone, "status", "--porcelain") == f"?? {LOCK}"
+
+    engine.docker(
+        "rmi", "--force", *(f"{name}:{locked['code']}" for name in (repository, "localhost/xsft/post-training"))
+    )
+    ref = f"{repository}@{locked['digest']}"
+    engine.docker("pull", ref)
+    ran = engine.docker("run", "--rm", ref, "python3", "-c", "import maxtext.train as t; print(t.LOSS)")
+    assert ran.stdout == "2\n"
+
+    before = (clone / LOCK).read_bytes()
+    assert "nothing to push" in make()
+    assert (clone / LOCK).read_bytes() == before
