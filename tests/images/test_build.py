@@ -82,6 +82,18 @@ def test_without_the_login_nothing_is_installed(
     assert "401" in failed.stderr or "User for" in failed.stderr
 
 
+def test_another_login_is_not_tried_for_what_is_in_the_builds_cache(
+    engine: Engine, base_image: BaseImage, private_index: Index, deps: str, folder: Path
+) -> None:
+    """docs/guides/images.md says so: a secret is no part of what BuildKit knows a step by."""
+    conf = folder / "other.conf"
+    conf.write_text(private_index.pip_conf().replace(private_index.login, "somebody:else"), encoding="utf-8")
+    before = len(private_index.asked)
+    engine.docker(*deps_argv(base_image, conf, tag="tiny:cached"), str(deps_context(private_index, folder)))
+    assert len(private_index.asked) == before
+    assert layers(engine, "tiny:cached") == layers(engine, deps)
+
+
 def test_built_twice_from_one_lock_it_has_the_same_packages(
     engine: Engine, base_image: BaseImage, private_index: Index, deps: str, folder: Path
 ) -> None:
