@@ -1,0 +1,96 @@
+"""Two builds of one image at the same moment: the slow part is done once, and both end right."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.contract.imagelab import Project, project
+from tests.engine.base import BaseImage
+from tests.engine.daemon import Engine
+from tests.engine.registryserver import Registry
+
+pytestmark = pytest.mark.engine
+
+DOCKERFILE = """\
+ARG BASE_IMAGE
+FROM ${BASE_IMAGE}
+COPY requirements.txt /lock.txt
+RUN python3 -c "import urllib.request as r; r.urlopen('WHERE')"
+"""
+LASTS_S = 3.0
+WITHIN_S = 200.0
+
+
+@dataclass
+class Slow:
+    """What a build asks, which takes its time: how often it was asked."""
+
+    url: str
+    asked: list[float] = field(default_factory=list)
+
+
+@contextmanager
+def slow(host: str) -> Iterator[Slow]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found.asked.append(time.monotonic())
+            time.sleep(LASTS_S)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer((host, 0), Handler)
+    found = Slow(f"http://{host}:{server.server_port}/")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def asked(engine: Engine) -> Iterator[Slow]:
+    with slow(engine.gateway) as running:
+        yield running
+
+
+@pytest.fixture
+def small(engine: Engine, tmp_path: Path, asked: Slow, request: pytest.FixtureRequest) -> Project:
+    made = project(tmp_path, engine, salt=request.node.name)
+    (tmp_path / "images" / "small" / "Dockerfile").write_text(DOCKERFILE.replace("WHERE", asked.url), encoding="utf-8")
+    return made
+
+
+@pytest.mark.parametrize("action", ["build", "push"])
+def test_the_slow_part_is_done_once_and_both_end_right(
+    small: Project, base_image: BaseImage, registry: Registry, asked: Slow, action: str
+) -> None:
+    where = f"--registry={registry.address}/{registry.repository}"
+    arguments = ("image", action, "--image=small", f"--base={base_image.reference}", where, "--json")
+    both = [small.start(*arguments) for _ in range(2)]
+    said = [running.communicate(timeout=WITHIN_S) for running in both]
+    assert [running.returncode for running in both] == [0, 0], said
+    documents = [json.loads(out) for out, _ in said]
+    assert len(asked.asked) == 1
+    assert len({(one["deps"]["tag"], one["code"]["tag"]) for one in documents}) == 1
+    if action == "build":
+        assert not small.lock.exists()
+        return
+    (locked,) = small.locked().values()
+    there = Registry(registry.address, f"{registry.repository}/small")
+    assert {one["lock"]["digest"] for one in documents} == {locked["digest"]}
+    assert there.digest(documents[0]["code"]["tag"]) == locked["digest"]
