@@ -80,7 +80,9 @@ def test_it_sees_what_is_mounted_as_the_user_who_runs_it(
     (tmp_path / "write").mkdir(mode=0o777)
     (tmp_path / "write").chmod(0o777)
     mounts = (Mount(path=tmp_path / "read"), Mount(path=tmp_path / "write", writable=True))
-    script = f"cat {tmp_path}/read; echo; touch {tmp_path}/write/made; echo x > {tmp_path}/read; ls {tmp_path}; pwd"
+    script = (
+        f"cat {tmp_path}/read; echo; touch {tmp_path}/write/made; (echo x > {tmp_path}/read) 2>&1; ls {tmp_path}; pwd"
+    )
     _, lines = shell(script, mounts=mounts, user="1234:2345", workdir=tmp_path)
     assert lines[0] == "text"
     assert any("Read-only file system" in line or "Permission denied" in line for line in lines)

@@ -10,8 +10,9 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,11 +23,11 @@ from tests.localruns import FakeTrainer, local_plan
 from xsft.commands.submit_local import submit_local
 from xsft.effects import docker_client
 from xsft.effects.docker_client import Engine
-from xsft.effects.docker_run import Mount
-from xsft.effects.local_container import container_for, mounts
+from xsft.effects.docker_run import FOLDER_LABEL, Mount
+from xsft.effects.local_container import Container, container_for, mounts, user_in
 from xsft.effects.local_machine import Machine, in_image
 from xsft.effects.local_run import LocalResult, run_local
-from xsft.errors import EnvironmentMissing, SpecError, Unreachable
+from xsft.errors import EnvironmentMissing, Refused, SpecError, Unreachable
 from xsft.steps import Plan
 
 needs_engine = pytest.mark.engine
@@ -77,6 +78,69 @@ def test_with_one_and_without_an_engine(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentMissing) as missing:
         container_for(local_plan(tmp_path, image__ref="i:1"), env={"DOCKER_HOST": "unix:///nowhere/docker.sock"})
     assert missing.value.problem_id in {"docker-not-running", "docker-missing"}
+
+
+class Asked(Exception):
+    """Nothing is made: what would have been is known."""
+
+
+@dataclass
+class Api:
+    """docker.APIClient up to the moment when a container is made."""
+
+    rootless: bool = False
+    host: dict[str, Any] = field(default_factory=dict)
+    made: dict[str, Any] = field(default_factory=dict)
+
+    def info(self) -> dict[str, Any]:
+        return {"SecurityOptions": ["name=seccomp", "name=rootless"] if self.rootless else ["name=seccomp"]}
+
+    def containers(self, *, filters: dict[str, str], **_: Any) -> list[dict[str, str]]:
+        return [{"Id": "1" * 64, "State": "running"}] if filters == {"label": f"{FOLDER_LABEL}=/runs/one"} else []
+
+    def create_host_config(self, **host: Any) -> None:
+        self.host = host
+
+    def create_container_config(self, **made: Any) -> None:
+        self.made = made
+
+    def create_container_from_config(self, _config: object, *, name: str) -> None:
+        raise Asked(name)
+
+
+def asked_for(api: Api, folder: Path, **changes: Any) -> None:
+    engine = Engine(host="unix:///none", api=api, env={})
+    container = Container(engine=engine, ref="i:1", image="sha256:1", user="1234:2345", cwd=folder)
+    plan = local_plan(folder / "out", image__ref="i:1", **changes)
+    with pytest.raises(Asked, match=f"^xsft-{plan.run_name}-"):
+        container.run(plan, env={}, writable=(folder,), log=folder / "log", on_line=print, grace_s=1)
+
+
+def test_it_runs_as_the_user_in_his_folder_and_says_whose_it_is(tmp_path: Path) -> None:
+    asked_for(api := Api(), tmp_path)
+    assert (api.made["user"], api.made["image"], api.made["working_dir"]) == ("1234:2345", "sha256:1", str(tmp_path))
+    assert api.made["labels"][FOLDER_LABEL] == str(tmp_path)
+
+
+def test_what_reads_files_alone_has_no_network_and_what_names_a_hub_has_one(tmp_path: Path) -> None:
+    asked_for(api := Api(), tmp_path)
+    assert api.host["network_mode"] == "none"
+    asked_for(api, tmp_path, model__tokenizer="org/name")
+    assert api.host["network_mode"] == "default"
+
+
+def test_a_folder_in_which_a_container_still_writes_is_refused(tmp_path: Path) -> None:
+    engine = Engine(host="unix:///none", api=Api(), env={})
+    container = Container(engine=engine, ref="i:1", image="sha256:1", user="", cwd=tmp_path)
+    container.refuse_where_running(Path("/runs/other"))
+    with pytest.raises(Refused, match="one is running now"):
+        container.refuse_where_running(Path("/runs/one"))
+
+
+@pytest.mark.parametrize(("rootless", "user"), [(False, "1234:2345"), (True, "0:0")])
+def test_what_it_writes_is_the_users(rootless: bool, user: str) -> None:
+    engine = Engine(host="unix:///none", api=Api(rootless=rootless), env={})
+    assert user_in(engine, uid=1234, gid=2345) == user
 
 
 @pytest.fixture

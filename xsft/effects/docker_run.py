@@ -162,7 +162,7 @@ def _end(api: Any, container: str, *, grace_s: float) -> None:
     from requests.exceptions import RequestException
 
     try:
-        with suppress(DockerException, RequestException, KeyboardInterrupt):  # it has ended already, or did not in time
+        with suppress(DockerException, RequestException):  # it has ended already, or did not in time
             api.kill(container, signal="SIGINT")
             api.wait(container, timeout=grace_s)
     finally:

@@ -109,7 +109,8 @@ def container_for(
     _refuse_elsewhere(engine)
     seen = engine.image(ref) or _pulled(engine, ref, on_event=on_event, progress=progress)
     _refuse_another_maxtext(plan, seen)
-    return Container(engine=engine, ref=ref, image=seen.id, user=_user(engine), cwd=Path.cwd())
+    user = user_in(engine, uid=os.getuid(), gid=os.getgid())
+    return Container(engine=engine, ref=ref, image=seen.id, user=user, cwd=Path.cwd())
 
 
 def container_environment(plan: Plan, *, cache: Path, scratch: Path, more: Mapping[str, str]) -> dict[str, str]:
@@ -182,6 +183,6 @@ def _refuse_another_maxtext(plan: Plan, seen: ImageSeen) -> None:
             raise SpecError(problems)
 
 
-def _user(engine: Engine) -> str:
-    """A rootless engine's root is the user himself."""
-    return "0:0" if engine.info.rootless else f"{os.getuid()}:{os.getgid()}"
+def user_in(engine: Engine, *, uid: int, gid: int) -> str:
+    """`uid:gid` whose files are the user's; a rootless engine's root is the user himself."""
+    return "0:0" if engine.info.rootless else f"{uid}:{gid}"
