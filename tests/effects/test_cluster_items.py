@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xsft.effects import cluster_items
@@ -29,6 +29,7 @@ def items(text: str, cuts: tuple[int, ...] = ()) -> tuple[Any, ...]:
 @pytest.fixture(autouse=True)
 def _tried_at_every_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_items, "ENOUGH", 1)
+    monkeypatch.setattr(cluster_items, "ALIKE", 8)
 
 
 CUTS = st.lists(st.integers(0, 10_000), max_size=5).map(tuple)
@@ -81,3 +82,32 @@ def test_without_items_there_are_none(text: str) -> None:
 def test_what_is_no_object_is_no_list(text: str) -> None:
     with pytest.raises(ValueError, match="no whole list"):
         items(text)
+
+
+def listed(*objects: object) -> str:
+    return json.dumps({"items": objects}, separators=(",", ":"))
+
+
+def test_who_set_which_field_is_left_out() -> None:
+    fields = [{"manager": "kueue", "fieldsV1": {"f:spec": {".": {}, 'k:{"name":"x"}': {}}}}]
+    found = items(listed(*({"metadata": {"managedFields": fields, "name": name}} for name in "abc")))
+    assert [one["metadata"] for one in found[:2]] == [{"managedFields": [], "name": name} for name in "ab"]
+    assert found[2]["metadata"]["name"] == "c"
+
+
+ODD = st.sampled_from(['"managedFields":[', "managedFields", "]", "[", "}", "{", '},{"', '"', "\\", "a", ","])
+ODD_TEXT = st.lists(ODD, max_size=5).map("".join)
+ODD_VALUES = st.recursive(
+    st.none() | ODD_TEXT,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(ODD_TEXT, inner, max_size=2),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=400)
+@given(st.lists(st.tuples(ODD_VALUES, ODD_VALUES), min_size=1, max_size=4), CUTS)
+def test_nothing_else_is_ever_left_out(told: list[tuple[Any, Any]], cuts: tuple[int, ...]) -> None:
+    """Whatever stands in strings: what is read is the object, but for its managedFields."""
+    given = [{"managedFields": [one], "name": other} for one, other in told]
+    for found, whole in zip(items(listed(*given), cuts), given, strict=True):
+        assert found in (whole, {**whole, "managedFields": []})
