@@ -23,7 +23,7 @@ from urllib.parse import quote, urlencode
 
 import urllib3
 
-from tests.cluster import podlogs, queues, record
+from tests.cluster import podlogs, queues, record, stored
 from tests.cluster.components import ORDER, Layout, commands
 from tests.cluster.processes import Process, Spawner
 from tests.cluster.rest import MERGE, ApiError, Rest, each
@@ -138,16 +138,17 @@ class Cluster:
 
     def empty_namespace(self, name: str) -> None:
         """Returns when its runs, pods and workloads are gone, so that their nodes and their quota are free."""
-        inside = f"/namespaces/{name}"
-        runs = f"/apis/jobset.x-k8s.io/v1alpha2{inside}/jobsets"
-        jobs, pods = f"/apis/batch/v1{inside}/jobs", f"/api/v1{inside}/pods"
-        workloads = f"/apis/kueue.x-k8s.io/v1beta2{inside}/workloads"  # a garbage collector that is new knows no CRDs
-        for path in (runs, jobs, pods, workloads):
+        groups = {"jobset.x-k8s.io/v1alpha2": "jobsets", "batch/v1": "jobs", "kueue.x-k8s.io/v1beta2": "workloads"}
+        made = [f"/apis/{group}/namespaces/{name}/{kind}" for group, kind in groups.items()]
+        for path in made:  # each by name: a garbage collector that is new knows no CRDs
             self.api("DELETE", f"{path}?propagationPolicy=Background&gracePeriodSeconds=0")
-        self.wait(
-            lambda: not any(self.api("GET", f"{path}?limit=1")["items"] for path in (runs, jobs, pods, workloads)),
-            what=f"namespace {name} to empty",
-        )
+
+        def empty() -> bool:
+            stored.forget(f"/registry/pods/{name}/", port=self.layout.ports["etcd"])  # and those that are still made
+            paths = (*made, f"/api/v1/namespaces/{name}/pods")
+            return not any(self.api("GET", f"{path}?limit=1")["items"] for path in paths)
+
+        self.wait(empty, what=f"namespace {name} to empty")
 
     def delete_namespace(self, name: str) -> None:
         """Returns when it is empty. Its own end takes the server a hundred requests more, which nobody waits for."""

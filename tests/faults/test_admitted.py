@@ -83,7 +83,7 @@ def runs(here: Machine, cluster: Cluster, workload: Path) -> None:
     jobs = sum(one["replicas"] for one in replicated)
     cluster.wait(lambda: len(jobs_of(cluster, namespace)) == jobs, what=f"{jobs} Jobs")
     pods = sum(one["replicas"] * one["template"]["spec"]["parallelism"] for one in replicated)
-    cluster.wait(lambda: running(cluster, namespace) == pods, what=f"{pods} running pods")
+    cluster.wait_pods(namespace, "", count=pods)
     again = json.loads(here.xsft("submit", workload, "--json", closed=True).stdout)
     assert (again["action"], again["uid"]) == ("adopted", document["uid"])
 
@@ -102,7 +102,3 @@ def admitted(cluster: Cluster, namespace: str) -> bool:
 
 def jobs_of(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
     return list(cluster.api("GET", f"/apis/batch/v1/namespaces/{namespace}/jobs")["items"])
-
-
-def running(cluster: Cluster, namespace: str) -> int:
-    return sum(pod["status"].get("phase") == "Running" for pod in cluster.pods(namespace))
