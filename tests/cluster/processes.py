@@ -10,9 +10,14 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 END_S = 10.0
 """How long a process may take to end before it is killed."""
@@ -56,7 +61,8 @@ class Spawner:
     def spawn(self, command: Command) -> Process:
         self.log(command.name).parent.mkdir(exist_ok=True)
         with self.log(command.name).open("ab") as log:
-            child = subprocess.Popen(
+            child = _in_a_thread_that_stays(
+                subprocess.Popen,
                 (*self._leash, *command.argv),
                 env={**os.environ, **command.env},
                 cwd=self.folder,
@@ -70,7 +76,9 @@ class Spawner:
 
     @property
     def _leash(self) -> tuple[str, ...]:
-        """The kernel kills a bound process when its parent dies, however it dies. Linux only; others lose that."""
+        """The kernel kills a bound process when its parent dies, however it dies. Linux only; others lose that. Parent
+        is the thread that started it (prctl(2), PR_SET_PDEATHSIG).
+        """
         setpriv = shutil.which("setpriv") if self.bound else None
         return (setpriv, "--pdeathsig", "KILL", "--") if setpriv else ()
 
@@ -93,6 +101,15 @@ class Spawner:
                 return False
             time.sleep(0.02)
         return True
+
+
+@cache
+def _starter() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix="starts components")
+
+
+def _in_a_thread_that_stays(do: Callable[..., T], *given: Any, **settings: Any) -> T:
+    return _starter().submit(do, *given, **settings).result()
 
 
 def born(pid: int) -> str | None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,17 @@ def test_a_bound_process_dies_with_its_parent(tmp_path: Path) -> None:
     while born(pid) is not None:
         assert time.monotonic() < until, "it lives on"
         time.sleep(0.05)
+
+
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="NOT RUN: needs setpriv (Linux, util-linux)")
+def test_a_bound_process_outlives_the_thread_that_asked_for_it(tmp_path: Path) -> None:
+    spawner = Spawner(folder=tmp_path, bound=True, children={})
+    with ThreadPoolExecutor(1) as passing:
+        started = passing.submit(spawner.spawn, Command(name="s", argv=("sleep", "60"), env={})).result()
+        time.sleep(0.2)  # setpriv becomes sleep
+    time.sleep(0.2)
+    assert started.alive
+    spawner.end(started)
 
 
 def test_a_process_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
