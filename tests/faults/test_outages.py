@@ -100,7 +100,7 @@ def test_the_api_server_is_restarted_meanwhile(
         real_cluster.stop("kube-apiserver", with_signal=signal.SIGKILL)
         stopped.set()
         until(lambda: free(real_cluster.layout.ports["api"]))
-        real_cluster.start("kube-apiserver")  # by this thread: what a thread started may end with it (PDEATHSIG)
+        real_cluster.start("kube-apiserver")
         first = call.result()
     there = uids(api)
     if isinstance(first, Submission):
