@@ -1,11 +1,15 @@
 """`python -m xsft` is `xsft`: the process, from its first instruction to its exit status."""
 
+import atexit
+import os
 import signal
 import sys
-from typing import Any
+import threading
+from contextlib import suppress
+from typing import Any, NoReturn
 
 
-def run() -> int:
+def run() -> NoReturn:
     """Ctrl-C ends xsft without a traceback, while it still imports and after it is done as well.
 
     Where whoever started xsft ignores it (`xsft … &` in a script), xsft does too.
@@ -21,7 +25,21 @@ def run() -> int:
     except KeyboardInterrupt:  # a second one, while the first is being told
         status = INTERRUPTED
     _on_interrupt(signal.SIG_IGN if ignored else signal.SIG_DFL)
-    return status
+    _leave(status)
+
+
+def _leave(status: int) -> NoReturn:
+    """All that others have asked for at the end, and then the end: Python would first take every module and object
+    apart, which changes nothing and takes 0.05 s.
+    """
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    atexit._run_exitfuncs()  # noqa: SLF001 - there is no other way to them
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):  # nobody reads it any more, or it is closed
+            stream.flush()
+    os._exit(status)
 
 
 def _on_interrupt(handler: Any) -> None:
@@ -29,4 +47,4 @@ def _on_interrupt(handler: Any) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run())
+    run()

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 from math import prod
 from typing import Any
 
@@ -93,6 +93,7 @@ class Slice:
         return f"{self.xpk_type}: {self.topology}, {self.chips} chips on {self.hosts} hosts{counted}"
 
 
+@lru_cache(maxsize=1024)
 def parse_tpu_type(text: str) -> Slice:
     """The slice that xpk makes of `text`, counting form (`v6e-256`) or topology form (`v6e-16x16`).
 
