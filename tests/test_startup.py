@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,9 +22,9 @@ finally:
 """
 
 
-def modules_after(*arguments: str) -> set[str]:
+def modules_after(*arguments: str, **where: Any) -> set[str]:
     argv = (sys.executable, "-c", PROBE.format(arguments=list(arguments)))
-    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, **where)
     return set(done.stderr.rpartition("MODULES ")[2].split())
 
 
@@ -36,3 +39,12 @@ def test_help_of_the_top_imports_no_verb() -> None:
     loaded = modules_after("--help")
     verbs = {name for name in loaded if name.startswith("xsft.commands.")}
     assert verbs == {"xsft.commands.verbs"}
+
+
+@pytest.mark.parametrize("arguments", [("status",), ("status", "--json"), ("status", "--all", "--json")])
+def test_who_looks_at_runs_loads_no_workloads(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    """Half of the time of a look would go there."""
+    nothing = {"HOME": str(tmp_path), "XSFT_STATE_DIR": str(tmp_path / "state"), "XDG_CONFIG_HOME": str(tmp_path)}
+    loaded = modules_after(*arguments, cwd=tmp_path, env={**os.environ, **nothing})
+    assert "xsft.effects.observe_gather" in loaded
+    assert {"pydantic", "rich", "xsft.steps", "xsft.spec.model", "xsft.spec.place"} & loaded == set()

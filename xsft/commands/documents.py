@@ -6,12 +6,14 @@ import json
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xsft.commands.failure import problem_documents
 from xsft.errors import UsageError
 from xsft.problems import Problem
-from xsft.steps import Plan
+
+if TYPE_CHECKING:
+    from xsft.steps import Plan
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
