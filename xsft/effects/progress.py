@@ -25,7 +25,7 @@ T = TypeVar("T")
 Printers = Mapping[tuple[str, str], Started[tuple[Pod, ...]]]
 """Pods among which are those that print steps, by the cluster's name and the namespace."""
 
-TAIL = 80
+TAIL = 48
 """Lines of a log. A step prints two, a save some twenty. Taking them apart is most of what a run costs."""
 LONG_TAIL = 800
 """Where those do not tell a step: it starts, or something beside it talks a lot."""
