@@ -122,9 +122,9 @@ class Http:
         try:
             body = read(chain((first,), parts))
         except ValueError:
+            response.response.close()  # whatever else comes is not waited for
             return self._cut_off() if _is_object(first) else self._no_kubernetes()
-        finally:
-            response.response.drain_conn()  # else the connection is not used again
+        response.response.drain_conn()  # else the connection is not used again
         return Reply(status=response.status, body=body)
 
     def _cut_off(self) -> Lost:
