@@ -219,6 +219,11 @@ def test_positions_in_the_fullest_queues(api: ClusterApi, runs: Runs) -> None:
     assert {name: row.position for name, row in rows.items() if row and row.position is not None} == {
         f"waits-{i}": i for i in range(2 * MAX_QUEUES + 1) if i % (MAX_QUEUES + 1) < MAX_QUEUES
     }
+    unread = {name: one.unread for name, one in seen(api).items() if one.unread}
+    assert {name: [lack.what for lack in lacks] for name, lacks in unread.items()} == {
+        "last": ["queue"],
+        f"waits-{MAX_QUEUES}": ["queue"],
+    }
 
 
 def run(api: ClusterApi, name: str) -> tuple[Observation, ...]:

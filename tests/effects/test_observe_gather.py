@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from xsft.effects.local_run import run_local
 from xsft.effects.objects import LocalObjects
 from xsft.effects.observe_ask import Effort, Target, begin
 from xsft.effects.observe_gather import Gathered, gather_runs
-from xsft.effects.progress import NOT_ASKED
+from xsft.effects.progress import NOT_ASKED, TAIL
 from xsft.effects.recordindex import IndexEntry, keep
 from xsft.effects.records import RecordStore
 from xsft.errors import Unreachable
@@ -225,6 +226,28 @@ def test_the_progress_of_an_end_is_read_once(world: World) -> None:
     again = world.gather(effort=Effort())
     assert states(again)["gemma"].state == "succeeded"
     assert len(world.api.server.asked("/log")) == 1
+
+
+def test_a_checkpoint_of_which_the_end_of_a_log_does_not_tell(world: World) -> None:
+    """A run that is named is read further back; of others it is known from before."""
+    world.runs.admitted("gemma")
+    pod = world.runs.pod("gemma")["metadata"]["name"]
+    say = partial(world.api.standin.logs.say, pod)
+    say("Finished saving checkpoint (finalized tmp dir) to `/out/gemma/checkpoints/100`")
+    for step in range(101, 101 + TAIL):
+        say(f"completed step: {step}, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0")
+
+    def saved(**how: Any) -> int | None:
+        progress = by_name(world.gather(effort=Effort(), **how))["gemma"].progress
+        assert progress is not None
+        assert progress.step == 100 + TAIL
+        return progress.saved_step
+
+    assert saved() is None
+    assert saved(names=["gemma"]) == 100
+    found = world.gather(effort=Effort(), names=["gemma"])
+    remember(world.store.state, [(one, classify(one, now=NOW)) for one in found.observations], now=NOW)
+    assert saved() == 100
 
 
 @pytest.mark.parametrize(

@@ -15,16 +15,14 @@ from importlib.util import LazyLoader
 from types import ModuleType
 from typing import Any
 
+_CHANGING = threading.Lock()
+
 
 @contextmanager
 def without(module: str) -> Iterator[None]:
     """Meanwhile importing `module` raises ModuleNotFoundError, in this thread only; one that is loaded stays usable."""
-    refusing = _Refusing(module, threading.get_ident())
-    sys.meta_path.insert(0, refusing)
-    try:
+    with _first(_Refusing(module, threading.get_ident())):
         yield
-    finally:
-        sys.meta_path.remove(refusing)
 
 
 @contextmanager
@@ -51,12 +49,20 @@ def _called(module: str, name: str, *args: Any, **kwargs: Any) -> Any:
 @contextmanager
 def lazily(*modules: str) -> Iterator[None]:
     """Meanwhile importing one of them, in this thread, loads it only once something of it is asked for."""
-    finder = _Lazily(frozenset(modules), threading.get_ident())
-    sys.meta_path.insert(0, finder)
+    with _first(_Lazily(frozenset(modules), threading.get_ident())):
+        yield
+
+
+@contextmanager
+def _first(finder: MetaPathFinder) -> Iterator[None]:
+    """Asked before all others. The list is replaced, never changed: other threads go through it while they import."""
+    with _CHANGING:
+        sys.meta_path = [finder, *sys.meta_path]
     try:
         yield
     finally:
-        sys.meta_path.remove(finder)
+        with _CHANGING:
+            sys.meta_path = [one for one in sys.meta_path if one is not finder]
 
 
 @dataclass(frozen=True, eq=False)

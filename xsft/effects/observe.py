@@ -31,6 +31,8 @@ LATE_S = 5.0
 MAX_QUEUES = 4
 """LocalQueues of which it is asked who waits; xpk makes one per namespace."""
 
+NOT_ASKED = Unread(what="queue", why=f"not read: {MAX_QUEUES} other queues are fuller")
+
 PENDING = "status.phase=Pending"
 
 
@@ -93,11 +95,12 @@ class _Beside:
     """By the JobSet's name; None where they could not be read."""
     unread: tuple[Unread, ...]
     queue_unread: tuple[Unread, ...]
-    """Concerns those that wait."""
+    """Concerns those that wait in the queues that were asked."""
+    queues: frozenset[str]
+    """Those that were asked."""
 
     def of(self, jobset: JobSet, *, name: str, now: str) -> Observation:
         workload = self.workloads.get(jobset.uid)
-        waiting = workload is not None and waits(workload)
         return Observation(
             run_name=jobset.run_name,
             target="xpk",
@@ -108,8 +111,11 @@ class _Beside:
             jobset=jobset,
             workload=workload,
             pods=None if self.pods is None else self.pods.get(jobset.name),
-            unread=(*self.unread, *(self.queue_unread if waiting else ())),
+            unread=(*self.unread, *(self._queue_unread(workload) if workload and waits(workload) else ())),
         )
+
+    def _queue_unread(self, workload: KueueWorkload) -> tuple[Unread, ...]:
+        return self.queue_unread if workload.queue in self.queues or not workload.queue else (NOT_ASKED,)
 
 
 def _beside(
@@ -117,7 +123,8 @@ def _beside(
 ) -> _Beside:
     until = clock.monotonic() + LATE_S
     owned, no_workloads = _got(workloads, "workloads", until)
-    positions, no_positions = _positions(reads, owned or (), namespace=namespace, until=until)
+    queues = queues_of(one.workload for one in owned or ())[:MAX_QUEUES]
+    positions, no_positions = _positions(reads, queues, namespace=namespace, until=until)
     by_uid = {one.owner: with_positions(one.workload, positions) for one in owned or () if one.owner}
     found, no_pods = _got(pods, "pods", until)
     by_name: dict[str, list[Pod]] = defaultdict(list)
@@ -128,14 +135,14 @@ def _beside(
         pods=None if found is None else {name: tuple(several) for name, several in by_name.items()},
         unread=(*no_workloads, *no_pods),
         queue_unread=no_positions,
+        queues=frozenset(queues),
     )
 
 
 def _positions(
-    reads: Reads, owned: Iterable[Owned], *, namespace: str, until: float
+    reads: Reads, queues: Iterable[str], *, namespace: str, until: float
 ) -> tuple[dict[str, int], tuple[Unread, ...]]:
-    """By the Workload's name, in the fullest queues."""
-    queues = queues_of(one.workload for one in owned)[:MAX_QUEUES]
+    """By the Workload's name."""
     asked = [start(partial(reads.waiting, namespace=namespace, queue=queue)) for queue in queues]
     answers = [_got(one, "queue", until) for one in asked]
     positions = {one.name: one.position for waiting, _ in answers for one in waiting or ()}

@@ -48,9 +48,11 @@ class Effort:
     at_most: int = 40
     """Active runs whose progress is read, the newest first."""
     ended_at_most: int = 20
-    """Runs that are over and whose last step nobody has read yet: an end that is known is remembered (`lastknown`), so
-    that each look proves some more.
+    """Runs that are over and whose end nobody has read yet: what is read is remembered (`lastknown`), so that each look
+    has others.
     """
+    gone_at_most: int = 20
+    """Runs that their cluster has forgotten: their records are read at every look."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,11 +10,12 @@ from xsft.effects.lastknown_line import Known
 from xsft.effects.observe_ask import Effort, Look, Wanted
 from xsft.effects.observe_forgotten import cluster_of, recorded_of
 from xsft.effects.observe_local import observe_local
-from xsft.effects.progress import Source, not_asked, read_progress, untold
+from xsft.effects.observe_turns import turns
+from xsft.effects.progress import LONG_TAIL, TAIL, Source, not_asked, read_progress
 from xsft.effects.recordindex import IndexEntry
 from xsft.effects.records import RecordStore
 from xsft.problems import Problem
-from xsft.states.model import Observation, Recorded
+from xsft.states.model import Observation, Progress, Recorded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,32 +51,31 @@ def gather_runs(look: Look, *, store: RecordStore, local: bool = True, effort: E
 
 
 def _with_last_words(seen: Observation, known: Sequence[Mapping[str, Known]]) -> Observation:
-    """Of a run that has failed and whose log is gone with its pods: what it had said when it was looked at before.
-
-    Only of one that the cluster says has failed: of one that completed, an older step could be taken for its last.
+    """What it had said when it was looked at before, and cannot be read now: all, of a run that has failed and whose
+    log is gone with its pods (of one that completed, an older step could be taken for its last); the last checkpoint,
+    of which the end of a log need not tell.
     """
-    failed = seen.jobset is not None and seen.jobset.terminal == "Failed" and seen.progress is None
-    if not failed or seen.jobset is None:
-        return seen
-    last = next((one[seen.jobset.uid] for one in known if seen.jobset.uid in one), None)
-    return replace(seen, progress=last.progress) if last else seen
+    jobset = seen.jobset
+    failed = jobset is not None and jobset.terminal == "Failed" and seen.progress is None
+    unsaid = seen.progress is not None and seen.progress.saved_step is None
+    last = _last(jobset.uid, known) if jobset is not None and (failed or unsaid) else None
+    if last is None or seen.progress is None:
+        return replace(seen, progress=last) if last else seen
+    return replace(seen, progress=replace(seen.progress, saved_step=last.saved_step))
+
+
+def _last(uid: str, known: Sequence[Mapping[str, Known]]) -> Progress | None:
+    return next((one[uid].progress for one in known if uid in one), None)
 
 
 def _with_progress(
     found: Sequence[Observation], *, source: Source, wanted: Wanted, effort: Effort
 ) -> tuple[Observation, ...]:
-    """The newest first, so many of those that are active and so many of those that are over."""
-    newest = sorted(found, key=lambda one: one.jobset.created_at if one.jobset else "", reverse=True)
-    counts = {True: effort.ended_at_most, False: effort.at_most} if effort.progress_s > 0 else {True: 0, False: 0}
-    asked: list[Observation] = []
-    rest: list[Observation] = []
-    for one in newest:
-        over = one.jobset is None or one.jobset.terminal is not None
-        worth = wanted.progress(one) and untold(one)
-        counts[over] -= worth
-        (asked if worth and counts[over] >= 0 else rest).append(one)
-    read = read_progress(asked, source=source, deadline_s=effort.progress_s)
-    return (*read, *(not_asked(one) if wanted.progress(one) else one for one in rest))
+    whose = turns(found, wanted=wanted, effort=effort)
+    read = read_progress(
+        whose.asked, source=source, deadline_s=effort.progress_s, tail=LONG_TAIL if wanted.names else TAIL
+    )
+    return (*read, *(not_asked(one) if wanted.progress(one) else one for one in whose.left))
 
 
 def _source(clusters: Mapping[str, Cluster], *, store: RecordStore, entries: Sequence[IndexEntry]) -> Source:

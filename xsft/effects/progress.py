@@ -25,10 +25,12 @@ T = TypeVar("T")
 Printers = Mapping[tuple[str, str], Started[tuple[Pod, ...]]]
 """Pods among which are those that print steps, by the cluster's name and the namespace."""
 
-TAIL = 48
+TAIL = 80
 """Lines of a log. A step prints two, a save some twenty. Taking them apart is most of what a run costs."""
 LONG_TAIL = 800
-"""Where those do not tell a step: it starts, or something beside it talks a lot."""
+"""Where those do not tell a step: it starts, or something beside it talks a lot. And of runs that are named: the last
+save is in it, which may be hundreds of steps ago.
+"""
 THREADS = 8
 """Each has a connection of its own, whose TLS costs both sides more than a log does."""
 NOT_READ = "not read: the time for it was up"
@@ -52,13 +54,16 @@ class Source:
     now: Callable[[], str] = clock.now
 
 
-def read_progress(observations: Sequence[Observation], *, source: Source, deadline_s: float) -> tuple[Observation, ...]:
-    """The same observations, those that have something to tell with their progress; what did not come in time is in
-    `unread`. Never raises.
+def read_progress(
+    observations: Sequence[Observation], *, source: Source, deadline_s: float, tail: int = TAIL
+) -> tuple[Observation, ...]:
+    """The same observations, those that have something to tell with their progress, the first ones first; what did not
+    come in time is in `unread`. `tail`: lines of each log. Never raises.
     """
     asked = [i for i, one in enumerate(observations) if untold(one)]
     found = list(observations)
-    for i, one in zip(asked, _read([observations[i] for i in asked], source=source, timeout_s=deadline_s), strict=True):
+    read = _read([observations[i] for i in asked], source=source, timeout_s=deadline_s, tail=tail)
+    for i, one in zip(asked, read, strict=True):
         found[i] = one
     return tuple(found)
 
@@ -83,16 +88,16 @@ def tells(seen: Observation) -> bool:
     return not jobset.suspended and any(job.ready or job.succeeded or job.failed for job in jobset.jobs)
 
 
-def _read(asked: Sequence[Observation], *, source: Source, timeout_s: float) -> list[Observation]:
+def _read(asked: Sequence[Observation], *, source: Source, timeout_s: float, tail: int) -> list[Observation]:
     printers = _printers(asked, source)
-    looks = [partial(_one, seen, printers, source) for seen in asked]
+    looks = [partial(_one, seen, printers, source, tail=tail) for seen in asked]
     found = answers(looks, threads=THREADS, timeout_s=timeout_s)
     return [one or _lacking(seen, NOT_READ) for seen, one in zip(asked, found, strict=True)]
 
 
-def _one(seen: Observation, printers: Printers, source: Source) -> Observation:
+def _one(seen: Observation, printers: Printers, source: Source, *, tail: int) -> Observation:
     """The log first; the files beside the output where there is none, or where it does not reach to the end."""
-    said, missing = _logged(seen, printers, source)
+    said, missing = _logged(seen, printers, source, tail=tail)
     if said is not None and not _falls_short(seen, said):
         return replace(seen, progress=said)
     if seen.jobset is None:
@@ -110,13 +115,15 @@ def _falls_short(seen: Observation, said: Progress) -> bool:
     return over and (done is None or seen.steps is None or done < seen.steps)
 
 
-def _logged(seen: Observation, printers: Printers, source: Source) -> tuple[Progress | None, tuple[Unread, ...]]:
+def _logged(
+    seen: Observation, printers: Printers, source: Source, *, tail: int
+) -> tuple[Progress | None, tuple[Unread, ...]]:
     jobset = seen.jobset
     if jobset is None:
         return None, ()
     try:
         pod = _printer(seen, jobset, printers)
-        said = _said(pod, jobset, source.cluster(seen.cluster or ""), source.now) if pod else None
+        said = _said(pod, jobset, source.cluster(seen.cluster or ""), tail=tail, now=source.now) if pod else None
     except XsftError as failed:
         return None, (unread("log", failed),)
     if said is None:
@@ -124,14 +131,13 @@ def _logged(seen: Observation, printers: Printers, source: Source) -> tuple[Prog
     return said, ()
 
 
-def _said(pod: Pod, jobset: JobSet, cluster: Cluster, now: Callable[[], str]) -> Progress | None:
+def _said(pod: Pod, jobset: JobSet, cluster: Cluster, *, tail: int, now: Callable[[], str]) -> Progress | None:
     """By the end of its log, and a longer one where that tells no step. None where there is no log."""
-    lines = _lines(pod, jobset, cluster, tail=TAIL)
-    said = None if lines is None else progress_of(lines, read_at=now(), from_start=len(lines) < TAIL)
-    if lines is None or said is None or said.step is not None or len(lines) < TAIL:
+    lines = _lines(pod, jobset, cluster, tail=tail)
+    said = None if lines is None else progress_of(lines, read_at=now(), from_start=len(lines) < tail)
+    if lines is None or said is None or said.step is not None or len(lines) < tail or tail >= LONG_TAIL:
         return said
-    longer = _lines(pod, jobset, cluster, tail=LONG_TAIL)
-    return said if longer is None else progress_of(longer, read_at=now(), from_start=len(longer) < LONG_TAIL)
+    return _said(pod, jobset, cluster, tail=LONG_TAIL, now=now) or said
 
 
 def _printer(seen: Observation, jobset: JobSet, printers: Printers) -> Pod | None:

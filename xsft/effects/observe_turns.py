@@ -1,0 +1,48 @@
+"""Whose progress is read at a look: not everybody's, and everybody's in time. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from xsft.effects.observe_ask import Effort, Wanted
+from xsft.effects.progress import untold
+from xsft.states.model import Observation
+from xsft.states.moments import seconds_between
+
+EPOCH = "1970-01-01T00:00:00Z"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turns:
+    asked: tuple[Observation, ...]
+    """Those whose time is most precious first: the active ones."""
+    left: tuple[Observation, ...]
+
+
+def turns(found: Iterable[Observation], *, wanted: Wanted, effort: Effort) -> Turns:
+    """The newest active runs; of those that are over, the newest and some of the others, others at every look: an end
+    that cannot be read takes no place for good. Those whose JobSet is gone have places of their own.
+    """
+    newest = sorted(found, key=_begun, reverse=True)
+    ask = [one for one in newest if effort.progress_s > 0 and wanted.progress(one) and untold(one)]
+    there = [one for one in ask if one.jobset is not None]
+    active = [one for one in there if one.jobset and one.jobset.terminal is None]
+    ended = [one for one in there if one.jobset and one.jobset.terminal is not None]
+    gone = [one for one in ask if one.jobset is None]
+    turn = int(seconds_between(EPOCH, wanted.now) or 0)
+    over = _in_turn(ended, at_most=effort.ended_at_most, turn=turn)
+    asked = (*active[: effort.at_most], *over, *gone[: effort.gone_at_most])
+    chosen = set(map(id, asked))
+    return Turns(asked=asked, left=tuple(one for one in newest if id(one) not in chosen))
+
+
+def _in_turn(ended: Sequence[Observation], *, at_most: int, turn: int) -> tuple[Observation, ...]:
+    """Half of the places are the newest ones'; the other half goes round."""
+    first, rest = ended[: (at_most + 1) // 2], ended[(at_most + 1) // 2 :]
+    start = turn % len(rest) if rest else 0
+    return (*first, *(*rest[start:], *rest[:start])[: at_most // 2])
+
+
+def _begun(seen: Observation) -> str:
+    return seen.jobset.created_at if seen.jobset else (seen.record.started_at or "" if seen.record else "")
