@@ -39,8 +39,11 @@ def folder(engine: Engine) -> Path:
 
 @pytest.fixture(scope="module")
 def deps(engine: Engine, base_image: BaseImage, private_index: Index, folder: Path) -> str:
-    """A deps image of the tiny lock, built by the real Dockerfile with the index's login as a secret."""
-    return build_deps(engine, base_image, private_index, folder, tag="tiny:deps")
+    """A deps image of the tiny lock, built by the real Dockerfile with the index's login as a secret.
+
+    Without the cache, which has that lock where other tests built it.
+    """
+    return build_deps(engine, base_image, private_index, folder, "--no-cache", tag="tiny:deps")
 
 
 @pytest.fixture
