@@ -233,9 +233,7 @@ def tell(found: tuple[Command, ...], many: Many, *, first: Cost, looks: int, rea
         )
     else:
         print(f"{many.runs} runs, {many.pods} pods; load {os.getloadavg()[0]:.1f}")
-        print(
-            f"the first look of this machine: {first.wall_s:.2f} s, progress read of {read} runs; all ends: {looks} more"
-        )
+        print(f"the first look of this machine: {first.wall_s:.2f} s, progress read of {read} runs; then {looks} looks")
         print(f"{'':32}{'wall s':>8}{'CPU s':>8}{'server':>8}{'RSS MiB':>9}{'lists':>7}{'MiB':>8}")
         print("\n".join(map(_line, found)))
         print("\n".join(one.line() for one in budgets))
