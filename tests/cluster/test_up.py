@@ -97,5 +97,5 @@ def test_a_component_is_stopped_and_starts_again(real_cluster: Cluster, cluster_
     assert all(real_cluster.alive().values())
     sent = manifest("deepseek_ultrachat_mcjax", cluster_namespace)
     sent["spec"]["replicatedJobs"][0]["replicas"] = 1
-    real_cluster.api("POST", JOBSETS.format(cluster_namespace), sent)
+    real_cluster.patiently(lambda: real_cluster.api("POST", JOBSETS.format(cluster_namespace), sent))
     real_cluster.wait_pods(cluster_namespace, "", count=64)

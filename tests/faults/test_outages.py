@@ -102,7 +102,7 @@ def test_the_api_server_is_restarted_meanwhile(
         until(lambda: free(real_cluster.layout.ports["api"]))
         real_cluster.start("kube-apiserver")
         first = call.result()
-    there = uids(api)
+    there = real_cluster.patiently(lambda: uids(api))  # for some seconds its storage is being initialised (429)
     if isinstance(first, Submission):
         assert there == [first.uid]
     else:
