@@ -157,12 +157,20 @@ def test_no_jobset_no_log() -> None:
         opened(observed(jobset=None, unread=(Unread(what="jobsets", why="timeout"),))).show("gemma")
 
 
-def test_a_log_that_says_nothing_is_said_to(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        (Asked(), "head: it has not begun, or its log is gone with its pod"),
+        (Asked(tail=0), "head: of its last 0 lines, as asked"),
+        (Asked(since=NOW), f"head since {NOW}: it has said nothing since, or its log is gone with its pod"),
+    ],
+)
+def test_a_log_that_says_nothing_is_said_to(capsys: pytest.CaptureFixture[str], asked: Asked, why: str) -> None:
     told = opened()
     screen = Screen(read=lambda: told.found, classify=judged, wanted=Wanted(everything=True), now=lambda: NOW)
     world = World(screen=screen, lines=lambda *_: iter(()), local_lines=told.local)
-    assert logs("deep", asked=Asked(), world=world, timestamps=False, stdout=io.StringIO()) == 0
-    assert capsys.readouterr().err.startswith("nothing is there of head: ")
+    assert logs("deep", asked=asked, world=world, timestamps=False, stdout=io.StringIO()) == 0
+    assert capsys.readouterr().err.splitlines()[0] == f"nothing is there of {why}"
 
 
 def test_a_reader_that_goes_away_is_no_bug() -> None:

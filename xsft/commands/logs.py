@@ -114,8 +114,17 @@ def logs(name: str, *, asked: Asked, world: World, timestamps: bool, stdout: Tex
     )
     if not write_lines(told, stdout):
         names = ", ".join(role_text(jobset, role) for role in roles[:3])
-        sys.stderr.write(f"nothing is there of {names}: it has not begun, or its log is gone with its pod\n")
+        sys.stderr.write(f"nothing is there of {names}{_why_nothing(asked)}\n")
     return 0
+
+
+def _why_nothing(asked: Asked) -> str:
+    """A log that was asked for in part may be there, and have nothing of that part."""
+    if asked.tail == 0:
+        return ": of its last 0 lines, as asked"
+    if asked.since is not None:
+        return f" since {asked.since}: it has said nothing since, or its log is gone with its pod"
+    return ": it has not begun, or its log is gone with its pod"
 
 
 def write_lines(lines: Iterator[str], stdout: TextIO) -> int:
