@@ -23,8 +23,6 @@ from xsft.identity import (
     World,
     attempt_of,
     decide,
-    recognised,
-    refuse_foreign,
     seen_of,
 )
 from xsft.launchers.labels import DIGEST_ANNOTATION, RUN_LABEL
@@ -161,6 +159,21 @@ def test_what_is_refused_and_how_it_differs(case: str) -> None:
     assert caught.value.fix
 
 
+@pytest.mark.parametrize(("others", "attempt"), [({2}, 3), ({2, 3, 5}, 4), ({3}, 2), (set(), 2)])
+def test_an_attempts_name_that_is_anothers_is_passed_over(others: set[int], attempt: int) -> None:
+    world = World(records=(record(),), latest_step=100, passed_over=frozenset(others))
+    assert decided(world) == Start(attempt=attempt)
+
+
+def test_a_name_that_grew_too_long_is_not_answered_with_a_name_that_begins_anew() -> None:
+    run = run_of({"name": "a" * (PATHWAYS_NAME_LIMIT - 2)})
+    failed = seen("failed", attempt=9, run=run, name=run.run_name)
+    with pytest.raises(Refused) as caught:
+        decided(World(jobsets=(failed,), latest_step=700), run)
+    assert "up to step 700" in caught.value.fix
+    assert "begins at step 0" in caught.value.fix
+
+
 def test_only_steps_and_their_saving_may_change_between_attempts() -> None:
     world = World(jobsets=(seen("completed"),), records=(record(),), latest_step=STEPS)
     assert decided(world, LONGER) == Start(attempt=2)
@@ -208,12 +221,6 @@ def test_a_run_that_ends_in_a_number_is_no_attempt_of_another() -> None:
     assert attempt_of(Seen(name="a-2-2", uid="u", run_name="a-2", digest=None, state="live")) == 2
 
 
-@pytest.mark.parametrize(("owner", "said"), [(None, "xsft did not make it"), ("other-run", "of the run other-run")])
-def test_somebody_elses_name_is_refused(owner: str | None, said: str) -> None:
-    with pytest.raises(Refused, match=said):
-        refuse_foreign(Seen(name=NAME, uid="u", run_name=owner, digest=None, state="live"), run_name=NAME)
-
-
 @pytest.mark.parametrize("elsewhere", [{"namespace": "other"}, {"place": {"context": "other"}, "output": RUN.output}])
 def test_a_run_that_was_begun_elsewhere_may_live_there(elsewhere: dict[str, Any]) -> None:
     moved = run_of(elsewhere)
@@ -240,21 +247,6 @@ def test_a_run_that_is_being_deleted_is_neither_adopted_nor_followed(run: Run) -
         assert decided(World(jobsets=(ended,), records=(record(),))) == Start(attempt=2)
 
 
-def test_what_xpk_made_is_recognised_by_its_uid_or_by_what_it_was_told() -> None:
-    bare = seen(run=None)
-    by_uid = recognised(bare, run_name=NAME, records=(record(uid=bare.uid),), as_told=False)
-    begun = recognised(bare, run_name=NAME, records=(record("submitting"),), as_told=True)
-    assert by_uid == begun == seen()
-
-
-@pytest.mark.parametrize(
-    ("records", "as_told"),
-    [((), True), ((record(uid="another"),), True), ((record("submitting"),), False), ((record("not-created"),), True)],
-)
-def test_what_may_be_somebody_elses_is_not_taken_for_ours(records: tuple[Record, ...], as_told: bool) -> None:
-    assert recognised(seen(run=None), run_name=NAME, records=records, as_told=as_told).run_name is None
-
-
 RUNS = st.sampled_from([RUN, LONGER, FASTER])
 STATES = st.sampled_from(["live", "completed", "failed"])
 ATTEMPTS = st.integers(1, 9)
@@ -266,6 +258,7 @@ WORLDS = st.builds(
     jobsets=st.lists(SEEN, max_size=4, unique_by=lambda s: s.name).map(tuple),
     records=st.lists(RECORDS, max_size=4).map(lambda rs: tuple(sorted(rs, key=lambda r: r.last.number))),
     latest_step=st.none() | st.integers(0, 3000),
+    passed_over=st.frozensets(st.integers(2, 9)),
 )
 
 
@@ -289,6 +282,7 @@ def test_every_world_is_decided(world: World, run: Run) -> None:
         case Start(attempt=attempt):
             assert all(s.state != "live" for s in world.jobsets)
             assert attempt not in {attempt_of(s) for s in world.jobsets}  # never a name that is taken
+            assert attempt not in world.passed_over
         case None:
             assert world != World()
 

@@ -5,7 +5,8 @@ checkpoints say. Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import count
 from typing import Any, Literal
 
 from xsft.errors import Refused
@@ -41,6 +42,8 @@ class World:
     records: tuple[Record, ...] = ()
     latest_step: int | None = None
     """Of the latest saved checkpoint; None where none is."""
+    passed_over: frozenset[int] = frozenset()
+    """Attempts whose JobSet's name is another's (`ownership.pass_over`): the run `a-2` has that of `a`'s second."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,28 +106,6 @@ def attempt_of(seen: Seen) -> int:
     """`run` is 1, `run-3` is 3."""
     suffix = seen.name.removeprefix(seen.run_name or "").removeprefix("-")
     return int(suffix) if suffix.isdigit() else 1
-
-
-def recognised(seen: Seen, *, run_name: str, records: Sequence[Record], as_told: bool) -> Seen:
-    """A JobSet without labels is of this run where a record names its UID, or where a submission through xpk was begun
-    and the JobSet is what xpk was told (`as_told`): its submitter was killed before it could write more.
-    """
-    if seen.run_name is not None:
-        return seen
-    ours = [r.last for r in records if r.last.jobset == seen.name]
-    known = [one for one in ours if one.uid == seen.uid or (one.outcome == "submitting" and as_told)]
-    return replace(seen, run_name=run_name, digest=known[-1].spec_digest) if known else seen
-
-
-def refuse_foreign(seen: Seen, *, run_name: str) -> None:
-    """A name that is taken by a JobSet which is none of this run's."""
-    if seen.run_name == run_name:
-        return
-    owner = f"the run {seen.run_name}" if seen.run_name else "somebody else; xsft did not make it"
-    raise Refused(
-        f"the name {seen.name} is taken by a JobSet (uid {seen.uid}) of {owner}.",
-        fix="Take another name: --set name=…, or run_name_suffix: date.",
-    )
 
 
 def _state(status: Json) -> Literal["live", "completed", "failed"]:
@@ -219,7 +200,7 @@ def _start(run: Run, world: World) -> Start:
         *(attempt_of(seen) for seen in world.jobsets),
         *(record.last.number for record in world.records if _started(record)),
     )
-    attempt = 1 + max(taken, default=0)
+    attempt = next(number for number in count(1 + max(taken, default=0)) if number not in world.passed_over)
     name = jobset_name(run_name=run.run_name, attempt=attempt)
     hosts = run.slice.hosts if run.slice else 1
     limit = jobset_limit(mode=run.mode.value, num_slices=run.num_slices, hosts=hosts)
@@ -227,9 +208,16 @@ def _start(run: Run, world: World) -> Start:
         raise Refused(
             f"attempt {attempt} would be the JobSet {name}: {len(name)} characters, and {limit} are possible in "
             f"{run.mode.value}; it would be admitted and never start.",
-            fix="Take a shorter name.",
+            fix="Take a shorter name." if world.latest_step is None else _fix_too_long(world.latest_step),
         )
     return Start(attempt=attempt)
+
+
+def _fix_too_long(saved: int) -> str:
+    return (
+        f"Its checkpoints stay, up to step {saved}. Another, shorter name begins at step 0; with `checkpoint:` the last"
+        " checkpoint it begins with what is learnt."
+    )
 
 
 def _started(record: Record) -> bool:

@@ -20,7 +20,7 @@ from xsft.effects.local_run import run_local
 from xsft.effects.objects import LocalObjects
 from xsft.effects.observe_ask import Effort, Target, begin
 from xsft.effects.observe_gather import Gathered, gather_runs
-from xsft.effects.progress import NOT_ASKED, TAIL
+from xsft.effects.progress import NOT_ASKED, TAIL, untold
 from xsft.effects.recordindex import IndexEntry, keep
 from xsft.effects.records import RecordStore
 from xsft.errors import Unreachable
@@ -28,6 +28,7 @@ from xsft.records.model import Attempt, Facts, Record
 from xsft.records.model import Cluster as Where
 from xsft.states.classify import classify
 from xsft.states.model import Observation, Status, Unread
+from xsft.states.rows import row_of
 
 NOW = "2026-11-21T12:00:00+00:00"
 NOTHING = Effort(progress_s=0.0)
@@ -198,6 +199,80 @@ def test_what_ended_before_it_was_forgotten_stays_ended(world: World) -> None:
     assert not [one for one in world.api.server.seen[asked_before:] if "/log" in one.path]
 
 
+def test_a_run_that_was_cancelled_keeps_what_was_known_of_it(world: World) -> None:
+    """Its JobSet and its pods are gone, and its record tells that somebody cancelled it."""
+    made = world.runs.admitted("gemma")
+    uid = made["metadata"]["uid"]
+    where = {"cluster": Where(context="stand-in"), "namespace": "default"}
+    attempt = Attempt(
+        number=1, outcome="submitting", submitter="a" * 16, jobset="gemma", started_at=NOW, **where  # type: ignore[arg-type]
+    )  # fmt: skip
+    ref = world.store.begin(
+        Record(run_name="gemma", steps=1000, target="xpk", output=world.output, attempts=(attempt,))
+    )
+    world.store.finish(ref, Facts(outcome="created", at=NOW, uid=uid, submitter="a" * 16))  # type: ignore[arg-type]
+    world.submitted("gemma", uid=uid)
+    pod = world.runs.pod("gemma")["metadata"]["name"]
+    world.api.standin.logs.say(pod, "completed step: 42, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0")
+    remembered(world, progress=True)
+    world.api.world.delete("gemma")
+    del world.api.standin.objects.of("/pods")["default", pod]
+    world.store.finish(ref, Facts(outcome="cancelled", at="2026-11-21T11:30:00+00:00", submitter="b" * 16))  # type: ignore[arg-type]
+    for _ in range(3):  # it is read from the record first, then remembered
+        found = by_name(world.gather(effort=Effort()))["gemma"]
+        status = classify(found, now=NOW)
+        row = row_of(found, status, now=NOW)
+        assert (row.state, row.step, row.steps, row.loss, row.step_seconds) == ("cancelled", 42, 1000, 2.5, 0.5)
+        assert (row.tpu, row.num_slices, row.mode, row.ended_at) == ("v6e-256", 2, "mcjax", "2026-11-21T11:30:00Z")
+        remember(world.store.state, [(found, status)], now=NOW)
+    assert not untold(found)
+
+
+def test_a_run_that_is_gone_is_shown_with_the_further_of_what_is_known(world: World) -> None:
+    made = world.runs.admitted("gemma")
+    world.submitted("gemma", uid=made["metadata"]["uid"])
+    pod = world.runs.pod("gemma")["metadata"]["name"]
+    world.api.standin.logs.say(pod, "completed step: 42, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0")
+    remembered(world, progress=True)
+    world.api.world.delete("gemma")
+    checkpoints = Path(world.output) / "gemma" / "checkpoints"
+    for step, expected in ((40, (42, 40)), (50, (42, 50))):
+        (checkpoints / str(step)).mkdir(parents=True)
+        (checkpoints / str(step) / "commit_success.txt").touch()
+        (checkpoints / str(step) / "_CHECKPOINT_METADATA").touch()
+        found = by_name(world.gather(effort=Effort()))["gemma"]
+        assert found.progress is not None
+        assert (found.progress.step, found.progress.saved_step) == expected
+        assert states(world.gather(effort=Effort()))["gemma"].reason == "jobset-gone"
+
+
+def test_how_a_run_was_before_its_restart_is_known_from_an_earlier_look(world: World) -> None:
+    made = world.runs.admitted("gemma")
+    pod = world.runs.pod("gemma")["metadata"]["name"]
+    world.api.standin.logs.say(pod, "completed step: 42, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0")
+    remembered(world, progress=True)
+    made["status"] |= {"restarts": 1}
+    for _ in range(2):
+        before = by_name(world.gather())["gemma"].before
+        assert before is not None
+        assert (before.at, before.state, before.step) == (NOW, "training", 42)
+        remembered(world)
+
+
+def test_that_a_process_was_killed_for_memory_stays_known(world: World) -> None:
+    """Of all pods `status` reads the one that prints steps, and that one may be gone the next time."""
+    world.runs.admitted("gemma", status=ended("Failed", "ReachedMaxRestarts"))
+    pod = world.runs.pod("gemma", phase="Failed")
+    killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-11-21T11:30:00Z"}}
+    pod["status"]["containerStatuses"] = [{"name": "jax-tpu", "state": killed}]
+    world.api.standin.logs.say(pod["metadata"]["name"], "nothing")
+    remembered(world, progress=True)
+    assert states(world.gather(effort=Effort()))["gemma"].reason == "oom-killed"
+    del world.api.standin.objects.of("/pods")["default", pod["metadata"]["name"]]
+    remembered(world, progress=True)
+    assert states(world.gather(effort=Effort()))["gemma"].reason == "oom-killed"
+
+
 def test_old_submissions_are_looked_for_only_where_they_are_named(world: World) -> None:
     world.submitted("old", updated_at="2026-11-01T00:00:00+00:00")
     assert by_name(world.gather()) == {}
@@ -209,6 +284,12 @@ def test_a_later_attempt_under_the_same_name_is_not_forgotten(world: World) -> N
     world.runs.admitted("gemma")
     world.submitted("gemma", uid="another-uid")
     assert len(world.gather().observations) == 1
+
+
+def test_a_run_that_is_itself_named_like_an_attempt_does_not_hide_one_that_is_gone(world: World) -> None:
+    world.runs.admitted("gemma-2")
+    world.submitted("gemma", jobset="gemma-2", uid="another-uid")
+    assert set(by_name(world.gather())) == {"gemma", "gemma-2"}
 
 
 def test_submissions_to_another_place_are_not_this_ones(world: World) -> None:

@@ -155,6 +155,53 @@ def test_a_failed_attempt_gets_a_second_that_resumes(
     assert submit().jobset == f"{NAME}-2"
 
 
+@pytest.mark.parametrize("owner", [f"{NAME}-2", None])
+def test_another_run_that_has_the_next_attempts_name_does_not_stop_it(
+    cluster_api: ClusterApi, bucket: Bucket, submit: Submits, ready: Any, owner: str | None
+) -> None:
+    """A run may itself be named `…-2`, and JobSets may be nobody's we know."""
+    submit()
+    ends(cluster_api, "Failed")
+    saves(bucket, 400)
+    cluster_api.world.add_jobset(f"{NAME}-2", labels={"xsft.dev/run": owner} if owner else None)
+    other = stored(cluster_api)[f"{NAME}-2"]
+    done = submit(by="b" * 16)
+    assert (done.action, done.jobset, [p.id for p in done.problems]) == ("attempt", f"{NAME}-3", ["name-passed-over"])
+    assert f"JobSet {NAME}-2" in done.problems[0].message
+    held = stored(cluster_api)
+    assert container(held[f"{NAME}-3"])["command"] == container(held[NAME])["command"]  # the same output: it resumes
+    left = held[f"{NAME}-2"]
+    assert (left["metadata"]["uid"], left["spec"]) == (other["metadata"]["uid"], other["spec"])
+    assert [(r.last.number, r.last.jobset) for r in recorded(ready)] == [(1, NAME), (3, f"{NAME}-3")]
+    assert (submit().action, submit().jobset) == ("adopted", f"{NAME}-3")
+    ends(cluster_api, "Failed", f"{NAME}-3")
+    assert submit(by="c" * 16).jobset == f"{NAME}-4"
+
+
+def test_a_name_that_another_run_takes_in_that_moment_is_passed_over(
+    cluster_api: ClusterApi, bucket: Bucket, submit: Submits, ready: Any
+) -> None:
+    def overtaken(cluster: Any, plan: Plan, mark: str) -> Any:
+        if plan.jobset == f"{NAME}-2":
+            cluster_api.world.add_jobset(f"{NAME}-2", labels={"xsft.dev/run": f"{NAME}-2"})
+        return create_planned(cluster, plan, mark)
+
+    submit()
+    ends(cluster_api, "Failed")
+    saves(bucket, 400)
+    assert submit(by="b" * 16, create=overtaken).jobset == f"{NAME}-3"
+    outcomes = [(r.last.number, r.last.outcome) for r in recorded(ready)]
+    assert outcomes == [(1, "created"), (2, "not-created"), (3, "created")]
+
+
+def test_an_adopted_run_that_no_queue_resumes_is_told_of(cluster_api: ClusterApi, submit: Submits) -> None:
+    submit()
+    cluster_api.world.unqueue(NAME)
+    done = submit(by="b" * 16)
+    assert (done.action, [p.id for p in done.problems]) == ("adopted", ["suspended"])
+    assert f"patch jobset {NAME}" in done.problems[0].fix
+
+
 def test_a_run_with_its_last_step_saved_is_finished(cluster_api: ClusterApi, bucket: Bucket, submit: Submits) -> None:
     first = submit()
     ends(cluster_api, "Completed")

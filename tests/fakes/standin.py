@@ -41,6 +41,11 @@ class StandinWorld:
     def relabel(self, jobset: str, labels: dict[str, str]) -> None:
         self.jobsets()[jobset]["metadata"]["labels"] |= labels
 
+    def unqueue(self, jobset: str) -> None:
+        held = self.jobsets()[jobset]
+        del held["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]
+        held["spec"]["suspend"] = True
+
     def add_unmanaged_secret(self, name: str, data: dict[str, str]) -> None:
         stored = self.api.objects.add("/secrets", name, namespace=self.namespace, data=data)
         stored["metadata"]["managedFields"] = []

@@ -83,6 +83,10 @@ class RealWorld:
     def relabel(self, jobset: str, labels: dict[str, str]) -> None:
         self.cluster.api("PATCH", f"{self._jobsets}/{jobset}", {"metadata": {"labels": labels}}, content=MERGE)
 
+    def unqueue(self, jobset: str) -> None:
+        body = {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": None}}, "spec": {"suspend": True}}
+        self.cluster.api("PATCH", f"{self._jobsets}/{jobset}", body, content=MERGE)
+
     def add_unmanaged_secret(self, name: str, data: dict[str, str]) -> None:
         path = f"/api/v1/namespaces/{self.namespace}/secrets"
         self.cluster.api("POST", path, {"metadata": {"name": name}, "data": data})

@@ -57,6 +57,10 @@ class World(Protocol):
         """What a policy of the cluster might do."""
         ...
 
+    def unqueue(self, jobset: str) -> None:
+        """Somebody suspends it and takes it out of its queue."""
+        ...
+
     def add_unmanaged_secret(self, name: str, data: dict[str, str]) -> None:
         """Its managedFields are gone."""
         ...

@@ -19,7 +19,7 @@ from xsft.effects.recordindex import Index, IndexEntry
 from xsft.effects.records import RecordStore
 from xsft.errors import XsftError
 from xsft.problems import Problem
-from xsft.states.model import Observation
+from xsft.states.model import JobSet, Observation
 from xsft.states.moments import seconds_between
 
 RECENT_S = 24 * 3600.0
@@ -123,11 +123,17 @@ def _asked(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry],
         return _silent(target, failed, known=known, submitted=submitted, wanted=wanted)
     uids = {seen.jobset.uid for seen in found if seen.jobset}
     forget(store.state, cluster=target.name, namespace=target.namespace, there=uids, now=wanted.now)
-    there = uids | {seen.jobset.name for seen in found if seen.jobset}
-    gone = (one for one in submitted if not {one.uid, one.jobset} & there)
+    there = [seen.jobset for seen in found if seen.jobset]
+    gone = (one for one in submitted if one.uid not in uids and not any(_bears_its_name(one, held) for held in there))
     lost = (forgotten(one, cluster=target.name, known=known, now=wanted.now) for one in gone)
     seen = (_with_known(one, known) for one in found if wanted.run(one))
     return Answer(observations=(*seen, *lost), cluster=cluster, known=known)
+
+
+def _bears_its_name(entry: IndexEntry, held: JobSet) -> bool:
+    """Another attempt under the same name; not that of a run which is itself named `run-2`."""
+    named = held.name == entry.jobset
+    return named and (held.run_name == entry.run_name or (not held.ours and entry.uid is None))
 
 
 def _silent(

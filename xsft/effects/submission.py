@@ -22,10 +22,13 @@ from xsft.effects.recording import Provenance, manifest_digest, record_of
 from xsft.effects.records import RecordRef, RecordStore
 from xsft.effects.registry import image_problems
 from xsft.effects.saved import latest_step
+from xsft.effects.submission_notes import adopted_notes, passed_over_note, read_back_notes, resume_notes
 from xsft.effects.writable import check_writable
 from xsft.errors import SpecError, XsftError
-from xsft.identity import Adopt, Finished, Seen, Start, World, attempt_of, decide, recognised, refuse_foreign, seen_of
+from xsft.identity import Adopt, Decision, Finished, Seen, Start, World, attempt_of, decide, seen_of
 from xsft.launchers.readback import lacking, lacking_of_xpk
+from xsft.naming import jobset_name
+from xsft.ownership import pass_over, recognised
 from xsft.problems import Problem, errors_in, warning
 from xsft.records.model import Facts, ReadBack, Record
 from xsft.spec.digest import canonical
@@ -90,15 +93,32 @@ class Submitter:
         facts, problems = examine(self.cluster, plan)
         jobsets = (*map(seen_of, facts.jobsets), *self._unlabelled(plan, facts, records))
         world = World(jobsets=jobsets, records=records, latest_step=latest)
-        match decide(plan.run, digest=plan.spec_digest, spec=json.loads(canonical(plan.run)), world=world):
+        decision, passed_over = self._decided(plan, world)
+        match decision:
             case Adopt(jobset=seen):
-                return self._adopted(plan, seen)
+                return self._adopted(plan, seen, facts)
             case Finished(steps=steps):
                 return self._finished(plan, world, steps=steps)
             case Start(attempt=attempt):
                 image = self._image(plan)
-                said = (*unwritable, *image, *problems, *_resume_notes(latest, attempt=attempt))
+                said = (*unwritable, *image, *problems, *resume_notes(latest, attempt=attempt), *passed_over)
                 return self._start(plan, attempt, problems=_no_errors(said))
+
+    def _decided(self, plan: Plan, world: World) -> tuple[Decision, tuple[Problem, ...]]:
+        """A JobSet that has the next attempt's name and is another's is passed over, and told of."""
+        spec = json.loads(canonical(plan.run))
+        notes: list[Problem] = []
+        while True:
+            decision = decide(plan.run, digest=plan.spec_digest, spec=spec, world=world)
+            if not isinstance(decision, Start):
+                return decision, ()
+            name = jobset_name(run_name=plan.run_name, attempt=decision.attempt)
+            held = self.cluster.get_jobset(name=name, namespace=plan.run.namespace)
+            there = seen_of(held) if held is not None else None
+            if there is None or there.run_name == plan.run_name:  # ours, a moment ahead: the create finds it
+                return decision, tuple(notes)
+            world = pass_over(there, attempt=decision.attempt, world=world)
+            notes.append(passed_over_note(there, run_name=plan.run_name))
 
     def _unlabelled(self, plan: Plan, facts: ClusterFacts, records: tuple[Record, ...]) -> Iterator[Seen]:
         """JobSets of this run that bear no label of ours, because xpk made them by our line: the first attempt's, and
@@ -129,9 +149,6 @@ class Submitter:
     def _start(self, first: Plan, attempt: int, *, problems: tuple[Problem, ...]) -> Submission:
         plan = first if attempt == 1 else self.replan(attempt)
         manifest = manifest_of(plan)
-        taken = self.cluster.get_jobset(name=plan.jobset, namespace=plan.run.namespace)
-        if taken is not None:
-            refuse_foreign(seen_of(taken), run_name=plan.run_name)
         self.progress("asking the cluster whether it would take the JobSet and its Jobs")
         self.cluster.dry_run_jobset(manifest)
         said = (*problems, *_no_errors(self.cluster.dry_run_jobs(manifest)))
@@ -152,7 +169,8 @@ class Submitter:
             raise
         seen = seen_of(outcome.object)
         if isinstance(outcome, Exists):
-            refuse_foreign(seen, run_name=plan.run_name)
+            if seen.run_name not in (None, plan.run_name):
+                self._finish(ref, self._facts("not-created", reason=f"{seen.name} is of the run {seen.run_name}"))
             return self.submit(plan)  # somebody was first: what that means is decided as for every call
         read_back = self._read_back(plan)
         digest = manifest_digest(manifest_of(plan))
@@ -190,12 +208,15 @@ class Submitter:
             said = (
                 warning("record-not-finished", "", message, "Submit again: the run is adopted, nothing is repeated."),
             )
-        return (*said, *_read_back_problems(facts.read_back))
+        return (*said, *read_back_notes(facts.read_back))
 
-    def _adopted(self, plan: Plan, seen: Seen) -> Submission:
+    def _adopted(self, plan: Plan, seen: Seen, facts: ClusterFacts) -> Submission:
         attempt = self.replan(attempt_of(seen)) if seen.name != plan.jobset else plan
         path = _record_path(plan, attempt_of(seen))
-        return Submission(plan=attempt, action="adopted", jobset=seen.name, uid=seen.uid, record=path)
+        listed = (*facts.jobsets, *((facts.same_name,) if facts.same_name else ()))
+        held = next((one for one in listed if one["metadata"].get("uid") == seen.uid), None)
+        notes = adopted_notes(held) if held else ()
+        return Submission(plan=attempt, action="adopted", jobset=seen.name, uid=seen.uid, record=path, problems=notes)
 
     def _finished(self, plan: Plan, world: World, *, steps: int) -> Submission:
         last = max(world.jobsets, key=attempt_of, default=None)
@@ -225,21 +246,3 @@ def _no_errors(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
     if errors_in(problems):
         raise SpecError(errors_in(problems))
     return problems
-
-
-def _read_back_problems(read_back: ReadBack | None) -> tuple[Problem, ...]:
-    fix = "`xsft plan --manifest` prints what was sent, `kubectl get jobset -o yaml` what is there."
-    if read_back is None or read_back.outcome == "same":
-        return ()
-    if read_back.outcome == "not-read":
-        message = "The JobSet was created, and could not be read back or was deleted since."
-        return (warning("not-read-back", "", message, fix),)
-    message = f"The cluster holds something else than was sent: {'; '.join(read_back.differences)}."
-    return (warning("read-back-differs", "", message, fix),)
-
-
-def _resume_notes(latest: int | None, *, attempt: int) -> tuple[Problem, ...]:
-    if latest is None or attempt > 1:
-        return ()
-    message = f"Checkpoints up to step {latest} lie in this run's output: it goes on from there."
-    return (warning("resumes-unrecorded", "output", message, "Take another name for a run from the start."),)

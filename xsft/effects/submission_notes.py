@@ -1,0 +1,59 @@
+"""What is told beside the outcome of a submission."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xsft.effects import clock
+from xsft.identity import Seen
+from xsft.launchers.observed import jobset_of
+from xsft.problems import Problem, warning
+from xsft.records.model import ReadBack
+from xsft.states.causes import explain
+from xsft.states.classify import classify
+from xsft.states.evidence import Evidence
+from xsft.states.model import JobSet, Observation
+
+
+def read_back_notes(read_back: ReadBack | None) -> tuple[Problem, ...]:
+    fix = "`xsft plan --manifest` prints what was sent, `kubectl get jobset -o yaml` what is there."
+    if read_back is None or read_back.outcome == "same":
+        return ()
+    if read_back.outcome == "not-read":
+        message = "The JobSet was created, and could not be read back or was deleted since."
+        return (warning("not-read-back", "", message, fix),)
+    message = f"The cluster holds something else than was sent: {'; '.join(read_back.differences)}."
+    return (warning("read-back-differs", "", message, fix),)
+
+
+def resume_notes(latest: int | None, *, attempt: int) -> tuple[Problem, ...]:
+    if latest is None or attempt > 1:
+        return ()
+    message = f"Checkpoints up to step {latest} lie in this run's output: it goes on from there."
+    return (warning("resumes-unrecorded", "output", message, "Take another name for a run from the start."),)
+
+
+def passed_over_note(there: Seen, *, run_name: str) -> Problem:
+    """`there` has the name of an attempt of `run_name`, and is left alone."""
+    owner = f"is of the run {there.run_name}" if there.run_name else "was not made by xsft"
+    message = f"The JobSet {there.name} (uid {there.uid}) {owner}: this attempt of {run_name} takes the next name."
+    return warning("name-passed-over", "", message, f"Nothing is lost: {run_name} keeps its output and checkpoints.")
+
+
+def adopted_notes(held: dict[str, Any]) -> tuple[Problem, ...]:
+    """Of a live JobSet that no queue resumes, in the words of `xsft why`, or that no queue holds."""
+    jobset = jobset_of(held)
+    if jobset.queue is not None:
+        return ()
+    if jobset.suspended:
+        return (_suspended(jobset),)
+    message = f"The JobSet {jobset.name} names no queue: Kueue neither admits it nor counts its chips."
+    fix = f"Leave it where that is meant; else xsft cancel {jobset.name}, and submit it again."
+    return (warning("no-queue", "queue", message, fix),)
+
+
+def _suspended(jobset: JobSet) -> Problem:
+    now = clock.now()
+    seen = Observation(run_name=jobset.run_name, target="xpk", observed_at=now, jobset=jobset)
+    cause = explain(Evidence(seen=seen, status=classify(seen, now=now)), now=now).cause
+    return warning("suspended", "queue", cause.message, cause.fix)
