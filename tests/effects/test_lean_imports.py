@@ -66,3 +66,51 @@ def test_a_function_that_is_asked_for_later_loads_its_module(monkeypatch: pytest
     with later(UNUSED, "create_parser"):
         assert importlib.import_module(UNUSED) is sys.modules[UNUSED], "what is loaded is taken as it is"
     assert UNUSED in sys.modules
+
+
+def test_only_the_thread_that_asked_gets_the_stand_in() -> None:
+    found: list[str] = []
+
+    def other() -> None:
+        from xml.sax.expatreader import create_parser
+
+        found.append(type(create_parser()).__name__)
+
+    with later(UNUSED, "create_parser"):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        assert found == ["ExpatParser"]
+        assert vars(sys.modules[UNUSED])["ExpatParser"], "it is loaded for everybody now"
+    assert UNUSED in sys.modules
+
+
+def test_what_is_not_named_is_the_modules_own() -> None:
+    with later(UNUSED, "create_parser"):
+        from xml.sax.expatreader import ExpatParser
+    assert ExpatParser.__module__ == UNUSED
+    assert sys.modules[UNUSED].ExpatParser is ExpatParser
+
+
+def test_nothing_is_an_instance_of_what_is_loaded_later_and_it_can_stand_in_an_annotation() -> None:
+    with later(UNUSED, "ExpatParser"):
+        from xml.sax.expatreader import ExpatParser
+    assert not isinstance(object(), ExpatParser)
+    assert ExpatParser[int] is ExpatParser  # type: ignore[index]  # as a generic class is
+    assert UNUSED not in sys.modules
+
+
+def test_a_connection_loads_no_pydantic() -> None:
+    """The library has it for answers that it takes apart itself: a third of the time that it takes to load."""
+    program = (
+        "import sys; from xsft.effects.cluster_login import _library\n"
+        "_library()\n"
+        "from kubernetes.client import ApiClient\n"
+        "print([name for name in sys.modules if name.partition('.')[0] in ('pydantic', 'pydantic_core')])\n"
+        "from pydantic import BaseModel\n"
+        "from kubernetes.client import ApiResponse\n"
+        "ApiClient(configuration=_library()[1])\n"
+        "print(issubclass(ApiResponse, BaseModel))"
+    )
+    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\nTrue\n"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,13 @@ UNUSED = (
     "oauthlib.oauth2",
 )
 """Of the library, which loads all it has; source: kubernetes@37.0.2 kubernetes/__init__.py, config/kube_config.py."""
+
+UNCALLED = {
+    "requests_oauthlib": ("OAuth2Session",),
+    "pydantic": ("SecretStr",),
+    "kubernetes.client.api_response": ("ApiResponse", "T"),
+}
+"""What the library takes of modules that then need not be loaded: kubernetes@37.0.2 client/api_client.py."""
 
 Refresh = Callable[[Any], None]
 
@@ -105,10 +112,13 @@ def _configured(access: Access) -> tuple[Any, tuple[str, ...]]:
 def _library() -> tuple[Any, Any]:
     """`load_kube_config`, and a configuration to fill; without half of what the library loads beside them.
 
-    `google.auth` it tries for the `gcp` login, which kubectl 1.26 dropped; the OAuth2 client serves `oidc` only.
+    `google.auth` it tries for the `gcp` login, which kubectl 1.26 dropped; the OAuth2 client serves `oidc` only, and
+    pydantic the answers that it takes apart itself, which nobody asks of it here.
     """
-    with without("google.auth"), lazily(*UNUSED), later("requests_oauthlib", "OAuth2Session"):
-        from kubernetes.client import Configuration
+    with without("google.auth"), lazily(*UNUSED), ExitStack() as unloaded:
+        for module, names in UNCALLED.items():
+            unloaded.enter_context(later(module, *names))
+        from kubernetes.client import Configuration, api_client  # noqa: F401 - what it takes is laid out here
         from kubernetes.config import load_kube_config
 
     return load_kube_config, Configuration()

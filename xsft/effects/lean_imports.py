@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
@@ -27,23 +26,46 @@ def without(module: str) -> Iterator[None]:
 
 @contextmanager
 def later(module: str, *names: str) -> Iterator[None]:
-    """Meanwhile `from module import name` gives a function that loads the module when it is called, and calls its
-    `name`. One that is loaded is taken as it is.
+    """Meanwhile `from module import name` gives this thread a class that loads the module when it is called, and calls
+    its `name`; nothing is ever an instance of it. Whoever asks for anything else gets the module itself, as does who
+    asks for one that is loaded.
     """
-    if module in sys.modules:
+    stand_in = _StandIn(module, frozenset(names))
+    if sys.modules.setdefault(module, stand_in) is not stand_in:
         yield
         return
-    stand_in = ModuleType(module)
-    vars(stand_in).update({name: partial(_called, module, name) for name in names})
-    sys.modules[module] = stand_in
     try:
         yield
     finally:
-        sys.modules.pop(module, None)
+        stand_in.step_aside()
 
 
-def _called(module: str, name: str, *args: Any, **kwargs: Any) -> Any:
-    return getattr(import_module(module), name)(*args, **kwargs)
+class _StandIn(ModuleType):
+    def __init__(self, module: str, names: frozenset[str]) -> None:
+        super().__init__(module)
+        self._names = names
+        self._thread = threading.get_ident()
+
+    def __getattr__(self, name: str) -> Any:
+        mine = threading.get_ident() == self._thread
+        if mine and name in self._names:
+            return _called_later(self.__name__, name)
+        if mine and name.startswith("__"):  # the import system looks whether it is a package
+            raise AttributeError(name)
+        self.step_aside()
+        return getattr(import_module(self.__name__), name)
+
+    def step_aside(self) -> None:
+        with _CHANGING:
+            if sys.modules.get(self.__name__) is self:
+                del sys.modules[self.__name__]
+
+
+def _called_later(module: str, name: str) -> type:
+    def call(_: type, *args: Any, **kwargs: Any) -> Any:
+        return getattr(import_module(module), name)(*args, **kwargs)
+
+    return type(name, (), {"__new__": call, "__class_getitem__": classmethod(lambda cls, _: cls)})
 
 
 @contextmanager
