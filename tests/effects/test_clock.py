@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 from xsft.effects import clock
 from xsft.states.moments import moment, with_z
@@ -14,3 +15,12 @@ def test_now_is_written_as_kubernetes_writes_times() -> None:
     found = moment(said)
     assert found is not None
     assert abs((datetime.now(UTC) - found).total_seconds()) < 60
+
+
+def test_a_date_tells_how_far_another_clock_is_ahead_where_that_is_more_than_the_way_here() -> None:
+    def said(seconds: float) -> str:
+        return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
+
+    for seconds in (86_400.0, -86_400.0, 60.0):
+        assert abs(clock.ahead_s(said(seconds)) - seconds) < 5
+    assert {clock.ahead_s(date) for date in (said(0), said(2), None, "", "yesterday", "Sat, 99 Nov 2026")} == {0.0}

@@ -77,7 +77,7 @@ SHORT = "('Connection broken: IncompleteRead(5 bytes read, 95 more expected)', I
     [
         (f"HTTPSConnectionPool(host='r'): {CERTIFICATE}", "its certificate is not one that this machine trusts"),
         ("HTTPConnection(host='r', port=80): [Errno 101] Network is unreachable", "no network leads there"),
-        (SHORT, "the connection broke off"),
+        (SHORT, "its answer ended early"),
     ],
 )
 def test_what_cannot_be_met_here(said: str, expected: str) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 
+SAME_S = 5.0
+"""Clocks that differ by less agree: a Date has whole seconds, and an answer takes its time."""
+
 
 def today() -> str:
     """UTC date, YYYYMMDD."""
@@ -19,6 +22,19 @@ def now() -> str:
 def monotonic() -> float:
     """Seconds since some moment; only differences mean anything."""
     return time.monotonic()
+
+
+def ahead_s(date: str | None) -> float:
+    """How far the clock of who wrote this HTTP Date just now is ahead of ours; 0 where it is no date, or so little that
+    the way here may have taken it.
+    """
+    from email.utils import parsedate_to_datetime
+
+    try:
+        ahead = (parsedate_to_datetime(date or "") - datetime.now(UTC)).total_seconds()
+    except (ValueError, TypeError):
+        return 0.0
+    return ahead if abs(ahead) > SAME_S else 0.0
 
 
 def pause(seconds: float) -> None:

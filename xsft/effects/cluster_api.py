@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
+from xsft.effects import clock
 from xsft.effects.cluster_config import Access
 from xsft.effects.cluster_errors import Ask, Reply, explain
 from xsft.effects.cluster_http import JSON, Http, Lost, Read, Stream, read_object
@@ -39,6 +40,8 @@ class Patience:
     sleep: Callable[[float], None] = time.sleep
     connect_timeout_s: float = CONNECT_TIMEOUT_S
     read_timeout_s: float = READ_TIMEOUT_S
+    give_up_s: float = 60.0
+    """No try of a question begins so long after the first one."""
 
 
 class Waits:
@@ -48,11 +51,12 @@ class Waits:
         self._patience = patience
         self._tries = 1
         self._left_s = patience.budget_s
+        self._until = clock.monotonic() + patience.give_up_s
 
     def again(self, asked_s: float | None = None) -> bool:
         """Wait, and say whether to try once more; False at once where the budget does not hold the wait."""
         wait_s = self._patience.first_wait_s * 2 ** (self._tries - 1) if asked_s is None else asked_s
-        if self._tries >= self._patience.tries or wait_s > self._left_s:
+        if self._tries >= self._patience.tries or wait_s > self._left_s or clock.monotonic() > self._until:
             return False
         self._tries += 1
         self._left_s -= wait_s
@@ -68,6 +72,16 @@ class Api:
         self.patience = patience or Patience()
         timeouts = (self.patience.connect_timeout_s, self.patience.read_timeout_s)
         self._http = Http(client, access=access, timeouts_s=timeouts)
+
+    @property
+    def heard_at(self) -> float:
+        """`clock.monotonic` of the last sign of life; minus infinity before the first."""
+        return self._http.heard_at
+
+    @property
+    def ahead_s(self) -> float:
+        """How far the cluster's clock is ahead of this machine's, as its last answer says; 0 before the first."""
+        return self._http.ahead_s
 
     def get(self, resource: Resource, *, name: str, namespace: str | None = None, accept: str = JSON) -> Any | None:
         """The object; None where there is none. Raises as `explain` says."""

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from xsft.effects import clock
 from xsft.effects.cluster_config import Access
 from xsft.effects.cluster_errors import Reply
+from xsft.effects.network_words import meaning
 from xsft.spec.secrets import redact
 
 JSON = "application/json"
@@ -18,8 +20,11 @@ ANYTHING = "*/*"
 Read = Callable[[Iterable[bytes]], Any]
 """Makes the body of a good answer out of its parts, as they come; raises ValueError where that is cut off."""
 
-PART = 65536
-"""Bytes of a stream that are read at once, at most."""
+PART = 16384
+"""Bytes of a stream that are read at once, at most; who waits sees each of them as a sign of life."""
+NOT_THE_SERVERS = frozenset({400, 403, 404, 405})
+"""Of a web page: somebody on the way said it. Else it tells of a login or a gateway, whoever says it."""
+PAGE = "(a web page instead of an answer)"
 DISTRUST = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER", "certificate verify failed", "doesn't match")
 """OpenSSL's and urllib3's words for what time does not mend; a connection cut in TLS is none of them."""
 
@@ -76,6 +81,10 @@ class Http:
         self._client = client
         self._access = access
         self._timeouts_s = timeouts_s
+        self.heard_at = float("-inf")
+        """`clock.monotonic` of the last byte of any answer."""
+        self.ahead_s = 0.0
+        """How far the server's clock is ahead of this machine's, by the Date of its last answer."""
 
     def request(self, method: str, path: str, *, body: Any, accept: str, read: Read) -> Reply | Lost:
         from kubernetes.client.exceptions import ApiException
@@ -85,7 +94,7 @@ class Http:
         try:
             return self._answered(self._sent(method, path, headers, body=body, timeouts_s=self._timeouts_s), read)
         except (HTTPError, ApiException, OSError) as failed:
-            return lost(failed, self._access)
+            return lost(failed, self._access, host=self._host)
 
     def opened(self, path: str, *, read_timeout_s: float) -> Stream | Reply | Lost:
         """A GET whose answer is read while it comes."""
@@ -99,13 +108,16 @@ class Http:
                 return Stream(response.response)
             return Reply(status=response.status, body=_parsed(response.read()))
         except (HTTPError, ApiException, OSError) as failed:
-            return lost(failed, self._access)
+            return lost(failed, self._access, host=self._host)
 
     def _sent(self, method: str, path: str, headers: dict[str, str], *, body: Any, timeouts_s: Any) -> Any:
         request = self._client.param_serialize(
             method, path, header_params=headers, body=body, auth_settings=["BearerToken"]
         )
-        return self._client.call_api(*request, _request_timeout=timeouts_s)
+        response = self._client.call_api(*request, _request_timeout=timeouts_s)
+        self.heard_at = clock.monotonic()
+        self.ahead_s = clock.ahead_s(response.headers.get("Date"))
+        return response
 
     def _answered(self, response: Any, read: Read) -> Reply | Lost:
         if 200 <= response.status < 300:
@@ -114,10 +126,13 @@ class Http:
         body = _parsed(content)
         if isinstance(body, str) and _is_object(content):  # half of "no such run" reads as "no such kind"
             return self._cut_off()
-        return Reply(status=response.status, body=body, retry_after_s=wait)
+        page = content.lstrip()[:1] == b"<"
+        if 300 <= response.status < 400 or (page and response.status in NOT_THE_SERVERS):
+            return self._no_kubernetes()
+        return Reply(status=response.status, body=PAGE if page else body, retry_after_s=wait)
 
     def _good(self, response: Any, read: Read) -> Reply | Lost:
-        parts = response.response.stream(PART, decode_content=True)
+        parts = self._heard(response.response.stream(PART, decode_content=True))
         first = next(parts, b"")
         try:
             body = read(chain((first,), parts))
@@ -127,6 +142,15 @@ class Http:
         response.response.drain_conn()  # else the connection is not used again
         return Reply(status=response.status, body=body)
 
+    @property
+    def _host(self) -> str:
+        return redact(str(self._client.configuration.host))
+
+    def _heard(self, parts: Iterable[bytes]) -> Iterator[bytes]:
+        for part in parts:
+            self.heard_at = clock.monotonic()
+            yield part
+
     def _cut_off(self) -> Lost:
         """A proxy that gave up, most often; the server's own answer says how long it is."""
         reason = f"The cluster (context {self._access.context}) answered with half an answer: its JSON ends early."
@@ -134,9 +158,8 @@ class Http:
 
     def _no_kubernetes(self) -> Lost:
         """The page of a proxy or of a login, most often."""
-        host = self._client.configuration.host
         return Lost(
-            reason=f"{host} answers, but not as a Kubernetes API server.",
+            reason=f"{self._host} answers, but not as a Kubernetes API server.",
             sent=True,
             fix=f"Check the server of the context {self._access.context}, and proxies (HTTPS_PROXY, NO_PROXY).",
             id="not-served",
@@ -144,13 +167,13 @@ class Http:
         )
 
 
-def lost(failed: Exception, access: Access) -> Lost:
+def lost(failed: Exception, access: Access, *, host: str) -> Lost:
     """What a broken request means; only what failed before it was sent is known not to have happened."""
     from urllib3 import exceptions
 
-    reason = _brief(failed)
-    if any(sign in reason for sign in DISTRUST):
-        message = f"The TLS connection to the cluster (context {access.context}) failed: {reason}"
+    said = redact(" ".join(f"{type(failed).__name__} {failed}".split()))
+    if any(sign in said for sign in DISTRUST):
+        message = f"The TLS connection to the cluster (context {access.context}, {host}) failed: {meaning(said)}."
         fix = "Check certificate-authority-data and server of the context; for GKE fetch them again (gcloud)."
         return Lost(reason=message, sent=False, fix=fix, id="tls", again=False)
     unsent = (exceptions.NewConnectionError, exceptions.ConnectTimeoutError, exceptions.ProxyError)
@@ -158,7 +181,9 @@ def lost(failed: Exception, access: Access) -> Lost:
         f"Check the network, the VPN and the context's server; `kubectl --context {access.context} version` asks the"
         " same."
     )
-    message = f"The cluster (context {access.context}) did not answer: {reason}"
+    if isinstance(failed, exceptions.ProxyError):
+        fix = f"Check the proxy (HTTPS_PROXY, NO_PROXY, proxy-url of the context {access.context})."
+    message = f"The cluster (context {access.context}, {host}) cannot be reached: {meaning(said)}."
     return Lost(reason=message, sent=not isinstance(failed, unsent), fix=fix)
 
 
@@ -188,9 +213,3 @@ def _seconds(retry_after: str | None) -> float | None:
         return max(0.0, float(retry_after)) if retry_after else None
     except ValueError:
         return None
-
-
-def _brief(failed: Exception) -> str:
-    """The innermost reason: urllib3 nests them, with object addresses in between."""
-    text = str(getattr(failed, "reason", "") or failed) or type(failed).__name__
-    return redact(" ".join(text.split("object at 0x")[-1].split()))[:300]

@@ -11,27 +11,37 @@ _LIBRARY = re.compile(
     r"ConnectionPool\(|HTTPS?Connection\(|Max retries exceeded|'Connection aborted\.'|Connection broken:"
 )
 """A text that holds one of them is a library's, and says too much."""
-_RESOLVED = re.compile(r"Failed to resolve '([^']+)'")
 _MEANINGS = (
+    (r"Tunnel connection failed: 407", "the proxy wants a login (407)"),
+    (r"Tunnel connection failed: (?P<said>\d+ [A-Za-z ]+)", "the proxy refuses that host ({said})"),
     (r"ProxyError|connect to proxy", "the proxy does not answer"),
+    (r"failed to resolve '(?P<said>[^']+)'", "the name {said} is not known here"),
     (r"failed to resolve|name or service not known|name resolution|no such host", "its name is not known here"),
-    (r"certificate verify failed", "its certificate is not one that this machine trusts"),
+    (r"certificate has expired", "its certificate has expired, or this machine's clock is wrong"),
+    (r"certificate is not yet valid", "its certificate is not valid yet, or this machine's clock is wrong"),
+    (r"(?P<said>self.signed certificate)", "it shows a {said}, which this machine does not trust"),
+    (r"certificate is not valid for|doesn't match", "its certificate is another host's"),
+    (r"certificate[ _]verify[ _]failed", "its certificate is not one that this machine trusts"),
+    (r"wrong[ _]version[ _]number", "no TLS is spoken there"),
     (r"\bssl\b|\btls\b|SSLError", "no TLS connection comes about"),
     (r"connection refused", "nobody listens there"),
     (r"timed out|timeout", "it does not answer in time"),
     (r"network is unreachable|no route to host", "no network leads there"),
     (r"permission denied", "it may not be used (permission denied)"),
     (r"no such file", "it is not there"),
+    (r"IncompleteRead", "its answer ended early"),
 )
 """The first that is found: a proxy's name that is not known is the proxy's."""
 
 
 def plain(said: str) -> str:
     """A library's text in words of ours; any other text as it is."""
-    if not _LIBRARY.search(said):
-        return said
-    found = next((words for pattern, words in _MEANINGS if re.search(pattern, said, re.IGNORECASE)), None)
-    name = _RESOLVED.search(said)
-    if name and found == "its name is not known here":
-        return f"the name {name[1]} is not known here"
-    return found or "the connection broke off"
+    return meaning(said) if _LIBRARY.search(said) else said
+
+
+def meaning(said: str) -> str:
+    """What is certainly a library's text, in words of ours."""
+    for pattern, words in _MEANINGS:
+        if found := re.search(pattern, said, re.IGNORECASE):
+            return words.format(**found.groupdict())
+    return "the connection broke off"

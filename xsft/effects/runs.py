@@ -5,7 +5,6 @@ this machine, and on this machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -94,6 +93,8 @@ class Runs:
     connect: Callable[[Where], Cluster] = lambda where: connect(where, patience=PATIENCE)
     connected: dict[str, Cluster] = field(default_factory=dict)
     """By the cluster's name."""
+    refused: dict[str, Unreachable] = field(default_factory=dict)
+    """As `connected`: where it failed a moment ago; the next look need not wait for that once more."""
     begun: list[Look] = field(default_factory=list)
 
     def begin(self) -> None:
@@ -111,6 +112,8 @@ class Runs:
 
     def cluster(self, name: str) -> Cluster:
         """The connection to a cluster that was read. Raises as connecting does."""
+        if name in self.refused:
+            raise self.refused.pop(name)
         if name not in self.connected:
             self.connected[name] = self.connect(next(one.where for one in self.sources if one.name == name))
         return self.connected[name]
@@ -175,8 +178,10 @@ def runs_for(asked: Asked, *, names: Iterable[str] = (), everything: bool = Fals
         local=asked.place is None and asked.context is None,
     )
     if not runs.local:
-        with suppress(Unreachable):  # it may answer when it is asked again
+        try:
             runs.cluster(runs.sources[0].name)
+        except Unreachable as failed:  # it may answer when it is asked again
+            runs.refused[runs.sources[0].name] = failed
     runs.begin()
     return runs
 

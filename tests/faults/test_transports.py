@@ -1,0 +1,150 @@
+"""However the road to a cluster breaks: one sentence about what it means and one about what to do, in words of ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.clusters import ClusterApi
+from tests.fakes.gcs import Bucket, serving
+from tests.faults.transports import TRANSPORTS, Scene, plugged
+from tests.submissions import planned, submitter
+from xsft.cli import main
+from xsft.commands.failure import report
+from xsft.effects.cluster_api import Patience
+from xsft.errors import XsftError
+
+LIBRARY = re.compile(
+    r"ConnectionPool|HTTPS?Connection|urllib3|requests\.exc|Errno|Error\(|Exception|0x[0-9a-f]{6}|_ssl|\[SSL|Traceback"
+    r"|IncompleteRead|Max retries|<html|<!DOCTYPE|NoneType|None\b|\.\.(?!\.)",
+)
+"""Nobody need know any of it."""
+QUICK = Patience(tries=2, first_wait_s=0.05, budget_s=0.2, connect_timeout_s=0.5, read_timeout_s=0.5)
+MISSING = "a login program that is missing"
+HANGS = "a login program that hangs"
+
+TOLD = {
+    "a name that nobody knows": "the name xsft-tests-nowhere.invalid is not known here",
+    "nobody listens": "nobody listens there",
+    "packets are dropped": "it does not answer in time",
+    "silence": "it does not answer in time",
+    "silence in TLS": "it does not answer in time",
+    "half an answer, then silence": "it does not answer in time",
+    "half an answer, then the end": "its answer ended early",
+    "closed at once": "the connection broke off",
+    "closed in TLS": "no TLS connection comes about",
+    "plain HTTP where TLS was meant": "no TLS is spoken there",
+    "a self-signed certificate": "it shows a self-signed certificate, which this machine does not trust",
+    "an expired certificate": "its certificate has expired, or this machine's clock is wrong",
+    "another host's certificate": "its certificate is another host's",
+    "a proxy that is not there": "the proxy does not answer",
+    "a proxy that wants a login": "the proxy wants a login (407)",
+    "a proxy that refuses the host": "the proxy refuses that host (403 Forbidden)",
+    "reset": "the connection broke off",
+    "reset after the server did it": "the connection broke off",
+    "less than was announced": "its answer ended early",
+    "half a JSON": "half an answer: its JSON ends early",
+    "half a gzip": "half an answer: its JSON ends early",
+    "a login page": "answers, but not as a Kubernetes API server",
+    "a page that forbids": "answers, but not as a Kubernetes API server",
+    "a page of a gateway": "HTTP 502 (a web page instead of an answer)",
+    "a page that is not found": "answers, but not as a Kubernetes API server",
+    "a page that is elsewhere": "answers, but not as a Kubernetes API server",
+    "401": "does not accept the login of the context",
+    "429": "HTTP 429 Too many requests, please try again later.",
+    "429 for an hour": "Try again in 3600 s",
+    "500": "HTTP 500 etcdserver: request timed out",
+    "503": "HTTP 503 the server is currently unable to handle the request",
+    MISSING: "logs in with some-login, which is not on PATH",
+    "a login program that fails": "gave no credentials: exec: process returned 1. ERROR: (gcloud.config)",
+    HANGS: "did not end",
+}
+VERBS: dict[str, tuple[str, ...]] = {
+    "status": (),
+    "why": ("nosuch",),
+    "logs": ("nosuch",),
+    "wait": ("nosuch", "--timeout", "0s"),
+    "cancel": ("nosuch", "--yes"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    status: int
+    out: str
+    err: str
+
+
+Ask = Callable[[str], Said]
+
+
+@pytest.fixture
+def ask(
+    cluster_api: ClusterApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Ask:
+    """A verb, as on a command line; of `submit` the part that asks the cluster."""
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    monkeypatch.setenv("KUBECONFIG", str(cluster_api.kubeconfig))
+    monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("xsft.effects.runs.PATIENCE", QUICK)
+    monkeypatch.setattr("xsft.effects.cluster_login.LOGIN_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(ClusterApi, "patience", QUICK)
+
+    def asked(verb: str) -> Said:
+        if verb == "submit":
+            status = submitted(cluster_api, tmp_path)
+        else:
+            where = ("--context", cluster_api.context, "--namespace", cluster_api.namespace)
+            status = main((verb, *VERBS[verb], *where))
+        told = capsys.readouterr()
+        return Said(status=status, out=told.out, err=told.err)
+
+    return asked
+
+
+def submitted(api: ClusterApi, folder: Path) -> int:
+    with serving(Bucket({})) as bucket:
+        try:
+            submitter(api, bucket_url=bucket.url, state=folder / "state").submit(planned(namespace=api.namespace))
+        except XsftError as failed:
+            return report(failed, ("submit",))
+    return 0
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_every_verb_says_what_it_means_and_what_to_do(
+    cluster_api: ClusterApi, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transport: str
+) -> None:
+    expected = 3 if transport == MISSING else 5
+    with TRANSPORTS[transport](Scene(api=cluster_api, folder=tmp_path)) as env:
+        for name, value in env.items():
+            monkeypatch.setenv(name, value)
+        for verb in (*VERBS, "submit"):
+            said = ask(verb)
+            assert (said.status, said.out) == (expected, ""), (verb, said)
+            assert TOLD[transport] in said.err, (verb, said.err)
+            assert not LIBRARY.findall(said.err), (verb, said.err)
+            assert re.search(r"^  fix: .{10}", said.err, re.MULTILINE), (verb, said.err)
+            assert cluster_api.context in said.err, (verb, said.err)
+
+
+def test_the_table_is_whole() -> None:
+    assert TOLD.keys() == TRANSPORTS.keys()
+
+
+def test_a_program_that_hangs_is_waited_for_once(
+    cluster_api: ClusterApi, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = tmp_path / "counted"
+    body = f"import time\nopen({str(counted)!r}, 'a').write('x')\ntime.sleep(20)"
+    monkeypatch.setattr("xsft.effects.cluster_login.LOGIN_TIMEOUT_S", 3.0)
+    with plugged(Scene(api=cluster_api, folder=tmp_path), body):
+        assert ask("status").status == 5
+    assert counted.read_text() == "x"
