@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -45,7 +45,7 @@ class Told:
         return (self.failing,) if self.failing else ()
 
     def stop_local(self, seen: Observation) -> bool:
-        self.interrupted.append(seen.run_name)
+        self.interrupted.append(seen.output or seen.run_name)
         return self.provable
 
     def ask(self, question: str) -> bool:
@@ -183,6 +183,26 @@ def test_a_run_on_this_machine_is_interrupted() -> None:
     told = Told(Read(STORY), answer=True)
     assert told.cancel("tiny") == 0
     assert (told.interrupted, told.deleted) == (["tiny"], [])
+
+
+def test_of_two_runs_of_one_name_on_this_machine_none_is_interrupted_before_it_is_said_which() -> None:
+    told = Told(Read((replace(RUNS_HERE, output="/data/a"), replace(RUNS_HERE, output="/data/b"))), answer=True)
+    with pytest.raises(UsageError) as raised:
+        told.cancel("tiny", yes=True)
+    assert "this machine, /data/a/tiny" in raised.value.message
+    assert "this machine, /data/b/tiny" in raised.value.message
+    assert raised.value.fix == "Say which: its folder instead of its name (/data/a/tiny)."
+    assert told.interrupted == []
+    assert told.cancel("/data/b/tiny") == 0
+    assert told.interrupted == ["/data/b"]
+
+
+def test_one_here_and_one_on_a_cluster_are_told_apart() -> None:
+    told = Told(Read((replace(RUNS_HERE, output="/data/a"), observed("tiny"))))
+    with pytest.raises(UsageError) as raised:
+        told.cancel("tiny", yes=True)
+    assert "(/data/a/tiny); or --place NAME" in raised.value.fix
+    assert told.deleted == told.interrupted == []
 
 
 def test_a_run_on_this_machine_that_cannot_be_proven_is_left_alone() -> None:

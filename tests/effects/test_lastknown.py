@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.observations import NOW, finished, observed, queued
 from xsft.effects.lastknown import FORGET_AFTER_S, forget, recall, remember
 from xsft.states.classify import classify
-from xsft.states.model import Observation, Status, Unread
+from xsft.states.model import Before, Observation, Recorded, Status, Unread
 from xsft.states.rows import row_of
 
 CLUSTER = "my-project/us-east5-b/my-cluster"
@@ -26,6 +26,12 @@ SILENT = (Unread(what="jobsets", why="no answer"),)
 def kept(state: Path) -> dict[str, Observation]:
     found = recall(state, cluster=CLUSTER, namespace="default")
     return {uid: known.observation(CLUSTER, unread=SILENT) for uid, known in found.items()}
+
+
+def living(state: Path) -> set[str]:
+    """Names of those that are not known to be gone."""
+    found = recall(state, cluster=CLUSTER, namespace="default")
+    return {known.jobset.run_name for known in found.values() if not known.gone}
 
 
 def only_file(state: Path) -> Path:
@@ -67,9 +73,44 @@ def test_what_lived_and_is_not_there_now_is_not_shown_as_living_later(tmp_path: 
     end = observed("ended")
     remember(tmp_path, [(observed("gone"), TRAINING), (observed("there"), TRAINING), (end, DONE)], now=NOW)
     forget(tmp_path, cluster=CLUSTER, namespace="default", there={"uid-there"}, now=NOW)
-    assert {one.run_name for one in kept(tmp_path).values()} == {"there", "ended"}
+    assert living(tmp_path) == {"there", "ended"}
     forget(tmp_path, cluster="another", namespace="default", there=(), now=NOW)
-    assert len(kept(tmp_path)) == 2
+    assert living(tmp_path) == {"there", "ended"}
+
+
+def test_how_far_a_run_came_that_is_gone_stays_known(tmp_path: Path) -> None:
+    remember(tmp_path, [(observed("gone"), TRAINING)], now=NOW)
+    for _ in range(2):
+        forget(tmp_path, cluster=CLUSTER, namespace="default", there=(), now=NOW)
+    (line,) = only_file(tmp_path).read_text().splitlines()[1:]
+    assert line.count('"gone": true') == 1
+    known = recall(tmp_path, cluster=CLUSTER, namespace="default")["uid-gone"]
+    assert (known.gone, known.ended, known.jobset.tpu, known.status) == (True, False, "v6e-256", TRAINING)
+    assert known.progress is not None
+    assert (known.progress.step, known.progress.loss) == (120, 2.3456)
+    remember(tmp_path, [(observed("gone"), TRAINING)], now=NOW)  # a list that lacked it was wrong
+    assert living(tmp_path) == {"gone"}
+
+
+def test_the_end_of_a_run_that_is_gone_is_kept_with_its_time(tmp_path: Path) -> None:
+    seen = observed("gone")
+    record = Recorded(outcome="cancelled", finished_at="2026-11-21T11:00:00Z")
+    gone = replace(seen, jobset=None, was=seen.jobset, record=record)
+    remember(tmp_path, [(gone, Status(state="unknown", reason="jobset-gone"))], now=NOW)
+    assert recall(tmp_path, cluster=CLUSTER, namespace="default") == {}
+    remember(tmp_path, [(gone, Status(state="cancelled", evidence=("record",)))], now=NOW)
+    known = recall(tmp_path, cluster=CLUSTER, namespace="default")["uid-gone"]
+    assert (known.status.state, known.ended, known.ended_at) == ("cancelled", True, "2026-11-21T11:00:00Z")
+    assert known.jobset.tpu == "v6e-256"
+
+
+def test_how_a_run_was_before_its_restart_is_kept(tmp_path: Path) -> None:
+    before = Before(at=NOW, state="training", reason="evaluating", step=7, saved_step=5)
+    remember(tmp_path, [(observed("a", before=before), TRAINING)], now=NOW)
+    known = recall(tmp_path, cluster=CLUSTER, namespace="default")["uid-a"]
+    assert known.before == before
+    assert known.observation(CLUSTER, unread=SILENT).before == before
+    assert known.as_before() == Before(at="2026-11-21T11:59:56Z", state="training", step=120, saved_step=100)
 
 
 def test_what_is_forgotten_long_ago_goes(tmp_path: Path) -> None:

@@ -50,6 +50,18 @@ def test_the_first_one_writes_and_nothing_is_overwritten(place: tuple[Objects, s
     assert objects.names(f"{root}/a/b") == ("c.json",)
     assert objects.names(f"{root}/a") == ("b/",)
     assert objects.names(f"{root}/none") == ()
+    assert list(objects.written(f"{root}/a/b")) == ["c.json"]
+    assert objects.written(f"{root}/a") == objects.written(f"{root}/none") == {}
+
+
+def test_when_a_file_was_written_is_told(tmp_path: Path, bucket: Bucket) -> None:
+    (tmp_path / "a").touch()
+    os.utime(tmp_path / "a", (5, 5))
+    (tmp_path / "b").symlink_to(tmp_path / "none")
+    assert LocalObjects().written(str(tmp_path)) == {"a": 5.0, "b": None}
+    bucket.objects |= {"f/a": b"", "f/b": b"", "f/g/c": b""}
+    bucket.updated["f/a"] = "1970-01-01T00:00:05.250Z"
+    assert remote(bucket).written("gs://my-bucket/f") == {"a": 5.25, "b": None}
 
 
 def test_of_many_writers_exactly_one_wins(place: tuple[Objects, str]) -> None:

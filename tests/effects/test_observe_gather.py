@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.clusters import ClusterApi, standing_in
-from tests.fakes.kuberuns import Runs, ended
+from tests.fakes.kuberuns import RUNNING, Runs, ended
 from tests.localruns import FakeTrainer, local_plan
 from xsft.effects.cluster import Cluster, connect_context
 from xsft.effects.cluster_api import Patience
@@ -27,6 +27,7 @@ from xsft.errors import Unreachable
 from xsft.records.model import Attempt, Facts, Record
 from xsft.records.model import Cluster as Where
 from xsft.states.classify import classify
+from xsft.states.folding import fold
 from xsft.states.model import Observation, Status, Unread
 from xsft.states.rows import row_of
 
@@ -110,6 +111,23 @@ def test_clusters_and_this_machine_in_one_answer(world: World) -> None:
     assert set(by_name(world.gather(local=False))) == {"on-cluster"}
     assert set(by_name(world.gather(names=["on-cluster"]))) == {"on-cluster"}
     assert set(by_name(world.gather(names=["on"]))) == set()
+
+
+def test_runs_of_one_name_in_two_folders_of_this_machine(world: World) -> None:
+    for name in ("a", "b"):
+        plan = local_plan(world.folder / name)
+        (world.folder / name).mkdir(exist_ok=True)
+        run_local(plan, machine=FakeTrainer(folder=world.folder / name).machine(), on_event=lambda _: None)
+        output = plan.run.output or ""
+        keep(
+            world.store.state / "runs",
+            IndexEntry(run_name=plan.run_name, target="local", output=output, updated_at=NOW),
+        )
+    found = world.gather().observations
+    assert len({one.output for one in found}) == len(found) == 2
+    assert len(fold(found, classify=classify, now=NOW)) == 2
+    folder = f"{output}/{plan.run_name}"
+    assert [one.output for one in world.gather(names=[folder]).observations] == [output]
 
 
 def test_a_cluster_that_is_silent_gives_what_was_known(world: World) -> None:
@@ -207,17 +225,15 @@ def test_a_run_that_was_cancelled_keeps_what_was_known_of_it(world: World) -> No
     attempt = Attempt(
         number=1, outcome="submitting", submitter="a" * 16, jobset="gemma", started_at=NOW, **where  # type: ignore[arg-type]
     )  # fmt: skip
-    ref = world.store.begin(
-        Record(run_name="gemma", steps=1000, target="xpk", output=world.output, attempts=(attempt,))
-    )
-    world.store.finish(ref, Facts(outcome="created", at=NOW, uid=uid, submitter="a" * 16))  # type: ignore[arg-type]
-    world.submitted("gemma", uid=uid)
+    record = Record(run_name="gemma", steps=1000, target="xpk", mode="mcjax", output=world.output, attempts=(attempt,))
+    created = Facts(outcome="created", at=NOW, uid=uid, submitter="a" * 16)  # type: ignore[arg-type]
+    ref = world.store.finish(world.store.begin(record), created)
     pod = world.runs.pod("gemma")["metadata"]["name"]
     world.api.standin.logs.say(pod, "completed step: 42, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0")
     remembered(world, progress=True)
     world.api.world.delete("gemma")
     del world.api.standin.objects.of("/pods")["default", pod]
-    world.store.finish(ref, Facts(outcome="cancelled", at="2026-11-21T11:30:00+00:00", submitter="b" * 16))  # type: ignore[arg-type]
+    world.store.finish(ref, Facts(outcome="cancelled", at="2026-11-21T11:30:00+00:00", submitter="b" * 16))
     for _ in range(3):  # it is read from the record first, then remembered
         found = by_name(world.gather(effort=Effort()))["gemma"]
         status = classify(found, now=NOW)
@@ -251,11 +267,11 @@ def test_how_a_run_was_before_its_restart_is_known_from_an_earlier_look(world: W
     pod = world.runs.pod("gemma")["metadata"]["name"]
     world.api.standin.logs.say(pod, "completed step: 42, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0")
     remembered(world, progress=True)
-    made["status"] |= {"restarts": 1}
+    made["status"] = {**RUNNING, "restarts": 1}
     for _ in range(2):
         before = by_name(world.gather())["gemma"].before
         assert before is not None
-        assert (before.at, before.state, before.step) == (NOW, "training", 42)
+        assert (before.at, before.state, before.step) == (NOW, "stalled", 42)  # its log is of another day
         remembered(world)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -72,7 +73,7 @@ class World:
 
     def metrics(self, name: str, *steps: int) -> None:
         folder = self.output / name / "metrics"
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         rows = [json.dumps({"step": float(n), "learning/loss": 1.5, "perf/step_time_seconds": 2.0}) for n in steps]
         (folder / f"metrics_step_{steps[0]:06}_to_step_{steps[-1]:06}.txt").write_text("\n".join(rows))
 
@@ -165,6 +166,18 @@ def test_a_log_that_cannot_be_read_leaves_what_was_written(world: World, fault: 
     assert found.progress is not None
     assert (found.progress.source, found.progress.step, found.progress.saved_step) == ("metrics", 99, 50)
     assert [one.what for one in found.unread] == ["log"]
+
+
+def test_metrics_of_an_older_process_with_higher_steps_are_not_the_last(world: World) -> None:
+    """The run went on from the checkpoint of step 50, and its log is gone."""
+    world.run("a")
+    for age, steps in ((300, range(100, 200)), (200, range(200, 300)), (0, range(50, 100))):
+        world.metrics("a", *steps)
+        path = next((world.output / "a" / "metrics").glob(f"metrics_step_{steps[0]:06}_*"))
+        os.utime(path, (1_000_000 - age, 1_000_000 - age))
+    found = world.read()["a"]
+    assert found.progress is not None
+    assert (found.progress.source, found.progress.step) == ("metrics", 99)
 
 
 def test_without_log_and_metrics_the_checkpoints_tell(world: World) -> None:

@@ -71,6 +71,8 @@ def test_the_output_is_the_jobsets_or_the_one_that_the_index_has(runs: Runs, tmp
     assert runs.output_of(gone) == "gs://b/runs"
     keep(runs.store.state / "runs", entry(output="gs://c/runs"))
     assert runs.output_of(gone) is None, "two of that name: which is not known"
+    assert runs.output_of(observed(jobset=None, was=jobset(output="gs://d"))) == "gs://d"
+    assert runs.output_of(local("tiny", output="/e")) == "/e"
 
 
 def test_a_local_run_that_nobody_holds_or_of_which_there_are_two_is_not_interrupted(runs: Runs, tmp_path: Path) -> None:

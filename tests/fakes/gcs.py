@@ -53,6 +53,8 @@ class Bucket:
     asked: list[str] = field(default_factory=list)
     """`METHOD path bytes-sent`, in order."""
     generations: dict[str, int] = field(default_factory=dict)
+    updated: dict[str, str] = field(default_factory=dict)
+    """By name, RFC 3339; what is not in it tells no time."""
     sessions: dict[str, tuple[str, str, bytearray]] = field(default_factory=dict)
     """Resumable uploads: id to object name, precondition, what came so far."""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -158,7 +160,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _listing(self, query: dict[str, list[str]]) -> dict[str, object]:
         prefix = query.get("prefix", [""])[0]
         below = [name[len(prefix) :] for name in self.bucket.objects if name.startswith(prefix)]
-        files = [{"name": prefix + name} for name in below if "/" not in name]
+        times = self.bucket.updated
+        names = [prefix + name for name in below if "/" not in name]
+        files = [{"name": name, **({"updated": times[name]} if name in times else {})} for name in names]
         folders = sorted({prefix + name.partition("/")[0] + "/" for name in below if "/" in name})
         return {"kind": "storage#objects", "items": files, "prefixes": folders}
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from xsft.states import model
 from xsft.states.model import (
+    Before,
     Condition,
     Container,
     JobSet,
@@ -104,6 +105,7 @@ pods = st.builds(
     node=st.none() | text,
     attempt=counts,
     deleting=st.booleans(),
+    created_at=times,
 )
 replicated_jobs = st.builds(
     ReplicatedJob,
@@ -145,6 +147,7 @@ progresses = st.builds(
     loss=numbers,
     step_seconds=numbers,
     said_at=st.none() | times,
+    began_at=st.none() | times,
     saved_step=steps,
     resumed_from=steps,
     data_ended=st.booleans(),
@@ -165,6 +168,8 @@ records = st.builds(Recorded, outcome=st.sampled_from(OUTCOMES) | text, reason=s
 statuses = st.builds(
     Status, state=st.sampled_from(model.STATES), reason=text, evidence=listed(st.sampled_from(("jobset", "log")))
 )
+ends = statuses | st.just(Status(state="failed", reason="oom-killed", evidence=("jobset", "pods")))
+befores = st.builds(Before, at=times, state=st.sampled_from(model.STATES), reason=text, step=steps, saved_step=steps)
 unread = st.builds(Unread, what=st.sampled_from(get_args(get_type_hints(Unread)["what"])), why=text)
 observations = st.builds(
     Observation,
@@ -179,6 +184,10 @@ observations = st.builds(
     record=st.none() | records,
     unread=listed(unread),
     last_known=st.none() | statuses,
+    known_end=st.none() | ends,
+    before=st.none() | befores,
+    was=st.none() | jobsets,
+    output=st.none() | text,
 )
 
 

@@ -31,12 +31,13 @@ from tests.states.seen import (
     waiting,
     workload,
 )
-from xsft.states.model import Observation, Recorded, ReplicatedJob
+from xsft.states.model import Before, Observation, Recorded, ReplicatedJob, Status
 
 Case = tuple[str, Observation, tuple[str, str]]
 
 HELD = jobset(suspended=True, conditions=(SUSPENDED,), jobs=slices(suspended=2))
 STARTING = jobset(jobs=slices(active=2))
+LATELY = "2026-11-21T11:55:00Z"
 NO_RESERVATION = condition("Admitted", "False", "NoReservation")
 PREEMPTED = condition("Evicted", "True", "Preempted", "Preempted to accommodate a workload (UID: 1, JobUID: 2)")
 
@@ -436,16 +437,136 @@ RUNNING: tuple[Case, ...] = (
     ),
     (
         "restarted, pods coming",
-        observation(jobset=jobset(conditions=(), jobs=slices(active=2), restarts=1), pods=()),
+        observation(jobset=jobset(conditions=(), jobs=slices(active=2), restarts=1, created_at=LATELY), pods=()),
         ("starting", "restarted"),
+    ),
+    (
+        "restarted since it was seen two minutes ago",
+        observation(
+            jobset=jobset(jobs=slices(active=2), restarts=1),
+            pods=(),
+            before=Before(at="2026-11-21T11:58:00Z", state="training", step=400),
+        ),
+        ("starting", "restarted"),
+    ),
+    (
+        "restarted just now, no Job made yet",
+        observation(jobset=jobset(jobs=slices(), restarts=1, created_at=LATELY), pods=(), progress=None),
+        ("starting", "restarted"),
+    ),
+    (
+        "restarted nobody knows when: what is seen is said",
+        observation(jobset=jobset(jobs=slices(active=2), restarts=1), pods=(), progress=None),
+        ("starting", "pods-not-ready"),
+    ),
+    (
+        "restarted, and still no Job",
+        observation(jobset=jobset(jobs=slices(), restarts=1), pods=(), progress=None),
+        ("starting", "no-jobs"),
+    ),
+    (
+        "restarted long after it was seen last",
+        observation(
+            jobset=jobset(jobs=slices(active=2), restarts=1),
+            pods=(),
+            progress=None,
+            before=Before(at="2026-11-21T11:40:00Z", state="training", step=400),
+        ),
+        ("starting", "pods-not-ready"),
+    ),
+    (
+        "restarted, its pods made 12 minutes ago, and one not up",
+        observation(
+            jobset=jobset(jobs=slices(active=2), restarts=1),
+            pods=tuple(pod(0, h, attempt=1, created_at="2026-11-21T11:48:00Z") for h in range(4)),
+            progress=None,
+        ),
+        ("starting", "pods-not-ready"),
+    ),
+    (
+        "restarted, its pods made 8 minutes ago",
+        observation(
+            jobset=jobset(jobs=slices(active=2), restarts=1),
+            pods=tuple(pod(0, h, attempt=1, created_at="2026-11-21T11:52:00Z") for h in range(4)),
+            progress=None,
+        ),
+        ("starting", "restarted"),
+    ),
+    (
+        "restarted, Pathways: the workers wait for the head",
+        observation(
+            jobset=jobset(
+                conditions=(condition("StartupPolicyInProgress"),),
+                jobs=slices(active=2),
+                restarts=1,
+                created_at=LATELY,
+            ),
+            pods=(),
+        ),
+        ("starting", "workers-after-head"),
+    ),
+    *(
+        (
+            f"restarted, and a pod of it: {slug}",
+            observation(
+                jobset=jobset(jobs=slices(active=2), restarts=1, created_at=LATELY),
+                pods=(pod(1, 0, "Pending", attempt=1, **how),),
+                progress=None,
+            ),
+            ("starting", slug),
+        )
+        for slug, how in (
+            ("image-pull", {"containers": (waiting("ImagePullBackOff"),)}),
+            ("crash-loop", {"containers": (waiting("CrashLoopBackOff"),)}),
+            ("container-config", {"containers": (waiting("CreateContainerConfigError"),)}),
+            ("not-scheduled", {"conditions": (UNSCHEDULABLE,), "containers": ()}),
+        )
+    ),
+    (
+        "restarted long ago, trained since, and a node of it was lost",
+        observation(jobset=jobset(jobs=slices(ready=1, active=2), restarts=1), pods=()),
+        ("starting", "pods-replaced"),
+    ),
+    (
+        "restarted, and the steps are of the metrics of before",
+        observation(jobset=jobset(jobs=slices(active=2), restarts=1), pods=(), progress=training(source="metrics")),
+        ("starting", "pods-not-ready"),
     ),
     (
         "restarted, pods of before still there",
         observation(
-            jobset=jobset(jobs=slices(active=2), restarts=1),
+            jobset=jobset(jobs=slices(active=2), restarts=1, created_at=LATELY),
             pods=(pod(phase="Pending", containers=(waiting("ErrImagePull"),), attempt=0),),
         ),
         ("starting", "restarted"),
+    ),
+    (
+        "its process has printed nothing that xsft knows for more than an hour",
+        observation(pods=None, progress=progress(said_at=None, began_at="2026-11-21T10:59:00Z")),
+        ("stalled", "no-output"),
+    ),
+    (
+        "failed, and an earlier look saw the pod that was killed for memory",
+        observation(
+            jobset=jobset(
+                terminal="Failed",
+                conditions=(condition("Failed", reason="ReachedMaxRestarts"),),
+                restarts=1,
+            ),
+            pods=None,
+            known_end=Status(state="failed", reason="oom-killed", evidence=("jobset", "pods")),
+        ),
+        ("failed", "oom-killed"),
+    ),
+    (
+        "failed, and an earlier look knew no more",
+        observation(
+            jobset=jobset(terminal="Failed", conditions=(condition("Failed", reason="FailedJobs"),)),
+            pods=None,
+            known_end=Status(state="failed", reason="trainer-failed", evidence=("jobset",)),
+            progress=None,
+        ),
+        ("failed", "trainer-failed"),
     ),
     (
         "restarted, compiling again",

@@ -83,6 +83,37 @@ def test_runs_of_one_name_elsewhere_are_other_runs(other: Observation) -> None:
     assert len(named(found, "gemma")) == 2
 
 
+def test_runs_of_one_name_in_two_outputs_on_this_machine_are_two() -> None:
+    found = rows(local("tiny", output="/a/"), local("tiny", output="/b"))
+    assert sorted(one.row.output or "" for one in found) == ["/a/", "/b"]
+    assert len(named(found, "tiny")) == 2
+    assert [one.row.output for one in named(found, "/a/tiny")] == ["/a/"]
+    assert [one.row.output for one in chosen(found, Wanted(runs=("/b/tiny",)))] == ["/b"]
+    assert named(found, "/a/tin") == ()
+    assert named(rows(observed("tiny")), "gs://my-bucket/runs/tiny") == (), "a folder names what is on this machine"
+
+
+@given(st.lists(observations(), max_size=6))
+def test_one_row_never_holds_two_places(seen: list[Observation]) -> None:
+    """Nor two names; and no row hides an observation."""
+    found = fold(seen, classify=judged, now=NOW)
+    for one in found:
+        assert len({(a.target, a.cluster or a.output or "", a.run_name) for a in one.attempts}) == 1
+        assert len({(a.jobset.namespace, a.jobset.ours) for a in one.attempts if a.jobset}) <= 1
+    assert sorted(map(repr, seen)) == sorted(repr(a) for one in found for a in one.attempts)
+
+
+@given(st.lists(observations(), max_size=6), st.randoms(use_true_random=False))
+def test_no_order_of_what_was_read_makes_other_runs(seen: list[Observation], random: Any) -> None:
+    def runs(given: list[Observation]) -> list[list[str]]:
+        return sorted(sorted(map(repr, one.attempts)) for one in fold(given, classify=judged, now=NOW))
+
+    shuffled = list(seen)
+    random.shuffle(shuffled)
+    if all(one.jobset is not None or one.target == "local" for one in seen):
+        assert runs(shuffled) == runs(seen)
+
+
 def test_active_runs_come_first_then_the_newest() -> None:
     old = observed("old", jobset=jobset("old", created_at="2026-11-20T10:00:00Z"))
     assert names(rows(finished("done", at="2026-11-21T11:00:00Z"), old, observed("new"))) == ["new", "old", "done"]

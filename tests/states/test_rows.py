@@ -70,6 +70,22 @@ def test_all_times_have_one_form_whoever_wrote_them() -> None:
     )  # fmt: skip
 
 
+def test_a_run_whose_jobset_is_gone_shows_what_it_was() -> None:
+    record = Recorded(outcome="cancelled", finished_at="2026-11-21T11:00:00Z")
+    seen = observed(jobset=None, was=jobset(restarts=1), record=record)
+    row = row_of(seen, Status(state="cancelled"), now=NOW)
+    assert (row.tpu, row.num_slices, row.mode, row.steps, row.step) == ("v6e-256", 2, "mcjax", 1000, 120)
+    assert (row.restarts, row.max_restarts, row.output, row.age_s) == (1, 3, "gs://my-bucket/runs", 7200)
+    assert (row.namespace, row.queue, row.ended_at) == (None, None, "2026-11-21T11:00:00Z")
+    assert row.mfu == pytest.approx(0.455, abs=0.0005)
+
+
+def test_a_run_that_nobody_saw_shows_what_was_submitted() -> None:
+    record = Recorded(outcome="cancelled", tpu="v5p-8", num_slices=4)
+    row = row_of(observed(jobset=None, record=record), Status(state="cancelled"), now=NOW)
+    assert (row.tpu, row.num_slices, row.restarts) == ("v5p-8", 4, None)
+
+
 def test_a_server_whose_clock_is_ahead_makes_no_negative_age() -> None:
     (found,) = rows(observed(observed_at="2026-11-21T12:00:30Z", jobset=jobset(created_at="2026-11-21T12:00:20Z")))
     assert (found.row.age_s, found.row.evidence_age_s) == (0, 0)
@@ -101,5 +117,7 @@ def observations(draw: st.DrawFn) -> Observation:
         jobset=draw(st.one_of(st.none(), st.just(jobset(tpu=draw(texts), created_at=draw(texts) or "")))),
         record=draw(st.one_of(st.none(), st.just(Recorded(outcome="running", started_at=draw(texts))))),
         cluster=draw(texts),
+        output=draw(st.sampled_from([None, "/a", "/b"])),
+        was=draw(st.one_of(st.none(), st.just(jobset(tpu=draw(texts))))),
         unread=(Unread(what="log", why=draw(st.text(max_size=9))),),
     )

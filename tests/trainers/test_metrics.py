@@ -23,6 +23,10 @@ def row(step: int, *, loss: float = 2.5, seconds: float = 0.5) -> str:
     return json.dumps({**scalars, "step": float(step), "run_name": "r"})
 
 
+def untimed(names: list[str]) -> dict[str, float | None]:
+    return dict.fromkeys(names)
+
+
 def evaluated(step: int) -> str:
     return json.dumps({"eval/avg_loss": 1.0, "eval/total_weights": 84.0, "step": float(step), "run_name": "r"})
 
@@ -43,7 +47,10 @@ def test_rows_of_evals_are_no_steps() -> None:
 def test_a_file_that_an_eval_wrote_again_does_not_hide_the_one_before() -> None:
     names = ["metrics_step_000900_to_step_000999.txt", "metrics_step_000800_to_step_000899.txt", "config.yml"]
     names += ["metrics_step_000000_to_step_000099.txt"]
-    assert newest_files(names) == ("metrics_step_000800_to_step_000899.txt", "metrics_step_000900_to_step_000999.txt")
+    assert newest_files(untimed(names)) == (
+        "metrics_step_000800_to_step_000899.txt",
+        "metrics_step_000900_to_step_000999.txt",
+    )
     rows = [*rows_of(row(899)), *rows_of(evaluated(999))]
     seen = progress_of_metrics(rows, read_at=NOW)
     assert seen is not None
@@ -52,8 +59,33 @@ def test_a_file_that_an_eval_wrote_again_does_not_hide_the_one_before() -> None:
 
 def test_names_sort_as_numbers() -> None:
     names = ["metrics_step_1000000_to_step_1000099.txt", "metrics_step_999900_to_step_999999.txt"]
-    assert newest_files(names, at_most=1) == ("metrics_step_1000000_to_step_1000099.txt",)
-    assert newest_files(["metrics_step_x_to_step_y.txt", "metrics_step_000001_to_step_000002.txt.tmp"]) == ()
+    assert newest_files(untimed(names), at_most=1) == ("metrics_step_1000000_to_step_1000099.txt",)
+    odd = ["metrics_step_x_to_step_y.txt", "metrics_step_000001_to_step_000002.txt.tmp"]
+    assert newest_files(untimed(odd)) == ()
+
+
+EARLIER, LATER = "metrics_step_000100_to_step_000199.txt", "metrics_step_000000_to_step_000099.txt"
+
+
+def test_what_was_written_last_is_the_newest_though_its_steps_are_lower() -> None:
+    """A process went on from step 50; what the one before had written beyond is still there."""
+    written = {EARLIER: 100.0, LATER: 200.0, "metrics_step_000200_to_step_000299.txt": 150.0}
+    assert newest_files(written) == ("metrics_step_000200_to_step_000299.txt", LATER)
+    assert newest_files(written, at_most=9) == (EARLIER, "metrics_step_000200_to_step_000299.txt", LATER)
+    rows = [*rows_of(row(299)), *rows_of("\n".join(row(n) for n in range(50, 100)))]
+    seen = progress_of_metrics(rows, read_at=NOW)
+    assert seen is not None
+    assert seen.step == 99
+
+
+def test_where_not_every_time_is_told_the_steps_decide() -> None:
+    assert newest_files({EARLIER: 100.0, LATER: None}) == (LATER, EARLIER)
+    assert newest_files({EARLIER: 7.0, LATER: 7.0}) == (LATER, EARLIER), "of one moment"
+
+
+@given(st.dictionaries(st.sampled_from((EARLIER, LATER, "config.yml", "x")), st.none() | st.floats(allow_nan=False)))
+def test_nothing_is_lost_and_nothing_made_up(written: dict[str, float | None]) -> None:
+    assert set(newest_files(written)) == {EARLIER, LATER} & set(written)
 
 
 def test_a_step_that_was_done_twice_counts_with_its_later_row() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xsft.commands.arguments import add_json
-from xsft.commands.run_arguments import add_where
+from xsft.commands.run_arguments import a_run, add_where
 
 if TYPE_CHECKING:
     from xsft.commands.status import Screen
@@ -26,7 +26,7 @@ EPILOG = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="exact run names")
+    parser.add_argument("runs", nargs="+", type=a_run, metavar="RUN", help="exact run names")
     parser.add_argument("-o", "--output", metavar="FILE.png", help="write a picture as well; nothing is overwritten")
     add_where(parser)
     add_json(parser)

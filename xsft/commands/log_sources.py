@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from xsft.effects.observe_local import is_held
 from xsft.effects.runs import Runs
 from xsft.errors import Unknown, UsageError
 from xsft.records.model import Record
-from xsft.states.folding import Seen
+from xsft.states.folding import Seen, folder
 from xsft.states.model import JobSet, Observation
 
 
@@ -61,7 +61,12 @@ class Logs:
         return self._printed(seen, asked=Asked(follow=True))
 
     def curves(self, hits: tuple[Seen, ...]) -> tuple[Curve, ...]:
-        return tuple(self._curve(hit.seen) for hit in hits)
+        """Of two runs of one name each is called by its folder."""
+        called = [hit.row.run_name for hit in hits]
+        names = [
+            folder(hit.row) or name if called.count(name) > 1 else name for hit, name in zip(hits, called, strict=True)
+        ]
+        return tuple(replace(self._curve(hit.seen), run_name=name) for hit, name in zip(hits, names, strict=True))
 
     def _curve(self, seen: Observation) -> Curve:
         lines = partial(self._printed, asked=Asked())

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 
 from xsft.commands.arguments import a_name
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="exact run name (or JobSet), as `xsft status` shows it")
+    parser.add_argument("run", type=a_run, metavar="RUN", help="exact run name (or JobSet), as `xsft status` shows it")
+
+
+def a_run(text: str) -> str:
+    """A name; of runs on this machine also the folder, which has a slash as no name has."""
+    return os.path.abspath(os.path.expanduser(text)) if "/" in text else text
 
 
 def add_where(parser: argparse.ArgumentParser) -> None:

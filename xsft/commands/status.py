@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from xsft.commands.arguments import add_json
 from xsft.commands.durations import duration
-from xsft.commands.run_arguments import add_where
+from xsft.commands.run_arguments import a_run, add_where
 
 if TYPE_CHECKING:
     from xsft.states.folding import Classify, Seen, Wanted
@@ -33,7 +33,7 @@ EPILOG = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument(
-        "runs", nargs="*", metavar="RUN", help="exact run names; default: all that are active or recent"
+        "runs", nargs="*", type=a_run, metavar="RUN", help="exact run names; default: all that are active or recent"
     )
     parser.add_argument("--all", action="store_true", help="also runs that ended more than a day ago")
     parser.add_argument(

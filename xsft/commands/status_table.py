@@ -132,7 +132,9 @@ def _seen(row: Row) -> str:
 
 
 def _cluster(row: Row) -> str:
-    return "this machine" if row.target == "local" else _safe(row.cluster)
+    if row.target == "local":
+        return _safe(f"this machine: {row.output}" if row.output else "this machine")
+    return _safe(row.cluster)
 
 
 def _safe(text: str | None) -> str:

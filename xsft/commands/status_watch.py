@@ -152,4 +152,5 @@ def _older(rows: Iterable[Row], now: str) -> tuple[Row, ...]:
 
 
 def _key(row: Row) -> tuple[str, ...]:
-    return (row.target, row.cluster or NOTHING, row.namespace or NOTHING, row.run_name)
+    where = (row.cluster if row.target == "xpk" else row.output) or NOTHING
+    return (row.target, where, row.namespace or NOTHING, row.run_name)

@@ -17,7 +17,7 @@ from pathlib import Path
 from xsft.effects.files import write_atomic
 from xsft.effects.lastknown_line import Known, Line, line_of, read_line
 from xsft.errors import XsftError
-from xsft.states.model import JobSet, Observation, Status
+from xsft.states.model import ENDED, JobSet, Observation, Status
 from xsft.states.moments import seconds_between
 
 SCHEMA = "xsft.known/2"
@@ -55,11 +55,15 @@ class Memory(Mapping[str, Known]):
 
 
 def remember(state: Path, seen: Iterable[tuple[Observation, Status]], *, now: str) -> None:
-    """Keep what was read of each run now. A file that cannot be written is no fault of the runs: nothing is said."""
+    """Keep what was read of each run now. A file that cannot be written is no fault of the runs: nothing is said.
+
+    Of a run whose JobSet is gone its end is kept, where its record tells one: it is not read again.
+    """
     by_place: dict[tuple[str, str], list[Line]] = defaultdict(list)
     for one, status in seen:
-        if one.cluster and one.jobset and one.last_known is None and status.state != "unknown":
-            by_place[one.cluster, one.jobset.namespace].append(line_of(_known(one, one.jobset, status)))
+        jobset = one.jobset or (one.was if status.state in ENDED else None)
+        if one.cluster and jobset and one.last_known is None and status.state != "unknown":
+            by_place[one.cluster, jobset.namespace].append(line_of(_known(one, jobset, status)))
     for (cluster, namespace), lines in by_place.items():
         path = _path(state, cluster, namespace)
         fresh = {one.uid for one in lines}
@@ -69,12 +73,13 @@ def remember(state: Path, seen: Iterable[tuple[Observation, Status]], *, now: st
 
 def forget(state: Path, *, cluster: str, namespace: str, there: Collection[str], now: str) -> None:
     """`there`: UIDs of all JobSets, the cluster having answered. What lived when it was seen last and is not among them
-    lives no more: it must not be shown as living once the cluster is silent. How a run ended stays known.
+    lives no more: it must not be shown as living once the cluster is silent. How far it came, or how it ended, stays
+    known.
     """
     path = _path(state, cluster, namespace)
     lines = _read(path)
-    left = [one for one in lines if one.ended or one.uid in there]
-    if len(left) < len(lines):
+    left = [one if one.ended or one.uid in there else one.as_gone() for one in lines]
+    if left != lines:
         _write(path, left, cluster=cluster, namespace=namespace, now=now)
 
 
@@ -109,6 +114,8 @@ def _known(seen: Observation, jobset: JobSet, status: Status) -> Known:
         progress=seen.progress,
         steps=seen.steps,
         mode=seen.mode,
+        before=seen.before,
+        ended_at=seen.record.finished_at if seen.record and seen.jobset is None else None,
     )
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from xsft.launchers.lenient import integer, mapping, rows, text, texts, whole
 from xsft.launchers.observed import conditions_of
-from xsft.states.model import ENDED, STATES, JobSet, Observation, Progress, Status, Unread
+from xsft.states.model import ENDED, STATES, Before, JobSet, Observation, Progress, Status, Unread
 
 LEFT_OUT = frozenset({"jobs", "suspended", "has_status", "deleting_at", "image", "conditions"})
 """Of a JobSet: what was true for a moment only."""
@@ -28,6 +28,12 @@ class Known:
     progress: Progress | None = None
     steps: int | None = None
     mode: str | None = None
+    before: Before | None = None
+    """How it was before its latest restart."""
+    ended_at: str | None = None
+    """As its record tells, where its JobSet does not."""
+    gone: bool = False
+    """It lived when it was seen last, and its cluster has had no such JobSet since."""
 
     @property
     def ended(self) -> bool:
@@ -46,6 +52,14 @@ class Known:
             progress=self.progress,
             unread=unread,
             last_known=self.status,
+            before=self.before,
+        )
+
+    def as_before(self) -> Before:
+        said = self.progress
+        step, saved = (said.step, said.saved_step) if said else (None, None)
+        return Before(
+            at=self.observed_at, state=self.status.state, reason=self.status.reason, step=step, saved_step=saved
         )
 
 
@@ -54,6 +68,7 @@ class Line:
     uid: str
     """Of the JobSet."""
     ended: bool
+    """Or gone: it lives no more."""
     observed_at: str
     text: str
     """Of the whole line, without its end."""
@@ -62,9 +77,14 @@ class Line:
         """None where it makes no sense."""
         return _from_json(_object(self.text))
 
+    def as_gone(self) -> Line:
+        """What was known of it stays known, not that it lives; the line is not taken apart for that."""
+        told = self.text.replace('"ended": false', '"ended": true', 1).removesuffix("}")
+        return replace(self, ended=True, text=f'{told}, "gone": true}}')
+
 
 def line_of(known: Known) -> Line:
-    uid, ended, observed_at = known.jobset.uid, known.ended, known.observed_at
+    uid, ended, observed_at = known.jobset.uid, known.ended or known.gone, known.observed_at
     front = {"uid": uid, "ended": ended, "observed_at": observed_at}
     return Line(uid=uid, ended=ended, observed_at=observed_at, text=json.dumps({**front, **_json(known)}))
 
@@ -95,10 +115,13 @@ def _json(known: Known) -> dict[str, Any]:
         "progress": _said(known.progress) if known.progress else {},
         "steps": known.steps,
         "mode": known.mode,
+        **({"before": _said(known.before)} if known.before else {}),
+        **({"ended_at": known.ended_at} if known.ended_at else {}),
+        **({"gone": True} if known.gone else {}),
     }
 
 
-def _said(part: JobSet | Status | Progress) -> dict[str, Any]:
+def _said(part: JobSet | Status | Progress | Before) -> dict[str, Any]:
     """Its fields, without those that say nothing; `asdict` would copy a thousand of them deeply."""
     return {key: value for key, value in vars(part).items() if value is not None}
 
@@ -115,6 +138,9 @@ def _from_json(row: dict[str, Any]) -> Known | None:
         progress=_progress(mapping(row, "progress")),
         steps=whole(row.get("steps")),
         mode=text(row.get("mode")),
+        before=_before(mapping(row, "before")),
+        ended_at=text(row.get("ended_at")),
+        gone=row.get("gone") is True,
     )
 
 
@@ -149,6 +175,14 @@ def _status(row: dict[str, Any]) -> Status | None:
     state = next((known for known in STATES if known == row.get("state")), None)
     evidence = texts(row.get("evidence"))
     return Status(state=state, reason=text(row.get("reason")) or "", evidence=evidence) if state else None
+
+
+def _before(row: dict[str, Any]) -> Before | None:
+    status, at = _status(row), text(row.get("at"))
+    if status is None or at is None:
+        return None
+    step, saved = integer(row.get("step")), integer(row.get("saved_step"))
+    return Before(at=at, state=status.state, reason=status.reason, step=step, saved_step=saved)
 
 
 _SOURCES = ("log", "metrics", "record", "checkpoints")

@@ -69,7 +69,7 @@ def _metrics(store: RecordStore, output: str | None, run_name: str) -> Mapping[i
         return {}
     folder = f"{output.rstrip('/')}/{run_name}/{FOLDER}"
     objects = store.objects_at(folder)
-    names = newest_files(objects.names(folder), at_most=MAX_FILES)
+    names = newest_files(objects.written(folder), at_most=MAX_FILES)
     texts = (objects.read(f"{folder}/{name}", limit=MAX_BYTES) or b"" for name in names)
     return losses_of(row for text in texts for row in rows_of(text.decode("utf-8", "replace")))
 

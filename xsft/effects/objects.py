@@ -40,6 +40,9 @@ class Objects(Protocol):
     def names(self, folder: str) -> tuple[str, ...]:
         """What lies directly in the folder, folders with a slash at the end."""
 
+    def written(self, folder: str) -> Mapping[str, float | None]:
+        """The files directly in the folder, with when each was written last, in seconds since 1970; None: not told."""
+
 
 def objects_for(path: str, *, env: Mapping[str, str]) -> Objects:
     """Raises Unreachable where a bucket is asked for and nobody is logged in."""
@@ -66,6 +69,9 @@ class LocalObjects:
 
     def names(self, folder: str) -> tuple[str, ...]:
         return LocalStorage().names(folder)
+
+    def written(self, folder: str) -> Mapping[str, float | None]:
+        return {name: _written_at(Path(folder) / name) for name in self.names(folder) if not name.endswith("/")}
 
     def _create(self, target: Path, content: bytes) -> bool:
         """Written beside and linked: whoever is killed half-way leaves a hidden file that nobody reads."""
@@ -145,6 +151,11 @@ class GcsObjects:
         prefix = f"{name}/" if name else ""
         return self._ask(folder, lambda: self._listed(bucket, prefix)) or ()
 
+    def written(self, folder: str) -> Mapping[str, float | None]:
+        bucket, name = bucket_and_name(folder)
+        prefix = f"{name}/" if name else ""
+        return self._ask(folder, lambda: self._times(bucket, prefix)) or {}
+
     def held_permissions(self, bucket: str, wanted: Sequence[str]) -> frozenset[str] | None:
         """Which of `wanted` this login holds on the bucket; None where there is no such bucket. Changes nothing."""
         question = self._client.bucket(bucket).test_iam_permissions
@@ -162,15 +173,29 @@ class GcsObjects:
             return False
         return True
 
+    def _times(self, bucket: str, prefix: str) -> Mapping[str, float | None]:
+        found = {blob.name.removeprefix(prefix): blob.updated for blob in self._page(bucket, prefix)}
+        return {name: at.timestamp() if at else None for name, at in found.items() if name}
+
     def _listed(self, bucket: str, prefix: str) -> tuple[str, ...]:
-        page = self._client.list_blobs(bucket, prefix=prefix, delimiter="/", max_results=MAX_NAMES, **self._options)
+        page = self._page(bucket, prefix)
         files = [blob.name.removeprefix(prefix) for blob in page]
         folders = [folder.removeprefix(prefix) for folder in page.prefixes]
         return tuple(sorted(name for name in (*files, *folders) if name))
 
+    def _page(self, bucket: str, prefix: str) -> Any:
+        return self._client.list_blobs(bucket, prefix=prefix, delimiter="/", max_results=MAX_NAMES, **self._options)
+
     def _ask(self, path: str, question: Callable[[], T], *, permissions: str = PERMISSIONS) -> T | None:
         tries: dict[str, Any] = {"permissions": permissions, "pauses": self._pauses, "sleep": self._sleep}
         return within(self._deadline_s, lambda: ask(path, question, **tries))
+
+
+def _written_at(path: Path) -> float | None:
+    try:
+        return path.stat().st_mtime
+    except OSError:  # it is gone since
+        return None
 
 
 def _sync(folder: Path) -> None:

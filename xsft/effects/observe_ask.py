@@ -64,7 +64,8 @@ class Wanted:
     def entry(self, entry: IndexEntry) -> bool:
         """Of the index: what is named, else what was submitted lately."""
         if self.names:
-            return bool({entry.run_name, entry.jobset} & self.names)
+            folder = f"{entry.output.rstrip('/')}/{entry.run_name}" if entry.target == "local" else None
+            return bool({entry.run_name, entry.jobset, folder} & self.names)
         age = seconds_between(entry.updated_at, self.now)
         return self.everything or age is None or age < LATELY_S
 
@@ -146,11 +147,12 @@ def _silent(
 ) -> Answer:
     """What was known last, and what was submitted from here since."""
     missing = (unread("jobsets", failed),)
-    older = [one.observation(target.name, unread=missing) for one in known.values()]
+    there = {uid: one for uid, one in known.items() if not one.gone}
+    older = [one.observation(target.name, unread=missing) for one in there.values()]
     since = [
         replace(forgotten(one, cluster=target.name, known=known, now=wanted.now), unread=missing)
         for one in submitted
-        if one.uid not in known
+        if one.uid not in there
     ]
     (first, *_) = failed.problems
     problem = replace(first, severity="warning", message=f"{target.name}: {first.message}")
@@ -158,6 +160,16 @@ def _silent(
 
 
 def _with_known(seen: Observation, known: Mapping[str, Known]) -> Observation:
-    """What a run said before its end does not change after it: it is not read again."""
-    last = known.get(seen.jobset.uid) if seen.jobset and seen.jobset.terminal else None
-    return replace(seen, progress=last.progress) if last and last.ended else seen
+    """What a run said before its end does not change after it: it is not read again. Of one that was restarted, how it
+    was before.
+    """
+    jobset = seen.jobset
+    if jobset is None or (jobset.terminal is None and not jobset.restarts):
+        return seen
+    last = known.get(jobset.uid)
+    if last is None:
+        return seen
+    if jobset.terminal is None:
+        return replace(seen, before=last.as_before() if last.jobset.restarts < jobset.restarts else last.before)
+    seen = replace(seen, before=last.before)
+    return replace(seen, progress=last.progress, known_end=last.status) if last.ended else seen

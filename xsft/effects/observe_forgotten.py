@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from xsft.effects.lastknown_line import Known
 from xsft.effects.recordindex import IndexEntry
+from xsft.launchers.lenient import text, whole
 from xsft.records.model import Record
 from xsft.states.model import Observation, Recorded
 
@@ -15,7 +16,7 @@ from xsft.states.model import Observation, Recorded
 def forgotten(entry: IndexEntry, *, cluster: str, known: Mapping[str, Known], now: str) -> Observation:
     """A run that was submitted from here and whose JobSet is not on the cluster."""
     last = known.get(entry.uid or "")
-    outcome = "created" if entry.uid else "submitting"
+    ended = last if last and last.ended else None
     return Observation(
         run_name=entry.run_name,
         target="xpk",
@@ -23,9 +24,16 @@ def forgotten(entry: IndexEntry, *, cluster: str, known: Mapping[str, Known], no
         mode=entry.mode,
         cluster=cluster,
         steps=entry.steps or None,
-        record=Recorded(outcome=outcome, jobset=entry.jobset, uid=entry.uid, started_at=entry.updated_at or None),
-        last_known=last.status if last and last.ended else None,
-        progress=last.progress if last and last.ended else None,
+        was=last.jobset if last else None,
+        record=Recorded(
+            outcome="created" if entry.uid else "submitting",
+            jobset=entry.jobset,
+            uid=entry.uid,
+            started_at=entry.updated_at or None,
+            finished_at=ended.ended_at if ended else None,
+        ),
+        last_known=ended.status if ended else None,
+        progress=ended.progress if ended else None,
     )
 
 
@@ -42,6 +50,8 @@ def recorded_of(records: Sequence[Record], uid: str | None) -> Recorded | None:
         uid=found.uid,
         started_at=found.started_at or None,
         finished_at=found.finished_at,
+        tpu=text(found.resolved.get("tpu")),
+        num_slices=whole(found.resolved.get("num_slices")),
     )
 
 

@@ -52,16 +52,19 @@ def gather_runs(look: Look, *, store: RecordStore, local: bool = True, effort: E
 
 def _with_last_words(seen: Observation, known: Sequence[Mapping[str, Known]]) -> Observation:
     """What it had said when it was looked at before, and cannot be read now: all, of a run that has failed and whose
-    log is gone with its pods (of one that completed, an older step could be taken for its last); the last checkpoint,
-    of which the end of a log need not tell.
+    log is gone with its pods (of one that completed, an older step could be taken for its last), and of one whose
+    JobSet is gone; the last checkpoint, of which the end of a log need not tell.
     """
-    jobset = seen.jobset
-    failed = jobset is not None and jobset.terminal == "Failed" and seen.progress is None
-    unsaid = seen.progress is not None and seen.progress.saved_step is None
-    last = _last(jobset.uid, known) if jobset is not None and (failed or unsaid) else None
-    if last is None or seen.progress is None:
-        return replace(seen, progress=last) if last else seen
-    return replace(seen, progress=replace(seen.progress, saved_step=last.saved_step))
+    said, held, gone = seen.progress, seen.jobset or seen.was, seen.jobset is None
+    unsaid = said.saved_step is None if said else held is not None and held.terminal == "Failed"
+    last = _last(held.uid, known) if held is not None and (gone or unsaid) else None
+    if last is None:
+        return seen
+    if said is None:
+        return replace(seen, progress=last)
+    further = gone and last.step is not None and last.step > (said.step or 0)
+    saved = said.saved_step if said.saved_step is not None else last.saved_step
+    return replace(seen, progress=replace(last if further else said, saved_step=saved))
 
 
 def _last(uid: str, known: Sequence[Mapping[str, Known]]) -> Progress | None:
@@ -83,7 +86,7 @@ def _source(clusters: Mapping[str, Cluster], *, store: RecordStore, entries: Seq
 
     def output(seen: Observation) -> str | None:
         said = seen.jobset.output if seen.jobset else None
-        return said or outputs.get((seen.cluster or "", seen.run_name))
+        return said or outputs.get((seen.cluster or "", seen.run_name)) or (seen.was.output if seen.was else None)
 
     def recorded(seen: Observation) -> Recorded | None:
         place = output(seen)

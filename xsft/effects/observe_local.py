@@ -45,6 +45,7 @@ def _observed(entry: IndexEntry, now: str) -> Observation | None:
         target="local",
         observed_at=now,
         mode=entry.mode,
+        output=entry.output,
         steps=entry.steps or None,
     )
     try:

@@ -18,6 +18,7 @@ from xsft.effects.saved import latest_step
 from xsft.errors import XsftError
 from xsft.launchers.observed_pods import printer_selector, prints_steps, trainer_container
 from xsft.states.model import JobSet, Observation, Pod, Progress, Recorded, Unread, What
+from xsft.states.pods import oom_killed, started_at, trouble
 from xsft.trainers.metrics import FOLDER, newest_files, progress_of_metrics, rows_of
 from xsft.trainers.progress import Said, progress_of
 
@@ -97,7 +98,9 @@ def _read(asked: Sequence[Observation], *, source: Source, timeout_s: float, tai
 
 def _one(seen: Observation, printers: Printers, source: Source, *, tail: int) -> Observation:
     """The log first; the files beside the output where there is none, or where it does not reach to the end."""
-    said, missing = _logged(seen, printers, source, tail=tail)
+    said, missing, pod = _logged(seen, printers, source, tail=tail)
+    if pod is not None and pod not in (seen.pods or ()) and (oom_killed([pod]) or trouble([pod])):
+        seen = replace(seen, pods=(*(seen.pods or ()), pod))  # nobody else tells that of it
     if said is not None and not _falls_short(seen, said):
         return replace(seen, progress=said)
     if seen.jobset is None:
@@ -117,18 +120,19 @@ def _falls_short(seen: Observation, said: Progress) -> bool:
 
 def _logged(
     seen: Observation, printers: Printers, source: Source, *, tail: int
-) -> tuple[Progress | None, tuple[Unread, ...]]:
-    jobset = seen.jobset
+) -> tuple[Progress | None, tuple[Unread, ...], Pod | None]:
+    """And the pod that prints the steps, where it is there."""
+    jobset, pod = seen.jobset, None
     if jobset is None:
-        return None, ()
+        return None, (), None
     try:
         pod = _printer(seen, jobset, printers)
         said = _said(pod, jobset, source.cluster(seen.cluster or ""), tail=tail, now=source.now) if pod else None
     except XsftError as failed:
-        return None, (unread("log", failed),)
-    if said is None:
-        return None, (Unread(what="log", why="the pod that prints the steps is gone, and its log with it"),)
-    return said, ()
+        return None, (unread("log", failed),), pod
+    if pod is None or said is None:
+        return None, (Unread(what="log", why="the pod that prints the steps is gone, and its log with it"),), pod
+    return replace(said, began_at=min(started_at([pod]), default=None)), (), pod
 
 
 def _said(pod: Pod, jobset: JobSet, cluster: Cluster, *, tail: int, now: Callable[[], str]) -> Progress | None:
@@ -196,7 +200,7 @@ def _written(seen: Observation, source: Source) -> tuple[Progress | None, tuple[
 def metrics_of(objects: Objects, output: str, run_name: str, source: Source) -> Progress | None:
     """None where none were written. Raises Unreachable."""
     folder = f"{output.rstrip('/')}/{run_name}/{FOLDER}"
-    names = newest_files(objects.names(folder))
+    names = newest_files(objects.written(folder))
     texts = [(objects.read(f"{folder}/{name}", limit=MAX_METRICS) or b"").decode("utf-8", "replace") for name in names]
     return progress_of_metrics((row for text in texts for row in rows_of(text)), read_at=source.now())
 

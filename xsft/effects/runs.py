@@ -130,7 +130,7 @@ class Runs:
         return record_cancel(self.store, jobset, user=user_name())
 
     def stop_local(self, seen: Observation) -> bool:
-        """Only where exactly one run of that name is in the index, and the kernel says who holds its lock."""
+        """Only where its folder is known, and the kernel says who holds its lock."""
         from xsft.effects.local_folder import RunFolder
         from xsft.effects.local_stop import interrupt_holder
 
@@ -138,9 +138,10 @@ class Runs:
         return output is not None and interrupt_holder(RunFolder(path=Path(output) / seen.run_name).lock) is not None
 
     def output_of(self, seen: Observation) -> str | None:
-        """base_output_directory; None where neither the JobSet nor exactly one entry of the index tells it."""
-        if seen.jobset is not None and seen.jobset.output:
-            return seen.jobset.output
+        """base_output_directory; None where neither the run itself nor exactly one entry of the index tells it."""
+        held = seen.jobset or seen.was
+        if said := seen.output or (held.output if held else None):
+            return said
         entries = self.store.local_index().entries
         found = {e.output for e in entries if (e.target, e.run_name) == (seen.target, seen.run_name)}
         return found.pop() if len(found) == 1 else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from xsft.states.conditions import admitted, true
 from xsft.states.ending import completed, failed, gone, recorded, unreachable
 from xsft.states.model import Condition, JobSet, KueueWorkload, Observation, Status
-from xsft.states.moments import seconds_between
+from xsft.states.moments import earliest, latest, seconds_between
 from xsft.states.pods import current, trouble
 from xsft.states.running import STALL_FACTOR, trainer
 
@@ -20,6 +20,9 @@ BROKEN_AFTER_S = 10.0
 It writes none as long as creating the Jobs fails (jobset@v0.10.1 controllers/jobset_controller.go Reconcile), and a
 healthy JobSet has one in under a second.
 """
+
+RESTART_S = 600.0
+"""For so long after a restart its pods may come up anew before that is worth a reason of its own."""
 
 _EVICTED = {
     "Preempted": "preempted",
@@ -54,7 +57,7 @@ def _cluster(seen: Observation, jobset: JobSet, *, now: str, stall_factor: float
     return (
         _ended(seen, jobset)
         or _held_back(seen, jobset)
-        or _coming_up(seen, jobset)
+        or _coming_up(seen, jobset, now=now)
         or _up(seen, jobset, now=now, stall_factor=stall_factor)
     )
 
@@ -126,7 +129,7 @@ def _why_queued(workload: KueueWorkload, reserved: Condition | None) -> str:
     return "inadmissible" if inadmissible else "waiting-for-quota"
 
 
-def _coming_up(seen: Observation, jobset: JobSet) -> Status | None:
+def _coming_up(seen: Observation, jobset: JobSet, *, now: str) -> Status | None:
     """Admitted, and not all pods are up."""
     if jobset.suspended:
         return Status(state="starting", reason="admitted", evidence=("jobset", "workload"))
@@ -135,7 +138,7 @@ def _coming_up(seen: Observation, jobset: JobSet) -> Status | None:
     if reason := trouble(current(seen)):
         return Status(state="starting", reason=reason, evidence=("jobset", "pods"))
     if not jobset.jobs or any(job.ready + job.succeeded < job.replicas for job in jobset.jobs):
-        return Status(state="starting", reason=_why_not_ready(seen, jobset), evidence=("jobset",))
+        return Status(state="starting", reason=_why_not_ready(seen, jobset, now=now), evidence=("jobset",))
     return None
 
 
@@ -149,15 +152,30 @@ def _broken(seen: Observation, jobset: JobSet) -> bool:
     return since is not None and since > BROKEN_AFTER_S
 
 
-def _why_not_ready(seen: Observation, jobset: JobSet) -> str:
-    if jobset.restarts > 0:
-        return "restarted"
+def _why_not_ready(seen: Observation, jobset: JobSet, *, now: str) -> str:
+    """A restart explains it for a while, and only where nothing else does: RESTARTS tells of it all the same."""
+    lately = jobset.restarts > 0 and _restarted_lately(seen, jobset, now=now)
     if not any(job.jobs for job in jobset.jobs):
-        return "no-jobs"
+        return "restarted" if lately else "no-jobs"
     if true(jobset.conditions, "StartupPolicyInProgress"):
         return "workers-after-head"
-    trained = seen.progress is not None and seen.progress.step is not None
-    return "pods-replaced" if trained else "pods-not-ready"
+    if lately:
+        return "restarted"
+    return "pods-replaced" if _has_trained(seen, jobset) else "pods-not-ready"
+
+
+def _restarted_lately(seen: Observation, jobset: JobSet, *, now: str) -> bool:
+    """Whether that is certain: by its pods, which are made anew, else by what was before the restart for sure."""
+    anew = earliest(*(pod.created_at for pod in current(seen)))
+    before = latest(jobset.created_at, seen.before.at if seen.before else None)
+    passed = seconds_between(anew or before, earliest(now, seen.observed_at))
+    return passed is not None and passed < RESTART_S
+
+
+def _has_trained(seen: Observation, jobset: JobSet) -> bool:
+    """Since its last restart: the log is of the pods that are there, metrics may be older."""
+    said = seen.progress
+    return said is not None and said.step is not None and (jobset.restarts == 0 or said.source == "log")
 
 
 def _up(seen: Observation, jobset: JobSet, *, now: str, stall_factor: float) -> Status:

@@ -57,6 +57,8 @@ def failed(seen: Observation, reason: str, *, told_by: str) -> Status:
     said, asked = seen.progress, steps_asked(seen)
     if oom_killed(current(seen)):
         return Status(state="failed", reason="oom-killed", evidence=(told_by, "pods"))
+    if seen.known_end and (seen.known_end.state, seen.known_end.reason) == ("failed", "oom-killed"):
+        return seen.known_end  # only its pod tells, and that may be gone, or not be read now
     if said and said.aborted is not None:
         return Status(state="failed", reason="aborted", evidence=(told_by, said.source))
     if said and asked is not None and said.saved_step is not None and said.saved_step >= asked:

@@ -27,7 +27,7 @@ class Wanted:
     """Which rows are shown. None and empty: all."""
 
     runs: tuple[str, ...] = ()
-    """Exact run names or JobSet names."""
+    """Exact run names, JobSet names or folders of runs on this machine."""
     states: tuple[str, ...] = ()
     """Words of `filters.WORDS`; any of them."""
     mode: str | None = None
@@ -63,10 +63,17 @@ def chosen(rows: Iterable[Seen], wanted: Wanted) -> tuple[Seen, ...]:
 
 
 def named(rows: Iterable[Seen], name: str) -> tuple[Seen, ...]:
-    """Runs that are called exactly that, else those with a JobSet that is."""
+    """Runs that are called exactly that, or the one on this machine that has that folder; else those with a JobSet
+    that is.
+    """
     known = tuple(rows)
-    runs = tuple(one for one in known if one.row.run_name == name)
+    runs = tuple(one for one in known if name in (one.row.run_name, folder(one.row)))
     return runs or tuple(one for one in known if any(a.jobset and a.jobset.name == name for a in one.attempts))
+
+
+def folder(row: Row) -> str | None:
+    """`<output>/<run name>` of a run on this machine."""
+    return f"{row.output.rstrip('/')}/{row.run_name}" if row.target == "local" and row.output else None
 
 
 def _matches(row: Row, wanted: Wanted) -> bool:
@@ -89,8 +96,8 @@ def _recent(row: Row) -> bool:
 
 
 def _runs(observations: Iterable[Observation]) -> list[list[Observation]]:
-    """Runs of one name on two clusters, in two namespaces, or made by xsft and by somebody else, are not one run. An
-    attempt whose JobSet is gone goes with those of its name that are there.
+    """Runs of one name on two clusters, in two namespaces, in two outputs on this machine, or made by xsft and by
+    somebody else, are not one run. An attempt whose JobSet is gone goes with those of its name that are there.
     """
     runs: dict[tuple[str, ...], list[Observation]] = defaultdict(list)
     gone: list[Observation] = []
@@ -107,7 +114,7 @@ def _runs(observations: Iterable[Observation]) -> list[list[Observation]]:
 
 
 def _name(seen: Observation) -> tuple[str, str, str]:
-    return (seen.target, seen.cluster or "", seen.run_name)
+    return (seen.target, seen.cluster or seen.output or "", seen.run_name)
 
 
 def _newest(attempts: list[Observation], *, classify: Classify, now: str) -> Seen:

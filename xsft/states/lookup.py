@@ -5,13 +5,13 @@ Pure.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from typing import Protocol
 
 from xsft.errors import Unreachable, UsageError, XsftError
 from xsft.problems import Problem
-from xsft.states.folding import Seen, named
+from xsft.states.folding import Seen, folder, named
 from xsft.states.model import Observation
 
 
@@ -20,6 +20,9 @@ class Reading(Protocol):
 
     @property
     def observations(self) -> tuple[Observation, ...]: ...
+
+    def parts(self) -> Iterator[tuple[Observation, ...]]:
+        """The same, what is there first first: whole runs (`folding.fold_parts`)."""
 
     @property
     def problems(self) -> tuple[Problem, ...]: ...
@@ -88,10 +91,19 @@ def one_run(name: str, rows: Sequence[Seen], found: Reading) -> Seen:
         where = "; ".join(_place(hit) for hit in hits)
         raise UsageError(
             f"{len(hits)} runs are named {name!r}: {where}.",
-            fix="Say which: --place NAME, or --context NAME and --namespace NAME.",
+            fix=_which(hits),
             id="run-ambiguous",
         )
     return hits[0]
+
+
+def _which(hits: Sequence[Seen]) -> str:
+    """Of those on this machine each has its folder, of those on clusters each its place."""
+    here = [where for hit in hits if (where := folder(hit.row))]
+    ways = [f"its folder instead of its name ({here[0]})"] if here else []
+    if len(hits) > sum(hit.row.target == "local" for hit in hits):
+        ways.append("--place NAME, or --context NAME and --namespace NAME")
+    return f"Say which: {'; or '.join(ways)}."
 
 
 def silence(seen: Observation) -> str | None:
@@ -104,5 +116,5 @@ def silence(seen: Observation) -> str | None:
 def _place(hit: Seen) -> str:
     row = hit.row
     if row.target == "local":
-        return "this machine"
+        return f"this machine, {folder(row) or 'in a folder that is not known'}"
     return f"JobSet {row.jobset} in namespace {row.namespace} of {row.cluster}"

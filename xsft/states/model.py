@@ -8,6 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from xsft.states.podmodel import Condition as Condition  # noqa: PLC0414 -- re-exported
+from xsft.states.podmodel import Container as Container  # noqa: PLC0414 -- re-exported
+from xsft.states.podmodel import Pod as Pod  # noqa: PLC0414 -- re-exported
+
 State = Literal[
     "queued",
     "starting",
@@ -25,19 +29,6 @@ STATES: tuple[State, ...] = get_args(State)
 RUNNING: frozenset[State] = frozenset({"compiling", "training", "saving"})
 """What `running` means in filters and in `wait`."""
 ENDED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled"})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Condition:
-    """One condition of any object. A state depends on type, status and reason; only `why` quotes the message."""
-
-    type: str
-    status: str
-    """True | False | Unknown, as Kubernetes spells them."""
-    reason: str = ""
-    message: str = ""
-    at: str = ""
-    """lastTransitionTime; UTC, ISO 8601."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,40 +103,27 @@ class KueueWorkload:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Container:
-    name: str
-    state: Literal["waiting", "running", "terminated", "unknown"]
+class Status:
+    """The one word, and the cause as a slug."""
+
+    state: State
     reason: str = ""
-    """ImagePullBackOff, OOMKilled, Error, …"""
-    message: str = ""
-    """Of a terminated container: its termination message."""
-    exit_code: int | None = None
-    restarts: int = 0
-    started_at: str | None = None
-    finished_at: str | None = None
-    last: Container | None = None
-    """How it ended before, where its pod has started it anew (lastState)."""
+    """Stable; `docs/states.md` explains each. Empty where the state says all."""
+    evidence: tuple[str, ...] = ()
+    """What it was told from: jobset, workload, pods, log, metrics, checkpoints, record."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pod:
-    name: str
-    jobset: str
-    replicated_job: str
-    slice_index: int
-    """Of the Job in its replicated job, from 0: the slice, for the job of the slices."""
-    host: int
-    """Completion index, from 0."""
-    phase: str
-    """Pending | Running | Succeeded | Failed | Unknown."""
-    conditions: tuple[Condition, ...] = ()
-    containers: tuple[Container, ...] = ()
-    """Init containers first."""
-    node: str | None = None
-    attempt: int = 0
-    """restart-attempt of its Job: how often the JobSet had been restarted."""
-    deleting: bool = False
-    created_at: str = ""
+class Before:
+    """How a run was seen when it had been restarted less often."""
+
+    at: str
+    """UTC, ISO 8601."""
+    state: State
+    reason: str = ""
+    step: int | None = None
+    """The last one done."""
+    saved_step: int | None = None
 
 
 Phase = Literal["starting", "compiling", "training", "evaluating", "saving", "ended"]
@@ -170,6 +148,8 @@ class Progress:
     """Per device, padding included."""
     said_at: str | None = None
     """When the trainer last printed a step or a phase."""
+    began_at: str | None = None
+    """When the process whose log this is began."""
     saved_step: int | None = None
     """Latest complete checkpoint."""
     resumed_from: int | None = None
@@ -192,6 +172,9 @@ class Recorded:
     finished_at: str | None = None
     alive: bool = False
     """Local runs: somebody holds the run's lock now."""
+    tpu: str | None = None
+    """Of one slice, as submitted."""
+    num_slices: int | None = None
 
 
 What = Literal["jobsets", "workloads", "pods", "queue", "log", "metrics", "checkpoints", "record"]
@@ -219,10 +202,14 @@ class Observation:
     mode: str | None = None
     cluster: str | None = None
     """As the user names it: project/zone/cluster or the context."""
+    output: str | None = None
+    """base_output_directory of a run on this machine: those of one name in two places are two runs."""
     steps: int | None = None
     """Asked for."""
     jobset: JobSet | None = None
     """None with `jobsets` not in `unread`: there is none."""
+    was: JobSet | None = None
+    """Where there is none any more: as it was known last. Shown, and no evidence of a state."""
     workload: KueueWorkload | None = None
     pods: tuple[Pod, ...] | None = None
     progress: Progress | None = None
@@ -230,14 +217,7 @@ class Observation:
     unread: tuple[Unread, ...] = ()
     last_known: Status | None = None
     """From an earlier call, where the cluster does not answer now; `observed_at` is that call's then."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Status:
-    """The one word, and the cause as a slug."""
-
-    state: State
-    reason: str = ""
-    """Stable; `docs/states.md` explains each. Empty where the state says all."""
-    evidence: tuple[str, ...] = ()
-    """What it was told from: jobset, workload, pods, log, metrics, checkpoints, record."""
+    known_end: Status | None = None
+    """How an earlier call found that it had failed: the pods that told it may be gone."""
+    before: Before | None = None
+    """How an earlier call saw it last before its latest restart; None where no call did."""

@@ -95,7 +95,8 @@ class Row:
 def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) -> Row:
     """A line per column, so that each stands beside what it is made of."""
     jobset, workload, said = seen.jobset, seen.workload, seen.progress
-    steps = seen.steps or (jobset.steps if jobset else None)
+    held = jobset or seen.was
+    steps = seen.steps or (held.steps if held else None)
     step = said.step if said else None
     pace = said.step_seconds if said else None
     created = created_at(seen)
@@ -105,9 +106,9 @@ def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) ->
         namespace=jobset.namespace if jobset else None,
         cluster=seen.cluster,
         target=seen.target,
-        mode=seen.mode or (jobset.mode if jobset else None),
-        tpu=jobset.tpu if jobset else None,
-        num_slices=jobset.num_slices if jobset else None,
+        mode=seen.mode or (held.mode if held else None),
+        tpu=_tpu(seen),
+        num_slices=held.num_slices if held else (seen.record.num_slices if seen.record else None),
         state=status.state,
         reason=status.reason,
         step=step,
@@ -117,8 +118,8 @@ def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) ->
         mfu=_mfu(seen),
         tokens_per_second=said.tokens_per_second if said else None,
         eta_s=_eta(step=step, steps=steps, pace=pace) if status.state in RUNNING else None,
-        restarts=jobset.restarts if jobset else None,
-        max_restarts=jobset.max_restarts if jobset else None,
+        restarts=held.restarts if held else None,
+        max_restarts=held.max_restarts if held else None,
         created_at=_shown(created),
         ended_at=_shown(_ended_at(seen)),
         age_s=_age(created, now),
@@ -130,8 +131,8 @@ def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) ->
         progress=_progress(seen),
         unread=tuple(f"{one.what}: {one.why}" for one in seen.unread),
         attempts=attempts,
-        output=jobset.output if jobset else None,
-        spec_digest=jobset.spec_digest if jobset else None,
+        output=(held.output if held else None) or seen.output,
+        spec_digest=held.spec_digest if held else None,
         uid=jobset.uid if jobset else (seen.record.uid if seen.record else None),
     )
 
@@ -142,9 +143,15 @@ def aged(row: Row, *, now: str) -> Row:
 
 
 def created_at(seen: Observation) -> str | None:
-    if seen.jobset:
-        return seen.jobset.created_at
+    if held := seen.jobset or seen.was:
+        return held.created_at
     return seen.record.started_at if seen.record else None
+
+
+def _tpu(seen: Observation) -> str | None:
+    """Of its JobSet, there or gone; else as it was submitted."""
+    held = seen.jobset or seen.was
+    return held.tpu if held else (seen.record.tpu if seen.record else None)
 
 
 def _ended_at(seen: Observation) -> str | None:
@@ -173,7 +180,7 @@ def _eta(*, step: int | None, steps: int | None, pace: float | None) -> float | 
 def _mfu(seen: Observation) -> float | None:
     """maxtext@0.2.5's `TFLOP/s/device` over the peak of a device; None off a TPU, or on one without a known peak."""
     reached = seen.progress.tflops_per_device if seen.progress else None
-    tpu = seen.jobset.tpu if seen.jobset else None
+    tpu = _tpu(seen)
     if reached is None or tpu is None:
         return None
     try:

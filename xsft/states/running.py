@@ -68,7 +68,7 @@ def _stalled(seen: Observation, said: Progress, state: State, *, now: str, stall
     """
     if said.source != "log":
         return None
-    heard = said.said_at or latest(*started_at(current(seen)))
+    heard = said.said_at or said.began_at or latest(*started_at(current(seen)))
     silence = seconds_between(heard, earliest(now, seen.observed_at, said.read_at))
     if silence is None or silence <= _patience(said, state, stall_factor):
         return None

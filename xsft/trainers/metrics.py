@@ -35,10 +35,18 @@ class Row:
     tokens_per_second: float | None = None
 
 
-def newest_files(names: Iterable[str], *, at_most: int = 2) -> tuple[str, ...]:
-    """Of the names in the folder, the last ones, the earliest first: the very last may hold no step at all."""
-    found = [(int(match[2]), int(match[1]), match[0]) for name in names if (match := _FILE.fullmatch(name))]
-    return tuple(name for _, _, name in sorted(found)[-at_most:])
+def newest_files(written: Mapping[str, float | None], *, at_most: int = 2) -> tuple[str, ...]:
+    """Of the files in the folder, the last ones, the earliest first: the very last may hold no step at all.
+
+    `written`: by name, when, in seconds. A process that went on from an earlier checkpoint leaves files of the one
+    before it whose steps are higher than its own, so the time decides, and the steps where not every file has one.
+    """
+    found = [
+        (at, int(match[2]), int(match[1]), name) for name, at in written.items() if (match := _FILE.fullmatch(name))
+    ]
+    timed = all(at is not None for at, *_ in found)
+    ordered = sorted((at or 0.0 if timed else 0.0, last, first, name) for at, last, first, name in found)
+    return tuple(name for *_, name in ordered[-at_most:])
 
 
 def rows_of(text: str) -> tuple[Row, ...]:
