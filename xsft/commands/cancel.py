@@ -99,7 +99,8 @@ def _cancelled(name: str, *, world: World, yes: bool) -> Cancelled:
     from xsft.commands.status import look
     from xsft.states.lookup import one_run
 
-    with spinning("cancel", "asking the clusters"):
+    with spinning("cancel", "asking the clusters") as say:
+        world.screen.listen(say)
         found, rows = look(world.screen)
     hit = one_run(name, rows, found)
     if hit.row.ended:

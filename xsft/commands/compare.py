@@ -80,7 +80,8 @@ def _curves(names: Sequence[str], world: World) -> tuple[Curve, ...]:
     from xsft.errors import Unknown
     from xsft.states.lookup import one_run, require_names
 
-    with spinning("compare", "reading the losses"):
+    with spinning("compare", "reading the losses") as say:
+        world.screen.listen(say)
         found, rows = look(world.screen)
         require_names(names, rows, found)
         curves = world.read(tuple(one_run(name, rows, found) for name in names))

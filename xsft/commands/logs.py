@@ -99,7 +99,8 @@ def logs(name: str, *, asked: Asked, world: World, timestamps: bool, stdout: Tex
     from xsft.commands.status import look
     from xsft.states.lookup import one_run
 
-    with spinning("logs", "asking the clusters"):
+    with spinning("logs", "asking the clusters") as say:
+        world.screen.listen(say)
         found, rows = look(world.screen)
     hit = one_run(name, rows, found)
     if hit.row.target == "local":

@@ -39,11 +39,11 @@ class _Spinner:
 
 
 @contextmanager
-def spinning(title: str, line: str) -> Iterator[None]:
-    """For short questions: a spinner on a terminal, nothing elsewhere."""
+def spinning(title: str, line: str) -> Iterator[Callable[[str], None]]:
+    """For short questions: a spinner on a terminal, nothing elsewhere. Yields what takes another line for it."""
     if not sys.stderr.isatty():
-        yield
+        yield lambda _line: None
         return
     with shown(title) as say:
         say(line)
-        yield
+        yield say

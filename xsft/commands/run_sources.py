@@ -32,4 +32,11 @@ def screen_of(runs: Runs) -> Screen:
     from xsft.states.classify import classify  # loaded while the clusters answer
     from xsft.states.folding import Wanted
 
-    return Screen(read=runs.read, classify=classify, wanted=Wanted(everything=True), now=clock.now, keep=runs.keep)
+    return Screen(
+        read=runs.read,
+        classify=classify,
+        wanted=Wanted(everything=True),
+        now=clock.now,
+        keep=runs.keep,
+        listen=runs.listen,
+    )

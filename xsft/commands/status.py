@@ -80,6 +80,8 @@ class Screen:
     now: Callable[[], str]
     keep: Callable[[Sequence[tuple[Observation, Status]]], None] = lambda _seen: None
     """Remembers it for when a cluster does not answer."""
+    listen: Callable[[Callable[[str], None]], None] = lambda _say: None
+    """Takes who hears which cluster is waited for."""
 
 
 def wanted_of(args: argparse.Namespace) -> Wanted:
@@ -93,7 +95,8 @@ def report(screen: Screen, *, json: bool, stdout: TextIO) -> int:
     from xsft.commands.failure import print_problems
     from xsft.commands.progress import spinning
 
-    with spinning("status", "asking the clusters"):
+    with spinning("status", "asking the clusters") as say:
+        screen.listen(say)
         found, rows = look(screen)
     picked = pick(screen, rows, found)
     print_problems(() if json else found.problems)

@@ -60,7 +60,8 @@ def why(name: str, *, world: World, json: bool) -> int:
     from xsft.states.causes import explain
     from xsft.states.lookup import one_run
 
-    with spinning("why", "asking the clusters"):
+    with spinning("why", "asking the clusters") as say:
+        world.screen.listen(say)
         found, rows = look(world.screen)
         hit = one_run(name, rows, found)
         _require_its_cluster(hit.seen, hit.row)

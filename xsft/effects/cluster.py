@@ -63,6 +63,16 @@ class Cluster:
     def context(self) -> str:
         return self._api.access.context
 
+    @property
+    def heard_at(self) -> float:
+        """`clock.monotonic` of its last sign of life."""
+        return self._api.heard_at
+
+    @property
+    def ahead_s(self) -> float:
+        """How far its clock is ahead of this machine's; 0 before it has answered."""
+        return self._api.ahead_s
+
     def create_jobset(self, manifest: Json, *, mark: str | None = None) -> Created | Exists:
         """Create it once. `mark` identifies this submission (drawn where not given).
 

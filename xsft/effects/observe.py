@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -26,7 +26,7 @@ T = TypeVar("T")
 PATIENCE = Patience(tries=3, budget_s=5.0, connect_timeout_s=5.0, read_timeout_s=10.0)
 """For looking at runs: who waits for an answer would rather have the last known state soon."""
 LATE_S = 5.0
-"""What has not come so long after the JobSets is not waited for."""
+"""When nothing has come for so long, and the JobSets are there, the rest is not waited for."""
 
 MAX_QUEUES = 4
 """LocalQueues of which it is asked who waits; xpk makes one per namespace."""
@@ -121,12 +121,12 @@ class _Beside:
 def _beside(
     reads: Reads, workloads: Started[tuple[Owned, ...]], pods: Started[tuple[Pod, ...]], *, namespace: str
 ) -> _Beside:
-    until = clock.monotonic() + LATE_S
-    owned, no_workloads = _got(workloads, "workloads", until)
+    left = partial(_left, reads, clock.monotonic())
+    owned, no_workloads = _got(workloads, "workloads", left)
     queues = queues_of(one.workload for one in owned or ())[:MAX_QUEUES]
-    positions, no_positions = _positions(reads, queues, namespace=namespace, until=until)
+    positions, no_positions = _positions(reads, queues, namespace=namespace, left=left)
     by_uid = {one.owner: with_positions(one.workload, positions) for one in owned or () if one.owner}
-    found, no_pods = _got(pods, "pods", until)
+    found, no_pods = _got(pods, "pods", left)
     by_name: dict[str, list[Pod]] = defaultdict(list)
     for pod in found or ():
         by_name[pod.jobset].append(pod)
@@ -140,18 +140,26 @@ def _beside(
 
 
 def _positions(
-    reads: Reads, queues: Iterable[str], *, namespace: str, until: float
+    reads: Reads, queues: Iterable[str], *, namespace: str, left: Callable[[], float]
 ) -> tuple[dict[str, int], tuple[Unread, ...]]:
     """By the Workload's name."""
     asked = [start(partial(reads.waiting, namespace=namespace, queue=queue)) for queue in queues]
-    answers = [_got(one, "queue", until) for one in asked]
+    answers = [_got(one, "queue", left) for one in asked]
     positions = {one.name: one.position for waiting, _ in answers for one in waiting or ()}
     return positions, tuple(dict.fromkeys(one for _, missing in answers for one in missing))
 
 
-def _got(started: Started[T], what: What, until: float) -> tuple[T | None, tuple[Unread, ...]]:
+def _left(reads: Reads, since: float) -> float:
+    """Seconds; every byte of any of the lists gives all of them more time."""
+    return LATE_S - (clock.monotonic() - max(since, reads.api.heard_at))
+
+
+def _got(started: Started[T], what: What, left: Callable[[], float]) -> tuple[T | None, tuple[Unread, ...]]:
+    while not started.ended(max(0.0, left())):
+        if left() <= 0:
+            return None, (Unread(what=what, why=f"no answer within {LATE_S:g} s"),)
     try:
-        return started.result(until - clock.monotonic()), ()
+        return started.result(), ()
     except XsftError as failed:
         return None, (unread(what, failed),)
 

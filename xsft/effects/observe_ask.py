@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 
 from xsft.effects.cluster import Cluster
 from xsft.effects.lastknown import forget, recall
 from xsft.effects.lastknown_line import Known
 from xsft.effects.observe import observe_cluster, unread
 from xsft.effects.observe_forgotten import forgotten, went_to
+from xsft.effects.observe_patience import Pulse, Say, wait_for
 from xsft.effects.parallel import Started, start
 from xsft.effects.recordindex import Index, IndexEntry
 from xsft.effects.records import RecordStore
@@ -93,13 +94,36 @@ class Answer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A question to one target, under way."""
+
+    target: Target
+    started: Started[Answer]
+    pulse: Pulse
+    silent: Callable[[XsftError], Answer]
+    """What is known without it."""
+
+    def answer(self, *, alone: bool, say: Say) -> Answer:
+        """`alone`: no other cluster was asked."""
+        try:
+            return wait_for(self.started, self.pulse, name=self.target.name, alone=alone, say=say)
+        except XsftError as failed:
+            return self.silent(failed)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Look:
     """One look at all of them, begun."""
 
     targets: tuple[Target, ...]
     wanted: Wanted
     index: Index
-    asked: tuple[Started[Answer], ...]
+    asked: tuple[Asked, ...]
+
+    def answers(self, *, say: Say) -> list[Answer]:
+        """One per target; `say` hears who is waited for."""
+        alone = len({one.name for one in self.targets}) == 1
+        return [one.answer(alone=alone, say=say) for one in self.asked]
 
 
 def begin(
@@ -108,22 +132,42 @@ def begin(
     """`names`: exact names of runs or JobSets, none: all. `everything`: also the progress of what ended long ago."""
     index = store.local_index()
     wanted = Wanted(names=frozenset(names), everything=everything, now=store.now())
-    asked = tuple(start(partial(_asked, one, store=store, entries=index.entries, wanted=wanted)) for one in targets)
+    asked = tuple(_ask(one, store=store, entries=index.entries, wanted=wanted) for one in targets)
     return Look(targets=tuple(targets), wanted=wanted, index=index, asked=asked)
 
 
-def _asked(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry], wanted: Wanted) -> Answer:
-    known = recall(store.state, cluster=target.name, namespace=target.namespace)
-    submitted = tuple(
-        one for one in entries if went_to(one, cluster=target.name, namespace=target.namespace) and wanted.entry(one)
+def _ask(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry], wanted: Wanted) -> Asked:
+    pulse = Pulse()
+    before = cache(partial(_before, target, store=store, entries=entries, wanted=wanted))
+    return Asked(
+        target=target,
+        started=start(partial(_answer, target, pulse, store=store, wanted=wanted, before=before)),
+        pulse=pulse,
+        silent=partial(_silent, target, before=before, wanted=wanted),
     )
-    try:
-        cluster = target.connect()
-        found = observe_cluster(cluster, namespace=target.namespace, name=target.name, now=wanted.now)
-    except XsftError as failed:
-        return _silent(target, failed, known=known, submitted=submitted, wanted=wanted)
+
+
+Before = tuple[Mapping[str, Known], tuple[IndexEntry, ...]]
+"""What was known of the target's runs last, and what was submitted there from here."""
+
+
+def _before(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry], wanted: Wanted) -> Before:
+    known = recall(store.state, cluster=target.name, namespace=target.namespace)
+    went_there = (one for one in entries if went_to(one, cluster=target.name, namespace=target.namespace))
+    return known, tuple(one for one in went_there if wanted.entry(one))
+
+
+def _answer(
+    target: Target, pulse: Pulse, *, store: RecordStore, wanted: Wanted, before: Callable[[], Before]
+) -> Answer:
+    """Raises XsftError where the target does not answer."""
+    known, submitted = before()
+    cluster = target.connect()
+    pulse.connected(cluster)
+    found = observe_cluster(cluster, namespace=target.namespace, name=target.name, now=wanted.now)
     uids = {seen.jobset.uid for seen in found if seen.jobset}
-    forget(store.state, cluster=target.name, namespace=target.namespace, there=uids, now=wanted.now)
+    if not pulse.left:  # else somebody has told already what was known without it
+        forget(store.state, cluster=target.name, namespace=target.namespace, there=uids, now=wanted.now)
     there = [seen.jobset for seen in found if seen.jobset]
     gone = (one for one in submitted if one.uid not in uids and not any(_bears_its_name(one, held) for held in there))
     lost = (forgotten(one, cluster=target.name, known=known, now=wanted.now) for one in gone)
@@ -137,15 +181,9 @@ def _bears_its_name(entry: IndexEntry, held: JobSet) -> bool:
     return named and (held.run_name == entry.run_name or (not held.ours and entry.uid is None))
 
 
-def _silent(
-    target: Target,
-    failed: XsftError,
-    *,
-    known: Mapping[str, Known],
-    submitted: Sequence[IndexEntry],
-    wanted: Wanted,
-) -> Answer:
+def _silent(target: Target, failed: XsftError, *, before: Callable[[], Before], wanted: Wanted) -> Answer:
     """What was known last, and what was submitted from here since."""
+    known, submitted = before()
     missing = (unread("jobsets", failed),)
     there = {uid: one for uid, one in known.items() if not one.gone}
     older = [one.observation(target.name, unread=missing) for one in there.values()]

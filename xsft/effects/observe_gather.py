@@ -10,6 +10,7 @@ from xsft.effects.lastknown_line import Known
 from xsft.effects.observe_ask import Effort, Look, Wanted
 from xsft.effects.observe_forgotten import cluster_of, recorded_of
 from xsft.effects.observe_local import observe_local
+from xsft.effects.observe_patience import Say
 from xsft.effects.observe_turns import turns
 from xsft.effects.progress import LONG_TAIL, TAIL, Source, not_asked, read_progress
 from xsft.effects.recordindex import IndexEntry
@@ -29,14 +30,22 @@ class Gathered:
     """Everything that was asked answered."""
 
 
-def gather_runs(look: Look, *, store: RecordStore, local: bool = True, effort: Effort | None = None) -> Gathered:
-    """One Observation per attempt of a run. Never raises. `local`: also the runs on this machine.
+def gather_runs(
+    look: Look,
+    *,
+    store: RecordStore,
+    local: bool = True,
+    effort: Effort | None = None,
+    say: Say = lambda _line: None,
+) -> Gathered:
+    """One Observation per attempt of a run. Never raises. `local`: also the runs on this machine; `say` hears which
+    cluster is waited for.
 
     A cluster that does not answer gives what was last known of its runs, if anything, and a problem.
     """
     wanted, entries = look.wanted, look.index.entries
     here = observe_local((one for one in entries if wanted.entry(one)), now=wanted.now) if local else ()
-    answers = [one.result() for one in look.asked]
+    answers = look.answers(say=say)
     found = tuple(seen for answer in answers for seen in answer.observations)
     silent = tuple(answer.problem for answer in answers if answer.problem is not None)
     clusters = {one.name: answer.cluster for one, answer in zip(look.targets, answers, strict=True) if answer.cluster}

@@ -37,6 +37,11 @@ class Started(Generic[T_co]):
             raise Unreachable(f"no answer within {timeout_s:g} s", fix="Check the network, and try again.")
         return self._answer[0]
 
+    def ended(self, timeout_s: float) -> bool:
+        """Whether it has come to its end, after so long at most."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
     def _work(self) -> None:
         try:
             self._answer.append(self._look())

@@ -16,6 +16,7 @@ from xsft.effects.cluster_delete import Deleted
 from xsft.effects.lastknown import remember
 from xsft.effects.observe import PATIENCE
 from xsft.effects.observe_ask import Effort, Look, Target, begin
+from xsft.effects.observe_patience import Say
 from xsft.effects.places_file import places_file
 from xsft.effects.process import own_environment
 from xsft.effects.recordindex import IndexEntry
@@ -95,7 +96,12 @@ class Runs:
     """By the cluster's name."""
     refused: dict[str, Unreachable] = field(default_factory=dict)
     """As `connected`: where it failed a moment ago; the next look need not wait for that once more."""
+    listeners: list[Say] = field(default_factory=list)
+    """At most one, who hears which cluster is waited for."""
     begun: list[Look] = field(default_factory=list)
+
+    def listen(self, say: Say) -> None:
+        self.listeners[:] = [say]
 
     def begin(self) -> None:
         """Ask already: while the clusters answer, there is time to load what is needed then. The next `read` waits."""
@@ -162,7 +168,8 @@ class Runs:
     def _gather(self, look: Look, effort: Effort) -> Gathered:
         from xsft.effects.observe_gather import gather_runs  # loaded while the clusters answer
 
-        return gather_runs(look, store=self.store, local=self.local, effort=effort)
+        say = self.listeners[0] if self.listeners else lambda _line: None
+        return gather_runs(look, store=self.store, local=self.local, effort=effort, say=say)
 
 
 def runs_for(asked: Asked, *, names: Iterable[str] = (), everything: bool = False) -> Runs:

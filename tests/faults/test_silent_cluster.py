@@ -1,0 +1,168 @@
+"""One cluster that accepts connections and says nothing holds back the answer of no other, and is not taken for dead;
+one that is slow is heard out.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.effects.test_cluster import sent_to
+from tests.fakes.clusters import ClusterApi
+from tests.faults.answer import Answer
+from tests.faults.fault import Seen
+from tests.faults.server import Front, served
+from tests.faults.transports import HALF, listening
+from xsft.cli import main
+from xsft.effects import observe_patience
+from xsft.effects.observe_patience import QUIET_S
+
+FAST_S = QUIET_S + 4.0
+"""The bound, and what this machine takes beside it while others work."""
+
+
+@pytest.fixture
+def places(cluster_api: ClusterApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Two places: `main`, which is the test's cluster, and `lab`, at the given address."""
+    monkeypatch.setenv("KUBECONFIG", str(cluster_api.kubeconfig))
+    monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").touch()
+    namespace = {"namespace": cluster_api.namespace}
+    there = {"main": {"context": cluster_api.context, **namespace}, "lab": {"context": "lab", **namespace}}
+    (tmp_path / "places.yaml").write_text(yaml.safe_dump(there))
+    first = yaml.safe_load(cluster_api.kubeconfig.read_text())
+
+    def at(server: str) -> None:
+        config = {key: list(value) if isinstance(value, list) else value for key, value in first.items()}
+        config["clusters"].append({"name": "lab", "cluster": {"server": server, "insecure-skip-tls-verify": True}})
+        config["contexts"].append({"name": "lab", "context": {"cluster": "lab", "user": "u"}})
+        cluster_api.kubeconfig.write_text(yaml.safe_dump(config))
+
+    return at
+
+
+@pytest.fixture
+def look(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Exit status, rows by cluster, stderr, seconds."""
+
+    def looked(*arguments: str) -> tuple[int, dict[str, Any], list[dict[str, Any]], float]:
+        began = time.monotonic()
+        status = main(("status", "--json", *arguments))
+        passed = time.monotonic() - began
+        found = json.loads(capsys.readouterr().out)
+        return status, {row["cluster"]: row for row in found.get("runs", ())}, found["problems"], passed
+
+    return looked
+
+
+@pytest.mark.parametrize(
+    ("scheme", "first"), [("http", b""), ("https", b""), ("http", HALF)], ids=["silent", "silent in TLS", "half"]
+)
+def test_the_answer_of_the_others_comes_soon_and_the_silent_ones_last_state_beside_it(
+    cluster_api: ClusterApi, places: Any, look: Any, scheme: str, first: bytes
+) -> None:
+    cluster_api.connect().create_jobset(sent_to(cluster_api))
+    places(cluster_api.server.url)
+    status, before, problems, _ = look()
+    assert (status, set(before), problems) == (0, {cluster_api.context, "lab"}, [])
+    with listening(first=first, closes=False) as port:
+        places(f"{scheme}://127.0.0.1:{port}")
+        status, rows, problems, passed = look()
+    assert passed < FAST_S
+    assert status == 0
+    assert rows[cluster_api.context]["unread"] == []
+    lab = rows["lab"]
+    assert (lab["state"], lab["observed_at"]) == (before["lab"]["state"], before["lab"]["observed_at"])
+    assert [one["id"] for one in problems] == ["unreachable"]
+    assert problems[0]["severity"] == "warning"
+    assert problems[0]["message"] == f"lab: it has said nothing for {QUIET_S:.0f} s."
+    assert "--context NAME" in problems[0]["fix"]
+
+
+def test_the_only_one_is_waited_for_longer_and_not_for_ever(
+    places: Any, look: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observe_patience, "ALONE_S", 2.0)
+    with listening(first=b"", closes=False) as port:
+        places(f"http://127.0.0.1:{port}")
+        status, rows, problems, passed = look("--place", "lab")
+    assert (status, rows) == (5, {})
+    assert 2.0 <= passed < 6.0
+    assert "lab: it has said nothing for 2 s" in problems[0]["message"]
+
+
+@contextmanager
+def slowly(behind: Callable[[Seen], Answer], *, pause_s: float) -> Iterator[str]:
+    """A link on which an answer comes bit by bit, and takes longer than silence may last."""
+
+    def dribbled(one: Seen) -> Answer:
+        answer = behind(one)
+        content = answer.content()
+        parts = max(1, min(40, len(content)))
+        size = -(-len(content) // parts)
+
+        def stream() -> Iterator[bytes]:
+            for begin in range(0, len(content), size):
+                time.sleep(pause_s * (2 if "workloads" in one.path else 1))
+                yield content[begin : begin + size]
+
+        return Answer(answer.code, None, answer.headers, stream())
+
+    with served(Front(behind=dribbled)) as front:
+        yield front.url
+
+
+def test_a_slow_cluster_is_heard_out(
+    cluster_api: ClusterApi, places: Any, look: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each list takes four times as long as silence may last, and the Workloads as long once more."""
+    monkeypatch.setattr(observe_patience, "QUIET_S", 1.0)
+    monkeypatch.setattr("xsft.effects.observe.LATE_S", 1.0)
+    cluster_api.connect().create_jobset(sent_to(cluster_api))
+    with slowly(cluster_api.server.behind, pause_s=0.1) as url:
+        places(url)
+        status, rows, problems, passed = look()
+    assert (status, set(rows), problems) == (0, {cluster_api.context, "lab"}, [])
+    assert passed > 6.0
+    assert rows["lab"]["unread"] == rows[cluster_api.context]["unread"] == []
+    assert rows["lab"]["state"] == rows[cluster_api.context]["state"]
+
+
+def test_on_a_terminal_it_is_said_who_is_waited_for(
+    cluster_api: ClusterApi, places: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+    import pty
+
+    monkeypatch.setattr(observe_patience, "QUIET_S", 1.0)
+    monkeypatch.setattr(observe_patience, "SAY_AFTER_S", 0.2)
+    monkeypatch.setenv("TERM", "xterm")
+    ours, theirs = pty.openpty()
+    heard: list[bytes] = []
+
+    def hear() -> None:
+        try:
+            while part := os.read(ours, 4096):
+                heard.append(part)
+        except OSError:
+            return
+
+    reader = threading.Thread(target=hear, daemon=True)
+    reader.start()
+    with listening(first=b"", closes=False) as port, os.fdopen(theirs, "w") as terminal:
+        places(f"http://127.0.0.1:{port}")
+        monkeypatch.setattr("sys.stderr", terminal)
+        assert main(("status",)) == 0
+        terminal.flush()
+    reader.join(5)
+    os.close(ours)
+    assert b"waiting for lab" in b"".join(heard)
