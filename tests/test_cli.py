@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from xsft.cli import main
 from xsft.commands.verbs import VERBS
+from xsft.effects.interrupts import goes_on, when_interrupted
 
 GOOD = """\
 name: good
@@ -218,6 +219,20 @@ def test_ctrl_c_at_any_moment_exits_130(workload: Path) -> None:
         _, messages = running.communicate(timeout=60)
         assert running.returncode in (130, 0, -signal.SIGINT), messages
         assert "in run\n" not in messages, "a traceback from inside xsft (before that it is Python's own start)"
+
+
+def test_ctrl_c_is_told_with_what_is_known(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(_args: object) -> int:
+        with when_interrupted("outer"), when_interrupted(goes_on("gemma", where="--place lab")):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("xsft.commands.doctor.run", interrupted)
+    assert main(("doctor",)) == 130
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "interrupted"
+    assert "it goes on" in second
+    for verb in ("wait gemma --place lab", "logs gemma -f --place lab", "cancel gemma --place lab"):
+        assert f"`xsft {verb}`" in second
 
 
 def test_a_secret_in_a_workload_is_refused_and_not_echoed(workload: Path) -> None:

@@ -20,8 +20,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except SystemExit as stop:
         return _argparse_status(stop)
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
+    except KeyboardInterrupt as stop:
+        sys.stderr.writelines(f"{line}\n" for line in ("interrupted", *getattr(stop, "__notes__", ())))
         return 130
     except BrokenPipeError:
         return _reader_went_away()

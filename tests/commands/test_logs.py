@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
@@ -14,8 +14,9 @@ from xsft.commands.logs import Asked, World, logs
 from xsft.commands.status import Screen
 from xsft.effects.logs import LogLine, Role
 from xsft.errors import Unknown, Unreachable, UsageError
+from xsft.states.classify import classify
 from xsft.states.folding import Wanted
-from xsft.states.model import JobSet, Observation, Recorded, ReplicatedJob, Unread
+from xsft.states.model import Condition, JobSet, Observation, Recorded, ReplicatedJob, Unread
 from xsft.states.moments import before
 
 MCJAX = jobset("gemma", jobs=(ReplicatedJob(name="slice-job", replicas=2),))
@@ -138,7 +139,7 @@ def test_an_attempt_that_is_gone() -> None:
     gone = observed("gemma", jobset=None, record=Recorded(outcome="created", jobset="gemma-3"))
     for name, first in (("gemma-3", (observed(jobset=MCJAX), gone)), ("gemma", (observed(jobset=SECOND),))):
         number = 3 if name == "gemma-3" else 1
-        with pytest.raises(UsageError, match=f"Attempt {number} of gemma has no JobSet any more"):
+        with pytest.raises(UsageError, match=f"Attempt {number} of gemma has no JobSet \\(any more\\)"):
             opened(*first).show("gemma", attempt=number)
     with pytest.raises(UsageError, match=r"no attempt 7\. .*: 1, 3 \(gone\)"):
         opened(observed(jobset=MCJAX), gone).show("gemma", attempt=7)
@@ -171,6 +172,53 @@ def test_a_log_that_says_nothing_is_said_to(capsys: pytest.CaptureFixture[str], 
     world = World(screen=screen, lines=lambda *_: iter(()), local_lines=told.local)
     assert logs("deep", asked=asked, world=world, timestamps=False, stdout=io.StringIO()) == 0
     assert capsys.readouterr().err.splitlines()[0] == f"nothing is there of {why}"
+
+
+def followed(*reads: Read, name: str = "gemma", follow: bool = True) -> tuple[list[str], list[float]]:
+    """What is told of its end, and the pauses; the first answer is the one that the log is found in."""
+    told, said, paused = opened(), list[str](), list[float]()
+    left = [told.found, *reads]
+    screen = Screen(
+        read=lambda: left.pop(0) if len(left) > 1 else left[0],
+        classify=classify,
+        wanted=Wanted(everything=True),
+        now=lambda: NOW,
+    )
+    world = World(screen=screen, lines=told.lines, local_lines=told.local, say=said.append, pause=paused.append)
+    assert logs(name, asked=Asked(follow=follow), world=world, timestamps=False, stdout=io.StringIO()) == 0
+    return said, paused
+
+
+ENDED = (Condition(type="Failed", status="True", reason="ReachedMaxRestarts", message="", at=NOW),)
+FAILED = observed("gemma", jobset=replace(MCJAX, terminal="Failed", conditions=ENDED))
+
+
+def test_how_a_run_that_was_followed_has_ended_is_told() -> None:
+    said, paused = followed(Read((FAILED,)))
+    assert said == ["-- gemma  failed (trainer-failed)  step 120/1000  loss 2.346: xsft why gemma --"]
+    assert paused == []
+    assert followed(Read((FAILED,)), follow=False) == ([], [])
+
+
+def test_a_cancel_that_is_recorded_a_moment_later_is_waited_for() -> None:
+    gone = observed("gemma", jobset=None, record=Recorded(outcome="created", jobset="gemma", uid=MCJAX.uid))
+    cancelled = replace(gone, record=Recorded(outcome="cancelled", jobset="gemma", uid=MCJAX.uid))
+    said, paused = followed(Read((gone,)), Read((cancelled,)))
+    assert said == ["-- gemma  cancelled  step 120  loss 2.346 --"]
+    assert len(paused) == 1
+
+
+def test_of_an_earlier_attempt_its_own_end_is_told() -> None:
+    """Not that of the one which runs now."""
+    now = observed("gemma", jobset=replace(SECOND, run_name="gemma"))
+    said, _ = followed(Read((FAILED, now)))
+    assert "failed (trainer-failed)" in said[0]
+    assert "starting" not in said[0]
+
+
+def test_where_nothing_answers_at_the_end_nothing_is_told() -> None:
+    said, _ = followed(Read((), (), answered=False, whole=False))
+    assert said == []
 
 
 def test_a_reader_that_goes_away_is_no_bug() -> None:

@@ -6,12 +6,15 @@ import io
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.commands.test_waiting import DEAF, EMPTY, Played, at, state_told
+from tests.commands.test_why import FAILED, pod
+from tests.commands.test_why import log as log_of
 from tests.observations import NOW, Read
 from tests.submissions import NAME, planned
 from xsft.commands.interface import DOCUMENTS
@@ -21,21 +24,29 @@ from xsft.commands.submit_wait import After
 from xsft.commands.verbs import parser
 from xsft.commands.waiting import Patience
 from xsft.effects.submission import Submission
-from xsft.errors import RunFailed, TimedOut, Unreachable, UsageError, XsftError
-from xsft.states.folding import Wanted
-from xsft.states.model import Observation
+from xsft.errors import Refused, RunFailed, TimedOut, Unreachable, UsageError, XsftError
+from xsft.problems import Problem, warning
+from xsft.states.evidence import Evidence
+from xsft.states.folding import Seen, Wanted
+from xsft.states.model import Observation, Status
+from xsft.trainers.failures import diagnose
 
 PLAN = planned()
+CONFIG_ERROR = "MAXTEXT CONFIG ERROR: unknown key stepz"
 
 
 class Submitted:
     """A submitter that has done its work."""
 
-    def __init__(self, action: Any = "created") -> None:
-        self.action = action
+    def __init__(self, action: Any = "created", problems: tuple[Problem, ...] = ()) -> None:
+        self.action, self.problems = action, problems
 
     def submit(self, plan: Any) -> Submission:
-        return Submission(plan=plan, action=self.action, jobset=NAME, uid="uid-1", record=None, steps=None)
+        if self.action == "refused":
+            raise Refused("no", fix="none")
+        return Submission(
+            plan=plan, action=self.action, jobset=NAME, uid="uid-1", record=None, steps=None, problems=self.problems
+        )
 
 
 def named(read: Read) -> Read:
@@ -51,18 +62,25 @@ def submit(
     timeout_s: float | None = 3600,
     json: bool = False,
     action: str = "created",
+    gather: Callable[[Seen], Evidence] | None = None,
+    said: list[str] | None = None,
+    pause: Callable[[float], None] | None = None,
+    warnings: tuple[Problem, ...] = (),
+    problems: tuple[Problem, ...] = (),
 ) -> int:
     played = Played(*map(named, answers))
+    clock = played.clock if pause is None else replace(played.clock, pause=pause)
     after = After(
         screen=Screen(read=played.read, classify=state_told, wanted=Wanted(everything=True), now=lambda: NOW),
         patience=Patience(timeout_s=timeout_s, poll_s=10),
-        clock=played.clock,
-        say=played.lines.append,
+        clock=clock,
+        say=(played.lines if said is None else said).append,
         lines=lines,
         log=log or io.StringIO(),
+        gather=gather,
     )
-    connect: Any = lambda progress: Submitted(action)  # noqa: E731
-    return submit_cluster(PLAN, connect=connect, json=json, wait=after.wait)
+    connect: Any = lambda progress: Submitted(action, problems)  # noqa: E731
+    return submit_cluster(PLAN, connect=connect, json=json, wait=after.wait, warnings=warnings)
 
 
 def test_it_is_created_and_then_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,6 +104,69 @@ def test_its_end_is_the_exit_status(
 ) -> None:
     with pytest.raises(kind):
         submit(*answers, timeout_s=timeout_s, lines=(lambda _seen: iter(())) if follow else None)
+
+
+def failing(hit: Seen) -> Evidence:
+    """Host 5 said why, and host 0 that it lost its peer."""
+    pods = (pod(0, exit_code=137), pod(5))
+    lines = (*(f"line {i}" for i in range(30)), CONFIG_ERROR)
+    return Evidence(
+        seen=replace(hit.seen, pods=pods, jobset=FAILED),
+        status=Status(state="failed", reason="trainer-failed"),
+        logs=(replace(log_of(5), lines=lines, said=diagnose(lines)),),
+    )
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_run_that_fails_is_explained_with_its_last_lines(follow: bool) -> None:
+    said: list[str] = []
+    with pytest.raises(RunFailed) as failed:
+        submit(at("queued"), at("failed"), gather=failing, said=said, lines=(lambda _: iter(())) if follow else None)
+    assert failed.value.fix == f"xsft why {NAME}"
+    first = said.index("the last lines of slice 0 host 5 (pod gemma-slice-job-0-5-x):")
+    assert said[first + 1 : first + 21] == [*(f"  | line {i}" for i in range(11, 30)), f"  | {CONFIG_ERROR}"]
+    assert "stepz" in said[first + 21]
+    assert said[-1].startswith("next: ")
+
+
+@pytest.mark.parametrize("answer", [at("succeeded", 1000), at("cancelled")])
+def test_what_did_not_fail_is_not_explained(answer: Read) -> None:
+    said: list[str] = []
+    with suppress(RunFailed):
+        submit(answer, gather=failing, said=said)
+    assert len(said) == 1
+
+
+def test_who_stops_waiting_is_told_that_the_run_goes_on() -> None:
+    def pause(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        submit(at("queued"), pause=pause)
+    (told,) = stopped.value.__notes__
+    assert "it goes on" in told
+    assert all(f"xsft {verb} {NAME}" in told for verb in ("wait", "logs", "cancel"))
+
+
+@pytest.mark.parametrize(
+    ("action", "ids"),
+    [
+        ("created", ["of-the-plan", "of-the-run"]),
+        ("attempt", ["of-the-plan", "of-the-run"]),
+        ("adopted", ["of-the-run"]),
+        ("finished", ["of-the-run"]),
+        ("refused", ["of-the-plan"]),
+    ],
+)
+def test_of_a_run_that_is_there_what_was_told_is_not_told_again(
+    action: str, ids: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = (warning("of-the-plan", "", "one.", "f"),)
+    with suppress(Refused):
+        submit(at("succeeded", 1000), action=action, warnings=made, problems=(warning("of-the-run", "", "two.", "f"),))
+    err = capsys.readouterr().err
+    assert [one for one in ("of-the-plan", "of-the-run") if f"[{one}]" in err] == ids
+    assert ("1 warning of the workload, told when" in err) == (action in ("adopted", "finished"))
 
 
 def test_a_finished_run_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:

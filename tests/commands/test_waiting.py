@@ -95,6 +95,15 @@ def test_until_it_is_done() -> None:
     ]
 
 
+def test_a_moment_between_a_cancel_and_its_record_is_not_told() -> None:
+    played = Played(at("training", 5), at("unknown", 5), at("cancelled", 5))
+    assert played.wait().outcome == "ended"
+    assert [line.split()[1] for line in played.lines] == ["training", "cancelled"]
+    lost = Played(at("training", 5), at("unknown", 5))
+    assert lost.wait().outcome == "lost"
+    assert [line.split()[1] for line in lost.lines] == ["training", "unknown"]
+
+
 @pytest.mark.parametrize(
     ("answers", "goal", "status"),
     [

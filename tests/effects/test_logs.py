@@ -31,14 +31,15 @@ from xsft.effects.logs import (
     read_logs,
     role_of,
 )
-from xsft.effects.logstream import Follower, Given, Over
+from xsft.effects.logstream import Follower, Over
+from xsft.effects.logtypes import Given, Mark
 from xsft.errors import Unreachable, UsageError
 from xsft.launchers.observed import jobset_of
 from xsft.launchers.observed_pods import pod_of
 from xsft.states.model import JobSet
 from xsft.trainers.progress import Said
 
-PACE = Pace(poll_s=0.02, longest_wait_s=0.05, silence_s=5.0)
+PACE = Pace(poll_s=0.02, longest_wait_s=0.05, silence_s=60.0, look_s=0.05)
 FIRST = "gemma-slice-job-0-0-abcde"
 SOON_S = 20.0
 
@@ -236,7 +237,7 @@ def test_only_what_is_new_enough_also_of_a_pod_that_comes_later(world: World, *,
     if there:
         world.pod()
     one = follower(world)
-    assert one.begin(since="2026-11-21T10:00:05Z", tail=None) == []
+    assert list(one.begin(since="2026-11-21T10:00:05Z", tail=None)) == []
     world.pod()
     world.logs.say(FIRST, "old", second=1)
     world.logs.say(FIRST, "new", second=6, end=True)
@@ -349,7 +350,10 @@ def test_what_a_container_said_while_nobody_listened_is_read_after_it_started_an
     world.logs.end(FIRST)
     giving_up = threading.Timer(SOON_S, stop.set)
     giving_up.start()
-    assert [line.text for line in itertools.islice(follower.lines(), 2)] == ["last words", "anew"]
+    first, mark, second = itertools.islice(follower.lines(), 3)
+    assert (first.text, second.text) == ("last words", "anew")
+    assert isinstance(mark, Mark)
+    assert "its container was started anew" in mark.text
     giving_up.cancel()
 
 
@@ -376,6 +380,90 @@ def test_a_pod_that_is_replaced_is_followed_on(world: World) -> None:
     world.logs.say("gemma-slice-job-0-0-zzzzz", "one", "two", second=1)
     assert lines.take(2) == ["one", "two"]
     assert {line.attempt for line in lines.heard[1:]} == {1}
+
+
+def test_a_stream_that_nobody_closes_does_not_hide_the_process_that_came_after(world: World) -> None:
+    """A node that is gone closes nothing; the pods are looked at while the stream is silent."""
+    old = world.pod()
+    world.logs.say(FIRST, "one", second=1)
+    marks: list[str] = []
+    lines = world.listen(trouble=marks.append)
+    assert lines.take(1) == ["one"]
+    until(lambda: world.api.server.asked("follow=true"))
+    old["metadata"]["deletionTimestamp"] = "2026-11-21T10:00:05Z"
+    world.pod(tag="zzzzz", attempt=1)
+    world.logs.say("gemma-slice-job-0-0-zzzzz", "anew", second=9)
+    assert lines.take(1) == ["anew"]
+    (mark,) = marks
+    assert mark == "-- gemma: restart 1 of 3; what follows is said by the new processes --"
+
+
+def test_a_restart_is_marked_once_between_what_was_said_before_and_after(world: World) -> None:
+    heard: list[str] = []
+    pods = [world.pod(host=host) for host in (0, 1)]
+    for host in (0, 1):
+        world.logs.say(f"gemma-slice-job-0-{host}-abcde", f"before {host}", second=1)
+    lines = world.follow(*(role_of(pod_of(pod)) for pod in pods), trouble=heard.append)
+    heard += [next(lines).text for _ in pods]
+    for host, pod in enumerate(pods):
+        pod["metadata"]["deletionTimestamp"] = "2026-11-21T10:00:05Z"
+        world.logs.say(f"gemma-slice-job-0-{host}-abcde", f"last {host}", second=2)
+        world.pod(host=host, tag="zzzzz", attempt=1)
+        world.logs.say(f"gemma-slice-job-0-{host}-zzzzz", f"after {host}", second=9)
+    heard += [next(lines).text for _ in range(4)]
+    lines.close()  # type: ignore[attr-defined]
+    (mark,) = (i for i, text in enumerate(heard) if "restart 1" in text)
+    assert {text for text in heard[:mark] if "before" in text} == {"before 0", "before 1"}
+    assert {text for text in heard if "last" in text} == {"last 0", "last 1"}
+    assert not [text for text in heard[:mark] if "after" in text]
+
+
+@pytest.mark.parametrize("ending", [False, True])
+def test_a_node_that_is_gone_does_not_hold_up_what_comes_after_it(world: World, ending: bool) -> None:
+    """Its kubelet answers no more, and what its processes said last is done without."""
+    old = world.pod()
+    world.logs.say(FIRST, "one", second=1)
+    said: list[str] = []
+    lines = world.listen(trouble=said.append)
+    assert lines.take(1) == ["one"]
+    until(lambda: world.api.server.asked("follow=true"))
+    world.api.server.fail(f"{FIRST}/log", code=500, times=99)
+    if ending:
+        world.end("Failed")
+        old["status"]["phase"] = "Failed"
+        assert lines.rest() == []
+    else:
+        old["metadata"]["deletionTimestamp"] = "2026-11-21T10:00:05Z"
+        world.pod(tag="zzzzz", attempt=1)
+        world.logs.say("gemma-slice-job-0-0-zzzzz", "anew", second=9)
+        assert lines.take(1) == ["anew"]
+    assert [text for text in said if "said last cannot be read" in text]
+
+
+def test_a_log_of_any_length_is_read_whole_and_while_it_comes(world: World) -> None:
+    """It was cut after 16 MiB."""
+    world.pod()
+    line = "x" * 60_000
+    world.logs.say(FIRST, *[line] * 300, "last")
+    heard = 0
+    for heard, one in enumerate(read_logs(world.cluster, jobset=world.jobset, roles=(printer(world.jobset),)), start=1):
+        assert one.text == (line if heard < 301 else "last")
+    assert heard == 301
+    (asked,) = world.api.server.asked("/log")
+    assert "limitBytes" not in asked.query
+
+
+def test_a_log_that_breaks_off_while_it_is_read_is_read_on_where_it_broke(tmp_path: Path) -> None:
+    with standing_in(tmp_path) as api:
+        world = World(api)
+        world.cluster = connect_context(
+            api.context, here=api.here, patience=Patience(tries=3, first_wait_s=0, read_timeout_s=2.0)
+        )
+        world.pod()
+        world.logs.say(FIRST, *(f"line {i}" for i in range(1000)))
+        world.api.server.fail(f"{FIRST}/log", action="short")
+        assert world.read() == [f"line {i}" for i in range(1000)]
+        assert len(api.server.asked(f"{FIRST}/log")) == 2
 
 
 def test_a_pod_that_comes_later_is_waited_for(world: World) -> None:
@@ -430,7 +518,7 @@ def test_a_fault_in_one_stream_ends_the_whole_and_is_no_wait_for_ever() -> None:
         def lines(self) -> Iterator[LogLine]:
             raise KeyError("wrong")
 
-    lines: queue.Queue[LogLine | Exception | None] = queue.Queue()
+    lines: queue.Queue[LogLine | Mark | Exception | None] = queue.Queue()
     _pump(cast("Follower", Broken()), lines, threading.Event())
     with pytest.raises(KeyError, match="wrong"):
-        list(_merged(lines, streams=1))
+        list(_merged(lines, streams=1, mark=lambda _: None))

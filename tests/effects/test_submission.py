@@ -370,14 +370,28 @@ def test_a_killed_submitters_number_is_free_for_another_workload(
     cluster_api: ClusterApi, submit: Submits, ready: Any
 ) -> None:
     """Nothing was created: a corrected workload keeps the name."""
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as stopped:
         submit(create=_interrupted)
+    (told,) = stopped.value.__notes__
+    assert f"JobSet {NAME} was being created" in told
+    assert f"`xsft status {NAME}`" in told
     done = submit(changes=FASTER, by="b" * 16)
     assert (done.action, done.jobset) == ("created", NAME)
     (record,) = recorded(ready)
     assert (record.spec_digest, record.last.outcome) == (done.plan.spec_digest, "created")
     with pytest.raises(Refused, match=r"0\.001 -> "):
         submit(by="c" * 16)
+
+
+@pytest.mark.parametrize(("at", "told"), [("look", "Nothing was created"), ("compare", "is created. Nothing was done")])
+def test_who_interrupts_is_told_what_is_known(cluster_api: ClusterApi, submit: Submits, at: str, told: str) -> None:
+    how = {"look": {"writable": _interrupted}, "compare": {"compare": _interrupted}}[at]
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        submit(**how)
+    (said,) = stopped.value.__notes__
+    assert told in said
+    assert len(uids(cluster_api)) == (0 if at == "look" else 1)
+    assert submit(by="b" * 16).action == ("created" if at == "look" else "adopted")
 
 
 def _interrupted(*_: Any) -> Any:

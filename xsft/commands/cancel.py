@@ -97,6 +97,7 @@ def cancel(name: str, *, world: World, yes: bool, json: bool) -> int:
 def _cancelled(name: str, *, world: World, yes: bool) -> Cancelled:
     from xsft.commands.progress import spinning
     from xsft.commands.status import look
+    from xsft.effects.interrupts import when_interrupted
     from xsft.states.lookup import one_run
 
     with spinning("cancel", "asking the clusters") as say:
@@ -115,7 +116,8 @@ def _cancelled(name: str, *, world: World, yes: bool) -> Cancelled:
         why = f"it is being deleted since {jobset.deleting_at}"
         return Cancelled(action="nothing", row=hit.row, jobset=jobset, why=why)
     _ask(_about(hit.row, jobset), world=world, yes=yes)
-    done = world.delete(hit.seen, jobset)
+    with when_interrupted(f"{jobset.name} was being deleted: xsft status {hit.row.run_name} tells whether it is."):
+        done = world.delete(hit.seen, jobset)
     if done == "deleted":
         return Cancelled(action="cancelled", row=hit.row, jobset=jobset, problems=world.record(hit.seen, jobset))
     now = "" if done == "gone" else "; another JobSet has its name now, and stays"
@@ -150,6 +152,7 @@ def _local(seen: Observation, row: Row, *, world: World, yes: bool) -> Cancelled
 
 
 def _ask(about: tuple[str, ...], *, world: World, yes: bool) -> None:
+    from xsft.effects.interrupts import when_interrupted
     from xsft.errors import Refused
 
     sys.stderr.writelines(f"{line}\n" for line in about)
@@ -157,7 +160,9 @@ def _ask(about: tuple[str, ...], *, world: World, yes: bool) -> None:
         return
     if world.confirm is None:
         raise Refused("Nothing was cancelled: there is no terminal to ask at.", fix="Say --yes where you mean it.")
-    if not world.confirm("Cancel it? [y/N] "):
+    with when_interrupted("Nothing was cancelled."):
+        meant = world.confirm("Cancel it? [y/N] ")
+    if not meant:
         raise Refused("Nothing was cancelled.", fix="Answer y, or say --yes.")
 
 

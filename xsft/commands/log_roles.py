@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xsft.catalog.tpu import parse_tpu_type
-from xsft.effects.logstream import Role
+from xsft.effects.logtypes import Role
 from xsft.errors import UsageError
 from xsft.launchers.observed_pods import trainer_job
 from xsft.states.model import JobSet

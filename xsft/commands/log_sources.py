@@ -35,10 +35,7 @@ class Logs:
                 cluster, jobset=jobset, roles=roles, since=asked.since, tail=asked.tail, at_most=asked.at_most,
                 trouble=self.trouble,
             )  # fmt: skip
-        found = read_logs(
-            cluster, jobset=jobset, roles=roles, since=asked.since, tail=asked.tail, at_most=asked.at_most
-        )
-        return iter(found)
+        return read_logs(cluster, jobset=jobset, roles=roles, since=asked.since, tail=asked.tail, at_most=asked.at_most)
 
     def local_lines(self, seen: Observation, asked: Asked) -> Iterator[str]:
         """Raises Unknown where no record says which file it is, UsageError for an attempt that never was."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from xsft.commands.durations import duration
-from xsft.commands.run_arguments import add_run, add_where
+from xsft.commands.run_arguments import add_run, add_where, where_text
 
 if TYPE_CHECKING:
     from xsft.commands.status import Screen
@@ -24,7 +24,9 @@ STREAMS = 8
 EPILOG = (
     "Without --slice, --host or --all: the one process that prints steps, which is host 0 of slice 0, or the head under"
     f" Pathways. --all says how many logs that is and opens more than {STREAMS} only with --streams. Lines of several"
-    " processes are merged by time, each with its slice and host. -f goes on through restarts until the run has ended."
+    " processes are merged by time, each with its slice and host. -f goes on through restarts until the run has ended;"
+    " restarts, what is waited for and how the run ended are told on stderr. Exit status 0 however it ended: xsft wait"
+    " has one for each end."
 )
 
 
@@ -50,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
     from xsft.commands.run_sources import runs_of, screen_of
     from xsft.commands.waiting import told
     from xsft.effects import clock
+    from xsft.effects.interrupts import goes_on, when_interrupted
     from xsft.states.moments import before
 
     runs = runs_of(args, args.run)
@@ -64,8 +67,11 @@ def run(args: argparse.Namespace) -> int:
         attempt=args.attempt,
     )
     sources = Logs(runs=runs, trouble=told)
-    world = World(screen=screen_of(runs), lines=sources.lines, local_lines=sources.local_lines)
-    return logs(args.run, asked=asked, world=world, timestamps=args.timestamps, stdout=sys.stdout)
+    world = World(
+        screen=screen_of(runs), lines=sources.lines, local_lines=sources.local_lines, say=told, pause=clock.pause
+    )
+    with when_interrupted(goes_on(args.run, where=where_text(args)) if args.follow else ""):
+        return logs(args.run, asked=asked, world=world, timestamps=args.timestamps, stdout=sys.stdout)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +96,9 @@ class World:
     """Raises Unreachable where a log cannot be read."""
     local_lines: Callable[[Observation, Asked], Iterator[str]]
     """Raises EnvironmentMissing where the file cannot be read."""
+    say: Callable[[str], None] = lambda _line: None
+    """Hears how a run that was followed has ended."""
+    pause: Callable[[float], None] = lambda _seconds: None
 
 
 def logs(name: str, *, asked: Asked, world: World, timestamps: bool, stdout: TextIO) -> int:
@@ -106,7 +115,7 @@ def logs(name: str, *, asked: Asked, world: World, timestamps: bool, stdout: Tex
     if hit.row.target == "local":
         _refuse_slices(asked)
         write_lines(world.local_lines(hit.seen, asked), stdout)
-        return 0
+        return _ended(hit.seen, asked=asked, world=world)
     seen = attempt_of(hit, name=name, asked=asked)
     jobset = _jobset(seen)
     roles = roles_for(jobset, asked)
@@ -116,6 +125,16 @@ def logs(name: str, *, asked: Asked, world: World, timestamps: bool, stdout: Tex
     if not write_lines(told, stdout):
         names = ", ".join(role_text(jobset, role) for role in roles[:3])
         sys.stderr.write(f"nothing is there of {names}{_why_nothing(asked)}\n")
+    return _ended(seen, asked=asked, world=world)
+
+
+def _ended(seen: Observation, *, asked: Asked, world: World) -> int:
+    """0; where the run was followed to its end, after saying how it ended."""
+    from xsft.commands.log_end import end_text
+
+    text = end_text(seen, screen=world.screen, pause=world.pause) if asked.follow else None
+    if text is not None:
+        world.say(text)
     return 0
 
 
@@ -158,7 +177,7 @@ def _no_attempt(hit: Seen, asked: int) -> UsageError:
     run = hit.row.run_name
     there = {number: one.jobset is not None for one in hit.attempts if (number := _attempt(one)) is not None}
     if asked in there or 0 < asked < max(there, default=0):
-        message = f"Attempt {asked} of {run} has no JobSet any more, and Kubernetes forgets a log with its pod."
+        message = f"Attempt {asked} of {run} has no JobSet (any more), and Kubernetes forgets a log with its pod."
         fix = "xsft compare draws what the metrics beside its output hold; Cloud Logging may have the lines."
         return UsageError(message, fix=fix)
     known = ", ".join(f"{number}{'' if is_there else ' (gone)'}" for number, is_there in sorted(there.items()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 
 from xsft.commands.arguments import a_name
 
@@ -28,6 +29,12 @@ def add_where(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--namespace", type=_namespace, metavar="NAME", help="Kubernetes namespace; default: the place's, or default"
     )
+
+
+def where_text(args: argparse.Namespace) -> str:
+    """As they were given, for a command that is named to the user."""
+    given = {"--place": args.place, "--context": args.context, "--namespace": args.namespace}
+    return shlex.join(part for name, value in given.items() if value is not None for part in (name, value))
 
 
 def _namespace(text: str) -> str:

@@ -44,11 +44,12 @@ def run(args: argparse.Namespace) -> int:
     loaded = api.load(args.file, settings=args.settings, run_name=args.run_name)
     with shown("xsft") as progress:
         (plan,) = api.plan((loaded,), progress=progress)
-    print_problems(p for p in api.accepted(plan) if p.severity == "warning")
+    warnings = tuple(p for p in api.accepted(plan) if p.severity == "warning")
     match plan.target:
         case "local":
             from xsft.commands.submit_local import submit_local
 
+            print_problems(warnings)
             if args.through_xpk:
                 raise UsageError("--through-xpk: the workload runs on this machine.", fix="Leave it out.")
             return submit_local(plan, json=args.json)
@@ -57,13 +58,14 @@ def run(args: argparse.Namespace) -> int:
 
             connect = partial(api.submitter_for, loaded, plan, through_xpk=args.through_xpk)
             wait = _after(plan, args).wait if args.wait or args.follow else None
-            return submit_cluster(plan, connect=connect, json=args.json, wait=wait)
+            return submit_cluster(plan, connect=connect, json=args.json, wait=wait, warnings=warnings)
 
 
 def _after(plan: Plan, args: argparse.Namespace) -> After:
     """Its cluster and namespace are looked at, and nothing else. The log goes to stdout, under --json to stderr."""
     import sys
 
+    from xsft.commands.evidence_sources import evidence_of
     from xsft.commands.log_sources import Logs
     from xsft.commands.run_sources import runs_at, screen_of
     from xsft.commands.submit_wait import After
@@ -78,6 +80,7 @@ def _after(plan: Plan, args: argparse.Namespace) -> After:
         say=told,
         lines=Logs(runs=runs, trouble=told).follow if args.follow else None,
         log=sys.stderr if args.json else sys.stdout,
+        gather=evidence_of(runs),
     )
 
 

@@ -8,8 +8,10 @@ from typing import Any, Protocol
 
 from xsft.commands.run_documents import finite
 from xsft.commands.waiting import Waited
+from xsft.effects.interrupts import goes_on, when_interrupted
 from xsft.effects.submission import Submission, Submitter
 from xsft.errors import XsftError
+from xsft.problems import Problem
 from xsft.steps import Plan
 
 
@@ -23,17 +25,25 @@ Wait = Callable[[Submission], Waited]
 """Waits for the end of the run (`submit_wait.After.wait`)."""
 
 
-def submit_cluster(plan: Plan, *, connect: Connect, json: bool, wait: Wait | None = None) -> int:
-    """Create, adopt or recognise the run; 0. With `wait`, on to its end. Raises as `connect` and `Submitter.submit` do,
-    and as `waiting.error_of` says; under `json` the document is printed instead and the exit status returned.
+def submit_cluster(
+    plan: Plan, *, connect: Connect, json: bool, wait: Wait | None = None, warnings: tuple[Problem, ...] = ()
+) -> int:
+    """Create, adopt or recognise the run; 0. With `wait`, on to its end. `warnings`: of the plan.
+
+    Raises as `connect` and `Submitter.submit` do, and as `waiting.error_of` says; under `json` the document is printed
+    instead and the exit status returned.
     """
     from xsft.commands.failure import print_problems
     from xsft.commands.progress import shown
 
     sys.stderr.write("\n".join(_asks_for(plan)) + "\n")
-    with shown("submit") as progress:
-        done = connect(progress=progress).submit(plan)
-    print_problems(p for p in done.problems if p.severity == "warning")
+    try:
+        with shown("submit") as progress:
+            done = connect(progress=progress).submit(plan)
+    except XsftError:
+        print_problems(warnings)
+        raise
+    _warn(done, warnings)
     if wait is None or done.action == "finished":
         if json:
             _print_document(done)
@@ -42,7 +52,20 @@ def submit_cluster(plan: Plan, *, connect: Connect, json: bool, wait: Wait | Non
         return 0
     if not json:
         _say(_report(done))
-    return _waited(done, wait(done), json=json)
+    with when_interrupted(goes_on(plan.run_name)):
+        waited = wait(done)
+    return _waited(done, waited, json=json)
+
+
+def _warn(done: Submission, of_the_plan: tuple[Problem, ...]) -> None:
+    """What the plan warns of was told when the run was created: of one that is there already it changes nothing."""
+    from xsft.commands.failure import print_problems
+
+    new = done.action in ("created", "attempt")
+    print_problems((*(of_the_plan if new else ()), *(p for p in done.problems if p.severity == "warning")))
+    if of_the_plan and not new:
+        count = f"{len(of_the_plan)} warning{'s' if len(of_the_plan) > 1 else ''}"
+        sys.stderr.write(f"{count} of the workload, told when the run was created: xsft plan {done.plan.file}\n")
 
 
 def _waited(done: Submission, waited: Waited, *, json: bool) -> int:

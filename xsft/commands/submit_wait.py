@@ -10,13 +10,19 @@ from typing import TextIO
 from xsft.commands.logs import write_lines
 from xsft.commands.status import Screen, look
 from xsft.commands.waiting import Clock, Patience, Say, Waited, wait_for
+from xsft.commands.why import cause_lines, log_lines
 from xsft.effects.parallel import start
 from xsft.effects.submission import Submission
 from xsft.errors import XsftError
+from xsft.states.causes import explain
+from xsft.states.evidence import Evidence
+from xsft.states.folding import Seen
 from xsft.states.lookup import one_run
 from xsft.states.model import Observation
 from xsft.states.waiting import DONE, Goal
 
+TAIL = 20
+"""Lines of the process that failed first, where a run fails."""
 DRAIN_S = 10.0
 """For the last lines of the log, once the run has ended."""
 
@@ -34,10 +40,18 @@ class After:
     """What the process that prints steps says, until the run has ended; None: the log is not asked for."""
     log: TextIO
     """Where that goes."""
+    gather: Callable[[Seen], Evidence] | None = None
+    """What may explain an end that was not waited for; None: it is not explained."""
 
     def wait(self, done: Submission) -> Waited:
-        """Until it succeeded, or cannot any more."""
+        """Until it succeeded, or cannot any more; why it cannot is said."""
         name = done.jobset or done.plan.run_name
+        waited = self._waited(name)
+        if waited.outcome == "ended" and waited.row is not None and waited.row.state == "failed":
+            self._explain(name)
+        return waited
+
+    def _waited(self, name: str) -> Waited:
         if self.lines is None:
             return self._until(DONE, name, self.patience)
         running = self._until(Goal(kind="running"), name, self.patience)
@@ -62,6 +76,18 @@ class After:
                 write_lines(self.lines(one_run(name, rows, found).seen), self.log)
         except XsftError as failed:
             self.say(f"The log cannot be followed: {failed.message}")
+
+    def _explain(self, name: str) -> None:
+        """The log may never have been shown, or be of a process that did not fail first."""
+        if self.gather is None:
+            return
+        try:
+            found, rows = look(self.screen)
+            evidence = self.gather(one_run(name, rows, found))
+        except XsftError:
+            return  # the error that comes names the next step
+        for line in (*log_lines(evidence, tail=TAIL), *cause_lines(explain(evidence, now=self.screen.now()).cause)):
+            self.say(line)
 
     def _until(self, goal: Goal, name: str, patience: Patience) -> Waited:
         return wait_for(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from xsft.commands.arguments import add_json
 from xsft.commands.durations import duration
-from xsft.commands.run_arguments import add_run, add_where
+from xsft.commands.run_arguments import add_run, add_where, where_text
 
 if TYPE_CHECKING:
     from xsft.states.waiting import Goal
@@ -42,11 +42,13 @@ def run(args: argparse.Namespace) -> int:
     from xsft.commands.run_sources import runs_of, screen_of
     from xsft.commands.waiting import Clock, Patience, wait_and_report
     from xsft.effects import clock
+    from xsft.effects.interrupts import goes_on, when_interrupted
 
     patience = Patience(timeout_s=args.timeout, poll_s=args.poll)
     here = Clock(monotonic=clock.monotonic, pause=clock.pause)
-    screen = screen_of(runs_of(args, args.run))
-    return wait_and_report(args.run, goal=args.goal, screen=screen, patience=patience, clock=here, json=args.json)
+    with when_interrupted(goes_on(args.run, where=where_text(args))):
+        screen = screen_of(runs_of(args, args.run))
+        return wait_and_report(args.run, goal=args.goal, screen=screen, patience=patience, clock=here, json=args.json)
 
 
 def _goal(text: str) -> Goal:

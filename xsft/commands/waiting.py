@@ -120,7 +120,9 @@ class _Watch:
     def _seen(self, row: Row) -> Literal["reached", "ended", "lost"] | None:
         self.silence = None
         first, self.row = self.row is None, row
-        self._tell(change(row))
+        lost = row.state == "unknown" and not row.unread
+        if first or not lost or self.misses:  # a cancel deletes first and records then: one such look says nothing
+            self._tell(change(row))
         if first and beyond(self.goal, row):
             raise UsageError(
                 f"{self.name} does {row.steps} steps, never {self.goal.step}.", fix="Wait for fewer, or done."
@@ -128,7 +130,7 @@ class _Watch:
         found = verdict(self.goal, row)
         if found != "waiting":
             return found
-        if row.state == "unknown" and not row.unread:
+        if lost:
             return self._missed()
         self.misses = 0
         return None

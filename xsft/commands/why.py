@@ -81,9 +81,7 @@ def text(row: Row, evidence: Evidence, explained: Explanation) -> Iterator[str]:
     told = ", ".join(evidence.status.evidence)
     yield _safe(f"{_title(row, explained)}{f' (told from {told})' if told else ''}")
     yield ""
-    yield from _cause(explained.cause)
-    if explained.cause.fix:
-        yield f"next: {_safe(explained.cause.fix)}"
+    yield from cause_lines(explained.cause)
     if explained.others:
         yield ""
         yield "also seen:"
@@ -92,19 +90,33 @@ def text(row: Row, evidence: Evidence, explained: Explanation) -> Iterator[str]:
             yield _safe(f"- {other.message}{where}")
 
 
-def _title(row: Row, explained: Explanation) -> str:
-    """`gemma is failed (trainer-failed), step 120 of 1000`."""
-    reason = f" ({explained.reason})" if explained.reason else ""
-    step = "" if row.step is None else f", step {row.step}{f' of {row.steps}' if row.steps else ''}"
-    return f"{row.run_name} is {explained.state}{reason}{step}"
-
-
-def _cause(cause: Cause) -> Iterator[str]:
+def cause_lines(cause: Cause) -> Iterator[str]:
+    """What it is, where, what shows it, and the next step."""
     yield _safe(cause.message)
     if cause.where:
         yield _safe(f"  where: {cause.where}")
     for line in cause.evidence:
         yield _safe(f"  > {line}")
+    if cause.fix:
+        yield f"next: {_safe(cause.fix)}"
+
+
+def log_lines(evidence: Evidence, *, tail: int) -> Iterator[str]:
+    """The last lines of the process that failed first; none where no log of one could be read."""
+    from xsft.states.failing import first_failure, place
+
+    failure = first_failure(evidence)
+    log = failure.log if failure else None
+    if log is not None and log.lines:
+        yield f"the last lines of {place(log)}:"
+        yield from (_safe(f"  | {line}") for line in log.lines[-tail:])
+
+
+def _title(row: Row, explained: Explanation) -> str:
+    """`gemma is failed (trainer-failed), step 120 of 1000`."""
+    reason = f" ({explained.reason})" if explained.reason else ""
+    step = "" if row.step is None else f", step {row.step}{f' of {row.steps}' if row.steps else ''}"
+    return f"{row.run_name} is {explained.state}{reason}{step}"
 
 
 def _safe(text: str) -> str:

@@ -50,13 +50,14 @@ def read_log(api: Api, wanted: LogAsk) -> tuple[Said, ...] | None:
     return tuple(said(line.decode("utf-8", "replace")) for line in (*lines, *((torn,) if torn else ())))
 
 
-def open_log(api: Api, wanted: LogAsk, *, read_timeout_s: float) -> Stream | Unreachable | None:
-    """One try. Unreachable is handed back where trying again may help; None: no such pod, or it has not begun.
+def open_log(api: Api, wanted: LogAsk, *, read_timeout_s: float, follow: bool = True) -> Stream | Unreachable | None:
+    """One try; without `follow` up to what it has said by now, of any length. Unreachable is handed back where trying
+    again may help; None: no such pod, or it has not begun.
 
     Raises Unreachable where it will not (login, permission).
     """
     ask = _ask(wanted)
-    answer = api.opened(ask, query=wanted.query(follow="true"), read_timeout_s=read_timeout_s)
+    answer = api.opened(ask, query=wanted.query(follow=str(follow).lower()), read_timeout_s=read_timeout_s)
     if isinstance(answer, Stream):
         return answer
     if isinstance(answer, Lost):

@@ -7,11 +7,11 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 
 from xsft.effects import clock
 from xsft.effects.cluster import Cluster
-from xsft.effects.logstream import Follower, LogLine, Over, Pace, Role
+from xsft.effects.logstream import Follower, Over
+from xsft.effects.logtypes import LogLine, Mark, Pace, Role
 from xsft.effects.parallel import start
 from xsft.errors import UsageError
 from xsft.launchers.observed_pods import trainer_job
@@ -25,10 +25,14 @@ AT_MOST = 4
 WINDOW_S = 0.25
 """Lines of several processes that come within it are put into the order of their times."""
 STREAM_THREAD = "xsft-log"
+WATCH_THREAD = "xsft-log-watch"
 WAITING_LINES = 10_000
 """That nobody has taken yet; then the streams wait."""
 
-Item = LogLine | Exception | None
+LOOKS_PER_S = 2.0
+"""At pods of silent streams, all together: --all may have opened a hundred."""
+
+Item = LogLine | Mark | Exception | None
 """None: one stream has ended."""
 Lines = queue.Queue[Item]
 Say = Callable[[str], None]
@@ -51,15 +55,16 @@ def read_logs(
     since: str | None = None,
     tail: int | None = None,
     at_most: int = AT_MOST,
-) -> tuple[LogLine, ...]:
-    """What these processes have said, by time. `tail`: lines of each. Raises UsageError for more than `at_most` of
-    them, Unreachable where a log cannot be read.
+) -> Iterator[LogLine]:
+    """What these processes have said, by time; that of one comes while it is read. `tail`: lines of each.
+
+    Raises UsageError for more than `at_most` of them; while it is read Unreachable, where a log cannot be.
     """
     _require(roles, at_most)
     stop, pace = threading.Event(), Pace()
     over = Over(cluster, jobset, pace=pace, now=clock.monotonic)
     followers = [Follower(cluster, jobset, role, pace=pace, over=over, stop=stop, say=lambda _: None) for role in roles]
-    return tuple(_begun(followers, since=since, tail=tail))
+    return _begun(followers, since=since, tail=tail)
 
 
 def follow_logs(
@@ -74,26 +79,23 @@ def follow_logs(
     trouble: Say = lambda _text: None,
 ) -> Iterator[LogLine]:
     """What they have said (`read_logs`) and go on to say, through restarts in place and new pods, until the JobSet has
-    ended or is gone and everything is read. `trouble` hears of what is being waited for, a line each.
+    ended or is gone and everything is read. `trouble` hears of what is being waited for and, between the lines, of
+    restarts; a line each.
 
     Each line comes once. Raises as `read_logs`; a cluster that does not answer for a while is waited for.
     """
     _require(roles, at_most)
     lines: Lines = queue.Queue(WAITING_LINES)
     stop = threading.Event()
-    over = Over(cluster, jobset, pace=pace or Pace(), now=clock.monotonic)
-    followers = [
-        Follower(cluster, jobset, role, pace=pace or Pace(), over=over, stop=stop, say=trouble) for role in roles
-    ]
+    pace = pace or Pace()
+    over = Over(cluster, jobset, pace=pace, now=clock.monotonic)
+    followers = [Follower(cluster, jobset, role, pace=pace, over=over, stop=stop, say=trouble) for role in roles]
     try:
         yield from _begun(followers, since=since, tail=tail)
-        threads = [
-            threading.Thread(target=_pump, args=(one, lines, stop), daemon=True, name=STREAM_THREAD)
-            for one in followers
-        ]
-        for thread in threads:
-            thread.start()
-        yield from _merged(lines, streams=len(threads))
+        for one in followers:
+            threading.Thread(target=_pump, args=(one, lines, stop), daemon=True, name=STREAM_THREAD).start()
+        threading.Thread(target=_watch, args=(followers, pace, stop), daemon=True, name=WATCH_THREAD).start()
+        yield from _merged(lines, streams=len(followers), mark=_once(trouble))
     finally:
         stop.set()
         for one in followers:
@@ -102,7 +104,9 @@ def follow_logs(
 
 def _begun(followers: Sequence[Follower], *, since: str | None, tail: int | None) -> Iterator[LogLine]:
     """Whole logs, in the order of their times."""
-    started = [start(partial(one.begin, since=since, tail=tail)) for one in followers]
+    if len(followers) == 1:
+        return followers[0].begin(since=since, tail=tail)
+    started = [start(lambda one=one: list(one.begin(since=since, tail=tail))) for one in followers]  # type: ignore[misc]
     return heapq.merge(*(one.result() for one in started), key=_order)
 
 
@@ -117,6 +121,25 @@ def _pump(follower: Follower, lines: Lines, stop: threading.Event) -> None:
     _put(lines, last, stop)
 
 
+def _watch(followers: Sequence[Follower], pace: Pace, stop: threading.Event) -> None:
+    """Notice processes that are new while their old streams stay open."""
+    while not stop.wait(max(pace.look_s / 2, len(followers) / LOOKS_PER_S)):
+        for one in followers:
+            one.look()
+
+
+def _once(say: Say) -> Say:
+    """A restart of the run is one of all its processes."""
+    told: set[str] = set()
+
+    def tell(text: str) -> None:
+        if text not in told:
+            told.add(text)
+            say(text)
+
+    return tell
+
+
 def _put(lines: Lines, item: Item, stop: threading.Event) -> None:
     while not stop.is_set():
         with suppress(queue.Full):
@@ -124,15 +147,22 @@ def _put(lines: Lines, item: Item, stop: threading.Event) -> None:
             return
 
 
-def _merged(lines: Lines, *, streams: int) -> Iterator[LogLine]:
+def _merged(lines: Lines, *, streams: int, mark: Say) -> Iterator[LogLine]:
     left = streams
     while left:
-        batch = _batch(lines, window_s=WINDOW_S if left > 1 else 0.0)
-        yield from sorted((line for line in batch if isinstance(line, LogLine)), key=_order)
-        for item in batch:
+        held: list[LogLine] = []
+        for item in _batch(lines, window_s=WINDOW_S if left > 1 else 0.0):
+            if isinstance(item, LogLine):
+                held.append(item)
+                continue
+            yield from sorted(held, key=_order)  # what was said before it comes before it
+            held.clear()
             if isinstance(item, Exception):
                 raise item
-        left -= sum(item is None for item in batch)
+            if isinstance(item, Mark):
+                mark(item.text)
+            left -= item is None
+        yield from sorted(held, key=_order)
 
 
 def _batch(lines: Lines, *, window_s: float) -> list[Item]:

@@ -2,89 +2,25 @@
 
 from __future__ import annotations
 
-import re
 import threading
-from collections import Counter
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
 
+from xsft.effects import clock
 from xsft.effects.cluster import Cluster
+from xsft.effects.cluster_api import Waits
 from xsft.effects.cluster_http import Stream
-from xsft.effects.cluster_logs import LogAsk, open_log, read_log
+from xsft.effects.cluster_logs import LogAsk, open_log
+from xsft.effects.logtypes import Given, LogLine, Mark, Pace, Role
 from xsft.errors import Unreachable, XsftError
-from xsft.launchers.observed_pods import COMPLETION_INDEX, JOB_INDEX, JOBSET_NAME, REPLICATED_JOB, trainer_container
+from xsft.launchers.observed_pods import trainer_container
 from xsft.states.model import JobSet, Pod
-from xsft.trainers.progress import Said, said, sortable
+from xsft.trainers.progress import Said, said
 
 MENDS_ITSELF = frozenset({"unreachable", "cluster-error"})
 """Ids of failures after which the cluster is asked again."""
 
-_FRACTION = re.compile(r"\.\d+")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Role:
-    """A process by its place in the JobSet; its pod may be replaced."""
-
-    replicated_job: str
-    slice_index: int
-    host: int
-
-    def selector(self, jobset: str) -> str:
-        return (
-            f"{JOBSET_NAME}={jobset},{REPLICATED_JOB}={self.replicated_job},"
-            f"{JOB_INDEX}={self.slice_index},{COMPLETION_INDEX}={self.host}"
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class LogLine:
-    role: Role
-    pod: str
-    at: str
-    """RFC 3339 with nanoseconds; empty for the kubelet's own words."""
-    text: str
-    attempt: int = 0
-    """restart-attempt of its Job."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pace:
-    poll_s: float = 2.0
-    """Between two looks for a pod that is not there, or an end."""
-    longest_wait_s: float = 15.0
-    """Before asking a cluster again that does not answer."""
-    silence_s: float = 60.0
-    """A stream that says nothing for so long is opened anew: its connection may be dead."""
-
-
-@dataclass(kw_only=True)
-class Given:
-    """Lines that were given already, as far as a reopened log repeats them: those of the last second."""
-
-    since: str | None = None
-    floor: str = ""
-    """Where a tail was asked for: the time of its first line. What is older was not asked for."""
-    lines: Counter[tuple[str, str]] = field(default_factory=Counter)
-
-    def add(self, line: Said) -> None:
-        second = _FRACTION.sub("", line.at)
-        if line.at and second != self.since:
-            self.since = second
-            self.lines.clear()
-        self.lines[line.at, line.text] += 1
-
-    def new(self, lines: Iterator[Said]) -> Iterator[Said]:
-        """Those of a reopened log that were not given before."""
-        left = Counter(self.lines)
-        for line in lines:
-            if left[line.at, line.text] > 0:
-                left[line.at, line.text] -= 1
-                continue
-            if line.at and sortable(line.at) < sortable(self.floor):
-                continue
-            self.add(line)
-            yield line
+AT_A_RESTART, AT_THE_END = 2, 5
+"""Tries to read what a process said last, the waits between them growing; its node may be gone for good."""
 
 
 class Over:
@@ -125,24 +61,28 @@ class Follower:
         self._given = Given()
         self._pod: Pod | None = None
         self._stream: Stream | None = None
+        self._heard = 0.0
+        """When the stream said something last, by the monotonic clock."""
         self._wait_s = 0.0
+        self._failures = 0
+        """In a row, of reading what a process said last."""
         self._drained = False
         """All that the pod's container has said is given, and it says no more."""
 
-    def begin(self, *, since: str | None, tail: int | None) -> list[LogLine]:
+    def begin(self, *, since: str | None, tail: int | None) -> Iterator[LogLine]:
         """What it has said so far. Raises Unreachable.
 
         With a tail of 0 the last line is read all the same: it tells where the log is, so that none of it comes later.
         """
-        self._given.since = since
+        self._given.since, floor = since, ""
         self._pod = newest(self._cluster, self._jobset, self._role)
-        if self._pod is None:
-            return []
-        found = list(self._read(self._pod, tail=None if tail is None else max(tail, 1)))
-        self._given.floor = found[0].at if found and tail is not None else ""
-        return [] if tail == 0 else found
+        for line in self._read(self._pod, tail=None if tail is None else max(tail, 1)) if self._pod else ():
+            floor = floor or line.at
+            if tail != 0:
+                yield line
+        self._given.floor = floor if tail is not None else ""
 
-    def lines(self) -> Iterator[LogLine]:
+    def lines(self) -> Iterator[LogLine | Mark]:
         """What it says from then on, each line once. Raises Unreachable where asking again will not help."""
         while not self._stop.is_set():
             try:
@@ -156,54 +96,98 @@ class Follower:
         if self._stream is not None:
             self._stream.interrupt()
 
-    def _round(self) -> Generator[LogLine, None, bool]:
+    def look(self) -> None:
+        """From another thread than the one that reads: end a stream that is silent where its process is another by
+        now, has ended or is gone.
+        """
+        stream, pod = self._stream, self._pod
+        if stream is None or pod is None or clock.monotonic() - self._heard < self._pace.look_s:
+            return
+        try:
+            there = newest(self._cluster, self._jobset, self._role)
+        except XsftError:
+            return  # the stream may be good all the same
+        if there is None or has_ended(there) or (_key(there), _restarts(there)) != (_key(pod), _restarts(pod)):
+            stream.interrupt()
+
+    def _round(self) -> Generator[LogLine | Mark, None, bool]:
         """One look at what its pod is now, and its log up to where that breaks or ends; True at the end of it all."""
         over = self._over()  # first: what is said before the end is there once the end is
         pod = newest(self._cluster, self._jobset, self._role)
         if pod is not None:
             yield from self._turned_to(pod)
             if not self._drained and (over or has_ended(pod)):
-                yield from self._read(pod)
+                yield from self._last_words(pod, tries=AT_THE_END)
                 self._drained = has_ended(pod)
             elif not self._drained:
                 yield from self._streamed(pod)
         return over
 
-    def _turned_to(self, pod: Pod) -> Iterator[LogLine]:
+    def _turned_to(self, pod: Pod) -> Iterator[LogLine | Mark]:
         """The rest of the pod, or of the container in it, that was there before."""
         before = self._pod
-        if before is not None and _key(before) != _key(pod):
-            yield from self._read(before)
-        elif before is not None and _restarts(before) < _restarts(pod):
-            yield from self._read(before, previous=True)
-        else:
+        if before is None or (_key(before) == _key(pod) and _restarts(before) >= _restarts(pod)):
             self._pod = pod
             return
+        yield from self._last_words(before, tries=AT_A_RESTART, previous=_key(before) == _key(pod))
+        yield Mark(text=_turn(before, pod, jobset=self._jobset))
         self._pod, self._given, self._drained = pod, Given(), False
 
+    def _last_words(self, pod: Pod, *, tries: int, previous: bool = False) -> Iterator[LogLine]:
+        """Raises Unreachable for so many tries less one; then they are done without."""
+        try:
+            yield from self._read(pod, previous=previous)
+        except XsftError as failed:
+            self._failures += 1
+            if failed.problem_id not in MENDS_ITSELF or self._failures < tries:
+                raise
+            self._say(f"What {pod.name} said last cannot be read: {failed.message}")
+        self._failures = 0
+
     def _read(self, pod: Pod, *, tail: int | None = None, previous: bool = False) -> Iterator[LogLine]:
-        wanted = self._ask(pod, tail=tail, previous=previous)
-        read = read_log(self._cluster.reads.api, wanted) or ()
-        yield from (self._line(pod, line) for line in self._given.new(iter(read)))
+        """All that it has said by now, however long that is, while it comes."""
+        waits = Waits(self._cluster.reads.api.patience)
+        while True:
+            found = self._opened(pod, tail=tail, previous=previous, follow=False)
+            if isinstance(found, Stream):
+                found = yield from self._whole(pod, found)
+            if found is None:
+                return
+            if not waits.again():
+                raise found
+
+    def _whole(self, pod: Pod, opened: Stream) -> Generator[LogLine, None, Unreachable | None]:
+        """Where it broke off, why."""
+        try:
+            yield from self._new(pod, opened)
+        except OSError as broken:
+            return Unreachable(f"The log of {pod.name} broke off: {broken}", fix="Try again.")
+        finally:
+            opened.close()
+        return None
 
     def _streamed(self, pod: Pod) -> Iterator[LogLine]:
-        opened = open_log(self._cluster.reads.api, self._ask(pod), read_timeout_s=self._pace.silence_s)
+        opened = self._opened(pod, follow=True)
         if isinstance(opened, Unreachable):
             raise opened
         if opened is None:
             return
-        self._stream = opened
+        self._heard, self._stream = clock.monotonic(), opened
         try:
-            for line in self._given.new(said(text.decode("utf-8", "replace")) for text in opened.lines()):
-                self._wait_s = 0.0
-                yield self._line(pod, line)
+            for line in self._new(pod, opened):
+                self._heard, self._wait_s = clock.monotonic(), 0.0
+                yield line
         except OSError:
             return  # opened anew in the next round, from where it broke
         finally:
+            self._stream = None
             opened.close()
 
-    def _ask(self, pod: Pod, *, tail: int | None = None, previous: bool = False) -> LogAsk:
-        return LogAsk(
+    def _opened(
+        self, pod: Pod, *, follow: bool, tail: int | None = None, previous: bool = False
+    ) -> Stream | Unreachable | None:
+        api = self._cluster.reads.api
+        wanted = LogAsk(
             namespace=self._jobset.namespace,
             pod=pod.name,
             container=trainer_container(pod),
@@ -211,9 +195,13 @@ class Follower:
             tail=tail,
             previous=previous,
         )
+        silence_s = self._pace.silence_s if follow else api.patience.read_timeout_s
+        return open_log(api, wanted, follow=follow, read_timeout_s=silence_s)
 
-    def _line(self, pod: Pod, line: Said) -> LogLine:
-        return LogLine(role=self._role, pod=pod.name, at=line.at, text=line.text, attempt=pod.attempt)
+    def _new(self, pod: Pod, opened: Stream) -> Iterator[LogLine]:
+        said_now: Iterator[Said] = (said(text.decode("utf-8", "replace")) for text in opened.lines())
+        for line in self._given.new(said_now):
+            yield LogLine(role=self._role, pod=pod.name, at=line.at, text=line.text, attempt=pod.attempt)
 
     def _back_off(self, failed: XsftError) -> None:
         """Longer each time; what no time mends is raised."""
@@ -242,3 +230,13 @@ def _restarts(pod: Pod) -> int:
     """Of the container that is read, in place."""
     name = trainer_container(pod)
     return sum(container.restarts for container in pod.containers if name in (None, container.name))
+
+
+def _turn(before: Pod, pod: Pod, *, jobset: JobSet) -> str:
+    """What a restart looks like in a log: the same text for all its processes, where all are new."""
+    if pod.attempt > before.attempt:
+        most = f" of {jobset.max_restarts}" if jobset.max_restarts is not None else ""
+        return f"-- {jobset.name}: restart {pod.attempt}{most}; what follows is said by the new processes --"
+    if _key(before) == _key(pod):
+        return f"-- {pod.name}: its container was started anew; what follows is said by the new one --"
+    return f"-- {before.name} was replaced; what follows is said by {pod.name} --"

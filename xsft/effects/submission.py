@@ -10,19 +10,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from xsft.checks import overridden
 from xsft.checks.admission import ClusterFacts
-from xsft.checks.image import maxtext_differs
 from xsft.effects import clock
+from xsft.effects import submission_notes as notes
 from xsft.effects.admission import examine
 from xsft.effects.cluster import Cluster
 from xsft.effects.cluster_create import NOTHING_MADE, Created, Exists
 from xsft.effects.image_seen import maxtext_in
+from xsft.effects.interrupts import goes_on, when_interrupted
 from xsft.effects.recording import Provenance, manifest_digest, record_of
 from xsft.effects.records import RecordRef, RecordStore
 from xsft.effects.registry import image_problems
 from xsft.effects.saved import latest_step
-from xsft.effects.submission_notes import adopted_notes, passed_over_note, read_back_notes, resume_notes
 from xsft.effects.writable import check_writable
 from xsft.errors import SpecError, XsftError
 from xsft.identity import Adopt, Decision, Finished, Seen, Start, World, attempt_of, decide, seen_of
@@ -84,6 +83,10 @@ class Submitter:
 
     def submit(self, plan: Plan) -> Submission:
         """Raises as Cluster and RecordStore do, Refused where something else is in the way."""
+        with when_interrupted("Nothing was created: the same command does it."):
+            return self._submitted(plan)
+
+    def _submitted(self, plan: Plan) -> Submission:
         output = str(plan.run.output)
         self.progress("looking at the output")
         unwritable = self.writable(output)
@@ -100,14 +103,14 @@ class Submitter:
             case Finished(steps=steps):
                 return self._finished(plan, world, steps=steps)
             case Start(attempt=attempt):
-                image = self._image(plan)
-                said = (*unwritable, *image, *problems, *resume_notes(latest, attempt=attempt), *passed_over)
+                image = notes.image_notes(plan, look=self.image, maxtext=self.maxtext)
+                said = (*unwritable, *image, *problems, *notes.resume_notes(latest, attempt=attempt), *passed_over)
                 return self._start(plan, attempt, problems=_no_errors(said))
 
     def _decided(self, plan: Plan, world: World) -> tuple[Decision, tuple[Problem, ...]]:
         """A JobSet that has the next attempt's name and is another's is passed over, and told of."""
         spec = json.loads(canonical(plan.run))
-        notes: list[Problem] = []
+        passed_over: list[Problem] = []
         while True:
             decision = decide(plan.run, digest=plan.spec_digest, spec=spec, world=world)
             if not isinstance(decision, Start):
@@ -116,9 +119,9 @@ class Submitter:
             held = self.cluster.get_jobset(name=name, namespace=plan.run.namespace)
             there = seen_of(held) if held is not None else None
             if there is None or there.run_name == plan.run_name:  # ours, a moment ahead: the create finds it
-                return decision, tuple(notes)
+                return decision, tuple(passed_over)
             world = pass_over(there, attempt=decision.attempt, world=world)
-            notes.append(passed_over_note(there, run_name=plan.run_name))
+            passed_over.append(notes.passed_over_note(there, run_name=plan.run_name))
 
     def _unlabelled(self, plan: Plan, facts: ClusterFacts, records: tuple[Record, ...]) -> Iterator[Seen]:
         """JobSets of this run that bear no label of ours, because xpk made them by our line: the first attempt's, and
@@ -133,18 +136,6 @@ class Submitter:
                 as_told = not lacking_of_xpk(plan.audit, manifest=manifest_of(plan), held=held)
                 seen = recognised(seen_of(held), run_name=plan.run_name, records=records, as_told=as_told)
                 yield from (seen,) if seen.run_name == plan.run_name else ()
-
-    def _image(self, plan: Plan) -> tuple[Problem, ...]:
-        """Is it there, and does it hold the MaxText that was planned for? What a user accepts by its id is a note.
-
-        An image that takes a pull secret is not ours to see: its registry may call it missing.
-        """
-        image = plan.run.spec.image
-        found = () if image.pull_secret else self.image(str(image.ref))
-        if not found and not image.pull_secret:
-            holds = self.maxtext(str(image.ref))
-            found = (maxtext_differs(holds, plan.run),) if holds and holds != image.maxtext else ()
-        return overridden(found, plan.run.spec.checks)
 
     def _start(self, first: Plan, attempt: int, *, problems: tuple[Problem, ...]) -> Submission:
         plan = first if attempt == 1 else self.replan(attempt)
@@ -161,7 +152,8 @@ class Submitter:
 
     def _created(self, plan: Plan, ref: RecordRef, *, action: Action, problems: tuple[Problem, ...]) -> Submission:
         try:
-            outcome = self.create(self.cluster, plan, self.provenance.submitter)
+            with when_interrupted(notes.maybe_created(plan)):
+                outcome = self.create(self.cluster, plan, self.provenance.submitter)
         except XsftError as refused:
             if isinstance(refused, SpecError) or refused.problem_id in NOTHING_MADE:
                 why = "; ".join(problem.message for problem in refused.problems)
@@ -172,6 +164,12 @@ class Submitter:
             if seen.run_name not in (None, plan.run_name):
                 self._finish(ref, self._facts("not-created", reason=f"{seen.name} is of the run {seen.run_name}"))
             return self.submit(plan)  # somebody was first: what that means is decided as for every call
+        with when_interrupted(f"JobSet {seen.name}, uid {seen.uid}, is created. {goes_on(plan.run_name)}"):
+            return self._recorded(plan, ref, seen, action=action, problems=problems)
+
+    def _recorded(
+        self, plan: Plan, ref: RecordRef, seen: Seen, *, action: Action, problems: tuple[Problem, ...]
+    ) -> Submission:
         read_back = self._read_back(plan)
         digest = manifest_digest(manifest_of(plan))
         learnt = {"uid": seen.uid, "manifest_digest": digest, "read_back": read_back, "problems": self.notes}
@@ -208,15 +206,13 @@ class Submitter:
             said = (
                 warning("record-not-finished", "", message, "Submit again: the run is adopted, nothing is repeated."),
             )
-        return (*said, *read_back_notes(facts.read_back))
+        return (*said, *notes.read_back_notes(facts.read_back))
 
     def _adopted(self, plan: Plan, seen: Seen, facts: ClusterFacts) -> Submission:
         attempt = self.replan(attempt_of(seen)) if seen.name != plan.jobset else plan
         path = _record_path(plan, attempt_of(seen))
-        listed = (*facts.jobsets, *((facts.same_name,) if facts.same_name else ()))
-        held = next((one for one in listed if one["metadata"].get("uid") == seen.uid), None)
-        notes = adopted_notes(held) if held else ()
-        return Submission(plan=attempt, action="adopted", jobset=seen.name, uid=seen.uid, record=path, problems=notes)
+        said = notes.adopted_notes(notes.held_by(facts, seen.uid))
+        return Submission(plan=attempt, action="adopted", jobset=seen.name, uid=seen.uid, record=path, problems=said)
 
     def _finished(self, plan: Plan, world: World, *, steps: int) -> Submission:
         last = max(world.jobsets, key=attempt_of, default=None)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from xsft.checks import overridden
+from xsft.checks.admission import ClusterFacts
+from xsft.checks.image import maxtext_differs
 from xsft.effects import clock
 from xsft.identity import Seen
 from xsft.launchers.observed import jobset_of
@@ -13,6 +17,22 @@ from xsft.states.causes import explain
 from xsft.states.classify import classify
 from xsft.states.evidence import Evidence
 from xsft.states.model import JobSet, Observation
+from xsft.steps import Plan
+
+
+def image_notes(
+    plan: Plan, *, look: Callable[[str], tuple[Problem, ...]], maxtext: Callable[[str], str | None]
+) -> tuple[Problem, ...]:
+    """Is it there, and does it hold the MaxText that was planned for? What a user accepts by its id is a note.
+
+    An image that takes a pull secret is not ours to see: its registry may call it missing.
+    """
+    image = plan.run.spec.image
+    found = () if image.pull_secret else look(str(image.ref))
+    if not found and not image.pull_secret:
+        holds = maxtext(str(image.ref))
+        found = (maxtext_differs(holds, plan.run),) if holds and holds != image.maxtext else ()
+    return overridden(found, plan.run.spec.checks)
 
 
 def read_back_notes(read_back: ReadBack | None) -> tuple[Problem, ...]:
@@ -40,8 +60,24 @@ def passed_over_note(there: Seen, *, run_name: str) -> Problem:
     return warning("name-passed-over", "", message, f"Nothing is lost: {run_name} keeps its output and checkpoints.")
 
 
-def adopted_notes(held: dict[str, Any]) -> tuple[Problem, ...]:
+def maybe_created(plan: Plan) -> str:
+    """To who interrupts while the create is under way: what was begun is recorded, whatever came of it."""
+    return (
+        f"JobSet {plan.jobset} was being created, and whether it is there is not known. Submit it again: that finds"
+        f" out, and makes it where it is not there, never twice. `xsft status {plan.run_name}` looks without creating."
+    )
+
+
+def held_by(facts: ClusterFacts, uid: str) -> dict[str, Any] | None:
+    """The JobSet of that UID, where it was listed."""
+    listed = (*facts.jobsets, *((facts.same_name,) if facts.same_name else ()))
+    return next((one for one in listed if one["metadata"].get("uid") == uid), None)
+
+
+def adopted_notes(held: dict[str, Any] | None) -> tuple[Problem, ...]:
     """Of a live JobSet that no queue resumes, in the words of `xsft why`, or that no queue holds."""
+    if held is None:
+        return ()
     jobset = jobset_of(held)
     if jobset.queue is not None:
         return ()

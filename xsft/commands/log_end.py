@@ -1,0 +1,46 @@
+"""How a run ended whose log was followed: the log itself seldom says it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xsft.commands.status import Screen, look
+from xsft.commands.status_watch import change
+from xsft.errors import XsftError
+from xsft.states.model import ENDED, Observation
+from xsft.states.rows import Row, row_of
+
+LOOKS, AGAIN_S = 3, 1.0
+"""A cancel is recorded a moment after its JobSet is gone, and the last step may be read after the log's end."""
+
+
+def end_text(seen: Observation, *, screen: Screen, pause: Callable[[float], None]) -> str | None:
+    """Of the attempt that was followed. None where nothing answers: the log was shown all the same."""
+    row = None
+    for again in range(LOOKS):
+        if again:
+            pause(AGAIN_S)
+        row = _row(seen, screen) or row
+        if row is not None and row.state in ENDED:
+            break
+    if row is None:
+        return None
+    why = "" if row.state in ("succeeded", "cancelled") else f": xsft why {row.run_name}"
+    return f"-- {change(row)}{why} --"
+
+
+def _row(seen: Observation, screen: Screen) -> Row | None:
+    try:
+        _, rows = look(screen)
+    except XsftError:
+        return None
+    now = screen.now()
+    found = (one for hit in rows for one in hit.attempts if _is_it(one, seen))
+    return next((row_of(one, screen.classify(one, now=now), now=now) for one in found), None)
+
+
+def _is_it(one: Observation, seen: Observation) -> bool:
+    if seen.jobset is None:
+        return (one.target, one.run_name) == (seen.target, seen.run_name)
+    uid = one.jobset.uid if one.jobset else (one.record.uid if one.record else None)
+    return uid == seen.jobset.uid
