@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,6 +92,9 @@ class Read:
     problems: tuple[Problem, ...] = ()
     answered: bool = True
     whole: bool = True
+
+    def parts(self) -> Iterator[tuple[Observation, ...]]:
+        yield self.observations
 
     def known(self) -> tuple[str, ...]:
         return ()

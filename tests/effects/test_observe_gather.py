@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -388,3 +389,16 @@ def test_so_many_active_runs_are_read_and_so_many_that_are_over(world: World) ->
     assert found["c-ended-long-ago"].unread == ()
     named = by_name(world.gather(names=["c-ended-long-ago"], effort=Effort()))
     assert named["c-ended-long-ago"].progress is not None
+
+
+def test_what_need_not_be_read_is_there_while_the_rest_is_and_a_run_is_never_parted(world: World) -> None:
+    """`gemma-2` is read: the first attempt, which nobody reads, comes with it."""
+    world.runs.admitted("gemma", status=ended("Failed", "x", at="2026-11-01T00:00:00Z"))
+    world.runs.admitted("gemma-2", run="gemma")
+    world.runs.admitted("other")
+    gate = threading.Event()
+    world.api.server.fail("/log", code=0, do=partial(gate.wait, 20))
+    parts = world.gather(effort=Effort(at_most=1, progress_s=20)).parts()
+    assert [one.run_name for one in next(parts)] == ["other"]
+    gate.set()
+    assert sorted(one.jobset.name for one in next(parts) if one.jobset) == ["gemma", "gemma-2"]

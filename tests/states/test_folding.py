@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.observations import EARLIER, NOW, finished, jobset, judged, local, observed, queued
 from tests.states.test_rows import observations
 from xsft.states.classify import classify
-from xsft.states.folding import Seen, Wanted, chosen, fold, named
+from xsft.states.folding import Seen, Wanted, chosen, fold, fold_parts, name_of, named
 from xsft.states.model import STATES, Observation, Recorded, Status, Unread
 
 
@@ -174,3 +174,13 @@ def test_every_observation_has_a_row(seen: list[Observation], state: Any) -> Non
     assert sum(one.row.attempts for one in found) == len(seen)
     assert all(one.row.age_s is None or one.row.age_s >= 0 for one in found)
     assert len(chosen(found, Wanted(everything=True))) == len(found)
+
+
+@given(st.lists(observations(), max_size=6), st.data())
+def test_whole_runs_may_come_in_parts(seen: list[Observation], data: st.DataObject) -> None:
+    names = sorted({name_of(one) for one in seen})
+    first = data.draw(st.sets(st.sampled_from(names))) if names else set()
+    parts = [[one for one in seen if (name_of(one) in first) == early] for early in (True, False)]
+    found = fold_parts(parts, classify=classify, now=NOW)
+    assert sorted(found, key=repr) == sorted(fold(seen, classify=classify, now=NOW), key=repr)
+    assert [one.row.ended for one in found] == sorted(one.row.ended for one in found)

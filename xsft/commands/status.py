@@ -110,12 +110,12 @@ def report(screen: Screen, *, json: bool, stdout: TextIO) -> int:
 
 def look(screen: Screen) -> tuple[Reading, tuple[Seen, ...]]:
     """What was read now, and a row for every run in it. Raises Unreachable where nothing could be read."""
-    from xsft.states.folding import fold
+    from xsft.states.folding import fold_parts
     from xsft.states.lookup import require_answer
 
     found = screen.read()
     require_answer(found)
-    rows = fold(found.observations, classify=screen.classify, now=screen.now())
+    rows = fold_parts(found.parts(), classify=screen.classify, now=screen.now())
     screen.keep([(one.seen, one.status) for one in rows])
     return found, rows
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 
 from xsft.effects.cluster import Cluster
 from xsft.effects.lastknown_line import Known
@@ -11,23 +13,37 @@ from xsft.effects.observe_ask import Effort, Look, Wanted
 from xsft.effects.observe_forgotten import cluster_of, recorded_of
 from xsft.effects.observe_local import observe_local
 from xsft.effects.observe_patience import Say
-from xsft.effects.observe_turns import turns
+from xsft.effects.observe_turns import Turns, turns
+from xsft.effects.parallel import start
 from xsft.effects.progress import LONG_TAIL, TAIL, Source, not_asked, read_progress
 from xsft.effects.recordindex import IndexEntry
 from xsft.effects.records import RecordStore
 from xsft.problems import Problem
+from xsft.states.folding import name_of
 from xsft.states.model import Observation, Progress, Recorded
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gathered:
-    observations: tuple[Observation, ...]
+    settled: tuple[Observation, ...]
+    """Of which nothing more is read: whole runs, with all their attempts."""
+    rest: Callable[[], tuple[Observation, ...]]
+    """The others, once their progress is read. Never raises."""
     problems: tuple[Problem, ...] = ()
     """Clusters that did not answer: warnings."""
     answered: bool = True
     """Anything could be read at all."""
     whole: bool = True
     """Everything that was asked answered."""
+
+    @property
+    def observations(self) -> tuple[Observation, ...]:
+        return tuple(chain.from_iterable(self.parts()))
+
+    def parts(self) -> Iterator[tuple[Observation, ...]]:
+        """What is there first first, so that there is something to do while the rest is read."""
+        yield self.settled
+        yield self.rest()
 
 
 def gather_runs(
@@ -50,16 +66,37 @@ def gather_runs(
     silent = tuple(answer.problem for answer in answers if answer.problem is not None)
     clusters = {one.name: answer.cluster for one, answer in zip(look.targets, answers, strict=True) if answer.cluster}
     source = _source(clusters, store=store, entries=entries)
-    read = _with_progress(found, source=source, wanted=wanted, effort=effort or Effort())
+    whose, known = turns(found, wanted=wanted, effort=effort or Effort()), [answer.known for answer in answers]
+    read = start(partial(_read, whose.asked, source=source, wanted=wanted, effort=effort or Effort()))
+    settled, beside = _parted(whose, wanted=wanted)
     return Gathered(
-        observations=(*(_with_last_words(one, [answer.known for answer in answers]) for one in read), *here),
+        settled=(*_with_last_words(settled, known), *here),
+        rest=lambda: (*_with_last_words((*read.result(), *beside), known),),
         problems=(*silent, *look.index.problems),
         answered=len(silent) < len(answers) or not answers or bool(found) or bool(here),
         whole=not silent,
     )
 
 
-def _with_last_words(seen: Observation, known: Sequence[Mapping[str, Known]]) -> Observation:
+def _read(asked: Sequence[Observation], *, source: Source, wanted: Wanted, effort: Effort) -> tuple[Observation, ...]:
+    tail = LONG_TAIL if wanted.names else TAIL
+    return read_progress(asked, source=source, deadline_s=effort.progress_s, tail=tail)
+
+
+def _parted(whose: Turns, *, wanted: Wanted) -> tuple[list[Observation], list[Observation]]:
+    """Those whose progress is not read: of other runs, and of the same runs, as those whose progress is."""
+    runs = {name_of(one) for one in whose.asked}
+    parts: tuple[list[Observation], list[Observation]] = ([], [])
+    for one in whose.left:
+        parts[name_of(one) in runs].append(not_asked(one) if wanted.progress(one) else one)
+    return parts
+
+
+def _with_last_words(several: Iterable[Observation], known: Sequence[Mapping[str, Known]]) -> Iterator[Observation]:
+    return (_with_last(one, known) for one in several)
+
+
+def _with_last(seen: Observation, known: Sequence[Mapping[str, Known]]) -> Observation:
     """What it had said when it was looked at before, and cannot be read now: all, of a run that has failed and whose
     log is gone with its pods (of one that completed, an older step could be taken for its last), and of one whose
     JobSet is gone; the last checkpoint, of which the end of a log need not tell.
@@ -78,16 +115,6 @@ def _with_last_words(seen: Observation, known: Sequence[Mapping[str, Known]]) ->
 
 def _last(uid: str, known: Sequence[Mapping[str, Known]]) -> Progress | None:
     return next((one[uid].progress for one in known if uid in one), None)
-
-
-def _with_progress(
-    found: Sequence[Observation], *, source: Source, wanted: Wanted, effort: Effort
-) -> tuple[Observation, ...]:
-    whose = turns(found, wanted=wanted, effort=effort)
-    read = read_progress(
-        whose.asked, source=source, deadline_s=effort.progress_s, tail=LONG_TAIL if wanted.names else TAIL
-    )
-    return (*read, *(not_asked(one) if wanted.progress(one) else one for one in whose.left))
 
 
 def _source(clusters: Mapping[str, Cluster], *, store: RecordStore, entries: Sequence[IndexEntry]) -> Source:

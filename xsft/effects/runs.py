@@ -65,6 +65,9 @@ class Reading:
     def observations(self) -> tuple[Observation, ...]:
         return self.gathered.observations
 
+    def parts(self) -> Iterator[tuple[Observation, ...]]:
+        return self.gathered.parts()
+
     @property
     def problems(self) -> tuple[Problem, ...]:
         return self.gathered.problems

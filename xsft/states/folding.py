@@ -49,7 +49,12 @@ class Seen:
 
 def fold(observations: Iterable[Observation], *, classify: Classify, now: str) -> tuple[Seen, ...]:
     """One per run, of its newest attempt; active runs first, then the newest first."""
-    rows = tuple(_newest(attempts, classify=classify, now=now) for attempts in _runs(observations))
+    return fold_parts((observations,), classify=classify, now=now)
+
+
+def fold_parts(parts: Iterable[Iterable[Observation]], *, classify: Classify, now: str) -> tuple[Seen, ...]:
+    """As `fold` of all of them, each part before the next one is asked for. `parts`: whole runs, by `name_of`."""
+    rows = [_newest(attempts, classify=classify, now=now) for part in parts for attempts in _runs(part)]
     newest_first = sorted(rows, key=lambda s: (s.row.created_at or "", s.row.run_name), reverse=True)
     return tuple(sorted(newest_first, key=lambda s: s.row.ended))
 
@@ -106,14 +111,15 @@ def _runs(observations: Iterable[Observation]) -> list[list[Observation]]:
             gone.append(one)
             continue
         made_by = "" if one.jobset.ours else one.jobset.name
-        runs[(*_name(one), one.jobset.namespace, made_by)].append(one)
+        runs[(*name_of(one), one.jobset.namespace, made_by)].append(one)
     for one in gone:
-        there = next((key for key in runs if key[:3] == _name(one)), _name(one))
+        there = next((key for key in runs if key[:3] == name_of(one)), name_of(one))
         runs[there].append(one)
     return list(runs.values())
 
 
-def _name(seen: Observation) -> tuple[str, str, str]:
+def name_of(seen: Observation) -> tuple[str, str, str]:
+    """Attempts of one run have one name; not all that have one are of one run."""
     return (seen.target, seen.cluster or seen.output or "", seen.run_name)
 
 
