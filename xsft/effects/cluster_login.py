@@ -26,6 +26,7 @@ LOOK_AGAIN_S = 30.0
 
 UNUSED = (
     *("kubernetes.dynamic", "kubernetes.informer", "kubernetes.leaderelection", "kubernetes.stream"),
+    *("kubernetes.utils", "kubernetes.watch"),
     "oauthlib.oauth2",
 )
 """Of the library, which loads all it has; source: kubernetes@37.0.2 kubernetes/__init__.py, config/kube_config.py."""

@@ -138,7 +138,7 @@ Event = (
 def parse(line: str) -> Event | None:
     """The event in a line; None for most lines. Never raises."""
     for mark, pattern, make in _RULES:
-        if mark in line and (match := pattern.search(line)):
+        if mark in line and (match := re.search(pattern, line)):
             return make(match)
     return None
 
@@ -147,12 +147,12 @@ _N = r"([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf))"
 
 # maxtext@0.2.5 common/metric_logger.py; `profiler …` and `live slice count` are variants of the same line, and
 # `main_model_loss` and `mtp_loss` stand beside `loss`.
-_STEP = re.compile(rf"completed (?:profiler [a-z/]+ )?step: (?P<step>\d{{1,18}}),.*?(?<![_a-z])loss: {_N}")
-_FIELDS = re.compile(r"(?:^|, |: )(seconds|TFLOP/s/device|Tokens/s/device|total_weights): (\d{1,18}\.?\d{0,18})")
+_STEP = rf"completed (?:profiler [a-z/]+ )?step: (?P<step>\d{{1,18}}),.*?(?<![_a-z])loss: {_N}"
+_FIELDS = r"(?:^|, |: )(seconds|TFLOP/s/device|Tokens/s/device|total_weights): (\d{1,18}\.?\d{0,18})"
 
 
 def _step(match: re.Match[str]) -> Event:
-    fields = {name: float(value) for name, value in _FIELDS.findall(match.string)}
+    fields = {name: float(value) for name, value in re.findall(_FIELDS, match.string)}
     weights = fields.get("total_weights")
     return Step(
         step=int(match["step"]),
@@ -164,71 +164,72 @@ def _step(match: re.Match[str]) -> Event:
     )
 
 
-_Rule = tuple[str, re.Pattern[str], Callable[[re.Match[str]], Event]]
+_Rule = tuple[str, str, Callable[[re.Match[str]], Event]]
+"""A word of the line, a pattern for it, which is compiled when the word is met first, and what it means."""
 
 _RULES: tuple[_Rule, ...] = (
     ("completed ", _STEP, _step),
     (  # google-tunix@0.1.7 sft/peft_trainer.py
         "training loss",
-        re.compile(rf"Train step (\d{{1,18}}) training loss: {_N}"),
+        rf"Train step (\d{{1,18}}) training loss: {_N}",
         lambda m: StepLoss(step=int(m[1]), loss=float(m[2])),
     ),
     (  # google-tunix@0.1.7 sft/peft_trainer.py _run_eval, also before step 1
         "Running evaluation",
-        re.compile(r"Running evaluation on train step (\d{1,18})"),
+        r"Running evaluation on train step (\d{1,18})",
         lambda m: Evaluating(step=int(m[1])),
     ),
     (  # maxtext@0.2.5 common/metric_logger.py; ≤ 0.2.2: `eval metrics after step: N, loss=…`
         "loss=",
-        re.compile(rf"(?:Completed eval after train step |eval metrics after step: )(\d{{1,18}}), loss={_N}"),
+        rf"(?:Completed eval after train step |eval metrics after step: )(\d{{1,18}}), loss={_N}",
         lambda m: Evaluated(step=int(m[1]), loss=float(m[2])),
     ),
     (  # orbax-checkpoint@0.12.8 checkpoint_manager.py, also `… due to preemption.`
         "Saving checkpoint",
-        re.compile(r"Saving checkpoint at step (\d{1,18})"),
+        r"Saving checkpoint at step (\d{1,18})",
         lambda m: Saving(step=int(m[1])),
     ),
     (  # orbax-checkpoint@0.12.8 _src/path/atomicity.py
         "Finished saving checkpoint",
-        re.compile(r"Finished saving checkpoint \(finalized tmp dir\) to `(.*/(\d{1,18}))`"),
+        r"Finished saving checkpoint \(finalized tmp dir\) to `(.*/(\d{1,18}))`",
         lambda m: Saved(step=int(m[2]), path=m[1]),
     ),
     (  # google-tunix@0.1.7 sft/checkpoint_manager.py
         "Restored params",
-        re.compile(r"Restored params from step: (\d{1,18}) in"),
+        r"Restored params from step: (\d{1,18}) in",
         lambda m: Restored(step=int(m[1])),
     ),
     (  # maxtext@0.2.5 trainers/post_train/sft/hooks.py
         "load_next_train_batch",
-        re.compile(r"Exception in load_next_train_batch: (.*)"),
+        r"Exception in load_next_train_batch: (.*)",
         lambda m: DataEnded(detail=m[1]),
     ),
     (  # maxtext@0.2.5 configs/pyconfig.py _handle_config_exception
         "MAXTEXT CONFIG ERROR",
-        re.compile(r"MAXTEXT CONFIG ERROR: (.*)"),
+        r"MAXTEXT CONFIG ERROR: (.*)",
         lambda m: ConfigError(message=m[1]),
     ),
     (  # maxtext@0.2.5 common/metric_logger.py
         "Aborting training",
-        re.compile(r"Aborting training due to (.*?)\.?$"),
+        r"Aborting training due to (.*?)\.?$",
         lambda m: Aborted(reason=m[1]),
     ),
     (  # maxtext@0.2.5 utils/model_creation_utils.py
         "Checkpoint shape mismatches",
-        re.compile(r"Checkpoint shape mismatches \((\d{1,18}) arrays?\)"),
+        r"Checkpoint shape mismatches \((\d{1,18}) arrays?\)",
         lambda m: ShapePadding(arrays=int(m[1])),
     ),
     (  # maxtext@0.2.5 input_pipeline/multihost_dataloading.py
         "orphaned multiprocessing",
-        re.compile(r"Terminating orphaned multiprocessing process (\d{1,18})"),
+        r"Terminating orphaned multiprocessing process (\d{1,18})",
         lambda m: OrphanKilled(pid=int(m[1])),
     ),
     (  # google-tunix@0.1.7 sft/peft_trainer.py
         "Train loop finished",
-        re.compile(r"Train loop finished in: (\d{1,18}\.?\d*) seconds"),
+        r"Train loop finished in: (\d{1,18}\.?\d*) seconds",
         lambda m: LoopFinished(seconds=float(m[1])),
     ),
     # maxtext@0.2.5 utils/max_utils.py print_system_information, then common/metric_logger.py
-    ("System Information", re.compile("System Information: Jax Version"), lambda _: Phase(name="making the model")),
-    ("number parameters", re.compile("number parameters: "), lambda _: Phase(name="compiling")),
+    ("System Information", "System Information: Jax Version", lambda _: Phase(name="making the model")),
+    ("number parameters", "number parameters: ", lambda _: Phase(name="compiling")),
 )
