@@ -39,7 +39,7 @@ from xsft.launchers.observed_pods import pod_of
 from xsft.states.model import JobSet
 from xsft.trainers.progress import Said
 
-PACE = Pace(poll_s=0.02, longest_wait_s=0.05, silence_s=60.0, look_s=0.05)
+PACE = Pace(poll_s=0.02, longest_wait_s=0.05, silence_s=60.0, first_s=0.3, look_s=0.05)
 FIRST = "gemma-slice-job-0-0-abcde"
 SOON_S = 20.0
 
@@ -396,6 +396,27 @@ def test_a_stream_that_nobody_closes_does_not_hide_the_process_that_came_after(w
     assert lines.take(1) == ["anew"]
     (mark,) = marks
     assert mark == "-- gemma: restart 1 of 3; what follows is said by the new processes --"
+
+
+@pytest.mark.parametrize("ending", [False, True])
+def test_a_log_without_a_line_is_not_waited_for_longer_than_its_process_lives(world: World, ending: bool) -> None:
+    """A kubelet sends no headers before the first line, so that there is no stream yet to interrupt."""
+    old = world.pod()
+    said: list[str] = []
+    world.api.server.fail(f"{FIRST}/log.*follow=true", action="hang-before", times=99)
+    lines = world.listen(trouble=said.append)
+    until(lambda: world.api.server.asked("follow=true"))
+    if ending:
+        world.logs.say(FIRST, "last", end=True)
+        old["status"]["phase"] = "Failed"
+        world.end("Failed")
+        assert lines.rest() == ["last"]
+    else:
+        old["metadata"]["deletionTimestamp"] = "2026-11-21T10:00:05Z"
+        world.pod(tag="zzzzz", attempt=1)
+        world.logs.say("gemma-slice-job-0-0-zzzzz", "anew", second=9)
+        assert lines.take(1) == ["anew"]
+    assert [text for text in said if "restart 1" not in text] == []
 
 
 def test_a_restart_is_marked_once_between_what_was_said_before_and_after(world: World) -> None:

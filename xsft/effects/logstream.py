@@ -169,6 +169,8 @@ class Follower:
     def _streamed(self, pod: Pod) -> Iterator[LogLine]:
         opened = self._opened(pod, follow=True)
         if isinstance(opened, Unreachable):
+            if not self._given.lines and opened.problem_id == "unreachable":
+                return  # it has said nothing yet; whether the cluster answers, the next look tells
             raise opened
         if opened is None:
             return
@@ -195,7 +197,8 @@ class Follower:
             tail=tail,
             previous=previous,
         )
-        silence_s = self._pace.silence_s if follow else api.patience.read_timeout_s
+        streaming_s = self._pace.silence_s if self._given.lines else self._pace.first_s
+        silence_s = streaming_s if follow else api.patience.read_timeout_s
         return open_log(api, wanted, follow=follow, read_timeout_s=silence_s)
 
     def _new(self, pod: Pod, opened: Stream) -> Iterator[LogLine]:

@@ -54,6 +54,8 @@ class Pace:
     """Before asking a cluster again that does not answer."""
     silence_s: float = 60.0
     """A stream that says nothing for so long is opened anew: its connection may be dead."""
+    first_s: float = 8.0
+    """The same of one that has said nothing yet: a kubelet sends not even headers before the first line."""
     look_s: float = 4.0
     """Where a stream says nothing: between two looks whether its process is still the one. Nobody closes the stream of
     a node that is gone.
