@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from json import loads
 from typing import Any
 
 import pytest
@@ -77,7 +78,7 @@ def test_a_name_that_is_not_exactly_there_is_a_usage_error() -> None:
 
 def test_all_names_that_are_not_there_are_said_at_once() -> None:
     with pytest.raises(UsageError) as raised:
-        told(Read(STORY), Wanted(runs=("gema", "gemma", "nixt", "gema", "zzz")))
+        told(Read(STORY), Wanted(runs=("gema", "nixt", "gema", "zzz")))
     said = [problem.message for problem in raised.value.problems]
     assert [message.partition(".")[0] for message in said] == [
         f"There is no run named exactly {name!r}" for name in ("gema", "nixt", "zzz")
@@ -86,6 +87,46 @@ def test_all_names_that_are_not_there_are_said_at_once() -> None:
     with pytest.raises(Unreachable) as silent:
         told(Read(STORY, (SILENT,), whole=False), Wanted(runs=("other", "another")))
     assert len(silent.value.problems) == 2
+
+
+@pytest.mark.parametrize("json", [False, True])
+def test_runs_that_are_there_are_shown_beside_names_that_are_not(
+    json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = io.StringIO()
+    asked = screen(Read(STORY), wanted=Wanted(runs=("gemma", "zzz", "tiny")))
+    assert report(asked, json=json, stdout=out) == UsageError.exit_status
+    shown = capsys.readouterr()
+    assert "There is no run named exactly 'zzz'" in shown.err
+    if json:
+        DOCUMENTS["status"].model_validate_json(shown.out)
+        answer = loads(shown.out)
+        assert [run["run_name"] for run in answer["runs"]] == ["gemma", "tiny"]
+        assert [problem["id"] for problem in answer["problems"]] == ["run-missing"]
+    else:
+        assert [line.split()[0] for line in out.getvalue().splitlines()] == ["RUN", "gemma", "tiny"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "hints"),
+    [
+        (Wanted(), ["1 more ended over a day ago: xsft status --all"]),
+        (Wanted(everything=True), []),
+        (Wanted(states=("queued",)), ["3 more are not of the states and mode asked for"]),
+        (
+            Wanted(states=("succeeded",)),
+            ["1 more ended over a day ago: the same with --all", "2 more are not of the states and mode asked for"],
+        ),
+        (Wanted(states=("saving",)), ["4 more are not of the states and mode asked for"]),
+        (Wanted(runs=("old",), states=("queued",)), ["no runs"]),
+        (Wanted(runs=("old",)), []),
+    ],
+)
+def test_what_is_not_shown_is_said_with_what_would_show_it(
+    wanted: Wanted, hints: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    told(Read(STORY), wanted)
+    assert capsys.readouterr().err.splitlines() == hints
 
 
 def test_a_name_that_may_be_on_a_silent_cluster_is_not_called_missing() -> None:

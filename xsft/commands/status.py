@@ -13,6 +13,7 @@ from xsft.commands.durations import duration
 from xsft.commands.run_arguments import a_run, add_where
 
 if TYPE_CHECKING:
+    from xsft.problems import Problem
     from xsft.states.folding import Classify, Seen, Wanted
     from xsft.states.lookup import Read, Reading
     from xsft.states.model import Observation, Status
@@ -26,7 +27,8 @@ STATES = (
 
 EPILOG = (
     "Without RUN: active runs and those that ended in the last day. A cluster that does not answer makes no run failed:"
-    " its last known state is shown with its age. Exit status 0 whatever the runs do, 5 where nothing could be read."
+    " its last known state is shown with its age. Exit status 0 whatever the runs do, 5 where nothing could be read,"
+    " 2 where a RUN is not there (those that are there are shown)."
 )
 
 
@@ -91,21 +93,29 @@ def wanted_of(args: argparse.Namespace) -> Wanted:
 
 
 def report(screen: Screen, *, json: bool, stdout: TextIO) -> int:
-    """Read once and show; 0. Raises Unreachable where nothing could be read, UsageError for a run that is not there."""
+    """Read once and show; 0, or the exit status of a name that no run has, beside runs that are there.
+
+    Raises Unreachable where nothing could be read, UsageError where none of the runs is there.
+    """
     from xsft.commands.failure import print_problems
     from xsft.commands.progress import spinning
+    from xsft.states.lookup import lacking
 
     with spinning("status", "asking the clusters") as say:
         screen.listen(say)
         found, rows = look(screen)
-    picked = pick(screen, rows, found)
+    failed, picked = lacking(screen.wanted.runs, rows, found), there(screen, rows)
+    if failed is not None and not picked:
+        raise failed
+    unknown = failed.problems if failed else ()
     print_problems(() if json else found.problems)
     if json:
-        _print_document(picked, found)
+        _print_document(picked, (*found.problems, *unknown))
     else:
         show(picked, stdout)
-        _say_hidden(screen.wanted, shown=len(picked), known=len(rows))
-    return 0
+        _say_hidden(screen.wanted, rows, shown=len(picked))
+    print_problems(unknown)
+    return failed.exit_status if failed else 0
 
 
 def look(screen: Screen) -> tuple[Reading, tuple[Seen, ...]]:
@@ -122,10 +132,16 @@ def look(screen: Screen) -> tuple[Reading, tuple[Seen, ...]]:
 
 def pick(screen: Screen, rows: Sequence[Seen], found: Reading) -> tuple[Row, ...]:
     """Raises UsageError for a name that no run has."""
-    from xsft.states.folding import chosen
     from xsft.states.lookup import require_names
 
     require_names(screen.wanted.runs, rows, found)
+    return there(screen, rows)
+
+
+def there(screen: Screen, rows: Sequence[Seen]) -> tuple[Row, ...]:
+    """What is wanted of what is there."""
+    from xsft.states.folding import chosen
+
     return tuple(one.row for one in chosen(rows, screen.wanted))
 
 
@@ -144,20 +160,27 @@ def show(rows: Sequence[Row], stdout: TextIO) -> None:
     console.print(table(rows, width=console.width))
 
 
-def _say_hidden(wanted: Wanted, *, shown: int, known: int) -> None:
+def _say_hidden(wanted: Wanted, rows: Sequence[Seen], *, shown: int) -> None:
     """On stderr, and only where something is not shown."""
-    hidden = known - shown
-    if hidden and not wanted.runs:
-        filtered = wanted.states or wanted.mode
-        why = "are not of the states and mode asked for, or ended" if filtered else "ended"
-        sys.stderr.write(f"{hidden} more {why} over a day ago: xsft status --all\n")
-    elif not shown:
-        sys.stderr.write("no runs\n")
+    from xsft.states.folding import chosen
+
+    hints: list[str] = []
+    filtered = bool(wanted.states or wanted.mode)
+    of_these = len(chosen(rows, replace(wanted, everything=True)))
+    if of_these > shown:
+        hints.append(
+            f"{of_these - shown} more ended over a day ago: {'the same with' if filtered else 'xsft status'} --all"
+        )
+    if filtered and not wanted.runs and len(rows) > of_these:
+        hints.append(f"{len(rows) - of_these} more are not of the states and mode asked for")
+    if not shown and not hints:
+        hints.append("no runs")
+    sys.stderr.writelines(f"{hint}\n" for hint in hints)
 
 
-def _print_document(rows: Sequence[Row], found: Reading) -> None:
+def _print_document(rows: Sequence[Row], problems: Sequence[Problem]) -> None:
     from xsft.commands.documents import print_json
     from xsft.commands.failure import problem_documents
     from xsft.commands.run_documents import run_document
 
-    print_json("status", {"runs": [run_document(row) for row in rows], "problems": problem_documents(found.problems)})
+    print_json("status", {"runs": [run_document(row) for row in rows], "problems": problem_documents(problems)})

@@ -61,10 +61,15 @@ def unread(found: Reading, what: str) -> Unreachable:
 
 
 def require_names(names: Sequence[str], rows: Sequence[Seen], found: Reading) -> None:
-    """Raises as `missing` where nothing has a name: for the first such name, and the others beside it."""
-    lacking = [missing(name, rows, found) for name in dict.fromkeys(names) if not named(rows, name)]
-    if lacking:
-        raise reduce(lambda first, other: first.beside(other), lacking)
+    """Raises `lacking`."""
+    if failed := lacking(names, rows, found):
+        raise failed
+
+
+def lacking(names: Sequence[str], rows: Sequence[Seen], found: Reading) -> XsftError | None:
+    """As `missing` for the first name that nothing has, the others beside it; None where all are there."""
+    failed = [missing(name, rows, found) for name in dict.fromkeys(names) if not named(rows, name)]
+    return reduce(lambda first, other: first.beside(other), failed) if failed else None
 
 
 def missing(name: str, rows: Sequence[Seen], found: Reading) -> XsftError:
