@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -19,9 +21,10 @@ from xsft.effects.cluster_api import Patience
 from xsft.effects.lastknown import remember
 from xsft.effects.local_run import run_local
 from xsft.effects.objects import LocalObjects
-from xsft.effects.observe_ask import Effort, Target, begin
+from xsft.effects.observe_ask import Target, begin
 from xsft.effects.observe_gather import Gathered, gather_runs
-from xsft.effects.progress import NOT_ASKED, TAIL, untold
+from xsft.effects.observe_wanted import Effort, untold
+from xsft.effects.progress import NOT_ASKED, TAIL
 from xsft.effects.recordindex import IndexEntry, keep
 from xsft.effects.records import RecordStore
 from xsft.errors import Unreachable
@@ -52,9 +55,9 @@ class World:
 
     def gather(self, *targets: Target, **how: Any) -> Gathered:
         given = targets or (self.target(),)
-        asked = {key: how.pop(key) for key in ("names", "everything") if key in how}
-        look = begin(given, store=self.store, **asked)
-        return gather_runs(look, store=self.store, **{"effort": NOTHING, **how})
+        asked = {key: how.pop(key) for key in ("names", "everything", "effort") if key in how}
+        look = begin(given, store=self.store, **{"effort": NOTHING, **asked})
+        return gather_runs(look, store=self.store, **how)
 
     def submitted(self, name: str, *, uid: str | None = "u-1", jobset: str | None = None, **entry: Any) -> None:
         """From this machine."""
@@ -402,3 +405,23 @@ def test_what_need_not_be_read_is_there_while_the_rest_is_and_a_run_is_never_par
     assert [one.run_name for one in next(parts)] == ["other"]
     gate.set()
     assert sorted(one.jobset.name for one in next(parts) if one.jobset) == ["gemma", "gemma-2"]
+
+
+def test_pods_that_print_are_asked_for_once_and_before_all_lists_have_come(world: World) -> None:
+    world.runs.admitted("gemma")
+    world.api.standin.logs.say(world.runs.pod("gemma")["metadata"]["name"], "nothing")
+    gate = threading.Event()
+    world.api.server.fail("/workloads", code=0, do=partial(gate.wait, 20))
+    began = begin((world.target(),), store=world.store)
+    for _ in range(200):
+        if printers_asked(world):
+            break
+        time.sleep(0.05)
+    assert printers_asked(world) == 1
+    gate.set()
+    assert by_name(gather_runs(began, store=world.store))["gemma"].progress is not None
+    assert printers_asked(world) == 1
+
+
+def printers_asked(world: World) -> int:
+    return sum("jobset.sigs.k8s.io/job-index=0" in unquote(one.line) for one in world.api.server.seen)

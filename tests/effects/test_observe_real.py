@@ -12,8 +12,9 @@ import pytest
 from tests.cluster.api import Cluster as Real
 from tests.effects.clusterruns import CHIPS, HOSTS, STEP, Staged
 from xsft.effects.observe import observe_cluster
-from xsft.effects.observe_ask import Effort, Target, begin
+from xsft.effects.observe_ask import Target, begin
 from xsft.effects.observe_gather import gather_runs
+from xsft.effects.observe_wanted import Effort
 from xsft.effects.records import RecordStore
 from xsft.states.causes import explain
 
@@ -257,7 +258,7 @@ def test_all_of_them_in_one_look(staged: Staged, tmp_path_factory: pytest.TempPa
     staged.until("waits", ("queued", "inadmissible"))
     store = RecordStore(state=tmp_path_factory.mktemp("state"), objects_at=lambda _: pytest.fail("nothing is written"))
     target = Target(name="real", namespace=staged.namespace, connect=lambda: staged.cluster)
-    found = gather_runs(begin([target], store=store), store=store, effort=Effort(progress_s=20))
+    found = gather_runs(begin([target], store=store, effort=Effort(progress_s=20)), store=store)
     assert (found.problems, found.whole) == ((), True)
     rows = {one.run_name: one for one in found.observations}
     assert set(rows) == {"going", "waits"}

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.observations import jobset, observed
-from xsft.effects.observe_ask import Effort, Wanted
 from xsft.effects.observe_turns import turns
+from xsft.effects.observe_wanted import Effort, Wanted
 from xsft.states.model import Observation, Recorded, ReplicatedJob
 
 NOW = "2026-11-21T12:00:{:02}Z"
 
 
-def wanted(second: int = 0) -> Wanted:
-    return Wanted(names=frozenset(), everything=True, now=NOW.format(second))
+def wanted(second: int = 0, **effort: Any) -> Wanted:
+    return Wanted(names=frozenset(), everything=True, now=NOW.format(second), effort=Effort(**effort))
 
 
 def run(number: int, kind: str) -> Observation:
@@ -37,8 +38,7 @@ def test_nobody_is_lost_and_each_kind_has_its_places(
     kinds: list[str], active: int, ended: int, gone: int, second: int
 ) -> None:
     runs = [run(i, kind) for i, kind in enumerate(kinds)]
-    effort = Effort(at_most=active, ended_at_most=ended, gone_at_most=gone)
-    found = turns(runs, wanted=wanted(second), effort=effort)
+    found = turns(runs, wanted=wanted(second, at_most=active, ended_at_most=ended, gone_at_most=gone))
     assert sorted(one.run_name for one in (*found.asked, *found.left)) == sorted(one.run_name for one in runs)
     for kind, places in (("active", active), ("ended", ended), ("gone", gone)):
         asked = [one for one in found.asked if one.run_name.startswith(kind)]
@@ -47,7 +47,7 @@ def test_nobody_is_lost_and_each_kind_has_its_places(
 
 def test_active_runs_come_first_and_the_newest_of_them() -> None:
     runs = [*(run(i, "active") for i in range(5)), *(run(i, "ended") for i in range(10, 15)), run(30, "gone")]
-    found = turns(runs, wanted=wanted(), effort=Effort(at_most=3, ended_at_most=1, gone_at_most=1))
+    found = turns(runs, wanted=wanted(at_most=3, ended_at_most=1, gone_at_most=1))
     assert [one.run_name for one in found.asked] == ["active-4", "active-3", "active-2", "ended-14", "gone-30"]
 
 
@@ -56,7 +56,7 @@ def test_what_cannot_be_read_keeps_nobody_from_being_read() -> None:
     runs = [run(i, "ended") for i in range(30)]
     asked = set()
     for second in range(30):
-        found = turns(runs, wanted=wanted(second), effort=Effort(ended_at_most=4))
+        found = turns(runs, wanted=wanted(second, ended_at_most=4))
         assert {"ended-29", "ended-28"} <= {one.run_name for one in found.asked}
         asked |= {one.run_name for one in found.asked}
     assert asked == {one.run_name for one in runs}
@@ -64,9 +64,9 @@ def test_what_cannot_be_read_keeps_nobody_from_being_read() -> None:
 
 def test_of_those_that_are_gone_the_newest() -> None:
     runs = [run(i, "gone") for i in range(5)]
-    found = turns(runs, wanted=wanted(), effort=Effort(gone_at_most=2))
+    found = turns(runs, wanted=wanted(gone_at_most=2))
     assert [one.run_name for one in found.asked] == ["gone-4", "gone-3"]
 
 
 def test_without_time_nobody_is_asked() -> None:
-    assert turns([run(1, "active")], wanted=wanted(), effort=Effort(progress_s=0)).asked == ()
+    assert turns([run(1, "active")], wanted=wanted(progress_s=0)).asked == ()

@@ -20,8 +20,9 @@ from xsft.effects.cluster import connect_context
 from xsft.effects.cluster_api import Patience
 from xsft.effects.objects import LocalObjects, Objects
 from xsft.effects.observe import observe_cluster
+from xsft.effects.observe_wanted import tells
 from xsft.effects.parallel import answers
-from xsft.effects.progress import LONG_TAIL, NOT_ASKED, NOT_READ, TAIL, Source, not_asked, read_progress, tells
+from xsft.effects.progress import LONG_TAIL, NOT_ASKED, NOT_READ, TAIL, Source, not_asked, read_progress
 from xsft.errors import Unreachable
 from xsft.launchers.labels import OUTPUT_ANNOTATION
 from xsft.states.model import JobSet, Observation, Recorded, Unread

@@ -36,6 +36,34 @@ NOT_ASKED = Unread(what="queue", why=f"not read: {MAX_QUEUES} other queues are f
 PENDING = "status.phase=Pending"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Lists:
+    """Of one namespace of one cluster."""
+
+    reads: Reads
+    namespace: str
+    jobsets: tuple[JobSet, ...]
+    workloads: Started[tuple[Owned, ...]]
+    pods: Started[tuple[Pod, ...]]
+    """The first one of each Job where that is pending."""
+
+    def observations(self, *, name: str, now: str, run_names: Iterable[str] | None = None) -> tuple[Observation, ...]:
+        """As `observe_cluster`. Never raises: a list that cannot be read is in `unread`."""
+        wanted = None if run_names is None else frozenset(run_names)
+        beside = _beside(self.reads, self.workloads, self.pods, namespace=self.namespace)
+        shown = (one for one in self.jobsets if wanted is None or {one.name, one.run_name} & wanted)
+        return tuple(beside.of(jobset, name=name, now=now) for jobset in shown)
+
+
+def ask_lists(cluster: Cluster, *, namespace: str) -> Lists:
+    """The JobSets are there then, the others on their way. Raises as `observe_cluster`."""
+    reads = cluster.reads
+    workloads = start(lambda: reads.workloads(namespace=namespace))
+    pods = start(lambda: reads.cached_pods(namespace=namespace, labels=FIRST_HOSTS, fields=PENDING))
+    jobsets = reads.jobsets(namespace=namespace)
+    return Lists(reads=reads, namespace=namespace, jobsets=jobsets, workloads=workloads, pods=pods)
+
+
 def observe_cluster(
     cluster: Cluster, *, namespace: str, name: str, now: str, run_names: Iterable[str] | None = None
 ) -> tuple[Observation, ...]:
@@ -47,14 +75,7 @@ def observe_cluster(
     a run has none. A list that cannot be read is in `unread`. Raises Unreachable where the JobSets themselves cannot be
     read, EnvironmentMissing where the cluster has no JobSet.
     """
-    reads = cluster.reads
-    workloads = start(lambda: reads.workloads(namespace=namespace))
-    pods = start(lambda: reads.cached_pods(namespace=namespace, labels=FIRST_HOSTS, fields=PENDING))
-    jobsets = reads.jobsets(namespace=namespace)
-    wanted = None if run_names is None else frozenset(run_names)
-    beside = _beside(reads, workloads, pods, namespace=namespace)
-    shown = (one for one in jobsets if wanted is None or {one.name, one.run_name} & wanted)
-    return tuple(beside.of(jobset, name=name, now=now) for jobset in shown)
+    return ask_lists(cluster, namespace=namespace).observations(name=name, now=now, run_names=run_names)
 
 
 def observe_run(cluster: Cluster, *, namespace: str, name: str, run_name: str, now: str) -> tuple[Observation, ...]:

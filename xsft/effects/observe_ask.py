@@ -12,21 +12,18 @@ from functools import cache, partial
 from xsft.effects.cluster import Cluster
 from xsft.effects.lastknown import forget, recall
 from xsft.effects.lastknown_line import Known
-from xsft.effects.observe import observe_cluster, unread
+from xsft.effects.observe import Lists, ask_lists, unread
 from xsft.effects.observe_forgotten import forgotten, went_to
 from xsft.effects.observe_patience import Pulse, Say, wait_for
+from xsft.effects.observe_turns import turns
+from xsft.effects.observe_wanted import Effort, Wanted
 from xsft.effects.parallel import Started, start
+from xsft.effects.printers import Printers, ask_printers
 from xsft.effects.recordindex import Index, IndexEntry
 from xsft.effects.records import RecordStore
 from xsft.errors import XsftError
 from xsft.problems import Problem
 from xsft.states.model import JobSet, Observation
-from xsft.states.moments import seconds_between
-
-RECENT_S = 24 * 3600.0
-"""What ended longer ago is not shown unless it is asked for, so nothing is read of it."""
-LATELY_S = 7 * 24 * 3600.0
-"""What was submitted from here longer ago, and is not on its cluster, is not looked for unless it is asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,49 +38,6 @@ class Target:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Effort:
-    """How much is read of the runs' progress."""
-
-    progress_s: float = 3.0
-    """All of them together; 0: none is read."""
-    at_most: int = 40
-    """Active runs whose progress is read, the newest first."""
-    ended_at_most: int = 20
-    """Runs that are over and whose end nobody has read yet: what is read is remembered (`lastknown`), so that each look
-    has others.
-    """
-    gone_at_most: int = 20
-    """Runs that their cluster has forgotten: their records are read at every look."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    names: frozenset[str]
-    everything: bool
-    now: str
-
-    def entry(self, entry: IndexEntry) -> bool:
-        """Of the index: what is named, else what was submitted lately."""
-        if self.names:
-            folder = f"{entry.output.rstrip('/')}/{entry.run_name}" if entry.target == "local" else None
-            return bool({entry.run_name, entry.jobset, folder} & self.names)
-        age = seconds_between(entry.updated_at, self.now)
-        return self.everything or age is None or age < LATELY_S
-
-    def run(self, seen: Observation) -> bool:
-        named = {seen.run_name, seen.jobset.name if seen.jobset else None} & self.names
-        return bool(named) or not self.names
-
-    def progress(self, seen: Observation) -> bool:
-        """Not of what ended so long ago that nobody is shown it."""
-        if self.names or self.everything or seen.jobset is None or seen.jobset.terminal is None:
-            return True
-        ends = [c.at for c in seen.jobset.conditions if c.type == seen.jobset.terminal and c.at]
-        age = seconds_between(max(ends, default=seen.jobset.created_at), self.now)
-        return age is None or age < RECENT_S
-
-
-@dataclass(frozen=True, kw_only=True)
 class Answer:
     """Of one target."""
 
@@ -91,6 +45,7 @@ class Answer:
     cluster: Cluster | None = None
     problem: Problem | None = None
     known: Mapping[str, Known] = field(default_factory=dict)
+    printers: Printers | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,11 +82,16 @@ class Look:
 
 
 def begin(
-    targets: Sequence[Target], *, store: RecordStore, names: Sequence[str] = (), everything: bool = False
+    targets: Sequence[Target],
+    *,
+    store: RecordStore,
+    names: Sequence[str] = (),
+    everything: bool = False,
+    effort: Effort | None = None,
 ) -> Look:
     """`names`: exact names of runs or JobSets, none: all. `everything`: also the progress of what ended long ago."""
     index = store.local_index()
-    wanted = Wanted(names=frozenset(names), everything=everything, now=store.now())
+    wanted = Wanted(names=frozenset(names), everything=everything, effort=effort or Effort(), now=store.now())
     asked = tuple(_ask(one, store=store, entries=index.entries, wanted=wanted) for one in targets)
     return Look(targets=tuple(targets), wanted=wanted, index=index, asked=asked)
 
@@ -164,21 +124,32 @@ def _answer(
     known, submitted = before()
     cluster = target.connect()
     pulse.connected(cluster)
-    found = observe_cluster(cluster, namespace=target.namespace, name=target.name, now=wanted.now)
+    lists = ask_lists(cluster, namespace=target.namespace)
+    printers = _printers(cluster, lists, known=known, wanted=wanted)
+    found = lists.observations(name=target.name, now=wanted.now)
     uids = {seen.jobset.uid for seen in found if seen.jobset}
     if not pulse.left:  # else somebody has told already what was known without it
         forget(store.state, cluster=target.name, namespace=target.namespace, there=uids, now=wanted.now)
-    there = [seen.jobset for seen in found if seen.jobset]
-    gone = (one for one in submitted if one.uid not in uids and not any(_bears_its_name(one, held) for held in there))
+    there = {seen.jobset.name: seen.jobset for seen in found if seen.jobset}
+    gone = (one for one in submitted if one.uid not in uids and not _bears_its_name(one, there.get(one.jobset or "")))
     lost = (forgotten(one, cluster=target.name, known=known, now=wanted.now) for one in gone)
     seen = (_with_known(one, known) for one in found if wanted.run(one))
-    return Answer(observations=(*seen, *lost), cluster=cluster, known=known)
+    return Answer(observations=(*seen, *lost), cluster=cluster, known=known, printers=printers)
 
 
-def _bears_its_name(entry: IndexEntry, held: JobSet) -> bool:
+def _printers(cluster: Cluster, lists: Lists, *, known: Mapping[str, Known], wanted: Wanted) -> Printers | None:
+    """Of the runs whose turn it will be, for all that the JobSets tell; before the rest has come."""
+    bare = (
+        Observation(run_name=one.run_name, target="xpk", observed_at=wanted.now, jobset=one) for one in lists.jobsets
+    )
+    whose = turns((_with_known(one, known) for one in bare if wanted.run(one)), wanted=wanted).asked
+    names = [one.jobset.name for one in whose if one.jobset]
+    return ask_printers(lambda: cluster.reads, namespace=lists.namespace, jobsets=names) if names else None
+
+
+def _bears_its_name(entry: IndexEntry, held: JobSet | None) -> bool:
     """Another attempt under the same name; not that of a run which is itself named `run-2`."""
-    named = held.name == entry.jobset
-    return named and (held.run_name == entry.run_name or (not held.ours and entry.uid is None))
+    return held is not None and (held.run_name == entry.run_name or (not held.ours and entry.uid is None))
 
 
 def _silent(target: Target, failed: XsftError, *, before: Callable[[], Before], wanted: Wanted) -> Answer:

@@ -9,11 +9,12 @@ from itertools import chain
 
 from xsft.effects.cluster import Cluster
 from xsft.effects.lastknown_line import Known
-from xsft.effects.observe_ask import Effort, Look, Wanted
+from xsft.effects.observe_ask import Look
 from xsft.effects.observe_forgotten import cluster_of, recorded_of
 from xsft.effects.observe_local import observe_local
 from xsft.effects.observe_patience import Say
 from xsft.effects.observe_turns import Turns, turns
+from xsft.effects.observe_wanted import Wanted
 from xsft.effects.parallel import start
 from xsft.effects.progress import LONG_TAIL, TAIL, Source, not_asked, read_progress
 from xsft.effects.recordindex import IndexEntry
@@ -51,7 +52,6 @@ def gather_runs(
     *,
     store: RecordStore,
     local: bool = True,
-    effort: Effort | None = None,
     say: Say = lambda _line: None,
 ) -> Gathered:
     """One Observation per attempt of a run. Never raises. `local`: also the runs on this machine; `say` hears which
@@ -65,9 +65,14 @@ def gather_runs(
     found = tuple(seen for answer in answers for seen in answer.observations)
     silent = tuple(answer.problem for answer in answers if answer.problem is not None)
     clusters = {one.name: answer.cluster for one, answer in zip(look.targets, answers, strict=True) if answer.cluster}
-    source = _source(clusters, store=store, entries=entries)
-    whose, known = turns(found, wanted=wanted, effort=effort or Effort()), [answer.known for answer in answers]
-    read = start(partial(_read, whose.asked, source=source, wanted=wanted, effort=effort or Effort()))
+    printers = {
+        (one.name, one.namespace): answer.printers
+        for one, answer in zip(look.targets, answers, strict=True)
+        if answer.printers
+    }
+    source = replace(_source(clusters, store=store, entries=entries), printers=printers)
+    whose, known = turns(found, wanted=wanted), [answer.known for answer in answers]
+    read = start(partial(_read, whose.asked, source=source, wanted=wanted))
     settled, beside = _parted(whose, wanted=wanted)
     return Gathered(
         settled=(*_with_last_words(settled, known), *here),
@@ -78,9 +83,9 @@ def gather_runs(
     )
 
 
-def _read(asked: Sequence[Observation], *, source: Source, wanted: Wanted, effort: Effort) -> tuple[Observation, ...]:
+def _read(asked: Sequence[Observation], *, source: Source, wanted: Wanted) -> tuple[Observation, ...]:
     tail = LONG_TAIL if wanted.names else TAIL
-    return read_progress(asked, source=source, deadline_s=effort.progress_s, tail=tail)
+    return read_progress(asked, source=source, deadline_s=wanted.effort.progress_s, tail=tail)
 
 
 def _parted(whose: Turns, *, wanted: Wanted) -> tuple[list[Observation], list[Observation]]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from xsft.effects.observe_ask import Effort, Wanted
-from xsft.effects.progress import untold
+from xsft.effects.observe_wanted import Wanted, untold
 from xsft.states.model import Observation
 from xsft.states.moments import seconds_between
 
@@ -20,11 +19,11 @@ class Turns:
     left: tuple[Observation, ...]
 
 
-def turns(found: Iterable[Observation], *, wanted: Wanted, effort: Effort) -> Turns:
+def turns(found: Iterable[Observation], *, wanted: Wanted) -> Turns:
     """The newest active runs; of those that are over, the newest and some of the others, others at every look: an end
     that cannot be read takes no place for good. Those whose JobSet is gone have places of their own.
     """
-    newest = sorted(found, key=_begun, reverse=True)
+    effort, newest = wanted.effort, sorted(found, key=_begun, reverse=True)
     ask = [one for one in newest if effort.progress_s > 0 and wanted.progress(one) and untold(one)]
     there = [one for one in ask if one.jobset is not None]
     active = [one for one in there if one.jobset and one.jobset.terminal is None]

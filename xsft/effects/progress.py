@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -13,18 +14,20 @@ from xsft.effects.cluster import Cluster
 from xsft.effects.cluster_logs import LogAsk, read_log
 from xsft.effects.objects import Objects
 from xsft.effects.observe import unread
-from xsft.effects.parallel import Started, answers, start
+from xsft.effects.observe_wanted import untold
+from xsft.effects.parallel import answers
+from xsft.effects.printers import Printers, ask_printers
 from xsft.effects.saved import latest_step
 from xsft.errors import XsftError
-from xsft.launchers.observed_pods import printer_selector, prints_steps, trainer_container
+from xsft.launchers.observed_pods import prints_steps, trainer_container
 from xsft.states.model import JobSet, Observation, Pod, Progress, Recorded, Unread, What
 from xsft.states.pods import oom_killed, started_at, trouble
 from xsft.trainers.metrics import FOLDER, newest_files, progress_of_metrics, rows_of
 from xsft.trainers.progress import Said, progress_of
 
 T = TypeVar("T")
-Printers = Mapping[tuple[str, str], Started[tuple[Pod, ...]]]
-"""Pods among which are those that print steps, by the cluster's name and the namespace."""
+Place = tuple[str, str]
+"""The cluster's name and the namespace."""
 
 TAIL = 80
 """Lines of a log. A step prints two, a save some twenty. Taking them apart is most of what a run costs."""
@@ -53,6 +56,8 @@ class Source:
     recorded: Callable[[Observation], Recorded | None] = lambda _: None
     """The record beside its output, of a run that its cluster has forgotten. Raises XsftError."""
     now: Callable[[], str] = clock.now
+    printers: Mapping[Place, Printers] = field(default_factory=dict)
+    """That were asked for already."""
 
 
 def read_progress(
@@ -74,21 +79,6 @@ def not_asked(seen: Observation) -> Observation:
     return _lacking(seen, NOT_ASKED) if untold(seen) else seen
 
 
-def untold(seen: Observation) -> bool:
-    """It has something to tell, and nobody has read it."""
-    return seen.progress is None and tells(seen)
-
-
-def tells(seen: Observation) -> bool:
-    """Whether its trainer can have said anything: it runs or has run. What waits for quota or pods has not begun."""
-    if seen.target != "xpk" or seen.last_known or any(one.what == "jobsets" for one in seen.unread):
-        return False
-    jobset = seen.jobset
-    if jobset is None or jobset.terminal is not None:
-        return True
-    return not jobset.suspended and any(job.ready or job.succeeded or job.failed for job in jobset.jobs)
-
-
 def _read(asked: Sequence[Observation], *, source: Source, timeout_s: float, tail: int) -> list[Observation]:
     printers = _printers(asked, source)
     looks = [partial(_one, seen, printers, source, tail=tail) for seen in asked]
@@ -96,7 +86,7 @@ def _read(asked: Sequence[Observation], *, source: Source, timeout_s: float, tai
     return [one or _lacking(seen, NOT_READ) for seen, one in zip(asked, found, strict=True)]
 
 
-def _one(seen: Observation, printers: Printers, source: Source, *, tail: int) -> Observation:
+def _one(seen: Observation, printers: Mapping[Place, Printers], source: Source, *, tail: int) -> Observation:
     """The log first; the files beside the output where there is none, or where it does not reach to the end."""
     said, missing, pod = _logged(seen, printers, source, tail=tail)
     if pod is not None and pod not in (seen.pods or ()) and (oom_killed([pod]) or trouble([pod])):
@@ -119,7 +109,7 @@ def _falls_short(seen: Observation, said: Progress) -> bool:
 
 
 def _logged(
-    seen: Observation, printers: Printers, source: Source, *, tail: int
+    seen: Observation, printers: Mapping[Place, Printers], source: Source, *, tail: int
 ) -> tuple[Progress | None, tuple[Unread, ...], Pod | None]:
     """And the pod that prints the steps, where it is there."""
     jobset, pod = seen.jobset, None
@@ -144,11 +134,11 @@ def _said(pod: Pod, jobset: JobSet, cluster: Cluster, *, tail: int, now: Callabl
     return _said(pod, jobset, cluster, tail=LONG_TAIL, now=now) or said
 
 
-def _printer(seen: Observation, jobset: JobSet, printers: Printers) -> Pod | None:
+def _printer(seen: Observation, jobset: JobSet, printers: Mapping[Place, Printers]) -> Pod | None:
     """Of the attempt that runs now; a pod that is being deleted only where there is no other."""
     there = seen.pods or ()
     if not any(prints_steps(pod, jobset) for pod in there):
-        there = printers[_where(seen)].result()
+        there = printers[_where(seen)].pods.result()
     found = [pod for pod in there if prints_steps(pod, jobset)]
     return max(found, key=lambda pod: (not pod.deleting, pod.attempt, pod.created_at), default=None)
 
@@ -158,21 +148,24 @@ def _lines(pod: Pod, jobset: JobSet, cluster: Cluster, *, tail: int) -> tuple[Sa
     return read_log(cluster.reads.api, wanted)
 
 
-def _printers(asked: Sequence[Observation], source: Source) -> Printers:
+def _printers(asked: Sequence[Observation], source: Source) -> Mapping[Place, Printers]:
     """One list per cluster and namespace, whatever the number of runs."""
-    names: dict[tuple[str, str], list[str]] = defaultdict(list)
+    names: dict[Place, set[str]] = defaultdict(set)
     for seen in asked:
         if seen.jobset is not None:
-            names[_where(seen)].append(seen.jobset.name)
-    return {where: start(partial(_list, source, where, tuple(several))) for where, several in names.items()}
+            names[_where(seen)].add(seen.jobset.name)
+    return {where: _of_all(where, several, source) for where, several in names.items()}
 
 
-def _list(source: Source, where: tuple[str, str], names: tuple[str, ...]) -> tuple[Pod, ...]:
+def _of_all(where: Place, jobsets: AbstractSet[str], source: Source) -> Printers:
+    there = source.printers.get(where)
+    if there is not None and jobsets <= there.jobsets:
+        return there
     cluster, namespace = where
-    return source.cluster(cluster).reads.cached_pods(namespace=namespace, labels=printer_selector(names))
+    return ask_printers(lambda: source.cluster(cluster).reads, namespace=namespace, jobsets=jobsets)
 
 
-def _where(seen: Observation) -> tuple[str, str]:
+def _where(seen: Observation) -> Place:
     return (seen.cluster or "", seen.jobset.namespace if seen.jobset else "")
 
 

@@ -15,8 +15,9 @@ from xsft.effects.cluster_config import Whereabouts
 from xsft.effects.cluster_delete import Deleted
 from xsft.effects.lastknown import remember
 from xsft.effects.observe import PATIENCE
-from xsft.effects.observe_ask import Effort, Look, Target, begin
+from xsft.effects.observe_ask import Look, Target, begin
 from xsft.effects.observe_patience import Say
+from xsft.effects.observe_wanted import Effort
 from xsft.effects.places_file import places_file
 from xsft.effects.process import own_environment
 from xsft.effects.recordindex import IndexEntry
@@ -108,12 +109,12 @@ class Runs:
 
     def begin(self) -> None:
         """Ask already: while the clusters answer, there is time to load what is needed then. The next `read` waits."""
-        self.begun.append(self._look(self.names))
+        self.begun.append(self._look(self.names, self.effort))
 
     def read(self) -> Reading:
         """All sources at once. Never raises for one that does not answer: that is a problem beside the others."""
-        look = self.begun.pop() if self.begun else self._look(self.names)
-        return Reading(gathered=self._gather(look, self.effort), known=self._known if self.names else lambda: ())
+        look = self.begun.pop() if self.begun else self._look(self.names, self.effort)
+        return Reading(gathered=self._gather(look), known=self._known if self.names else lambda: ())
 
     def keep(self, seen: Iterable[tuple[Observation, Status]]) -> None:
         """For when a cluster does not answer."""
@@ -156,23 +157,23 @@ class Runs:
         return found.pop() if len(found) == 1 else None
 
     def _known(self) -> tuple[str, ...]:
-        found = self._gather(self._look(()), Effort(progress_s=0)).observations
+        found = self._gather(self._look((), Effort(progress_s=0))).observations
         return tuple(
             {name for seen in found for name in (seen.run_name, seen.jobset.name if seen.jobset else None) if name}
         )
 
-    def _look(self, names: tuple[str, ...]) -> Look:
+    def _look(self, names: tuple[str, ...], effort: Effort) -> Look:
         targets = [
             Target(name=one.name, namespace=one.namespace, connect=partial(self.cluster, one.name))
             for one in self.sources
         ]
-        return begin(targets, store=self.store, names=names, everything=self.everything)
+        return begin(targets, store=self.store, names=names, everything=self.everything, effort=effort)
 
-    def _gather(self, look: Look, effort: Effort) -> Gathered:
+    def _gather(self, look: Look) -> Gathered:
         from xsft.effects.observe_gather import gather_runs  # loaded while the clusters answer
 
         say = self.listeners[0] if self.listeners else lambda _line: None
-        return gather_runs(look, store=self.store, local=self.local, effort=effort, say=say)
+        return gather_runs(look, store=self.store, local=self.local, say=say)
 
 
 def runs_for(asked: Asked, *, names: Iterable[str] = (), everything: bool = False) -> Runs:
