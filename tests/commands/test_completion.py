@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from xsft.commands.completion import SHELLS, run_names
+from xsft.commands.completion import SHELLS, place_names, run_names
 from xsft.effects.recordindex import IndexEntry, keep
 
 RUN_VERBS = ("status", "why", "logs", "wait", "cancel", "compare")
@@ -76,6 +76,27 @@ printf '%s\\n' "${COMPREPLY[@]}"
 def test_bash_offers_the_runs_where_a_verb_takes_one(home: Path, verb: str) -> None:
     assert completed(home, ("xsft", verb, "gem")) == ["gemma-one", "gemma-two"]
     assert not (home / "bad").exists()
+
+
+PLACES_YAML = "lab: {context: lab}\nmain: {context: main}\nmarket: {context: m}\n$(touch bad): {context: x}\n"
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="NOT RUN: no bash here")
+@pytest.mark.parametrize("verb", [("status",), ("why", "gemma"), ("image", "push")])
+def test_bash_offers_the_places_where_one_is_named(home: Path, verb: tuple[str, ...]) -> None:
+    (home / "pyproject.toml").touch()
+    assert completed(home, ("xsft", *verb, "--place", "")) == []
+    (home / "places.yaml").write_text(PLACES_YAML, encoding="utf-8")
+    assert completed(home, ("xsft", *verb, "--place", "ma")) == ["main", "market"]
+    assert completed(home, ("xsft", *verb, "--place", "")) == ["lab", "main", "market"]
+    assert not (home / "bad").exists()
+
+
+@pytest.mark.parametrize("text", ["a: [", "- a", "", "\x00"])
+def test_places_that_cannot_be_read_are_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "places.yaml").write_text(text, encoding="utf-8")
+    assert place_names(tmp_path) == ()
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="NOT RUN: no bash here")

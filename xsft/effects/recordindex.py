@@ -13,6 +13,7 @@ from typing import Any
 
 from xsft.effects.filelock import exclusive
 from xsft.effects.files import write_atomic
+from xsft.effects.leftovers import sweep
 from xsft.problems import Problem, warning
 from xsft.records.model import Cluster, Record
 from xsft.records.scrub import scrub
@@ -75,6 +76,7 @@ def keep(folder: Path, entry: IndexEntry) -> None:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = folder / _file_name(entry)
     with exclusive(folder / ".lock", waiting=lambda: None):
+        sweep(folder)
         before = _read(path)
         if before is None or before.attempt <= entry.attempt:
             document = {key: value for key, value in asdict(entry).items() if value is not None}

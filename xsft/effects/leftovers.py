@@ -1,0 +1,25 @@
+"""Files that a writer left beside its target because it was killed (`files.write_atomic`)."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from xsft.effects import clock
+
+OLD_S = 3600.0
+"""No writer takes so long: a younger one may be somebody's who is at it."""
+_BESIDE = re.compile(r"\..+\.[0-9a-f]{12}\.tmp", re.DOTALL)
+
+
+def sweep(folder: Path, *, older_s: float = OLD_S) -> None:
+    """Remove this user's, where they are old. Never raises: they harm nobody."""
+    with suppress(OSError):
+        before, user = clock.utc().timestamp() - older_s, os.getuid()
+        for entry in os.scandir(folder):
+            if _BESIDE.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                found = entry.stat(follow_symlinks=False)
+                if found.st_uid == user and found.st_mtime < before:
+                    Path(entry.path).unlink(missing_ok=True)
