@@ -11,7 +11,7 @@ import pytest
 
 from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.kubeobjects import Objects
-from tests.fakes.kuberuns import Runs, ended
+from tests.fakes.kuberuns import RUNNING, Runs, ended
 from xsft.cli import main
 from xsft.commands.interface import DOCUMENTS
 
@@ -129,6 +129,47 @@ def test_why_names_the_process_that_failed_first(api: ClusterApi, runs: Runs, sa
     assert status == 0
     assert "slice 0 host 5" in made["cause"]["where"]
     assert any("the fifth host is odd" in line for line in made["cause"]["evidence"])
+
+
+def test_why_of_an_earlier_submission(api: ClusterApi, runs: Runs, said: Any) -> None:
+    first = runs.jobset("gemma", status=ended("Failed", "FailJobSetFailurePolicyAction"))
+    first["metadata"]["creationTimestamp"] = "2026-11-21T09:00:00Z"
+    runs.admitted("gemma-2", run="gemma")
+    runs.pod("gemma-2")
+    states = {}
+    for arguments in ((), ("--attempt", "1"), ("--attempt", "2")):
+        status, out, _ = said("why", "gemma", "--json", *arguments)
+        made = document("why", out)
+        states[arguments] = (status, made["jobset"], made["state"] == "failed")
+    assert states == {
+        (): (0, "gemma-2", False),
+        ("--attempt", "1"): (0, "gemma", True),
+        ("--attempt", "2"): (0, "gemma-2", False),
+    }
+    status, _, err = said("why", "gemma", "--attempt", "3")
+    assert status == 2
+    assert "no attempt 3" in err
+    assert said("why", "gemma", "--attempt", "x")[0] == 2
+
+
+def test_why_a_run_was_restarted_of_which_no_pod_is_left(api: ClusterApi, runs: Runs, said: Any) -> None:
+    """As an OOM kill leaves it: JobSet has made its Jobs anew, and the pods of before are gone."""
+    made = runs.admitted("gemma", status={**RUNNING, "restarts": 1})
+    made["status"]["replicatedJobsStatus"] = [{"name": "slice-job", "ready": 0, "active": 2}]
+    runs.pod("gemma", attempt=1)
+    policy = {
+        "reason": "RestartJobSetFailurePolicyAction",
+        "message": "applying RestartJobSet failure policy action (first failed job: gemma-slice-job-0)",
+        "involvedObject": {"kind": "JobSet", "name": "gemma", "uid": made["metadata"]["uid"]},
+        "type": "Warning",
+        "lastTimestamp": "2026-11-21T11:00:00Z",
+    }
+    api.standin.objects.add("/events", "e", namespace="default", **policy)
+    status, out, _ = said("why", "gemma")
+    assert status == 0
+    assert "It was restarted 1 of 3 times, the last time at 2026-11-21T11:00:00Z" in out
+    assert "its Job gemma-slice-job-0" in out
+    assert 'gcloud logging read \'labels."k8s-pod/jobset_sigs_k8s_io/jobset-name"="gemma"' in out
 
 
 def test_a_silent_cluster_keeps_what_was_known(api: ClusterApi, runs: Runs, said: Any) -> None:

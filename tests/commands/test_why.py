@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from xsft.errors import Unreachable, UsageError
 from xsft.states.classify import classify
 from xsft.states.evidence import Event, Evidence, Log, Said
 from xsft.states.folding import Seen, Wanted
-from xsft.states.model import Condition, Container, KueueWorkload, Observation, Pod, Status, Unread
+from xsft.states.model import Condition, Container, KueueWorkload, Observation, Pod, Recorded, Status, Unread
 
 FAILED = jobset(
     terminal="Failed",
@@ -67,9 +68,11 @@ def gathered(hit: Seen) -> Evidence:
     return Evidence(seen=hit.seen, status=classify(hit.seen, now=NOW), events=events, logs=logs)
 
 
-def asked(name: str, found: Read, *, json: bool = False) -> int:
+def asked(name: str, found: Read, *, json: bool = False, attempt: int | None = None, **world: Any) -> int:
     screen = Screen(read=lambda: found, classify=classify, wanted=Wanted(everything=True), now=lambda: NOW)
-    return why(name, world=World(screen=screen, gather=gathered), json=json)
+    if "keep" in world:
+        screen = replace(screen, keep=world.pop("keep"))
+    return why(name, world=World(**{"screen": screen, "gather": gathered, **world}), attempt=attempt, json=json)
 
 
 BROKEN = observed("gemma", jobset=FAILED, pods=(pod(5), pod(6)), progress=said(3))
@@ -127,6 +130,56 @@ def test_the_document(capsys: pytest.CaptureFixture[str]) -> None:
     made = document(capsys)
     assert (made["state"], made["cause"]["id"], made["exit_status"]) == ("failed", "config-error", 0)
     assert made["cause"]["where"].startswith("slice 0 host 5")
+
+
+SECOND = observed("gemma", jobset=jobset("gemma-2", run_name="gemma", created_at="2026-11-21T11:00:00Z"))
+
+
+@pytest.mark.parametrize(
+    ("name", "attempt", "first_line"),
+    [
+        ("gemma", None, "gemma (JobSet gemma-2) is starting (no-jobs), step 120 of 1000"),
+        ("gemma", 2, "gemma (JobSet gemma-2) is starting (no-jobs), step 120 of 1000"),
+        ("gemma", 1, "gemma is failed (trainer-failed), step 3 of 1000"),
+        ("gemma-2", 1, "gemma is failed (trainer-failed), step 3 of 1000"),
+    ],
+)
+def test_the_submission_that_is_asked_for_is_explained(
+    name: str, attempt: int | None, first_line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert asked(name, Read((BROKEN, SECOND)), attempt=attempt) == 0
+    told = capsys.readouterr().out
+    assert told.startswith(first_line)
+    assert ("stepz" in told) == ("failed" in first_line)
+
+
+def test_a_submission_that_is_gone_is_explained_by_its_record(capsys: pytest.CaptureFixture[str]) -> None:
+    def recorded(_hit: Seen, number: int) -> Observation | None:
+        record = Recorded(outcome="not-created", reason="the cluster refused it: no such queue", jobset="gemma")
+        return observed("gemma", jobset=None, progress=None, record=record) if number == 1 else None
+
+    assert asked("gemma", Read((SECOND,)), attempt=1, recorded=recorded, json=True) == 0
+    made = document(capsys)
+    assert (made["state"], made["jobset"], made["cause"]["id"]) == ("failed", "gemma", "recorded")
+    assert "no such queue" in made["cause"]["message"]
+    with pytest.raises(UsageError, match=r"no attempt 7\. .*known: 2\."):
+        asked("gemma", Read((SECOND,)), attempt=7, recorded=recorded)
+    with pytest.raises(UsageError, match=r"Attempt 1 of gemma has no JobSet \(any more\), and no record of it"):
+        asked("gemma", Read((SECOND,)), attempt=1)
+
+
+def test_what_all_pods_told_of_an_end_is_kept() -> None:
+    killed = Status(state="failed", reason="oom-killed", evidence=("jobset", "pods"))
+    kept: list[Any] = []
+
+    def more(hit: Seen) -> Evidence:
+        return replace(gathered(hit), status=killed)
+
+    asked("gemma", Read((BROKEN,)), gather=more, keep=kept.extend)
+    assert [status for _, status in kept if status == killed] == [killed]
+    kept.clear()
+    asked("gemma", Read((BROKEN,)), keep=kept.extend)
+    assert len(kept) == 1, "the look itself, and nothing new"
 
 
 def test_where_nothing_certain_is_known_the_status_is_8(capsys: pytest.CaptureFixture[str]) -> None:

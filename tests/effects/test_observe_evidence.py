@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.clusters import ClusterApi, standing_in
-from tests.fakes.kuberuns import NAMESPACE, Runs, ended
+from tests.fakes.kuberuns import NAMESPACE, RUNNING, Runs, ended
 from xsft.effects.cluster import connect_context
 from xsft.effects.cluster_api import Patience
 from xsft.effects.observe import observe_run
@@ -42,10 +42,18 @@ class World:
         self.api.standin.objects.add("/events", name, namespace=NAMESPACE, **content)
 
     def failed(
-        self, run: str, name: str, *, host: int = 0, code: int = 1, lines: tuple[str, ...] = (), message: str = ""
+        self,
+        run: str,
+        name: str,
+        *,
+        host: int = 0,
+        code: int = 1,
+        lines: tuple[str, ...] = (),
+        message: str = "",
+        reason: str = "Error",
     ) -> None:
         at = f"2026-11-21T11:00:{host:02}Z"
-        terminated = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": at, "message": message}}
+        terminated = {"terminated": {"exitCode": code, "reason": reason, "finishedAt": at, "message": message}}
         status = [{"name": "jax-tpu", "restartCount": 0, "state": terminated}]
         pod = self.runs.pod(name, host=host, phase="Failed", containerStatuses=status)
         self.api.standin.logs.say(pod["metadata"]["name"], *lines, end=True)
@@ -132,6 +140,30 @@ def test_events_are_those_of_the_run(world: World) -> None:
     assert sorted(one.reason for one in found) == ["FailedCreate", "FailedScheduling", "Started", "W"]
     scheduling = next(one for one in found if one.reason == "FailedScheduling")
     assert (scheduling.object, scheduling.count, scheduling.at) == ("Pod/gemma-slice-job-1-63-abcde", 7, NOW)
+
+
+def test_warnings_of_the_nodes_of_a_run_that_was_restarted(world: World) -> None:
+    again = {**RUNNING, "restarts": 1, "replicatedJobsStatus": [{"name": "slice-job", "ready": 0, "active": 2}]}
+    made = world.runs.admitted("gemma", status=again)
+    world.runs.pod("gemma", attempt=1)
+    killing = {"reason": "OOMKilling", "message": "Memory cgroup out of memory: Killed process 7"}
+    world.event("1", "Node", "n", lastTimestamp="2026-11-21T11:59:00Z", **killing)
+    world.event("2", "Node", "another", lastTimestamp="2026-11-21T11:59:00Z", **killing)
+    world.event("3", "Node", "n", lastTimestamp="2026-11-20T11:59:00Z", **killing)
+    world.event("4", "Node", "n", type="Normal", lastTimestamp="2026-11-21T11:59:00Z", reason="NodeReady")
+    found = world.evidence("gemma")
+    assert [(one.object, one.at) for one in found.node_events or ()] == [("Node/n", "2026-11-21T11:59:00Z")]
+    assert explain(found, now=NOW).cause.id == "restarted-memory"
+    made["status"] = {**again, "restarts": 0}
+    assert world.evidence("gemma").node_events is None
+
+
+def test_the_pods_of_all_hosts_tell_more_than_those_that_status_reads(world: World) -> None:
+    world.runs.jobset("gemma", status=ended("Failed", "ReachedMaxRestarts"))
+    world.failed("gemma", "gemma", host=3, code=137, reason="OOMKilled")
+    found = world.evidence("gemma")
+    assert (found.status.state, found.status.reason) == ("failed", "oom-killed")
+    assert explain(found, now=NOW).reason == "oom-killed"
 
 
 def test_the_first_failing_processes_are_heard_and_few_of_them(world: World) -> None:

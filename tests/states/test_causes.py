@@ -28,6 +28,7 @@ from tests.states.seen import (
     pod,
     pods,
     progress,
+    slices,
     terminated,
     training,
     unread,
@@ -35,10 +36,10 @@ from tests.states.seen import (
     workload,
 )
 from xsft.problems import error
-from xsft.states.causes import explain, words
+from xsft.states.causes import PAST, explain, words
 from xsft.states.classify import classify
 from xsft.states.evidence import End, Event, Evidence, Log, Neighbour, Quota, Said
-from xsft.states.model import Condition, Container, Observation, Recorded, Unread
+from xsft.states.model import Before, Condition, Container, Observation, Pod, Recorded, Unread
 from xsft.states.rule import Cause, Explanation
 from xsft.states.rules import groups
 
@@ -307,6 +308,66 @@ PODS: tuple[Row, ...] = (
     ("workers-after-head", why(next(c[1] for c in CASES if c[2][1] == "workers-after-head")), ("head is ready",)),
 )
 
+AGAIN = jobset(jobs=slices(active=2), restarts=2, max_restarts=10, created_at="2026-11-21T11:50:00Z")
+POLICY = Event(
+    reason="RestartJobSetFailurePolicyAction",
+    message="applying RestartJobSet failure policy action (first failed job: deepseek-ultrachat-slice-job-0)",
+    object="JobSet/deepseek-ultrachat",
+    at="2026-11-21T11:58:00Z",
+)
+BACKOFF = Event(
+    reason="BackoffLimitExceeded",
+    message="Job has reached the specified backoff limit",
+    object="Job/deepseek-ultrachat-slice-job-0",
+    at="2026-11-21T11:58:00Z",
+)
+KILLING = Event(
+    reason="OOMKilling",
+    message="Memory cgroup out of memory: Killed process 2103 (python3) total-vm:1kB, anon-rss:1kB, file-rss:1kB",
+    object="Node/gke-0-2",
+    at="2026-11-21T11:57:58Z",
+)
+SEEN_BEFORE = Before(at="2026-11-21T11:57:00Z", state="training", step=120, saved_step=100)
+
+
+def again(*its_pods: Pod, **changes: Any) -> Observation:
+    """Restarted twice, and its pods come up."""
+    return observation(**({"jobset": AGAIN, "pods": its_pods, "progress": None} | changes))
+
+
+RESTARTED: tuple[Row, ...] = (
+    (
+        "restarted-memory",
+        why(again(before=SEEN_BEFORE), events=(POLICY, BACKOFF), node_events=(KILLING,)),
+        (
+            "2 of 10 times",
+            "At 2026-11-21T11:57:58Z",
+            "ran out of memory",
+            "training, step 120, checkpoint 100",
+            "gcloud",
+        ),
+    ),
+    (
+        "restarted-deadline",
+        why(again(), events=(POLICY, replace(BACKOFF, reason="DeadlineExceeded"))),
+        ("2 of 10 times", "deepseek-ultrachat-slice-job-0 ran longer"),
+    ),
+    (
+        "restarted",
+        why(again(), events=(BACKOFF, POLICY)),
+        (
+            "2 of 10 times, the last time at 2026-11-21T11:58:00Z",
+            "its Job deepseek-ultrachat-slice-job-0",
+            "nothing says that is left",
+            "killed (for memory, say",
+            'jobset-name"="deepseek-ultrachat"',
+            'restart-attempt"="1"',
+        ),
+    ),
+    ("restarted", why(again(before=SEEN_BEFORE)), ("2 of 10 times", "after an hour", "at 2026-11-21T11:57:00Z")),
+    ("restarted", why(again(jobset=replace(AGAIN, ours=False, max_restarts=None))), ("restarted 2 times, and why",)),
+)
+
 LOOP = End(name="deepseek-ultrachat", signature="config-error", step=None)
 FAILED: tuple[Row, ...] = (
     ("oom-host", why(ended(137, "OOMKilled"), logs=(log("exception", "KeyError: 'x'"),)), ("host's memory",)),
@@ -441,7 +502,7 @@ STATES: tuple[Row, ...] = (
     ("state", why(absent(None)), ("no record",)),
 )
 
-ROWS: tuple[Row, ...] = (*QUEUE, *PODS, *FAILED, *STATES)
+ROWS: tuple[Row, ...] = (*QUEUE, *PODS, *RESTARTED, *FAILED, *STATES)
 
 
 @pytest.mark.parametrize(("id", "found", "said"), ROWS, ids=[f"{n} {row[0]}" for n, row in enumerate(ROWS)])
@@ -466,7 +527,7 @@ def test_every_cause_reads_as_a_sentence_with_a_next_step() -> None:
 def test_rules_name_only_what_there_is() -> None:
     """A name in a message is one of `words`, of the pattern, or of the clue; each clue gives its names always."""
     given = words(Evidence(seen=observation(), status=classify(observation(), now=NOW)), now=NOW).keys()
-    of_clues = {"by", "count", "names", "refused", "mend", "event", "image", "text", "first", "said", "meaning"}
+    of_clues = {"by", "count", "names", "refused", "mend", "event", "image", "text", "first", "said", "meaning", "at"}
     for rule in RULES:
         names = {name for _, name, _, _ in string.Formatter().parse(rule.message + rule.fix) if name}
         assert names <= given | of_clues | set(re.compile(rule.pattern).groupindex), rule.id
@@ -484,6 +545,50 @@ def test_what_restarts_is_said_where_a_process_ended() -> None:
     assert restarted.jobset is not None
     more = replace(restarted, jobset=replace(restarted.jobset, restarts=1, max_restarts=3, conditions=()))
     assert "42 and 127 to 255 are started again, 1 of 3 times" in why(ended_in(more)).cause.message
+
+
+def killed_before(**changes: Any) -> Pod:
+    """Of the attempt before, as long as it is there."""
+    end = terminated(137, "OOMKilled", finished_at="2026-11-21T11:58:00Z")
+    return pod(0, 2, "Failed", **({"attempt": 1, "deleting": True, "containers": (end,)} | changes))
+
+
+def test_a_pod_of_before_that_is_still_there_tells_why_it_was_restarted() -> None:
+    seen = again(killed_before(), pod(0, 0, "Pending", attempt=2, containers=()))
+    said = why(seen, events=(POLICY, BACKOFF), node_events=(KILLING,))
+    assert (said.state, said.reason, said.cause.id) == ("starting", "pods-pending", "oom-host")
+    assert said.cause.message.startswith("It was restarted 2 of 10 times, the last time for this: The host's memory")
+    assert said.cause.where == "slice 0 host 2 (pod deepseek-ultrachat-slice-job-0-2-xtx22)"
+    assert not {one.id for one in said.others} & PAST, "nothing is left, one would read"
+
+
+def test_what_keeps_it_from_starting_now_comes_before_why_it_was_restarted() -> None:
+    now = pod(0, 0, "Pending", attempt=2, containers=(waiting("ImagePullBackOff"),))
+    said = why(again(now), events=(POLICY,))
+    assert (said.reason, said.cause.id, [one.id for one in said.others]) == ("image-pull", "image-pull", ["restarted"])
+    both = why(again(now, killed_before()), events=(POLICY,))
+    assert [both.cause.id, *(one.id for one in both.others)] == ["image-pull", "oom-host"]
+
+
+@pytest.mark.parametrize("phase", ["starting", "compiling", "training", "saving"])
+def test_why_it_was_restarted_is_history_once_it_is_up(phase: Any) -> None:
+    seen = observation(
+        jobset=jobset(restarts=1), progress=progress(phase=phase, step=3 if phase == "training" else None)
+    )
+    said = why(seen, events=(POLICY,))
+    ids = [said.cause.id, *(one.id for one in said.others)]
+    assert ids == (["restarted"] if phase == "starting" else ["nothing-wrong", "restarted"])
+
+
+def test_a_failure_of_another_time_is_not_why_it_was_restarted() -> None:
+    old = replace(KILLING, at="2026-11-21T11:30:00Z")
+    assert why(again(), events=(POLICY,), node_events=(old,)).cause.id == "restarted"
+    assert why(again(), node_events=(old,)).cause.id == "restarted-memory", (
+        "its time is told, and nothing else is known"
+    )
+    other = replace(KILLING, reason="KernelOops")
+    assert why(again(), events=(POLICY,), node_events=(other,)).cause.id == "restarted"
+    assert why(again(jobset=replace(AGAIN, restarts=0)), node_events=(KILLING,)).cause.id == "waiting"
 
 
 def ended_in(seen: Observation) -> Observation:
@@ -588,7 +693,13 @@ logs = st.builds(
     said_at=st.none() | times,
 )
 events = st.builds(
-    Event, reason=st.sampled_from(("FailedScheduling", "Failed", "FailedCreate")), message=text, object=text, at=times
+    Event,
+    reason=st.sampled_from(
+        ("FailedScheduling", "Failed", "FailedCreate", "RestartJobSetFailurePolicyAction", "OOMKilling")
+    ),
+    message=text | st.just("(first failed job: {x})"),
+    object=text | st.just("Job/{x}"),
+    at=times,
 )
 neighbours = st.builds(
     Neighbour, name=text, priority=st.none() | st.integers(), position=st.none() | st.integers(), holds=text
@@ -600,6 +711,7 @@ neighbours = st.builds(
     status=st.none() | statuses,
     logs=st.none() | listed(logs),
     events=st.none() | listed(events),
+    node_events=st.none() | listed(events),
     ahead=st.none() | listed(neighbours),
     earlier=listed(st.builds(End, name=text, signature=text, step=st.none() | st.integers())),
     missing=st.none() | listed(text | st.just("Secret/x") | st.just("PriorityClass/x")),

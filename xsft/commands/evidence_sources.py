@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from xsft.effects.lastknown import recall
 from xsft.effects.local_log import read_log
 from xsft.effects.observe_evidence import read_evidence
+from xsft.effects.observe_forgotten import attempt_gone
 from xsft.effects.runs import Runs
 from xsft.errors import XsftError
 from xsft.states.evidence import Evidence, Log
 from xsft.states.folding import Seen
+from xsft.states.model import Observation
 from xsft.trainers.failures import diagnose
 
 TAIL = 2000
@@ -33,12 +37,34 @@ def _evidence(runs: Runs, hit: Seen) -> Evidence:
     return read_evidence(cluster, seen=hit.seen, status=hit.status, attempts=hit.attempts)
 
 
+def forgotten_attempt(runs: Runs) -> Callable[[Seen, int], Observation | None]:
+    """None where no record of it is there, or none can be read."""
+    return partial(_forgotten, runs)
+
+
+def _forgotten(runs: Runs, hit: Seen, number: int) -> Observation | None:
+    output = runs.output_of(hit.seen)
+    try:
+        records = runs.store.read_run(output, hit.seen.run_name) if output else ()
+    except XsftError:
+        return None
+    record = next((one for one in records if one.last.number == number), None)
+    if record is None:
+        return None
+    cluster = hit.seen.cluster or ""
+    known = partial(recall, runs.store.state, cluster=cluster)
+    seen = attempt_gone(record, cluster=cluster, known=lambda where: known(namespace=where), now=runs.store.now())
+    return replace(seen, target=hit.seen.target, cluster=hit.seen.cluster, output=hit.seen.output)
+
+
 def _local_log(runs: Runs, hit: Seen) -> Log | None:
     """None where no record names it, or it is gone."""
     output, progress = runs.output_of(hit.seen), hit.seen.progress
     try:
         records = runs.store.read_run(output, hit.seen.run_name) if output else ()
-        path = records[-1].last.log if records and records[-1].attempts else ""
+        number = hit.seen.record.number if hit.seen.record else None
+        its = [one for one in records if one.attempts and number in (None, one.last.number)]
+        path = its[-1].last.log if its else ""
         lines = tuple(read_log(Path(path), tail=TAIL)) if path else ()
     except XsftError:
         return None

@@ -9,17 +9,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from xsft.commands.durations import duration
-from xsft.commands.run_arguments import add_run, add_where, where_text
+from xsft.commands.run_arguments import a_count, add_attempt, add_run, add_where, where_text
 
 if TYPE_CHECKING:
     from xsft.commands.status import Screen
     from xsft.effects.logs import LogLine, Role
-    from xsft.errors import UsageError
-    from xsft.states.folding import Seen
     from xsft.states.model import JobSet, Observation
 
 STREAMS = 8
 """Logs that --all opens without being told a number: two slices of v6e-256 have 128."""
+
+GONE = "and Kubernetes forgets a log with its pod"
+GONE_FIX = "xsft compare draws what the metrics beside its output hold; Cloud Logging may have the lines."
 
 EPILOG = (
     "Without --slice, --host or --all: the one process that prints steps, which is host 0 of slice 0, or the head under"
@@ -34,15 +35,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     add_run(parser)
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the run has ended; Ctrl-C ends it")
-    parser.add_argument("--slice", type=_index, metavar="N", help="of this slice, from 0")
-    parser.add_argument("--host", type=_index, metavar="N", help="of this host of the slice, from 0 (default: 0)")
+    parser.add_argument("--slice", type=a_count, metavar="N", help="of this slice, from 0")
+    parser.add_argument("--host", type=a_count, metavar="N", help="of this host of the slice, from 0 (default: 0)")
     parser.add_argument("--all", action="store_true", help="of all processes, or of all hosts of --slice")
     parser.add_argument(
-        "--streams", type=_index, default=STREAMS, metavar="N", help="at most so many logs at once (default: 8)"
+        "--streams", type=a_count, default=STREAMS, metavar="N", help="at most so many logs at once (default: 8)"
     )
     parser.add_argument("--since", type=duration, metavar="TIME", help="only what is newer, e.g. 10m")
-    parser.add_argument("--tail", type=_index, metavar="N", help="only the last N lines of each process")
-    parser.add_argument("--attempt", type=_index, metavar="N", help="of that submission, from 1 (default: the newest)")
+    parser.add_argument("--tail", type=a_count, metavar="N", help="only the last N lines of each process")
+    add_attempt(parser)
     parser.add_argument("--timestamps", action="store_true", help="with the time of each line")
     add_where(parser)
 
@@ -103,6 +104,7 @@ class World:
 
 def logs(name: str, *, asked: Asked, world: World, timestamps: bool, stdout: TextIO) -> int:
     """0. Raises UsageError for a name, an attempt, a slice or a host that is not there, and for too many logs."""
+    from xsft.commands.attempts import attempt_of, no_attempt
     from xsft.commands.log_roles import role_text
     from xsft.commands.progress import spinning
     from xsft.commands.status import look
@@ -116,7 +118,9 @@ def logs(name: str, *, asked: Asked, world: World, timestamps: bool, stdout: Tex
         _refuse_slices(asked)
         write_lines(world.local_lines(hit.seen, asked), stdout)
         return _ended(hit.seen, asked=asked, world=world)
-    seen = attempt_of(hit, name=name, asked=asked)
+    seen = attempt_of(hit, name=name, attempt=asked.attempt)
+    if seen is None or (asked.attempt is not None and seen.jobset is None):
+        raise no_attempt(hit, asked.attempt or 0, gone=GONE, fix=GONE_FIX)
     jobset = _jobset(seen)
     roles = roles_for(jobset, asked)
     told = _texts(
@@ -157,42 +161,6 @@ def write_lines(lines: Iterator[str], stdout: TextIO) -> int:
     return count
 
 
-def attempt_of(hit: Seen, *, name: str, asked: Asked) -> Observation:
-    """The submission that is asked for; one that is named by its JobSet is that one."""
-    from xsft.naming import jobset_name
-
-    by_name = {one.jobset.name: one for one in hit.attempts if one.jobset}
-    if asked.attempt is None:
-        return by_name.get(name, hit.seen) if name != hit.row.run_name else hit.seen
-    wanted = jobset_name(run_name=hit.row.run_name, attempt=asked.attempt)
-    if wanted not in by_name:
-        raise _no_attempt(hit, asked.attempt)
-    return by_name[wanted]
-
-
-def _no_attempt(hit: Seen, asked: int) -> UsageError:
-    """One that was, and is gone with its log, or one that never was."""
-    from xsft.errors import UsageError
-
-    run = hit.row.run_name
-    there = {number: one.jobset is not None for one in hit.attempts if (number := _attempt(one)) is not None}
-    if asked in there or 0 < asked < max(there, default=0):
-        message = f"Attempt {asked} of {run} has no JobSet (any more), and Kubernetes forgets a log with its pod."
-        fix = "xsft compare draws what the metrics beside its output hold; Cloud Logging may have the lines."
-        return UsageError(message, fix=fix)
-    known = ", ".join(f"{number}{'' if is_there else ' (gone)'}" for number, is_there in sorted(there.items()))
-    message = f"{run} has no attempt {asked}. Submissions that are known: {known or 'none'}."
-    return UsageError(message, fix="Give --attempt one of them, or leave it out for the newest.")
-
-
-def _attempt(seen: Observation) -> int | None:
-    """Its number, from 1, by its JobSet's name; None for a JobSet of another make."""
-    from xsft.naming import attempt_of_jobset
-
-    name = seen.jobset.name if seen.jobset else (seen.record.jobset if seen.record else None)
-    return attempt_of_jobset(name, run_name=seen.run_name) if name else None
-
-
 def roles_for(jobset: JobSet, asked: Asked) -> tuple[Role, ...]:
     from xsft.commands.log_roles import chosen_roles
     from xsft.errors import UsageError
@@ -224,10 +192,7 @@ def _jobset(seen: Observation) -> JobSet:
         raise Unreachable(f"The cluster of {seen.run_name} does not answer: {silent}.", fix="Try again when it does.")
     if seen.jobset is not None:
         return seen.jobset
-    raise Unknown(
-        f"{seen.run_name} has no JobSet any more, and Kubernetes forgets a log with its pod.",
-        fix="xsft compare draws what the metrics beside its output hold; Cloud Logging may have the lines.",
-    )
+    raise Unknown(f"{seen.run_name} has no JobSet any more, {GONE}.", fix=GONE_FIX)
 
 
 def _texts(lines: Iterator[LogLine], *, jobset: JobSet, prefixed: bool, timestamps: bool) -> Iterator[str]:
@@ -237,9 +202,3 @@ def _texts(lines: Iterator[LogLine], *, jobset: JobSet, prefixed: bool, timestam
         at = f"{line.at} " if timestamps and line.at else ""
         who = f"{role_text(jobset, line.role)} | " if prefixed else ""
         yield f"{at}{who}{line.text}"
-
-
-def _index(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or len(text) > 9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0")
-    return int(text)

@@ -14,6 +14,16 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=a_run, metavar="RUN", help="exact run name (or JobSet), as `xsft status` shows it")
 
 
+def add_attempt(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--attempt", type=a_count, metavar="N", help="of that submission, from 1 (default: the newest)")
+
+
+def a_count(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > 9:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0")
+    return int(text)
+
+
 def a_run(text: str) -> str:
     """A name; of runs on this machine also the folder, which has a slash as no name has."""
     return os.path.abspath(os.path.expanduser(text)) if "/" in text else text

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from xsft.commands.arguments import add_json
-from xsft.commands.run_arguments import add_run, add_where
+from xsft.commands.run_arguments import add_attempt, add_run, add_where
 
 if TYPE_CHECKING:
     from xsft.commands.status import Screen
@@ -31,16 +31,18 @@ EPILOG = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     add_run(parser)
+    add_attempt(parser)
     add_where(parser)
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    from xsft.commands.evidence_sources import evidence_of
+    from xsft.commands.evidence_sources import evidence_of, forgotten_attempt
     from xsft.commands.run_sources import runs_of, screen_of
 
     runs = runs_of(args, args.run)
-    return why(args.run, world=World(screen=screen_of(runs), gather=evidence_of(runs)), json=args.json)
+    world = World(screen=screen_of(runs), gather=evidence_of(runs), recorded=forgotten_attempt(runs))
+    return why(args.run, world=world, attempt=args.attempt, json=args.json)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +50,13 @@ class World:
     screen: Screen
     gather: Callable[[Seen], Evidence]
     """All that may explain the run. What cannot be read is None in it; raises nothing for that."""
+    recorded: Callable[[Seen, int], Observation | None] = lambda _hit, _number: None
+    """An attempt of which only the record is left; None where there is none, or it cannot be read."""
 
 
-def why(name: str, *, world: World, json: bool) -> int:
-    """0, or 8 where the state is unknown. Raises UsageError for a name that no run has, Unreachable where the run's
-    cluster does not answer.
+def why(name: str, *, world: World, attempt: int | None = None, json: bool) -> int:
+    """0, or 8 where the state is unknown. Raises UsageError for a name that no run has or an attempt that never was,
+    Unreachable where the run's cluster does not answer.
     """
     from xsft.commands.progress import spinning
     from xsft.commands.status import look
@@ -63,9 +67,10 @@ def why(name: str, *, world: World, json: bool) -> int:
     with spinning("why", "asking the clusters") as say:
         world.screen.listen(say)
         found, rows = look(world.screen)
-        hit = one_run(name, rows, found)
+        hit = _submission(one_run(name, rows, found), name=name, attempt=attempt, world=world)
         _require_its_cluster(hit.seen, hit.row)
         evidence = world.gather(hit)
+        _keep(hit, evidence, world)
     now = world.screen.now()
     explained = explain(evidence, now=now)
     status = Unknown.exit_status if explained.state == "unknown" else 0
@@ -74,6 +79,32 @@ def why(name: str, *, world: World, json: bool) -> int:
     else:
         sys.stdout.writelines(f"{line}\n" for line in text(hit.row, evidence, explained))
     return status
+
+
+def _submission(hit: Seen, *, name: str, attempt: int | None, world: World) -> Seen:
+    """The attempt that is asked for, in place of the newest."""
+    from dataclasses import replace
+
+    from xsft.commands.attempts import attempt_of, no_attempt
+    from xsft.states.rows import row_of
+
+    seen = attempt_of(hit, name=name, attempt=attempt)
+    if attempt is not None and (seen is None or (seen.jobset is None and seen is not hit.seen)):
+        seen = world.recorded(hit, attempt) or seen
+    if seen is None:
+        fix = "xsft status shows what is known of the run; Cloud Logging may have what it said."
+        raise no_attempt(hit, attempt or 0, gone="and no record of it could be read", fix=fix)
+    if seen is hit.seen:
+        return hit
+    now = world.screen.now()
+    status = world.screen.classify(seen, now=now)
+    return replace(hit, seen=seen, status=status, row=row_of(seen, status, now=now, attempts=hit.row.attempts))
+
+
+def _keep(hit: Seen, evidence: Evidence, world: World) -> None:
+    """What all its pods told and `status` does not see: it is known from then on."""
+    if evidence.status != hit.status and evidence.status.state == "failed":
+        world.screen.keep([(evidence.seen, evidence.status)])
 
 
 def text(row: Row, evidence: Evidence, explained: Explanation) -> Iterator[str]:
@@ -113,10 +144,11 @@ def log_lines(evidence: Evidence, *, tail: int) -> Iterator[str]:
 
 
 def _title(row: Row, explained: Explanation) -> str:
-    """`gemma is failed (trainer-failed), step 120 of 1000`."""
+    """`gemma is failed (trainer-failed), step 120 of 1000`; of a later submission its JobSet beside it."""
     reason = f" ({explained.reason})" if explained.reason else ""
     step = "" if row.step is None else f", step {row.step}{f' of {row.steps}' if row.steps else ''}"
-    return f"{row.run_name} is {explained.state}{reason}{step}"
+    attempt = f" (JobSet {row.jobset})" if row.jobset not in (None, row.run_name) else ""
+    return f"{row.run_name}{attempt} is {explained.state}{reason}{step}"
 
 
 def _safe(text: str) -> str:

@@ -22,8 +22,10 @@ from xsft.launchers.observed_events import is_about, named_objects
 from xsft.launchers.observed_pods import pods_selector
 from xsft.launchers.observed_queue import Holding, quotas_of, waits
 from xsft.problems import Problem
+from xsft.states.classify import classify
 from xsft.states.evidence import End, Event, Evidence, Log, Neighbour
 from xsft.states.model import Condition, JobSet, KueueWorkload, Observation, Pod, Status
+from xsft.states.moments import seconds_between
 
 T = TypeVar("T")
 
@@ -54,7 +56,7 @@ def read_evidence(
     begun = _begun(asked, earlier=partial(ends_of, cluster, attempts_before(jobset, attempts), now))
     whole = _with_pods(seen, pods, deadline_s)
     logs = start(partial(failing_logs, cluster, whole, jobset))
-    return _gathered(asked, begun, logs, seen=whole, until=clock.monotonic() + deadline_s)
+    return _gathered(asked, begun, logs, seen=whole, now=now(), until=clock.monotonic() + deadline_s)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +64,7 @@ class _Begun:
     """Questions that have been asked, and not answered yet."""
 
     events: Started[tuple[Event, ...]]
+    node_events: Started[tuple[Event, ...] | None]
     cluster_queue: Started[Any]
     holdings: Started[tuple[Holding, ...] | None]
     ahead: Started[tuple[Neighbour, ...] | None]
@@ -75,6 +78,7 @@ def _begun(asked: _Asked, *, earlier: Callable[[], tuple[End, ...]]) -> _Begun:
     raw = start(lambda: asked.cluster.get_jobset(name=asked.jobset.name, namespace=asked.jobset.namespace))
     return _Begun(
         events=start(asked.events),
+        node_events=start(asked.node_events),
         cluster_queue=start(asked.cluster_queue),
         holdings=start(asked.holdings),
         ahead=start(asked.ahead),
@@ -85,14 +89,15 @@ def _begun(asked: _Asked, *, earlier: Callable[[], tuple[End, ...]]) -> _Begun:
 
 
 def _gathered(
-    asked: _Asked, begun: _Begun, logs: Started[tuple[Log, ...]], *, seen: Observation, until: float
+    asked: _Asked, begun: _Begun, logs: Started[tuple[Log, ...]], *, seen: Observation, now: str, until: float
 ) -> Evidence:
-    """What has come by then."""
+    """What has come by then. The pods of all hosts may tell more of its state than those that `status` reads."""
     queue, held = _came(begun.cluster_queue, until), _came(begun.holdings, until)
     return Evidence(
         seen=seen,
-        status=asked.status,
+        status=asked.status if seen.pods is None else classify(seen, now=now),
         events=_came(begun.events, until),
+        node_events=_of_its_nodes(_came(begun.node_events, until), seen),
         logs=_came(logs, until),
         quotas=None if queue is None else quotas_of(queue),
         cluster_queue=None if queue is None else _active(queue),
@@ -117,6 +122,12 @@ def _with_pods(seen: Observation, pods: Started[tuple[Pod, ...]], timeout_s: flo
         return replace(seen, pods=pods.result(timeout_s))
     except XsftError as failed:
         return replace(seen, unread=(*seen.unread, unread("pods", failed)))
+
+
+def _of_its_nodes(events: tuple[Event, ...] | None, seen: Observation) -> tuple[Event, ...] | None:
+    """Of the nodes that its pods are on: those made anew are placed where those of before were, more often than not."""
+    nodes = {f"Node/{pod.node}" for pod in seen.pods or () if pod.node}
+    return None if events is None else tuple(one for one in events if one.object in nodes)
 
 
 def _active(queue: Any) -> Condition | None:
@@ -144,6 +155,13 @@ class _Asked:
         name = self.workload.name if self.workload else None
         about = (one for one in warnings if is_about(one, self.jobset, workload=name))
         return tuple(dict.fromkeys((*own, *about)))
+
+    def node_events(self) -> tuple[Event, ...] | None:
+        """Of all nodes, since it was made; they stand in this namespace, whatever the run's."""
+        if not self.jobset.restarts:
+            return None
+        found = self.cluster.reads.events(namespace="default", fields="involvedObject.kind=Node,type=Warning")
+        return tuple(one for one in found if (seconds_between(self.jobset.created_at, one.at) or 0.0) >= 0)
 
     def cluster_queue(self) -> Any | None:
         """The one its LocalQueue feeds, or that it holds quota in."""

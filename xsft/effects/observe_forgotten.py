@@ -4,10 +4,11 @@ beside their output.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from xsft.effects.lastknown_line import Known
-from xsft.effects.recordindex import IndexEntry
+from xsft.effects.recordindex import IndexEntry, entry_of
 from xsft.launchers.lenient import text, whole
 from xsft.records.model import Record
 from xsft.states.model import Observation, Recorded
@@ -50,9 +51,19 @@ def recorded_of(records: Sequence[Record], uid: str | None) -> Recorded | None:
         uid=found.uid,
         started_at=found.started_at or None,
         finished_at=found.finished_at,
+        number=found.number,
         tpu=text(found.resolved.get("tpu")),
         num_slices=whole(found.resolved.get("num_slices")),
     )
+
+
+def attempt_gone(record: Record, *, cluster: str, known: Callable[[str], Mapping[str, Known]], now: str) -> Observation:
+    """An earlier attempt, as its record tells it; `known`: what earlier looks saw in a namespace."""
+    entry = entry_of(record, path="", at=record.last.started_at)
+    before = known(record.last.namespace or "default") if record.target == "xpk" else {}
+    seen = forgotten(entry, cluster=cluster, known=before, now=now)
+    last = before.get(record.last.uid or "")
+    return replace(seen, record=recorded_of((record,), record.last.uid), progress=last.progress if last else None)
 
 
 def went_to(entry: IndexEntry, *, cluster: str, namespace: str) -> bool:

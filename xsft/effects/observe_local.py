@@ -62,6 +62,7 @@ def _observed(entry: IndexEntry, now: str) -> Observation | None:
         started_at=record.attempts[0].started_at or None,
         finished_at=record.last.finished_at,
         alive=going and is_held(own / LOCK),
+        number=record.last.number,
     )
     progress = _progress(record, now, saved_step=_saved(entry))
     return replace(seen, steps=record.steps or seen.steps, record=recorded, progress=progress)

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from xsft.states.clues_queue import listed
+from xsft.states.clues_restart import restart_words
 from xsft.states.evidence import Evidence, Neighbour
-from xsft.states.failing import first_failure
+from xsft.states.failing import first_failure, place
 from xsft.states.moments import earliest, seconds_between, with_z
 from xsft.states.reasons import BY_SLUG
 from xsft.states.rule import Cause, Explanation, causes
 from xsft.states.rules import groups
 
+PAST = frozenset({"restarted", "restarted-memory", "restarted-deadline"})
+"""Causes of the last restart, of which no pod is left."""
+
 
 def explain(evidence: Evidence, *, now: str) -> Explanation:
     """`now`: UTC, ISO 8601."""
-    found = tuple(_found(evidence, names=words(evidence, now=now)))
-    first, others = found[0], found[1:-1]  # the last group has something to say of every run
+    *found, last = _found(evidence, names=words(evidence, now=now))  # the last group has something to say of every run
+    first, *others = _in_order(found, last, evidence)
     if looped := _looped(first, evidence):
-        first, others = looped, (first, *others)
+        first, others = looped, [first, *others]
     return Explanation(
         state=evidence.status.state,
         reason=evidence.status.reason,
@@ -28,13 +32,44 @@ def explain(evidence: Evidence, *, now: str) -> Explanation:
     )
 
 
+def _in_order(found: Sequence[Cause], last: Cause, evidence: Evidence) -> Iterator[Cause]:
+    """Why it was restarted explains why it starts; of one that is up, that is history."""
+    past = [one for one in found if one.id in PAST]
+    now = [one for one in found if one.id not in PAST]
+    if evidence.status.state == "starting":
+        yield from (*now, *past) if now or past else (last,)
+    else:
+        yield from (*(now or (last,)), *past)
+
+
 def _found(evidence: Evidence, *, names: Mapping[str, str]) -> Iterator[Cause]:
     """The likelier group first; of each the first rule that is found."""
+    status = evidence.status
+    anew = replace(status, reason="restarted") if _starts_anew(evidence) else status
+    before = False
     for group in groups():
-        applying = (rule for rule in group if rule.applies(evidence.status))
+        applying = (rule for rule in group if rule.applies(status) or rule.applies(anew))
         cause = next((cause for rule in applying for cause in causes(rule, evidence, words=names)), None)
-        if cause is not None:
-            yield cause
+        if cause is None or (before and cause.id in PAST):
+            continue
+        told = _of_before(cause, evidence, names)
+        before = before or told is not cause
+        yield told
+
+
+def _starts_anew(evidence: Evidence) -> bool:
+    jobset = evidence.seen.jobset
+    return jobset is not None and jobset.restarts > 0 and evidence.status.state == "starting"
+
+
+def _of_before(cause: Cause, evidence: Evidence, names: Mapping[str, str]) -> Cause:
+    """A failure of pods of before the last restart, as long as they are there, is why it was restarted."""
+    failure, jobset = first_failure(evidence), evidence.seen.jobset
+    told_by_it = cause.where == place(failure.pod) if failure else False
+    if failure is None or jobset is None or failure.pod.attempt >= jobset.restarts or not told_by_it:
+        return cause
+    message = f"It was restarted {names['times']}, the last time for this: {cause.message}"
+    return replace(cause, message=message)
 
 
 def _looped(first: Cause, evidence: Evidence) -> Cause | None:
@@ -78,6 +113,7 @@ def words(evidence: Evidence, *, now: str) -> dict[str, str]:
         "silence": _silence(evidence, now=now),
         "median": _median(evidence, now=now),
         "exits": _exits(evidence),
+        **restart_words(evidence),
         "holders": _holders(evidence),
         "quotas": _quotas(evidence),
         "queue": _queue(evidence),

@@ -98,6 +98,8 @@ class Evidence:
     status: Status
     """`classify(seen)`."""
     events: tuple[Event, ...] | None = None
+    node_events: tuple[Event, ...] | None = None
+    """Warnings of the nodes that its pods are on; only of a run that was restarted."""
     logs: tuple[Log, ...] | None = None
     """Of the processes that failed, else of those that print steps; `failing.suspects` says whose are worth reading."""
     quotas: tuple[Quota, ...] | None = None

@@ -173,6 +173,8 @@ class Recorded:
     alive: bool = False
     """Local runs: somebody holds the run's lock now."""
     tpu: str | None = None
+    number: int | None = None
+    """Of the attempt, from 1."""
     """Of one slice, as submitted."""
     num_slices: int | None = None
 

@@ -54,7 +54,7 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         slug="restarted",
         states=("starting", "compiling"),
-        meaning="the JobSet was restarted; it goes on from the last checkpoint",
+        meaning="restarted lately, and nothing more particular is known; it goes on from its last checkpoint",
     ),
     *_of(
         "training",
@@ -96,7 +96,7 @@ REASONS: tuple[Reason, ...] = (
         "failed",
         trainer_failed="a process ended with an error that is not restarted",
         restarts_used_up="it failed more often than it may be restarted",
-        oom_killed="a process took more host memory than its pod may have: only its pod says so, which `why` reads",
+        oom_killed="a process took more host memory than its pod may have; only its pod says so (see below)",
         aborted="the trainer gave up: the loss is not a number, or infinite",
         ended_short="it ended without an error before the steps asked for",
         after_last_step="the checkpoint of the last step is saved; it failed afterwards",

@@ -1,0 +1,114 @@
+"""What the rules of `why` look at where a run was restarted: its pods of before are gone, and with them what they said.
+Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from xsft.states.evidence import Event, Evidence
+from xsft.states.model import JobSet
+from xsft.states.moments import seconds_between, with_z
+from xsft.states.rule import Clue
+
+RESTARTED = "RestartJobSetFailurePolicyAction"
+"""source: jobset@v0.10.1 pkg/constants/constants.go; its message names the Job that failed first."""
+MEMORY = frozenset({"OOMKilling", "SystemOOM"})
+"""Reasons of events of a node. source: node-problem-detector config/kernel-monitor.json, which GKE runs;
+kubernetes@v1.35 pkg/kubelet/oom/oom_watcher_linux.go.
+"""
+NEAR_S = 600.0
+"""An event of a node so long before a restart may be its cause."""
+
+_FIRST = re.compile(r"first failed job: ([^)\s]+)")
+
+
+def restart(evidence: Evidence) -> Iterator[Clue]:
+    """`memory MESSAGE`, `job NAME REASON` or `nothing`: the best that is left of the latest restart."""
+    jobset = evidence.seen.jobset
+    if jobset is None or jobset.restarts <= 0:
+        return
+    last = _last(evidence)
+    lines = tuple(_line(one) for one in _jobs(evidence, last))
+    for one in _killings(evidence, last):
+        yield Clue(text=f"memory {one.message}", where=one.object, quoted=(_line(one), *lines), values={"at": one.at})
+    if last is not None:
+        job = match[1] if (match := _FIRST.search(last.message)) else ""
+        reason = next((one.reason for one in _jobs(evidence, last) if one.object == f"Job/{job}"), "")
+        yield Clue(text=f"job {job} {reason}", where=f"Job {job}" if job else "", quoted=lines, values={"at": last.at})
+    yield Clue(text="nothing", quoted=())
+
+
+def restart_words(evidence: Evidence) -> dict[str, str]:
+    """Names that messages about a restart use; empty where there was none."""
+    jobset = evidence.seen.jobset
+    if jobset is None or jobset.restarts <= 0:
+        return {"times": "", "before": "", "kept_logs": "", "restarting_exits": ""}
+    most = jobset.max_restarts
+    return {
+        "times": f"{jobset.restarts} of {most} times" if most else f"{jobset.restarts} times",
+        "before": _before(evidence),
+        "kept_logs": _kept_logs(jobset),
+        "restarting_exits": _RESTARTING if jobset.ours else "",
+    }
+
+
+_RESTARTING = (
+    "Only exit codes 42 and 127 to 255 are started again: it was killed (for memory, say, or with its node), a native"
+    " library crashed, or it asked for it."
+)
+"""source: xpk@1.16.0 commands/workload.py, podFailurePolicy."""
+
+
+def _before(evidence: Evidence) -> str:
+    before = evidence.seen.before
+    if before is None:
+        return ""
+    reason = f" ({before.reason})" if before.reason else ""
+    step = f", step {before.step}" if before.step is not None else ""
+    saved = f", checkpoint {before.saved_step}" if before.saved_step is not None else ""
+    return f"When xsft saw it last before that, at {with_z(before.at)}, it was {before.state}{reason}{step}{saved}."
+
+
+def _kept_logs(jobset: JobSet) -> str:
+    """GKE labels log entries with their pod's labels, dots turned to underscores.
+
+    source: GoogleCloudPlatform/observability-analytics-samples samples/logging/kubernetes/k8s_tpu_jobset_stdout.sql
+    """
+    of = 'labels."k8s-pod/jobset_sigs_k8s_io/'
+    asked = f'{of}jobset-name"="{jobset.name}" {of}restart-attempt"="{jobset.restarts - 1}"'
+    return f"Read its log of before where GKE keeps it: gcloud logging read '{asked}'"
+
+
+def _last(evidence: Evidence) -> Event | None:
+    """Kubernetes forgets an event after an hour."""
+    found = [one for one in evidence.events or () if one.reason == RESTARTED]
+    return max(found, key=lambda one: one.at, default=None)
+
+
+def _jobs(evidence: Evidence, last: Event | None) -> list[Event]:
+    """The restart, and how its Jobs failed just before; the Jobs themselves are deleted."""
+    ended = [
+        one
+        for one in evidence.events or ()
+        if one.object.startswith("Job/")
+        and one.reason in {"BackoffLimitExceeded", "DeadlineExceeded", "PodFailurePolicy"}
+    ]
+    near = [one for one in ended if last is None or _near(one, last)]
+    return [*([last] if last else []), *sorted(near, key=lambda one: (one.at, one.object), reverse=True)]
+
+
+def _killings(evidence: Evidence, last: Event | None) -> list[Event]:
+    found = [one for one in evidence.node_events or () if one.reason in MEMORY]
+    return [one for one in sorted(found, key=lambda one: one.at, reverse=True) if last is None or _near(one, last)]
+
+
+def _near(one: Event, last: Event) -> bool:
+    """Clocks of nodes differ by seconds."""
+    passed = seconds_between(one.at, last.at)
+    return passed is not None and -60.0 <= passed <= NEAR_S
+
+
+def _line(event: Event) -> str:
+    return f"{event.at} {event.object} {event.reason}: {event.message}"
