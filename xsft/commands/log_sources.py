@@ -19,6 +19,7 @@ from xsft.errors import Unknown, UsageError
 from xsft.records.model import Record
 from xsft.states.folding import Seen, folder
 from xsft.states.model import JobSet, Observation
+from xsft.states.moments import before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +31,13 @@ class Logs:
     def lines(self, seen: Observation, jobset: JobSet, roles: tuple[Role, ...], asked: Asked) -> Iterator[LogLine]:
         """Raises as `read_logs` and `follow_logs`."""
         cluster = self.runs.cluster(seen.cluster or "")
+        since = before(asked.since, -seen.ahead_s) if asked.since and seen.ahead_s else asked.since  # by its clock
         if asked.follow:
             return follow_logs(
-                cluster, jobset=jobset, roles=roles, since=asked.since, tail=asked.tail, at_most=asked.at_most,
+                cluster, jobset=jobset, roles=roles, since=since, tail=asked.tail, at_most=asked.at_most,
                 trouble=self.trouble,
             )  # fmt: skip
-        return read_logs(cluster, jobset=jobset, roles=roles, since=asked.since, tail=asked.tail, at_most=asked.at_most)
+        return read_logs(cluster, jobset=jobset, roles=roles, since=since, tail=asked.tail, at_most=asked.at_most)
 
     def local_lines(self, seen: Observation, asked: Asked) -> Iterator[str]:
         """Raises Unknown where no record says which file it is, UsageError for an attempt that never was."""

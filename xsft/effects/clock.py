@@ -9,14 +9,19 @@ SAME_S = 5.0
 """Clocks that differ by less agree: a Date has whole seconds, and an answer takes its time."""
 
 
+def utc() -> datetime:
+    """What this machine's clock shows; it may be wrong."""
+    return datetime.now(UTC)
+
+
 def today() -> str:
     """UTC date, YYYYMMDD."""
-    return datetime.now(UTC).strftime("%Y%m%d")
+    return utc().strftime("%Y%m%d")
 
 
 def now() -> str:
     """UTC time, RFC 3339 with seconds and a Z, as Kubernetes writes its own."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return utc().strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def monotonic() -> float:
@@ -31,7 +36,7 @@ def ahead_s(date: str | None) -> float:
     from email.utils import parsedate_to_datetime
 
     try:
-        ahead = (parsedate_to_datetime(date or "") - datetime.now(UTC)).total_seconds()
+        ahead = (parsedate_to_datetime(date or "") - utc()).total_seconds()
     except (ValueError, TypeError):
         return 0.0
     return ahead if abs(ahead) > SAME_S else 0.0

@@ -111,6 +111,7 @@ def _known(seen: Observation, jobset: JobSet, status: Status) -> Known:
         jobset=jobset,
         status=status,
         observed_at=seen.observed_at,
+        ahead_s=seen.ahead_s,
         progress=seen.progress,
         steps=seen.steps,
         mode=seen.mode,

@@ -14,6 +14,8 @@ from xsft.states.model import ENDED, STATES, Before, JobSet, Observation, Progre
 LEFT_OUT = frozenset({"jobs", "suspended", "has_status", "deleting_at", "image", "conditions"})
 """Of a JobSet: what was true for a moment only."""
 
+AGES_S = 1e9
+"""No clock is so far off; NaN is no number below it."""
 _FRONT = re.compile(r'\{"uid": "([^"\\]*)", "ended": (true|false), "observed_at": "([^"\\]*)", ')
 """How a line begins that this xsft wrote: enough to keep, to forget and to find it without taking it apart."""
 
@@ -25,6 +27,8 @@ class Known:
     jobset: JobSet
     status: Status
     observed_at: str
+    ahead_s: float = 0.0
+    """As `Observation.ahead_s` was then."""
     progress: Progress | None = None
     steps: int | None = None
     mode: str | None = None
@@ -45,6 +49,7 @@ class Known:
             run_name=self.jobset.run_name,
             target="xpk",
             observed_at=self.observed_at,
+            ahead_s=self.ahead_s,
             mode=self.mode,
             cluster=cluster,
             steps=self.steps,
@@ -115,6 +120,7 @@ def _json(known: Known) -> dict[str, Any]:
         "progress": _said(known.progress) if known.progress else {},
         "steps": known.steps,
         "mode": known.mode,
+        **({"ahead_s": known.ahead_s} if known.ahead_s else {}),
         **({"before": _said(known.before)} if known.before else {}),
         **({"ended_at": known.ended_at} if known.ended_at else {}),
         **({"gone": True} if known.gone else {}),
@@ -135,6 +141,7 @@ def _from_json(row: dict[str, Any]) -> Known | None:
         jobset=jobset,
         status=status,
         observed_at=observed_at,
+        ahead_s=_finite(row.get("ahead_s")),
         progress=_progress(mapping(row, "progress")),
         steps=whole(row.get("steps")),
         mode=text(row.get("mode")),
@@ -142,6 +149,11 @@ def _from_json(row: dict[str, Any]) -> Known | None:
         ended_at=text(row.get("ended_at")),
         gone=row.get("gone") is True,
     )
+
+
+def _finite(value: Any) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < AGES_S
+    return float(value) if number else 0.0
 
 
 def _jobset(row: dict[str, Any]) -> JobSet | None:

@@ -119,6 +119,7 @@ class _Beside:
     """Concerns those that wait in the queues that were asked."""
     queues: frozenset[str]
     """Those that were asked."""
+    ahead_s: float
 
     def of(self, jobset: JobSet, *, name: str, now: str) -> Observation:
         workload = self.workloads.get(jobset.uid)
@@ -126,6 +127,7 @@ class _Beside:
             run_name=jobset.run_name,
             target="xpk",
             observed_at=now,
+            ahead_s=self.ahead_s,
             mode=jobset.mode,
             cluster=name,
             steps=jobset.steps,
@@ -157,6 +159,7 @@ def _beside(
         unread=(*no_workloads, *no_pods),
         queue_unread=no_positions,
         queues=frozenset(queues),
+        ahead_s=reads.api.ahead_s,
     )
 
 

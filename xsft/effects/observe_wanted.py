@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xsft.effects.recordindex import IndexEntry
-from xsft.states.model import Observation
+from xsft.states.model import Observation, seconds_since
 from xsft.states.moments import seconds_between
 
 RECENT_S = 24 * 3600.0
@@ -56,7 +56,7 @@ class Wanted:
         if self.names or self.everything or seen.jobset is None or seen.jobset.terminal is None:
             return True
         ends = [c.at for c in seen.jobset.conditions if c.type == seen.jobset.terminal and c.at]
-        age = seconds_between(max(ends, default=seen.jobset.created_at), self.now)
+        age = seconds_since(max(ends, default=seen.jobset.created_at), seen, self.now)
         return age is None or age < RECENT_S
 
 

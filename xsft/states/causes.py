@@ -9,7 +9,8 @@ from xsft.states.clues_queue import listed
 from xsft.states.clues_restart import restart_words
 from xsft.states.evidence import Evidence, Neighbour
 from xsft.states.failing import first_failure, place
-from xsft.states.moments import earliest, seconds_between, with_z
+from xsft.states.model import seconds_since
+from xsft.states.moments import earliest, with_z
 from xsft.states.reasons import BY_SLUG
 from xsft.states.rule import Cause, Explanation, causes
 from xsft.states.rules import groups
@@ -123,7 +124,8 @@ def words(evidence: Evidence, *, now: str) -> dict[str, str]:
 def _silent_s(evidence: Evidence, *, now: str) -> float | None:
     """Up to when the log was read."""
     said = evidence.seen.progress
-    return seconds_between(said.said_at, earliest(now, evidence.seen.observed_at, said.read_at)) if said else None
+    until = earliest(now, evidence.seen.observed_at, said.read_at) if said else None
+    return seconds_since(said.said_at, evidence.seen, until) if said else None
 
 
 def _silence(evidence: Evidence, *, now: str) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from xsft.states.conditions import admitted, true
 from xsft.states.ending import completed, failed, gone, recorded, unreachable
-from xsft.states.model import Condition, JobSet, KueueWorkload, Observation, Status
-from xsft.states.moments import earliest, latest, seconds_between
+from xsft.states.model import Condition, JobSet, KueueWorkload, Observation, Status, by_its_clock, seconds_since
+from xsft.states.moments import earliest, latest
 from xsft.states.pods import current, trouble
 from xsft.states.running import STALL_FACTOR, trainer
 
@@ -148,7 +148,7 @@ def _broken(seen: Observation, jobset: JobSet) -> bool:
     if unread or jobset.has_status or any(job.jobs for job in jobset.jobs):
         return False
     admission = admitted(seen.workload)
-    since = seconds_between(admission.at if admission else jobset.created_at, seen.observed_at)
+    since = seconds_since(admission.at if admission else jobset.created_at, seen, seen.observed_at)
     return since is not None and since > BROKEN_AFTER_S
 
 
@@ -167,8 +167,8 @@ def _why_not_ready(seen: Observation, jobset: JobSet, *, now: str) -> str:
 def _restarted_lately(seen: Observation, jobset: JobSet, *, now: str) -> bool:
     """Whether that is certain: by its pods, which are made anew, else by what was before the restart for sure."""
     anew = earliest(*(pod.created_at for pod in current(seen)))
-    before = latest(jobset.created_at, seen.before.at if seen.before else None)
-    passed = seconds_between(anew or before, earliest(now, seen.observed_at))
+    before = latest(jobset.created_at, by_its_clock(seen, seen.before.at) if seen.before else None)
+    passed = seconds_since(anew or before, seen, earliest(now, seen.observed_at))
     return passed is not None and passed < RESTART_S
 
 

@@ -5,8 +5,7 @@ MaxText exits 0 when its data runs out, so the end of a JobSet proves no step: t
 
 from __future__ import annotations
 
-from xsft.states.model import ENDED, Observation, Progress, State, Status
-from xsft.states.moments import seconds_between
+from xsft.states.model import ENDED, Observation, Progress, State, Status, seconds_since
 from xsft.states.pods import current, oom_killed
 
 _TRAINER_FAILED = frozenset({"FailJobSetFailurePolicyAction", "ReachedMaxRestarts", "FailedJobs"})
@@ -35,18 +34,18 @@ def completed(seen: Observation, *, ended_at: str | None, told_by: str) -> Statu
         return Status(state="succeeded", evidence=evidence)
     if said.data_ended or said.aborted is not None:
         return Status(state="failed", reason="data-ended" if said.data_ended else "aborted", evidence=evidence)
-    if done is not None and _said_all(said, done=done, asked=asked, ended_at=ended_at):
+    if done is not None and _said_all(seen, said, done=done, asked=asked, ended_at=ended_at):
         return Status(state="failed", reason="ended-short", evidence=evidence)
     return Status(state="unknown", reason="steps-not-read", evidence=evidence)
 
 
-def _said_all(said: Progress, *, done: int, asked: int, ended_at: str | None) -> bool:
+def _said_all(seen: Observation, said: Progress, *, done: int, asked: int, ended_at: str | None) -> bool:
     """Whether a step short of the one asked for proves that it was the last.
 
     Not where it was read before the end. MaxText never writes the metrics of the last step (maxtext@0.2.5
     common/metric_logger.py flushes at steps - 1), and a record is of another time.
     """
-    after = seconds_between(ended_at, said.read_at)
+    after = seconds_since(ended_at, seen, said.read_at)
     if (after is not None and after < 0) or said.source == "record":
         return False
     return done < asked - 1 if said.source == "metrics" else True

@@ -95,9 +95,9 @@ def _recent(row: Row) -> bool:
         return (row.age_s or 0.0) < WEEK_S
     if not row.ended:
         return True
-    # observed_at + evidence_age is now; an end whose time nobody wrote counts from the beginning of the run
-    since = seconds_between(row.ended_at or row.created_at, row.observed_at)
-    return since is None or since + (row.evidence_age_s or 0.0) < DAY_S
+    # all by the cluster's clock; an end whose time nobody wrote counts from the beginning of the run
+    lasted = seconds_between(row.created_at, row.ended_at or row.created_at)
+    return lasted is None or row.age_s is None or row.age_s - lasted < DAY_S
 
 
 def _runs(observations: Iterable[Observation]) -> list[list[Observation]]:

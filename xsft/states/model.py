@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from xsft.states.moments import before, moment, seconds_between
 from xsft.states.podmodel import Condition as Condition  # noqa: PLC0414 -- re-exported
 from xsft.states.podmodel import Container as Container  # noqa: PLC0414 -- re-exported
 from xsft.states.podmodel import Pod as Pod  # noqa: PLC0414 -- re-exported
@@ -204,6 +205,8 @@ class Observation:
     mode: str | None = None
     cluster: str | None = None
     """As the user names it: project/zone/cluster or the context."""
+    ahead_s: float = 0.0
+    """How far the clock that the cluster's moments are from is ahead of the one of `observed_at`."""
     output: str | None = None
     """base_output_directory of a run on this machine: those of one name in two places are two runs."""
     steps: int | None = None
@@ -223,3 +226,14 @@ class Observation:
     """How an earlier call found that it had failed: the pods that told it may be gone."""
     before: Before | None = None
     """How an earlier call saw it last before its latest restart; None where no call did."""
+
+
+def seconds_since(then: str | None, seen: Observation, until: str | None) -> float | None:
+    """From a moment by the cluster's clock to one by the clock of `observed_at`; None where either is no time."""
+    passed = seconds_between(then, until)
+    return None if passed is None else passed + seen.ahead_s
+
+
+def by_its_clock(seen: Observation, ours: str) -> str:
+    """A moment by the clock of `observed_at`, as the cluster's clock had it."""
+    return before(ours, -seen.ahead_s) if seen.ahead_s and moment(ours) else ours

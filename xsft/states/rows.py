@@ -122,7 +122,7 @@ def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) ->
         max_restarts=held.max_restarts if held else None,
         created_at=_shown(created),
         ended_at=_shown(_ended_at(seen)),
-        age_s=_age(created, now),
+        age_s=_age(created, now, ahead_s=seen.ahead_s),
         queue=(workload.queue if workload else None) or (jobset.queue if jobset else None),
         queue_position=workload.position if workload else None,
         evidence=status.evidence,
@@ -139,7 +139,10 @@ def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) ->
 
 def aged(row: Row, *, now: str) -> Row:
     """The same row later, nothing new having been read: its ages grow, its state does not change."""
-    return replace(row, age_s=_age(row.created_at, now), evidence_age_s=_age(row.observed_at, now))
+    evidence_age_s = _age(row.observed_at, now)
+    passed = max(0.0, (evidence_age_s or 0.0) - (row.evidence_age_s or 0.0))
+    age_s = None if row.age_s is None else row.age_s + passed  # its cluster's clock may be another one
+    return replace(row, age_s=age_s, evidence_age_s=evidence_age_s)
 
 
 def created_at(seen: Observation) -> str | None:
@@ -165,10 +168,10 @@ def _shown(time: str | None) -> str | None:
     return None if time is None else with_z(time)
 
 
-def _age(since: str | None, now: str) -> float | None:
-    """Never negative: a server's clock may be ahead of ours."""
+def _age(since: str | None, now: str, *, ahead_s: float = 0.0) -> float | None:
+    """Never negative: a server's clock may be a little ahead of ours."""
     passed = seconds_between(since, now)
-    return None if passed is None else max(0.0, passed)
+    return None if passed is None else max(0.0, passed + ahead_s)
 
 
 def _eta(*, step: int | None, steps: int | None, pace: float | None) -> float | None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from math import isfinite
 
-from xsft.states.model import Observation, Progress, State
-from xsft.states.moments import earliest, latest, seconds_between
+from xsft.states.model import Observation, Progress, State, seconds_since
+from xsft.states.moments import earliest, latest
 from xsft.states.pods import current, started_at
 
 STALL_FACTOR = 10.0
@@ -69,7 +69,7 @@ def _stalled(seen: Observation, said: Progress, state: State, *, now: str, stall
     if said.source != "log":
         return None
     heard = said.said_at or said.began_at or latest(*started_at(current(seen)))
-    silence = seconds_between(heard, earliest(now, seen.observed_at, said.read_at))
+    silence = seconds_since(heard, seen, earliest(now, seen.observed_at, said.read_at))
     if silence is None or silence <= _patience(said, state, stall_factor):
         return None
     if state == "training" and said.phase == "evaluating":
