@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from contextlib import suppress
 from pathlib import Path
-
-from xsft.effects import clock
 
 OLD_S = 3600.0
 """No writer takes so long: a younger one may be somebody's who is at it."""
@@ -17,7 +16,7 @@ _BESIDE = re.compile(r"\..+\.[0-9a-f]{12}\.tmp", re.DOTALL)
 def sweep(folder: Path, *, older_s: float = OLD_S) -> None:
     """Remove this user's, where they are old. Never raises: they harm nobody."""
     with suppress(OSError):
-        before, user = clock.utc().timestamp() - older_s, os.getuid()
+        before, user = time.time() - older_s, os.getuid()
         for entry in os.scandir(folder):
             if _BESIDE.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                 found = entry.stat(follow_symlinks=False)
