@@ -14,8 +14,9 @@ from tests.fakes.kuberuns import golden
 from xsft.effects import clock
 from xsft.effects.cluster import Cluster, connect_context
 from xsft.effects.cluster_config import Here
+from xsft.effects.cluster_lists import PATIENCE
 from xsft.effects.objects import LocalObjects
-from xsft.effects.observe import PATIENCE, observe_run
+from xsft.effects.observe import observe_run
 from xsft.effects.observe_evidence import read_evidence
 from xsft.effects.progress import Source, read_progress
 from xsft.states.classify import classify
@@ -79,6 +80,22 @@ class Staged:
 
     def patch_queue(self, body: Json) -> None:
         self.real.api("PATCH", f"/apis/kueue.x-k8s.io/v1beta2/clusterqueues/{self.namespace}", body, content=MERGE)
+
+    def kills(self, node: str) -> None:
+        """As GKE's node problem detector tells that the kernel killed a process for memory."""
+        at = f"{clock.now()[:19]}Z"
+        about = {"kind": "Node", "apiVersion": "v1", "name": node, "uid": node}
+        said = {
+            "type": "Warning",
+            "reason": "OOMKilling",
+            "message": "Memory cgroup out of memory: Killed process 7 (python3)",
+        }
+        event = {"metadata": {"generateName": f"{node}."}, "involvedObject": about, "lastTimestamp": at, **said}
+        self.real.api("POST", "/api/v1/namespaces/default/events", event)
+
+    def cordon(self, topology: str, *, unschedulable: bool = True) -> None:
+        """All nodes of that kind."""
+        self.real.kubectl("cordon" if unschedulable else "uncordon", "-l", f"{TOPOLOGY}={topology}")
 
     def seen(self, name: str) -> tuple[Observation, ...]:
         return observe_run(self.cluster, namespace=self.namespace, name="real", run_name=name, now=clock.now())

@@ -6,17 +6,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.cluster.api import Cluster as Real
-from tests.effects.clusterruns import CHIPS, HOSTS, STEP, Staged
+from tests.effects.clusterruns import CHIPS, HOSTS, STEP, Staged, place, selector
+from xsft.effects import clock
+from xsft.effects.lastknown import remember
+from xsft.effects.objects import LocalObjects
 from xsft.effects.observe import observe_cluster
 from xsft.effects.observe_ask import Target, begin
 from xsft.effects.observe_gather import gather_runs
 from xsft.effects.observe_wanted import Effort
+from xsft.effects.recordindex import IndexEntry, keep
 from xsft.effects.records import RecordStore
+from xsft.records.model import Cluster as Where
 from xsft.states.causes import explain
+from xsft.states.classify import classify
+from xsft.states.model import Observation, Status
+from xsft.states.rows import row_of
 
 pytestmark = pytest.mark.cluster
 NOW = "2026-11-21T12:00:00Z"
@@ -113,6 +122,90 @@ def test_a_restart_is_no_end(staged: Staged) -> None:
     assert {pod.attempt for pod in seen.pods if not pod.deleting} == {1}
     staged.says("gemma", STEP.format(n=5))
     assert staged.until("gemma", ("training", "")).progress is not None
+
+
+def test_why_a_run_was_restarted_is_told_as_long_as_anything_tells(staged: Staged) -> None:
+    staged.submit("gemma", notes={"fake/delete-after": "8s"})
+    staged.runs("gemma")
+    staged.says("gemma", STEP.format(n=7))
+    staged.until("gemma", ("training", ""))
+    staged.ends("gemma", code=137, oom=True, host=1)
+    staged.wait(lambda: (seen := staged.seen("gemma")[0].jobset) and seen.restarts == 1, "a restart")
+
+    def told() -> tuple[str, str]:
+        cause = explain(staged.evidence("gemma"), now=clock.now()).cause
+        return cause.id, cause.message
+
+    kind, message = told()
+    assert (kind, message[:54]) == ("oom-host", "It was restarted 1 of 3 times, the last time for this:")
+    staged.wait(lambda: all(pod.attempt for pod in staged.seen("gemma")[0].pods or ()), "the pods of before to go")
+    staged.runs("gemma")
+    kind, message = told()
+    assert kind == "restarted"
+    assert message.startswith("It was restarted 1 of 3 times, the last time at 2")
+    assert "its Job gemma-slice-job-0 had failed" in message
+    node = next(pod.node for pod in staged.seen("gemma")[0].pods or () if (pod.slice_index, pod.host) == (0, 1))
+    staged.kills(node or "")
+    assert told()[0] == "restarted-memory"
+    staged.says("gemma", STEP.format(n=8))
+    staged.until("gemma", ("training", ""))
+    explained = explain(staged.evidence("gemma"), now=clock.now())
+    assert [explained.cause.id, *(one.id for one in explained.others)] == ["nothing-wrong", "restarted-memory"]
+
+
+def test_what_keeps_a_restarted_run_from_coming_up_is_its_reason(staged: Staged) -> None:
+    staged.submit("gemma")
+    staged.runs("gemma")
+    staged.cordon("4x4")
+    try:
+        staged.ends("gemma", code=42, host=1)
+        staged.until("gemma", ("starting", "not-scheduled"))
+        (one,) = observe_cluster(staged.cluster, namespace=staged.namespace, name="real", now=clock.now())
+        assert classify(one, now=clock.now()).reason == "not-scheduled"  # by what `status` reads, too
+    finally:
+        staged.cordon("4x4", unschedulable=False)
+    staged.runs("gemma")
+    staged.until("gemma", ("starting", "restarted"))
+    staged.real.annotate_pods(staged.namespace, place("gemma", "slice-job", 1, 0), {"fake/waiting": "CrashLoopBackOff"})
+    staged.until("gemma", ("starting", "crash-loop"))
+
+
+def test_what_was_known_of_a_run_outlives_its_jobset_and_its_pods(staged: Staged, tmp_path: Path) -> None:
+    """Of one that is cancelled, and of one that was killed for memory, by what `status` reads."""
+    store = RecordStore(state=tmp_path, objects_at=lambda _: LocalObjects())
+    target = Target(name="real", namespace=staged.namespace, connect=lambda: staged.cluster)
+
+    def look() -> dict[str, tuple[Observation, Status]]:
+        found = gather_runs(begin([target], store=store), store=store).observations
+        judged = {one.run_name: (one, classify(one, now=clock.now())) for one in found}
+        remember(tmp_path, judged.values(), now=clock.now())
+        return judged
+
+    uid = staged.submit("gone", restarts=0)["metadata"]["uid"]
+    where = Where(context="real")
+    entry = IndexEntry(
+        run_name="gone", target="xpk", output=str(tmp_path), jobset="gone", namespace=staged.namespace, cluster=where,
+        uid=uid, updated_at=clock.now(),
+    )  # fmt: skip
+    keep(tmp_path / "runs", entry)
+    staged.runs("gone")
+    staged.says("gone", STEP.format(n=7))
+    staged.wait(lambda: look()["gone"][1].state == "training", "its step")
+    assert staged.cluster.delete_jobset(name="gone", namespace=staged.namespace, uid=uid) == "deleted"
+    staged.wait(lambda: look()["gone"][0].jobset is None, "it to go")
+    seen, status = look()["gone"]
+    row = row_of(seen, status, now=clock.now())
+    assert (row.state, row.reason, row.tpu, row.num_slices, row.step, row.loss) == (
+        "unknown", "jobset-gone", "v6e-16", 2, 7, 2.5,
+    )  # fmt: skip
+    staged.submit("killed", restarts=0)
+    staged.runs("killed")
+    staged.ends("killed", code=137, oom=True, host=0)
+    staged.wait(lambda: look()["killed"][1].reason == "oom-killed", "status to see it")
+    pods = [pod["metadata"]["name"] for pod in staged.real.pods(staged.namespace, selector("killed"))]
+    for pod in pods:
+        staged.real.api("DELETE", f"/api/v1/namespaces/{staged.namespace}/pods/{pod}?gracePeriodSeconds=0")
+    assert look()["killed"][1].reason == "oom-killed"
 
 
 def test_no_restarts_left(staged: Staged) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +98,12 @@ def test_a_context_needs_no_places_file(tmp_path: Path, monkeypatch: pytest.Monk
         runs_for(Asked())
     with pytest.raises(UsageError, match="no context lab"):
         runs_for(Asked(context="lab"))
+
+
+def test_what_takes_the_answers_apart_is_not_loaded_before_the_clusters_are_asked() -> None:
+    program = (
+        "import sys; import xsft.effects.runs\n"
+        "print([name for name in sys.modules if name in ('xsft.states.model', 'xsft.launchers.observed', 'rich')])"
+    )
+    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.fakes.kuberules import selected
+from xsft.launchers.labels import FIRST_HOSTS
 from xsft.launchers.observed_pods import (
-    FIRST_HOSTS,
     pod_of,
     pods_selector,
     printer_selector,

@@ -1,4 +1,7 @@
-"""What is read from a cluster to learn how its runs are: lists, reduced object by object."""
+"""What is read from a cluster to learn how its runs are: lists, reduced object by object.
+
+What reduces them is loaded when the first object is there: a question has been asked before that.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,11 @@ from xsft.effects.cluster_api import Api
 from xsft.effects.cluster_errors import Ask
 from xsft.effects.cluster_resources import Resource
 from xsft.errors import EnvironmentMissing
-from xsft.launchers.lenient import rows
-from xsft.launchers.observed import jobset_of, trains
-from xsft.launchers.observed_pods import pod_of
-from xsft.launchers.observed_queue import Holding, Owned, Waiting, holding_of, owned, waiting_of
-from xsft.states.model import JobSet, Pod
 
 if TYPE_CHECKING:
+    from xsft.launchers.observed_queue import Holding, Owned, Waiting
     from xsft.states.evidence import Event
+    from xsft.states.model import JobSet, Pod
 
 T = TypeVar("T")
 
@@ -45,6 +45,8 @@ class Reads:
 
     def jobset(self, *, name: str, namespace: str) -> JobSet | None:
         """By its exact name; None where there is none."""
+        from xsft.launchers.observed import jobset_of
+
         found = self.api.get(kinds.JOBSETS, name=name, namespace=namespace)
         return None if found is None else jobset_of(found)
 
@@ -54,12 +56,12 @@ class Reads:
 
     def pods(self, *, namespace: str, labels: str, fields: str = "") -> tuple[Pod, ...]:
         query = _query(labels=labels, fields=fields)
-        return self.api.reduced(kinds.PODS, pod_of, namespace=namespace, query=query)
+        return self.api.reduced(kinds.PODS, _pod, namespace=namespace, query=query)
 
     def cached_pods(self, *, namespace: str, labels: str, fields: str = "") -> tuple[Pod, ...]:
         """As `pods`, a little old and cheap on a full cluster."""
         query = {**_query(labels=labels, fields=fields), **FROM_CACHE}
-        return self.api.reduced(kinds.PODS, pod_of, namespace=namespace, query=query)
+        return self.api.reduced(kinds.PODS, _pod, namespace=namespace, query=query)
 
     def waiting(self, *, namespace: str, queue: str) -> tuple[Waiting, ...] | None:
         """Who waits in the LocalQueue; None where Kueue does not tell (its visibility API is not served)."""
@@ -67,6 +69,7 @@ class Reads:
 
     def holdings(self, *, namespace: str | None) -> tuple[Holding, ...]:
         """Workloads that hold quota; of all namespaces where none is given."""
+        from xsft.launchers.observed_queue import holding_of
 
         def listed(version: str) -> tuple[Holding | None, ...]:
             return self.api.reduced(kinds.kueue("workloads", version=version), holding_of, namespace=namespace)
@@ -81,7 +84,7 @@ class Reads:
         return self.api.reduced(kinds.EVENTS, event_of, namespace=namespace, query=query)
 
     def _workloads(self, version: str, namespace: str) -> tuple[Owned, ...]:
-        return self.api.reduced(kinds.kueue("workloads", version=version), owned, namespace=namespace)
+        return self.api.reduced(kinds.kueue("workloads", version=version), _owned, namespace=namespace)
 
     def _waiting(self, version: str, namespace: str, queue: str) -> tuple[Waiting, ...]:
         resource: Resource = kinds.pending_workloads(version)
@@ -91,6 +94,9 @@ class Reads:
             return ()  # there is no such queue
         if not reply.ok:
             raise self.api.failed(reply, ask)
+        from xsft.launchers.lenient import rows
+        from xsft.launchers.observed_queue import waiting_of
+
         return tuple(waiting_of(row) for row in rows(reply.body.get("items")))
 
     def _kueue(self, ask: Callable[[str], T]) -> T | None:
@@ -103,7 +109,21 @@ class Reads:
 
 
 def _run(json: Any) -> JobSet | None:
+    from xsft.launchers.observed import jobset_of, trains
+
     return jobset_of(json) if trains(json) else None
+
+
+def _owned(json: Any) -> Owned:
+    from xsft.launchers.observed_queue import owned
+
+    return owned(json)
+
+
+def _pod(json: Any) -> Pod:
+    from xsft.launchers.observed_pods import pod_of
+
+    return pod_of(json)
 
 
 def _query(*, labels: str = "", fields: str = "") -> dict[str, str]:

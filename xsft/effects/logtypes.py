@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from xsft.launchers.observed_pods import COMPLETION_INDEX, JOB_INDEX, JOBSET_NAME, REPLICATED_JOB
+from xsft.launchers.labels import COMPLETION_INDEX, JOBSET_NAME
+from xsft.launchers.observed_pods import JOB_INDEX, REPLICATED_JOB
 from xsft.trainers.progress import Said, sortable
 
 _FRACTION = re.compile(r"\.\d+")

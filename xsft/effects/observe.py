@@ -11,20 +11,18 @@ from typing import TypeVar
 
 from xsft.effects import clock
 from xsft.effects.cluster import Cluster
-from xsft.effects.cluster_api import Patience
+from xsft.effects.cluster_lists import Lists, ask_lists
 from xsft.effects.cluster_reads import Reads
 from xsft.effects.parallel import Started, start
 from xsft.errors import XsftError
 from xsft.launchers.labels import RUN_LABEL
-from xsft.launchers.observed_pods import FIRST_HOSTS, pods_selector
+from xsft.launchers.observed_pods import pods_selector
 from xsft.launchers.observed_queue import Owned, queues_of, waits, with_positions
 from xsft.spec.secrets import redact
 from xsft.states.model import JobSet, KueueWorkload, Observation, Pod, Unread, What
 
 T = TypeVar("T")
 
-PATIENCE = Patience(tries=3, budget_s=5.0, connect_timeout_s=5.0, read_timeout_s=10.0)
-"""For looking at runs: who waits for an answer would rather have the last known state soon."""
 LATE_S = 5.0
 """When nothing has come for so long, and the JobSets are there, the rest is not waited for."""
 
@@ -32,36 +30,6 @@ MAX_QUEUES = 4
 """LocalQueues of which it is asked who waits; xpk makes one per namespace."""
 
 NOT_ASKED = Unread(what="queue", why=f"not read: {MAX_QUEUES} other queues are fuller")
-
-PENDING = "status.phase=Pending"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lists:
-    """Of one namespace of one cluster."""
-
-    reads: Reads
-    namespace: str
-    jobsets: tuple[JobSet, ...]
-    workloads: Started[tuple[Owned, ...]]
-    pods: Started[tuple[Pod, ...]]
-    """The first one of each Job where that is pending."""
-
-    def observations(self, *, name: str, now: str, run_names: Iterable[str] | None = None) -> tuple[Observation, ...]:
-        """As `observe_cluster`. Never raises: a list that cannot be read is in `unread`."""
-        wanted = None if run_names is None else frozenset(run_names)
-        beside = _beside(self.reads, self.workloads, self.pods, namespace=self.namespace)
-        shown = (one for one in self.jobsets if wanted is None or {one.name, one.run_name} & wanted)
-        return tuple(beside.of(jobset, name=name, now=now) for jobset in shown)
-
-
-def ask_lists(cluster: Cluster, *, namespace: str) -> Lists:
-    """The JobSets are there then, the others on their way. Raises as `observe_cluster`."""
-    reads = cluster.reads
-    workloads = start(lambda: reads.workloads(namespace=namespace))
-    pods = start(lambda: reads.cached_pods(namespace=namespace, labels=FIRST_HOSTS, fields=PENDING))
-    jobsets = reads.jobsets(namespace=namespace)
-    return Lists(reads=reads, namespace=namespace, jobsets=jobsets, workloads=workloads, pods=pods)
 
 
 def observe_cluster(
@@ -75,7 +43,18 @@ def observe_cluster(
     a run has none. A list that cannot be read is in `unread`. Raises Unreachable where the JobSets themselves cannot be
     read, EnvironmentMissing where the cluster has no JobSet.
     """
-    return ask_lists(cluster, namespace=namespace).observations(name=name, now=now, run_names=run_names)
+    return observations_of(ask_lists(cluster, namespace=namespace), name=name, now=now, run_names=run_names)
+
+
+def observations_of(
+    lists: Lists, *, name: str, now: str, run_names: Iterable[str] | None = None
+) -> tuple[Observation, ...]:
+    """As `observe_cluster`, of lists that were asked for."""
+    jobsets = lists.jobsets.result()
+    wanted = None if run_names is None else frozenset(run_names)
+    beside = _beside(lists.reads, lists.workloads, lists.pods, namespace=lists.namespace)
+    shown = (one for one in jobsets if wanted is None or {one.name, one.run_name} & wanted)
+    return tuple(beside.of(jobset, name=name, now=now) for jobset in shown)
 
 
 def observe_run(cluster: Cluster, *, namespace: str, name: str, run_name: str, now: str) -> tuple[Observation, ...]:

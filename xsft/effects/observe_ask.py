@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
 from xsft.effects.cluster import Cluster
+from xsft.effects.cluster_lists import Lists, ask_lists
 from xsft.effects.lastknown import forget, recall
 from xsft.effects.lastknown_line import Known
-from xsft.effects.observe import Lists, ask_lists, unread
+from xsft.effects.observe import observations_of, unread
 from xsft.effects.observe_forgotten import forgotten, went_to
 from xsft.effects.observe_patience import Pulse, Say, wait_for
 from xsft.effects.observe_turns import turns
@@ -35,6 +36,8 @@ class Target:
     namespace: str
     connect: Callable[[], Cluster]
     """Raises XsftError."""
+    lists: Callable[[Cluster], Lists] | None = None
+    """Of that cluster and namespace; None: they are asked for when it is connected."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,9 +127,9 @@ def _answer(
     known, submitted = before()
     cluster = target.connect()
     pulse.connected(cluster)
-    lists = ask_lists(cluster, namespace=target.namespace)
+    lists = target.lists(cluster) if target.lists else ask_lists(cluster, namespace=target.namespace)
     printers = _printers(cluster, lists, known=known, wanted=wanted)
-    found = lists.observations(name=target.name, now=wanted.now)
+    found = observations_of(lists, name=target.name, now=wanted.now)
     uids = {seen.jobset.uid for seen in found if seen.jobset}
     if not pulse.left:  # else somebody has told already what was known without it
         forget(store.state, cluster=target.name, namespace=target.namespace, there=uids, now=wanted.now)
@@ -140,7 +143,8 @@ def _answer(
 def _printers(cluster: Cluster, lists: Lists, *, known: Mapping[str, Known], wanted: Wanted) -> Printers | None:
     """Of the runs whose turn it will be, for all that the JobSets tell; before the rest has come."""
     bare = (
-        Observation(run_name=one.run_name, target="xpk", observed_at=wanted.now, jobset=one) for one in lists.jobsets
+        Observation(run_name=one.run_name, target="xpk", observed_at=wanted.now, jobset=one)
+        for one in lists.jobsets.result()
     )
     whose = turns((_with_known(one, known) for one in bare if wanted.run(one)), wanted=wanted).asked
     names = [one.jobset.name for one in whose if one.jobset]

@@ -13,11 +13,8 @@ from typing import TYPE_CHECKING
 from xsft.effects.cluster import Cluster, connect
 from xsft.effects.cluster_config import Whereabouts
 from xsft.effects.cluster_delete import Deleted
-from xsft.effects.lastknown import remember
-from xsft.effects.observe import PATIENCE
-from xsft.effects.observe_ask import Look, Target, begin
-from xsft.effects.observe_patience import Say
-from xsft.effects.observe_wanted import Effort
+from xsft.effects.cluster_lists import PATIENCE, Lists, ask_lists
+from xsft.effects.parallel import Started, start
 from xsft.effects.places_file import places_file
 from xsft.effects.process import own_environment
 from xsft.effects.recordindex import IndexEntry
@@ -25,11 +22,17 @@ from xsft.effects.records import RecordStore, record_store
 from xsft.errors import Unreachable, UsageError
 from xsft.problems import Problem
 from xsft.records.model import Cluster as Where
-from xsft.states.model import JobSet, Observation, Status
 
 if TYPE_CHECKING:
+    from xsft.effects.observe_ask import Look, Target
     from xsft.effects.observe_gather import Gathered
+    from xsft.effects.observe_patience import Say
+    from xsft.effects.observe_wanted import Effort
     from xsft.spec.place import Place
+    from xsft.states.model import JobSet, Observation, Status
+
+Begun = tuple[Started[tuple[Cluster, Lists]], ...]
+"""Per source, what was asked of its cluster."""
 
 DEFAULT_NAMESPACE = "default"
 """`spec.place.Place.namespace`; a test holds them together."""
@@ -94,7 +97,8 @@ class Runs:
     """Also the progress of what ended long ago."""
     local: bool = True
     """Also the runs on this machine."""
-    effort: Effort = field(default_factory=Effort)
+    effort: Effort | None = None
+    """None: as `Effort` is unless told otherwise."""
     connect: Callable[[Where], Cluster] = lambda where: connect(where, patience=PATIENCE)
     connected: dict[str, Cluster] = field(default_factory=dict)
     """By the cluster's name."""
@@ -102,22 +106,24 @@ class Runs:
     """As `connected`: where it failed a moment ago; the next look need not wait for that once more."""
     listeners: list[Say] = field(default_factory=list)
     """At most one, who hears which cluster is waited for."""
-    begun: list[Look] = field(default_factory=list)
+    begun: list[Begun] = field(default_factory=list)
 
     def listen(self, say: Say) -> None:
         self.listeners[:] = [say]
 
     def begin(self) -> None:
         """Ask already: while the clusters answer, there is time to load what is needed then. The next `read` waits."""
-        self.begun.append(self._look(self.names, self.effort))
+        self.begun.append(self._begun())
 
     def read(self) -> Reading:
         """All sources at once. Never raises for one that does not answer: that is a problem beside the others."""
-        look = self.begun.pop() if self.begun else self._look(self.names, self.effort)
+        look = self._look(self.begun.pop() if self.begun else self._begun(), self.names, self.effort)
         return Reading(gathered=self._gather(look), known=self._known if self.names else lambda: ())
 
     def keep(self, seen: Iterable[tuple[Observation, Status]]) -> None:
         """For when a cluster does not answer."""
+        from xsft.effects.lastknown import remember
+
         remember(self.store.state, seen, now=self.store.now())
 
     def cluster(self, name: str) -> Cluster:
@@ -157,16 +163,24 @@ class Runs:
         return found.pop() if len(found) == 1 else None
 
     def _known(self) -> tuple[str, ...]:
-        found = self._gather(self._look((), Effort(progress_s=0))).observations
+        from xsft.effects.observe_wanted import Effort
+
+        found = self._gather(self._look(self._begun(), (), Effort(progress_s=0))).observations
         return tuple(
             {name for seen in found for name in (seen.run_name, seen.jobset.name if seen.jobset else None) if name}
         )
 
-    def _look(self, names: tuple[str, ...], effort: Effort) -> Look:
-        targets = [
-            Target(name=one.name, namespace=one.namespace, connect=partial(self.cluster, one.name))
-            for one in self.sources
-        ]
+    def _begun(self) -> Begun:
+        return tuple(start(partial(self._asked, one)) for one in self.sources)
+
+    def _asked(self, source: Source) -> tuple[Cluster, Lists]:
+        cluster = self.cluster(source.name)
+        return cluster, ask_lists(cluster, namespace=source.namespace)
+
+    def _look(self, begun: Begun, names: tuple[str, ...], effort: Effort | None) -> Look:
+        from xsft.effects.observe_ask import begin  # loaded while the clusters answer
+
+        targets = tuple(map(_target, self.sources, begun))
         return begin(targets, store=self.store, names=names, everything=self.everything, effort=effort)
 
     def _gather(self, look: Look) -> Gathered:
@@ -174,6 +188,17 @@ class Runs:
 
         say = self.listeners[0] if self.listeners else lambda _line: None
         return gather_runs(look, store=self.store, local=self.local, say=say)
+
+
+def _target(source: Source, asked: Started[tuple[Cluster, Lists]]) -> Target:
+    from xsft.effects.observe_ask import Target
+
+    return Target(
+        name=source.name,
+        namespace=source.namespace,
+        connect=lambda: asked.result()[0],
+        lists=lambda _: asked.result()[1],
+    )
 
 
 def runs_for(asked: Asked, *, names: Iterable[str] = (), everything: bool = False) -> Runs:

@@ -1,4 +1,4 @@
-"""Labels and annotations of a JobSet that tell whose run it is and what was asked of it. Pure."""
+"""Labels and annotations that tell whose run a JobSet is, what was asked of it, and which pods are its. Pure."""
 
 from __future__ import annotations
 
@@ -8,3 +8,13 @@ MODE_LABEL = "xsft.dev/mode"
 DIGEST_ANNOTATION = "xsft.dev/spec-digest"
 STEPS_ANNOTATION = "xsft.dev/steps"
 OUTPUT_ANNOTATION = "xsft.dev/output"
+
+JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
+"""Of each pod and Job. source: jobset@v0.10.1 api/jobset/v1alpha2/jobset_types.go."""
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+"""A label since Kubernetes 1.28, an annotation always. source: k8s.io/api batch/v1, JobCompletionIndexAnnotation."""
+
+FIRST_HOSTS = f"{JOBSET_NAME},{COMPLETION_INDEX}=0"
+"""Label selector of the first pod of every Job. With exclusive placement JobSet makes no other before that one has a
+node (jobset@v0.10.1 pkg/webhooks/pod_admission_webhook.go), and an image that one cannot pull none can.
+"""

@@ -7,18 +7,16 @@ from dataclasses import replace
 from typing import Literal
 
 from xsft.launchers.jobset import TRAINER_CONTAINER
+from xsft.launchers.labels import COMPLETION_INDEX, JOBSET_NAME
 from xsft.launchers.lenient import Json, count, mapping, rows, text, whole
 from xsft.launchers.observed import MODES, conditions_of
 from xsft.modes import mode_module
 from xsft.states.model import Container, JobSet, Pod
 
-JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
 REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 JOB_INDEX = "jobset.sigs.k8s.io/job-index"
 RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
-"""source: jobset@v0.10.1 api/jobset/v1alpha2/jobset_types.go; all four are labels of each pod."""
-COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
-"""A label since Kubernetes 1.28, an annotation always. source: k8s.io/api batch/v1, JobCompletionIndexAnnotation."""
+"""source: jobset@v0.10.1 api/jobset/v1alpha2/jobset_types.go; all are labels of each pod."""
 
 ContainerState = Literal["waiting", "running", "terminated"]
 _STATES: tuple[ContainerState, ...] = ("terminated", "running", "waiting")
@@ -74,12 +72,6 @@ def pods_selector(jobsets: Iterable[str]) -> str:
 def printer_selector(jobsets: Iterable[str]) -> str:
     """Of the pods among which `prints_steps` finds one per JobSet; under Pathways a worker's comes along."""
     return f"{pods_selector(jobsets)},{JOB_INDEX}=0,{COMPLETION_INDEX}=0"
-
-
-FIRST_HOSTS = f"{JOBSET_NAME},{COMPLETION_INDEX}=0"
-"""Label selector of the first pod of every Job. With exclusive placement JobSet makes no other before that one has a
-node (jobset@v0.10.1 pkg/webhooks/pod_admission_webhook.go), and an image that one cannot pull none can.
-"""
 
 
 def trainer_job(jobset: JobSet) -> str | None:
