@@ -13,7 +13,8 @@ from xsft.effects.logs import Pace, Role, follow_logs, printer, read_logs
 from xsft.states.model import JobSet
 
 pytestmark = pytest.mark.cluster
-PACE = Pace(poll_s=0.3, longest_wait_s=1.0, silence_s=2.0)
+PACE = Pace()
+"""As in use: a new process is noticed long before its predecessor's silent stream is opened anew (`silence_s`)."""
 
 
 @pytest.fixture
@@ -31,7 +32,9 @@ def test_a_run_is_followed_through_its_restart_to_its_end(staged: Staged) -> Non
     staged.submit("gemma")
     staged.runs("gemma")
     staged.says("gemma", "one", "two")
-    lines = Listener(follow_logs(staged.cluster, jobset=jobset(staged), roles=(printer(jobset(staged)),), pace=PACE))
+    roles, marks = (printer(jobset(staged)),), list[str]()
+    followed = follow_logs(staged.cluster, jobset=jobset(staged), roles=roles, pace=PACE, trouble=marks.append)
+    lines = Listener(followed)
     assert lines.take(2) == ["one", "two"]
     staged.says("gemma", "three")
     assert lines.take(1) == ["three"]
@@ -44,6 +47,7 @@ def test_a_run_is_followed_through_its_restart_to_its_end(staged: Staged) -> Non
     first, *_, last = lines.heard
     assert (first.attempt, last.attempt) == (0, 1)
     assert first.pod != last.pod
+    assert marks == ["-- gemma: restart 1 of 3; what follows is said by the new processes --"]
     staged.says("gemma", "last")
     staged.ends("gemma")
     assert lines.rest() == ["last"]
