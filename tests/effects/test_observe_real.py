@@ -129,15 +129,15 @@ def test_why_a_run_was_restarted_is_told_as_long_as_anything_tells(staged: Stage
     staged.runs("gemma")
     staged.says("gemma", STEP.format(n=7))
     staged.until("gemma", ("training", ""))
-    staged.ends("gemma", code=137, oom=True, host=1)
-    staged.wait(lambda: (seen := staged.seen("gemma")[0].jobset) and seen.restarts == 1, "a restart")
 
     def told() -> tuple[str, str]:
         cause = explain(staged.evidence("gemma"), now=clock.now()).cause
         return cause.id, cause.message
 
-    kind, message = told()
-    assert (kind, message[:54]) == ("oom-host", "It was restarted 1 of 3 times, the last time for this:")
+    staged.ends("gemma", code=137, oom=True, host=1)
+    staged.wait(lambda: told()[0] == "oom-host", "the kill to be told")
+    staged.wait(lambda: (seen := staged.seen("gemma")[0].jobset) and seen.restarts == 1, "a restart")
+    assert told()[0] in {"oom-host", "restarted"}  # whether its pod is there for a moment longer
     staged.wait(lambda: all(pod.attempt for pod in staged.seen("gemma")[0].pods or ()), "the pods of before to go")
     staged.runs("gemma")
     kind, message = told()
@@ -202,9 +202,8 @@ def test_what_was_known_of_a_run_outlives_its_jobset_and_its_pods(staged: Staged
     staged.runs("killed")
     staged.ends("killed", code=137, oom=True, host=0)
     staged.wait(lambda: look()["killed"][1].reason == "oom-killed", "status to see it")
-    pods = [pod["metadata"]["name"] for pod in staged.real.pods(staged.namespace, selector("killed"))]
-    for pod in pods:
-        staged.real.api("DELETE", f"/api/v1/namespaces/{staged.namespace}/pods/{pod}?gracePeriodSeconds=0")
+    staged.real.kubectl("delete", "pods", "-n", staged.namespace, "-l", selector("killed"), "--ignore-not-found")
+    staged.wait(lambda: not staged.real.pods(staged.namespace, selector("killed")), "its pods to go")
     assert look()["killed"][1].reason == "oom-killed"
 
 

@@ -22,6 +22,7 @@ from tests.states.seen import (
     UNSCHEDULABLE,
     WAITING,
     condition,
+    container,
     jobset,
     local,
     observation,
@@ -560,6 +561,17 @@ def test_a_pod_of_before_that_is_still_there_tells_why_it_was_restarted() -> Non
     assert said.cause.message.startswith("It was restarted 2 of 10 times, the last time for this: The host's memory")
     assert said.cause.where == "slice 0 host 2 (pod deepseek-ultrachat-slice-job-0-2-xtx22)"
     assert not {one.id for one in said.others} & PAST, "nothing is left, one would read"
+
+
+def test_a_process_that_ended_is_told_before_the_restart_that_follows() -> None:
+    """Seen on a real control plane: the JobSet's counts say no more than that a slice is not ready."""
+    end = terminated(137, "OOMKilled", finished_at="2026-11-21T11:59:58Z")
+    failed = pod(0, 2, "Failed", containers=(end,))
+    seen = observation(jobset=jobset(jobs=slices(ready=1, active=2)), pods=pods((failed,)), progress=None)
+    assert (why(seen).reason, why(seen).cause.id) == ("pods-not-ready", "oom-host")
+    assert why(seen).cause.message.startswith("The host's memory ran out")
+    again = container(last=end)
+    assert why(replace(seen, pods=pods((pod(0, 2, containers=(again,)),)))).cause.id == "waiting", "it runs again"
 
 
 def test_what_keeps_it_from_starting_now_comes_before_why_it_was_restarted() -> None:

@@ -11,6 +11,7 @@ from xsft.states.evidence import Evidence, Neighbour
 from xsft.states.failing import first_failure, place
 from xsft.states.model import seconds_since
 from xsft.states.moments import earliest, with_z
+from xsft.states.pods import current
 from xsft.states.reasons import BY_SLUG
 from xsft.states.rule import Cause, Explanation, causes
 from xsft.states.rules import groups
@@ -46,7 +47,7 @@ def _in_order(found: Sequence[Cause], last: Cause, evidence: Evidence) -> Iterat
 def _found(evidence: Evidence, *, names: Mapping[str, str]) -> Iterator[Cause]:
     """The likelier group first; of each the first rule that is found."""
     status = evidence.status
-    anew = replace(status, reason="restarted") if _starts_anew(evidence) else status
+    anew = replace(status, reason="restarted") if _begins_anew(evidence) else status
     before = False
     for group in groups():
         applying = (rule for rule in group if rule.applies(status) or rule.applies(anew))
@@ -58,9 +59,11 @@ def _found(evidence: Evidence, *, names: Mapping[str, str]) -> Iterator[Cause]:
         yield told
 
 
-def _starts_anew(evidence: Evidence) -> bool:
+def _begins_anew(evidence: Evidence) -> bool:
+    """It was restarted, or is about to be: JobSet waits until the pods of the Job that failed are gone."""
     jobset = evidence.seen.jobset
-    return jobset is not None and jobset.restarts > 0 and evidence.status.state == "starting"
+    ended = any(pod.phase == "Failed" for pod in current(evidence.seen))
+    return evidence.status.state == "starting" and jobset is not None and (jobset.restarts > 0 or ended)
 
 
 def _of_before(cause: Cause, evidence: Evidence, names: Mapping[str, str]) -> Cause:
