@@ -173,9 +173,9 @@ class Recorded:
     finished_at: str | None = None
     alive: bool = False
     """Local runs: somebody holds the run's lock now."""
-    tpu: str | None = None
     number: int | None = None
     """Of the attempt, from 1."""
+    tpu: str | None = None
     """Of one slice, as submitted."""
     num_slices: int | None = None
 
