@@ -65,18 +65,19 @@ def _after(plan: Plan, args: argparse.Namespace) -> After:
     """Its cluster and namespace are looked at, and nothing else. The log goes to stdout, under --json to stderr."""
     import sys
 
+    from xsft.commands.changes import changes_of
     from xsft.commands.evidence_sources import evidence_of
     from xsft.commands.log_sources import Logs
-    from xsft.commands.run_sources import runs_at, screen_of
+    from xsft.commands.run_sources import runs_at
     from xsft.commands.submit_wait import After
-    from xsft.commands.waiting import Clock, Patience, told
-    from xsft.effects import clock
+    from xsft.commands.waiting import Patience, told
 
     runs = runs_at(plan)
+    screen, here = changes_of(runs)
     return After(
-        screen=screen_of(runs),
+        screen=screen,
         patience=Patience(timeout_s=args.timeout, poll_s=args.poll),
-        clock=Clock(monotonic=clock.monotonic, pause=clock.pause),
+        clock=here,
         say=told,
         lines=Logs(runs=runs, trouble=told).follow if args.follow else None,
         log=sys.stderr if args.json else sys.stdout,

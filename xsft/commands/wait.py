@@ -39,15 +39,14 @@ def add_timing(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from xsft.commands.run_sources import runs_of, screen_of
-    from xsft.commands.waiting import Clock, Patience, wait_and_report
-    from xsft.effects import clock
+    from xsft.commands.changes import changes_of
+    from xsft.commands.run_sources import runs_of
+    from xsft.commands.waiting import Patience, wait_and_report
     from xsft.effects.interrupts import goes_on, when_interrupted
 
     patience = Patience(timeout_s=args.timeout, poll_s=args.poll)
-    here = Clock(monotonic=clock.monotonic, pause=clock.pause)
     with when_interrupted(goes_on(args.run, where=where_text(args))):
-        screen = screen_of(runs_of(args, args.run))
+        screen, here = changes_of(runs_of(args, args.run))
         return wait_and_report(args.run, goal=args.goal, screen=screen, patience=patience, clock=here, json=args.json)
 
 

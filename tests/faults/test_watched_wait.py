@@ -1,0 +1,148 @@
+"""`xsft wait` on a real cluster: a watch tells when to look, and whatever becomes of the watch, the answer is right."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.api import Cluster
+from tests.effects.test_cluster import sent_to
+from tests.fakes.clusters import ClusterApi, reaching
+from tests.faults.real import RealWorld
+from tests.submissions import NAME
+from xsft.cli import main
+
+pytestmark = pytest.mark.cluster
+RUN = f"{NAME}-mcjax"
+WATCH = r"^GET .*/jobsets\?.*watch=true"
+LIST = r"^GET .*/jobsets\?labelSelector|^GET .*/jobsets\?$"
+SEEN_S = 8.0
+"""From the end of a run to the end of `wait`, on a busy machine; far below the polls of these tests."""
+
+
+@pytest.fixture
+def api(real_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterApi]:
+    with reaching(real_cluster, tmp_path) as made:
+        monkeypatch.setenv("KUBECONFIG", str(made.kubeconfig))
+        monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
+        monkeypatch.chdir(tmp_path)
+        made.connect().create_jobset(sent_to(made))
+        made.server.seen.clear()
+        yield made
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waited:
+    status: int
+    outcome: str
+    late_s: float
+    """After what ended it."""
+
+
+Wait = Callable[..., Waited]
+
+
+@pytest.fixture
+def wait(api: ClusterApi, capsys: pytest.CaptureFixture[str]) -> Wait:
+    """`xsft wait`, and what happens once it watches (or, where it cannot, has looked)."""
+
+    def waited(*, poll: str, then: Callable[[], object], once: str = WATCH, count: int = 1) -> Waited:
+        at: list[float] = []
+        with meanwhile(lambda: len(api.server.asked(once)) >= count, lambda: (at.append(time.monotonic()), then())):
+            where = ("--context", api.context, "--namespace", api.namespace)
+            status = main(("wait", RUN, "--json", "--poll", poll, "--timeout", "90s", *where))
+        done = time.monotonic()
+        found = json.loads(capsys.readouterr().out)
+        return Waited(status=status, outcome=found["outcome"], late_s=done - at[0])
+
+    return waited
+
+
+@contextmanager
+def meanwhile(ready: Callable[[], bool], then: Callable[[], object]) -> Iterator[None]:
+    def work() -> None:
+        limit = time.monotonic() + 60
+        while not ready() and time.monotonic() < limit:
+            time.sleep(0.02)
+        time.sleep(0.3)
+        then()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def ended(api: ClusterApi, how: str = "Failed") -> Callable[[], object]:
+    world = api.world
+    assert isinstance(world, RealWorld)
+    return lambda: world.end(RUN, how)
+
+
+def test_an_end_is_seen_at_once_though_the_next_look_is_far_away(api: ClusterApi, wait: Wait) -> None:
+    found = wait(poll="60s", then=ended(api))
+    assert (found.status, found.outcome) == (6, "ended")
+    assert found.late_s < SEEN_S
+    (watched,) = api.server.asked(WATCH)
+    assert watched.query["fieldSelector"] == f"metadata.name={RUN}"
+    assert watched.query["resourceVersion"] == "0"
+
+
+def test_a_run_that_is_deleted_is_seen_at_once(api: ClusterApi, wait: Wait) -> None:
+    """Three whole answers without it, of which only the first was due."""
+    found = wait(poll="2s", then=lambda: api.world.delete(RUN))
+    assert (found.status, found.outcome) == (8, "lost")
+
+
+def test_what_changes_and_matters_not_starts_no_look(api: ClusterApi, wait: Wait) -> None:
+    def change_then_end() -> None:
+        time.sleep(3)  # its controllers have said what they say of a new one
+        looks.append(len(api.server.asked(LIST)))
+        api.world.relabel(RUN, {"somebody": "elses"})
+        time.sleep(3)
+        looks.append(len(api.server.asked(LIST)))
+        ended(api)()
+
+    looks: list[int] = []
+    found = wait(poll="60s", then=change_then_end)
+    assert found.outcome == "ended"
+    assert looks[0] == looks[1]
+
+
+FAULTS: dict[str, dict[str, Any]] = {
+    "410 Gone on the watch": {"action": "stream-gone", "after_lines": 1},
+    "410 Gone at once": {"action": "stream-gone", "after_lines": 0},
+    "410 Gone instead of it": {"code": 410},
+    "it ends": {"action": "stream-end", "after_lines": 1},
+    "it is cut": {"action": "stream-cut", "after_lines": 1},
+    "it is cut in the middle of an object": {"action": "stream-end", "after_bytes": 40},
+    "it is reset": {"action": "reset-before"},
+    "it hangs": {"action": "hang-before"},
+    "401": {"code": 401},
+    "403": {"code": 403, "message": 'User "u" cannot watch resource "jobsets"'},
+    "429": {"code": 429, "retry_after": "3600"},
+    "500": {"code": 500},
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_watch_that_fails_leaves_the_usual_looks(api: ClusterApi, wait: Wait, fault: str) -> None:
+    """Neither is the end missed, nor is the server asked more often than before."""
+    api.server.fail(WATCH, times=99, **FAULTS[fault])
+    began = time.monotonic()
+    found = wait(poll="3s", then=ended(api), count=2)
+    passed = time.monotonic() - began
+    assert (found.status, found.outcome) == (6, "ended")
+    assert found.late_s < 3 + SEEN_S
+    assert len(api.server.asked(LIST)) <= 2 + passed / 3
+    assert len(api.server.asked(WATCH)) <= 1 + passed / 3

@@ -1,0 +1,42 @@
+"""Looks at one run: again when its JobSet changes, and at the usual times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from xsft.commands.run_sources import screen_of
+from xsft.commands.status import Screen
+from xsft.commands.waiting import Clock
+from xsft.effects import clock
+from xsft.effects.jobset_watch import pause_until_changed
+from xsft.effects.runs import Runs
+from xsft.states.lookup import silence
+from xsft.states.model import Observation, Status
+
+
+def changes_of(runs: Runs) -> tuple[Screen, Clock]:
+    """A screen, and a clock whose pauses end early when what the screen saw last has changed."""
+    screen = screen_of(runs)
+    changes = _Changes(runs=runs)
+    return replace(screen, keep=changes.keep), Clock(monotonic=clock.monotonic, pause=changes.pause)
+
+
+@dataclass(kw_only=True)
+class _Changes:
+    runs: Runs
+    seen: tuple[Observation, ...] = ()
+
+    def keep(self, seen: Sequence[tuple[Observation, Status]]) -> None:
+        self.seen = tuple(one for one, _ in seen)
+        self.runs.keep(seen)
+
+    def pause(self, seconds: float) -> None:
+        """Only one that lives, and whose cluster has just answered, is watched."""
+        living = [one for one in self.seen if one.jobset and not one.jobset.terminal and silence(one) is None]
+        if len(living) != 1 or living[0].jobset is None:
+            clock.pause(seconds)
+            return
+        connect = partial(self.runs.cluster, living[0].cluster or "")
+        pause_until_changed(connect, living[0].jobset, seconds=seconds)
