@@ -132,7 +132,8 @@ def status(
 
     Raises UsageError for a name that no run has, Unreachable where nothing at all could be read.
     """
-    from xsft.effects.runs import Asked, runs_for
+    from xsft.effects.runs import runs_for
+    from xsft.effects.sources import Asked
     from xsft.states.classify import classify
     from xsft.states.folding import Wanted, chosen, fold
     from xsft.states.lookup import require_answer, require_names

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from xsft.commands.status import Screen
 from xsft.effects import clock
-from xsft.effects.runs import Asked, Runs, runs_at_place, runs_for
+from xsft.effects.runs import Runs, runs_at_place, runs_for
+from xsft.effects.sources import Asked
 from xsft.errors import UsageError
 
 if TYPE_CHECKING:

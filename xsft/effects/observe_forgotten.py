@@ -72,6 +72,6 @@ def went_to(entry: IndexEntry, *, cluster: str, namespace: str) -> bool:
 
 
 def cluster_of(entry: IndexEntry) -> str:
-    """As `effects.runs.cluster_name`."""
+    """As `effects.sources.cluster_name`."""
     where = entry.cluster
     return (where.context or f"{where.project}/{where.zone}/{where.cluster}") if where else ""

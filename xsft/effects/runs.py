@@ -4,22 +4,19 @@ this machine, and on this machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xsft.effects.cluster import Cluster, connect
-from xsft.effects.cluster_config import Whereabouts
 from xsft.effects.cluster_delete import Deleted
 from xsft.effects.cluster_lists import PATIENCE, Lists, ask_lists
 from xsft.effects.parallel import Started, start
-from xsft.effects.places_file import places_file
-from xsft.effects.process import own_environment
-from xsft.effects.recordindex import IndexEntry
 from xsft.effects.records import RecordStore, record_store
-from xsft.errors import Unreachable, UsageError
+from xsft.effects.sources import Asked, Source, known_places, source_at, sources
+from xsft.errors import Unreachable
 from xsft.problems import Problem
 from xsft.records.model import Cluster as Where
 
@@ -33,28 +30,6 @@ if TYPE_CHECKING:
 
 Begun = tuple[Started[tuple[Cluster, Lists]], ...]
 """Per source, what was asked of its cluster."""
-
-DEFAULT_NAMESPACE = "default"
-"""`spec.place.Place.namespace`; a test holds them together."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """Where to look. Nothing named: everywhere."""
-
-    place: str | None = None
-    context: str | None = None
-    namespace: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """One namespace of one cluster."""
-
-    name: str
-    """The cluster as the user names it: project/zone/cluster, or the context."""
-    where: Where
-    namespace: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +180,7 @@ def runs_for(asked: Asked, *, names: Iterable[str] = (), everything: bool = Fals
     """Raises UsageError for a place that is not in places.yaml, SpecError where that file is wrong. Where a place or a
     context is named, also what makes it impossible to reach: UsageError, EnvironmentMissing.
     """
-    places, file = ({}, None) if asked.context is not None else _places()
+    places, file = ({}, None) if asked.context is not None else known_places()
     store = record_store()
     runs = Runs(
         sources=sources(asked, places=places, file=file, entries=store.local_index().entries),
@@ -225,52 +200,4 @@ def runs_for(asked: Asked, *, names: Iterable[str] = (), everything: bool = Fals
 
 def runs_at_place(place: Place, *, namespace: str, name: str) -> Runs:
     """Of one name, on one cluster, in one namespace."""
-    return Runs(sources=(_at(place, namespace),), store=record_store(), names=(name,), local=False)
-
-
-def sources(
-    asked: Asked, *, places: Mapping[str, Place], file: str | None, entries: Iterable[IndexEntry]
-) -> tuple[Source, ...]:
-    """Each namespace of each cluster once. Raises UsageError for a place that is not in places.yaml."""
-    if asked.context is not None:
-        return (_source(Where(context=asked.context), asked.namespace or DEFAULT_NAMESPACE),)
-    if asked.place is not None:
-        if asked.place not in places:
-            known = f"Known: {', '.join(sorted(places)) or 'none'} ({file or 'no places.yaml'})."
-            raise UsageError(f"There is no place {asked.place}. {known}", fix="Name one of them, or --context NAME.")
-        return (_at(places[asked.place], asked.namespace),)
-    everywhere = (*(_at(place, asked.namespace) for place in places.values()), *_submitted_to(entries, asked.namespace))
-    return tuple(
-        {(one.name, one.namespace): one for one in reversed(everywhere) if _names_a_cluster(one.where)}.values()
-    )
-
-
-def cluster_name(where: Whereabouts) -> str:
-    return where.context or f"{where.project}/{where.zone}/{where.cluster}"
-
-
-def _places() -> tuple[Mapping[str, Place], str | None]:
-    if places_file(Path.cwd(), env=own_environment(), home=Path.home()) is None:
-        return {}, None
-    from xsft.effects.places import load_places  # with it comes pydantic: 0.1 s
-
-    return load_places(Path.cwd())
-
-
-def _at(place: Place, namespace: str | None) -> Source:
-    where = Where(project=place.project, zone=place.zone, cluster=place.cluster, context=place.context)
-    return _source(where, namespace or place.namespace)
-
-
-def _source(where: Where, namespace: str) -> Source:
-    return Source(name=cluster_name(where), where=where, namespace=namespace)
-
-
-def _submitted_to(entries: Iterable[IndexEntry], namespace: str | None) -> Iterator[Source]:
-    for entry in entries:
-        if entry.cluster is not None:
-            yield _source(entry.cluster, namespace or entry.namespace or DEFAULT_NAMESPACE)
-
-
-def _names_a_cluster(where: Whereabouts) -> bool:
-    return bool(where.context or (where.project and where.zone and where.cluster))
+    return Runs(sources=(source_at(place, namespace),), store=record_store(), names=(name,), local=False)
