@@ -1,0 +1,57 @@
+"""Only a run that lives, and whose cluster has just answered, is watched; else a pause is a pause."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.observations import jobset, local, observed
+from xsft.commands import changes
+from xsft.commands.changes import changes_of
+from xsft.effects.objects import LocalObjects
+from xsft.effects.records import RecordStore
+from xsft.effects.runs import Runs
+from xsft.states.model import Observation, Status, Unread
+
+TRAINING = Status(state="training")
+SILENT = (Unread(what="jobsets", why="it has said nothing for 5 s"),)
+
+
+@pytest.fixture
+def pauses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Of a clock, after those were seen: who was watched, and how long the others were paused for."""
+    found: list[Any] = []
+    monkeypatch.setattr(changes, "pause_until_changed", lambda _, one, seconds: found.append((one.name, seconds)))
+    monkeypatch.setattr(changes.clock, "pause", found.append)
+
+    def after(*seen: Observation) -> list[Any]:
+        store = RecordStore(state=tmp_path / "state", objects_at=lambda _: LocalObjects())
+        screen, clock = changes_of(Runs(sources=(), store=store))
+        screen.keep([(one, TRAINING) for one in seen])
+        clock.pause(10.0)
+        return found
+
+    return after
+
+
+def test_one_that_lives_is_watched(pauses: Any) -> None:
+    assert pauses(observed("gemma")) == [("gemma", 10.0)]
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        (),
+        (local("tiny"),),
+        (observed("a"), observed("b")),
+        (observed("a", jobset=None),),
+        (observed("a", jobset=jobset("a", terminal="Failed")),),
+        (replace(observed("a"), unread=SILENT),),
+    ],
+    ids=["none", "local", "two", "gone", "over", "silent"],
+)
+def test_anything_else_is_a_pause(pauses: Any, seen: tuple[Observation, ...]) -> None:
+    assert pauses(*seen) == [10.0]

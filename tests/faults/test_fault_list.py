@@ -1,0 +1,79 @@
+"""Each fault that xsft promises to bear has a test against the real API server.
+
+That each of them fails without xsft's own handling was tried by taking it out of a copy, one by one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from types import ModuleType
+
+import pytest
+
+CREATE = "tests.effects.test_cluster_create"
+SUBMISSION = "tests.effects.test_submission"
+OUTAGES = "tests.faults.test_outages"
+EVERY = "tests.faults.test_every_request"
+SILENT = "tests.faults.test_silent_cluster"
+WATCH = "tests.faults.test_watched_wait"
+ROADS = "tests.faults.test_transports"
+
+PROMISED = {
+    "timeouts": (
+        (CREATE, "test_an_answer_that_got_lost_after_the_create"),
+        (EVERY, "test_one_fault_after_the_server_did_it"),
+        (SILENT, "test_the_answer_of_the_others_comes_soon_and_the_silent_ones_last_state_beside_it"),
+        (SILENT, "test_a_slow_cluster_is_heard_out"),
+    ),
+    "429 with Retry-After": (
+        (CREATE, "test_a_busy_server_says_when_and_is_asked_then"),
+        (CREATE, "test_a_server_that_asks_for_too_much_patience_is_left_alone"),
+        (SUBMISSION, "test_a_busy_server_is_waited_for"),
+    ),
+    "500": (
+        (CREATE, "test_a_server_error_is_looked_behind"),
+        (SUBMISSION, "test_a_server_error_instead_of_the_create"),
+    ),
+    "410 Gone on a watch": ((WATCH, "test_a_watch_that_fails_leaves_the_usual_looks"),),
+    "truncated answers": (
+        (EVERY, "test_one_fault_after_the_server_did_it"),
+        ("tests.effects.test_cluster", "test_half_of_a_no_is_no_other_no"),
+    ),
+    "expired token": ((ROADS, "test_every_verb_says_what_it_means_and_what_to_do"),),
+    "clock skew": (
+        ("tests.faults.test_skewed_clock", "test_nothing_is_stalled_old_or_gone_because_of_it"),
+        (EVERY, "test_the_servers_clock_is_nobodys_business"),
+    ),
+    "API server restarted mid-submit": ((OUTAGES, "test_the_api_server_is_restarted_meanwhile"),),
+    "JobSet deleted under us": (
+        (OUTAGES, "test_it_is_deleted_between_the_create_and_the_read_back"),
+        (OUTAGES, "test_it_is_deleted_while_it_is_adopted"),
+        (OUTAGES, "test_it_is_being_deleted"),
+    ),
+    "time to live is over": ((OUTAGES, "test_its_time_to_live_is_over"),),
+    "two submitters of one name": (
+        (SUBMISSION, "test_two_submitters_at_once_make_one_run"),
+        (SUBMISSION, "test_two_processes_at_once_make_one_run"),
+        (OUTAGES, "test_three_processes_at_once_make_one_run"),
+    ),
+    "kill -9 before and after create": ((SUBMISSION, "test_a_killed_submitter_leaves_one_run_and_the_truth"),),
+    "kill -9 during create": ((OUTAGES, "test_a_submitter_is_killed_while_its_create_is_on_the_way"),),
+}
+
+
+@pytest.mark.parametrize("fault", PROMISED)
+def test_it_is_tried_on_a_real_api_server(fault: str) -> None:
+    for module, name in PROMISED[fault]:
+        there = importlib.import_module(module)
+        test = getattr(there, name)
+        takes = inspect.signature(test).parameters
+        assert _always(there) or {"cluster_api", "scene"} & set(takes), name
+        marks = {mark.name for mark in getattr(test, "pytestmark", ())}
+        assert "standin_only" not in marks, name
+
+
+def _always(module: ModuleType) -> bool:
+    """All of its tests are of a real cluster."""
+    marks = getattr(module, "pytestmark", ())
+    return "cluster" in {mark.name for mark in (marks if isinstance(marks, list) else [marks] if marks else [])}
