@@ -50,18 +50,21 @@ def read_workload_text(
     return text
 
 
-def write_atomic(path: str | Path, data: bytes | str, *, write: Callable[[int, bytes], int] = os.write) -> None:
+def write_atomic(
+    path: str | Path, data: bytes | str, *, durable: bool = True, write: Callable[[int, bytes], int] = os.write
+) -> None:
     """Write to a sibling, sync, rename: readers see the old content or the new, never a part.
 
-    A symlink's target is replaced; permissions are kept. Raises EnvironmentMissing when the disk or folder does not
-    take it; the old content is untouched then, and nothing is left behind.
+    `durable`: it outlasts a power cut; what can be read anew need not. A symlink's target is replaced; permissions are
+    kept. Raises EnvironmentMissing when the disk or folder does not take it; the old content is untouched then, and
+    nothing is left behind.
     """
     content = data.encode() if isinstance(data, str) else data
     try:
         target = Path(path).resolve()
         if target.is_dir():
             raise UsageError(f"cannot write {_named(str(path))}: it is a directory", fix="Name a file in it.")
-        _write_beside(target, content, write)
+        _write_beside(target, content, write, durable=durable)
     except (
         OSError,
         RuntimeError,
@@ -129,17 +132,20 @@ def _did_you_mean(name: str) -> str:
     return f"Did you mean {found}?" if near else "Check the path; `xsft init` writes a new workload."
 
 
-def _write_beside(target: Path, content: bytes, write: Callable[[int, bytes], int]) -> None:
+def _write_beside(target: Path, content: bytes, write: Callable[[int, bytes], int], *, durable: bool) -> None:
     beside = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
     try:
-        _write_whole(beside, target, content, write)
+        _write_whole(beside, target, content, write, durable=durable)
         beside.replace(target)
     finally:
         beside.unlink(missing_ok=True)  # also after Ctrl-C; gone already when it was renamed
-    _sync_folder(target.parent)
+    if durable:
+        _sync_folder(target.parent)
 
 
-def _write_whole(beside: Path, target: Path, content: bytes, write: Callable[[int, bytes], int]) -> None:
+def _write_whole(
+    beside: Path, target: Path, content: bytes, write: Callable[[int, bytes], int], *, durable: bool
+) -> None:
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         if target.exists():
@@ -147,7 +153,8 @@ def _write_whole(beside: Path, target: Path, content: bytes, write: Callable[[in
         rest = memoryview(content)
         while rest:
             rest = rest[write(fd, bytes(rest)) :]
-        os.fsync(fd)
+        if durable:
+            os.fsync(fd)
     finally:
         os.close(fd)
 
