@@ -50,7 +50,7 @@ def test_each_byte_is_a_sign_of_life_and_there_is_an_end_all_the_same() -> None:
     cluster.heard_at = clock.at
     assert pulse.patience_s(alone=False) == pulse.patience_s(alone=True) == 0
     never = threading.Event()
-    with pytest.raises(Unreachable, match=r"not whole after 120 s\.") as caught:
+    with pytest.raises(Unreachable, match="not come to an end in 120 s;") as caught:
         wait_for(start(never.wait), pulse, name="lab", alone=True, say=lambda _: None)
     never.set()
     assert "alone" not in caught.value.fix
@@ -87,3 +87,12 @@ def test_a_failure_is_handed_on() -> None:
 
     with pytest.raises(Unreachable, match="nobody listens"):
         wait_for(start(fails), Pulse(), name="lab", alone=True, say=lambda _: None)
+
+
+def test_a_login_that_does_not_end_is_called_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe_patience, "LOGIN_S", 0.2)
+    never = threading.Event()
+    with pytest.raises(Unreachable, match=r"login to the cluster has not ended in 0\.2 s") as caught:
+        wait_for(start(never.wait), Pulse(), name="lab", alone=False, say=lambda _: None)
+    never.set()
+    assert caught.value.fix.startswith("Log in by hand")

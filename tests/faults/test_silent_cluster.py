@@ -84,7 +84,9 @@ def test_the_answer_of_the_others_comes_soon_and_the_silent_ones_last_state_besi
     assert (lab["state"], lab["observed_at"]) == (before["lab"]["state"], before["lab"]["observed_at"])
     assert [one["id"] for one in problems] == ["unreachable"]
     assert problems[0]["severity"] == "warning"
-    assert problems[0]["message"] == f"lab: it has said nothing for {QUIET_S:.0f} s."
+    assert problems[0]["message"] == (
+        f"lab: the cluster has said nothing for {QUIET_S:.0f} s; that tells nothing of its runs."
+    )
     assert "--context NAME" in problems[0]["fix"]
 
 
@@ -97,7 +99,7 @@ def test_the_only_one_is_waited_for_longer_and_not_for_ever(
         status, rows, problems, passed = look("--place", "lab")
     assert (status, rows) == (5, {})
     assert 2.0 <= passed < 6.0
-    assert "lab: it has said nothing for 2 s" in problems[0]["message"]
+    assert "lab: the cluster has said nothing for 2 s" in problems[0]["message"]
 
 
 @contextmanager

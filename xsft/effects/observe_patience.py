@@ -45,6 +45,10 @@ class Pulse:
         self._connected_at = self._now()
         self._cluster = cluster
 
+    @property
+    def logging_in(self) -> bool:
+        return self._cluster is None
+
     def quiet_s(self) -> float:
         """For how long nothing has come, be it because a login takes that long."""
         if self._cluster is None:
@@ -70,8 +74,12 @@ def wait_for(started: Started[T], pulse: Pulse, *, name: str, alone: bool, say: 
 
 
 def _given_up(pulse: Pulse, *, alone: bool) -> Unreachable:
-    quiet_s = pulse.quiet_s()
-    silent = quiet_s >= (ALONE_S if alone else QUIET_S)
-    said = f"it has said nothing for {quiet_s:.0f} s." if silent else f"its answer is not whole after {AT_MOST_S:g} s."
+    fix = "Check the network and the VPN, and try again."
+    if pulse.logging_in:
+        said, fix = f"the login to the cluster has not ended in {LOGIN_S:g} s", "Log in by hand first, then try again."
+    elif pulse.quiet_s() >= (ALONE_S if alone else QUIET_S):
+        said = f"the cluster has said nothing for {pulse.quiet_s():.0f} s"
+    else:
+        said = f"the cluster has not come to an end in {AT_MOST_S:g} s"
     longer = "" if alone else " Asked alone (--place or --context NAME) it is waited for longer."
-    return Unreachable(said, fix=f"Check the network and the VPN, and try again.{longer}")
+    return Unreachable(f"{said}; that tells nothing of its runs.", fix=f"{fix}{longer}")
