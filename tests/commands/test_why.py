@@ -15,7 +15,17 @@ from xsft.errors import Unreachable, UsageError
 from xsft.states.classify import classify
 from xsft.states.evidence import Event, Evidence, Log, Said
 from xsft.states.folding import Seen, Wanted
-from xsft.states.model import Condition, Container, KueueWorkload, Observation, Pod, Recorded, Status, Unread
+from xsft.states.model import (
+    Condition,
+    Container,
+    KueueWorkload,
+    Observation,
+    Pod,
+    Recorded,
+    ReplicatedJob,
+    Status,
+    Unread,
+)
 
 FAILED = jobset(
     terminal="Failed",
@@ -180,6 +190,21 @@ def test_what_all_pods_told_of_an_end_is_kept() -> None:
     kept.clear()
     asked("gemma", Read((BROKEN,)), keep=kept.extend)
     assert len(kept) == 1, "the look itself, and nothing new"
+
+
+def test_what_only_pods_tell_of_a_failure_is_kept_for_after_the_restart() -> None:
+    """And no token of it."""
+    kept: list[Any] = []
+    jobs = (ReplicatedJob(name="slice-job", replicas=2, ready=1, active=2),)
+    fails = observed("gemma", jobset=jobset(jobs=jobs), pods=(pod(5),), progress=None)
+    asked("gemma", Read((fails,)), keep=kept.extend)
+    (found,) = [seen.found for seen, _ in kept if seen.found]
+    assert "stepz" in found
+    assert "slice 0 host 5" in found
+    assert "a" * 30 not in found
+    kept.clear()
+    asked("gemma", Read((BROKEN,)), keep=kept.extend)
+    assert [seen.found for seen, _ in kept] == [""], "it has ended: nothing follows"
 
 
 def test_where_nothing_certain_is_known_the_status_is_8(capsys: pytest.CaptureFixture[str]) -> None:

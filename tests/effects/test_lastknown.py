@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.observations import NOW, finished, observed, queued
+from tests.observations import NOW, finished, jobset, observed, queued
 from xsft.effects.lastknown import FORGET_AFTER_S, forget, recall, remember
 from xsft.states.classify import classify
 from xsft.states.model import Before, Observation, Recorded, Status, Unread
@@ -59,6 +59,26 @@ def test_an_end_is_remembered_with_its_time(tmp_path: Path) -> None:
     assert old.jobset is not None
     assert old.jobset.terminal == "Completed"
     assert row_of(old, classify(old, now=NOW), now=NOW).ended_at == "2026-11-21T11:30:00Z"
+
+
+def test_what_was_found_of_a_failure_stays_until_the_restart_and_is_told_after_it(tmp_path: Path) -> None:
+    starting = Status(state="starting", reason="pods-not-ready")
+    remember(tmp_path, [(observed("a", found="killed for memory"), starting), (observed("b"), TRAINING)], now=NOW)
+    remember(tmp_path, [(observed("a"), starting), (observed("b"), TRAINING)], now=NOW)
+    known = recall(tmp_path, cluster=CLUSTER, namespace="default")
+    assert (known["uid-a"].found, known["uid-b"].found) == ("killed for memory", "")
+    before = known["uid-a"].as_before()
+    assert before.found == "killed for memory"
+    remember(tmp_path / "other", [(observed("a", found="killed for memory"), starting)], now=NOW)
+    remember(tmp_path / "other", [(observed("a"), TRAINING)], now=NOW)
+    assert not recall(tmp_path / "other", cluster=CLUSTER, namespace="default")["uid-a"].found, "it runs again"
+    again = observed("a", jobset=jobset("a", restarts=1), before=before)
+    remember(tmp_path, [(again, starting)], now=NOW)
+    known = recall(tmp_path, cluster=CLUSTER, namespace="default")
+    assert (known["uid-a"].found, known["uid-a"].before) == ("", before)
+    remember(tmp_path, [(again, TRAINING)], now=NOW)
+    known = recall(tmp_path, cluster=CLUSTER, namespace="default")
+    assert (known["uid-a"].found, known["uid-a"].before) == ("", before)
 
 
 def test_each_call_adds_to_what_was_known(tmp_path: Path) -> None:

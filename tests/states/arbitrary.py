@@ -169,7 +169,9 @@ statuses = st.builds(
     Status, state=st.sampled_from(model.STATES), reason=text, evidence=listed(st.sampled_from(("jobset", "log")))
 )
 ends = statuses | st.just(Status(state="failed", reason="oom-killed", evidence=("jobset", "pods")))
-befores = st.builds(Before, at=times, state=st.sampled_from(model.STATES), reason=text, step=steps, saved_step=steps)
+befores = st.builds(
+    Before, at=times, state=st.sampled_from(model.STATES), reason=text, step=steps, saved_step=steps, found=text
+)
 unread = st.builds(Unread, what=st.sampled_from(get_args(get_type_hints(Unread)["what"])), why=text)
 observations = st.builds(
     Observation,
@@ -186,6 +188,7 @@ observations = st.builds(
     last_known=st.none() | statuses,
     known_end=st.none() | ends,
     before=st.none() | befores,
+    found=text,
     was=st.none() | jobsets,
     output=st.none() | text,
 )

@@ -37,10 +37,10 @@ from tests.states.seen import (
     workload,
 )
 from xsft.problems import error
-from xsft.states.causes import PAST, explain, words
+from xsft.states.causes import PAST, explain, found_of, words
 from xsft.states.classify import classify
 from xsft.states.evidence import End, Event, Evidence, Log, Neighbour, Quota, Said
-from xsft.states.model import Before, Condition, Container, Observation, Pod, Recorded, Unread
+from xsft.states.model import Before, Condition, Container, Observation, Pod, Recorded, Status, Unread
 from xsft.states.rule import Cause, Explanation
 from xsft.states.rules import groups
 
@@ -349,6 +349,15 @@ RESTARTED: tuple[Row, ...] = (
         ),
     ),
     (
+        "restarted-found",
+        why(
+            again(before=replace(SEEN_BEFORE, found="The host's memory ran out. [slice 0 host 2]")),
+            events=(POLICY, BACKOFF),
+            node_events=(KILLING,),
+        ),
+        ("2 of 10 times", "xsft found this of it", "The host's memory ran out. [slice 0 host 2]", "gcloud"),
+    ),
+    (
         "restarted-deadline",
         why(again(), events=(POLICY, replace(BACKOFF, reason="DeadlineExceeded"))),
         ("2 of 10 times", "deepseek-ultrachat-slice-job-0 ran longer"),
@@ -528,7 +537,21 @@ def test_every_cause_reads_as_a_sentence_with_a_next_step() -> None:
 def test_rules_name_only_what_there_is() -> None:
     """A name in a message is one of `words`, of the pattern, or of the clue; each clue gives its names always."""
     given = words(Evidence(seen=observation(), status=classify(observation(), now=NOW)), now=NOW).keys()
-    of_clues = {"by", "count", "names", "refused", "mend", "event", "image", "text", "first", "said", "meaning", "at"}
+    of_clues = {
+        "by",
+        "count",
+        "names",
+        "refused",
+        "mend",
+        "event",
+        "image",
+        "text",
+        "first",
+        "said",
+        "meaning",
+        "at",
+        "found",
+    }
     for rule in RULES:
         names = {name for _, name, _, _ in string.Formatter().parse(rule.message + rule.fix) if name}
         assert names <= given | of_clues | set(re.compile(rule.pattern).groupindex), rule.id
@@ -572,6 +595,25 @@ def test_a_process_that_ended_is_told_before_the_restart_that_follows() -> None:
     assert why(seen).cause.message.startswith("The host's memory ran out")
     again = container(last=end)
     assert why(replace(seen, pods=pods((pod(0, 2, containers=(again,)),)))).cause.id == "waiting", "it runs again"
+
+
+def test_what_only_pods_tell_of_a_failure_is_worth_keeping() -> None:
+    end = terminated(137, "OOMKilled", finished_at="2026-11-21T11:59:58Z")
+    seen = observation(jobset=jobset(jobs=slices(ready=1, active=2)), progress=None)
+    for its_pods, kept in (((pod(0, 2, "Failed", containers=(end,)),), True), ((), False)):
+        evidence = Evidence(
+            seen=replace(seen, pods=pods(its_pods)), status=Status(state="starting", reason="pods-not-ready")
+        )
+        found = found_of(evidence, explain(evidence, now=NOW).cause)
+        assert (
+            found.endswith(
+                "[slice 0 host 2 (pod deepseek-ultrachat-slice-job-0-2-xtx22), seen at 2026-11-21T12:00:00Z]"
+            )
+            == kept
+        )
+        assert found.startswith("The host's memory") == kept
+    old = Evidence(seen=again(killed_before()), status=Status(state="starting", reason="pods-pending"))
+    assert found_of(old, explain(old, now=NOW).cause) == "", "it was restarted already, and this would be of the next"
 
 
 def test_what_keeps_it_from_starting_now_comes_before_why_it_was_restarted() -> None:

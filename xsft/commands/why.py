@@ -70,9 +70,8 @@ def why(name: str, *, world: World, attempt: int | None = None, json: bool) -> i
         hit = _submission(one_run(name, rows, found), name=name, attempt=attempt, world=world)
         _require_its_cluster(hit.seen, hit.row)
         evidence = world.gather(hit)
-        _keep(hit, evidence, world)
-    now = world.screen.now()
-    explained = explain(evidence, now=now)
+    explained = explain(evidence, now=world.screen.now())
+    _keep(hit, evidence, explained, world)
     status = Unknown.exit_status if explained.state == "unknown" else 0
     if json:
         _print_document(hit.row, evidence, explained, status)
@@ -101,10 +100,15 @@ def _submission(hit: Seen, *, name: str, attempt: int | None, world: World) -> S
     return replace(hit, seen=seen, status=status, row=row_of(seen, status, now=now, attempts=hit.row.attempts))
 
 
-def _keep(hit: Seen, evidence: Evidence, world: World) -> None:
-    """What all its pods told and `status` does not see: it is known from then on."""
-    if evidence.status != hit.status and evidence.status.state == "failed":
-        world.screen.keep([(evidence.seen, evidence.status)])
+def _keep(hit: Seen, evidence: Evidence, explained: Explanation, world: World) -> None:
+    """What all its pods told and `status` does not see: it is known from then on, whatever becomes of them."""
+    from dataclasses import replace
+
+    from xsft.states.causes import found_of
+
+    found = "" if hit.row.ended else _bare(found_of(evidence, explained.cause))
+    if found or (evidence.status != hit.status and evidence.status.state == "failed"):
+        world.screen.keep([(replace(evidence.seen, found=found), evidence.status)])
 
 
 def text(row: Row, evidence: Evidence, explained: Explanation) -> Iterator[str]:

@@ -12,12 +12,13 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from xsft.effects.files import write_atomic
 from xsft.effects.lastknown_line import Known, Line, line_of, read_line
 from xsft.errors import XsftError
-from xsft.states.model import ENDED, JobSet, Observation, Status
+from xsft.states.model import ENDED, RUNNING, JobSet, Observation, Status
 from xsft.states.moments import seconds_between
 
 SCHEMA = "xsft.known/2"
@@ -59,16 +60,26 @@ def remember(state: Path, seen: Iterable[tuple[Observation, Status]], *, now: st
 
     Of a run whose JobSet is gone its end is kept, where its record tells one: it is not read again.
     """
-    by_place: dict[tuple[str, str], list[Line]] = defaultdict(list)
+    by_place: dict[tuple[str, str], list[Known]] = defaultdict(list)
     for one, status in seen:
         jobset = one.jobset or (one.was if status.state in ENDED else None)
         if one.cluster and jobset and one.last_known is None and status.state != "unknown":
-            by_place[one.cluster, jobset.namespace].append(line_of(_known(one, jobset, status)))
-    for (cluster, namespace), lines in by_place.items():
+            by_place[one.cluster, jobset.namespace].append(_known(one, jobset, status))
+    for (cluster, namespace), several in by_place.items():
         path = _path(state, cluster, namespace)
+        there = _read(path)
+        found = {one.uid: one for one in there if one.has_found}
+        lines = [line_of(_with_found(one, found.get(one.jobset.uid))) for one in several]
         fresh = {one.uid for one in lines}
-        older = [one for one in _read(path) if one.uid not in fresh and not _forgotten(one, now)]
+        older = [one for one in there if one.uid not in fresh and not _forgotten(one, now)]
         _write(path, (*lines, *older), cluster=cluster, namespace=namespace, now=now)
+
+
+def _with_found(known: Known, line: Line | None) -> Known:
+    """What was found of a failure stays until the restart that follows it, `before` has it then, or until it runs."""
+    last = line.known() if line and not known.found and known.status.state not in RUNNING else None
+    same = last is not None and last.jobset.restarts == known.jobset.restarts
+    return replace(known, found=last.found) if last and same else known
 
 
 def forget(state: Path, *, cluster: str, namespace: str, there: Collection[str], now: str) -> None:
@@ -93,7 +104,7 @@ def _write(path: Path, lines: Iterable[Line], *, cluster: str, namespace: str, n
     first = json.dumps({"schema": SCHEMA, "cluster": cluster, "namespace": namespace, "at": now})
     with suppress(XsftError, OSError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomic(path, "".join(f"{text}\n" for text in (first, *(one.text for one in ordered))))
+        write_atomic(path, "".join(f"{text}\n" for text in (first, *(one.text for one in ordered))), durable=False)
 
 
 def _forgotten(line: Line, now: str) -> bool:
@@ -116,6 +127,7 @@ def _known(seen: Observation, jobset: JobSet, status: Status) -> Known:
         steps=seen.steps,
         mode=seen.mode,
         before=seen.before,
+        found=seen.found,
         ended_at=seen.record.finished_at if seen.record and seen.jobset is None else None,
     )
 

@@ -34,6 +34,8 @@ class Known:
     mode: str | None = None
     before: Before | None = None
     """How it was before its latest restart."""
+    found: str = ""
+    """Why a process of it has failed, as `why` found."""
     ended_at: str | None = None
     """As its record tells, where its JobSet does not."""
     gone: bool = False
@@ -64,7 +66,12 @@ class Known:
         said = self.progress
         step, saved = (said.step, said.saved_step) if said else (None, None)
         return Before(
-            at=self.observed_at, state=self.status.state, reason=self.status.reason, step=step, saved_step=saved
+            at=self.observed_at,
+            state=self.status.state,
+            reason=self.status.reason,
+            step=step,
+            saved_step=saved,
+            found=self.found,
         )
 
 
@@ -77,6 +84,10 @@ class Line:
     observed_at: str
     text: str
     """Of the whole line, without its end."""
+
+    @property
+    def has_found(self) -> bool:
+        return '"found": ' in self.text
 
     def known(self) -> Known | None:
         """None where it makes no sense."""
@@ -122,6 +133,7 @@ def _json(known: Known) -> dict[str, Any]:
         "mode": known.mode,
         **({"ahead_s": known.ahead_s} if known.ahead_s else {}),
         **({"before": _said(known.before)} if known.before else {}),
+        **({"found": known.found} if known.found else {}),
         **({"ended_at": known.ended_at} if known.ended_at else {}),
         **({"gone": True} if known.gone else {}),
     }
@@ -146,6 +158,7 @@ def _from_json(row: dict[str, Any]) -> Known | None:
         steps=whole(row.get("steps")),
         mode=text(row.get("mode")),
         before=_before(mapping(row, "before")),
+        found=text(row.get("found")) or "",
         ended_at=text(row.get("ended_at")),
         gone=row.get("gone") is True,
     )
@@ -193,8 +206,8 @@ def _before(row: dict[str, Any]) -> Before | None:
     status, at = _status(row), text(row.get("at"))
     if status is None or at is None:
         return None
-    step, saved = integer(row.get("step")), integer(row.get("saved_step"))
-    return Before(at=at, state=status.state, reason=status.reason, step=step, saved_step=saved)
+    step, saved, found = integer(row.get("step")), integer(row.get("saved_step")), text(row.get("found")) or ""
+    return Before(at=at, state=status.state, reason=status.reason, step=step, saved_step=saved, found=found)
 
 
 _SOURCES = ("log", "metrics", "record", "checkpoints")

@@ -16,7 +16,7 @@ from xsft.states.reasons import BY_SLUG
 from xsft.states.rule import Cause, Explanation, causes
 from xsft.states.rules import groups
 
-PAST = frozenset({"restarted", "restarted-memory", "restarted-deadline"})
+PAST = frozenset({"restarted", "restarted-found", "restarted-memory", "restarted-deadline"})
 """Causes of the last restart, of which no pod is left."""
 
 
@@ -32,6 +32,14 @@ def explain(evidence: Evidence, *, now: str) -> Explanation:
         cause=first,
         others=tuple(one for one in others if one.id != first.id),
     )
+
+
+def found_of(evidence: Evidence, cause: Cause) -> str:
+    """What is worth to be kept of it for after the restart that follows: a failure that only pods tell; else empty."""
+    failure, jobset = first_failure(evidence), evidence.seen.jobset
+    if failure is None or jobset is None or cause.where != place(failure.pod) or failure.pod.attempt < jobset.restarts:
+        return ""
+    return f"{cause.message} [{cause.where}, seen at {with_z(evidence.seen.observed_at)}]"
 
 
 def _in_order(found: Sequence[Cause], last: Cause, evidence: Evidence) -> Iterator[Cause]:

@@ -25,12 +25,14 @@ _FIRST = re.compile(r"first failed job: ([^)\s]+)")
 
 
 def restart(evidence: Evidence) -> Iterator[Clue]:
-    """`memory MESSAGE`, `job NAME REASON` or `nothing`: the best that is left of the latest restart."""
+    """`found`, `memory MESSAGE`, `job NAME REASON` or `nothing`: the best that is left of the latest restart."""
     jobset = evidence.seen.jobset
     if jobset is None or jobset.restarts <= 0:
         return
-    last = _last(evidence)
+    last, before = _last(evidence), evidence.seen.before
     lines = tuple(_line(one) for one in _jobs(evidence, last))
+    if before is not None and before.found:
+        yield Clue(text="found", quoted=lines, values={"found": before.found})
     for one in _killings(evidence, last):
         yield Clue(text=f"memory {one.message}", where=one.object, quoted=(_line(one), *lines), values={"at": one.at})
     if last is not None:

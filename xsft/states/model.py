@@ -125,6 +125,8 @@ class Before:
     step: int | None = None
     """The last one done."""
     saved_step: int | None = None
+    found: str = ""
+    """Why a process of it had failed, where somebody asked then."""
 
 
 Phase = Literal["starting", "compiling", "training", "evaluating", "saving", "ended"]
@@ -226,6 +228,8 @@ class Observation:
     """How an earlier call found that it had failed: the pods that told it may be gone."""
     before: Before | None = None
     """How an earlier call saw it last before its latest restart; None where no call did."""
+    found: str = ""
+    """Why a process of it has failed, told by pods that a restart takes away."""
 
 
 def seconds_since(then: str | None, seen: Observation, until: str | None) -> float | None:
