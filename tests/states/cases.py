@@ -72,6 +72,11 @@ QUEUED: tuple[Case, ...] = (
         ("queued", "suspended"),
     ),
     (
+        "suspended and taken out of its queue by hand after it was admitted",
+        observation(jobset=replace(HELD, queue=None), workload=workload(QUOTA, ADMITTED), pods=()),
+        ("queued", "suspended"),
+    ),
+    (
         "suspended, without a queue, and Kueue was not asked",
         observation(jobset=replace(HELD, queue=None), workload=None, unread=unread("workloads")),
         ("queued", "workload-not-read"),

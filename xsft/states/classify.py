@@ -83,10 +83,17 @@ def _ended(seen: Observation, jobset: JobSet) -> Status | None:
 def _held_back(seen: Observation, jobset: JobSet) -> Status | None:
     """By Kueue: evicted, or not admitted yet."""
     if seen.workload is not None:
-        return _evicted(seen.workload) or _queued(seen.workload)
+        return _evicted(seen.workload) or _queued(seen.workload) or _taken_out(jobset)
     if not jobset.suspended:
         return None  # without a queue Kueue leaves it alone, and it runs at once
     return Status(state="queued", reason=_why_suspended(seen, jobset), evidence=("jobset",))
+
+
+def _taken_out(jobset: JobSet) -> Status | None:
+    """Of its queue, by hand, once it was admitted: its Workload stays as it was, and Kueue resumes it no more."""
+    if not jobset.suspended or jobset.queue is not None:
+        return None
+    return Status(state="queued", reason="suspended", evidence=("jobset",))
 
 
 def _why_suspended(seen: Observation, jobset: JobSet) -> str:
