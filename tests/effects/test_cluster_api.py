@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from http.client import IncompleteRead
 from pathlib import Path
 
 import pytest
+from urllib3.exceptions import ProtocolError
 
 from tests.fakes.clusters import ClusterApi
 from tests.fakes.kubeapi import write_kubeconfig
@@ -13,6 +16,7 @@ from tests.faults.server import Front, served
 from xsft.effects import clock
 from xsft.effects.cluster import connect_context
 from xsft.effects.cluster_api import Patience, Waits
+from xsft.effects.cluster_http import Stream
 from xsft.errors import Unreachable
 
 
@@ -61,3 +65,16 @@ def test_a_web_page_is_no_answer_of_a_cluster(tmp_path: Path, code: int) -> None
             api.connect().list_jobsets(namespace=api.namespace)
     assert caught.value.problem_id == "not-served"
     assert len(front.seen) == 1
+
+
+class Cut:
+    def stream(self, _size: int) -> Iterator[bytes]:
+        yield b"one\ntw"
+        raise ProtocolError("Connection broken: IncompleteRead(4 bytes read)", IncompleteRead(b"", 4))
+
+
+def test_a_stream_that_is_cut_says_so_in_words_of_ours() -> None:
+    came: list[bytes] = []
+    with pytest.raises(OSError, match=r"^its answer ended early$"):
+        came.extend(Stream(Cut()).lines())
+    assert came == [b"one"]

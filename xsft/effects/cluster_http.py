@@ -60,7 +60,7 @@ class Stream:
                 *whole, rest = (rest + part).split(b"\n")
                 yield from whole
         except (HTTPError, ValueError, AttributeError) as broken:  # interrupted meanwhile: the latter two
-            raise OSError(str(broken)) from None
+            raise OSError(meaning(f"{type(broken).__name__} {broken}")) from None
         if rest:
             yield rest
 
