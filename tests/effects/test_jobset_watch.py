@@ -49,6 +49,9 @@ def line(kind: str, content: Json) -> bytes:
 
 
 SAME = line("ADDED", as_it_is())
+TWO = {"name": "slice-job", "active": 2}
+ALL_UP = as_it_is(replicatedJobsStatus=[{**TWO, "ready": 2}])
+ONE_UP = as_it_is(replicatedJobsStatus=[{**TWO, "ready": 1}])
 OTHERS_LABEL = as_it_is()
 OTHERS_LABEL["metadata"]["labels"]["somebody"] = "elses"
 
@@ -86,8 +89,13 @@ def paused_s(cluster: Cluster) -> float:
 
 @pytest.mark.parametrize(
     "lines",
-    [(SAME, line("MODIFIED", ENDED)), (line("ADDED", ENDED),), (SAME, line("DELETED", as_it_is()))],
-    ids=["it ended", "it had ended before the watch began", "it is gone"],
+    [
+        (SAME, line("MODIFIED", ENDED)),
+        (line("ADDED", ENDED),),
+        (SAME, line("MODIFIED", ALL_UP)),
+        (SAME, line("DELETED", as_it_is())),
+    ],
+    ids=["it ended", "it had ended before the watch began", "all are up", "it is gone"],
 )
 def test_a_change_ends_the_pause(tmp_path: Path, lines: tuple[bytes, ...]) -> None:
     with watched(tmp_path, lambda one, never: says(*lines, one=one, never=never)) as (front, cluster):
@@ -105,6 +113,7 @@ def test_a_change_ends_the_pause(tmp_path: Path, lines: tuple[bytes, ...]) -> No
 NOTHING: dict[str, Callable[[Seen, threading.Event], Answer]] = {
     "nothing happens": lambda one, never: says(SAME, one=one, never=never),
     "a bookmark": lambda one, never: says(SAME, line("BOOKMARK", {}), one=one, never=never),
+    "one more is up": lambda one, never: says(SAME, line("MODIFIED", ONE_UP), one=one, never=never),
     "what matters not": lambda one, never: says(SAME, line("MODIFIED", OTHERS_LABEL), one=one, never=never),
     "410 Gone": lambda one, never: says(SAME, gone(), one=one, never=never),
     "no event": lambda one, never: says(b'{"items": []}\n', one=one, never=never),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from xsft.effects import clock
@@ -24,7 +25,7 @@ from xsft.launchers.observed import jobset_of
 from xsft.states.model import JobSet
 
 SOONEST_S = 2.0
-"""A JobSet changes with every pod that gets ready: looks have a pause between them all the same."""
+"""Several changes come together, most often: looks have a pause between them all the same."""
 
 
 def pause_until_changed(connect: Callable[[], Cluster], jobset: JobSet, *, seconds: float) -> None:
@@ -76,13 +77,19 @@ def _tells(line: bytes, jobset: JobSet) -> bool | None:
     event = _object(line)
     match text(event.get("type")):
         case "ADDED" | "MODIFIED":
-            return True if jobset_of(mapping(event, "object")) != jobset else None
+            return True if _gist(jobset_of(mapping(event, "object"))) != _gist(jobset) else None
         case "DELETED":
             return True
         case "BOOKMARK":
             return None
         case _:
             return False
+
+
+def _gist(jobset: JobSet) -> tuple[JobSet, bool]:
+    """Without the counts, which change with every slice; that all are up is what matters of them."""
+    up = bool(jobset.jobs) and all(job.ready + job.succeeded >= job.replicas for job in jobset.jobs)
+    return replace(jobset, jobs=()), up
 
 
 def _object(line: bytes) -> dict[str, Any]:
