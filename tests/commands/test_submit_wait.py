@@ -185,6 +185,14 @@ def test_the_log_is_shown_until_the_end(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out.splitlines()[-1].endswith("loss 2.346")
 
 
+def test_what_has_not_changed_is_told_once() -> None:
+    said: list[str] = []
+    submit(
+        at("queued"), at("training", 1), at("training", 1), at("succeeded", 1000), lines=lambda _: iter(()), said=said
+    )
+    assert [line.split()[1] for line in said] == ["queued", "training", "succeeded"]
+
+
 def test_a_log_that_cannot_be_followed_does_not_end_the_waiting() -> None:
     def silent(_seen: Observation) -> Iterator[str]:
         raise Unreachable("the kubelet does not answer")

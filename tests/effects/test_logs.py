@@ -474,6 +474,24 @@ def test_a_log_of_any_length_is_read_whole_and_while_it_comes(world: World) -> N
     assert "limitBytes" not in asked.query
 
 
+def test_long_logs_of_several_are_merged_while_they_come(world: World) -> None:
+    """None of them is held whole."""
+    roles = []
+    for host in (0, 1):
+        pod = world.pod(host=host)
+        roles.append(role_of(pod_of(pod)))
+        for second in range(20):
+            world.logs.say(
+                pod["metadata"]["name"], *(f"{second} {host} {'x' * 9000}" for _ in range(20)), second=second
+            )
+    lines = read_logs(world.cluster, jobset=world.jobset, roles=roles)
+    first = next(lines)
+    assert first.text.startswith("0 0 ")
+    rest = [line.text[:4].strip() for line in lines]
+    assert len(rest) == 799
+    assert [int(text.split()[0]) for text in rest] == sorted(int(text.split()[0]) for text in rest)
+
+
 def test_a_log_that_breaks_off_while_it_is_read_is_read_on_where_it_broke(tmp_path: Path) -> None:
     with standing_in(tmp_path) as api:
         world = World(api)

@@ -35,6 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from xsft import api
     from xsft.commands.failure import print_problems
     from xsft.commands.progress import shown
+    from xsft.effects.interrupts import NOTHING_CREATED, when_interrupted
     from xsft.errors import UsageError
 
     if args.timeout is not None and not (args.wait or args.follow):
@@ -42,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         return _plan(args)
     loaded = api.load(args.file, settings=args.settings, run_name=args.run_name)
-    with shown("xsft") as progress:
+    with when_interrupted(NOTHING_CREATED), shown("xsft") as progress:
         (plan,) = api.plan((loaded,), progress=progress)
     warnings = tuple(p for p in api.accepted(plan) if p.severity == "warning")
     match plan.target:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from xsft.commands.run_documents import finite
 from xsft.commands.waiting import Waited
-from xsft.effects.interrupts import goes_on, when_interrupted
+from xsft.effects.interrupts import NOTHING_CREATED, goes_on, when_interrupted
 from xsft.effects.submission import Submission, Submitter
 from xsft.errors import XsftError
 from xsft.problems import Problem
@@ -38,7 +38,7 @@ def submit_cluster(
 
     sys.stderr.write("\n".join(_asks_for(plan)) + "\n")
     try:
-        with shown("submit") as progress:
+        with when_interrupted(NOTHING_CREATED), shown("submit") as progress:
             done = connect(progress=progress).submit(plan)
     except XsftError:
         print_problems(warnings)

@@ -46,12 +46,13 @@ class After:
     def wait(self, done: Submission) -> Waited:
         """Until it succeeded, or cannot any more; why it cannot is said."""
         name = done.jobset or done.plan.run_name
-        waited = self._waited(name)
+        waited = replace(self, say=_in_a_row(self.say)).until_end(name)
         if waited.outcome == "ended" and waited.row is not None and waited.row.state == "failed":
             self._explain(name)
         return waited
 
-    def _waited(self, name: str) -> Waited:
+    def until_end(self, name: str) -> Waited:
+        """Following its log meanwhile, where that is asked for."""
         if self.lines is None:
             return self._until(DONE, name, self.patience)
         running = self._until(Goal(kind="running"), name, self.patience)
@@ -93,3 +94,15 @@ class After:
         return wait_for(
             name, goal=goal, screen=self.screen, patience=patience, clock=self.clock, say=self.say, known=True
         )
+
+
+def _in_a_row(say: Say) -> Say:
+    """The same line once: two waits follow each other, and the second begins where the first ended."""
+    last = [""]
+
+    def tell(line: str) -> None:
+        if line != last[0]:
+            last[0] = line
+            say(line)
+
+    return tell

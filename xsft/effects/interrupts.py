@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+NOTHING_CREATED = "Nothing was created: the same command does it."
+
 
 @contextmanager
 def when_interrupted(told: str) -> Iterator[None]:

@@ -7,6 +7,8 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
+from itertools import chain, islice
 
 from xsft.effects import clock
 from xsft.effects.cluster import Cluster
@@ -106,8 +108,13 @@ def _begun(followers: Sequence[Follower], *, since: str | None, tail: int | None
     """Whole logs, in the order of their times."""
     if len(followers) == 1:
         return followers[0].begin(since=since, tail=tail)
-    started = [start(lambda one=one: list(one.begin(since=since, tail=tail))) for one in followers]  # type: ignore[misc]
+    started = [start(partial(_opened, one.begin(since=since, tail=tail))) for one in followers]
     return heapq.merge(*(one.result() for one in started), key=_order)
+
+
+def _opened(lines: Iterator[LogLine]) -> Iterator[LogLine]:
+    """With its first line read, which takes a server the longest; the others come when they are wanted."""
+    return chain(tuple(islice(lines, 1)), lines)
 
 
 def _pump(follower: Follower, lines: Lines, stop: threading.Event) -> None:

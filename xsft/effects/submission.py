@@ -17,7 +17,7 @@ from xsft.effects.admission import examine
 from xsft.effects.cluster import Cluster
 from xsft.effects.cluster_create import NOTHING_MADE, Created, Exists
 from xsft.effects.image_seen import maxtext_in
-from xsft.effects.interrupts import goes_on, when_interrupted
+from xsft.effects.interrupts import NOTHING_CREATED, goes_on, when_interrupted
 from xsft.effects.recording import Provenance, manifest_digest, record_of
 from xsft.effects.records import RecordRef, RecordStore
 from xsft.effects.registry import image_problems
@@ -83,7 +83,7 @@ class Submitter:
 
     def submit(self, plan: Plan) -> Submission:
         """Raises as Cluster and RecordStore do, Refused where something else is in the way."""
-        with when_interrupted("Nothing was created: the same command does it."):
+        with when_interrupted(NOTHING_CREATED):
             return self._submitted(plan)
 
     def _submitted(self, plan: Plan) -> Submission:
