@@ -23,7 +23,7 @@ from tests.states.arbitrary import (
     workloads,
 )
 from tests.states.cases import CASES, LOCAL, absent
-from tests.states.seen import NOW, jobset, observation
+from tests.states.seen import NOW, jobset, observation, slices
 from tests.states.seen import unread as not_read
 from xsft.states.classify import classify
 from xsft.states.model import STATES, JobSet, Observation, Progress, Status
@@ -92,6 +92,31 @@ def test_what_is_not_read_makes_no_failure(seen: Observation, names: set[str]) -
         unread=not_read(*(kinds[name] for name in sorted(names))),
     )
     assert whole.state == "failed" or classify(less, now=NOW).state != "failed"
+
+
+@given(seen=observations, was=st.none() | jobsets, output=st.none() | st.just("/a"), found=st.just("x"))
+def test_what_is_only_shown_decides_nothing(seen: Observation, was: object, output: object, found: str) -> None:
+    other = replace(seen, was=was, output=output, found=found)  # type: ignore[arg-type]
+    assert classify(other, now=NOW) == classify(seen, now=NOW)
+
+
+@given(seen=observations)
+def test_how_it_was_before_a_restart_decides_no_state(seen: Observation) -> None:
+    """Nor anything of a run that was not restarted."""
+    told, untold = classify(seen, now=NOW), classify(replace(seen, before=None), now=NOW)
+    assert told.state == untold.state
+    if told != untold:
+        assert seen.jobset is not None
+        assert seen.jobset.restarts > 0
+        assert "restarted" in {told.reason, untold.reason}
+
+
+@given(seen=observations, held=jobsets, restarts=st.integers(1, 3))
+def test_no_restart_explains_for_ever_that_pods_are_not_up(seen: Observation, held: JobSet, restarts: int) -> None:
+    """Of which nobody knows that it was lately."""
+    old = replace(held, restarts=restarts, created_at="2026-11-21T10:00:00Z", jobs=slices(active=2))
+    late = replace(seen, target="xpk", unread=(), jobset=old, pods=None, before=None, observed_at=NOW)
+    assert classify(late, now=NOW).reason != "restarted"
 
 
 @given(seen=observations)

@@ -1,0 +1,73 @@
+"""The verbs about runs, whole, where two runs on this machine have one name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.localruns import FakeTrainer, local_plan
+from xsft.cli import main
+from xsft.effects.local_run import run_local
+from xsft.effects.recordindex import IndexEntry, keep
+
+NOW = "2026-11-21T12:00:00+00:00"
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """Of two runs of one name that are over."""
+    monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.chdir(tmp_path)
+    made = []
+    for name in ("a", "b"):
+        plan = local_plan(tmp_path / name)
+        (tmp_path / name).mkdir(exist_ok=True)
+        trainer = FakeTrainer(folder=tmp_path / name)
+        run_local(plan, machine=trainer.machine(plain=[f"of {name}"]), on_event=lambda _: None)
+        output = plan.run.output or ""
+        entry = IndexEntry(run_name=plan.run_name, target="local", output=output, updated_at=NOW)
+        keep(tmp_path / "state" / "runs", entry)
+        made.append(f"{output}/{plan.run_name}")
+    return made[0], made[1]
+
+
+def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = main(arguments)
+    told = capsys.readouterr()
+    return status, told.out, told.err
+
+
+def test_status_shows_both_each_with_its_place(folders: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = asked(capsys, "status", "--all", "--json")
+    runs: list[dict[str, Any]] = json.loads(out)["runs"]
+    assert status == 0
+    assert sorted(f"{run['output']}/{run['run_name']}" for run in runs) == sorted(folders)
+    assert len({run["run_name"] for run in runs}) == 1
+    _, table, _ = asked(capsys, "status", "--all")
+    assert all(f"this machine: {Path(folder).parent}" in table for folder in folders)
+
+
+def test_nothing_is_done_before_it_is_said_which(folders: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    name = Path(folders[0]).name
+    for verb in (("why",), ("logs",), ("wait",), ("cancel", "--yes"), ("compare",)):
+        status, out, err = asked(capsys, verb[0], name, *verb[1:])
+        assert (status, out) == (2, ""), verb
+        assert all(f"this machine, {folder}" in err for folder in folders), verb
+        assert "its folder instead of its name" in err
+
+
+def test_a_run_is_named_by_its_folder(folders: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    for folder, mark in zip(folders, ("of a", "of b"), strict=True):
+        status, out, err = asked(capsys, "logs", folder)
+        assert (status, err) == (0, "")
+        assert [line for line in out.splitlines() if line in ("of a", "of b")] == [mark]
+        status, out, _ = asked(capsys, "why", f"{folder}/", "--json")
+        assert (status, json.loads(out)["state"]) == (0, "succeeded")
+        status, out, _ = asked(capsys, "status", folder, "--json")
+        assert [run["output"] for run in json.loads(out)["runs"]] == [str(Path(folder).parent)]
+    status, out, _ = asked(capsys, "compare", *folders, "--json")
+    assert [run["run_name"] for run in json.loads(out)["runs"]] == list(folders)
