@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import secrets
+import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,9 @@ import pytest
 import yaml
 
 from tests.commands.test_secret import to
-from tests.contract.commandline import CHECKPOINT, Machine, machine
+from tests.contract.commandline import CHECKPOINT, XSFT, Machine, machine
 from tests.effects.test_cluster import CREATE
+from tests.effects.test_logs import until
 from tests.fakes.clusters import ClusterApi
 from tests.fakes.kubeapi import CONTEXT
 from tests.faults.world import deny
@@ -153,6 +156,26 @@ def test_exit_statuses(here: Machine, case: str) -> None:
         assert (again["action"], len(here.jobsets)) == ("adopted", 1)
     else:
         assert len(here.jobsets) == before
+
+
+@pytest.mark.parametrize("created", [True, False], ids=["created", "not-created"])
+def test_ctrl_c_between_the_create_and_its_answer_says_what_is_known(here: Machine, created: bool) -> None:
+    here.api.server.fail(CREATE, action="hang-after" if created else "hang-before")
+    file = here.workload()
+    argv = (str(XSFT), "submit", str(file), "--wait")
+    with subprocess.Popen(argv, env=here.env, cwd=here.folder, stderr=subprocess.PIPE, text=True) as process:
+        until(lambda: here.api.server.asked(CREATE) and len(here.jobsets) == int(created))
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=30)
+    assert process.returncode == 130
+    *_, interrupted, known = told.splitlines()
+    assert interrupted.endswith("interrupted")
+    assert f"JobSet {NAME} was being created, and whether it is there is not known" in known
+    assert "Traceback" not in told
+    status = json.loads(here.xsft("status", NAME, "--json").stdout)
+    assert [run["state"] for run in status["runs"]] == ["queued" if created else "unknown"]
+    again = json.loads(here.xsft("submit", file, "--json").stdout)
+    assert (again["action"], len(here.jobsets)) == ("adopted" if created else "created", 1)
 
 
 @pytest.mark.standin_only("not-installed")
