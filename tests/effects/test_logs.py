@@ -419,6 +419,26 @@ def test_a_log_without_a_line_is_not_waited_for_longer_than_its_process_lives(wo
     assert [text for text in said if "restart 1" not in text] == []
 
 
+@pytest.mark.parametrize(
+    ("after", "told"),
+    [
+        ({"tag": "zzzzz", "attempt": 1}, "-- gemma: restart 1 of 3; what follows is said by the new processes --"),
+        ({"tag": "zzzzz"}, f"-- {FIRST} was replaced; what follows is said by gemma-slice-job-0-0-zzzzz --"),
+    ],
+)
+def test_a_mark_says_what_happened(world: World, after: dict[str, Any], told: str) -> None:
+    old = world.pod()
+    world.logs.say(FIRST, "one", second=1)
+    marks: list[str] = []
+    lines = world.listen(trouble=marks.append)
+    assert lines.take(1) == ["one"]
+    old["metadata"]["deletionTimestamp"] = "2026-11-21T10:00:05Z"
+    pod = world.pod(**after)["metadata"]["name"]
+    world.logs.say(pod, "anew", second=9)
+    assert lines.take(1) == ["anew"]
+    assert marks == [told]
+
+
 def test_a_restart_is_marked_once_between_what_was_said_before_and_after(world: World) -> None:
     heard: list[str] = []
     pods = [world.pod(host=host) for host in (0, 1)]
