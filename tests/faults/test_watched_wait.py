@@ -24,6 +24,7 @@ pytestmark = pytest.mark.cluster
 RUN = f"{NAME}-mcjax"
 WATCH = r"^GET .*/jobsets\?.*watch=true"
 LIST = r"^GET .*/jobsets\?labelSelector|^GET .*/jobsets\?$"
+POLL_S = 4
 SEEN_S = 8.0
 """From the end of a run to the end of `wait`, on a busy machine; far below the polls of these tests."""
 
@@ -140,9 +141,8 @@ def test_a_watch_that_fails_leaves_the_usual_looks(api: ClusterApi, wait: Wait, 
     """Neither is the end missed, nor is the server asked more often than before."""
     api.server.fail(WATCH, times=99, **FAULTS[fault])
     began = time.monotonic()
-    found = wait(poll="3s", then=ended(api), count=2)
+    found = wait(poll=f"{POLL_S}s", then=ended(api), count=2)
     passed = time.monotonic() - began
     assert (found.status, found.outcome) == (6, "ended")
-    assert found.late_s < 3 + SEEN_S
-    assert len(api.server.asked(LIST)) <= 2 + passed / 3
-    assert len(api.server.asked(WATCH)) <= 1 + passed / 3
+    assert found.late_s < POLL_S + SEEN_S
+    assert len(api.server.asked(WATCH)) <= len(api.server.asked(LIST)) <= 1.5 + passed / POLL_S
