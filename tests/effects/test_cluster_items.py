@@ -95,7 +95,16 @@ def test_who_set_which_field_is_left_out() -> None:
     assert found[2]["metadata"]["name"] == "c"
 
 
-ODD = st.sampled_from(['"managedFields":[', "managedFields", "]", "[", "}", "{", '},{"', '"', "\\", "a", ","])
+def test_the_pods_of_a_workload_are_left_out() -> None:
+    pods = [{"name": "slice-job", "template": {"spec": {"containers": [{"command": ["a]", "b"]}]}}}]
+    spec = {"active": True, "podSets": pods, "priority": 500, "queueName": "q"}
+    found = items(listed(*({"spec": spec, "status": {"conditions": [{"type": "x"}]}} for _ in "abc")))
+    assert found[0] == {"spec": {**spec, "podSets": []}, "status": {"conditions": [{"type": "x"}]}}
+    assert found[2]["spec"] == spec
+
+
+MARKS = ('"managedFields":[', '"podSets":[', '"queueName":', "managedFields", "podSets")
+ODD = st.sampled_from((*MARKS, "]", "[", "}", "{", '},{"', '"', "\\", "a", ","))
 ODD_TEXT = st.lists(ODD, max_size=5).map("".join)
 ODD_VALUES = st.recursive(
     st.none() | ODD_TEXT,
@@ -111,3 +120,13 @@ def test_nothing_else_is_ever_left_out(told: list[tuple[Any, Any]], cuts: tuple[
     given = [{"managedFields": [one], "name": other} for one, other in told]
     for found, whole in zip(items(listed(*given), cuts), given, strict=True):
         assert found in (whole, {**whole, "managedFields": []})
+
+
+@settings(max_examples=400)
+@given(st.lists(st.tuples(ODD_VALUES, ODD_TEXT, ODD_VALUES), min_size=1, max_size=4), CUTS)
+def test_nothing_but_the_pods_of_a_workload_is_ever_left_out(
+    told: list[tuple[Any, str, Any]], cuts: tuple[int, ...]
+) -> None:
+    given = [{"podSets": [pods], "priority": priority, "queueName": name} for pods, priority, name in told]
+    for found, whole in zip(items(listed(*given), cuts), given, strict=True):
+        assert found in (whole, {**whole, "podSets": []})

@@ -143,18 +143,24 @@ class _Text:
         return True
 
 
-_MANAGED = '"managedFields":['
+_MANAGED, _POD_SETS, _BEHIND = '"managedFields":[', '"podSets":[', '"queueName":'
 
 
 def _bare(text: str) -> str:
-    """An object's JSON with empty `managedFields`: who set which field is two fifths of it, and nobody asks here.
+    """An object's JSON with empty `managedFields`, and of a Workload of Kueue with empty `podSets`: who set which field
+    is two fifths of it, a copy of all pod templates as much again, and nobody asks here.
 
-    They hold objects of objects only, so the next bracket closes them; one that stands in a string leaves a quote too
-    many behind, which makes no JSON.
+    Who set which field are objects of objects only, so the next bracket closes them. The pod sets end with the last
+    bracket before the next field that every Workload has: keys are sorted, and no array lies between. Where another
+    bracket is taken, because it stands in a string or in a pod, what is left has a quote or brackets too many, which
+    makes no JSON.
     """
-    begin = text.find(_MANAGED)
-    if begin < 0:
-        return text
-    begin += len(_MANAGED)
+    begin = text.find(_MANAGED) + len(_MANAGED)
     end = text.find("]", begin)
-    return text if end < 0 or "[" in text[begin:end] else text[:begin] + text[end:]
+    if begin >= len(_MANAGED) and end >= 0 and "[" not in text[begin:end]:
+        text = text[:begin] + text[end:]
+    begin = text.find(_POD_SETS) + len(_POD_SETS)
+    if begin < len(_POD_SETS):
+        return text
+    end = text.rfind("]", begin, max(begin, text.find(_BEHIND, begin)))
+    return text if end < 0 else text[:begin] + text[end:]

@@ -82,16 +82,24 @@ def _with_found(known: Known, line: Line | None) -> Known:
     return replace(known, found=last.found) if last and same else known
 
 
-def forget(state: Path, *, cluster: str, namespace: str, there: Collection[str], now: str) -> None:
+def forget(
+    state: Path, *, cluster: str, namespace: str, there: Collection[str], now: str, known: Memory | None = None
+) -> None:
     """`there`: UIDs of all JobSets, the cluster having answered. What lived when it was seen last and is not among them
     lives no more: it must not be shown as living once the cluster is silent. How far it came, or how it ended, stays
-    known.
+    known. `known`: what was recalled for this look; where nothing of it has gone, the file is not read again.
     """
+    if known is not None and not any(_has_gone(one, there) for one in known.lines()):
+        return
     path = _path(state, cluster, namespace)
     lines = _read(path)
-    left = [one if one.ended or one.uid in there else one.as_gone() for one in lines]
-    if left != lines:
+    if any(_has_gone(one, there) for one in lines):
+        left = [one.as_gone() if _has_gone(one, there) else one for one in lines]
         _write(path, left, cluster=cluster, namespace=namespace, now=now)
+
+
+def _has_gone(line: Line, there: Collection[str]) -> bool:
+    return not line.ended and line.uid not in there
 
 
 def recall(state: Path, *, cluster: str, namespace: str) -> Memory:

@@ -11,7 +11,7 @@ from functools import cache, partial
 
 from xsft.effects.cluster import Cluster
 from xsft.effects.cluster_lists import Lists, ask_lists
-from xsft.effects.lastknown import forget, recall
+from xsft.effects.lastknown import Memory, forget, recall
 from xsft.effects.lastknown_line import Known
 from xsft.effects.observe import observations_of, unread
 from xsft.effects.observe_forgotten import forgotten, went_to
@@ -110,7 +110,7 @@ def _ask(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry], w
     )
 
 
-Before = tuple[Mapping[str, Known], tuple[IndexEntry, ...]]
+Before = tuple[Memory, tuple[IndexEntry, ...]]
 """What was known of the target's runs last, and what was submitted there from here."""
 
 
@@ -132,7 +132,7 @@ def _answer(
     found = observations_of(lists, name=target.name, now=wanted.now)
     uids = {seen.jobset.uid for seen in found if seen.jobset}
     if not pulse.left:  # else somebody has told already what was known without it
-        forget(store.state, cluster=target.name, namespace=target.namespace, there=uids, now=wanted.now)
+        forget(store.state, cluster=target.name, namespace=target.namespace, there=uids, now=wanted.now, known=known)
     there = {seen.jobset.name: seen.jobset for seen in found if seen.jobset}
     gone = (one for one in submitted if one.uid not in uids and not _bears_its_name(one, there.get(one.jobset or "")))
     lost = (forgotten(one, cluster=target.name, known=known, now=wanted.now) for one in gone)
@@ -145,6 +145,7 @@ def _printers(cluster: Cluster, lists: Lists, *, known: Mapping[str, Known], wan
     bare = (
         Observation(run_name=one.run_name, target="xpk", observed_at=wanted.now, jobset=one)
         for one in lists.jobsets.result()
+        if one.terminal or not one.suspended
     )
     whose = turns((_with_known(one, known) for one in bare if wanted.run(one)), wanted=wanted).asked
     names = [one.jobset.name for one in whose if one.jobset]
