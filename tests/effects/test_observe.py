@@ -20,6 +20,10 @@ NOW = "2026-11-21T12:00:00Z"
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
 
+STARTS = {"replicatedJobsStatus": [{"name": "slice-job", "active": 2}]}
+"""Two Jobs, of which none is up."""
+
+
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[ClusterApi]:
     with standing_in(tmp_path) as standin:
@@ -51,7 +55,7 @@ def test_each_kind_of_run_in_four_lists(api: ClusterApi, runs: Runs) -> None:
     runs.admitted("heads", mode="pathways", status={})
     runs.plain("by-xpk")
     runs.queued("waits", position=3)
-    stuck = runs.admitted("stuck", status={"replicatedJobsStatus": [{"name": "slice-job", "active": 2}]})
+    stuck = runs.admitted("stuck", status=STARTS)
     runs.pod("stuck", phase="Pending", conditions=[UNSCHEDULABLE])
     runs.pod("stuck", host=7, phase="Pending")
     rows = seen(api)
@@ -106,17 +110,18 @@ def test_a_list_that_fails_is_unread_and_nothing_else_is_lost(
     api: ClusterApi, runs: Runs, path: str, what: str, fault: dict[str, Any]
 ) -> None:
     runs.admitted("going")
+    runs.admitted("starts", status=STARTS)
     runs.queued("waits", position=0)
     api.server.fail(path, times=99, **fault)
     rows = seen(api)
-    assert set(rows) == {"going", "waits"}
+    assert set(rows) == {"going", "starts", "waits"}
     assert whats(rows["waits"]) == {what}
     assert whats(rows["going"]) == ({what} if what != "queue" else set())
     assert all("\n" not in unread.why and unread.why for unread in rows["waits"].unread)
 
 
 def test_one_answer_that_was_cut_is_asked_for_again(api: ClusterApi, runs: Runs) -> None:
-    runs.admitted("going")
+    runs.admitted("going", status=STARTS)
     for path in ("/jobsets", "/workloads", "/pods"):
         api.server.fail(path, action="broken-json")
     assert seen(api)["going"].unread == ()
@@ -124,7 +129,7 @@ def test_one_answer_that_was_cut_is_asked_for_again(api: ClusterApi, runs: Runs)
 
 def test_a_list_that_is_slow_is_not_waited_for(api: ClusterApi, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("xsft.effects.observe.LATE_S", 0.05)
-    runs.admitted("going")
+    runs.admitted("going", status=STARTS)
     api.server.fail("/pods", code=0, delay_s=0.4, times=9)
     assert whats(seen(api)["going"]) == {"pods"}
 
@@ -205,8 +210,18 @@ def test_lists_do_not_grow_in_number(api: ClusterApi, runs: Runs) -> None:
     for i in range(100):
         runs.admitted(f"run-{i}")
         runs.queued(f"waits-{i}", queue="q-0")
-    assert len(seen(api)) == 200
+    runs.admitted("starts", status=STARTS)
+    assert len(seen(api)) == 201
     assert len([one for one in api.server.seen if one.method == "GET"]) == 4
+
+
+def test_pods_are_looked_through_only_where_a_run_starts(api: ClusterApi, runs: Runs) -> None:
+    """The server looks at all of them for it."""
+    runs.admitted("going")
+    runs.queued("waits", position=0)
+    runs.admitted("over", status=ended("Failed", "x"))
+    assert set(seen(api)) == {"going", "waits", "over"}
+    assert api.server.asked("/pods") == []
 
 
 def test_positions_in_the_fullest_queues(api: ClusterApi, runs: Runs) -> None:

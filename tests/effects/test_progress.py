@@ -101,7 +101,7 @@ def test_the_log_of_the_one_that_prints_steps(world: World) -> None:
         )
         assert found[name].unread == ()
     lists = [one for one in world.api.server.asked("/pods") if "/log" not in one.path]
-    assert len(lists) == 2  # the pending ones, and one for all that print
+    assert len(lists) == 1  # for all that print
     assert {one.query["tailLines"] for one in world.api.server.asked("/log")} == {str(TAIL)}
 
 

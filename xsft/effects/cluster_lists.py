@@ -1,4 +1,4 @@
-"""The lists from which the states of all runs of a namespace are told: asked for at once, and waited for elsewhere.
+"""The lists from which the states of all runs of a namespace are told: asked for here, and waited for elsewhere.
 
 Next to nothing is loaded for asking, so that who looks has asked before it loads the rest.
 """
@@ -33,8 +33,10 @@ class Lists:
     jobsets: Started[tuple[JobSet, ...]]
     workloads: Started[tuple[Owned, ...]]
     """Kueue's."""
-    pods: Started[tuple[Pod, ...]]
-    """The first one of each Job where that is pending."""
+
+    def ask_pods(self) -> Started[tuple[Pod, ...]]:
+        """The first one of each Job where that is pending. The server looks at every pod of the namespace for it."""
+        return start(lambda: self.reads.cached_pods(namespace=self.namespace, labels=FIRST_HOSTS, fields=PENDING))
 
 
 def ask_lists(cluster: Cluster, *, namespace: str) -> Lists:
@@ -44,5 +46,4 @@ def ask_lists(cluster: Cluster, *, namespace: str) -> Lists:
         namespace=namespace,
         jobsets=start(lambda: reads.jobsets(namespace=namespace)),
         workloads=start(lambda: reads.workloads(namespace=namespace)),
-        pods=start(lambda: reads.cached_pods(namespace=namespace, labels=FIRST_HOSTS, fields=PENDING)),
     )

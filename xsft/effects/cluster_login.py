@@ -26,8 +26,7 @@ LOOK_AGAIN_S = 30.0
 
 UNUSED = (
     *("kubernetes.dynamic", "kubernetes.informer", "kubernetes.leaderelection", "kubernetes.stream"),
-    *("kubernetes.utils", "kubernetes.watch"),
-    "oauthlib.oauth2",
+    *("kubernetes.watch", "oauthlib.oauth2"),
 )
 """Of the library, which loads all it has; source: kubernetes@37.0.2 kubernetes/__init__.py, config/kube_config.py."""
 
@@ -35,6 +34,8 @@ UNCALLED = {
     "requests_oauthlib": ("OAuth2Session",),
     "pydantic": ("SecretStr",),
     "kubernetes.client.api_response": ("ApiResponse", "T"),
+    "dateutil.parser": ("parse",),
+    "multiprocessing.pool": ("ThreadPool",),
 }
 """What the library takes of modules that then need not be loaded: kubernetes@37.0.2 client/api_client.py."""
 

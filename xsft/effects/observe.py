@@ -38,9 +38,9 @@ def observe_cluster(
     """One Observation per JobSet of the namespace, each an attempt of a run; `run_names`: only those (exact names of
     runs or JobSets). `name`: the cluster as the user names it.
 
-    Four lists: JobSets, Kueue's Workloads, the first pod of each Job where that is pending, and who waits in the queue;
-    one more for each other queue in which one waits, of the fullest. `pods` holds those pending ones, and is None where
-    a run has none. A list that cannot be read is in `unread`. Raises Unreachable where the JobSets themselves cannot be
+    Four lists at most: JobSets, Kueue's Workloads, where a run starts the first pod of each Job that is pending, and who
+    waits in the queue; one more for each other queue in which one waits, of the fullest. `pods` holds those pending
+    ones, and is None where a run has none. A list that cannot be read is in `unread`. Raises Unreachable where the JobSets themselves cannot be
     read, EnvironmentMissing where the cluster has no JobSet.
     """
     return observations_of(ask_lists(cluster, namespace=namespace), name=name, now=now, run_names=run_names)
@@ -52,9 +52,16 @@ def observations_of(
     """As `observe_cluster`, of lists that were asked for."""
     jobsets = lists.jobsets.result()
     wanted = None if run_names is None else frozenset(run_names)
-    beside = _beside(lists.reads, lists.workloads, lists.pods, namespace=lists.namespace)
+    pods = lists.ask_pods() if any(map(_starts, jobsets)) else None
+    beside = _beside(lists.reads, lists.workloads, pods, namespace=lists.namespace)
     shown = (one for one in jobsets if wanted is None or {one.name, one.run_name} & wanted)
     return tuple(beside.of(jobset, name=name, now=now) for jobset in shown)
+
+
+def _starts(jobset: JobSet) -> bool:
+    """Some of its Jobs are not up, so that one of its pods may be pending."""
+    up = bool(jobset.jobs) and all(job.ready + job.succeeded >= job.replicas for job in jobset.jobs)
+    return jobset.terminal is None and not jobset.suspended and not up
 
 
 def observe_run(cluster: Cluster, *, namespace: str, name: str, run_name: str, now: str) -> tuple[Observation, ...]:
@@ -121,14 +128,14 @@ class _Beside:
 
 
 def _beside(
-    reads: Reads, workloads: Started[tuple[Owned, ...]], pods: Started[tuple[Pod, ...]], *, namespace: str
+    reads: Reads, workloads: Started[tuple[Owned, ...]], pods: Started[tuple[Pod, ...]] | None, *, namespace: str
 ) -> _Beside:
     left = partial(_left, reads, clock.monotonic())
     owned, no_workloads = _got(workloads, "workloads", left)
     queues = queues_of(one.workload for one in owned or ())[:MAX_QUEUES]
     positions, no_positions = _positions(reads, queues, namespace=namespace, left=left)
     by_uid = {one.owner: with_positions(one.workload, positions) for one in owned or () if one.owner}
-    found, no_pods = _got(pods, "pods", left)
+    found, no_pods = _got(pods, "pods", left) if pods else ((), ())
     by_name: dict[str, list[Pod]] = defaultdict(list)
     for pod in found or ():
         by_name[pod.jobset].append(pod)
