@@ -38,10 +38,10 @@ def observe_cluster(
     """One Observation per JobSet of the namespace, each an attempt of a run; `run_names`: only those (exact names of
     runs or JobSets). `name`: the cluster as the user names it.
 
-    Four lists at most: JobSets, Kueue's Workloads, where a run starts the first pod of each Job that is pending, and who
-    waits in the queue; one more for each other queue in which one waits, of the fullest. `pods` holds those pending
-    ones, and is None where a run has none. A list that cannot be read is in `unread`. Raises Unreachable where the JobSets themselves cannot be
-    read, EnvironmentMissing where the cluster has no JobSet.
+    Four lists at most: JobSets, Kueue's Workloads, where a run starts the first pod of each Job that is pending, and
+    who waits in the queue; one more for each other queue in which one waits, of the fullest. `pods` holds those pending
+    ones, and is None where a run has none. A list that cannot be read is in `unread`. Raises Unreachable where the
+    JobSets themselves cannot be read, EnvironmentMissing where the cluster has no JobSet.
     """
     return observations_of(ask_lists(cluster, namespace=namespace), name=name, now=now, run_names=run_names)
 
