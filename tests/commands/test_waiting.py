@@ -192,7 +192,7 @@ def test_without_a_timeout_it_waits_on() -> None:
         ((at("failed", 5),), RunFailed, "failed.*step 5/1000.*will not come to done"),
         ((at("training", 5),), TimedOut, "1h are up.*step 5/1000"),
         ((at("training", 5), EMPTY), Unknown, "over or gone.*Last seen: gemma  training"),
-        ((DEAF,), Unreachable, "Nothing answered for 1h.*does not answer"),
+        ((DEAF,), Unreachable, "1h are up, and .* was never seen.*does not answer"),
         ((Read((observed("gamma"),)),), UsageError, "Did you mean gamma"),
     ],
 )

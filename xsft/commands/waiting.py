@@ -164,7 +164,8 @@ def error_of(name: str, goal: Goal, waited: Waited) -> XsftError | None:
             return Unknown(message, fix=f"xsft why {name}; its output has the checkpoints.")
         case "unreachable":
             why = waited.silence.message if waited.silence else ""
-            return Unreachable(f"Nothing answered for {after}. {why}", fix=waited.silence.fix if waited.silence else "")
+            message = f"{after} are up, and {name} was never seen. {why}"
+            return Unreachable(message, fix=waited.silence.fix if waited.silence else "")
         case "timeout" if row is not None and row.state == "unknown":
             return Unknown(f"{after} are up, and what {name} does is not known: {seen}.", fix=f"xsft why {name}")
         case "timeout":
