@@ -425,3 +425,16 @@ def test_pods_that_print_are_asked_for_once_and_before_all_lists_have_come(world
 
 def printers_asked(world: World) -> int:
     return sum("jobset.sigs.k8s.io/job-index=0" in unquote(one.line) for one in world.api.server.seen)
+
+
+def test_what_is_gone_has_the_age_of_its_clusters_clock(world: World) -> None:
+    """Ours is a day ahead: it is not a day older for that."""
+    made = world.runs.admitted("gemma")
+    day_s = 86_400.0
+    (seen,) = world.gather().observations
+    store = world.store
+    remember(store.state, [(replace(seen, ahead_s=-day_s), Status(state="succeeded"))], now=NOW)
+    world.submitted("gemma", uid=made["metadata"]["uid"])
+    world.api.world.delete("gemma")
+    (gone,) = world.gather().observations
+    assert (gone.jobset, gone.ahead_s) == (None, -day_s)

@@ -23,6 +23,7 @@ from tests.faults.server import Front, served
 from tests.faults.transports import HALF, listening
 from xsft.cli import main
 from xsft.effects import observe_patience
+from xsft.effects.observe import LATE_S
 from xsft.effects.observe_patience import QUIET_S
 
 FAST_S = QUIET_S + 4.0
@@ -88,6 +89,20 @@ def test_the_answer_of_the_others_comes_soon_and_the_silent_ones_last_state_besi
         f"lab: the cluster has said nothing for {QUIET_S:.0f} s; that tells nothing of its runs."
     )
     assert "--context NAME" in problems[0]["fix"]
+
+
+def test_a_list_that_hangs_takes_nothing_from_the_jobsets_that_came(
+    cluster_api: ClusterApi, places: Any, look: Any
+) -> None:
+    """Where there are others as well: the cluster is given up later than its list."""
+    cluster_api.connect().create_jobset(sent_to(cluster_api))
+    places(cluster_api.server.url)
+    cluster_api.server.fail("/workloads", action="hang-before", times=9)
+    status, rows, problems, _ = look()
+    assert (status, set(rows), problems) == (0, {cluster_api.context, "lab"}, [])
+    for row in rows.values():
+        assert row["unread"] == [f"workloads: no answer within {LATE_S:g} s"]
+    assert LATE_S + 1.0 <= QUIET_S
 
 
 def test_the_only_one_is_waited_for_longer_and_not_for_ever(

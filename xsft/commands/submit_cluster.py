@@ -38,8 +38,10 @@ def submit_cluster(
 
     sys.stderr.write("\n".join(_asks_for(plan)) + "\n")
     try:
-        with when_interrupted(NOTHING_CREATED), shown("submit") as progress:
-            done = connect(progress=progress).submit(plan)
+        with shown("submit") as progress:
+            with when_interrupted(NOTHING_CREATED):
+                submitter = connect(progress=progress)
+            done = submitter.submit(plan)
     except XsftError:
         print_problems(warnings)
         raise

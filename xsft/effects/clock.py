@@ -37,7 +37,7 @@ def ahead_s(date: str | None) -> float:
 
     try:
         ahead = (parsedate_to_datetime(date or "") - utc()).total_seconds()
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return 0.0
     return ahead if abs(ahead) > SAME_S else 0.0
 

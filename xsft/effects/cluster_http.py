@@ -66,7 +66,7 @@ class Stream:
 
     def interrupt(self) -> None:
         """From another thread than the one that reads: that one gets an OSError. (Closing would wait for it.)"""
-        with suppress(OSError, ValueError, AttributeError):  # it has ended or was closed meanwhile
+        with suppress(OSError, ValueError, AttributeError, RuntimeError):  # it has ended or was closed meanwhile
             self._response.shutdown()
 
     def close(self) -> None:
@@ -116,7 +116,8 @@ class Http:
         )
         response = self._client.call_api(*request, _request_timeout=timeouts_s)
         self.heard_at = clock.monotonic()
-        self.ahead_s = clock.ahead_s(response.headers.get("Date"))
+        if date := response.headers.get("Date"):
+            self.ahead_s = clock.ahead_s(date)
         return response
 
     def _answered(self, response: Any, read: Read) -> Reply | Lost:

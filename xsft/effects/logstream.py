@@ -93,8 +93,9 @@ class Follower:
                 self._back_off(failed)
 
     def interrupt(self) -> None:
-        if self._stream is not None:
-            self._stream.interrupt()
+        stream = self._stream  # the reading thread takes it away
+        if stream is not None:
+            stream.interrupt()
 
     def look(self) -> None:
         """From another thread than the one that reads: end a stream that is silent where its process is another by

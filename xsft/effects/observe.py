@@ -23,8 +23,10 @@ from xsft.states.model import JobSet, KueueWorkload, Observation, Pod, Unread, W
 
 T = TypeVar("T")
 
-LATE_S = 5.0
-"""When nothing has come for so long, and the JobSets are there, the rest is not waited for."""
+LATE_S = 3.0
+"""When nothing has come for so long, and the JobSets are there, the rest is not waited for. Well before a silent
+cluster is given up where others answer (`observe_patience.QUIET_S`): the JobSets are told then.
+"""
 
 MAX_QUEUES = 4
 """LocalQueues of which it is asked who waits; xpk makes one per namespace."""

@@ -26,6 +26,7 @@ def forgotten(entry: IndexEntry, *, cluster: str, known: Mapping[str, Known], no
         cluster=cluster,
         steps=entry.steps or None,
         was=last.jobset if last else None,
+        ahead_s=last.ahead_s if last else 0.0,
         record=Recorded(
             outcome="created" if entry.uid else "submitting",
             jobset=entry.jobset,

@@ -151,21 +151,24 @@ class Submitter:
         return self._created(plan, ref, action=action, problems=(*said, *ref.problems))
 
     def _created(self, plan: Plan, ref: RecordRef, *, action: Action, problems: tuple[Problem, ...]) -> Submission:
+        with when_interrupted(notes.maybe_created(plan)):
+            outcome = self._create(plan, ref)
+            seen = seen_of(outcome.object)
+            if not isinstance(outcome, Exists):
+                with when_interrupted(f"JobSet {seen.name}, uid {seen.uid}, is created. {goes_on(plan.run_name)}"):
+                    return self._recorded(plan, ref, seen, action=action, problems=problems)
+        if seen.run_name not in (None, plan.run_name):
+            self._finish(ref, self._facts("not-created", reason=f"{seen.name} is of the run {seen.run_name}"))
+        return self.submit(plan)  # somebody was first: what that means is decided as for every call
+
+    def _create(self, plan: Plan, ref: RecordRef) -> Created | Exists:
         try:
-            with when_interrupted(notes.maybe_created(plan)):
-                outcome = self.create(self.cluster, plan, self.provenance.submitter)
+            return self.create(self.cluster, plan, self.provenance.submitter)
         except XsftError as refused:
             if isinstance(refused, SpecError) or refused.problem_id in NOTHING_MADE:
                 why = "; ".join(problem.message for problem in refused.problems)
                 self._finish(ref, self._facts("not-created", reason=why))
             raise
-        seen = seen_of(outcome.object)
-        if isinstance(outcome, Exists):
-            if seen.run_name not in (None, plan.run_name):
-                self._finish(ref, self._facts("not-created", reason=f"{seen.name} is of the run {seen.run_name}"))
-            return self.submit(plan)  # somebody was first: what that means is decided as for every call
-        with when_interrupted(f"JobSet {seen.name}, uid {seen.uid}, is created. {goes_on(plan.run_name)}"):
-            return self._recorded(plan, ref, seen, action=action, problems=problems)
 
     def _recorded(
         self, plan: Plan, ref: RecordRef, seen: Seen, *, action: Action, problems: tuple[Problem, ...]

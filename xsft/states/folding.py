@@ -112,9 +112,11 @@ def _runs(observations: Iterable[Observation]) -> list[list[Observation]]:
             continue
         made_by = "" if one.jobset.ours else one.jobset.name
         runs[(*name_of(one), one.jobset.namespace, made_by)].append(one)
+    first: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for key in runs:
+        first.setdefault(key[:3], key)
     for one in gone:
-        there = next((key for key in runs if key[:3] == name_of(one)), name_of(one))
-        runs[there].append(one)
+        runs[first.setdefault(name_of(one), name_of(one))].append(one)
     return list(runs.values())
 
 
