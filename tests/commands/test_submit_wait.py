@@ -6,7 +6,7 @@ import io
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from xsft.commands.submit_cluster import submit_cluster
 from xsft.commands.submit_wait import After
 from xsft.commands.verbs import parser
 from xsft.commands.waiting import Patience
+from xsft.effects.interrupts import NOTHING_CREATED
 from xsft.effects.submission import Submission
 from xsft.errors import Refused, RunFailed, TimedOut, Unreachable, UsageError, XsftError
 from xsft.problems import Problem, warning
@@ -231,3 +232,17 @@ def test_a_time_without_waiting_is_refused() -> None:
 
     with pytest.raises(UsageError, match="--timeout is for --wait"):
         run(parser(only="submit").parse_args(("submit", "w.yaml", "--timeout", "2h")))
+
+
+def test_ctrl_c_while_the_progress_is_wiped_does_not_say_that_nothing_was_created(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @contextmanager
+    def wiped(_verb: str) -> Iterator[Callable[[str], None]]:
+        yield lambda _line: None
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("xsft.commands.progress.shown", wiped)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        submit(EMPTY)
+    assert NOTHING_CREATED not in getattr(stopped.value, "__notes__", ())
