@@ -19,8 +19,10 @@ STAGES = {
     "cluster": "cluster and not engine and not trainer",
     "trainer": "trainer",
 }
-SIDE_BY_SIDE = (("quick",), ("contract",), ("engine", "cluster"), ("trainer",))
-"""In this order. Those of one row run at once: they wait for servers more than they work."""
+SIDE_BY_SIDE = (("quick", "contract"), ("engine", "cluster"), ("trainer",))
+"""In this order. Those of one row run at once, each as one process: they wait for servers and timeouts as much as they
+work.
+"""
 PREPARE = {"cluster": (sys.executable, "-m", "tests.cluster", "build", "--if-possible")}
 """What a stage needs made first; minutes, once per user, so not before the quick tests have had their say."""
 NO_TESTS = 5
