@@ -190,3 +190,14 @@ def test_write_to_a_directory_or_into_a_missing_one(tmp_path: Path) -> None:
     assert f"mkdir -p {tmp_path / 'no'}" in caught.value.fix
     with pytest.raises(EnvironmentMissing):
         write_atomic("nul\0", b"x")
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_only_what_shall_outlast_a_power_cut_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, durable: bool
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    write_atomic(tmp_path / "file", "content", durable=durable)
+    assert (tmp_path / "file").read_text() == "content"
+    assert bool(synced) is durable

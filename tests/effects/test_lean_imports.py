@@ -100,13 +100,13 @@ def test_nothing_is_an_instance_of_what_is_loaded_later_and_it_can_stand_in_an_a
     assert UNUSED not in sys.modules
 
 
-def test_a_connection_loads_no_pydantic() -> None:
-    """The library has it for answers that it takes apart itself: a third of the time that it takes to load."""
+def test_a_connection_loads_none_of_what_the_library_then_does_not_call() -> None:
+    """pydantic it has for answers that it takes apart itself: a third of the time that it takes to load."""
     program = (
-        "import sys; from xsft.effects.cluster_login import _library\n"
+        "import sys; from xsft.effects.cluster_login import UNCALLED, _library\n"
         "_library()\n"
         "from kubernetes.client import ApiClient\n"
-        "print([name for name in sys.modules if name.partition('.')[0] in ('pydantic', 'pydantic_core')])\n"
+        "print([name for name in (*UNCALLED, 'pydantic_core') if name in sys.modules])\n"
         "from pydantic import BaseModel\n"
         "from kubernetes.client import ApiResponse\n"
         "ApiClient(configuration=_library()[1])\n"

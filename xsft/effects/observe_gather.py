@@ -29,7 +29,7 @@ class Gathered:
     settled: tuple[Observation, ...]
     """Of which nothing more is read: whole runs, with all their attempts."""
     rest: Callable[[], tuple[Observation, ...]]
-    """The others, once their progress is read. Never raises."""
+    """The others, once their progress is read. Raises no XsftError."""
     problems: tuple[Problem, ...] = ()
     """Clusters that did not answer: warnings."""
     answered: bool = True
@@ -54,8 +54,8 @@ def gather_runs(
     local: bool = True,
     say: Say = lambda _line: None,
 ) -> Gathered:
-    """One Observation per attempt of a run. Never raises. `local`: also the runs on this machine; `say` hears which
-    cluster is waited for.
+    """One Observation per attempt of a run. Raises no XsftError. `local`: also the runs on this machine; `say` hears
+    which cluster is waited for.
 
     A cluster that does not answer gives what was last known of its runs, if anything, and a problem.
     """
