@@ -224,6 +224,16 @@ def test_pods_are_looked_through_only_where_a_run_starts(api: ClusterApi, runs: 
     assert api.server.asked("/pods") == []
 
 
+def test_a_run_of_which_one_job_is_not_up_starts(api: ClusterApi, runs: Runs) -> None:
+    up = [{"name": "worker", "ready": 2, "active": 2}, {"name": "pathways-head", "active": 1}]
+    runs.admitted("heads", mode="pathways", status={"replicatedJobsStatus": up})
+    seen(api)
+    assert len(api.server.asked("/pods")) == 1
+    up[1]["ready"] = 1
+    seen(api)
+    assert len(api.server.asked("/pods")) == 1
+
+
 def test_positions_in_the_fullest_queues(api: ClusterApi, runs: Runs) -> None:
     for i in range(2 * MAX_QUEUES + 1):
         runs.queued(f"waits-{i}", queue=f"q-{i % (MAX_QUEUES + 1)}", position=i)

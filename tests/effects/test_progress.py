@@ -22,6 +22,7 @@ from xsft.effects.objects import LocalObjects, Objects
 from xsft.effects.observe import observe_cluster
 from xsft.effects.observe_wanted import tells
 from xsft.effects.parallel import answers
+from xsft.effects.printers import ask_printers
 from xsft.effects.progress import LONG_TAIL, NOT_ASKED, NOT_READ, TAIL, Source, not_asked, read_progress
 from xsft.errors import Unreachable
 from xsft.launchers.labels import OUTPUT_ANNOTATION
@@ -258,3 +259,14 @@ def test_answers_come_in_their_order_and_failures_are_raised() -> None:
         assert answers([held.wait, lambda: True], threads=2, timeout_s=0.2) == [None, True]
     finally:
         held.set()
+
+
+def test_pods_that_were_asked_for_serve_the_runs_they_were_asked_for_only(world: World) -> None:
+    """With several clusters it turns out later whose turn it is."""
+    for name in ("a", "b"):
+        world.run(name)
+        world.speaks(name, 1, 2)
+    seen = world.seen()
+    early = ask_printers(lambda: world.cluster.reads, namespace="default", jobsets=["a"])
+    found = world.read(seen, source={"printers": {("here", "default"): early}})
+    assert {name for name, one in found.items() if one.progress} == {"a", "b"}
