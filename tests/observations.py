@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+from tests.replacing import replace
 from xsft.problems import Problem
 from xsft.states.model import Condition, JobSet, KueueWorkload, Observation, Progress, Recorded, State, Status
 

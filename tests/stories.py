@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from tests.replacing import replace
 from xsft.effects import render
 from xsft.effects.places import load_places
 from xsft.facts import CheckpointFacts, Facts, ImageFacts, MachineFacts
@@ -41,7 +42,7 @@ def facts_for(spec: WorkloadSpec) -> Facts:
     )
     path = resolve(spec, facts)[0].checkpoint
     unread = CheckpointFacts(path=path, status="unreadable", detail="this is a test") if path else None
-    return Facts(**{**vars(facts), "checkpoint": unread})
+    return replace(facts, checkpoint=unread)
 
 
 def _pushed(name: str) -> ImageFacts:

@@ -13,7 +13,6 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud.storage import Client
 
 from tests.fakes.clusters import ClusterApi
+from tests.replacing import replace
 from tests.stories import ROOT, facts_for, spec_of, varied
 from xsft.effects.objects import GcsObjects
 from xsft.effects.recording import Provenance

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.records.test_document import WHOLE
+from tests.replacing import replace
 from tests.stories import facts_for, spec_of, varied
 from xsft.errors import Refused
 from xsft.identity import (

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.replacing import replace
 from tests.test_identity import NAME, RECORDS, TORN, WORLDS, record, seen
 from xsft.errors import Refused
 from xsft.identity import Seen, World

@@ -14,6 +14,7 @@ import yaml
 
 from tests.everything import EVERYTHING, changed, everything, leaves, other
 from tests.goldens import FOLDER
+from tests.replacing import replace
 from tests.stories import intent_of, spec_of
 from xsft.facts import Facts
 from xsft.launchers.audit import Outcome, audit
@@ -165,7 +166,7 @@ def test_what_xpk_drops_without_a_patch_is_an_error() -> None:
     manifest = _manifest("deepseek_ultrachat")
     del manifest["spec"]["ttlSecondsAfterFinished"]
     left = tuple(c for c in intent.changes if c.path[-1] != "ttlSecondsAfterFinished")
-    plan = make_plan(Intent(**{**vars(intent), "changes": left}), rendered=manifest)
+    plan = make_plan(replace(intent, changes=left), rendered=manifest)
     assert [(p.id, p.where) for p in plan.problems if p.severity == "error"] == [
         ("audit-dropped", "ttl_seconds_after_finished")
     ]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from xsft.checks import UNREAD_IS_FATAL, for_submission
 from xsft.effects import clock, environments, gather
@@ -33,8 +35,7 @@ Progress = Callable[[str], None]
 SECRET_PROBLEMS = frozenset({"secret-literal", "env-secret", "override-secret", "hf-access-token"})
 
 
-@dataclass(frozen=True, kw_only=True)
-class Loaded:
+class Loaded(Struct, frozen=True, kw_only=True):
     """A workload and the file it came from."""
 
     file: str
@@ -108,8 +109,7 @@ def submit(
     return submitter_for(workload, made, through_xpk=through_xpk, progress=progress).submit(made)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Statuses:
+class Statuses(Struct, frozen=True, kw_only=True):
     """What `xsft status` shows."""
 
     runs: tuple[Row, ...]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from xsft.spec.place import Place
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckpointFacts:
+class CheckpointFacts(Struct, frozen=True, kw_only=True):
     """What the files beside an initial checkpoint say."""
 
     path: str
@@ -30,16 +30,14 @@ class CheckpointFacts:
     """Position of the stacked layers in a scanned weight, told from the shapes; None where it cannot be told."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class MachineFacts:
+class MachineFacts(Struct, frozen=True, kw_only=True):
     """This machine, for `target: local`."""
 
     memory_gib: float = 0.0
     """All of it; 0 where nobody looked."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageFacts:
+class ImageFacts(Struct, frozen=True, kw_only=True):
     """What images/ says about the image that a workload names."""
 
     name: str
@@ -65,8 +63,7 @@ class ImageFacts:
         return f"{self.repository}@{self.digest}" if self.repository and self.digest else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Facts:
+class Facts(Struct, frozen=True, kw_only=True):
     today: str = "19700101"
     """UTC date, YYYYMMDD."""
     commit: str | None = None

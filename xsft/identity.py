@@ -5,9 +5,10 @@ checkpoints say. Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from xsft.errors import Refused
 from xsft.launchers.labels import DIGEST_ANNOTATION, RUN_LABEL
@@ -19,8 +20,7 @@ from xsft.trainers.record import all_differences, differences
 Json = Mapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Seen:
+class Seen(Struct, frozen=True, kw_only=True):
     """A JobSet on the cluster, as far as identity goes."""
 
     name: str
@@ -33,8 +33,7 @@ class Seen:
     """Somebody deleted it, and it is not gone yet."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class World:
+class World(Struct, frozen=True, kw_only=True):
     """What is known of a run before it is submitted."""
 
     jobsets: tuple[Seen, ...] = ()
@@ -46,22 +45,19 @@ class World:
     """Attempts whose JobSet's name is another's (`ownership.pass_over`): the run `a-2` has that of `a`'s second."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Adopt:
+class Adopt(Struct, frozen=True, kw_only=True):
     """The same run lives: nothing is created."""
 
     jobset: Seen
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finished:
+class Finished(Struct, frozen=True, kw_only=True):
     """The same run has its last checkpoint."""
 
     steps: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Start:
+class Start(Struct, frozen=True, kw_only=True):
     """Create the JobSet of this attempt; from the second on it resumes."""
 
     attempt: int

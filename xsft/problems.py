@@ -26,6 +26,10 @@ class Problem:
     def in_file(self, file: str) -> Problem:
         return replace(self, file=file)
 
+    def as_warning_of(self, whose: str) -> Problem:
+        """Of one of several; the others may still have an answer."""
+        return replace(self, severity="warning", message=f"{whose}: {self.message}")
+
     def as_json(self) -> dict[str, str]:
         return asdict(self)
 

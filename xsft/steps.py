@@ -4,8 +4,9 @@ on them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from xsft.launchers.audit import AuditRow, Expectation
 from xsft.launchers.patch import Change
@@ -13,8 +14,7 @@ from xsft.problems import Problem, errors_in
 from xsft.spec.resolve import Mode, Run
 
 
-@dataclass(frozen=True, kw_only=True)
-class Intent:
+class Intent(Struct, frozen=True, kw_only=True):
     """What should run, before xpk has rendered it."""
 
     run: Run
@@ -29,8 +29,7 @@ class Intent:
     problems: tuple[Problem, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """Exactly what `submit` does."""
 
     file: str

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.checks.test_demand import demand
 from tests.fakes.clusters import V6E_256, cluster_queue
+from tests.replacing import replace
 from xsft.checks.admission import ClusterFacts, Unseen, admission_problems
 from xsft.problems import Problem
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from tests.checks.factory import DROP, ids, problems, run_of, spec
+from tests.replacing import replace
 from xsft.checks import for_submission, silence
 from xsft.checks.image import check
 from xsft.facts import Facts, ImageFacts

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from tests.commands.test_status import SILENT
 from tests.observations import NOW, Read, finished, jobset, judged, local, observed, queued
+from tests.replacing import replace
 from xsft.commands.cancel import World, cancel, confirm
 from xsft.commands.interface import DOCUMENTS
 from xsft.commands.status import Screen

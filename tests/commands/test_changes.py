@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.observations import jobset, local, observed
+from tests.replacing import replace
 from xsft.commands import changes
 from xsft.commands.changes import changes_of
 from xsft.effects.objects import LocalObjects

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.observations import NOW, judged, local, observed
+from tests.replacing import replace
 from xsft.commands.evidence_sources import evidence_of, forgotten_attempt
 from xsft.effects.lastknown import remember
 from xsft.effects.objects import LocalObjects

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.observations import NOW, Read, jobset, judged, local, observed
+from tests.replacing import replace
 from xsft.commands.log_roles import all_roles, chosen_roles, role_text
 from xsft.commands.logs import Asked, World, logs
 from xsft.commands.status import Screen

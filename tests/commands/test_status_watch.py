@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
 from tests.commands.test_status import SILENT, Terminal
 from tests.observations import Read, judged, observed, queued, said
+from tests.replacing import replace
 from xsft.commands.status import Screen
 from xsft.commands.status_watch import Shown, next_look, watch
 from xsft.errors import Unreachable

@@ -3,12 +3,12 @@ from __future__ import annotations
 import io
 import json
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.localruns import FakeTrainer, local_plan
+from tests.replacing import replace
 from xsft.commands.submit_local import size_text, submit_local
 from xsft.effects.recordindex import read_index
 from xsft.errors import RunFailed

@@ -7,7 +7,6 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from tests.commands.test_waiting import DEAF, EMPTY, Played, at, state_told
 from tests.commands.test_why import FAILED, pod
 from tests.commands.test_why import log as log_of
 from tests.observations import NOW, Read
+from tests.replacing import replace
 from tests.submissions import NAME, planned
 from xsft.commands.interface import DOCUMENTS
 from xsft.commands.status import Screen

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.commands.test_status import SILENT
 from tests.observations import EARLIER, NOW, Read, jobset, observed, queued, said
+from tests.replacing import replace
 from xsft.commands.interface import DOCUMENTS
 from xsft.commands.status import Screen
 from xsft.commands.why import World, why

@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from tests.effects.test_cluster import CREATE, planned
 from tests.fakes.clusters import ClusterApi, furnish
 from tests.fakes.kubeapi import CONTEXT, KubeApi, serving
 from tests.fakes.kubeobjects import Objects
+from tests.replacing import replace
 from xsft.effects.cluster import Cluster, connect_context
 from xsft.effects.cluster_api import Patience
 from xsft.effects.cluster_config import Here

@@ -11,7 +11,6 @@ import sys
 import tarfile
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ import pytest
 from tests.engine.base import BaseImage
 from tests.engine.daemon import Engine as RunningEngine
 from tests.engine.steps import step
+from tests.replacing import replace
 from xsft.effects import docker_client
 from xsft.effects.docker_build import Client, arguments, build, find_client
 from xsft.effects.docker_client import Engine

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import tarfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engine.steps import context
+from tests.replacing import replace
 from xsft.effects.docker_context import MTIME_S, entry, with_folders, write
 from xsft.effects.docker_progress import Sent
 from xsft.errors import Refused

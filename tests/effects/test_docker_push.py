@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from tests.engine.badproxy import BadProxy, Fault
 from tests.engine.daemon import Engine as RunningEngine
 from tests.engine.registryserver import Registry
 from tests.engine.steps import noise, step
+from tests.replacing import replace
 from xsft.effects import docker_client
 from xsft.effects.docker_build import build, find_client
 from xsft.effects.docker_client import Engine

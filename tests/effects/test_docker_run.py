@@ -9,13 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.engine.base import BaseImage
 from tests.engine.daemon import Engine as RunningEngine
+from tests.replacing import replace
 from xsft.effects import docker_client
 from xsft.effects.docker_client import Engine
 from xsft.effects.docker_run import (

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.effects.wheels import Shop
+from tests.replacing import replace
 from xsft.effects import doctor, envbuild
 from xsft.effects.doctor import Machine
 from xsft.effects.process import Completed

@@ -6,12 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.effects.wheels import Shop
+from tests.replacing import replace
 from xsft.effects import envbuild, interpreters
 from xsft.effects.envbuild import Place
 from xsft.effects.environments import MARKER, Environment, EnvironmentSpec, find_in

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from tests.fakes.dockers import FakeDocker, FakeRegistry, Pushed
 from tests.image.materials import OPTIONS, file, material, recipe
+from tests.replacing import replace
 from xsft.effects.image_build import Maker, PushDone
 from xsft.effects.image_lock import lock_file, locked_images
 from xsft.errors import EnvironmentMissing, Unknown, Unreachable

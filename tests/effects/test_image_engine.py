@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from tests.fakes.dockers import FakeDocker, FakeRegistry
 from tests.image.materials import DIGEST
 from tests.image.test_lock import LOCKED
+from tests.replacing import replace
 from xsft.effects.image_engine import resolve_base
 from xsft.errors import EnvironmentMissing, Unreachable
 from xsft.image.model import Base, Locked

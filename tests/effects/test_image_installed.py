@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.image.materials import file, recipe
+from tests.replacing import replace
 from xsft.effects.image_installed import thinned
 from xsft.effects.process import own_environment
 from xsft.image.model import BuildStep

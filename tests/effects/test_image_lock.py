@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.image.materials import DIGEST
 from tests.image.test_lock import LOCKED
+from tests.replacing import replace
 from xsft.effects.filelock import exclusive
 from xsft.effects.files import write_atomic
 from xsft.effects.image_lock import _guard, current_tag, image_facts, is_stale, keep, lock_file, locked_images

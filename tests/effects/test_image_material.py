@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from tests.effects.gitrepo import git
 from tests.image.materials import DIGEST
+from tests.replacing import replace
 from xsft.effects.image_material import Gathering, find_images, plan_image, within_project
 from xsft.effects.process import own_environment
 from xsft.errors import SpecError, UsageError

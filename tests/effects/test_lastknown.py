@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.observations import NOW, finished, jobset, observed, queued
+from tests.replacing import replace
 from xsft.effects.lastknown import FORGET_AFTER_S, forget, recall, remember
 from xsft.states.classify import classify
 from xsft.states.model import Before, Observation, Recorded, Status, Unread

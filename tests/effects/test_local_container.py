@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from tests.engine.base import BaseImage
 from tests.engine.daemon import Engine as RunningEngine
 from tests.engine.trainer import fake_trainer_image, plan_in_image, seen_in
 from tests.localruns import FakeTrainer, local_plan
+from tests.replacing import replace
 from xsft.commands.submit_local import submit_local
 from xsft.effects import docker_client
 from xsft.effects.docker_client import Engine

@@ -6,12 +6,12 @@ import json
 import os
 import signal
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.localruns import FakeTrainer, local_plan
+from tests.replacing import replace
 from xsft.effects.filelock import exclusive
 from xsft.effects.local_machine import trainer_command
 from xsft.effects.local_run import LocalResult, already_done, run_local

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.kuberuns import RUNNING, Runs, ended
 from tests.localruns import FakeTrainer, local_plan
+from tests.replacing import replace
 from xsft.effects.cluster import Cluster, connect_context
 from xsft.effects.cluster_api import Patience
 from xsft.effects.lastknown import remember

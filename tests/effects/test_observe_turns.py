@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.observations import jobset, observed
+from tests.replacing import replace
 from xsft.effects.observe_turns import turns
 from xsft.effects.observe_wanted import Effort, Wanted
 from xsft.states.model import Observation, Recorded, ReplicatedJob

@@ -7,7 +7,6 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.kuberuns import Runs, ended
 from tests.observations import queued
+from tests.replacing import replace
 from xsft.effects.cluster import connect_context
 from xsft.effects.cluster_api import Patience
 from xsft.effects.objects import LocalObjects, Objects

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
+from tests.replacing import replace
 from xsft.effects.recordindex import IndexEntry, keep, read_index
 from xsft.records.model import Cluster
 

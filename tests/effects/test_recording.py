@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.localruns import local_plan
+from tests.replacing import replace
 from tests.stories import intent_of, spec_of
 from xsft.effects.recording import Provenance, gather_provenance, image_of, manifest_digest, record_of
 from xsft.planner import make_plan

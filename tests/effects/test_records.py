@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from threading import Barrier, Thread
 
@@ -16,6 +15,7 @@ from tests.effects.test_objects import remote
 from tests.fakes.gcs import Bucket, Failure, serving
 from tests.localruns import FakeTrainer, local_plan
 from tests.records.test_document import WHOLE
+from tests.replacing import replace
 from xsft.effects.local_run import run_local
 from xsft.effects.objects import LocalObjects, Objects
 from xsft.effects.records import RecordRef, RecordStore, Taken, next_number, record_store

@@ -8,7 +8,7 @@ import json
 import secrets
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -18,6 +18,7 @@ import pytest
 from tests.engine.daemon import Engine as RunningEngine
 from tests.engine.registryserver import Registry
 from tests.engine.steps import step
+from tests.replacing import replace
 from xsft.effects import docker_client
 from xsft.effects.docker_build import build, find_client
 from xsft.effects.docker_push import pusher

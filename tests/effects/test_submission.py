@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from tests.effects.test_cluster import CREATE, container
 from tests.fakes.clusters import ClusterApi
 from tests.fakes.gcs import Bucket, Failure, serving
 from tests.faults.world import deny
+from tests.replacing import replace
 from tests.submissions import FOLDER, NAME, STEPS, submitter
 from tests.submissions import planned as shown
 from xsft.effects.cluster_create import Created

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from tests.effects.test_cluster import CREATE
 from tests.fakes.clusters import ClusterApi
+from tests.replacing import replace
 from tests.submissions import planned as shown
 from xsft.effects.cluster_create import Created, Exists
 from xsft.effects.process import Completed

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from tests.engine.machine import disk_folder, which, why_no_engine
 from tests.engine.network import NotAllowed
 from tests.engine.registryserver import Registry
 from tests.engine.slots import Slot, slot
+from tests.replacing import replace
 from xsft.effects.paths import own_cache
 
 POST_TRAINING = Path(__file__).parents[2] / "images" / "post_training"

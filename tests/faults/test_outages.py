@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from tests.effects.test_submission import answered, process, saves
 from tests.fakes.clusters import ClusterApi, reaching
 from tests.fakes.gcs import Bucket, serving
 from tests.faults.real import JOBSETS, RealWorld
+from tests.replacing import replace
 from tests.submissions import NAME, STEPS, planned, submitter
 from xsft.effects.cluster import Cluster as Client
 from xsft.effects.cluster import connect_context

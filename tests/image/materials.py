@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from typing import Any
 
+from tests.replacing import replace
 from xsft.image.model import Base, ContextFile, Material, Options, Part, Recipe
 from xsft.image.recipe import make_recipe
 

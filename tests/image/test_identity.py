@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.image.materials import file
+from tests.replacing import replace
 from xsft.image.identity import code_tag, deps_tag
 from xsft.image.model import ContextFile
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.image.materials import DIGEST, OPTIONS
+from tests.replacing import replace
 from xsft.image.lock import SCHEMA, read_lock, same_image, updated
 from xsft.image.model import Locked, Options
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.image.materials import OPTIONS, material
+from tests.replacing import replace
 from xsft.image.problems import material_problems, option_problems
 
 REQUIREMENTS = (

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tests.image.materials import DIGEST, OPTIONS, file, material, recipe
+from tests.replacing import replace
 from xsft.image.model import Base, BuildSecret
 from xsft.image.recipe import local_name, repository_of
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.image.materials import file, recipe
+from tests.replacing import replace
 from xsft.image.model import BuildStep, ContextFile
 from xsft.image.thin import left_out, listing, without
 

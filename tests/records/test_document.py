@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.replacing import replace
 from xsft.problems import warning
 from xsft.records.document import facts_to_json, read_facts, read_record, to_json, unreadable
 from xsft.records.model import SCHEMA, Attempt, Cluster, Facts, Git, Image, ReadBack, Record

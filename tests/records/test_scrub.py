@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import replace
 
 import pytest
 
 from tests.records.test_document import WHOLE
+from tests.replacing import replace
 from xsft.problems import warning
 from xsft.records.document import facts_to_json, read_record, to_json
 from xsft.records.model import Facts, Record

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from hypothesis import strategies as st
@@ -198,9 +197,9 @@ def with_other_messages(value: Any) -> Any:
     """The same, every message and every other word for people replaced, however deep."""
     if isinstance(value, tuple):
         return tuple(with_other_messages(one) for one in value)
-    if not hasattr(value, "__dataclass_fields__"):
+    if not hasattr(value, "__struct_fields__"):
         return value
-    changed = {f.name: with_other_messages(getattr(value, f.name)) for f in fields(value)}
+    changed = {name: with_other_messages(getattr(value, name)) for name in value.__struct_fields__}
     for name in ("message", "why"):
         if name in changed:
             changed[name] = f"other: {changed[name]}"

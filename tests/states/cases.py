@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from tests.replacing import replace
 from tests.states.seen import (
     ADMITTED,
     CREATED,

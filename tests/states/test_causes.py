@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.replacing import replace
 from tests.states.arbitrary import containers, listed, observations, statuses, text, times
 from tests.states.cases import CASES, COMPLETED, HELD, LOCAL, PREEMPTED, STARTING, STATUSLESS, absent, failing
 from tests.states.seen import (

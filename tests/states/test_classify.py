@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
+from tests.replacing import replace
 from tests.states.cases import CASES, LOCAL, absent
 from tests.states.seen import NOW, local, observation, training, unread, workload
 from xsft.states.classify import classify

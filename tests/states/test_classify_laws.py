@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.replacing import replace
 from tests.states.arbitrary import (
     conditions,
     jobsets,

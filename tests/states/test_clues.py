@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.replacing import replace
 from tests.states.cases import COMPLETED, HELD, STARTING
 from tests.states.seen import (
     NOW,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.replacing import replace
 from tests.states.seen import NOW, container, observation, pod, terminated
 from xsft.states.classify import classify
 from xsft.states.evidence import Evidence, Log, Said

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.observations import EARLIER, NOW, finished, jobset, judged, local, observed, queued
+from tests.replacing import replace
 from tests.states.test_rows import observations
 from xsft.states.classify import classify
 from xsft.states.folding import Seen, Wanted, chosen, fold, fold_parts, name_of, named

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 
 from tests.observations import NOW, observed, said
+from tests.replacing import replace
 from xsft.states.losing import Loss, loss_of, loss_text
 from xsft.states.model import Observation, Progress, State, Status, Unread
 from xsft.states.rows import row_of

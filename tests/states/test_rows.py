@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 
 from tests.observations import NOW, finished, jobset, judged, local, observed, queued, said
+from tests.replacing import replace
 from xsft.states.folding import Seen, fold
 from xsft.states.model import Observation, Recorded, Status, Unread
 from xsft.states.rows import aged, row_of

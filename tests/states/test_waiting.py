@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.observations import NOW, observed
+from tests.replacing import replace
 from xsft.states.model import ENDED, RUNNING, STATES, State, Status
 from xsft.states.rows import Row, row_of
 from xsft.states.waiting import DONE, Goal, beyond, parse_goal, verdict

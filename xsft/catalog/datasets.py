@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from xsft.catalog.data import toml
 
@@ -12,8 +13,7 @@ COLUMN_SETS: tuple[tuple[str, ...], ...] = (("messages",), ("prompt", "completio
 source: maxtext@0.2.5 maxtext/input_pipeline/data_processing_utils.py validate_and_configure_sft_columns."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Dataset:
+class Dataset(Struct, frozen=True, kw_only=True):
     """One repository on Hugging Face."""
 
     hf_path: str

@@ -6,10 +6,11 @@ source: ahead-of-time compilation on v6e, see fit.toml. The bound rejects; it ne
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from math import prod
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from xsft.catalog.data import toml
 from xsft.catalog.tpu import Slice, parse_tpu_type
@@ -57,8 +58,7 @@ ALSO_COUNTING = ("custom_mesh", "sa_", "lora.lora_weight")
 """Prefixes of further keys that change memory and that no compiled run has set."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """What the compiler said about one run."""
 
     id: str

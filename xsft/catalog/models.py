@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
+
+from msgspec import Struct
 
 from xsft.catalog.data import text, toml
 from xsft.catalog.tokenizers import is_gated
@@ -21,8 +22,7 @@ TUNED = ("-it", "-Instruct", "-Thinking", "-Think", "-Coder")
 """Marks of weights that are instruction-tuned already, in names on Hugging Face."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Model:
+class Model(Struct, frozen=True, kw_only=True):
     """One model_name. Numbers are as MaxText 0.2.5 builds it."""
 
     name: str

@@ -7,10 +7,11 @@ compares keys and nested keys of DEFAULT with the installed MaxText.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from typing import Literal
+
+from msgspec import Struct
 
 from xsft.catalog.data import text, toml
 
@@ -20,8 +21,7 @@ DEFAULT = "0.2.5"
 """The release that xsft installs for local runs and assumes for an image that says nothing."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Release:
+class Release(Struct, frozen=True, kw_only=True):
     """What differs between releases of MaxText; each field is explained in releases.toml."""
 
     version: str

@@ -13,6 +13,8 @@ from functools import cache, lru_cache
 from math import prod
 from typing import Any
 
+from msgspec import Struct
+
 from xsft.catalog.data import toml
 
 SMALL_3D = ("2x2x1", "2x2x2", "2x2x4", "2x4x4")
@@ -21,8 +23,7 @@ LONGEST_AXIS = 256
 """No axis of a 3D shape is longer; source: xpk@1.16.0 generate_tpu_topologies."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Generation:
+class Generation(Struct, frozen=True, kw_only=True):
     """A TPU family; the fields are those of tpu_types.toml, where each is explained."""
 
     name: str

@@ -6,23 +6,22 @@ Speaks of "never" only where the queue's own objects say so; what could not be s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from xsft.checks.demand import Demand, Json, SecretNeed
 from xsft.checks.quota import quota_problems
 from xsft.problems import Problem, error, warning
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unseen:
+class Unseen(Struct, frozen=True, kw_only=True):
     """Something that could not be looked at, and why."""
 
     why: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClusterFacts:
+class ClusterFacts(Struct, frozen=True, kw_only=True):
     """What the cluster holds of what one plan needs. Objects as the cluster gives them; None where there is none."""
 
     context: str

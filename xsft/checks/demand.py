@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
+
+from msgspec import Struct
 
 from xsft.spec.resolve import Run
 
@@ -26,8 +27,7 @@ _UNITS = {
 """source: kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity"""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodSet:
+class PodSet(Struct, frozen=True, kw_only=True):
     """One replicated job: alike pods, which Kueue admits together."""
 
     name: str
@@ -39,8 +39,7 @@ class PodSet:
     priority_class: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class SecretNeed:
+class SecretNeed(Struct, frozen=True, kw_only=True):
     name: str
     key: str | None
     """None where only the Secret itself is named."""
@@ -48,8 +47,7 @@ class SecretNeed:
     """Key path in the workload."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Demand:
+class Demand(Struct, frozen=True, kw_only=True):
     namespace: str
     queue: str
     jobset: str

@@ -9,8 +9,9 @@ current podset request (1024) > maximum capacity (512)", "flavor 2xv6e-256 doesn
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
+
+from msgspec import Struct
 
 from xsft.checks.demand import TPU, Demand, Json, PodSet, plain, quantity
 from xsft.problems import Problem, error, warning
@@ -18,8 +19,7 @@ from xsft.problems import Problem, error, warning
 UNBOUNDED = Decimal("Infinity")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Flavor:
+class Flavor(Struct, frozen=True, kw_only=True):
     """A flavor of one resource group."""
 
     name: str
@@ -30,8 +30,7 @@ class Flavor:
     """Most that can ever be used, by resource."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Group:
+class Group(Struct, frozen=True, kw_only=True):
     resources: tuple[str, ...]
     flavors: tuple[Flavor, ...]
 

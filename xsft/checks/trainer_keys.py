@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from xsft.catalog.models import pins
 from xsft.catalog.releases import DEFAULT, at_least, key_hint, key_ok

@@ -6,9 +6,10 @@ source: maxtext@0.2.5 trainers/post_train/sft/train_sft.py (a Tunix PeftTrainer;
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import cast
+
+from msgspec import Struct
 
 from xsft.catalog.models import pins
 from xsft.catalog.releases import at_least
@@ -37,8 +38,7 @@ NO_OPS: Mapping[str, tuple[Value, str]] = MappingProxyType(
 """Key -> MaxText's default, and why another value changes nothing in SFT."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Refusal:
+class Refusal(Struct, frozen=True, kw_only=True):
     """A key that must not have some value."""
 
     id: str

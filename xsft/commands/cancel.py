@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
 
 from xsft.commands.arguments import add_json
 from xsft.commands.run_arguments import add_run, add_where
@@ -54,8 +55,7 @@ def confirm(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-@dataclass(frozen=True, kw_only=True)
-class World:
+class World(Struct, frozen=True, kw_only=True):
     """What cancelling needs."""
 
     screen: Screen
@@ -69,8 +69,7 @@ class World:
     """Asks the user; None where there is no terminal."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cancelled:
+class Cancelled(Struct, frozen=True, kw_only=True):
     action: Literal["cancelled", "nothing"]
     row: Row
     jobset: JobSet | None

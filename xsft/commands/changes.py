@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from xsft.commands.run_sources import screen_of
 from xsft.commands.status import Screen
@@ -23,8 +25,7 @@ def changes_of(runs: Runs) -> tuple[Screen, Clock]:
     return replace(screen, keep=changes.keep), Clock(monotonic=clock.monotonic, pause=changes.pause)
 
 
-@dataclass(kw_only=True)
-class _Changes:
+class _Changes(Struct, kw_only=True):
     runs: Runs
     seen: tuple[Observation, ...] = ()
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from xsft.commands.arguments import add_json
 from xsft.commands.run_arguments import a_run, add_where
@@ -42,8 +43,7 @@ def run(args: argparse.Namespace) -> int:
     return compare(tuple(dict.fromkeys(args.runs)), world=world, target=target, json=args.json)
 
 
-@dataclass(frozen=True, kw_only=True)
-class World:
+class World(Struct, frozen=True, kw_only=True):
     screen: Screen
     read: Callable[[tuple[Seen, ...]], tuple[Curve, ...]]
     """The curve of each run, in that order. Never raises for one that cannot be read: the curve says why."""

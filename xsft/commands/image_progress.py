@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from msgspec import Struct, field
 
 from xsft.effects.docker_progress import Event, Layer, Retrying, Sent, StepDone, StepLine, StepStarted
 from xsft.image.context import in_words
@@ -28,8 +29,7 @@ def showing(title: str) -> Iterator[Display]:
         yield Bars(title, stack)
 
 
-@dataclass
-class Layers:
+class Layers(Struct):
     """The layers of one push or pull, added up."""
 
     seen: dict[str, Layer] = field(default_factory=dict)

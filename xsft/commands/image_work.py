@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from xsft.catalog import releases
 from xsft.commands.failure import problem_documents
 from xsft.commands.image_progress import Display
@@ -48,8 +50,7 @@ class Tools:
         return self.connected
 
 
-@dataclass(frozen=True, kw_only=True)
-class Work:
+class Work(Struct, frozen=True, kw_only=True):
     """One call of `xsft image`."""
 
     images: Path

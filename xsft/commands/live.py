@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TextIO
+
+from msgspec import Struct, field
 
 from xsft.trainers.lines import DataEnded, Evaluated, Event, LoopFinished, Phase, Restored, Saved, Step
 
@@ -25,8 +26,7 @@ def live(*, steps: int, stream: TextIO, monotonic: Callable[[], float]) -> Itera
         yield on_event
 
 
-@dataclass(kw_only=True)
-class _Pace:
+class _Pace(Struct, kw_only=True):
     """Seconds per step, compilation left out."""
 
     steps: int

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from xsft.commands.log_roles import chosen_roles
 from xsft.commands.logs import Asked
@@ -22,8 +24,7 @@ from xsft.states.model import JobSet, Observation
 from xsft.states.moments import before
 
 
-@dataclass(frozen=True, kw_only=True)
-class Logs:
+class Logs(Struct, frozen=True, kw_only=True):
     runs: Runs
     trouble: Callable[[str], None] = lambda _line: None
     """Hears of what is waited for while following."""

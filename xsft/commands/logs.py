@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
+
+from msgspec import Struct
 
 from xsft.commands.durations import duration
 from xsft.commands.run_arguments import a_count, add_attempt, add_run, add_where, where_text
@@ -75,8 +76,7 @@ def run(args: argparse.Namespace) -> int:
         return logs(args.run, asked=asked, world=world, timestamps=args.timestamps, stdout=sys.stdout)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
+class Asked(Struct, frozen=True, kw_only=True):
     """What of a run's logs is wanted. None: the default, or no limit."""
 
     slice_index: int | None = None
@@ -90,8 +90,7 @@ class Asked:
     attempt: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class World:
+class World(Struct, frozen=True, kw_only=True):
     screen: Screen
     lines: Callable[[Observation, JobSet, tuple[Role, ...], Asked], Iterator[LogLine]]
     """Raises Unreachable where a log cannot be read."""

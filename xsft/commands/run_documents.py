@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from msgspec.structs import asdict
+
 from xsft.states.rows import Row
 
 
 def run_document(row: Row) -> dict[str, Any]:
     """A loss that is no number is null: JSON has none for it, and the run's reason says so."""
-    return {key: _plain(value) for key, value in {**vars(row), "progress": vars(row.progress)}.items()}
+    return {key: _plain(value) for key, value in {**asdict(row), "progress": asdict(row.progress)}.items()}
 
 
 def finite(number: float | None) -> float | None:

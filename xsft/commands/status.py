@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TextIO
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from xsft.commands.arguments import add_json
 from xsft.commands.durations import duration
@@ -72,8 +74,7 @@ def run(args: argparse.Namespace) -> int:
     return report(screen, json=args.json, stdout=sys.stdout)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Screen:
+class Screen(Struct, frozen=True, kw_only=True):
     """What is shown, and how it is read."""
 
     read: Read

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from xsft.commands.durations import duration_text
 from xsft.spec.keypath import printable
@@ -18,8 +19,7 @@ GAP = 2
 """Blanks between columns."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Column:
+class Column(Struct, frozen=True, kw_only=True):
     head: str
     text: Callable[[Row], str]
     drop: int

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
+
+from msgspec import Struct
 
 from xsft.commands.durations import duration_text
 from xsft.commands.failure import problem_lines
@@ -27,8 +28,7 @@ EVERY_S = 5.0
 Pause = Callable[[float], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shown:
+class Shown(Struct, frozen=True, kw_only=True):
     """One look."""
 
     rows: tuple[Row, ...]
@@ -54,8 +54,7 @@ def watch(
     return 0
 
 
-@dataclass(kw_only=True)
-class _Pace:
+class _Pace(Struct, kw_only=True):
     """One look after another; a pause between two, none after the last."""
 
     screen: Screen

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import TextIO
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from xsft.commands.logs import write_lines
 from xsft.commands.status import Screen, look
@@ -27,8 +29,7 @@ DRAIN_S = 10.0
 """For the last lines of the log, once the run has ended."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class After:
+class After(Struct, frozen=True, kw_only=True):
     """How to wait for a run that was submitted."""
 
     screen: Screen

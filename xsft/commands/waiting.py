@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from xsft.commands.durations import duration_text
 from xsft.commands.status import Screen, look
@@ -22,21 +23,18 @@ MISSES = 3
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Patience:
+class Patience(Struct, frozen=True, kw_only=True):
     timeout_s: float | None
     """None: for ever."""
     poll_s: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Clock:
+class Clock(Struct, frozen=True, kw_only=True):
     monotonic: Callable[[], float]
     pause: Callable[[float], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Waited:
+class Waited(Struct, frozen=True, kw_only=True):
     """What waiting came to."""
 
     outcome: Literal["reached", "ended", "timeout", "lost", "unreachable"]
@@ -86,8 +84,7 @@ def wait_for(
         clock.pause(patience.poll_s if left is None else min(patience.poll_s, left))
 
 
-@dataclass(kw_only=True)
-class _Watch:
+class _Watch(Struct, kw_only=True):
     name: str
     goal: Goal
     screen: Screen

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from xsft.commands.arguments import add_json
 from xsft.commands.run_arguments import add_attempt, add_run, add_where
@@ -45,8 +46,7 @@ def run(args: argparse.Namespace) -> int:
     return why(args.run, world=world, attempt=args.attempt, json=args.json)
 
 
-@dataclass(frozen=True, kw_only=True)
-class World:
+class World(Struct, frozen=True, kw_only=True):
     screen: Screen
     gather: Callable[[Seen], Evidence]
     """All that may explain the run. What cannot be read is None in it; raises nothing for that."""
@@ -82,7 +82,7 @@ def why(name: str, *, world: World, attempt: int | None = None, json: bool) -> i
 
 def _submission(hit: Seen, *, name: str, attempt: int | None, world: World) -> Seen:
     """The attempt that is asked for, in place of the newest."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from xsft.commands.attempts import attempt_of, no_attempt
     from xsft.states.rows import row_of
@@ -102,7 +102,7 @@ def _submission(hit: Seen, *, name: str, attempt: int | None, world: World) -> S
 
 def _keep(hit: Seen, evidence: Evidence, explained: Explanation, world: World) -> None:
     """What all its pods told and `status` does not see: it is known from then on, whatever becomes of them."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from xsft.states.causes import found_of
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from xsft.effects.artifact_names import Repository
 from xsft.effects.docker_errors import LOG_IN_GOOGLE, words
@@ -21,8 +22,7 @@ ROLES = (
 """The first whose text is in the permission; the narrowest role that has it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
+class Asked(Struct, frozen=True, kw_only=True):
     """What was asked, for messages."""
 
     permission: str

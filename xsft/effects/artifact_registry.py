@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import quote
 
+from msgspec import Struct
+
 from xsft.effects.artifact_errors import Asked, about_project, explain, no_login, not_docker, timed_out
 from xsft.effects.artifact_names import Repository
 from xsft.effects.registry import SCOPE
@@ -25,8 +27,7 @@ DESCRIPTION = "Images of fine-tuning runs (xsft)"
 PAGE = 1000
 
 
-@dataclass(frozen=True, kw_only=True)
-class RepositorySeen:
+class RepositorySeen(Struct, frozen=True, kw_only=True):
     repository: Repository
     format: str
     """DOCKER, else images cannot lie there."""
@@ -37,8 +38,7 @@ class RepositorySeen:
     """UTC, ISO 8601."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageListed:
+class ImageListed(Struct, frozen=True, kw_only=True):
     name: str
     """Below the repository: `post-training`."""
     digest: str

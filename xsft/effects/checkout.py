@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from xsft.effects.process import own_environment, run
 from xsft.errors import XsftError
@@ -12,8 +13,7 @@ GIT_TIMEOUT_S = 10.0
 _OID = "# branch.oid "
 
 
-@dataclass(frozen=True, kw_only=True)
-class Checkout:
+class Checkout(Struct, frozen=True, kw_only=True):
     commit: str
     """40 hex digits."""
     dirty: bool

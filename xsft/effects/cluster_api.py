@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlencode
+
+from msgspec import Struct
 
 from xsft.effects import clock
 from xsft.effects.cluster_config import Access
@@ -28,8 +29,7 @@ BUSY = frozenset({429, 500, 503, 504})
 """Answers after which a question is asked again."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Patience:
+class Patience(Struct, frozen=True, kw_only=True):
     """How long xsft tries."""
 
     tries: int = 4

@@ -10,10 +10,11 @@ import stat
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from xsft.effects import process
 from xsft.effects.paths import state_dir
@@ -42,8 +43,7 @@ class Whereabouts(Protocol):
     def context(self) -> str | None: ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Access:
+class Access(Struct, frozen=True, kw_only=True):
     """How a cluster is reached."""
 
     kubeconfig: tuple[Path, ...]
@@ -53,8 +53,7 @@ class Access:
     """Whether project, zone and cluster named it: decides which next step is given when the login has expired."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Here:
+class Here(Struct, frozen=True, kw_only=True):
     """What finding a cluster looks at on this machine."""
 
     env: Mapping[str, str]

@@ -8,8 +8,10 @@ planned. A name is taken by one object only, so even a create that arrives late 
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct
 
 from xsft.effects.cluster_api import BUSY, Api, Waits
 from xsft.effects.cluster_errors import Ask, Reply
@@ -29,15 +31,13 @@ NOTHING_MADE = frozenset({"login-expired", "forbidden", "jobset-not-installed", 
 """Ids of failures of `create` after which it is certain that it made nothing; so it is after every SpecError."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Created:
+class Created(Struct, frozen=True, kw_only=True):
     """This call made it, even where the answer got lost on the way."""
 
     object: Json
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exists:
+class Exists(Struct, frozen=True, kw_only=True):
     """The name was taken, by an earlier call or by somebody else; this call changed nothing."""
 
     object: Json

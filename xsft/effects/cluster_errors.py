@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from xsft.effects.cluster_config import Access
 from xsft.effects.cluster_resources import JOBSETS, KUEUE, SECRETS, Resource
@@ -20,8 +21,7 @@ MAX_MESSAGE = 1500
 """Characters; a webhook may quote a whole object."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reply:
+class Reply(Struct, frozen=True, kw_only=True):
     """An answer of the API server."""
 
     status: int
@@ -65,8 +65,7 @@ class Reply:
         return details if isinstance(details, dict) else {}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ask:
+class Ask(Struct, frozen=True, kw_only=True):
     """What was asked, for messages."""
 
     verb: str

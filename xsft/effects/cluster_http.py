@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
+
+from msgspec import Struct
 
 from xsft.effects import clock
 from xsft.effects.cluster_config import Access
@@ -29,8 +30,7 @@ DISTRUST = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER", "certificate ve
 """OpenSSL's and urllib3's words for what time does not mend; a connection cut in TLS is none of them."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lost:
+class Lost(Struct, frozen=True, kw_only=True):
     """No answer came."""
 
     reason: str

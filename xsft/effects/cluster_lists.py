@@ -5,8 +5,9 @@ Next to nothing is loaded for asking, so that who looks has asked before it load
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from xsft.effects.cluster import Cluster
 from xsft.effects.cluster_api import Patience
@@ -24,8 +25,7 @@ PATIENCE = Patience(tries=3, budget_s=5.0, connect_timeout_s=5.0, read_timeout_s
 PENDING = "status.phase=Pending"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lists:
+class Lists(Struct, frozen=True, kw_only=True):
     """Of one namespace of one cluster, under way."""
 
     reads: Reads

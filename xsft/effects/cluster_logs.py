@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from xsft.effects import cluster_resources as kinds
 from xsft.effects.cluster_api import Api
@@ -19,8 +19,7 @@ NOT_STARTED = 400
 and pkg/kubelet/kubelet_pods.go validateContainerLogStatus."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LogAsk:
+class LogAsk(Struct, frozen=True, kw_only=True):
     namespace: str
     pod: str
     container: str | None = None

@@ -6,8 +6,9 @@ What reduces them is loaded when the first object is there: a question has been 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import Struct
 
 from xsft.effects import cluster_resources as kinds
 from xsft.effects.cluster_api import Api
@@ -32,8 +33,7 @@ VERSIONS = ("v1beta2", "v1beta1")
 """Of Kueue's groups, to read: the newer one is stored and needs no conversion, the older one old releases have."""
 
 
-@dataclass(frozen=True)
-class Reads:
+class Reads(Struct, frozen=True):
     """Each raises Unreachable (no answer, login, permission) and EnvironmentMissing (not installed), as `Cluster`."""
 
     api: Api

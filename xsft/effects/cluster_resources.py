@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from urllib.parse import quote
+
+from msgspec import Struct
 
 CORE = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Resource:
+class Resource(Struct, frozen=True, kw_only=True):
     """A kind, e.g. jobsets.jobset.x-k8s.io."""
 
     plural: str

@@ -17,6 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import Struct
+
 from xsft.effects import docker_context, process
 from xsft.effects.docker_build_errors import build_failed
 from xsft.effects.docker_client import Engine, ImageSeen
@@ -37,8 +39,7 @@ INSTALL_BUILDX = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Client:
+class Client(Struct, frozen=True, kw_only=True):
     """A docker command that builds with BuildKit."""
 
     path: str

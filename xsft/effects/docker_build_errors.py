@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from xsft.effects.docker_errors import Doing, explain, words
 from xsft.effects.docker_progress import Reading
@@ -18,8 +19,7 @@ _NETWORK = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Known:
+class Known(Struct, frozen=True, kw_only=True):
     """Something that the output of a build says, and what it means."""
 
     pattern: str

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from msgspec import Struct
+
 from xsft.effects.docker_errors import Doing, explain, no_engine
 from xsft.effects.docker_progress import Layer
 from xsft.effects.registry_names import named
@@ -28,8 +30,7 @@ _WAITING = ("Preparing", "Waiting", "Pulling fs layer", "Verifying Checksum", "D
 """source: moby@20.10 distribution/push_v2.go, pull_v2.go, xfer/; moby@28 daemon/containerd/progress.go."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageSeen:
+class ImageSeen(Struct, frozen=True, kw_only=True):
     """An image that the engine holds."""
 
     id: str
@@ -53,8 +54,7 @@ class ImageSeen:
         return next((digest for name, _, digest in named if name == repository), None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class EngineInfo:
+class EngineInfo(Struct, frozen=True, kw_only=True):
     version: str
     root: str
     """Folder of the engine's own machine that holds the layers."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
+
+from msgspec import Struct, field
 
 from xsft.effects.docker_progress import Sent
 from xsft.errors import Refused
@@ -57,8 +58,7 @@ def entry(file: ContextFile) -> tarfile.TarInfo:
     return info
 
 
-@dataclass
-class _Hashing:
+class _Hashing(Struct):
     """What is read through it is hashed on the way."""
 
     source: IO[bytes]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from xsft.effects.network_words import plain
 from xsft.errors import EnvironmentMissing, Unreachable, XsftError
@@ -47,8 +48,7 @@ _CUT = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Doing:
+class Doing(Struct, frozen=True, kw_only=True):
     """What was being done when Docker said no; for messages."""
 
     what: str

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Literal
 
+from msgspec import Struct, field
 
-@dataclass(frozen=True, kw_only=True)
-class StepStarted:
+
+class StepStarted(Struct, frozen=True, kw_only=True):
     """One instruction of the Dockerfile, or something that BuildKit does around them."""
 
     id: int
@@ -22,31 +22,27 @@ class StepStarted:
     total: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepLine:
+class StepLine(Struct, frozen=True, kw_only=True):
     """What a step prints."""
 
     id: int
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepDone:
+class StepDone(Struct, frozen=True, kw_only=True):
     id: int
     outcome: Literal["done", "cached", "failed"]
     seconds: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sent:
+class Sent(Struct, frozen=True, kw_only=True):
     """How much of the build context has been handed to the engine."""
 
     bytes: int
     total: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Layer:
+class Layer(Struct, frozen=True, kw_only=True):
     """One layer on its way to or from a registry."""
 
     id: str
@@ -58,8 +54,7 @@ class Layer:
     """0 where the engine does not say."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Retrying:
+class Retrying(Struct, frozen=True, kw_only=True):
     """A push or pull was cut off, and begins again after a pause."""
 
     attempt: int
@@ -79,8 +74,7 @@ _NOISE = re.compile(r"#\d+ sha256:[0-9a-f]{64}$|#0 |-{6}$| > |\d+\.\d+ ")
 TAIL_LINES = 30
 
 
-@dataclass(kw_only=True)
-class Reading:
+class Reading(Struct, kw_only=True):
     """Folds the lines of `--progress=plain` into events; keeps what a failure needs to be told."""
 
     names: dict[int, str] = field(default_factory=dict)

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 from xsft.effects.docker_client import Engine, ImageSeen, error_of, layer_of, told
 from xsft.effects.docker_errors import Doing, explain, is_limited, is_passing, login_missing, words
 from xsft.effects.docker_login import GOOGLE_USER, Credential, auth_for, credential_for, logged_in, own_folder
@@ -29,8 +31,7 @@ LONGEST_PAUSE_S = 60.0
 """Of what a registry may ask for; longer is for the user to wait."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pushed:
+class Pushed(Struct, frozen=True, kw_only=True):
     """What the registry has now."""
 
     repository: str

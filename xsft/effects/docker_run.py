@@ -5,9 +5,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from xsft.effects.docker_client import Engine, told
 from xsft.effects.docker_errors import Doing, words
@@ -21,8 +22,7 @@ FOLDER_LABEL = "dev.xsft.folder"
 """The run's folder on this machine: whose container it is."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mount:
+class Mount(Struct, frozen=True, kw_only=True):
     """A file or folder of this machine, under the same path in the container."""
 
     path: Path
@@ -32,8 +32,7 @@ class Mount:
     """Another path in the container."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Command:
+class Command(Struct, frozen=True, kw_only=True):
     """What runs in the container, and what it sees of this machine."""
 
     image: str

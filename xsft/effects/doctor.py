@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from xsft.effects import envbuild, environments, interpreters, process
 from xsft.effects.envbuild import Place
@@ -17,8 +18,7 @@ from xsft.effects.uv import find_uv
 from xsft.errors import EnvironmentMissing
 
 
-@dataclass(frozen=True, kw_only=True)
-class Machine:
+class Machine(Struct, frozen=True, kw_only=True):
     """What the checks look at; a test passes another."""
 
     run: Run

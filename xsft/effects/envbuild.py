@@ -8,8 +8,9 @@ import json
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from xsft.effects import interpreters
 from xsft.effects.environments import (
@@ -43,8 +44,7 @@ for package in importlib.metadata.distributions():
 """RECORD itself: from Python 3.12 on `Distribution.files` leaves out what is gone."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """Where to build, and with whose environment variables."""
 
     cache: Path

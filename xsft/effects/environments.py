@@ -17,6 +17,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from xsft.effects.interpreters import Minor
 from xsft.effects.paths import own_cache
 from xsft.effects.process import own_environment
@@ -59,8 +61,7 @@ class EnvironmentSpec:
         return dict(re.findall(r"^([A-Za-z0-9._-]+)==(\S+)", self.lock, re.MULTILINE))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Environment:
+class Environment(Struct, frozen=True, kw_only=True):
     """An environment that was built and verified."""
 
     name: str

@@ -5,9 +5,10 @@ after the registry has proven it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
+
+from msgspec import Struct, field
 
 from xsft.effects import clock
 from xsft.effects.docker_progress import Event
@@ -75,8 +76,7 @@ class Registry(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepDone:
+class StepDone(Struct, frozen=True, kw_only=True):
     """What became of one of the two images."""
 
     name: Literal["deps", "code"]
@@ -85,8 +85,7 @@ class StepDone:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class PushDone:
+class PushDone(Struct, frozen=True, kw_only=True):
     """A pushed image, as the lock has it."""
 
     locked: Locked
@@ -97,8 +96,7 @@ class PushDone:
     """False: the lock said the same already."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Maker:
+class Maker(Struct, frozen=True, kw_only=True):
     """Builds and pushes. The engine is asked for only where something must be made or looked at there."""
 
     images: Path

@@ -6,8 +6,9 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from xsft.errors import EnvironmentMissing, UsageError
 from xsft.image.context import ALWAYS_IGNORED, LIMIT

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from xsft.effects.image_build import Docker
 from xsft.effects.registry_client import Registries
@@ -16,8 +17,7 @@ Say = Callable[[str], None]
 _OURS = re.compile(r"(deps|code)-[0-9a-f]{16,}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ListedImage:
+class ListedImage(Struct, frozen=True, kw_only=True):
     where: Literal["local", "registry"]
     tag: str
     digest: str | None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from xsft.effects.checkout import checkout
 from xsft.effects.image_context import code_part, deps_part, folder_under_images, hashed, image_names, images_folder
@@ -17,8 +19,7 @@ from xsft.image.recipe import CODE_DOCKERFILE, DEPS_DOCKERFILE, make_recipe
 from xsft.problems import Problem, errors_in
 
 
-@dataclass(frozen=True, kw_only=True)
-class Planned:
+class Planned(Struct, frozen=True, kw_only=True):
     """An image that could be built: nothing is wrong with it but warnings."""
 
     recipe: Recipe
@@ -30,8 +31,7 @@ class Planned:
     problems: tuple[Problem, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Gathering:
+class Gathering(Struct, frozen=True, kw_only=True):
     """How the world is asked."""
 
     images: Path

@@ -9,8 +9,9 @@ import hashlib
 import re
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from xsft.effects.checkout import checkout, git_commit
 from xsft.effects.filelock import exclusive
@@ -22,8 +23,7 @@ FETCH_TIMEOUT_S = 600.0
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Source:
+class Source(Struct, frozen=True, kw_only=True):
     """A tree on this machine."""
 
     folder: Path

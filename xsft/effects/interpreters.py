@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from xsft.effects.process import run
 from xsft.errors import EnvironmentMissing, TimedOut
@@ -32,8 +33,7 @@ print(json.dumps({
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Interpreter:
+class Interpreter(Struct, frozen=True, kw_only=True):
     """A CPython that ran."""
 
     path: Path

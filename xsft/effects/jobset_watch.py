@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from xsft.effects import clock
 from xsft.effects import cluster_resources as kinds

@@ -12,8 +12,9 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from xsft.effects.files import write_atomic
 from xsft.effects.lastknown_line import Known, Line, line_of, read_line

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from xsft.launchers.lenient import integer, mapping, rows, text, texts, whole
 from xsft.launchers.observed import conditions_of
@@ -20,8 +22,7 @@ _FRONT = re.compile(r'\{"uid": "([^"\\]*)", "ended": (true|false), "observed_at"
 """How a line begins that this xsft wrote: enough to keep, to forget and to find it without taking it apart."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Known:
+class Known(Struct, frozen=True, kw_only=True):
     """One attempt of a run, as it was."""
 
     jobset: JobSet
@@ -75,8 +76,7 @@ class Known:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Line:
+class Line(Struct, frozen=True, kw_only=True):
     uid: str
     """Of the JobSet."""
     ended: bool
@@ -141,7 +141,7 @@ def _json(known: Known) -> dict[str, Any]:
 
 def _said(part: JobSet | Status | Progress | Before) -> dict[str, Any]:
     """Its fields, without those that say nothing; `asdict` would copy a thousand of them deeply."""
-    return {key: value for key, value in vars(part).items() if value is not None}
+    return {key: value for key, value in asdict(part).items() if value is not None}
 
 
 def _from_json(row: dict[str, Any]) -> Known | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from xsft.errors import Refused, UsageError
 from xsft.spec.digest import canonical
@@ -17,8 +19,7 @@ if TYPE_CHECKING:
     from xsft.steps import Plan
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunFolder:
+class RunFolder(Struct, frozen=True, kw_only=True):
     path: Path
     """`<output>/<run_name>`, absolute."""
 

@@ -10,8 +10,10 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct
 
 from xsft.effects.filelock import exclusive
 from xsft.effects.local_folder import RunFolder, admit, folder_of, recovered
@@ -30,8 +32,7 @@ from xsft.trainers.lines import Event
 from xsft.trainers.record import Attempt, Outcome, Record
 
 
-@dataclass(frozen=True, kw_only=True)
-class LocalResult:
+class LocalResult(Struct, frozen=True, kw_only=True):
     action: str
     """created | attempt | finished."""
     outcome: Outcome

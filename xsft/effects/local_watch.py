@@ -7,7 +7,9 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+
+from msgspec import Struct, field
 
 from xsft.effects.files import write_atomic
 from xsft.effects.local_folder import RunFolder
@@ -22,8 +24,7 @@ _DISK_FULL = re.compile(r"OSError: \[Errno 28\]")
 source: tensorboardX@2.6 event_file_writer.py, EventFileWriter.add_event (a queue of 10 that nobody empties)."""
 
 
-@dataclass(kw_only=True)
-class Watch:
+class Watch(Struct, kw_only=True):
     """What one attempt has shown so far; the record on disk follows at every checkpoint."""
 
     folder: RunFolder

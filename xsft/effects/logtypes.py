@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from xsft.launchers.labels import COMPLETION_INDEX, JOBSET_NAME
 from xsft.launchers.observed_pods import JOB_INDEX, REPLICATED_JOB
@@ -14,8 +15,7 @@ from xsft.trainers.progress import Said, sortable
 _FRACTION = re.compile(r"\.\d+")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Role:
+class Role(Struct, frozen=True, kw_only=True):
     """A process by its place in the JobSet; its pod may be replaced."""
 
     replicated_job: str
@@ -29,8 +29,7 @@ class Role:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class LogLine:
+class LogLine(Struct, frozen=True, kw_only=True):
     role: Role
     pod: str
     at: str
@@ -40,15 +39,13 @@ class LogLine:
     """restart-attempt of its Job."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mark:
+class Mark(Struct, frozen=True, kw_only=True):
     """Between two lines: what happened to the process that says them."""
 
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pace:
+class Pace(Struct, frozen=True, kw_only=True):
     poll_s: float = 2.0
     """Between two looks for a pod that is not there, or an end."""
     longest_wait_s: float = 15.0
@@ -63,8 +60,7 @@ class Pace:
     """
 
 
-@dataclass(kw_only=True)
-class Given:
+class Given(Struct, kw_only=True):
     """Lines that were given already, as far as a reopened log repeats them: those of the last second."""
 
     since: str | None = None

@@ -5,7 +5,8 @@ output, the log of the process that prints steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from xsft.effects.records import RecordStore
 from xsft.errors import XsftError
@@ -21,8 +22,7 @@ Lines = Callable[[Observation], Iterable[str]]
 """The lines of the process that prints steps. Raises XsftError where they cannot be read."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Curve:
+class Curve(Struct, frozen=True, kw_only=True):
     run_name: str
     points: Mapping[int, float]
     """Step to loss."""

@@ -15,9 +15,10 @@ import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from xsft.effects.process import Completed, own_environment, run
 from xsft.errors import EnvironmentMissing, Refused, TimedOut
@@ -35,8 +36,7 @@ SHIELD = (
 Probe = Callable[[tuple[str, ...]], Completed]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Containment:
+class Containment(Struct, frozen=True, kw_only=True):
     """How the trainer is started on this machine."""
 
     prefix: tuple[str, ...]

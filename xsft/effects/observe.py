@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from xsft.effects import clock
 from xsft.effects.cluster import Cluster
@@ -94,8 +96,7 @@ def unread(what: What, failed: XsftError) -> Unread:
     return Unread(what=what, why=redact(" ".join(failed.message.split()))[:300])
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Beside:
+class _Beside(Struct, frozen=True, kw_only=True):
     """What came beside the JobSets."""
 
     workloads: dict[str, KueueWorkload]

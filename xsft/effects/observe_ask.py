@@ -6,8 +6,10 @@ Apart from what becomes of the answers, so that who looks has asked before it lo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cache, partial
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from xsft.effects.cluster import Cluster
 from xsft.effects.cluster_lists import Lists, ask_lists
@@ -27,8 +29,7 @@ from xsft.problems import Problem
 from xsft.states.model import JobSet, Observation
 
 
-@dataclass(frozen=True, kw_only=True)
-class Target:
+class Target(Struct, frozen=True, kw_only=True):
     """One namespace of one cluster."""
 
     name: str
@@ -40,8 +41,7 @@ class Target:
     """Of that cluster and namespace; None: they are asked for when it is connected."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """Of one target."""
 
     observations: tuple[Observation, ...]
@@ -51,8 +51,7 @@ class Answer:
     printers: Printers | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
+class Asked(Struct, frozen=True, kw_only=True):
     """A question to one target, under way."""
 
     target: Target
@@ -69,8 +68,7 @@ class Asked:
             return self.silent(failed)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Look:
+class Look(Struct, frozen=True, kw_only=True):
     """One look at all of them, begun."""
 
     targets: tuple[Target, ...]
@@ -169,8 +167,8 @@ def _silent(target: Target, failed: XsftError, *, before: Callable[[], Before], 
         if one.uid not in there
     ]
     (first, *_) = failed.problems
-    problem = replace(first, severity="warning", message=f"{target.name}: {first.message}")
-    return Answer(observations=(*(one for one in older if wanted.run(one)), *since), problem=problem)
+    seen = (*(one for one in older if wanted.run(one)), *since)
+    return Answer(observations=seen, problem=first.as_warning_of(target.name))
 
 
 def _with_known(seen: Observation, known: Mapping[str, Known]) -> Observation:

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from xsft.effects import clock
 from xsft.effects.cluster import Cluster
@@ -59,8 +61,7 @@ def read_evidence(
     return _gathered(asked, begun, logs, seen=whole, now=now(), until=clock.monotonic() + deadline_s)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Begun:
+class _Begun(Struct, frozen=True, kw_only=True):
     """Questions that have been asked, and not answered yet."""
 
     events: Started[tuple[Event, ...]]
@@ -134,8 +135,7 @@ def _active(queue: Any) -> Condition | None:
     return next((c for c in conditions_of(mapping(queue, "status")) if c.type == "Active"), None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Asked:
+class _Asked(Struct, frozen=True, kw_only=True):
     """Questions about one run; each raises XsftError, or answers None where it does not apply."""
 
     cluster: Cluster

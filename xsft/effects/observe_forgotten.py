@@ -5,7 +5,8 @@ beside their output.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from xsft.effects.lastknown_line import Known
 from xsft.effects.recordindex import IndexEntry, entry_of

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from xsft.effects.cluster import Cluster
 from xsft.effects.lastknown_line import Known
@@ -24,8 +26,7 @@ from xsft.states.folding import name_of
 from xsft.states.model import Observation, Progress, Recorded
 
 
-@dataclass(frozen=True, kw_only=True)
-class Gathered:
+class Gathered(Struct, frozen=True, kw_only=True):
     settled: tuple[Observation, ...]
     """Of which nothing more is read: whole runs, with all their attempts."""
     rest: Callable[[], tuple[Observation, ...]]

@@ -6,9 +6,10 @@ import fcntl
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from xsft.effects.local_stop import holder
 from xsft.effects.objects import LocalObjects

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from xsft.effects.observe_wanted import Wanted, untold
 from xsft.states.model import Observation
@@ -12,8 +13,7 @@ from xsft.states.moments import seconds_between
 EPOCH = "1970-01-01T00:00:00Z"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Turns:
+class Turns(Struct, frozen=True, kw_only=True):
     asked: tuple[Observation, ...]
     """Those whose time is most precious first: the active ones."""
     left: tuple[Observation, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from xsft.effects.recordindex import IndexEntry
 from xsft.states.model import Observation, seconds_since
@@ -14,8 +14,7 @@ LATELY_S = 7 * 24 * 3600.0
 """What was submitted from here longer ago, and is not on its cluster, is not looked for unless it is asked for."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Effort:
+class Effort(Struct, frozen=True, kw_only=True):
     """How much is read of the runs' progress."""
 
     progress_s: float = 3.0
@@ -30,8 +29,7 @@ class Effort:
     """Runs that their cluster has forgotten: their records are read at every look."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
+class Wanted(Struct, frozen=True, kw_only=True):
     names: frozenset[str]
     """Of runs or JobSets; none: all."""
     everything: bool

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from xsft.effects.cluster_reads import Reads
 from xsft.effects.parallel import Started, start
@@ -11,8 +12,7 @@ from xsft.launchers.observed_pods import printer_selector
 from xsft.states.model import Pod
 
 
-@dataclass(frozen=True, kw_only=True)
-class Printers:
+class Printers(Struct, frozen=True, kw_only=True):
     """Of one namespace of one cluster."""
 
     jobsets: frozenset[str]

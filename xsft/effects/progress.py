@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from xsft.effects import clock
 from xsft.effects.cluster import Cluster
@@ -43,8 +45,7 @@ MAX_METRICS = 4 * 1024 * 1024
 """Bytes of one file; log_period is 100 steps of some 2 KB unless a workload says otherwise."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Source:
+class Source(Struct, frozen=True, kw_only=True):
     """Where progress is read."""
 
     cluster: Callable[[str], Cluster]

@@ -7,9 +7,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, to_builtins
 
 from xsft.effects.filelock import exclusive
 from xsft.effects.files import write_atomic
@@ -22,8 +24,7 @@ SCHEMA = "xsft.run/1"
 _FAMILY = SCHEMA.partition("/")[0]
 
 
-@dataclass(frozen=True, kw_only=True)
-class IndexEntry:
+class IndexEntry(Struct, frozen=True, kw_only=True):
     """Where to look for a run. Its state is not kept here: that would be old."""
 
     run_name: str
@@ -44,8 +45,7 @@ class IndexEntry:
     """UTC, ISO 8601."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Index:
+class Index(Struct, frozen=True, kw_only=True):
     entries: tuple[IndexEntry, ...]
     """By time, the oldest first."""
     problems: tuple[Problem, ...]
@@ -79,7 +79,7 @@ def keep(folder: Path, entry: IndexEntry) -> None:
         sweep(folder)
         before = _read(path)
         if before is None or before.attempt <= entry.attempt:
-            document = {key: value for key, value in asdict(entry).items() if value is not None}
+            document = {key: value for key, value in to_builtins(entry).items() if value is not None}
             write_atomic(path, json.dumps({"schema": SCHEMA, **scrub(document)}, indent=1, ensure_ascii=False) + "\n")
 
 
@@ -112,7 +112,7 @@ def _read(path: Path) -> IndexEntry | None:
 def _entry(document: Any) -> IndexEntry | None:
     if not isinstance(document, Mapping) or str(document.get("schema", "")).partition("/")[0] != _FAMILY:
         return None
-    known = {f.name: document[f.name] for f in fields(IndexEntry) if document.get(f.name) is not None}
+    known = {name: document[name] for name in IndexEntry.__struct_fields__ if document.get(name) is not None}
     values: dict[str, Any] = {name: value for name, value in known.items() if isinstance(value, _kind(name))}
     where = document.get("cluster")
     names = {f.name for f in fields(Cluster)}

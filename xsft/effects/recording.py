@@ -9,8 +9,9 @@ import json
 import platform
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from xsft.effects import clock, environments, gather
 from xsft.effects.checkout import checkout
@@ -19,8 +20,7 @@ from xsft.spec.digest import canonical
 from xsft.steps import Plan
 
 
-@dataclass(frozen=True, kw_only=True)
-class Provenance:
+class Provenance(Struct, frozen=True, kw_only=True):
     """Gathered once for a submission."""
 
     submitter: str

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from xsft.effects import clock
 from xsft.effects.objects import Objects, objects_for
@@ -33,8 +35,7 @@ _FACTS = re.compile(r"attempt-[1-9][0-9]{0,5}\.[a-z-]+(?:\.[0-9a-f]+)?\.json")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecordRef:
+class RecordRef(Struct, frozen=True, kw_only=True):
     """An attempt that this process has begun."""
 
     path: str
@@ -44,8 +45,7 @@ class RecordRef:
     """The local index could not be written: a warning; the record itself is safe."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Taken:
+class Taken(Struct, frozen=True, kw_only=True):
     """Somebody else began this attempt first, or a submitter that died did."""
 
     ref: RecordRef
@@ -56,8 +56,7 @@ class Taken:
     """The one that was first."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecordStore:
+class RecordStore(Struct, frozen=True, kw_only=True):
     state: Path
     """The state folder; the index lies in `runs/` below."""
     objects_at: Callable[[str], Objects]

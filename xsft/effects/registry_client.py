@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urljoin
 
+from msgspec import Struct
+
 from xsft.effects.registry import KINDS
 from xsft.effects.registry_auth import Login, login_for, no_netrc
 from xsft.effects.registry_http import BUSY, TIMEOUT_S, Answer, Asking
@@ -26,8 +28,7 @@ PAGE = 1000
 MAX_TAGS = 20_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Manifest:
+class Manifest(Struct, frozen=True, kw_only=True):
     """Proven: the digest is that of the bytes that were read."""
 
     digest: str

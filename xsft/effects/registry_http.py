@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from xsft.effects.docker_errors import Doing, broken_off, denied, limited, no_network, words
 from xsft.effects.registry import is_google
@@ -23,8 +24,7 @@ MAX_BYTES = 8 << 20
 BUSY = (429, 500, 502, 503, 504)
 
 
-@dataclass(kw_only=True)
-class Asking:
+class Asking(Struct, kw_only=True):
     """One question, asked until it is answered or the budget is spent."""
 
     at: Named
@@ -102,8 +102,7 @@ class Asking:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     status: int
     headers: Mapping[str, str]
     content: bytes

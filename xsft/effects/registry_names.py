@@ -6,8 +6,9 @@ source: distribution@2.8 reference/normalize.go (docker.io, library/), docs/spec
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from xsft.errors import UsageError
 from xsft.image.reference import parse_reference
@@ -16,8 +17,7 @@ HUB = "docker.io"
 HUB_API = "registry-1.docker.io"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Named:
+class Named(Struct, frozen=True, kw_only=True):
     """An image's name, taken apart."""
 
     host: str

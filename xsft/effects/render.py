@@ -13,8 +13,9 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from xsft.effects import process, xpk_worker
 from xsft.errors import EnvironmentMissing, SpecError, XsftError
@@ -39,8 +40,7 @@ main()
 _FIX = "run `xsft setup --verify` (or `make setup`), then `xsft doctor`"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Xpk:
+class Xpk(Struct, frozen=True, kw_only=True):
     """xpk's interpreter, the worker and the private directory of one call."""
 
     python: Path

@@ -5,10 +5,11 @@ this machine, and on this machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from xsft.effects.cluster import Cluster, connect
 from xsft.effects.cluster_delete import Deleted
@@ -32,8 +33,7 @@ Begun = tuple[Started[tuple[Cluster, Lists]], ...]
 """Per source, what was asked of its cluster."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True):
     """What all of them said."""
 
     gathered: Gathered
@@ -60,8 +60,7 @@ class Reading:
         return self.gathered.whole
 
 
-@dataclass(frozen=True, kw_only=True)
-class Runs:
+class Runs(Struct, frozen=True, kw_only=True):
     """The runs that were asked about; a connection is kept for the next look."""
 
     sources: tuple[Source, ...]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from xsft.effects.cluster_config import Whereabouts
 from xsft.effects.places_file import places_file
@@ -21,8 +22,7 @@ DEFAULT_NAMESPACE = "default"
 """`spec.place.Place.namespace`; a test holds them together."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
+class Asked(Struct, frozen=True, kw_only=True):
     """Where to look. Nothing named: everywhere."""
 
     place: str | None = None
@@ -30,8 +30,7 @@ class Asked:
     namespace: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Source:
+class Source(Struct, frozen=True, kw_only=True):
     """One namespace of one cluster."""
 
     name: str

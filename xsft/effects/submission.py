@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from xsft.checks.admission import ClusterFacts
 from xsft.effects import clock
@@ -47,8 +48,7 @@ def differences_of_planned(plan: Plan, held: Json) -> list[str]:
     return lacking(manifest_of(plan), held)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Submission:
+class Submission(Struct, frozen=True, kw_only=True):
     """What came of `submit`."""
 
     plan: Plan
@@ -63,8 +63,7 @@ class Submission:
     problems: tuple[Problem, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Submitter:
+class Submitter(Struct, frozen=True, kw_only=True):
     cluster: Cluster
     store: RecordStore
     provenance: Provenance

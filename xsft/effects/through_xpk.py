@@ -10,9 +10,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from xsft.effects import process
 from xsft.effects.cluster import Cluster
@@ -74,8 +75,7 @@ def refuse_losses(plan: Plan) -> None:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ThroughXpk:
+class ThroughXpk(Struct, frozen=True, kw_only=True):
     """Creates a plan's JobSet by its xpk line (for `Submitter.create`)."""
 
     python: Path

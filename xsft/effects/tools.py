@@ -7,8 +7,10 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from xsft.effects import process
 from xsft.effects.docker_build import ALSO, INSTALL_BUILDX, NEEDS_BUILDX
@@ -19,8 +21,7 @@ from xsft.errors import EnvironmentMissing, TimedOut
 TOOL_TIMEOUT_S = 20.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Check:
+class Check(Struct, frozen=True, kw_only=True):
     """One thing that is there or not."""
 
     id: str

@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, fields
+from dataclasses import MISSING
 from typing import Any
+
+from msgspec.structs import asdict, fields
 
 from xsft.image.model import Locked, Options
 from xsft.image.reference import parse_repository

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
 
+from msgspec import Struct, field
 
-@dataclass(frozen=True, kw_only=True)
-class ContextFile:
+
+class ContextFile(Struct, frozen=True, kw_only=True):
     """One entry of a build context."""
 
     path: str
@@ -29,8 +29,7 @@ class ContextFile:
     """What in its content looks secret, e.g. `a private key`; never the value."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Base:
+class Base(Struct, frozen=True, kw_only=True):
     """The image below the dependencies."""
 
     ref: str
@@ -51,8 +50,7 @@ class Base:
         return f"{self.ref}#{self.image_id}" if self.image_id and not self.digest else self.pinned
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Struct, frozen=True, kw_only=True):
     """What a user can choose about an image."""
 
     image: str
@@ -75,8 +73,7 @@ class Options:
     """Absolute path of a file in the form of pip.conf."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Part:
+class Part(Struct, frozen=True, kw_only=True):
     """One of the two Dockerfiles, read."""
 
     dockerfile: str
@@ -86,8 +83,7 @@ class Part:
     files: tuple[ContextFile, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Material:
+class Material(Struct, frozen=True, kw_only=True):
     """What a recipe is made of, read from this machine."""
 
     deps: Part
@@ -101,8 +97,7 @@ class Material:
     """`pypi`, `git <commit>` or `tree <commit>[-dirty]`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class BuildSecret:
+class BuildSecret(Struct, frozen=True, kw_only=True):
     """Mounted while building (BuildKit `--secret`); never in a layer, an argument or the history."""
 
     id: str
@@ -110,8 +105,7 @@ class BuildSecret:
     """Absolute path of the file whose content it is; the value itself is never held."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class BuildStep:
+class BuildStep(Struct, frozen=True, kw_only=True):
     """One image to build: everything the engine is told."""
 
     name: Literal["deps", "code"]
@@ -129,8 +123,7 @@ class BuildStep:
     """While it is built. The code has none: what its tag is made of is all that it is made of."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recipe:
+class Recipe(Struct, frozen=True, kw_only=True):
     """How an image comes to be: the slow dependencies, then the code on top of them."""
 
     image: str
@@ -144,8 +137,7 @@ class Recipe:
     """`Base.known`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Locked:
+class Locked(Struct, frozen=True, kw_only=True):
     """A pushed image, as the lock keeps it: what `submit` may run."""
 
     image: str

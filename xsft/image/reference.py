@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from xsft.problems import Problem, warning
 
@@ -27,8 +28,7 @@ LEGACY: Mapping[str, str] = MappingProxyType(
 """Container Registry's hosts (shut down) -> the location of the Artifact Registry repository that replaces them."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reference:
+class Reference(Struct, frozen=True, kw_only=True):
     """An image as it was named."""
 
     host: str

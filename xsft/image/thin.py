@@ -6,7 +6,8 @@ The tag is of the whole context; what is left out has the same content where it 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from xsft.image.model import BuildStep, ContextFile
 

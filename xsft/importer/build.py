@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from xsft.catalog import releases
 from xsft.errors import SpecError
@@ -35,8 +36,7 @@ from xsft.spec.yamltext import ParsedYaml
 _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Imported:
+class Imported(Struct, frozen=True, kw_only=True):
     yaml: str
     """The workload's file, without the line that names the schema."""
     differences: tuple[Difference, ...]
@@ -44,8 +44,7 @@ class Imported:
     """What the user has to complete or correct in the file."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Pasted:
+class _Pasted(Struct, frozen=True, kw_only=True):
     """The line, read."""
 
     line: XpkLine

@@ -6,8 +6,9 @@ A hole travels inside the text as NUL, its number, NUL: pastes with NUL are refu
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 Kind = Literal["variable", "command"]
 
@@ -16,8 +17,7 @@ _DATE = re.compile(r"(?:\$\(|`)\s*date\b")
 _COMMIT = re.compile(r"(?:\$\(|`)\s*git\s+(?:rev-parse|describe)\b")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Hole:
+class Hole(Struct, frozen=True, kw_only=True):
     kind: Kind
     text: str
     """The variable's name, or the expansion as it was written."""

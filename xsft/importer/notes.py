@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from xsft.checks.secrets import NO_SECRET
 from xsft.importer.holes import Holes
@@ -16,8 +16,7 @@ _MIN_SECRET = 6
 """Shorter values are recognised by the name they stand under only: they occur by chance in other texts."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Difference:
+class Difference(Struct, frozen=True, kw_only=True):
     """One thing that will not be as pasted."""
 
     what: str

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|(.))", re.DOTALL)
 _LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Literal:
+class Literal(Struct, frozen=True, kw_only=True):
     text: str
     quoted: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Parameter:
+class Parameter(Struct, frozen=True, kw_only=True):
     """`$NAME`, `${NAME}`, `${NAME:-argument}`."""
 
     name: str
@@ -26,16 +25,14 @@ class Parameter:
     quoted: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Arithmetic:
+class Arithmetic(Struct, frozen=True, kw_only=True):
     """`$((source))`."""
 
     source: str
     quoted: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unknowable:
+class Unknowable(Struct, frozen=True, kw_only=True):
     """What only running it would tell: `$(date)`, `` `date` ``, `${NAME%x}`, `$1`."""
 
     source: str
@@ -46,8 +43,7 @@ Part: TypeAlias = Literal | Parameter | Arithmetic | Unknowable
 Word: TypeAlias = tuple[Part, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Command:
+class Command(Struct, frozen=True, kw_only=True):
     words: tuple[Word, ...]
     line: int
     """Where it starts, counted from 1."""

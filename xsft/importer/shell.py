@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from xsft.errors import SpecError
 from xsft.importer.arithmetic import evaluate
@@ -27,8 +29,7 @@ _MAX_SHELLS = 5
 _DURATION = re.compile(r"[0-9.]+[smhd]?")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Simple:
+class Simple(Struct, frozen=True, kw_only=True):
     """One command as it would run."""
 
     argv: tuple[str, ...]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
+
+from msgspec import Struct
 
 from xsft.catalog import releases
 from xsft.errors import SpecError
@@ -19,8 +20,7 @@ _PYTHON = re.compile(r"python[0-9.]*")
 _CONFIG = re.compile(r"[^=]*\.yml")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trainer:
+class Trainer(Struct, frozen=True, kw_only=True):
     """A trainer's command, as bash in the container would start it."""
 
     module: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
+
+from msgspec import Struct
 
 from xsft.errors import SpecError
 from xsft.importer.notes import Notes
@@ -20,8 +21,7 @@ _LAUNCHERS = frozenset({"uv", "uvx", "pipx", "poetry"})
 _FIX = "Paste the command that starts with `xpk workload create` or `xpk workload create-pathways`."
 
 
-@dataclass(frozen=True, kw_only=True)
-class XpkLine:
+class XpkLine(Struct, frozen=True, kw_only=True):
     verb: str
     arguments: tuple[str, ...]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from xsft.launchers.encoding import command_in_wrapper
 from xsft.launchers.pointers import MISSING, Json, Missing, Path, find
@@ -14,8 +15,7 @@ from xsft.problems import Problem, error
 Outcome = Literal["landed", "patched", "dropped", "altered"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Expectation:
+class Expectation(Struct, frozen=True, kw_only=True):
     """A field of the workload and what the manifest must hold for it."""
 
     field: str
@@ -28,8 +28,7 @@ class Expectation:
     reads: Literal["value", "command"] = "value"
 
 
-@dataclass(frozen=True, kw_only=True)
-class AuditRow:
+class AuditRow(Struct, frozen=True, kw_only=True):
     field: str
     outcome: Outcome
     where: str

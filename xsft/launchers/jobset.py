@@ -5,7 +5,7 @@ source: manifests rendered by xpk@1.16.0 in both modes; a contract test renders 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from xsft.launchers.pointers import Named, Path
 from xsft.modes import mode_module
@@ -40,8 +40,7 @@ how-to/spot-vms.
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Places:
+class Places(Struct, frozen=True, kw_only=True):
     """Paths in one mode's JobSet."""
 
     slices: Path

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Literal
+
+from msgspec.structs import replace
 
 from xsft.launchers.jobset import TRAINER_CONTAINER
 from xsft.launchers.labels import COMPLETION_INDEX, JOBSET_NAME

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from xsft.launchers.lenient import Json, count, integer, mapping, rows, text
 from xsft.launchers.observed import conditions_of
@@ -19,16 +21,14 @@ if TYPE_CHECKING:
     from xsft.states.evidence import Quota
 
 
-@dataclass(frozen=True, kw_only=True)
-class Owned:
+class Owned(Struct, frozen=True, kw_only=True):
     """A Workload and the UID of the JobSet it stands for."""
 
     owner: str | None
     workload: KueueWorkload
 
 
-@dataclass(frozen=True, kw_only=True)
-class Waiting:
+class Waiting(Struct, frozen=True, kw_only=True):
     """A Workload that waits, as Kueue's visibility API tells it."""
 
     name: str
@@ -42,8 +42,7 @@ class Waiting:
     position_in_cluster_queue: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Holding:
+class Holding(Struct, frozen=True, kw_only=True):
     """A Workload that holds quota."""
 
     uid: str

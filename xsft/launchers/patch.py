@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from xsft.launchers.jobset import (
     FAIL_JOBSET_RULE,
@@ -35,8 +36,7 @@ RESERVATION_LABEL = "cloud.google.com/reservation-name"
 """GKE's node labels; xpk sets them only on clusters with node auto-provisioning (xpk@1.16.0 core/capacity.py)."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     path: Path
     why: str
     """Why the xpk line alone does not do it; shown under `by_hand`."""

@@ -7,19 +7,18 @@ Its printed form is a JSON pointer (RFC 6901).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec import Struct
 
-@dataclass(frozen=True)
-class Named:
+
+class Named(Struct, frozen=True):
     """The entry of a list whose `name` is this."""
 
     name: str
 
 
-@dataclass(frozen=True)
-class Item:
+class Item(Struct, frozen=True):
     """The entry of a list that equals this text, e.g. a flag among `args`."""
 
     text: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from xsft.launchers.encoding import encode_command, encode_env_value
 from xsft.modes import mode_module
@@ -23,8 +24,7 @@ writes it nowhere.
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class PathwaysServers:
+class PathwaysServers(Struct, frozen=True, kw_only=True):
     """Pathways' images and scratch bucket: the workload's, else the place's."""
 
     proxy_image: str | None

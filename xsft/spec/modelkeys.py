@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from msgspec import Struct
 from pydantic import BaseModel
 
 _MAX_DEPTH = 8
 
 
-@dataclass(frozen=True, kw_only=True)
-class Located:
+class Located(Struct, frozen=True, kw_only=True):
     """A pydantic error's location, told apart into keys of the file and labels of union members."""
 
     path: tuple[str | int, ...]

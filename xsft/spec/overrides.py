@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from xsft.errors import SpecError
 from xsft.problems import Problem, error
@@ -33,8 +34,7 @@ def apply_overrides(parsed: ParsedYaml, settings: Sequence[str]) -> ParsedYaml:
     return parsed
 
 
-@dataclass(frozen=True)
-class _Setting:
+class _Setting(Struct, frozen=True):
     path: tuple[str, ...]
     value: object
     raw: Mapping[str, str]

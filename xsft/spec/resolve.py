@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import difflib
 import posixpath
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from xsft.catalog import models, releases
 from xsft.catalog.models import Model
@@ -25,14 +26,12 @@ LOCAL_OUTPUT = "xsft-runs"
 """Where local runs go when no output is named: a folder of the current directory."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mode:
+class Mode(Struct, frozen=True, kw_only=True):
     value: ModeName
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run:
+class Run(Struct, frozen=True, kw_only=True):
     """A workload with everything decided that can be decided. `None` where the workload lacks it; a problem says so."""
 
     spec: WorkloadSpec

@@ -6,8 +6,9 @@ source: YAML 1.2.2 §10.3.2 (core schema). `no`, `off`, `yes`, `on`, `12:30:00` 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from math import isfinite
+
+from msgspec import Struct
 
 from xsft.spec.keypath import shown
 from xsft.spec.secrets import looks_secret
@@ -30,8 +31,7 @@ _INT_LIMIT = 2**63
 _MAX_DIGITS = 20
 
 
-@dataclass(frozen=True)
-class Surprise:
+class Surprise(Struct, frozen=True):
     """A scalar that readers of YAML disagree about, or that no field can hold."""
 
     message: str

@@ -9,10 +9,10 @@ recurses. (libyaml itself is quadratic in the depth of flow collections, 23 CPU-
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import yaml
+from msgspec import Struct, field
 
 from xsft.errors import SpecError
 from xsft.problems import Problem, error
@@ -29,8 +29,7 @@ MAX_KEY_PATH = 400
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ParsedYaml:
+class ParsedYaml(Struct, frozen=True, kw_only=True):
     data: dict[str, object]
     lines: Mapping[str, int] = field(default_factory=dict)
     """Key path -> line, counted from 1."""
@@ -38,8 +37,7 @@ class ParsedYaml:
     """Key path -> the text as written, for numbers, booleans and nulls: `1.10` is lost in 1.1."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ParsedValue:
+class ParsedValue(Struct, frozen=True, kw_only=True):
     value: object
     raw: Mapping[str, str]
 
@@ -64,8 +62,7 @@ def parse_value(text: str, at: str) -> ParsedValue:
     return ParsedValue(value=value, raw=found.raw)
 
 
-@dataclass
-class _Found:
+class _Found(Struct):
     """What one reading collects."""
 
     problems: list[Problem] = field(default_factory=list)

@@ -5,14 +5,13 @@ None was not read, empty was read and there is nothing. Messages are quoted here
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from xsft.problems import Problem
 from xsft.states.model import Condition, Observation, Status
 
 
-@dataclass(frozen=True, kw_only=True)
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """A Kubernetes event about an object of the run."""
 
     reason: str
@@ -25,8 +24,7 @@ class Event:
     """The last time; UTC, ISO 8601."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Quota:
+class Quota(Struct, frozen=True, kw_only=True):
     """Of the ClusterQueue, one resource of one flavor; plain numbers as Kubernetes writes them."""
 
     flavor: str
@@ -35,8 +33,7 @@ class Quota:
     used: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Neighbour:
+class Neighbour(Struct, frozen=True, kw_only=True):
     """Another run in the same ClusterQueue."""
 
     name: str
@@ -48,8 +45,7 @@ class Neighbour:
     """What it holds, e.g. `512 google.com/tpu`; empty for one that waits."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Said:
+class Said(Struct, frozen=True, kw_only=True):
     """What the end of a process's output says of its failure (`xsft.trainers.failures.diagnose`)."""
 
     kind: str
@@ -62,8 +58,7 @@ class Said:
     """The line without what differs from one attempt to the next: equal signatures are one failure."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Log:
+class Log(Struct, frozen=True, kw_only=True):
     """The last lines of one process."""
 
     replicated_job: str
@@ -79,8 +74,7 @@ class Log:
     """restart-attempt of its Job."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class End:
+class End(Struct, frozen=True, kw_only=True):
     """How an earlier attempt of the run ended, as far as anything still tells."""
 
     name: str
@@ -91,8 +85,7 @@ class End:
     """The last one done."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
+class Evidence(Struct, frozen=True, kw_only=True):
     seen: Observation
     """With the pods of all hosts."""
     status: Status

@@ -7,7 +7,8 @@ cause is in one log, and the other 127 say that somebody else died.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from xsft.states.evidence import Evidence, Log, Said
 from xsft.states.model import Container, Pod
@@ -22,8 +23,7 @@ KILLED = frozenset({137, 143})
 PATHWAYS_HEAD = "pathways-head"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Failure:
+class Failure(Struct, frozen=True, kw_only=True):
     pod: Pod
     container: Container
     """Terminated, and not with 0."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from xsft.states.filters import matches
 from xsft.states.model import ENDED, Observation, Status
@@ -22,8 +23,7 @@ class Classify(Protocol):
     def __call__(self, seen: Observation, *, now: str) -> Status: ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
+class Wanted(Struct, frozen=True, kw_only=True):
     """Which rows are shown. None and empty: all."""
 
     runs: tuple[str, ...] = ()
@@ -35,8 +35,7 @@ class Wanted:
     """Also what ended more than a day ago."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Seen:
+class Seen(Struct, frozen=True, kw_only=True):
     """A row and what it was made of."""
 
     row: Row

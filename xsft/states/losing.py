@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from xsft.states.rows import Row
 
@@ -10,8 +10,7 @@ DOES_STEPS = ("training", "saving", "stalled", "unknown", "evicted")
 """States that a run may be in after days of steps: silence about them is no proof that there were none."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Loss:
+class Loss(Struct, frozen=True, kw_only=True):
     step: int | None
     saved_step: int | None
     steps: int | None

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, get_args
+
+from msgspec import Struct
 
 from xsft.states.moments import before, moment, seconds_between
 from xsft.states.podmodel import Condition as Condition  # noqa: PLC0414 -- re-exported
@@ -32,8 +33,7 @@ RUNNING: frozenset[State] = frozenset({"compiling", "training", "saving"})
 ENDED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled"})
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReplicatedJob:
+class ReplicatedJob(Struct, frozen=True, kw_only=True):
     """A row of the JobSet's replicatedJobs with its counts; the counts are of Jobs, not of pods."""
 
     name: str
@@ -51,8 +51,7 @@ class ReplicatedJob:
         return max(self.ready, self.active) + self.succeeded + self.failed + self.suspended
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobSet:
+class JobSet(Struct, frozen=True, kw_only=True):
     name: str
     namespace: str
     uid: str
@@ -88,8 +87,7 @@ class JobSet:
     deleting_at: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class KueueWorkload:
+class KueueWorkload(Struct, frozen=True, kw_only=True):
     name: str
     conditions: tuple[Condition, ...] = ()
     active: bool = True
@@ -103,8 +101,7 @@ class KueueWorkload:
     """In its LocalQueue, 0 is next; None where Kueue does not tell."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Status:
+class Status(Struct, frozen=True, kw_only=True):
     """The one word, and the cause as a slug."""
 
     state: State
@@ -114,8 +111,7 @@ class Status:
     """What it was told from: jobset, workload, pods, log, metrics, checkpoints, record."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Before:
+class Before(Struct, frozen=True, kw_only=True):
     """How a run was seen when it had been restarted less often."""
 
     at: str
@@ -132,8 +128,7 @@ class Before:
 Phase = Literal["starting", "compiling", "training", "evaluating", "saving", "ended"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Progress:
+class Progress(Struct, frozen=True, kw_only=True):
     """What the trainer has said, from one source. Steps count from 1, resumptions included."""
 
     source: Literal["log", "metrics", "record", "checkpoints"]
@@ -162,8 +157,7 @@ class Progress:
     """Why the trainer gave up: the loss is not a number, …"""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recorded:
+class Recorded(Struct, frozen=True, kw_only=True):
     """The record that submitting wrote, as far as a state depends on it."""
 
     outcome: str
@@ -185,8 +179,7 @@ class Recorded:
 What = Literal["jobsets", "workloads", "pods", "queue", "log", "metrics", "checkpoints", "record"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unread:
+class Unread(Struct, frozen=True, kw_only=True):
     """Something that would have been evidence, and could not be read."""
 
     what: What
@@ -194,8 +187,7 @@ class Unread:
     """One line, without secrets."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Observation:
+class Observation(Struct, frozen=True, kw_only=True):
     """All that was read of one run, at one time."""
 
     run_name: str

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from msgspec import Struct
 
-@dataclass(frozen=True, kw_only=True)
-class Condition:
+
+class Condition(Struct, frozen=True, kw_only=True):
     """One condition of any object. A state depends on type, status and reason; only `why` quotes the message."""
 
     type: str
@@ -19,8 +19,7 @@ class Condition:
     """lastTransitionTime; UTC, ISO 8601."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Container:
+class Container(Struct, frozen=True, kw_only=True):
     name: str
     state: Literal["waiting", "running", "terminated", "unknown"]
     reason: str = ""
@@ -35,8 +34,7 @@ class Container:
     """How it ended before, where its pod has started it anew (lastState)."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pod:
+class Pod(Struct, frozen=True, kw_only=True):
     name: str
     jobset: str
     replicated_job: str

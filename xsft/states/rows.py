@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from xsft.catalog.tpu import parse_tpu_type
 from xsft.states.model import ENDED, RUNNING, Observation, State, Status
 from xsft.states.moments import seconds_between, with_z
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProgressRead:
+class ProgressRead(Struct, frozen=True, kw_only=True):
     """Where step and loss come from."""
 
     read: bool
@@ -26,8 +27,7 @@ class ProgressRead:
     resumed_from: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
+class Row(Struct, frozen=True, kw_only=True):
     """One run, all its attempts folded into the newest. None: not read, or the run has none. Times are UTC with a Z."""
 
     run_name: str

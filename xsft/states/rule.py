@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from xsft.states.evidence import Evidence
 from xsft.states.model import State, Status
@@ -13,8 +14,7 @@ MAX_QUOTED = 5
 """Lines quoted under a cause."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Clue:
+class Clue(Struct, frozen=True, kw_only=True):
     text: str
     """What the rule's pattern is searched in."""
     where: str = ""
@@ -25,8 +25,7 @@ class Clue:
     """Names for the rule's message and fix."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rule:
+class Rule(Struct, frozen=True, kw_only=True):
     id: str
     """Stable; docs/why.md explains each."""
     clues: Callable[[Evidence], Iterable[Clue]]
@@ -45,8 +44,7 @@ class Rule:
         return status.state in self.states or status.reason in self.reasons
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cause:
+class Cause(Struct, frozen=True, kw_only=True):
     id: str
     message: str
     fix: str
@@ -55,8 +53,7 @@ class Cause:
     """Lines as the cluster or the trainer wrote them."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Explanation:
+class Explanation(Struct, frozen=True, kw_only=True):
     state: State
     reason: str
     cause: Cause

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from xsft.states.model import ENDED, RUNNING
 from xsft.states.rows import Row
@@ -13,8 +14,7 @@ Verdict = Literal["reached", "ended", "waiting"]
 """`ended`: the run is over, or will be, without having come there."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Goal:
+class Goal(Struct, frozen=True, kw_only=True):
     kind: Literal["done", "running", "step"]
     step: int = 0
     """Only of kind `step`."""

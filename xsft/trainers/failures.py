@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from xsft.states.evidence import Said
 from xsft.trainers.explain import exception, reason
@@ -18,8 +19,7 @@ MAX_LINE = 400
 """Characters of a line that is quoted."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pattern:
+class Pattern(Struct, frozen=True, kw_only=True):
     kind: str
     pattern: re.Pattern[str]
     source: str

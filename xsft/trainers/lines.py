@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, kw_only=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """A step is done. MaxText prints it one step late; the last one after the loop has ended."""
 
     step: int
@@ -29,91 +29,78 @@ class Step:
     """Tokens the loss is taken over."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepLoss:
+class StepLoss(Struct, frozen=True, kw_only=True):
     """Tunix's twin of `Step`: earlier, six decimals."""
 
     step: int
     loss: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evaluating:
+class Evaluating(Struct, frozen=True, kw_only=True):
     """An evaluation begins after this step; it prints nothing until its end."""
 
     step: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evaluated:
+class Evaluated(Struct, frozen=True, kw_only=True):
     step: int
     loss: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Saving:
+class Saving(Struct, frozen=True, kw_only=True):
     step: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Saved:
+class Saved(Struct, frozen=True, kw_only=True):
     """The checkpoint is complete on disk."""
 
     step: int
     path: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Restored:
+class Restored(Struct, frozen=True, kw_only=True):
     """The run goes on from this step; the next step is one more."""
 
     step: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class DataEnded:
+class DataEnded(Struct, frozen=True, kw_only=True):
     """MaxText stops, saves, and exits 0."""
 
     detail: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ConfigError:
+class ConfigError(Struct, frozen=True, kw_only=True):
     """MaxText refused a key or a value; a pydantic message goes on over the next lines (`explain.reason`)."""
 
     message: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Aborted:
+class Aborted(Struct, frozen=True, kw_only=True):
     """The loss is not a number, or infinite."""
 
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShapePadding:
+class ShapePadding(Struct, frozen=True, kw_only=True):
     """The initial checkpoint is another size of model: MaxText pads or repeats its arrays and trains on."""
 
     arrays: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class OrphanKilled:
+class OrphanKilled(Struct, frozen=True, kw_only=True):
     """MaxText ended a process because it looked like a lost worker."""
 
     pid: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Phase:
+class Phase(Struct, frozen=True, kw_only=True):
     """How far the start has come."""
 
     name: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoopFinished:
+class LoopFinished(Struct, frozen=True, kw_only=True):
     seconds: float
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from statistics import median
+
+from msgspec import Struct, field
 
 from xsft.states.model import Phase as PhaseName
 from xsft.states.model import Progress
@@ -36,8 +37,7 @@ _TIMESTAMP = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z
 """source: Kubernetes' log API with `timestamps=true`: RFC 3339 with nanoseconds, then one space."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Said:
+class Said(Struct, frozen=True, kw_only=True):
     """A line, and when it was said."""
 
     text: str
@@ -72,8 +72,7 @@ def sortable(at: str) -> str:
     return f"{whole.rstrip('Z')}.{rest.rstrip('Z'):0<9}"
 
 
-@dataclass(kw_only=True)
-class _Fold:
+class _Fold(Struct, kw_only=True):
     """What has been said so far; each process forgets what the one before it said of itself."""
 
     phase: PhaseName | None
