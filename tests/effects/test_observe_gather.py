@@ -24,7 +24,7 @@ from xsft.effects.objects import LocalObjects
 from xsft.effects.observe_ask import Target, begin
 from xsft.effects.observe_gather import Gathered, gather_runs
 from xsft.effects.observe_wanted import Effort, untold
-from xsft.effects.progress import NOT_ASKED, TAIL
+from xsft.effects.progress import NOT_ASKED, NOT_READ, TAIL
 from xsft.effects.recordindex import IndexEntry, keep
 from xsft.effects.records import RecordStore
 from xsft.errors import Unreachable
@@ -392,6 +392,21 @@ def test_so_many_active_runs_are_read_and_so_many_that_are_over(world: World) ->
     assert found["c-ended-long-ago"].unread == ()
     named = by_name(world.gather(names=["c-ended-long-ago"], effort=Effort()))
     assert named["c-ended-long-ago"].progress is not None
+
+
+def test_where_not_all_can_be_read_a_look_that_is_no_longer_young_reads_few(world: World) -> None:
+    for i in range(6):
+        world.runs.admitted(f"run-{i}")
+        world.api.standin.logs.say(world.runs.pod(f"run-{i}")["metadata"]["name"], "nothing")
+
+    def read(**effort: Any) -> int:
+        found = by_name(world.gather(effort=Effort(at_least=2, soon_s=0, **effort)))
+        unread = [one for one in found.values() if one.unread]
+        assert {one.unread[0].why for one in unread} <= {NOT_READ, NOT_ASKED}
+        return len(found) - len(unread)
+
+    assert read(at_most=4) == 2
+    assert read(at_most=6) == 6, "all of them can be shown"
 
 
 def test_what_need_not_be_read_is_there_while_the_rest_is_and_a_run_is_never_parted(world: World) -> None:

@@ -70,3 +70,18 @@ def test_of_those_that_are_gone_the_newest() -> None:
 
 def test_without_time_nobody_is_asked() -> None:
     assert turns([run(1, "active")], wanted=wanted(progress_s=0)).asked == ()
+
+
+@given(st.lists(KINDS, max_size=30), st.integers(0, 5), st.integers(0, 5))
+def test_who_is_waited_for(kinds: list[str], at_most: int, at_least: int) -> None:
+    """All of whom something is read, unless there are more active ones than that: then so many of them."""
+    runs = [run(i, kind) for i, kind in enumerate(kinds)]
+    found = turns(runs, wanted=wanted(at_most=at_most, at_least=at_least, ended_at_most=2, gone_at_most=2))
+    first, later = found.asked[: found.first], found.asked[found.first :]
+    active = [one for one in found.asked if one.run_name.startswith("active")]
+    if kinds.count("active") <= at_most:
+        assert not later
+    else:
+        assert len(later) == max(0, at_most - at_least)
+    assert [*active[: len(active) - len(later)], *later] == active, "the newest are waited for"
+    assert {one.run_name for one in found.asked} - {one.run_name for one in active} <= {one.run_name for one in first}

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from xsft.effects.parallel import answers, start
+from xsft.effects.parallel import Hurry, answers, start
 from xsft.errors import Unreachable
 
 
@@ -38,3 +38,12 @@ def test_no_answer_in_time_is_unreachable() -> None:
     with pytest.raises(Unreachable, match=r"no answer within 0\.1 s"):
         start(never.wait).result(0.1)
     never.set()
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_in_a_hurry_the_first_are_asked_and_no_others(threads: int) -> None:
+    looks = [lambda i=i: i for i in range(20)]  # type: ignore[misc]
+    late = Hurry(first=7, until=time.monotonic() - 1)
+    assert answers(looks, threads=threads, timeout_s=30, hurry=late) == [*range(7), *[None] * 13]
+    early = Hurry(first=0, until=time.monotonic() + 60)
+    assert answers(looks, threads=threads, timeout_s=30, hurry=early) == list(range(20))

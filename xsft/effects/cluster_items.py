@@ -11,8 +11,8 @@ import codecs
 import json
 import re
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -28,20 +28,30 @@ ENOUGH = 256 * 1024
 """Characters that are waited for before it is tried again: a value that is cut is read once more from its beginning."""
 
 
-def each_item(parts: Iterable[bytes], *, reduce: Callable[[Any], T]) -> tuple[T, ...]:
+class Before(Protocol[T]):
+    """What `reduce` made of members of an earlier list."""
+
+    def get(self, content: bytes) -> tuple[bytes, T | None]:
+        """A key, and what was made of a member with that JSON; None where that is not known."""
+
+    def add(self, key: bytes, made: T) -> None: ...
+
+
+def each_item(parts: Iterable[bytes], *, reduce: Callable[[Any], T], before: Before[T] | None = None) -> tuple[T, ...]:
     """What `reduce` makes of each member of the object's `items`; empty where that is missing or null.
 
-    `parts`: of its JSON, cut anywhere. Raises ValueError where it is not a whole JSON object.
+    `parts`: of its JSON, cut anywhere; `before` spares taking the same JSON apart again. Raises ValueError where it is
+    not a whole JSON object.
     """
     found: list[T] = []
     try:
-        _fill(found, _Text(parts), reduce)
+        _fill(found, _Text(parts), partial(_member, reduce=reduce, before=before))
     except (ValueError, RecursionError) as broken:
         raise ValueError(f"no whole list: {broken}") from None
     return tuple(found)
 
 
-def _fill(found: list[T], text: _Text, reduce: Callable[[Any], T]) -> None:
+def _fill(found: list[T], text: _Text, member: Callable[[_Text], T]) -> None:
     text.expect("{")
     if text.sign() == "}":
         return
@@ -51,7 +61,7 @@ def _fill(found: list[T], text: _Text, reduce: Callable[[Any], T]) -> None:
             raise ValueError(f"a key expected instead of {key!r:.40}")  # noqa: TRY004 - as for all that is no JSON
         text.expect(":")
         if key == "items" and text.sign() == "[":
-            _items(found, text, reduce)
+            _items(found, text, member)
         else:
             text.value()
         if text.sign() == "}":
@@ -59,15 +69,38 @@ def _fill(found: list[T], text: _Text, reduce: Callable[[Any], T]) -> None:
         text.expect(",")
 
 
-def _items(found: list[T], text: _Text, reduce: Callable[[Any], T]) -> None:
+def _items(found: list[T], text: _Text, member: Callable[[_Text], T]) -> None:
     text.expect("[")
     while text.sign() != "]":
-        found.append(reduce(text.item()))
+        found.append(member(text))
         if text.sign() != "]":
             text.expect(",")
             if text.sign() == "]":
                 raise ValueError("a value expected after ','")
     text.expect("]")
+
+
+def _member(text: _Text, *, reduce: Callable[[Any], T], before: Before[T] | None) -> T:
+    """Without what `_bare` leaves out where that can be seen at a glance."""
+    content = text.glance()
+    key, made = before.get(content.encode()) if before and content else (b"", None)
+    if made is None:
+        value = _value(content) if content else None
+        if value is None:
+            return reduce(text.value())
+        made = reduce(value)
+        if before and made is not None:
+            before.add(key, made)
+    text.skip(content)
+    return made
+
+
+def _value(content: str) -> Any | None:
+    """None where it is no JSON."""
+    try:
+        return _DECODER.decode(_bare(content))
+    except ValueError:
+        return None
 
 
 class _Text:
@@ -94,8 +127,8 @@ class _Text:
             raise ValueError(f"{sign!r} expected instead of {found!r}")
         self._at += 1
 
-    def item(self) -> Any:
-        """A member of the array, without what `_bare` leaves out where that can be seen at a glance.
+    def glance(self) -> str:
+        """A member of the array, unread; empty where that cannot be seen at a glance.
 
         All begin alike: where the next one seems to begin, this one ends, if it is an object so far; no part of an
         object is one.
@@ -103,12 +136,11 @@ class _Text:
         self.sign()
         following = f"}},{self._text[self._at : self._at + ALIKE]}"
         end = self._text.find(following, self._at) + 1
-        if end:
-            with suppress(ValueError):
-                found = _DECODER.decode(_bare(self._text[self._at : end]))
-                self._at = end
-                return found
-        return self.value()
+        return self._text[self._at : end] if end else ""
+
+    def skip(self, content: str) -> None:
+        """What `glance` gave."""
+        self._at += len(content)
 
     def value(self) -> Any:
         """A number may go on where the text ends so far; of `1.` the decoder takes the 1."""

@@ -5,6 +5,8 @@ Next to nothing is loaded for asking, so that who looks has asked before it load
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -13,6 +15,7 @@ from xsft.effects.cluster import Cluster
 from xsft.effects.cluster_api import Patience
 from xsft.effects.cluster_reads import Reads
 from xsft.effects.parallel import Started, start
+from xsft.effects.reductions import kept
 from xsft.launchers.labels import FIRST_HOSTS
 
 if TYPE_CHECKING:
@@ -39,11 +42,30 @@ class Lists(Struct, frozen=True, kw_only=True):
         return start(lambda: self.reads.cached_pods(namespace=self.namespace, labels=FIRST_HOSTS, fields=PENDING))
 
 
-def ask_lists(cluster: Cluster, *, namespace: str) -> Lists:
+def ask_lists(cluster: Cluster, *, namespace: str, cache: Path | None = None) -> Lists:
+    """`cache`: the folder that keeps what was made of the objects, for the next time."""
     reads = cluster.reads
-    return Lists(
-        reads=reads,
-        namespace=namespace,
-        jobsets=start(lambda: reads.jobsets(namespace=namespace)),
-        workloads=start(lambda: reads.workloads(namespace=namespace)),
-    )
+
+    known = partial(kept, cache, context=cluster.context, namespace=namespace)
+
+    def jobsets() -> tuple[JobSet, ...]:
+        with known(plural="jobsets", kind=_jobset) as before:
+            return reads.jobsets(namespace=namespace, before=before)
+
+    def workloads() -> tuple[Owned, ...]:
+        with known(plural="workloads", kind=_owned) as before:
+            return reads.workloads(namespace=namespace, before=before)
+
+    return Lists(reads=reads, namespace=namespace, jobsets=start(jobsets), workloads=start(workloads))
+
+
+def _jobset() -> type[JobSet]:
+    from xsft.states.model import JobSet
+
+    return JobSet
+
+
+def _owned() -> type[Owned]:
+    from xsft.launchers.observed_queue import Owned
+
+    return Owned

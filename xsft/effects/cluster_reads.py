@@ -17,6 +17,7 @@ from xsft.effects.cluster_resources import Resource
 from xsft.errors import EnvironmentMissing
 
 if TYPE_CHECKING:
+    from xsft.effects.cluster_items import Before
     from xsft.launchers.observed_queue import Holding, Owned, Waiting
     from xsft.states.evidence import Event
     from xsft.states.model import JobSet, Pod
@@ -38,9 +39,12 @@ class Reads(Struct, frozen=True):
 
     api: Api
 
-    def jobsets(self, *, namespace: str, selector: str = "") -> tuple[JobSet, ...]:
+    def jobsets(
+        self, *, namespace: str, selector: str = "", before: Before[JobSet | None] | None = None
+    ) -> tuple[JobSet, ...]:
         """Of runs: xsft's, xpk's, and whatever else asks for TPUs."""
-        found = self.api.reduced(kinds.JOBSETS, _run, namespace=namespace, query=_query(labels=selector))
+        query = _query(labels=selector)
+        found = self.api.reduced(kinds.JOBSETS, _run, namespace=namespace, query=query, before=before)
         return tuple(one for one in found if one is not None)
 
     def jobset(self, *, name: str, namespace: str) -> JobSet | None:
@@ -50,9 +54,15 @@ class Reads(Struct, frozen=True):
         found = self.api.get(kinds.JOBSETS, name=name, namespace=namespace)
         return None if found is None else jobset_of(found)
 
-    def workloads(self, *, namespace: str) -> tuple[Owned, ...]:
+    def workloads(self, *, namespace: str, before: Before[Owned] | None = None) -> tuple[Owned, ...]:
         """Kueue's; empty where Kueue is not installed."""
-        return self._kueue(lambda version: self._workloads(version, namespace)) or ()
+
+        def listed(version: str) -> tuple[Owned, ...]:
+            return self.api.reduced(
+                kinds.kueue("workloads", version=version), _owned, namespace=namespace, before=before
+            )
+
+        return self._kueue(listed) or ()
 
     def pods(self, *, namespace: str, labels: str, fields: str = "") -> tuple[Pod, ...]:
         query = _query(labels=labels, fields=fields)
@@ -82,9 +92,6 @@ class Reads(Struct, frozen=True):
 
         query = {**_query(fields=fields), "limit": str(MAX_EVENTS)}
         return self.api.reduced(kinds.EVENTS, event_of, namespace=namespace, query=query)
-
-    def _workloads(self, version: str, namespace: str) -> tuple[Owned, ...]:
-        return self.api.reduced(kinds.kueue("workloads", version=version), _owned, namespace=namespace)
 
     def _waiting(self, version: str, namespace: str, queue: str) -> tuple[Waiting, ...]:
         resource: Resource = kinds.pending_workloads(version)

@@ -11,6 +11,7 @@ from functools import cache, partial
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from xsft.effects import clock
 from xsft.effects.cluster import Cluster
 from xsft.effects.cluster_lists import Lists, ask_lists
 from xsft.effects.lastknown import Memory, forget, recall
@@ -75,6 +76,8 @@ class Look(Struct, frozen=True, kw_only=True):
     wanted: Wanted
     index: Index
     asked: tuple[Asked, ...]
+    begun_at: float
+    """`clock.monotonic`."""
 
     def answers(self, *, say: Say) -> list[Answer]:
         """One per target; `say` hears who is waited for."""
@@ -91,10 +94,10 @@ def begin(
     effort: Effort | None = None,
 ) -> Look:
     """`names`: exact names of runs or JobSets, none: all. `everything`: also the progress of what ended long ago."""
-    index = store.local_index()
+    begun_at, index = clock.monotonic(), store.local_index()
     wanted = Wanted(names=frozenset(names), everything=everything, effort=effort or Effort(), now=store.now())
     asked = tuple(_ask(one, store=store, entries=index.entries, wanted=wanted) for one in targets)
-    return Look(targets=tuple(targets), wanted=wanted, index=index, asked=asked)
+    return Look(targets=tuple(targets), wanted=wanted, index=index, asked=asked, begun_at=begun_at)
 
 
 def _ask(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry], wanted: Wanted) -> Asked:

@@ -17,7 +17,7 @@ from xsft.effects.observe_local import observe_local
 from xsft.effects.observe_patience import Say
 from xsft.effects.observe_turns import Turns, turns
 from xsft.effects.observe_wanted import Wanted
-from xsft.effects.parallel import start
+from xsft.effects.parallel import Hurry, start
 from xsft.effects.progress import LONG_TAIL, TAIL, Source, not_asked, read_progress
 from xsft.effects.recordindex import IndexEntry
 from xsft.effects.records import RecordStore
@@ -73,7 +73,8 @@ def gather_runs(
     }
     source = replace(_source(clusters, store=store, entries=entries), printers=printers)
     whose, known = turns(found, wanted=wanted), [answer.known for answer in answers]
-    read = start(partial(_read, whose.asked, source=source, wanted=wanted))
+    hurry = Hurry(first=whose.first, until=look.begun_at + wanted.effort.soon_s)
+    read = start(partial(_read, whose.asked, source=source, wanted=wanted, hurry=hurry))
     settled, beside = _parted(whose, wanted=wanted)
     return Gathered(
         settled=(*_with_last_words(settled, known), *here),
@@ -84,9 +85,9 @@ def gather_runs(
     )
 
 
-def _read(asked: Sequence[Observation], *, source: Source, wanted: Wanted) -> tuple[Observation, ...]:
+def _read(asked: Sequence[Observation], *, source: Source, wanted: Wanted, hurry: Hurry) -> tuple[Observation, ...]:
     tail = LONG_TAIL if wanted.names else TAIL
-    return read_progress(asked, source=source, deadline_s=wanted.effort.progress_s, tail=tail)
+    return read_progress(asked, source=source, deadline_s=wanted.effort.progress_s, tail=tail, hurry=hurry)
 
 
 def _parted(whose: Turns, *, wanted: Wanted) -> tuple[list[Observation], list[Observation]]:

@@ -16,12 +16,15 @@ EPOCH = "1970-01-01T00:00:00Z"
 class Turns(Struct, frozen=True, kw_only=True):
     asked: tuple[Observation, ...]
     """Those whose time is most precious first: the active ones."""
+    first: int
+    """So many of those are waited for; the others are read while there is time."""
     left: tuple[Observation, ...]
 
 
 def turns(found: Iterable[Observation], *, wanted: Wanted) -> Turns:
     """The newest active runs; of those that are over, the newest and some of the others, others at every look: an end
-    that cannot be read takes no place for good. Those whose JobSet is gone have places of their own.
+    that cannot be read takes no place for good. Those whose JobSet is gone have places of their own. Where there are
+    more active ones than are read at all, most of them can wait for the next look: who asked need not wait for them.
     """
     effort, newest = wanted.effort, sorted(found, key=_begun, reverse=True)
     ask = [one for one in newest if effort.progress_s > 0 and wanted.progress(one) and untold(one)]
@@ -31,9 +34,11 @@ def turns(found: Iterable[Observation], *, wanted: Wanted) -> Turns:
     gone = [one for one in ask if one.jobset is None]
     turn = int(seconds_between(EPOCH, wanted.now) or 0)
     over = _in_turn(ended, at_most=effort.ended_at_most, turn=turn)
-    asked = (*active[: effort.at_most], *over, *gone[: effort.gone_at_most])
+    sure = effort.at_most if len(active) <= effort.at_most else min(effort.at_least, effort.at_most)
+    first = (*active[:sure], *over, *gone[: effort.gone_at_most])
+    asked = (*first, *active[sure : effort.at_most])
     chosen = set(map(id, asked))
-    return Turns(asked=asked, left=tuple(one for one in newest if id(one) not in chosen))
+    return Turns(asked=asked, first=len(first), left=tuple(one for one in newest if id(one) not in chosen))
 
 
 def _in_turn(ended: Sequence[Observation], *, at_most: int, turn: int) -> tuple[Observation, ...]:

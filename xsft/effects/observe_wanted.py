@@ -21,6 +21,12 @@ class Effort(Struct, frozen=True, kw_only=True):
     """All of them together; 0: none is read."""
     at_most: int = 40
     """Active runs whose progress is read, the newest first."""
+    at_least: int = 16
+    """Of those where there are more than `at_most`, so that not all can be shown: the others only while the look is
+    young.
+    """
+    soon_s: float = 0.5
+    """How long a look is young."""
     ended_at_most: int = 20
     """Runs that are over and whose end nobody has read yet: what is read is remembered (`lastknown`), so that each look
     has others.

@@ -11,11 +11,22 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar
 
+from msgspec import Struct
+
 from xsft.effects import clock
 from xsft.errors import Unreachable
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+
+
+class Hurry(Struct, frozen=True, kw_only=True):
+    """What need not be waited for."""
+
+    first: int
+    """So many are asked in any case; the others only while there is time."""
+    until: float
+    """`clock.monotonic`."""
 
 
 class Started(Generic[T_co]):
@@ -53,7 +64,9 @@ def start(look: Callable[[], T]) -> Started[T]:
     return Started(look)
 
 
-def answers(looks: Sequence[Callable[[], T]], *, threads: int, timeout_s: float) -> list[T | None]:
+def answers(
+    looks: Sequence[Callable[[], T]], *, threads: int, timeout_s: float, hurry: Hurry | None = None
+) -> list[T | None]:
     """What each returned, in their order; None for those that did not come in time. Raises what one of them raised."""
     waiting = deque(enumerate(looks))
     found: dict[int, T] = {}
@@ -64,6 +77,8 @@ def answers(looks: Sequence[Callable[[], T]], *, threads: int, timeout_s: float)
             try:
                 i, look = waiting.popleft()
             except IndexError:  # another thread took the last one
+                return
+            if hurry and i >= hurry.first and clock.monotonic() >= hurry.until:
                 return
             found[i] = look()
 

@@ -17,7 +17,7 @@ from xsft.effects.cluster_logs import LogAsk, read_log
 from xsft.effects.objects import Objects
 from xsft.effects.observe import unread
 from xsft.effects.observe_wanted import untold
-from xsft.effects.parallel import answers
+from xsft.effects.parallel import Hurry, answers
 from xsft.effects.printers import Printers, ask_printers
 from xsft.effects.saved import latest_step
 from xsft.errors import XsftError
@@ -62,16 +62,23 @@ class Source(Struct, frozen=True, kw_only=True):
 
 
 def read_progress(
-    observations: Sequence[Observation], *, source: Source, deadline_s: float, tail: int = TAIL
+    observations: Sequence[Observation],
+    *,
+    source: Source,
+    deadline_s: float,
+    tail: int = TAIL,
+    hurry: Hurry | None = None,
 ) -> tuple[Observation, ...]:
     """The same observations, those that have something to tell with their progress, the first ones first; what did not
-    come in time is in `unread`. `tail`: lines of each log. Never raises.
+    come in time is in `unread`. `tail`: lines of each log; `hurry` counts those that have something to tell. Never
+    raises.
     """
     asked = [i for i, one in enumerate(observations) if untold(one)]
     found = list(observations)
-    read = _read([observations[i] for i in asked], source=source, timeout_s=deadline_s, tail=tail)
+    looks = _looks([observations[i] for i in asked], source=source, tail=tail)
+    read = answers(looks, threads=THREADS, timeout_s=deadline_s, hurry=hurry)
     for i, one in zip(asked, read, strict=True):
-        found[i] = one
+        found[i] = one or _lacking(observations[i], NOT_READ)
     return tuple(found)
 
 
@@ -80,11 +87,9 @@ def not_asked(seen: Observation) -> Observation:
     return _lacking(seen, NOT_ASKED) if untold(seen) else seen
 
 
-def _read(asked: Sequence[Observation], *, source: Source, timeout_s: float, tail: int) -> list[Observation]:
+def _looks(asked: Sequence[Observation], *, source: Source, tail: int) -> list[Callable[[], Observation]]:
     printers = _printers(asked, source)
-    looks = [partial(_one, seen, printers, source, tail=tail) for seen in asked]
-    found = answers(looks, threads=THREADS, timeout_s=timeout_s)
-    return [one or _lacking(seen, NOT_READ) for seen, one in zip(asked, found, strict=True)]
+    return [partial(_one, seen, printers, source, tail=tail) for seen in asked]
 
 
 def _one(seen: Observation, printers: Mapping[Place, Printers], source: Source, *, tail: int) -> Observation:

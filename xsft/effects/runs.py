@@ -15,6 +15,7 @@ from xsft.effects.cluster import Cluster, connect
 from xsft.effects.cluster_delete import Deleted
 from xsft.effects.cluster_lists import PATIENCE, Lists, ask_lists
 from xsft.effects.parallel import Started, start
+from xsft.effects.paths import own_cache
 from xsft.effects.records import RecordStore, record_store
 from xsft.effects.sources import Asked, Source, known_places, source_at, sources
 from xsft.errors import Unreachable
@@ -149,7 +150,7 @@ class Runs(Struct, frozen=True, kw_only=True):
 
     def _asked(self, source: Source) -> tuple[Cluster, Lists]:
         cluster = self.cluster(source.name)
-        return cluster, ask_lists(cluster, namespace=source.namespace)
+        return cluster, ask_lists(cluster, namespace=source.namespace, cache=own_cache())
 
     def _look(self, begun: Begun, names: tuple[str, ...], effort: Effort | None) -> Look:
         from xsft.effects.observe_ask import begin  # loaded while the clusters answer
