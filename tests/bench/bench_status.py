@@ -35,6 +35,8 @@ from xsft.effects import environments
 from xsft.effects.through_xpk import OFF
 
 WALL_S, LISTS, RSS_MIB = 1.0, 4, 200
+OURS = 4
+"""Of the commands, the first ones."""
 MANY = 50
 SETTLE_S, QUIET_S, IDLE_SHARE = 90, 5, 0.1
 """Seconds that are waited at most, seconds of rest that are waited for, and the share of a core that is rest."""
@@ -153,8 +155,10 @@ def main() -> int:
         told = json.loads(first.stdout)["runs"]
         check(told, runs=given.runs)
         looks = bench.look_until_all_ends_are_read(found[0])
+        active = []
         for _ in range(given.rounds):
-            for command in found:
+            active.append(active_read(bench.measure(found[0])))
+            for command in found[1:]:
                 bench.measure(command)
         check(json.loads(bench.count(found[0]).stdout)["runs"], runs=given.runs, proven=True)
         for command in found[1:]:
@@ -164,7 +168,7 @@ def main() -> int:
             bench.measure(every)
             found = (*found, every)
     read = sum(run["progress"]["read"] for run in told)
-    return tell(found, bench, first=first.cost, looks=looks, read=read, as_json=given.json)
+    return tell(found, bench, first=first.cost, looks=looks, read=read, active=active, as_json=given.json)
 
 
 @contextmanager
@@ -236,6 +240,12 @@ def check(told: list[dict[str, Any]], *, runs: int, proven: bool = False) -> Non
         raise SystemExit(f"xsft status tells {dict(found)} instead of {dict(wanted)}")
 
 
+def active_read(looked: measured.Ran) -> int:
+    """Active runs whose progress this look read; where there are so many the time decides (`observe_wanted.Effort`)."""
+    told = json.loads(looked.stdout)["runs"]
+    return sum(run["progress"]["read"] for run in told if run["state"] in ("training", "starting"))
+
+
 def pace() -> float:
     """Of this machine now: neighbours on its cores change it by half."""
     began, total = time.process_time(), 0
@@ -244,9 +254,18 @@ def pace() -> float:
     return time.process_time() - began
 
 
-def tell(found: tuple[Command, ...], bench: Bench, *, first: Cost, looks: int, read: int, as_json: bool) -> int:
+def tell(
+    found: tuple[Command, ...],
+    bench: Bench,
+    *,
+    first: Cost,
+    looks: int,
+    read: int,
+    active: list[int],
+    as_json: bool,
+) -> int:
     many = bench.many
-    budgets = [budget for command in found[:3] for budget in _budgets(command)]
+    budgets = [budget for command in found[:OURS] for budget in _budgets(command)]
     if as_json:
         rows = {
             one.name: {**vars(one.cost), "best_wall_s": one.best_s, "lists": one.lists, "mib": one.mib} for one in found
@@ -258,6 +277,7 @@ def tell(found: tuple[Command, ...], bench: Bench, *, first: Cost, looks: int, r
                     "pods": many.pods,
                     "progress_read": read,
                     "first_wall_s": first.wall_s,
+                    "active_read": active,
                     "paces_s": bench.paces,
                     "commands": rows,
                 }
@@ -266,6 +286,7 @@ def tell(found: tuple[Command, ...], bench: Bench, *, first: Cost, looks: int, r
     else:
         print(f"{many.runs} runs, {many.pods} pods; load {os.getloadavg()[0]:.1f}")
         print(f"the first look of this machine: {first.wall_s:.2f} s, progress read of {read} runs; then {looks} looks")
+        print(f"each later look read the progress of {min(active)} to {max(active)} active runs")
         print(f"the machine: a fixed piece of work took {min(bench.paces):.2f} to {max(bench.paces):.2f} s")
         print(f"{'':32}{'wall s':>8}{'best':>8}{'CPU s':>8}{'server':>8}{'RSS MiB':>9}{'lists':>7}{'MiB':>8}")
         print("\n".join(map(_line, found)))

@@ -36,8 +36,16 @@ UNCALLED = {
     "kubernetes.client.api_response": ("ApiResponse", "T"),
     "dateutil.parser": ("parse",),
     "multiprocessing.pool": ("ThreadPool",),
+    "kubernetes.utils.create_from_yaml": (
+        *("FailToCreateError", "create_from_dict", "create_from_yaml", "create_from_directory"),
+    ),
+    "kubernetes.utils.duration": ("parse_duration",),
+    "kubernetes.utils.metrics": ("get_nodes_metrics", "get_pods_metrics", "get_pods_metrics_in_all_namespaces"),
+    "kubernetes.utils.quantity": ("parse_quantity",),
 }
-"""What the library takes of modules that then need not be loaded: kubernetes@37.0.2 client/api_client.py."""
+"""What the library takes of modules that then need not be loaded: kubernetes@37.0.2 client/api_client.py,
+utils/__init__.py.
+"""
 
 Refresh = Callable[[Any], None]
 

@@ -5,14 +5,17 @@ beside their output.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from xsft.effects.lastknown_line import Known
 from xsft.effects.recordindex import IndexEntry, entry_of
 from xsft.launchers.lenient import text, whole
-from xsft.records.model import Record
 from xsft.states.model import Observation, Recorded
+
+if TYPE_CHECKING:
+    from xsft.records.model import Record
 
 
 def forgotten(entry: IndexEntry, *, cluster: str, known: Mapping[str, Known], now: str) -> Observation:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -17,10 +18,11 @@ from xsft.effects.recordindex import IndexEntry
 from xsft.effects.records import FOLDER, LOCAL_RECORD
 from xsft.effects.saved import latest_step
 from xsft.errors import XsftError
-from xsft.records.document import read_record
-from xsft.records.model import Record
 from xsft.states.model import Observation, Progress, Recorded, Unread
 from xsft.trainers.progress import Said, progress_of
+
+if TYPE_CHECKING:
+    from xsft.records.model import Record
 
 LOCK = "lock"
 """`effects.local_folder.RunFolder.lock`."""
@@ -76,6 +78,8 @@ def _saved(entry: IndexEntry) -> int | None:
 
 
 def _record(path: Path) -> Record | None:
+    from xsft.records.document import read_record
+
     try:
         with path.open("rb") as file:
             return read_record(file.read(MAX_RECORD))

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, to_builtins
 
@@ -17,8 +17,10 @@ from xsft.effects.filelock import exclusive
 from xsft.effects.files import write_atomic
 from xsft.effects.leftovers import sweep
 from xsft.problems import Problem, warning
-from xsft.records.model import Cluster, Record
-from xsft.records.scrub import scrub
+from xsft.records.where import Cluster
+
+if TYPE_CHECKING:
+    from xsft.records.model import Record
 
 SCHEMA = "xsft.run/1"
 _FAMILY = SCHEMA.partition("/")[0]
@@ -73,6 +75,8 @@ def entry_of(record: Record, *, path: str, at: str) -> IndexEntry:
 
 def keep(folder: Path, entry: IndexEntry) -> None:
     """An earlier attempt does not replace a later one. Raises OSError or EnvironmentMissing where it cannot write."""
+    from xsft.records.scrub import scrub
+
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = folder / _file_name(entry)
     with exclusive(folder / ".lock", waiting=lambda: None):

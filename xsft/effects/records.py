@@ -2,15 +2,15 @@
 
 `<output>/<run_name>/xsft/attempt-<n>.json` says what is about to be submitted; `attempt-<n>.<outcome>.json` says what
 came of it. Each is written once, whole or not at all, so that a submitter that is killed leaves the truth. A local
-run's `run.json` (`effects.local_run`) lies in the same folder and is read by the same function.
+run's `run.json` (`effects.local_run`) lies in the same folder and is read by the same function (`attempt_files`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -21,17 +21,13 @@ from xsft.effects.process import own_environment
 from xsft.effects.recordindex import Index, entry_of, keep, read_index
 from xsft.errors import UsageError, XsftError
 from xsft.problems import Problem, warning
-from xsft.records.document import facts_to_json, read_facts, read_record, to_json, unreadable
-from xsft.records.model import Facts, Record, with_facts
+
+if TYPE_CHECKING:
+    from xsft.records.model import Facts, Record
 
 FOLDER = "xsft"
 LOCAL_RECORD = "run.json"
-_INTENT = "intent"
-MAX_BYTES = 16 * 1024 * 1024
-"""Of one record that is read; a local run of 100,000 steps has 3 MB of losses."""
 
-_ATTEMPT = re.compile(r"attempt-[1-9][0-9]{0,5}\.json")
-_FACTS = re.compile(r"attempt-[1-9][0-9]{0,5}\.[a-z-]+(?:\.[0-9a-f]+)?\.json")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -68,12 +64,15 @@ class RecordStore(Struct, frozen=True, kw_only=True):
         Call it before the create. Raises Unreachable or EnvironmentMissing where the output does not take it; nothing
         should be created then.
         """
+        from xsft.effects.attempt_files import attempt_at, intent
+        from xsft.records.document import to_json
+
         path = f"{_folder(record.output, record.run_name)}/attempt-{record.last.number}.json"
         objects = self.objects_at(path)
         if not objects.create(path, to_json(record).encode()):
-            there = _attempt_at(path, objects, run_name=record.run_name, number=record.last.number)
+            there = attempt_at(path, objects, run_name=record.run_name, number=record.last.number)
             if there.last.submitter != record.last.submitter:  # equal: our own try, whose answer was lost
-                objects.create(_intent(path, record.last.submitter), to_json(record).encode())
+                objects.create(intent(path, record.last.submitter), to_json(record).encode())
                 return Taken(ref=RecordRef(path=path, record=record), there=there)
         return RecordRef(path=path, record=record, problems=self.index(record, path))
 
@@ -83,12 +82,18 @@ class RecordStore(Struct, frozen=True, kw_only=True):
         Said twice, the first stays, and another submitter's word is kept beside it. Raises as `begin`: the run is as it
         is then, and only the record lacks it, so a caller warns.
         """
+        from dataclasses import replace
+
+        from xsft.effects.attempt_files import facts_at
+        from xsft.records.document import facts_to_json
+        from xsft.records.model import with_facts
+
         number = ref.record.last.number
         content = facts_to_json(facts, run_name=ref.record.run_name, number=number).encode()
         objects = self.objects_at(ref.path)
         stem = f"{ref.path.removesuffix('.json')}.{facts.outcome}"
         if not objects.create(f"{stem}.json", content) and facts.submitter:
-            there = _facts_at(f"{stem}.json", objects)
+            there = facts_at(f"{stem}.json", objects)
             if there is None or there.submitter != facts.submitter:
                 objects.create(f"{stem}.{facts.submitter}.json", content)
         whole = replace(ref.record, attempts=(with_facts(ref.record.last, (facts,)),))
@@ -100,12 +105,10 @@ class RecordStore(Struct, frozen=True, kw_only=True):
         Empty where nothing is recorded. An attempt whose document is torn comes back as `unknown`, with the reason.
         Raises Unreachable where nobody can look.
         """
+        from xsft.effects.attempt_files import attempts_in
+
         folder = _folder(output, run_name)
-        objects = self.objects_at(folder)
-        names = objects.names(folder)
-        submitted = [self._whole(folder, name, names, objects, run_name) for name in names if _ATTEMPT.fullmatch(name)]
-        local = _local_attempts(folder, objects, run_name) if LOCAL_RECORD in names else ()
-        return tuple(sorted((*submitted, *local), key=lambda record: record.last.number))
+        return attempts_in(folder, self.objects_at(folder), run_name=run_name)
 
     def local_index(self) -> Index:
         """The runs that were submitted from this machine."""
@@ -119,21 +122,6 @@ class RecordStore(Struct, frozen=True, kw_only=True):
             message = f"The index of runs in {self.state} was not written: {failed}. The record itself is at {path}."
             return (warning("index-not-written", "", message, "Set XSFT_STATE_DIR to a folder you may write to."),)
         return ()
-
-    def _whole(self, folder: str, name: str, names: tuple[str, ...], objects: Objects, run_name: str) -> Record:
-        stem = name.removesuffix(".json")
-        record = _attempt_at(f"{folder}/{name}", objects, run_name=run_name, number=int(stem.partition("-")[2]))
-        later = [other for other in names if other.startswith(f"{stem}.") and _FACTS.fullmatch(other)]
-        later = [other for other in later if not other.startswith(f"{stem}.{_INTENT}.")]
-        said = [_facts_at(f"{folder}/{other}", objects) for other in later]
-        unread = tuple(other for other, facts in zip(later, said, strict=True) if facts is None)
-        known = tuple(facts for facts in said if facts is not None)
-        creator = with_facts(record.last, known).created_by
-        if creator and creator != record.last.submitter and _intent(name, creator) in names:
-            path = f"{folder}/{_intent(name, creator)}"
-            record = _attempt_at(path, objects, run_name=run_name, number=record.last.number)
-        attempt = with_facts(record.last, known)
-        return replace(record, attempts=(attempt,), unread=(*record.unread, *unread))
 
 
 def record_store(env: Mapping[str, str] | None = None) -> RecordStore:
@@ -168,38 +156,3 @@ def _folder(output: str | None, run_name: str) -> str:
             message, fix="A run has an output and a name of letters, digits, dots, dashes and underscores."
         )
     return f"{output.rstrip('/')}/{run_name}/{FOLDER}"
-
-
-def _intent(path: str, submitter: str) -> str:
-    """Where a submitter that was not the first keeps what it is about to submit."""
-    return f"{path.removesuffix('.json')}.{_INTENT}.{submitter}.json"
-
-
-def _attempt_at(path: str, objects: Objects, *, run_name: str, number: int) -> Record:
-    name = path.rpartition("/")[2]
-    try:
-        record = read_record(objects.read(path, limit=MAX_BYTES) or b"")
-    except ValueError as broken:
-        return unreadable(run_name=run_name, number=number, name=name, reason=str(broken))
-    if not record.attempts:
-        return unreadable(run_name=run_name, number=number, name=name, reason="it holds no attempt")
-    return replace(record, attempts=(replace(record.attempts[0], number=number),))
-
-
-def _facts_at(path: str, objects: Objects) -> Facts | None:
-    try:
-        return read_facts(objects.read(path, limit=MAX_BYTES) or b"")
-    except ValueError:
-        return None
-
-
-def _local_attempts(folder: str, objects: Objects, run_name: str) -> tuple[Record, ...]:
-    """The losses are of the whole run; they go with its last attempt."""
-    try:
-        record = read_record(objects.read(f"{folder}/{LOCAL_RECORD}", limit=MAX_BYTES) or b"")
-    except ValueError as broken:
-        return (unreadable(run_name=run_name, number=1, name=LOCAL_RECORD, reason=str(broken)),)
-    if not record.attempts:
-        return (unreadable(run_name=run_name, number=1, name=LOCAL_RECORD, reason="it holds no attempt"),)
-    *earlier, last = record.attempts
-    return (*(replace(record, attempts=(one,), losses={}) for one in earlier), replace(record, attempts=(last,)))

@@ -20,13 +20,13 @@ from xsft.effects.records import RecordStore, record_store
 from xsft.effects.sources import Asked, Source, known_places, source_at, sources
 from xsft.errors import Unreachable
 from xsft.problems import Problem
-from xsft.records.model import Cluster as Where
 
 if TYPE_CHECKING:
     from xsft.effects.observe_ask import Look, Target
     from xsft.effects.observe_gather import Gathered
     from xsft.effects.observe_patience import Say
     from xsft.effects.observe_wanted import Effort
+    from xsft.records.where import Cluster as Where
     from xsft.spec.place import Place
     from xsft.states.model import JobSet, Observation, Status
 

@@ -13,7 +13,7 @@ from xsft.effects.places_file import places_file
 from xsft.effects.process import own_environment
 from xsft.effects.recordindex import IndexEntry
 from xsft.errors import UsageError
-from xsft.records.model import Cluster as Where
+from xsft.records.where import Cluster as Where
 
 if TYPE_CHECKING:
     from xsft.spec.place import Place

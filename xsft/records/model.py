@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from xsft.problems import Problem
+from xsft.records.where import Cluster as Cluster  # noqa: PLC0414 -- re-exported
 
 SCHEMA = "xsft.record/1"
 
@@ -27,16 +28,6 @@ it. `created`: the object exists; what became of it is the cluster's to say. `sh
 before the steps asked for. `running` in the record of a local run that nobody holds: it was killed. `unknown`: nothing
 certain was learnt, or a newer xsft wrote a word that this one does not know.
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cluster:
-    """Where a run went: project, zone and cluster, or a kubeconfig context."""
-
-    project: str | None = None
-    zone: str | None = None
-    cluster: str | None = None
-    context: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
