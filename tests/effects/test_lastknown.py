@@ -81,6 +81,24 @@ def test_what_was_found_of_a_failure_stays_until_the_restart_and_is_told_after_i
     assert (known["uid-a"].found, known["uid-a"].before) == ("", before)
 
 
+def test_how_far_a_run_had_come_stays_known_while_nobody_asks_it(tmp_path: Path) -> None:
+    """Where there are many, most are not asked at a look; of one that is over it would pass for its last word."""
+
+    def step(**how: Any) -> int | None:
+        remember(tmp_path, [(replace(observed("a"), **how), how.pop("status", TRAINING))], now=NOW)
+        progress = recall(tmp_path, cluster=CLUSTER, namespace="default")["uid-a"].progress
+        return progress.step if progress else None
+
+    assert step() == 120
+    assert step(progress=None) == 120
+    assert step(progress=None) == 120
+    assert step(progress=None, jobset=jobset("a", restarts=1)) is None, "another process"
+    assert step() == 120
+    failed = replace(observed("a"), progress=None, jobset=jobset("a", terminal="Failed"))
+    remember(tmp_path, [(failed, Status(state="failed"))], now=NOW)
+    assert recall(tmp_path, cluster=CLUSTER, namespace="default")["uid-a"].progress is None
+
+
 def test_each_call_adds_to_what_was_known(tmp_path: Path) -> None:
     remember(tmp_path, [(observed("one"), TRAINING), (observed("two"), TRAINING)], now=NOW)
     remember(tmp_path, [(observed("one", observed_at="2026-11-21T12:30:00Z"), DONE)], now="2026-11-21T12:30:00Z")

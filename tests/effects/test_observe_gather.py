@@ -24,7 +24,7 @@ from xsft.effects.objects import LocalObjects
 from xsft.effects.observe_ask import Target, begin
 from xsft.effects.observe_gather import Gathered, gather_runs
 from xsft.effects.observe_wanted import Effort, untold
-from xsft.effects.progress import NOT_ASKED, NOT_READ, TAIL
+from xsft.effects.progress import NOT_ASKED, TAIL
 from xsft.effects.recordindex import IndexEntry, keep
 from xsft.effects.records import RecordStore
 from xsft.errors import Unreachable
@@ -402,7 +402,7 @@ def test_where_not_all_can_be_read_a_look_that_is_no_longer_young_reads_few(worl
     def read(**effort: Any) -> int:
         found = by_name(world.gather(effort=Effort(at_least=2, soon_s=0, **effort)))
         unread = [one for one in found.values() if one.unread]
-        assert {one.unread[0].why for one in unread} <= {NOT_READ, NOT_ASKED}
+        assert {one.unread[0].why for one in unread} <= {NOT_ASKED}
         return len(found) - len(unread)
 
     assert read(at_most=4) == 2

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,6 +62,24 @@ def test_what_cannot_be_read_keeps_nobody_from_being_read() -> None:
         assert {"ended-29", "ended-28"} <= {one.run_name for one in found.asked}
         asked |= {one.run_name for one in found.asked}
     assert asked == {one.run_name for one in runs}
+
+
+@pytest.mark.parametrize("apart", [1, 5, 7, 14, 28, 60])
+def test_however_far_looks_are_apart(apart: int) -> None:
+    runs = [run(i, "ended") for i in range(30)]
+    asked = set()
+    for look in range(60):
+        at = datetime(2026, 11, 21, tzinfo=UTC) + timedelta(seconds=apart * look)
+        found = turns(runs, wanted=replace(wanted(ended_at_most=4), now=at.isoformat()))
+        asked |= {one.run_name for one in found.asked}
+    assert asked == {one.run_name for one in runs}
+
+
+def test_of_runs_that_are_named_all_are_waited_for() -> None:
+    runs = [run(i, "active") for i in range(50)]
+    named = replace(wanted(), names=frozenset(one.run_name for one in runs))
+    found = turns(runs, wanted=named)
+    assert (len(found.asked), found.first, found.left) == (50, 50, ())
 
 
 def test_of_those_that_are_gone_the_newest() -> None:

@@ -34,7 +34,7 @@ def listed(objects: list[Any]) -> bytes:
 
 
 def read(path: Path, kind: type, content: bytes, *, reduce: Reduce | None = None) -> tuple[Any, ...]:
-    before = Reductions[Any](path, lambda: kind)
+    before = Reductions[Any](path, lambda: kind, made_by=reductions.code())
     found = each_item([content], reduce=reduce or KINDS[kind], before=before)
     before.save()
     return found
@@ -100,7 +100,7 @@ def test_nothing_is_written_where_nothing_is_new(tmp_path: Path) -> None:
     assert (tmp_path / "a").stat().st_mtime_ns == written
 
 
-@pytest.mark.parametrize("spoil", ["half", "empty", "other words", "other kind", "no file", "a folder"])
+@pytest.mark.parametrize("spoil", ["half", "empty", "other words", "other kind", "no file", "a folder", "a pipe"])
 def test_a_file_that_makes_no_sense_is_none(tmp_path: Path, spoil: str) -> None:
     path, content = tmp_path / "a", listed(many())
     first = read(path, JobSet, content)
@@ -117,6 +117,9 @@ def test_a_file_that_makes_no_sense_is_none(tmp_path: Path, spoil: str) -> None:
             read(path, Owned, content)
         case "no file":
             path.unlink()
+        case "a pipe":
+            path.unlink()
+            os.mkfifo(path)
         case _:
             path.unlink()
             path.mkdir()
@@ -126,27 +129,43 @@ def test_a_file_that_makes_no_sense_is_none(tmp_path: Path, spoil: str) -> None:
 def test_another_way_of_reading_takes_nothing_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = listed(many())
     read(tmp_path / "a", JobSet, content)
-    monkeypatch.setattr(reductions, "_made_by", lambda: "another xsft")
+    monkeypatch.setattr(reductions, "code", lambda: b"another xsft".ljust(32))
     with pytest.raises(AssertionError, match="taken apart again"):
         read(tmp_path / "a", JobSet, content, reduce=refused)
 
 
 def test_the_way_of_reading_changes_with_each_file_that_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "xsft"
-    for name in ("effects/reductions.py", "launchers/observed.py", "catalog/tpu_types.toml", "naming.py"):
+    reading = ("launchers/observed.py", "catalog/tpu_types.toml", "naming.py", "effects/cluster_items.py")
+    for name in (*reading, "effects/cluster_reads.py", "effects/reductions.py"):
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text("1", encoding="utf-8")
     for name in ("modes", "states"):
         (package / name).mkdir()
     monkeypatch.setattr(reductions, "__file__", str(package / "effects" / "reductions.py"))
-    fresh = reductions._made_by.__wrapped__
-    before = {fresh()}
-    for name in ("launchers/observed.py", "catalog/tpu_types.toml", "naming.py"):
-        (package / name).write_text("22", encoding="utf-8")
-        assert fresh() not in before, name
-        before.add(fresh())
-    (package / "effects" / "reductions.py").write_text("22", encoding="utf-8")
-    assert fresh() in before
+    known = {reductions.code()}
+    for name in reading:
+        about = (package / name).stat()
+        (package / name).write_text("2", encoding="utf-8")
+        os.utime(package / name, ns=(about.st_atime_ns, about.st_mtime_ns))  # as in images that are built reproducibly
+        assert reductions.code() not in known, name
+        known.add(reductions.code())
+    (package / "effects" / "reductions.py").write_text("2", encoding="utf-8")
+    assert reductions.code() in known
+
+
+def test_code_that_cannot_be_read_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reductions, "__file__", str(tmp_path / "xsft" / "effects" / "reductions.py"))
+    with kept(tmp_path, context="c", namespace="n", plural="jobsets", kind=lambda: JobSet) as before:
+        assert before is None
+
+
+def test_code_that_is_replaced_while_it_reads_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was loaded is not what lies there now."""
+    with kept(tmp_path, context="c", namespace="n", plural="jobsets", kind=lambda: JobSet) as before:
+        monkeypatch.setattr(reductions, "code", lambda: b"newer".ljust(32))
+        each_item([listed(many())], reduce=jobset_of, before=before)
+    assert not (tmp_path / "lists").exists()
 
 
 def test_nothing_else_of_xsft_decides_what_is_made() -> None:
@@ -157,13 +176,35 @@ def test_nothing_else_of_xsft_decides_what_is_made() -> None:
     assert loaded <= {Path(name).stem for name in READERS}, loaded
 
 
-def test_a_number_or_a_word_that_cannot_be_kept_costs_nothing(tmp_path: Path) -> None:
+def test_a_number_or_a_word_that_cannot_be_kept_keeps_no_other_from_it(tmp_path: Path) -> None:
     """JSON has larger numbers than msgpack, and halves of characters."""
-    odd = [{**one, "status": {"restarts": 10**30}} for one in many(2)]
-    odd += [{"metadata": {"name": "\ud800"}} for _ in range(2)]
-    content = json.dumps({"items": odd}, separators=(",", ":")).encode()
-    assert read(tmp_path / "a", JobSet, content) == each_item([content], reduce=jobset_of)
-    assert not (tmp_path / "a").exists()
+    odd = [{**many(1)[0], "status": {"restarts": 10**30}}, {"metadata": {"name": "\ud800"}}]
+    content = listed([*odd, *many(), *many(1)])
+    first = read(tmp_path / "a", JobSet, content)
+    assert first == each_item([content], reduce=jobset_of)
+    again: list[str] = []
+
+    def noted(json: Any) -> JobSet:
+        again.append(json["metadata"]["name"])
+        return jobset_of(json)
+
+    assert read(tmp_path / "a", JobSet, content, reduce=noted) == first
+    assert again == ["run-0", "\ud800", "run-0"], "the odd ones, and the last of the list"
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_a_file_in_which_any_byte_is_wrong_is_none(data: st.DataObject) -> None:
+    content = listed([{**one, "status": {"terminalState": "Completed"}} for one in many()])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a"
+        first = read(path, JobSet, content)
+        wrong = bytearray(path.read_bytes())
+        wrong[data.draw(st.integers(0, len(wrong) - 1))] ^= data.draw(st.integers(1, 255))
+        path.write_bytes(wrong)
+        assert read(path, JobSet, content) == first
+        assert read(path, JobSet, content, reduce=jobset_of) == first
+        assert path.read_bytes() != bytes(wrong), "it is written anew"
 
 
 def test_without_a_folder_nothing_is_kept() -> None:

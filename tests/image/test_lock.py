@@ -59,6 +59,13 @@ def test_what_a_later_xsft_adds_is_kept_and_not_misread() -> None:
     assert written["images"][LOCKED.repository] == row
 
 
+@pytest.mark.parametrize("key", ["digest", "maxtext", "deps", "pushed_at"])
+def test_a_row_that_does_not_say_which_bytes_are_meant_is_not_read(key: str) -> None:
+    document = json.loads(updated(None, LOCKED))
+    del document["images"][LOCKED.repository][key]
+    assert read_lock(json.dumps(document)) == {}
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": "xsft.record/1"}', "[" * 100_000])
 def test_what_is_no_lock_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="it "):

@@ -69,18 +69,27 @@ def remember(state: Path, seen: Iterable[tuple[Observation, Status]], *, now: st
     for (cluster, namespace), several in by_place.items():
         path = _path(state, cluster, namespace)
         there = _read(path)
-        found = {one.uid: one for one in there if one.has_found}
-        lines = [line_of(_with_found(one, found.get(one.jobset.uid))) for one in several]
+        told = {one.uid: one for one in there if one.has_found or one.has_progress}
+        lines = [line_of(_with_told(one, told.get(one.jobset.uid))) for one in several]
         fresh = {one.uid for one in lines}
         older = [one for one in there if one.uid not in fresh and not _forgotten(one, now)]
         _write(path, (*lines, *older), cluster=cluster, namespace=namespace, now=now)
 
 
-def _with_found(known: Known, line: Line | None) -> Known:
-    """What was found of a failure stays until the restart that follows it, `before` has it then, or until it runs."""
-    last = line.known() if line and not known.found and known.status.state not in RUNNING else None
-    same = last is not None and last.jobset.restarts == known.jobset.restarts
-    return replace(known, found=last.found) if last and same else known
+def _with_told(known: Known, line: Line | None) -> Known:
+    """What was found of a failure stays until the restart that follows it, `before` has it then, or until it runs. How
+    far a run had come that lives and was not asked now stays too: of one that is over, it would pass for its last word.
+    """
+    unfound = not known.found and known.status.state not in RUNNING
+    unasked = known.progress is None and not known.ended
+    last = line.known() if line and (unfound or unasked) else None
+    if last is None or last.jobset.restarts != known.jobset.restarts:
+        return known
+    return replace(
+        known,
+        found=last.found if unfound else known.found,
+        progress=last.progress if unasked else known.progress,
+    )
 
 
 def forget(

@@ -89,6 +89,10 @@ class Line(Struct, frozen=True, kw_only=True):
     def has_found(self) -> bool:
         return '"found": ' in self.text
 
+    @property
+    def has_progress(self) -> bool:
+        return '"progress": {}' not in self.text
+
     def known(self) -> Known | None:
         """None where it makes no sense."""
         return _from_json(_object(self.text))
@@ -140,7 +144,7 @@ def _json(known: Known) -> dict[str, Any]:
 
 
 def _said(part: JobSet | Status | Progress | Before) -> dict[str, Any]:
-    """Its fields, without those that say nothing; `asdict` would copy a thousand of them deeply."""
+    """Its fields, without those that say nothing."""
     return {key: value for key, value in asdict(part).items() if value is not None}
 
 

@@ -24,7 +24,8 @@ class Turns(Struct, frozen=True, kw_only=True):
 def turns(found: Iterable[Observation], *, wanted: Wanted) -> Turns:
     """The newest active runs; of those that are over, the newest and some of the others, others at every look: an end
     that cannot be read takes no place for good. Those whose JobSet is gone have places of their own. Where there are
-    more active ones than are read at all, most of them can wait for the next look: who asked need not wait for them.
+    more active ones than are read at all, only the newest are waited for: the table cannot be whole. Of those that are
+    named all are.
     """
     effort, newest = wanted.effort, sorted(found, key=_begun, reverse=True)
     ask = [one for one in newest if effort.progress_s > 0 and wanted.progress(one) and untold(one)]
@@ -34,9 +35,10 @@ def turns(found: Iterable[Observation], *, wanted: Wanted) -> Turns:
     gone = [one for one in ask if one.jobset is None]
     turn = int(seconds_between(EPOCH, wanted.now) or 0)
     over = _in_turn(ended, at_most=effort.ended_at_most, turn=turn)
-    sure = effort.at_most if len(active) <= effort.at_most else min(effort.at_least, effort.at_most)
+    most = len(active) if wanted.names else effort.at_most
+    sure = most if len(active) <= most else min(effort.at_least, most)
     first = (*active[:sure], *over, *gone[: effort.gone_at_most])
-    asked = (*first, *active[sure : effort.at_most])
+    asked = (*first, *active[sure:most])
     chosen = set(map(id, asked))
     return Turns(asked=asked, first=len(first), left=tuple(one for one in newest if id(one) not in chosen))
 
@@ -44,7 +46,7 @@ def turns(found: Iterable[Observation], *, wanted: Wanted) -> Turns:
 def _in_turn(ended: Sequence[Observation], *, at_most: int, turn: int) -> tuple[Observation, ...]:
     """Half of the places are the newest ones'; the other half goes round."""
     first, rest = ended[: (at_most + 1) // 2], ended[(at_most + 1) // 2 :]
-    start = turn % len(rest) if rest else 0
+    start = (turn + turn // len(rest)) % len(rest) if rest else 0  # also where looks are a multiple of it apart
     return (*first, *(*rest[start:], *rest[:start])[: at_most // 2])
 
 

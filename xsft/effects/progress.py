@@ -77,8 +77,8 @@ def read_progress(
     found = list(observations)
     looks = _looks([observations[i] for i in asked], source=source, tail=tail)
     read = answers(looks, threads=THREADS, timeout_s=deadline_s, hurry=hurry)
-    for i, one in zip(asked, read, strict=True):
-        found[i] = one or _lacking(observations[i], NOT_READ)
+    for n, (i, one) in enumerate(zip(asked, read, strict=True)):
+        found[i] = one or _lacking(observations[i], NOT_READ if hurry is None or n < hurry.first else NOT_ASKED)
     return tuple(found)
 
 

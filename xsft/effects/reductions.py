@@ -2,7 +2,8 @@
 
 Most objects do not change between two looks, and taking 15 MB of JSON apart is a large part of what a look costs. Known
 by a digest of its bytes as the cluster sends them, an object that did change is simply not known: nothing old is ever
-taken for new. One file per list in the cache folder, and another one where xsft reads objects in another way.
+taken for new. One file per list in the cache folder; of one that is damaged, or that was written by an xsft that reads
+objects in another way, nothing is taken.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -22,18 +23,24 @@ from xsft.errors import XsftError
 
 T = TypeVar("T")
 
-READERS = ("launchers", "modes", "states", "catalog", "naming.py")
-"""Of xsft, what decides what is made of an object: what the reducing modules import, and the tables those read."""
+READERS = (
+    *("launchers", "modes", "states", "catalog", "naming.py"),
+    *("effects/cluster_items.py", "effects/cluster_reads.py"),
+)
+"""Of xsft, what decides what is made of an object: what reduces it, what that imports, and the tables it reads."""
 MAX_BYTES = 64 * 1024 * 1024
+_DIGEST = 32
+"""Bytes of a SHA-256."""
 
 
 class Reductions(Generic[T]):
     """Of one list; for one thread. Its file is read when it is first asked, so that the question is under way."""
 
-    def __init__(self, path: Path, kind: Callable[[], type]) -> None:
-        """`kind`: a type that msgspec can write and read."""
+    def __init__(self, path: Path, kind: Callable[[], type], *, made_by: bytes) -> None:
+        """`kind`: a type that msgspec can write and read. `made_by`: the code that reads objects now."""
         self._path = path
         self._kind = kind
+        self._made_by = made_by
         self._before: dict[bytes, T] | None = None
         self._now: dict[bytes, T] = {}
         self._added = False
@@ -41,7 +48,7 @@ class Reductions(Generic[T]):
     def get(self, content: bytes) -> tuple[bytes, T | None]:
         """The digest to `add` it by, and what was made of it."""
         if self._before is None:
-            self._before = _read(self._path, self._kind())
+            self._before = _read(self._path, self._kind(), made_by=self._made_by)
         digest = hashlib.sha256(content).digest()
         made = self._before.get(digest)
         if made is not None:
@@ -54,14 +61,13 @@ class Reductions(Generic[T]):
 
     def save(self) -> None:
         """Those of this reading, where any is new. What cannot be written costs time, and is not spoken of."""
-        if not self._added:
+        if not self._added or code() != self._made_by:  # replaced while it ran: nobody knows what read them
             return
-        from msgspec import msgpack
-
-        with suppress(XsftError, OSError, ValueError, OverflowError):
+        with suppress(XsftError, OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             sweep(self._path.parent)
-            write_atomic(self._path, msgpack.encode((_made_by(), self._now)), durable=False)
+            content = self._made_by + _packed(self._now)
+            write_atomic(self._path, hashlib.sha256(content).digest() + content, durable=False)
 
 
 @contextmanager
@@ -72,44 +78,76 @@ def kept(
 
     Two clusters of one context name only take each other's place.
     """
-    if cache is None:
+    made_by = code() if cache else b""
+    if cache is None or not made_by:
         yield None
         return
     where = hashlib.sha256(f"{context}\0{namespace}".encode()).hexdigest()[:12]
     name = f"{re.sub(r'[^A-Za-z0-9.-]+', '_', context)[:80]}-{where}.{plural}"
-    found = Reductions[Any](cache / "lists" / name, kind)
+    found = Reductions[Any](cache / "lists" / name, kind, made_by=made_by)
     yield found
     found.save()
 
 
-def _read(path: Path, kind: Any) -> dict[bytes, Any]:
-    """Empty where it was written by another xsft, or is not whole."""
-    from msgspec import MsgspecError, msgpack
+def code() -> bytes:
+    """Names the code that reads objects, by its content: also in a checkout, where it changes. Empty where that cannot
+    be read.
+    """
+    package, digest = Path(__file__).parent.parent, hashlib.sha256()
+    try:
+        for path in sorted(path for name in READERS for path in _files(package / name)):
+            digest.update(f"{path.name}\0".encode() + path.read_bytes())
+    except OSError:
+        return b""
+    return digest.digest()
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_dir():
+        yield from (Path(entry.path) for entry in os.scandir(path) if entry.is_file())
+    else:
+        yield path
+
+
+def _packed(made: dict[bytes, T]) -> bytes:
+    """JSON has larger numbers than msgpack, and halves of characters: what has one is left out."""
+    from msgspec import msgpack
 
     try:
-        with path.open("rb") as file:
-            made_by, found = msgpack.decode(file.read(MAX_BYTES), type=tuple[str, dict[bytes, kind]])
-    except (OSError, MsgspecError, RecursionError):
+        return msgpack.encode(made)
+    except (ValueError, OverflowError):
+        return msgpack.encode({digest: one for digest, one in made.items() if _packs(one)})
+
+
+def _packs(made: Any) -> bool:
+    from msgspec import msgpack
+
+    try:
+        msgpack.encode(made)
+    except (ValueError, OverflowError):
+        return False
+    return True
+
+
+def _read(path: Path, kind: Any, *, made_by: bytes) -> dict[bytes, Any]:
+    """Empty where it is not whole, not ours, or made by other code."""
+    from msgspec import msgpack
+
+    try:
+        content = _content(path)
+        if content[:_DIGEST] != hashlib.sha256(content[_DIGEST:]).digest() or not content.startswith(made_by, _DIGEST):
+            return {}
+        found: dict[bytes, Any] = msgpack.decode(content[_DIGEST + len(made_by) :], type=dict[bytes, kind])
+    except (OSError, ValueError, RecursionError):  # msgspec's errors are ValueErrors
         return {}
-    return found if made_by == _made_by() else {}
+    return found
 
 
-@cache
-def _made_by() -> str:
-    """Names the code that reads objects, by time and size of its files: also in a checkout, where it changes."""
-    package = Path(__file__).parent.parent
-    stamps = sorted(stamp for name in READERS for stamp in _stamps(package / name))
-    return hashlib.sha256("\0".join(stamps).encode()).hexdigest()
-
-
-def _stamps(path: Path) -> Iterator[str]:
-    if path.is_dir():
-        for entry in os.scandir(path):
-            if entry.is_file():
-                yield _stamp(entry.path, entry.stat())
-    else:
-        yield _stamp(str(path), path.stat())
-
-
-def _stamp(path: str, found: os.stat_result) -> str:
-    return f"{path} {found.st_mtime_ns} {found.st_size}"
+def _content(path: Path) -> bytes:
+    """Of a file of this user's own: a pipe would be waited for, and another user's word is none."""
+    opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(opened, "rb") as file:
+        about = os.fstat(opened)
+        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.getuid():
+            raise OSError(f"{path} is not a file of this user")
+        return file.read(MAX_BYTES)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING
 from typing import Any
 
+from msgspec import NODEFAULT
 from msgspec.structs import asdict, fields
 
 from xsft.image.model import Locked, Options
@@ -97,7 +97,7 @@ def _locked(image: str, repository: str, row: Mapping[str, Any]) -> Locked | Non
     texts = {"digest", "maxtext", "deps", "code", "pushed_at", "base"}
     if any(not isinstance(value, str) for name, value in known.items() if name in texts):
         return None
-    required = {f.name for f in fields(Locked) if f.default is MISSING} - {"image", "repository"}
+    required = {f.name for f in fields(Locked) if f.default is NODEFAULT} - {"image", "repository"}
     if required - known.keys() or not _DIGEST.fullmatch(known["digest"]):
         return None
     return Locked(
