@@ -94,11 +94,11 @@ def states(found: Gathered) -> dict[str, Status]:
     return {name: classify(one, now=NOW) for name, one in by_name(found).items()}
 
 
-def remembered(world: World, *states: str, progress: bool = False) -> None:
+def remembered(world: World, *, effort: Effort = NOTHING) -> tuple[Observation, ...]:
     """As `status` keeps them after it has asked."""
-    effort = Effort() if progress else NOTHING
     found = world.gather(effort=effort).observations
     remember(world.store.state, [(one, classify(one, now=NOW)) for one in found], now=NOW)
+    return found
 
 
 def test_clusters_and_this_machine_in_one_answer(world: World) -> None:
@@ -234,7 +234,7 @@ def test_a_run_that_was_cancelled_keeps_what_was_known_of_it(world: World) -> No
     ref = world.store.finish(world.store.begin(record), created)
     pod = world.runs.pod("gemma")["metadata"]["name"]
     world.api.standin.logs.say(pod, "completed step: 42, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0")
-    remembered(world, progress=True)
+    remembered(world, effort=Effort())
     world.api.world.delete("gemma")
     del world.api.standin.objects.of("/pods")["default", pod]
     world.store.finish(ref, Facts(outcome="cancelled", at="2026-11-21T11:30:00+00:00", submitter="b" * 16))
@@ -253,7 +253,7 @@ def test_a_run_that_is_gone_is_shown_with_the_further_of_what_is_known(world: Wo
     world.submitted("gemma", uid=made["metadata"]["uid"])
     pod = world.runs.pod("gemma")["metadata"]["name"]
     world.api.standin.logs.say(pod, "completed step: 42, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0")
-    remembered(world, progress=True)
+    remembered(world, effort=Effort())
     world.api.world.delete("gemma")
     checkpoints = Path(world.output) / "gemma" / "checkpoints"
     for step, expected in ((40, (42, 40)), (50, (42, 50))):
@@ -270,7 +270,7 @@ def test_how_a_run_was_before_its_restart_is_known_from_an_earlier_look(world: W
     made = world.runs.admitted("gemma")
     pod = world.runs.pod("gemma")["metadata"]["name"]
     world.api.standin.logs.say(pod, "completed step: 42, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0")
-    remembered(world, progress=True)
+    remembered(world, effort=Effort())
     made["status"] = {**RUNNING, "restarts": 1}
     for _ in range(2):
         before = by_name(world.gather())["gemma"].before
@@ -286,10 +286,10 @@ def test_that_a_process_was_killed_for_memory_stays_known(world: World) -> None:
     killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-11-21T11:30:00Z"}}
     pod["status"]["containerStatuses"] = [{"name": "jax-tpu", "state": killed}]
     world.api.standin.logs.say(pod["metadata"]["name"], "nothing")
-    remembered(world, progress=True)
+    remembered(world, effort=Effort())
     assert states(world.gather(effort=Effort()))["gemma"].reason == "oom-killed"
     del world.api.standin.objects.of("/pods")["default", pod["metadata"]["name"]]
-    remembered(world, progress=True)
+    remembered(world, effort=Effort())
     assert states(world.gather(effort=Effort()))["gemma"].reason == "oom-killed"
 
 
@@ -323,7 +323,7 @@ def test_the_progress_of_an_end_is_read_once(world: World) -> None:
     pod = world.runs.pod("gemma", phase="Succeeded")["metadata"]["name"]
     step = "completed step: 1000, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0"
     world.api.standin.logs.say(pod, step)
-    remembered(world, progress=True)
+    remembered(world, effort=Effort())
     again = world.gather(effort=Effort())
     assert states(again)["gemma"].state == "succeeded"
     assert len(world.api.server.asked("/log")) == 1
@@ -351,6 +351,32 @@ def test_a_checkpoint_of_which_the_end_of_a_log_does_not_tell(world: World) -> N
     assert saved() == 100
 
 
+def test_an_end_that_nobody_had_time_for_is_read_at_the_next_look(world: World) -> None:
+    """What it had said while it lived is shown meanwhile, and is not taken for its last word."""
+    jobset = world.runs.admitted("gemma")
+    pod = world.runs.pod("gemma")["metadata"]["name"]
+
+    def says(step: int) -> None:
+        line = f"completed step: {step}, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0"
+        world.api.standin.logs.say(pod, line)
+
+    def step(**effort: Any) -> int | None:
+        (seen,) = remembered(world, effort=Effort(**effort))
+        return seen.progress.step if seen.progress else None
+
+    says(42)
+    assert step() == 42
+    says(55)
+    jobset["status"] = ended("Failed", "x", at=NOW)
+    assert step(ended_at_most=0) == 42
+    assert step(ended_at_most=0) == 42
+    assert step() == 55
+    assert step(ended_at_most=0) == 55
+    asked = len(world.api.server.asked("/log"))
+    assert step() == 55
+    assert len(world.api.server.asked("/log")) == asked, "it is not read again"
+
+
 @pytest.mark.parametrize(
     ("how", "step", "state"),
     [("Failed", 42, ("failed", "jobset-failed")), ("Completed", None, ("unknown", "steps-not-read"))],
@@ -361,7 +387,7 @@ def test_what_a_run_had_said_before_its_log_was_gone_is_shown_where_it_proves_no
     jobset = world.runs.admitted("gemma")
     pod = world.runs.pod("gemma")["metadata"]["name"]
     world.api.standin.logs.say(pod, "completed step: 42, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0")
-    remembered(world, progress=True)
+    remembered(world, effort=Effort())
     jobset["status"] = ended(how, "x")
     del world.api.standin.objects.of("/pods")["default", pod]
     found = world.gather(effort=Effort())

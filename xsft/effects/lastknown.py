@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from xsft.effects.files import write_atomic
 from xsft.effects.lastknown_line import Known, Line, line_of, read_line
+from xsft.effects.observe_wanted import passed_over
 from xsft.errors import XsftError
 from xsft.states.model import ENDED, RUNNING, JobSet, Observation, Status
 from xsft.states.moments import seconds_between
@@ -78,10 +79,10 @@ def remember(state: Path, seen: Iterable[tuple[Observation, Status]], *, now: st
 
 def _with_told(known: Known, line: Line | None) -> Known:
     """What was found of a failure stays until the restart that follows it, `before` has it then, or until it runs. How
-    far a run had come that lives and was not asked now stays too: of one that is over, it would pass for its last word.
+    far a run had come that was not asked now stays too.
     """
     unfound = not known.found and known.status.state not in RUNNING
-    unasked = known.progress is None and not known.ended
+    unasked = known.progress is None and (known.unheard or not known.ended)
     last = line.known() if line and (unfound or unasked) else None
     if last is None or last.jobset.restarts != known.jobset.restarts:
         return known
@@ -147,6 +148,7 @@ def _known(seen: Observation, jobset: JobSet, status: Status) -> Known:
         before=seen.before,
         found=seen.found,
         ended_at=seen.record.finished_at if seen.record and seen.jobset is None else None,
+        unheard=status.state in ENDED and passed_over(seen),
     )
 
 

@@ -39,6 +39,8 @@ class Known(Struct, frozen=True, kw_only=True):
     """Why a process of it has failed, as `why` found."""
     ended_at: str | None = None
     """As its record tells, where its JobSet does not."""
+    unheard: bool = False
+    """It is over, and what it said last was not read: `progress` is from before."""
     gone: bool = False
     """It lived when it was seen last, and its cluster has had no such JobSet since."""
 
@@ -139,6 +141,7 @@ def _json(known: Known) -> dict[str, Any]:
         **({"before": _said(known.before)} if known.before else {}),
         **({"found": known.found} if known.found else {}),
         **({"ended_at": known.ended_at} if known.ended_at else {}),
+        **({"unheard": True} if known.unheard else {}),
         **({"gone": True} if known.gone else {}),
     }
 
@@ -164,6 +167,7 @@ def _from_json(row: dict[str, Any]) -> Known | None:
         before=_before(mapping(row, "before")),
         found=text(row.get("found")) or "",
         ended_at=text(row.get("ended_at")),
+        unheard=row.get("unheard") is True,
         gone=row.get("gone") is True,
     )
 

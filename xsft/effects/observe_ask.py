@@ -187,4 +187,6 @@ def _with_known(seen: Observation, known: Mapping[str, Known]) -> Observation:
     if jobset.terminal is None:
         return replace(seen, before=last.as_before() if last.jobset.restarts < jobset.restarts else last.before)
     seen = replace(seen, before=last.before)
-    return replace(seen, progress=last.progress, known_end=last.status) if last.ended else seen
+    if not last.ended:
+        return seen
+    return replace(seen, progress=None if last.unheard else last.progress, known_end=last.status)

@@ -8,6 +8,8 @@ from xsft.effects.recordindex import IndexEntry
 from xsft.states.model import Observation, seconds_since
 from xsft.states.moments import seconds_between
 
+NOT_READ = "not read: the time for it was up"
+NOT_ASKED = "not read: others were before it"
 RECENT_S = 24 * 3600.0
 """What ended longer ago is not shown unless it is asked for, so nothing is read of it."""
 LATELY_S = 7 * 24 * 3600.0
@@ -62,6 +64,11 @@ class Wanted(Struct, frozen=True, kw_only=True):
         ends = [c.at for c in seen.jobset.conditions if c.type == seen.jobset.terminal and c.at]
         age = seconds_since(max(ends, default=seen.jobset.created_at), seen, self.now)
         return age is None or age < RECENT_S
+
+
+def passed_over(seen: Observation) -> bool:
+    """It may have told more than is known of it, had it been asked."""
+    return any(one.what == "log" and one.why in (NOT_READ, NOT_ASKED) for one in seen.unread)
 
 
 def untold(seen: Observation) -> bool:

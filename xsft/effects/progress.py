@@ -16,7 +16,7 @@ from xsft.effects.cluster import Cluster
 from xsft.effects.cluster_logs import LogAsk, read_log
 from xsft.effects.objects import Objects
 from xsft.effects.observe import unread
-from xsft.effects.observe_wanted import untold
+from xsft.effects.observe_wanted import NOT_ASKED, NOT_READ, untold
 from xsft.effects.parallel import Hurry, answers
 from xsft.effects.printers import Printers, ask_printers
 from xsft.effects.saved import latest_step
@@ -39,8 +39,6 @@ save is in it, which may be hundreds of steps ago.
 """
 THREADS = 8
 """Each has a connection of its own, whose TLS costs both sides more than a log does."""
-NOT_READ = "not read: the time for it was up"
-NOT_ASKED = "not read: others were before it"
 MAX_METRICS = 4 * 1024 * 1024
 """Bytes of one file; log_period is 100 steps of some 2 KB unless a workload says otherwise."""
 
