@@ -22,6 +22,14 @@ def test_uv_comes_from_the_lock_with_its_hashes() -> None:
     assert requirement.count("==") == 1
 
 
+def test_it_needs_nothing_but_the_standard_library() -> None:
+    """It runs before anything is installed."""
+    code = f"import sys; sys.path.insert(0, {str(CHECKOUT)!r}); import xsft.effects.bootstrap; print('loaded')"
+    bare = (sys.executable, "-I", "-S", "-c", code)
+    done = subprocess.run(bare, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("loaded\n", "")
+
+
 def test_a_python_without_pip_gets_its_package_named() -> None:
     bare = Interpreter(path=Path("/usr/bin/python3.11"), version=(3, 11, 2), makes_venv=False)
     problem = bootstrap.lacks_venv([bare])

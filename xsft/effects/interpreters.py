@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-
-from msgspec import Struct
 
 from xsft.effects.process import run
 from xsft.errors import EnvironmentMissing, TimedOut
@@ -33,7 +32,8 @@ print(json.dumps({
 """
 
 
-class Interpreter(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class Interpreter:
     """A CPython that ran."""
 
     path: Path

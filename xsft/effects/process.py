@@ -6,14 +6,14 @@ import os
 import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-
-from msgspec import Struct
 
 from xsft.errors import EnvironmentMissing, TimedOut
 
 
-class Completed(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class Completed:
     """A process that has ended."""
 
     argv: tuple[str, ...]
