@@ -18,6 +18,7 @@ from tests.contract.commandline import CHECKPOINT, Machine, machine
 from tests.fakes.clusters import ClusterApi, reaching
 from tests.stories import NAMES, spec_of
 from xsft.effects.environments import Environment
+from xsft.launchers.readback import lacking
 
 pytestmark = [pytest.mark.cluster, pytest.mark.contract]
 
@@ -72,6 +73,7 @@ def runs(here: Machine, cluster: Cluster, workload: Path) -> None:
     """It is created, and all of it comes to run."""
     namespace = here.api.namespace
     with_secrets(here, cluster)
+    planned = json.loads(here.xsft("plan", workload, "--json", closed=True).stdout)
     done = here.xsft("submit", workload, "--json", closed=True)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
@@ -84,6 +86,8 @@ def runs(here: Machine, cluster: Cluster, workload: Path) -> None:
     cluster.wait(lambda: len(jobs_of(cluster, namespace)) == jobs, what=f"{jobs} Jobs")
     pods = sum(one["replicas"] * one["template"]["spec"]["parallelism"] for one in replicated)
     cluster.wait_pods(namespace, "", count=pods)
+    (jobset,) = here.jobsets
+    assert lacking(planned["plans"][0]["manifest"], jobset) == [], "what Kueue writes as it admits is its own"
     again = json.loads(here.xsft("submit", workload, "--json", closed=True).stdout)
     assert (again["action"], again["uid"]) == ("adopted", document["uid"])
 

@@ -27,6 +27,7 @@ def row(field: str, where: str, outcome: Any = "landed") -> AuditRow:
         ({"a": 1}, {"a": 1, "b": 2}),
         ({"a": {"b": [1]}}, {"a": {"b": [1, 2], "c": 3}}),
         ({"a": None}, {}),
+        ({"annotations": None}, {"annotations": {"kueue.x-k8s.io/workload": "jobset-a-1b2c3"}}),
         ({"a": {}}, {}),
         ({"a": []}, {"a": None}),
         ({"cpu": 24}, {"cpu": "24"}),
