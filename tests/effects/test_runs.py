@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.fakes.clusters import standing_in
+from tests.fakes.kuberuns import Runs as FakeRuns
+from tests.faults import answer
 from tests.observations import jobset, local, observed
+from xsft.effects.cluster import connect_context
 from xsft.effects.objects import LocalObjects
 from xsft.effects.recordindex import IndexEntry, keep
 from xsft.effects.records import RecordStore
 from xsft.effects.runs import Runs, runs_for
-from xsft.effects.sources import Asked
+from xsft.effects.sources import Asked, Source
 from xsft.errors import SpecError, UsageError
+from xsft.launchers import observed as observed_jobsets
+from xsft.records.where import Cluster as Where
+from xsft.states.model import JobSet
+
+COMPACT = SimpleNamespace(dumps=partial(json.dumps, separators=(",", ":")))
+"""As the API server writes."""
 
 
 def entry(name: str = "gemma", **changed: Any) -> IndexEntry:
@@ -71,3 +84,41 @@ def test_what_takes_the_answers_apart_is_not_loaded_before_the_clusters_are_aske
     )
     done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_what_did_not_change_since_the_last_look_is_not_taken_apart_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each list but the last object, of which it cannot be seen at a glance where it ends."""
+    monkeypatch.setenv("XSFT_CACHE_DIR", str(tmp_path / "cache"))
+    store = RecordStore(state=tmp_path / "state", objects_at=lambda _: LocalObjects())
+    taken: list[str] = []
+    jobset_of = observed_jobsets.jobset_of
+
+    def counted(json: Any) -> JobSet:
+        taken.append(json["metadata"]["name"])
+        return jobset_of(json)
+
+    monkeypatch.setattr(observed_jobsets, "jobset_of", counted)
+    monkeypatch.setattr(answer, "json", COMPACT)
+    with standing_in(tmp_path) as api:
+        there = FakeRuns(api.standin.objects)
+        made = [there.admitted(f"run-{i}") for i in range(4)]
+        source = Source(name="stand-in", where=Where(context="stand-in"), namespace="default")
+
+        def look() -> tuple[list[str], set[bool]]:
+            taken.clear()
+            runs = Runs(sources=(source,), store=store, connect=lambda _: connect_context(api.context, here=api.here))
+            seen = [one.jobset for one in runs.read().observations if one.jobset]
+            assert len(seen) == 4
+            return list(taken), {one.suspended for one in seen}
+
+        first, _ = look()
+        assert sorted(first) == [f"run-{i}" for i in range(4)]
+        again, before = look()
+        assert len(again) == 1
+        made[0]["spec"]["suspend"] = not made[0]["spec"].get("suspend", False)
+        changed, after = look()
+        assert set(changed) <= {"run-0", *again}
+        assert "run-0" in changed
+        assert before != after
