@@ -279,7 +279,7 @@ def test_a_connection_that_breaks_is_opened_again_where_it_broke(world: World, c
     lines = world.listen()
     assert lines.take(3) == ["one", "two", "two"]
     for i in range(cuts):
-        until(lambda n=i: len(world.api.server.asked("follow=true")) > n)  # type: ignore[misc]
+        until(lambda n=i: world.logs.followed(FIRST) > n)  # type: ignore[misc]
         world.logs.cut(FIRST)
         world.logs.say(FIRST, f"after cut {i}", second=1)
         assert lines.take(1) == [f"after cut {i}"]
@@ -292,7 +292,7 @@ def test_an_api_that_hiccups_is_waited_for(world: World, fault: dict[str, Any]) 
     heard: list[str] = []
     lines = world.listen(trouble=heard.append)
     assert lines.take(1) == ["one"]
-    until(lambda: world.api.server.asked("follow=true"))
+    until(lambda: world.logs.followed(FIRST))
     for path in ("/log.*follow=true", "/jobsets/", "/pods\\?"):
         world.api.server.fail(path, times=2, **fault)
     world.logs.cut(FIRST)
@@ -306,7 +306,7 @@ def test_a_login_that_is_refused_ends_it(world: World) -> None:
     world.logs.say(FIRST, "one")
     lines = world.listen()
     assert lines.take(1) == ["one"]
-    until(lambda: world.api.server.asked("follow=true"))
+    until(lambda: world.logs.followed(FIRST))
     words = 'pods "x" is forbidden: User "u" cannot get resource "pods/log" in API group ""'
     world.api.server.fail("/log.*follow=true", code=403, message=words, times=99)
     world.logs.cut(FIRST)
@@ -320,7 +320,7 @@ def test_a_container_that_starts_anew_is_followed_on(world: World) -> None:
     world.logs.say(FIRST, "one", second=1)
     lines = world.listen()
     assert lines.take(1) == ["one"]
-    until(lambda: world.api.server.asked("follow=true"))
+    until(lambda: world.logs.followed(FIRST))
     world.logs.say(FIRST, "said while it fell", second=2)
     pod["status"]["containerStatuses"][0]["restartCount"] = 1
     world.logs.replace(FIRST)
@@ -389,7 +389,7 @@ def test_a_stream_that_nobody_closes_does_not_hide_the_process_that_came_after(w
     marks: list[str] = []
     lines = world.listen(trouble=marks.append)
     assert lines.take(1) == ["one"]
-    until(lambda: world.api.server.asked("follow=true"))
+    until(lambda: world.logs.followed(FIRST))
     old["metadata"]["deletionTimestamp"] = "2026-11-21T10:00:05Z"
     world.pod(tag="zzzzz", attempt=1)
     world.logs.say("gemma-slice-job-0-0-zzzzz", "anew", second=9)
@@ -467,7 +467,7 @@ def test_a_node_that_is_gone_does_not_hold_up_what_comes_after_it(world: World, 
     said: list[str] = []
     lines = world.listen(trouble=said.append)
     assert lines.take(1) == ["one"]
-    until(lambda: world.api.server.asked("follow=true"))
+    until(lambda: world.logs.followed(FIRST))
     world.api.server.fail(f"{FIRST}/log", code=500, times=99)
     if ending:
         world.end("Failed")

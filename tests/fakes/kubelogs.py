@@ -21,6 +21,8 @@ class Log:
     ended: bool = False
     cuts: int = 0
     """How often a reader was to be cut so far."""
+    followed: int = 0
+    """How often somebody has begun to follow it, who is cut by the next cut."""
 
 
 @dataclass
@@ -43,6 +45,11 @@ class PodLogs:
         with self.changed:
             self.logs.setdefault((pod, False), Log()).ended = True
             self.changed.notify_all()
+
+    def followed(self, pod: str) -> int:
+        """How many have begun to follow it: a request that was only seen is not cut yet."""
+        with self.changed:
+            return self.logs[pod, False].followed
 
     def cut(self, pod: str) -> None:
         """Everybody who follows it loses the connection."""
@@ -83,7 +90,9 @@ class PodLogs:
         return max(skip, len(log.lines) - int(query["tailLines"])) if "tailLines" in query else skip
 
     def _followed(self, log: Log, given: int, *, stamped: bool, stopping: threading.Event) -> Iterator[bytes]:
-        cuts = log.cuts
+        with self.changed:
+            cuts = log.cuts
+            log.followed += 1
         while not stopping.is_set():
             with self.changed:
                 if given >= len(log.lines) and not log.ended and log.cuts == cuts:
