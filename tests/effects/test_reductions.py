@@ -17,26 +17,35 @@ from hypothesis import strategies as st
 
 from tests.launchers.test_observed import OBJECTS
 from xsft.effects import reductions
-from xsft.effects.cluster_items import each_item
 from xsft.effects.reductions import READERS, Reductions, kept
+from xsft.errors import Unreachable
 from xsft.launchers.observed import jobset_of
 from xsft.launchers.observed_queue import Owned, owned
 from xsft.states.model import JobSet
 
 Reduce = Callable[[Any], Any]
-KINDS: dict[type, Reduce] = {JobSet: jobset_of, Owned: owned}
+KINDS: dict[Any, Reduce] = {JobSet: jobset_of, Owned: owned}
 
 
-def listed(objects: list[Any]) -> bytes:
-    """As the API server writes them: each begins like the others."""
-    rows = [{"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", **one} for one in objects]
-    return json.dumps({"items": rows}, separators=(",", ":")).encode()
+def version(one: Any) -> str:
+    """What changes whenever the object does."""
+    return json.dumps(one, sort_keys=True)
 
 
-def read(path: Path, kind: type, content: bytes, *, reduce: Reduce | None = None) -> tuple[Any, ...]:
-    before = Reductions[Any](path, lambda: kind, made_by=reductions.code())
-    found = each_item([content], reduce=reduce or KINDS[kind], before=before)
-    before.save()
+def take(objects: list[Any], known: Reductions[Any], reduce: Reduce) -> list[Any]:
+    found = []
+    for one in objects:
+        if (made := known.get(version(one))) is None:
+            made = (reduce(one),)
+            known.add(version(one), made[0])
+        found.append(made[0])
+    return found
+
+
+def read(path: Path, kind: Any, objects: list[Any], *, reduce: Reduce | None = None) -> list[Any]:
+    known = Reductions[Any](path, lambda: kind, made_by=reductions.code())
+    found = take(objects, known, reduce or KINDS[kind])
+    known.save()
     return found
 
 
@@ -58,52 +67,59 @@ def test_whatever_was_read_before_the_list_reads_the_same(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.list"
         for objects in (first, second, second):
-            content = listed(objects)
-            plainly = each_item([content], reduce=KINDS[kind])
-            assert repr(read(path, kind, content)) == repr(plainly)  # repr: NaN differs from itself, 1 not from True
+            plainly = list(map(KINDS[kind], objects))
+            assert repr(read(path, kind, objects)) == repr(plainly)  # repr: NaN differs from itself, 1 not from True
 
 
 def test_what_did_not_change_is_not_taken_apart_again(tmp_path: Path) -> None:
-    content = listed(many())
-    first = read(tmp_path / "a", JobSet, content)
-    last = many()[-1]["metadata"]["name"]
+    first = read(tmp_path / "a", JobSet, many())
+    assert read(tmp_path / "a", JobSet, many(), reduce=refused) == first
 
-    def only_the_last(json: Any) -> JobSet:
-        """Of which it cannot be seen at a glance where it ends."""
-        assert json["metadata"]["name"] == last
-        return jobset_of(json)
 
-    assert read(tmp_path / "a", JobSet, content, reduce=only_the_last) == first
+def test_what_is_nothing_is_known_as_well(tmp_path: Path) -> None:
+    """A JobSet that does not train."""
+    assert read(tmp_path / "a", JobSet | None, many(1), reduce=lambda _: None) == [None]
+    assert read(tmp_path / "a", JobSet | None, many(1), reduce=refused) == [None]
+
+
+def test_a_file_is_seen_by_its_beginning(tmp_path: Path) -> None:
+    def known(*, made_by: bytes = reductions.code()) -> bool:
+        return bool(Reductions[Any](tmp_path / "a", lambda: JobSet, made_by=made_by))
+
+    assert not known()
+    read(tmp_path / "a", JobSet, many())
+    assert known()
+    assert not known(made_by=b"another xsft".ljust(32))
 
 
 def test_what_changed_is(tmp_path: Path) -> None:
-    read(tmp_path / "a", JobSet, listed(many()))
+    read(tmp_path / "a", JobSet, many())
     changed = many()
     changed[1]["spec"]["suspend"] = not changed[1]["spec"]["suspend"]
-    found = read(tmp_path / "a", JobSet, listed(changed))
+    found = read(tmp_path / "a", JobSet, changed)
     assert [one.suspended for one in found] == [one["spec"]["suspend"] for one in changed]
 
 
 def test_what_is_gone_is_dropped_with_the_next_change(tmp_path: Path) -> None:
-    read(tmp_path / "a", JobSet, listed(many(50)))
+    read(tmp_path / "a", JobSet, many(50))
     full = (tmp_path / "a").stat().st_size
     changed = many(3)
     changed[0]["spec"]["suspend"] = False
-    read(tmp_path / "a", JobSet, listed(changed))
+    read(tmp_path / "a", JobSet, changed)
     assert (tmp_path / "a").stat().st_size < full / 5
 
 
 def test_nothing_is_written_where_nothing_is_new(tmp_path: Path) -> None:
-    read(tmp_path / "a", JobSet, listed(many()))
+    read(tmp_path / "a", JobSet, many())
     written = (tmp_path / "a").stat().st_mtime_ns
-    read(tmp_path / "a", JobSet, listed(many()))
+    read(tmp_path / "a", JobSet, many())
     assert (tmp_path / "a").stat().st_mtime_ns == written
 
 
 @pytest.mark.parametrize("spoil", ["half", "empty", "other words", "other kind", "no file", "a folder", "a pipe"])
 def test_a_file_that_makes_no_sense_is_none(tmp_path: Path, spoil: str) -> None:
-    path, content = tmp_path / "a", listed(many())
-    first = read(path, JobSet, content)
+    path, objects = tmp_path / "a", many()
+    first = read(path, JobSet, objects)
     there = path.read_bytes()
     match spoil:
         case "half":
@@ -114,7 +130,7 @@ def test_a_file_that_makes_no_sense_is_none(tmp_path: Path, spoil: str) -> None:
             path.write_bytes(b"\xff\x00 no msgpack")
         case "other kind":
             path.unlink()
-            read(path, Owned, content)
+            read(path, Owned, objects)
         case "no file":
             path.unlink()
         case "a pipe":
@@ -123,21 +139,21 @@ def test_a_file_that_makes_no_sense_is_none(tmp_path: Path, spoil: str) -> None:
         case _:
             path.unlink()
             path.mkdir()
-    assert read(path, JobSet, content) == first
+    assert read(path, JobSet, objects) == first
 
 
 def test_another_way_of_reading_takes_nothing_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    content = listed(many())
-    read(tmp_path / "a", JobSet, content)
+    objects = many()
+    read(tmp_path / "a", JobSet, objects)
     monkeypatch.setattr(reductions, "code", lambda: b"another xsft".ljust(32))
     with pytest.raises(AssertionError, match="taken apart again"):
-        read(tmp_path / "a", JobSet, content, reduce=refused)
+        read(tmp_path / "a", JobSet, objects, reduce=refused)
 
 
 def test_the_way_of_reading_changes_with_each_file_that_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "xsft"
-    reading = ("launchers/observed.py", "catalog/tpu_types.toml", "naming.py", "effects/cluster_items.py")
-    for name in (*reading, "effects/cluster_reads.py", "effects/reductions.py"):
+    reading = ("launchers/observed.py", "catalog/tpu_types.toml", "naming.py", "effects/cluster_changes.py")
+    for name in (*reading, "effects/cluster_items.py", "effects/cluster_reads.py", "effects/reductions.py"):
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text("1", encoding="utf-8")
     for name in ("modes", "states"):
@@ -156,15 +172,15 @@ def test_the_way_of_reading_changes_with_each_file_that_reads(tmp_path: Path, mo
 
 def test_code_that_cannot_be_read_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reductions, "__file__", str(tmp_path / "xsft" / "effects" / "reductions.py"))
-    with kept(tmp_path, context="c", namespace="n", plural="jobsets", kind=lambda: JobSet) as before:
-        assert before is None
+    with kept(tmp_path, context="c", namespace="n", plural="jobsets", kind=lambda: JobSet) as known:
+        assert known is None
 
 
 def test_code_that_is_replaced_while_it_reads_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was loaded is not what lies there now."""
-    with kept(tmp_path, context="c", namespace="n", plural="jobsets", kind=lambda: JobSet) as before:
+    with kept(tmp_path, context="c", namespace="n", plural="jobsets", kind=lambda: JobSet) as known:
         monkeypatch.setattr(reductions, "code", lambda: b"newer".ljust(32))
-        each_item([listed(many())], reduce=jobset_of, before=before)
+        take(many(), known, jobset_of)
     assert not (tmp_path / "lists").exists()
 
 
@@ -179,37 +195,37 @@ def test_nothing_else_of_xsft_decides_what_is_made() -> None:
 def test_a_number_or_a_word_that_cannot_be_kept_keeps_no_other_from_it(tmp_path: Path) -> None:
     """JSON has larger numbers than msgpack, and halves of characters."""
     odd = [{**many(1)[0], "status": {"restarts": 10**30}}, {"metadata": {"name": "\ud800"}}]
-    content = listed([*odd, *many(), *many(1)])
-    first = read(tmp_path / "a", JobSet, content)
-    assert first == each_item([content], reduce=jobset_of)
+    objects = [*odd, *many()]
+    first = read(tmp_path / "a", JobSet, objects)
+    assert first == list(map(jobset_of, objects))
     again: list[str] = []
 
     def noted(json: Any) -> JobSet:
         again.append(json["metadata"]["name"])
         return jobset_of(json)
 
-    assert read(tmp_path / "a", JobSet, content, reduce=noted) == first
-    assert again == ["run-0", "\ud800", "run-0"], "the odd ones, and the last of the list"
+    assert read(tmp_path / "a", JobSet, objects, reduce=noted) == first
+    assert again == ["run-0", "\ud800"], "the odd ones"
 
 
 @settings(max_examples=300)
 @given(st.data())
 def test_a_file_in_which_any_byte_is_wrong_is_none(data: st.DataObject) -> None:
-    content = listed([{**one, "status": {"terminalState": "Completed"}} for one in many()])
+    objects = [{**one, "status": {"terminalState": "Completed"}} for one in many()]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a"
-        first = read(path, JobSet, content)
+        first = read(path, JobSet, objects)
         wrong = bytearray(path.read_bytes())
         wrong[data.draw(st.integers(0, len(wrong) - 1))] ^= data.draw(st.integers(1, 255))
         path.write_bytes(wrong)
-        assert read(path, JobSet, content) == first
-        assert read(path, JobSet, content, reduce=jobset_of) == first
+        assert read(path, JobSet, objects) == first
+        assert read(path, JobSet, objects, reduce=jobset_of) == first
         assert path.read_bytes() != bytes(wrong), "it is written anew"
 
 
 def test_without_a_folder_nothing_is_kept() -> None:
-    with kept(None, context="c", namespace="n", plural="jobsets", kind=lambda: JobSet) as before:
-        assert before is None
+    with kept(None, context="c", namespace="n", plural="jobsets", kind=lambda: JobSet) as known:
+        assert known is None
 
 
 def test_each_list_has_a_file_of_its_own(tmp_path: Path) -> None:
@@ -219,14 +235,19 @@ def test_each_list_has_a_file_of_its_own(tmp_path: Path) -> None:
         ("a/b", "m", "jobsets"),
         ("a/b", "n", "workloads"),
     ):
-        with kept(tmp_path, context=context, namespace=namespace, plural=plural, kind=lambda: JobSet) as before:
-            assert before is not None
-            each_item([listed(many(2))], reduce=jobset_of, before=before)
+        with kept(tmp_path, context=context, namespace=namespace, plural=plural, kind=lambda: JobSet) as known:
+            assert known is not None
+            take(many(2), known, jobset_of)
     assert len(list((tmp_path / "lists").iterdir())) == 4
 
 
 def test_a_list_that_breaks_off_changes_nothing(tmp_path: Path) -> None:
-    how: dict[str, Any] = {"context": "c", "namespace": "n", "plural": "jobsets", "kind": lambda: JobSet}
-    with pytest.raises(ValueError, match="no whole list"), kept(tmp_path, **how) as before:
-        each_item([listed(many())[:-20]], reduce=jobset_of, before=before)
+    def broken() -> None:
+        with kept(tmp_path, context="c", namespace="n", plural="jobsets", kind=lambda: JobSet) as known:
+            assert known is not None
+            take(many(), known, jobset_of)
+            raise Unreachable("cut off", fix="Try again.")
+
+    with pytest.raises(Unreachable):
+        broken()
     assert not (tmp_path / "lists").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -65,6 +66,8 @@ class Objects:
     user: str = ""
     denied: set[tuple[str, str]] = field(default_factory=set)
     version: int = 1000
+    sent: dict[str, str] = field(default_factory=dict)
+    """How each object was when it was sent last, by its UID."""
 
     def uninstall(self, group: str) -> None:
         for key in [key for key in self.kinds if key.startswith(f"{group}/")]:
@@ -91,7 +94,7 @@ class Objects:
             return self._forbidden(verb, asked)
         served: dict[str, Callable[[], Answer]] = {
             "get": lambda: self._get(asked, accept),
-            "list": lambda: self._list(asked, query),
+            "list": lambda: self._list(asked, query, accept),
             "create": lambda: self._create(asked, body, query),
             "delete": lambda: self._delete(asked, body or {}),
         }
@@ -125,17 +128,33 @@ class Objects:
         if found is None:
             details = {"name": asked.name, "group": asked.group, "kind": asked.plural}
             return status(404, "NotFound", f'{asked.full} "{asked.name}" not found', details=details)
+        self._version(found)
         if "as=PartialObjectMetadata" in accept:
-            partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": found["metadata"]}
-            return Answer(200, partial)
+            return Answer(200, _metadata_of(found))
         return Answer(200, found)
 
-    def _list(self, asked: Asked, query: dict[str, str]) -> Answer:
+    def _list(self, asked: Asked, query: dict[str, str], accept: str) -> Answer:
         every = self.of(asked.key).items()
         inside = [o for (namespace, _), o in every if asked.namespace in ("", namespace)]
         found = [o for o in inside if kuberules.selected(o, query.get("labelSelector", ""))]
         found = [o for o in found if kuberules.has_fields(o, query.get("fieldSelector", ""))]
-        return Answer(200, {"kind": "List", "metadata": {"resourceVersion": str(self.version)}, "items": found})
+        for one in found:
+            self._version(one)
+        metadata = {"resourceVersion": str(self.version)}
+        if "as=PartialObjectMetadataList" in accept:
+            items = [_metadata_of(one) for one in found]
+            return Answer(200, {"kind": "PartialObjectMetadataList", "metadata": metadata, "items": items})
+        return Answer(200, {"kind": "List", "metadata": metadata, "items": found})
+
+    def _version(self, one: Json) -> None:
+        """What a test wrote into an object since it was sent last has given it another resourceVersion."""
+        metadata = one["metadata"]
+        content = json.dumps({**one, "metadata": {**metadata, "resourceVersion": ""}}, sort_keys=True)
+        uid = metadata.get("uid", "")
+        if self.sent.setdefault(uid, content) != content:
+            self.version += 1
+            metadata["resourceVersion"] = str(self.version)
+            self.sent[uid] = content
 
     def _create(self, asked: Asked, body: Json, query: dict[str, str]) -> Answer:
         if asked.namespace and ("", asked.namespace) not in self.of("/namespaces"):
@@ -192,6 +211,10 @@ class Objects:
             "managedFields": [entry],
         }
         return {**new, "metadata": metadata}
+
+
+def _metadata_of(one: Json) -> Json:
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": one["metadata"]}
 
 
 def _taken_apart(path: str) -> Asked | None:

@@ -14,7 +14,7 @@ from xsft.effects import clock
 from xsft.effects.cluster_config import Access
 from xsft.effects.cluster_errors import Ask, Reply, explain
 from xsft.effects.cluster_http import JSON, Http, Lost, Read, Stream, read_object
-from xsft.effects.cluster_items import Before, each_item
+from xsft.effects.cluster_items import each_item
 from xsft.effects.cluster_resources import Resource
 from xsft.errors import Unreachable, XsftError
 
@@ -105,11 +105,10 @@ class Api:
         *,
         namespace: str | None = None,
         query: Mapping[str, str] | None = None,
-        before: Before[T] | None = None,
     ) -> tuple[T, ...]:
         """As `items`, each object reduced at once, so that a list of many megabytes is never in memory as a whole."""
         ask = Ask(verb="list", resource=resource, namespace=namespace)
-        read = partial(each_item, reduce=reduce, before=before)
+        read = partial(each_item, reduce=reduce)
         found: tuple[T, ...] = self._body(self.question(ask, query=query, read=read), ask)
         return found
 

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -28,24 +28,14 @@ ENOUGH = 256 * 1024
 """Characters that are waited for before it is tried again: a value that is cut is read once more from its beginning."""
 
 
-class Before(Protocol[T]):
-    """What `reduce` made of members of an earlier list."""
-
-    def get(self, content: bytes) -> tuple[bytes, T | None]:
-        """A key, and what was made of a member with that JSON; None where that is not known."""
-
-    def add(self, key: bytes, made: T) -> None: ...
-
-
-def each_item(parts: Iterable[bytes], *, reduce: Callable[[Any], T], before: Before[T] | None = None) -> tuple[T, ...]:
+def each_item(parts: Iterable[bytes], *, reduce: Callable[[Any], T]) -> tuple[T, ...]:
     """What `reduce` makes of each member of the object's `items`; empty where that is missing or null.
 
-    `parts`: of its JSON, cut anywhere; `before` spares taking the same JSON apart again. Raises ValueError where it is
-    not a whole JSON object.
+    `parts`: of its JSON, cut anywhere. Raises ValueError where it is not a whole JSON object.
     """
     found: list[T] = []
     try:
-        _fill(found, _Text(parts), partial(_member, reduce=reduce, before=before))
+        _fill(found, _Text(parts), partial(_member, reduce=reduce))
     except (ValueError, RecursionError) as broken:
         raise ValueError(f"no whole list: {broken}") from None
     return tuple(found)
@@ -80,17 +70,13 @@ def _items(found: list[T], text: _Text, member: Callable[[_Text], T]) -> None:
     text.expect("]")
 
 
-def _member(text: _Text, *, reduce: Callable[[Any], T], before: Before[T] | None) -> T:
+def _member(text: _Text, *, reduce: Callable[[Any], T]) -> T:
     """Without what `_bare` leaves out where that can be seen at a glance."""
     content = text.glance()
-    key, made = before.get(content.encode()) if before and content else (b"", None)
-    if made is None:
-        value = _value(content) if content else None
-        if value is None:
-            return reduce(text.value())
-        made = reduce(value)
-        if before and made is not None:
-            before.add(key, made)
+    value = _value(content) if content else None
+    if value is None:
+        return reduce(text.value())
+    made = reduce(value)
     text.skip(content)
     return made
 

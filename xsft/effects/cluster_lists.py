@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -46,26 +46,26 @@ def ask_lists(cluster: Cluster, *, namespace: str, cache: Path | None = None) ->
     """`cache`: the folder that keeps what was made of the objects, for the next time."""
     reads = cluster.reads
 
-    known = partial(kept, cache, context=cluster.context, namespace=namespace)
+    kept_here = partial(kept, cache, context=cluster.context, namespace=namespace)
 
     def jobsets() -> tuple[JobSet, ...]:
-        with known(plural="jobsets", kind=_jobset) as before:
-            return reads.jobsets(namespace=namespace, before=before)
+        with kept_here(plural="jobsets", kind=_jobset) as known:
+            return reads.jobsets(namespace=namespace, known=known)
 
     def workloads() -> tuple[Owned, ...]:
-        with known(plural="workloads", kind=_owned) as before:
-            return reads.workloads(namespace=namespace, before=before)
+        with kept_here(plural="workloads", kind=_owned) as known:
+            return reads.workloads(namespace=namespace, known=known)
 
     return Lists(reads=reads, namespace=namespace, jobsets=start(jobsets), workloads=start(workloads))
 
 
-def _jobset() -> type[JobSet]:
+def _jobset() -> Any:
     from xsft.states.model import JobSet
 
-    return JobSet
+    return JobSet | None
 
 
-def _owned() -> type[Owned]:
+def _owned() -> Any:
     from xsft.launchers.observed_queue import Owned
 
     return Owned

@@ -17,7 +17,7 @@ from xsft.effects.cluster_resources import Resource
 from xsft.errors import EnvironmentMissing
 
 if TYPE_CHECKING:
-    from xsft.effects.cluster_items import Before
+    from xsft.effects.cluster_changes import Known
     from xsft.launchers.observed_queue import Holding, Owned, Waiting
     from xsft.states.evidence import Event
     from xsft.states.model import JobSet, Pod
@@ -40,11 +40,11 @@ class Reads(Struct, frozen=True):
     api: Api
 
     def jobsets(
-        self, *, namespace: str, selector: str = "", before: Before[JobSet | None] | None = None
+        self, *, namespace: str, selector: str = "", known: Known[JobSet | None] | None = None
     ) -> tuple[JobSet, ...]:
-        """Of runs: xsft's, xpk's, and whatever else asks for TPUs."""
+        """Of runs: xsft's, xpk's, and whatever else asks for TPUs. `known`: of all of the namespace."""
         query = _query(labels=selector)
-        found = self.api.reduced(kinds.JOBSETS, _run, namespace=namespace, query=query, before=before)
+        found = self._listed(kinds.JOBSETS, _run, namespace=namespace, query=query, known=known)
         return tuple(one for one in found if one is not None)
 
     def jobset(self, *, name: str, namespace: str) -> JobSet | None:
@@ -54,13 +54,11 @@ class Reads(Struct, frozen=True):
         found = self.api.get(kinds.JOBSETS, name=name, namespace=namespace)
         return None if found is None else jobset_of(found)
 
-    def workloads(self, *, namespace: str, before: Before[Owned] | None = None) -> tuple[Owned, ...]:
+    def workloads(self, *, namespace: str, known: Known[Owned] | None = None) -> tuple[Owned, ...]:
         """Kueue's; empty where Kueue is not installed."""
 
         def listed(version: str) -> tuple[Owned, ...]:
-            return self.api.reduced(
-                kinds.kueue("workloads", version=version), _owned, namespace=namespace, before=before
-            )
+            return self._listed(kinds.kueue("workloads", version=version), _owned, namespace=namespace, known=known)
 
         return self._kueue(listed) or ()
 
@@ -92,6 +90,21 @@ class Reads(Struct, frozen=True):
 
         query = {**_query(fields=fields), "limit": str(MAX_EVENTS)}
         return self.api.reduced(kinds.EVENTS, event_of, namespace=namespace, query=query)
+
+    def _listed(
+        self,
+        resource: Resource,
+        reduce: Callable[[Any], T],
+        *,
+        namespace: str,
+        query: dict[str, str] | None = None,
+        known: Known[T] | None = None,
+    ) -> tuple[T, ...]:
+        if known is None:
+            return self.api.reduced(resource, reduce, namespace=namespace, query=query)
+        from xsft.effects.cluster_changes import listed
+
+        return listed(self.api, resource, reduce, namespace=namespace, known=known)
 
     def _waiting(self, version: str, namespace: str, queue: str) -> tuple[Waiting, ...]:
         resource: Resource = kinds.pending_workloads(version)

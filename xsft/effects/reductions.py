@@ -1,9 +1,8 @@
-"""What was made of the objects of a list when it was read last: of the same bytes the same is made again.
+"""What was made of the objects of a list when it was read last, by their versions: of the same the same is made again.
 
-Most objects do not change between two looks, and taking 15 MB of JSON apart is a large part of what a look costs. Known
-by a digest of its bytes as the cluster sends them, an object that did change is simply not known: nothing old is ever
-taken for new. One file per list in the cache folder; of one that is damaged, or that was written by an xsft that reads
-objects in another way, nothing is taken.
+Most objects do not change between two looks, and sending and taking apart 15 MB of JSON is a large part of what a look
+costs. An object that did change has another version: nothing old is ever taken for new. One file per list in the cache
+folder; of one that is damaged, or that was written by an xsft that reads objects in another way, nothing is taken.
 """
 
 from __future__ import annotations
@@ -25,38 +24,45 @@ T = TypeVar("T")
 
 READERS = (
     *("launchers", "modes", "states", "catalog", "naming.py"),
-    *("effects/cluster_items.py", "effects/cluster_reads.py"),
+    *("effects/cluster_changes.py", "effects/cluster_items.py", "effects/cluster_reads.py"),
 )
-"""Of xsft, what decides what is made of an object: what reduces it, what that imports, and the tables it reads."""
+"""Of xsft, what decides what is made of an object, and how it is known again: what reduces it, what that imports, and
+the tables it reads.
+"""
 MAX_BYTES = 64 * 1024 * 1024
 _DIGEST = 32
 """Bytes of a SHA-256."""
 
 
 class Reductions(Generic[T]):
-    """Of one list; for one thread. Its file is read when it is first asked, so that the question is under way."""
+    """Of one list; for one thread. Its file is read when the first version is asked for, which is while the cluster
+    answers.
+    """
 
-    def __init__(self, path: Path, kind: Callable[[], type], *, made_by: bytes) -> None:
+    def __init__(self, path: Path, kind: Callable[[], Any], *, made_by: bytes) -> None:
         """`kind`: a type that msgspec can write and read. `made_by`: the code that reads objects now."""
         self._path = path
         self._kind = kind
         self._made_by = made_by
-        self._before: dict[bytes, T] | None = None
-        self._now: dict[bytes, T] = {}
+        self._before: dict[str, T] | None = None
+        self._now: dict[str, T] = {}
         self._added = False
 
-    def get(self, content: bytes) -> tuple[bytes, T | None]:
-        """The digest to `add` it by, and what was made of it."""
+    def __bool__(self) -> bool:
+        """Whether there seems to be a file: seen by its first bytes."""
+        return _begins(self._path, made_by=self._made_by)
+
+    def get(self, version: str) -> tuple[T] | None:
+        """What was made of the object; None where that is not known."""
         if self._before is None:
             self._before = _read(self._path, self._kind(), made_by=self._made_by)
-        digest = hashlib.sha256(content).digest()
-        made = self._before.get(digest)
-        if made is not None:
-            self._now[digest] = made
-        return digest, made
+        if version not in self._before:
+            return None
+        self._now[version] = self._before[version]
+        return (self._now[version],)
 
-    def add(self, digest: bytes, made: T) -> None:
-        self._now[digest] = made
+    def add(self, version: str, made: T) -> None:
+        self._now[version] = made
         self._added = True
 
     def save(self) -> None:
@@ -72,7 +78,7 @@ class Reductions(Generic[T]):
 
 @contextmanager
 def kept(
-    cache: Path | None, *, context: str, namespace: str, plural: str, kind: Callable[[], type]
+    cache: Path | None, *, context: str, namespace: str, plural: str, kind: Callable[[], Any]
 ) -> Iterator[Reductions[Any] | None]:
     """Of all objects of that kind in a namespace, saved once the list is read; None without a cache folder.
 
@@ -109,14 +115,14 @@ def _files(path: Path) -> Iterator[Path]:
         yield path
 
 
-def _packed(made: dict[bytes, T]) -> bytes:
+def _packed(made: dict[str, T]) -> bytes:
     """JSON has larger numbers than msgpack, and halves of characters: what has one is left out."""
     from msgspec import msgpack
 
     try:
         return msgpack.encode(made)
     except (ValueError, OverflowError):
-        return msgpack.encode({digest: one for digest, one in made.items() if _packs(one)})
+        return msgpack.encode({version: one for version, one in made.items() if _packs(one)})
 
 
 def _packs(made: Any) -> bool:
@@ -129,7 +135,7 @@ def _packs(made: Any) -> bool:
     return True
 
 
-def _read(path: Path, kind: Any, *, made_by: bytes) -> dict[bytes, Any]:
+def _read(path: Path, kind: Any, *, made_by: bytes) -> dict[str, Any]:
     """Empty where it is not whole, not ours, or made by other code."""
     from msgspec import msgpack
 
@@ -137,17 +143,24 @@ def _read(path: Path, kind: Any, *, made_by: bytes) -> dict[bytes, Any]:
         content = _content(path)
         if content[:_DIGEST] != hashlib.sha256(content[_DIGEST:]).digest() or not content.startswith(made_by, _DIGEST):
             return {}
-        found: dict[bytes, Any] = msgpack.decode(content[_DIGEST + len(made_by) :], type=dict[bytes, kind])
+        found: dict[str, Any] = msgpack.decode(content[_DIGEST + len(made_by) :], type=dict[str, kind])
     except (OSError, ValueError, RecursionError):  # msgspec's errors are ValueErrors
         return {}
     return found
 
 
-def _content(path: Path) -> bytes:
+def _begins(path: Path, *, made_by: bytes) -> bool:
+    try:
+        return _content(path, limit=_DIGEST + len(made_by)).startswith(made_by, _DIGEST)
+    except OSError:
+        return False
+
+
+def _content(path: Path, *, limit: int = MAX_BYTES) -> bytes:
     """Of a file of this user's own: a pipe would be waited for, and another user's word is none."""
     opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(opened, "rb") as file:
         about = os.fstat(opened)
         if not stat.S_ISREG(about.st_mode) or about.st_uid != os.getuid():
             raise OSError(f"{path} is not a file of this user")
-        return file.read(MAX_BYTES)
+        return file.read(limit)
