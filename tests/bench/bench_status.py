@@ -1,8 +1,8 @@
 """`xsft status` of 1,000 runs with 64,000 pods in a real API server, beside kubectl and `xpk workload list` on it.
 
 Nothing changes on that server between two looks, so that xsft knows every object again (`effects/cluster_changes.py`);
-one line tells what it costs to know none. Every command is a new process, run in turn, on a server that has come to rest
-after the one before; medians of wall and CPU seconds, the best wall, the most memory of its largest process, and,
+one line tells what it costs to know none. Every command is a new process, run in turn, on a server that has come to
+rest after the one before; medians of wall and CPU seconds, the best wall, the most memory of its largest process, and,
 counted once, lists and what came over the wire. The server shares the machine with them: `server` is what it spent on
 one such command. How fast the machine was meanwhile is told by a fixed piece of work between the commands. xpk is the
 pinned one, with the real kubectl and a gcloud that answers at once.
