@@ -22,8 +22,9 @@ from xsft.effects.objects import LocalObjects, Objects
 from xsft.effects.observe import observe_cluster
 from xsft.effects.observe_wanted import tells
 from xsft.effects.parallel import answers
-from xsft.effects.printers import ask_printers
-from xsft.effects.progress import LONG_TAIL, NOT_ASKED, NOT_READ, TAIL, Source, not_asked, read_progress
+from xsft.effects.printer_log import LONG_TAIL, TAIL
+from xsft.effects.printers import Printers
+from xsft.effects.progress import NOT_ASKED, NOT_READ, Source, not_asked, read_progress
 from xsft.errors import Unreachable
 from xsft.launchers.labels import OUTPUT_ANNOTATION
 from xsft.states.model import JobSet, Observation, Recorded, Unread
@@ -267,6 +268,6 @@ def test_pods_that_were_asked_for_serve_the_runs_they_were_asked_for_only(world:
         world.run(name)
         world.speaks(name, 1, 2)
     seen = world.seen()
-    early = ask_printers(lambda: world.cluster.reads, namespace="default", jobsets=["a"])
+    early = Printers().also_of(["a"], reads=lambda: world.cluster.reads, namespace="default")
     found = world.read(seen, source={"printers": {("here", "default"): early}})
     assert {name for name, one in found.items() if one.progress} == {"a", "b"}

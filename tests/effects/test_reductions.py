@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from tests.launchers.test_observed import OBJECTS
 from xsft.effects import reductions
 from xsft.effects.reductions import READERS, Reductions, kept
-from xsft.errors import Unreachable
 from xsft.launchers.observed import jobset_of
 from xsft.launchers.observed_queue import Owned, owned
 from xsft.states.model import JobSet
@@ -47,6 +46,17 @@ def read(path: Path, kind: Any, objects: list[Any], *, reduce: Reduce | None = N
     found = take(objects, known, reduce or KINDS[kind])
     known.save()
     return found
+
+
+def kept_in(folder: Path | None, **changed: str) -> Reductions[Any] | None:
+    of = {"context": "c", "namespace": "n", "plural": "jobsets", **changed}
+    return kept(folder, made_by=reductions.code(), kind=lambda: JobSet, **of)
+
+
+def read_into(known: Reductions[Any] | None, objects: list[Any]) -> None:
+    assert known is not None
+    take(objects, known, jobset_of)
+    known.save()
 
 
 def refused(_: Any) -> Any:
@@ -172,15 +182,14 @@ def test_the_way_of_reading_changes_with_each_file_that_reads(tmp_path: Path, mo
 
 def test_code_that_cannot_be_read_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reductions, "__file__", str(tmp_path / "xsft" / "effects" / "reductions.py"))
-    with kept(tmp_path, context="c", namespace="n", plural="jobsets", kind=lambda: JobSet) as known:
-        assert known is None
+    assert kept_in(tmp_path) is None
 
 
 def test_code_that_is_replaced_while_it_reads_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was loaded is not what lies there now."""
-    with kept(tmp_path, context="c", namespace="n", plural="jobsets", kind=lambda: JobSet) as known:
-        monkeypatch.setattr(reductions, "code", lambda: b"newer".ljust(32))
-        take(many(), known, jobset_of)
+    known = kept_in(tmp_path)
+    monkeypatch.setattr(reductions, "code", lambda: b"newer".ljust(32))
+    read_into(known, many())
     assert not (tmp_path / "lists").exists()
 
 
@@ -224,8 +233,7 @@ def test_a_file_in_which_any_byte_is_wrong_is_none(data: st.DataObject) -> None:
 
 
 def test_without_a_folder_nothing_is_kept() -> None:
-    with kept(None, context="c", namespace="n", plural="jobsets", kind=lambda: JobSet) as known:
-        assert known is None
+    assert kept_in(None) is None
 
 
 def test_each_list_has_a_file_of_its_own(tmp_path: Path) -> None:
@@ -235,19 +243,5 @@ def test_each_list_has_a_file_of_its_own(tmp_path: Path) -> None:
         ("a/b", "m", "jobsets"),
         ("a/b", "n", "workloads"),
     ):
-        with kept(tmp_path, context=context, namespace=namespace, plural=plural, kind=lambda: JobSet) as known:
-            assert known is not None
-            take(many(2), known, jobset_of)
+        read_into(kept_in(tmp_path, context=context, namespace=namespace, plural=plural), many(2))
     assert len(list((tmp_path / "lists").iterdir())) == 4
-
-
-def test_a_list_that_breaks_off_changes_nothing(tmp_path: Path) -> None:
-    def broken() -> None:
-        with kept(tmp_path, context="c", namespace="n", plural="jobsets", kind=lambda: JobSet) as known:
-            assert known is not None
-            take(many(), known, jobset_of)
-            raise Unreachable("cut off", fix="Try again.")
-
-    with pytest.raises(Unreachable):
-        broken()
-    assert not (tmp_path / "lists").exists()

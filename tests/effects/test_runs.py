@@ -13,6 +13,7 @@ from tests.fakes.clusters import standing_in
 from tests.fakes.kuberuns import Runs as FakeRuns
 from tests.observations import jobset, local, observed
 from xsft.effects.cluster import connect_context
+from xsft.effects.cluster_api import Patience
 from xsft.effects.objects import LocalObjects
 from xsft.effects.recordindex import IndexEntry, keep
 from xsft.effects.records import RecordStore
@@ -112,3 +113,18 @@ def test_what_did_not_change_since_the_last_look_is_not_taken_apart_again(
         changed, after = look()
         assert changed == ["run-0"]
         assert before != after
+
+
+def test_a_list_that_breaks_off_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has been read of it is not all that there is."""
+    monkeypatch.setenv("XSFT_CACHE_DIR", str(tmp_path / "cache"))
+    store = RecordStore(state=tmp_path / "state", objects_at=lambda _: LocalObjects())
+    patience = Patience(tries=1)
+    with standing_in(tmp_path) as api:
+        FakeRuns(api.standin.objects).admitted("a")
+        source = Source(name="stand-in", where=Where(context="stand-in"), namespace="default")
+        api.server.fail("/jobsets", action="short", times=9)
+        connected = connect_context(api.context, here=api.here, patience=patience)
+        read = Runs(sources=(source,), store=store, local=False, connect=lambda _: connected).read()
+        assert not read.whole
+    assert not list((tmp_path / "cache").rglob("*.jobsets"))

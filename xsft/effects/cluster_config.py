@@ -110,7 +110,7 @@ def load_kubeconfig(file: Path) -> dict[str, Any]:
     import yaml
 
     try:
-        parsed = yaml.safe_load(file.read_text(encoding="utf-8"))
+        parsed = yaml.load(file.read_text(encoding="utf-8"), Loader=_loader())  # noqa: S506 - a safe loader
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as failed:
@@ -120,6 +120,13 @@ def load_kubeconfig(file: Path) -> dict[str, Any]:
     if parsed is not None and not isinstance(parsed, dict):
         raise _bad_kubeconfig(file, "it is not a mapping")
     return parsed or {}
+
+
+def _loader() -> Any:
+    """libyaml's where it is there: ten times as fast, and some people have a hundred contexts."""
+    import yaml
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _listed(config: Mapping[str, Any], key: str) -> list[dict[str, Any]]:

@@ -51,15 +51,25 @@ def observe_cluster(
 
 
 def observations_of(
-    lists: Lists, *, name: str, now: str, run_names: Iterable[str] | None = None
+    lists: Lists,
+    *,
+    name: str,
+    now: str,
+    run_names: Iterable[str] | None = None,
+    pods: Started[tuple[Pod, ...]] | None = None,
 ) -> tuple[Observation, ...]:
-    """As `observe_cluster`, of lists that were asked for."""
+    """As `observe_cluster`, of lists that were asked for. `pods`: `pods_ahead`."""
     jobsets = lists.jobsets.result()
     wanted = None if run_names is None else frozenset(run_names)
-    pods = lists.ask_pods() if any(map(_starts, jobsets)) else None
+    pods = pods or (lists.ask_pods() if any(map(_starts, jobsets)) else None)
     beside = _beside(lists.reads, lists.workloads, pods, namespace=lists.namespace)
     shown = (one for one in jobsets if wanted is None or {one.name, one.run_name} & wanted)
     return tuple(beside.of(jobset, name=name, now=now) for jobset in shown)
+
+
+def pods_ahead(lists: Lists) -> Started[tuple[Pod, ...]] | None:
+    """The pending ones, where a run started at the last look; else it is known once the JobSets are there."""
+    return lists.ask_pods() if any(map(_starts, lists.before())) else None
 
 
 def _starts(jobset: JobSet) -> bool:

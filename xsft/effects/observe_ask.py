@@ -16,13 +16,13 @@ from xsft.effects.cluster import Cluster
 from xsft.effects.cluster_lists import Lists, ask_lists
 from xsft.effects.lastknown import Memory, forget, recall
 from xsft.effects.lastknown_line import Known
-from xsft.effects.observe import observations_of, unread
+from xsft.effects.observe import observations_of, pods_ahead, unread
+from xsft.effects.observe_ahead import ask_ahead, names_of, turns_of
 from xsft.effects.observe_forgotten import forgotten, went_to
 from xsft.effects.observe_patience import Pulse, Say, wait_for
-from xsft.effects.observe_turns import turns
 from xsft.effects.observe_wanted import Effort, Wanted
 from xsft.effects.parallel import Started, start
-from xsft.effects.printers import Printers, ask_printers
+from xsft.effects.printers import Printers
 from xsft.effects.recordindex import Index, IndexEntry
 from xsft.effects.records import RecordStore
 from xsft.errors import XsftError
@@ -49,7 +49,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     cluster: Cluster | None = None
     problem: Problem | None = None
     known: Mapping[str, Known] = field(default_factory=dict)
-    printers: Printers | None = None
+    printers: Printers = Printers()
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -129,8 +129,12 @@ def _answer(
     cluster = target.connect()
     pulse.connected(cluster)
     lists = target.lists(cluster) if target.lists else ask_lists(cluster, namespace=target.namespace)
-    printers = _printers(cluster, lists, known=known, wanted=wanted)
-    found = observations_of(lists, name=target.name, now=wanted.now)
+    turn = partial(turns_of, with_known=partial(_with_known, known=known), wanted=wanted)
+    ahead = ask_ahead(lists, turn=turn, submitted=submitted, wanted=wanted)
+    pods = pods_ahead(lists)
+    names = names_of(turn(lists.jobsets.result()))
+    printers = ahead.also_of(names, reads=lambda: cluster.reads, namespace=lists.namespace)
+    found = observations_of(lists, pods=pods, name=target.name, now=wanted.now)
     uids = {seen.jobset.uid for seen in found if seen.jobset}
     if not pulse.left:  # else somebody has told already what was known without it
         forget(store.state, cluster=target.name, namespace=target.namespace, there=uids, now=wanted.now, known=known)
@@ -139,18 +143,6 @@ def _answer(
     lost = (forgotten(one, cluster=target.name, known=known, now=wanted.now) for one in gone)
     seen = (_with_known(one, known) for one in found if wanted.run(one))
     return Answer(observations=(*seen, *lost), cluster=cluster, known=known, printers=printers)
-
-
-def _printers(cluster: Cluster, lists: Lists, *, known: Mapping[str, Known], wanted: Wanted) -> Printers | None:
-    """Of the runs whose turn it will be, for all that the JobSets tell; before the rest has come."""
-    bare = (
-        Observation(run_name=one.run_name, target="xpk", observed_at=wanted.now, jobset=one)
-        for one in lists.jobsets.result()
-        if one.terminal or not one.suspended
-    )
-    whose = turns((_with_known(one, known) for one in bare if wanted.run(one)), wanted=wanted).asked
-    names = [one.jobset.name for one in whose if one.jobset]
-    return ask_printers(lambda: cluster.reads, namespace=lists.namespace, jobsets=names) if names else None
 
 
 def _bears_its_name(entry: IndexEntry, held: JobSet | None) -> bool:

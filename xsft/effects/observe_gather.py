@@ -18,7 +18,8 @@ from xsft.effects.observe_patience import Say
 from xsft.effects.observe_turns import Turns, turns
 from xsft.effects.observe_wanted import Wanted
 from xsft.effects.parallel import Hurry, start
-from xsft.effects.progress import LONG_TAIL, TAIL, Source, not_asked, read_progress
+from xsft.effects.printer_log import LONG_TAIL, TAIL
+from xsft.effects.progress import Source, not_asked, read_progress
 from xsft.effects.recordindex import IndexEntry
 from xsft.effects.records import RecordStore
 from xsft.problems import Problem
@@ -66,11 +67,7 @@ def gather_runs(
     found = tuple(seen for answer in answers for seen in answer.observations)
     silent = tuple(answer.problem for answer in answers if answer.problem is not None)
     clusters = {one.name: answer.cluster for one, answer in zip(look.targets, answers, strict=True) if answer.cluster}
-    printers = {
-        (one.name, one.namespace): answer.printers
-        for one, answer in zip(look.targets, answers, strict=True)
-        if answer.printers
-    }
+    printers = {(one.name, one.namespace): answer.printers for one, answer in zip(look.targets, answers, strict=True)}
     source = replace(_source(clusters, store=store, entries=entries), printers=printers)
     whose, known = turns(found, wanted=wanted), [answer.known for answer in answers]
     hurry = Hurry(first=whose.first, until=look.begun_at + wanted.effort.soon_s)

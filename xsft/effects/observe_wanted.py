@@ -27,7 +27,7 @@ class Effort(Struct, frozen=True, kw_only=True):
     """Of those where there are more than `at_most`, so that not all can be shown: the others only while the look is
     young.
     """
-    soon_s: float = 0.5
+    soon_s: float = 0.35
     """How long a look is young."""
     ended_at_most: int = 20
     """Runs that are over and whose end nobody has read yet: what is read is remembered (`lastknown`), so that each look

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from xsft.effects.cluster_reads import Reads
 from xsft.effects.parallel import Started, start
 from xsft.launchers.observed_pods import printer_selector
-from xsft.states.model import Pod
+from xsft.states.model import Pod, Progress
 
 
 class Printers(Struct, frozen=True, kw_only=True):
     """Of one namespace of one cluster."""
 
-    jobsets: frozenset[str]
+    jobsets: frozenset[str] = frozenset()
     """Names of those that were asked about."""
-    pods: Started[tuple[Pod, ...]]
-    """Those that print are among them; a little old."""
+    asked: tuple[Started[tuple[Pod, ...]], ...] = ()
+    heard: Mapping[str, Started[Progress | None]] = field(default_factory=dict)
+    """What some of them have said, by the pod's name, asked for already; none comes to it once the pods are there."""
 
+    def pods(self) -> tuple[Pod, ...]:
+        """Those that print are among them; a little old. Raises what asking raised."""
+        return tuple(pod for one in self.asked for pod in one.result())
 
-def ask_printers(reads: Callable[[], Reads], *, namespace: str, jobsets: Iterable[str]) -> Printers:
-    """What `reads` raises is raised where the pods are waited for."""
-    names = frozenset(jobsets)
-    labels = printer_selector(sorted(names))
-    return Printers(jobsets=names, pods=start(lambda: reads().cached_pods(namespace=namespace, labels=labels)))
+    def also_of(self, jobsets: Iterable[str], *, reads: Callable[[], Reads], namespace: str) -> Printers:
+        """One more list where not all of these were asked about. What `reads` raises is raised by `pods`."""
+        missing = frozenset(jobsets) - self.jobsets
+        if not missing:
+            return self
+        labels = printer_selector(sorted(missing))
+        pods = start(lambda: reads().cached_pods(namespace=namespace, labels=labels))
+        return replace(self, jobsets=self.jobsets | missing, asked=(*self.asked, pods))

@@ -13,32 +13,23 @@ from msgspec.structs import replace
 
 from xsft.effects import clock
 from xsft.effects.cluster import Cluster
-from xsft.effects.cluster_logs import LogAsk, read_log
 from xsft.effects.objects import Objects
 from xsft.effects.observe import unread
 from xsft.effects.observe_wanted import NOT_ASKED, NOT_READ, untold
 from xsft.effects.parallel import Hurry, answers
-from xsft.effects.printers import Printers, ask_printers
+from xsft.effects.printer_log import TAIL, THREADS, said_by
+from xsft.effects.printers import Printers
 from xsft.effects.saved import latest_step
 from xsft.errors import XsftError
-from xsft.launchers.observed_pods import prints_steps, trainer_container
+from xsft.launchers.observed_pods import prints_steps
 from xsft.states.model import JobSet, Observation, Pod, Progress, Recorded, Unread, What
 from xsft.states.pods import oom_killed, started_at, trouble
 from xsft.trainers.metrics import FOLDER, newest_files, progress_of_metrics, rows_of
-from xsft.trainers.progress import Said, progress_of
 
 T = TypeVar("T")
 Place = tuple[str, str]
 """The cluster's name and the namespace."""
 
-TAIL = 80
-"""Lines of a log. A step prints two, a save some twenty. Taking them apart is most of what a run costs."""
-LONG_TAIL = 800
-"""Where those do not tell a step: it starts, or something beside it talks a lot. And of runs that are named: the last
-save is in it, which may be hundreds of steps ago.
-"""
-THREADS = 8
-"""Each has a connection of its own, whose TLS costs both sides more than a log does."""
 MAX_METRICS = 4 * 1024 * 1024
 """Bytes of one file; log_period is 100 steps of some 2 KB unless a workload says otherwise."""
 
@@ -121,7 +112,7 @@ def _logged(
         return None, (), None
     try:
         pod = _printer(seen, jobset, printers)
-        said = _said(pod, jobset, source.cluster(seen.cluster or ""), tail=tail, now=source.now) if pod else None
+        said = _said(pod, jobset, printers[_where(seen)], source, seen.cluster or "", tail=tail) if pod else None
     except XsftError as failed:
         return None, (unread("log", failed),), pod
     if pod is None or said is None:
@@ -129,27 +120,20 @@ def _logged(
     return replace(said, began_at=min(started_at([pod]), default=None)), (), pod
 
 
-def _said(pod: Pod, jobset: JobSet, cluster: Cluster, *, tail: int, now: Callable[[], str]) -> Progress | None:
-    """By the end of its log, and a longer one where that tells no step. None where there is no log."""
-    lines = _lines(pod, jobset, cluster, tail=tail)
-    said = None if lines is None else progress_of(lines, read_at=now(), from_start=len(lines) < tail)
-    if lines is None or said is None or said.step is not None or len(lines) < tail or tail >= LONG_TAIL:
-        return said
-    return _said(pod, jobset, cluster, tail=LONG_TAIL, now=now) or said
+def _said(pod: Pod, jobset: JobSet, printers: Printers, source: Source, cluster: str, *, tail: int) -> Progress | None:
+    """What was asked for already, or is asked now."""
+    if pod.name in printers.heard:
+        return printers.heard[pod.name].result()
+    return said_by(pod, reads=source.cluster(cluster).reads, namespace=jobset.namespace, tail=tail, now=source.now)
 
 
 def _printer(seen: Observation, jobset: JobSet, printers: Mapping[Place, Printers]) -> Pod | None:
     """Of the attempt that runs now; a pod that is being deleted only where there is no other."""
     there = seen.pods or ()
     if not any(prints_steps(pod, jobset) for pod in there):
-        there = printers[_where(seen)].pods.result()
+        there = printers[_where(seen)].pods()
     found = [pod for pod in there if prints_steps(pod, jobset)]
     return max(found, key=lambda pod: (not pod.deleting, pod.attempt, pod.created_at), default=None)
-
-
-def _lines(pod: Pod, jobset: JobSet, cluster: Cluster, *, tail: int) -> tuple[Said, ...] | None:
-    wanted = LogAsk(namespace=jobset.namespace, pod=pod.name, container=trainer_container(pod), tail=tail)
-    return read_log(cluster.reads.api, wanted)
 
 
 def _printers(asked: Sequence[Observation], source: Source) -> Mapping[Place, Printers]:
@@ -162,11 +146,9 @@ def _printers(asked: Sequence[Observation], source: Source) -> Mapping[Place, Pr
 
 
 def _of_all(where: Place, jobsets: AbstractSet[str], source: Source) -> Printers:
-    there = source.printers.get(where)
-    if there is not None and jobsets <= there.jobsets:
-        return there
     cluster, namespace = where
-    return ask_printers(lambda: source.cluster(cluster).reads, namespace=namespace, jobsets=jobsets)
+    there = source.printers.get(where, Printers())
+    return there.also_of(jobsets, reads=lambda: source.cluster(cluster).reads, namespace=namespace)
 
 
 def _where(seen: Observation) -> Place:

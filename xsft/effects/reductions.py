@@ -11,13 +11,14 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from xsft.effects.files import write_atomic
 from xsft.effects.leftovers import sweep
+from xsft.effects.parallel import start
 from xsft.errors import XsftError
 
 T = TypeVar("T")
@@ -35,31 +36,32 @@ _DIGEST = 32
 
 
 class Reductions(Generic[T]):
-    """Of one list; for one thread. Its file is read when the first version is asked for, which is while the cluster
-    answers.
-    """
+    """Of one list; read by one thread. Its file is read meanwhile."""
 
     def __init__(self, path: Path, kind: Callable[[], Any], *, made_by: bytes) -> None:
         """`kind`: a type that msgspec can write and read. `made_by`: the code that reads objects now."""
         self._path = path
-        self._kind = kind
         self._made_by = made_by
-        self._before: dict[str, T] | None = None
+        self._there = _begins(path, made_by=made_by)
+        self._before = start(lambda: _read(path, kind(), made_by=made_by) if self._there else {})
         self._now: dict[str, T] = {}
         self._added = False
 
     def __bool__(self) -> bool:
         """Whether there seems to be a file: seen by its first bytes."""
-        return _begins(self._path, made_by=self._made_by)
+        return self._there
+
+    def before(self) -> Collection[T]:
+        """All that was made when the list was read last, whatever the objects are now."""
+        return self._before.result().values()
 
     def get(self, version: str) -> tuple[T] | None:
         """What was made of the object; None where that is not known."""
-        if self._before is None:
-            self._before = _read(self._path, self._kind(), made_by=self._made_by)
-        if version not in self._before:
+        before = self._before.result()
+        if version not in before:
             return None
-        self._now[version] = self._before[version]
-        return (self._now[version],)
+        self._now[version] = before[version]
+        return (before[version],)
 
     def add(self, version: str, made: T) -> None:
         self._now[version] = made
@@ -76,23 +78,18 @@ class Reductions(Generic[T]):
             write_atomic(self._path, hashlib.sha256(content).digest() + content, durable=False)
 
 
-@contextmanager
 def kept(
-    cache: Path | None, *, context: str, namespace: str, plural: str, kind: Callable[[], Any]
-) -> Iterator[Reductions[Any] | None]:
-    """Of all objects of that kind in a namespace, saved once the list is read; None without a cache folder.
+    cache: Path | None, *, made_by: bytes, context: str, namespace: str, plural: str, kind: Callable[[], Any]
+) -> Reductions[Any] | None:
+    """Of all objects of that kind in a namespace; to be saved once the list is read. None without a cache folder.
 
     Two clusters of one context name only take each other's place.
     """
-    made_by = code() if cache else b""
     if cache is None or not made_by:
-        yield None
-        return
+        return None
     where = hashlib.sha256(f"{context}\0{namespace}".encode()).hexdigest()[:12]
     name = f"{re.sub(r'[^A-Za-z0-9.-]+', '_', context)[:80]}-{where}.{plural}"
-    found = Reductions[Any](cache / "lists" / name, kind, made_by=made_by)
-    yield found
-    found.save()
+    return Reductions[Any](cache / "lists" / name, kind, made_by=made_by)
 
 
 def code() -> bytes:

@@ -1,0 +1,99 @@
+"""What will be asked once the lists are there is asked while they are under way, by what they told at the last look:
+the pods that print steps, and what they have said.
+
+Most runs go on from one look to the next. Where one has not, something was asked for nothing, or is asked after all;
+nothing that is shown comes from before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from xsft.effects import clock
+from xsft.effects.cluster_lists import Lists
+from xsft.effects.cluster_reads import Reads
+from xsft.effects.observe_turns import Turns, turns
+from xsft.effects.observe_wanted import Wanted
+from xsft.effects.parallel import Started, start
+from xsft.effects.printer_log import LONG_TAIL, TAIL, hear, said_by
+from xsft.effects.printers import Printers
+from xsft.effects.recordindex import IndexEntry
+from xsft.launchers.observed_pods import printer_selector, prints_steps
+from xsft.states.model import JobSet, Observation, Pod, Progress
+
+BEGIN_SOON = 24
+"""Runs that waited at the last look and may have begun since, the newest ones."""
+
+Turn = Callable[[Sequence[JobSet]], Turns]
+
+
+def turns_of(jobsets: Sequence[JobSet], *, with_known: Callable[[Observation], Observation], wanted: Wanted) -> Turns:
+    """Whose turn it will be, for all that the JobSets tell."""
+    bare = (
+        Observation(run_name=one.run_name, target="xpk", observed_at=wanted.now, jobset=one)
+        for one in jobsets
+        if one.terminal or not one.suspended
+    )
+    return turns((with_known(one) for one in bare if wanted.run(one)), wanted=wanted)
+
+
+def names_of(whose: Turns) -> list[str]:
+    return [one.jobset.name for one in whose.asked if one.jobset]
+
+
+def ask_ahead(lists: Lists, *, turn: Turn, submitted: Sequence[IndexEntry], wanted: Wanted) -> Printers:
+    """Empty where nothing is known of the last look. `submitted`: there, from here."""
+    before = lists.before()
+    if not before or wanted.effort.progress_s <= 0:
+        return Printers()
+    whose = turn(before)
+    names = frozenset((*names_of(whose), *_soon(before, submitted, wanted=wanted)))
+    if not names:
+        return Printers()
+    first = [one.jobset for one in whose.asked[: whose.first] if one.jobset]
+    heard: dict[str, Started[Progress | None]] = {}
+    pods = start(partial(_pods, lists, names, heard, first=first, tail=LONG_TAIL if wanted.names else TAIL))
+    return Printers(jobsets=names, asked=(pods,), heard=heard)
+
+
+def _soon(before: Sequence[JobSet], submitted: Sequence[IndexEntry], *, wanted: Wanted) -> list[str]:
+    """Names of JobSets that may run by now."""
+    waited = [one for one in before if one.suspended and not one.terminal and _is_wanted(one, wanted)]
+    newest = sorted(waited, key=lambda one: one.created_at, reverse=True)[:BEGIN_SOON]
+    there = {one.uid for one in before}
+    begun = (one for one in submitted if one.uid not in there and one.jobset)
+    latest = sorted(begun, key=lambda one: one.updated_at, reverse=True)[:BEGIN_SOON]
+    return [*(one.name for one in newest), *(one.jobset for one in latest if one.jobset)]
+
+
+def _is_wanted(jobset: JobSet, wanted: Wanted) -> bool:
+    return not wanted.names or bool({jobset.name, jobset.run_name} & wanted.names)
+
+
+def _pods(
+    lists: Lists,
+    names: frozenset[str],
+    heard: dict[str, Started[Progress | None]],
+    *,
+    first: Sequence[JobSet],
+    tail: int,
+) -> tuple[Pod, ...]:
+    reads, namespace = lists.reads, lists.namespace
+    pods = reads.cached_pods(namespace=namespace, labels=printer_selector(sorted(names)))
+    heard.update(hear(_first(pods, first), partial(_said, reads=reads, namespace=namespace, tail=tail)))
+    return pods
+
+
+def _first(pods: Sequence[Pod], first: Sequence[JobSet]) -> tuple[Pod, ...]:
+    """Those of these JobSets that print now, in their order."""
+    of: Mapping[str, list[Pod]] = {one.name: [] for one in first}
+    by_name = {one.name: one for one in first}
+    for pod in pods:
+        if pod.jobset in by_name and prints_steps(pod, by_name[pod.jobset]) and not pod.deleting:
+            of[pod.jobset].append(pod)
+    return tuple(max(several, key=lambda pod: (pod.attempt, pod.created_at)) for several in of.values() if several)
+
+
+def _said(pod: Pod, *, reads: Reads, namespace: str, tail: int) -> Progress | None:
+    return said_by(pod, reads=reads, namespace=namespace, tail=tail, now=clock.now)
