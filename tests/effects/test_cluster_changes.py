@@ -172,6 +172,14 @@ def test_a_server_that_sends_whole_objects_is_understood(looks: Looks, monkeypat
     assert looks.look(refused) == first
 
 
+def test_an_object_in_another_version_of_its_group_is_another(looks: Looks) -> None:
+    """Kueue serves two, and converts what is stored."""
+    looks.look()
+    older = {version.partition("/")[2] for version in looks.known}
+    looks.known = Remembered({f"v1alpha1/{version}": ("old", {}) for version in older})
+    assert looks.look() == looks.plainly()
+
+
 CHANGES = st.lists(
     st.tuples(st.sampled_from(["add", "relabel", "delete", "look"]), st.sampled_from("abcdef"), st.sampled_from("xyz")),
     max_size=25,

@@ -6,6 +6,7 @@ import os
 import re
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,13 @@ from xsft.effects.cluster import connect_context
 from xsft.effects.cluster_api import Patience
 from xsft.effects.objects import LocalObjects
 from xsft.effects.observe_wanted import Effort
+from xsft.effects.printer_log import THREADS, hear
 from xsft.effects.recordindex import IndexEntry, keep
 from xsft.effects.records import RecordStore
 from xsft.effects.runs import Runs
 from xsft.effects.sources import Source
 from xsft.records.where import Cluster as Where
+from xsft.states.model import Pod
 
 STARTING = {"restarts": 0, "replicatedJobsStatus": [{"name": "slice-job", "active": 2}]}
 LOG, PRINTERS, PENDING = "/log", r"/pods\?.*job-index", r"/pods\?.*Pending"
@@ -219,8 +222,9 @@ def test_a_log_that_hangs_holds_nothing_back_for_longer(looks: Looks) -> None:
 def test_who_wants_no_progress_asks_for_none(looks: Looks) -> None:
     looks.run("a")
     looks.says("a", 1)
+    looks.run("b", QUEUED)
     looks.look()
-    assert steps(looks.look(effort=Effort(progress_s=0))) == {"a": None}
+    assert steps(looks.look(effort=Effort(progress_s=0))) == {"a": None, "b": None}
     assert (looks.count(PRINTERS), looks.count(LOG)) == (0, 0)
 
 
@@ -247,6 +251,31 @@ def test_few_of_many_that_wait_are_asked_about(looks: Looks, monkeypatch: pytest
     looks.look()
     (pods,) = [one for one in looks.asked if "job-index" in one.query.get("labelSelector", "")]
     assert sum(f"w{number}" in pods.query["labelSelector"] for number in range(5)) == 2
+
+
+def test_so_many_logs_are_read_at_once_and_no_more() -> None:
+    held, at_once, most = threading.Event(), [0], [0]
+    lock = threading.Lock()
+
+    def said(_: Pod) -> None:
+        with lock:
+            at_once[0] += 1
+            most[0] = max(most[0], at_once[0])
+        held.wait(20.0)
+        with lock:
+            at_once[0] -= 1
+
+    pods = tuple(
+        Pod(name=f"p{n}", jobset="j", replicated_job="r", slice_index=0, host=0, phase="Running")
+        for n in range(2 * THREADS)
+    )
+    heard = hear(pods, said)
+    end = time.monotonic() + 20.0
+    while most[0] < THREADS and time.monotonic() < end:
+        time.sleep(0.01)
+    held.set()
+    assert [one.result(20.0) for one in heard.values()] == [None] * len(pods)
+    assert most == [THREADS]
 
 
 STATUSES = [RUNNING, STARTING, QUEUED, {**RUNNING, "restarts": 1}, ended("Completed", "x"), ended("Failed", "x")]

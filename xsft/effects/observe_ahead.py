@@ -7,7 +7,8 @@ nothing that is shown comes from before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from xsft.effects import clock
@@ -17,9 +18,9 @@ from xsft.effects.observe_turns import Turns, turns
 from xsft.effects.observe_wanted import Wanted
 from xsft.effects.parallel import Started, start
 from xsft.effects.printer_log import LONG_TAIL, TAIL, hear, said_by
-from xsft.effects.printers import Printers
+from xsft.effects.printers import Printers, printer_of
 from xsft.effects.recordindex import IndexEntry
-from xsft.launchers.observed_pods import printer_selector, prints_steps
+from xsft.launchers.observed_pods import printer_selector
 from xsft.states.model import JobSet, Observation, Pod, Progress
 
 BEGIN_SOON = 24
@@ -85,14 +86,13 @@ def _pods(
     return pods
 
 
-def _first(pods: Sequence[Pod], first: Sequence[JobSet]) -> tuple[Pod, ...]:
+def _first(pods: Iterable[Pod], first: Sequence[JobSet]) -> tuple[Pod, ...]:
     """Those of these JobSets that print now, in their order."""
-    of: Mapping[str, list[Pod]] = {one.name: [] for one in first}
-    by_name = {one.name: one for one in first}
+    of: dict[str, list[Pod]] = defaultdict(list)
     for pod in pods:
-        if pod.jobset in by_name and prints_steps(pod, by_name[pod.jobset]) and not pod.deleting:
-            of[pod.jobset].append(pod)
-    return tuple(max(several, key=lambda pod: (pod.attempt, pod.created_at)) for several in of.values() if several)
+        of[pod.jobset].append(pod)
+    found = (printer_of(jobset, of[jobset.name]) for jobset in first)
+    return tuple(pod for pod in found if pod is not None)
 
 
 def _said(pod: Pod, *, reads: Reads, namespace: str, tail: int) -> Progress | None:

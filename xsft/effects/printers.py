@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from xsft.effects.cluster_reads import Reads
 from xsft.effects.parallel import Started, start
-from xsft.launchers.observed_pods import printer_selector
-from xsft.states.model import Pod, Progress
+from xsft.launchers.observed_pods import printer_selector, prints_steps
+from xsft.states.model import JobSet, Pod, Progress
 
 
 class Printers(Struct, frozen=True, kw_only=True):
@@ -34,3 +34,9 @@ class Printers(Struct, frozen=True, kw_only=True):
         labels = printer_selector(sorted(missing))
         pods = start(lambda: reads().cached_pods(namespace=namespace, labels=labels))
         return replace(self, jobsets=self.jobsets | missing, asked=(*self.asked, pods))
+
+
+def printer_of(jobset: JobSet, pods: Iterable[Pod]) -> Pod | None:
+    """Of the attempt that runs now; a pod that is being deleted only where there is no other."""
+    found = [pod for pod in pods if prints_steps(pod, jobset)]
+    return max(found, key=lambda pod: (not pod.deleting, pod.attempt, pod.created_at), default=None)

@@ -18,7 +18,7 @@ from xsft.effects.observe import unread
 from xsft.effects.observe_wanted import NOT_ASKED, NOT_READ, untold
 from xsft.effects.parallel import Hurry, answers
 from xsft.effects.printer_log import TAIL, THREADS, said_by
-from xsft.effects.printers import Printers
+from xsft.effects.printers import Printers, printer_of
 from xsft.effects.saved import latest_step
 from xsft.errors import XsftError
 from xsft.launchers.observed_pods import prints_steps
@@ -128,12 +128,10 @@ def _said(pod: Pod, jobset: JobSet, printers: Printers, source: Source, cluster:
 
 
 def _printer(seen: Observation, jobset: JobSet, printers: Mapping[Place, Printers]) -> Pod | None:
-    """Of the attempt that runs now; a pod that is being deleted only where there is no other."""
     there = seen.pods or ()
-    if not any(prints_steps(pod, jobset) for pod in there):
-        there = printers[_where(seen)].pods()
-    found = [pod for pod in there if prints_steps(pod, jobset)]
-    return max(found, key=lambda pod: (not pod.deleting, pod.attempt, pod.created_at), default=None)
+    if any(prints_steps(pod, jobset) for pod in there):
+        return printer_of(jobset, there)
+    return printer_of(jobset, printers[_where(seen)].pods())
 
 
 def _printers(asked: Sequence[Observation], source: Source) -> Mapping[Place, Printers]:
