@@ -20,12 +20,14 @@ from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.kuberuns import QUEUED, RUNNING, ended
 from tests.fakes.kuberuns import Runs as FakeRuns
 from tests.faults.fault import Seen
+from tests.observations import jobset
 from xsft.effects import observe_ahead
 from xsft.effects.cluster import connect_context
 from xsft.effects.cluster_api import Patience
 from xsft.effects.objects import LocalObjects
 from xsft.effects.observe_wanted import Effort
 from xsft.effects.printer_log import THREADS, hear
+from xsft.effects.printers import printer_of
 from xsft.effects.recordindex import IndexEntry, keep
 from xsft.effects.records import RecordStore
 from xsft.effects.runs import Runs
@@ -251,6 +253,34 @@ def test_few_of_many_that_wait_are_asked_about(looks: Looks, monkeypatch: pytest
     looks.look()
     (pods,) = [one for one in looks.asked if "job-index" in one.query.get("labelSelector", "")]
     assert sum(f"w{number}" in pods.query["labelSelector"] for number in range(5)) == 2
+
+
+@pytest.mark.parametrize(
+    ("others", "prints"),
+    [
+        ([], "one"),
+        ([{"deleting": True, "attempt": 1}], "one"),
+        ([{"attempt": 1, "created_at": "2026-11-21T09:00:00Z"}], "other"),
+        ([{"created_at": "2026-11-21T11:00:00Z"}], "other"),
+        ([{"host": 1, "attempt": 2}], "one"),
+        ([{"jobset": "b", "attempt": 2}], "one"),
+    ],
+)
+def test_the_one_that_prints_is_the_latest_that_lives(others: list[dict[str, Any]], prints: str) -> None:
+    of = {"jobset": "a", "replicated_job": "slice-job", "slice_index": 0, "host": 0, "phase": "Running"}
+    one = Pod(name="one", created_at="2026-11-21T10:00:00Z", **of)  # type: ignore[arg-type]
+    several = [one, *(Pod(**{"name": "other", "created_at": one.created_at, **of, **changed}) for changed in others)]
+    for pods in (several, several[::-1]):
+        found = printer_of(jobset("a"), pods)
+        assert found is not None
+        assert found.name == prints
+
+
+def test_one_that_is_deleted_prints_where_there_is_no_other() -> None:
+    of = {"jobset": "a", "replicated_job": "slice-job", "slice_index": 0, "host": 0, "phase": "Running"}
+    going = Pod(name="going", deleting=True, **of)  # type: ignore[arg-type]
+    assert printer_of(jobset("a"), [going]) is going
+    assert printer_of(jobset("a"), []) is None
 
 
 def test_so_many_logs_are_read_at_once_and_no_more() -> None:
