@@ -24,10 +24,10 @@ from tests.observations import jobset
 from xsft.effects import observe_ahead
 from xsft.effects.cluster import connect_context
 from xsft.effects.cluster_api import Patience
+from xsft.effects.first_pods import printer_of
 from xsft.effects.objects import LocalObjects
 from xsft.effects.observe_wanted import Effort
 from xsft.effects.printer_log import THREADS, hear
-from xsft.effects.printers import printer_of
 from xsft.effects.recordindex import IndexEntry, keep
 from xsft.effects.records import RecordStore
 from xsft.effects.runs import Runs
@@ -36,7 +36,7 @@ from xsft.records.where import Cluster as Where
 from xsft.states.model import Pod
 
 STARTING = {"restarts": 0, "replicatedJobsStatus": [{"name": "slice-job", "active": 2}]}
-LOG, PRINTERS, PENDING = "/log", r"/pods\?.*job-index", r"/pods\?.*Pending"
+LOG, PODS = "/log", r"/pods\?"
 Told = dict[str, tuple[Any, ...]]
 
 
@@ -134,10 +134,10 @@ def test_the_first_look_asks_nothing_ahead(looks: Looks) -> None:
     looks.run("a")
     looks.says("a", 1, 2)
     assert steps(looks.look()) == {"a": 2}
-    assert (looks.count(PRINTERS), looks.count(LOG)) == (1, 1)
+    assert (looks.count(PODS), looks.count(LOG)) == (1, 1)
 
 
-@pytest.mark.parametrize("on", [PRINTERS, LOG, PENDING])
+@pytest.mark.parametrize("on", [PODS, LOG])
 def test_later_ones_ask_before_the_lists_have_come(looks: Looks, on: str) -> None:
     looks.run("a")
     looks.says("a", 1, 2)
@@ -156,7 +156,7 @@ def test_nothing_is_asked_twice_and_nothing_that_is_told_is_old(looks: Looks) ->
     assert looks.look() == looks.plainly()
     looks.says("b", 3)
     assert steps(looks.look()) == {"a": 4, "b": 3, "c": None}
-    assert (looks.count(PRINTERS), looks.count(PENDING), looks.count(LOG)) == (1, 1, 2)
+    assert (looks.count(PODS), looks.count(LOG)) == (1, 2)
 
 
 def test_a_run_that_is_new_costs_one_list_more(looks: Looks) -> None:
@@ -166,7 +166,7 @@ def test_a_run_that_is_new_costs_one_list_more(looks: Looks) -> None:
     looks.run("b")
     looks.says("b", 7)
     assert steps(looks.look()) == {"a": 1, "b": 7}
-    assert (looks.count(PRINTERS), looks.count(LOG)) == (2, 2)
+    assert (looks.count(PODS), looks.count(LOG)) == (2, 2)
 
 
 def test_one_that_was_submitted_from_here_or_waited_for_its_quota_costs_none(looks: Looks) -> None:
@@ -182,7 +182,7 @@ def test_one_that_was_submitted_from_here_or_waited_for_its_quota_costs_none(loo
     place = {"target": "xpk", "output": "gs://b/runs", "cluster": where, "namespace": "default"}
     keep(looks.state / "runs", IndexEntry(run_name="c", jobset="c", uid=looks.made["c"]["metadata"]["uid"], **place))
     assert steps(looks.look()) == {"a": 1, "b": 7, "c": 8}
-    assert (looks.count(PRINTERS), looks.count(LOG)) == (1, 3)
+    assert (looks.count(PODS), looks.count(LOG)) == (1, 3)
 
 
 def test_a_pod_that_took_the_place_of_another_is_the_one_that_is_heard(looks: Looks) -> None:
@@ -227,7 +227,7 @@ def test_who_wants_no_progress_asks_for_none(looks: Looks) -> None:
     looks.run("b", QUEUED)
     looks.look()
     assert steps(looks.look(effort=Effort(progress_s=0))) == {"a": None, "b": None}
-    assert (looks.count(PRINTERS), looks.count(LOG)) == (0, 0)
+    assert (looks.count(PODS), looks.count(LOG)) == (0, 0)
 
 
 def test_of_one_that_is_named_no_other_is_asked(looks: Looks) -> None:
@@ -239,7 +239,7 @@ def test_of_one_that_is_named_no_other_is_asked(looks: Looks) -> None:
     assert steps(looks.look("a")) == {"a": 1}
     (asked,) = [one for one in looks.asked if one.path.endswith("/log")]
     assert (asked.path.split("/")[-2], asked.query["tailLines"]) == ("a-slice-job-0-0-abcde", "800")
-    (pods,) = [one for one in looks.asked if "job-index" in one.query.get("labelSelector", "")]
+    (pods,) = [one for one in looks.asked if one.path.endswith("/pods")]
     assert "in (a)" in pods.query["labelSelector"]
 
 
@@ -251,8 +251,59 @@ def test_few_of_many_that_wait_are_asked_about(looks: Looks, monkeypatch: pytest
         looks.run(f"w{number}", QUEUED)
     looks.look()
     looks.look()
-    (pods,) = [one for one in looks.asked if "job-index" in one.query.get("labelSelector", "")]
+    (pods,) = [one for one in looks.asked if one.path.endswith("/pods")]
     assert sum(f"w{number}" in pods.query["labelSelector"] for number in range(5)) == 2
+
+
+def waits(looks: Looks, name: str) -> None:
+    """For a node."""
+    looks.run(name, STARTING)
+    looks.there.pod(name, phase="Pending", containerStatuses=[])
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_of_a_run_that_starts_the_first_pods_are_told_if_they_are_pending(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch, few: bool
+) -> None:
+    """Of many that start all pending pods are listed, without their names."""
+    monkeypatch.setattr(observe_ahead, "MOST_STARTING", 2 if few else 1)
+    looks.run("a")
+    looks.says("a", 1)
+    for name in ("b", "c"):
+        waits(looks, name)
+    for _ in range(2):
+        told = looks.look()
+        assert {name: one[2] and [pod.phase for pod in one[2]] for name, one in told.items()} == {
+            "a": None,
+            "b": ["Pending"],
+            "c": ["Pending"],
+        }
+        assert looks.count(PODS) == 2 - few
+        assert looks.count("fieldSelector=status.phase=Pending") == 1 - few
+
+
+def test_two_lists_of_pods_are_the_most(looks: Looks) -> None:
+    """Also where something began that nobody here knew of."""
+    looks.run("a")
+    looks.says("a", 1)
+    waits(looks, "b")
+    looks.look()
+    looks.run("c")
+    looks.says("c", 5)
+    waits(looks, "d")
+    assert looks.look() == looks.plainly()
+    assert looks.count(PODS) == 1
+    looks.run("e")
+    waits(looks, "f")
+    looks.look()
+    assert looks.count(PODS) == 2
+
+
+def test_who_names_a_run_that_is_up_does_not_ask_why_others_do_not_start(looks: Looks) -> None:
+    looks.run("a", ended("Failed", "x"))
+    waits(looks, "b")
+    looks.look("a", effort=Effort(progress_s=0))
+    assert looks.count(PODS) == 0
 
 
 @pytest.mark.parametrize(

@@ -465,7 +465,7 @@ def test_pods_that_print_are_asked_for_once_and_before_all_lists_have_come(world
 
 
 def printers_asked(world: World) -> int:
-    return sum("jobset.sigs.k8s.io/job-index=0" in unquote(one.line) for one in world.api.server.seen)
+    return sum("batch.kubernetes.io/job-completion-index=0" in unquote(one.line) for one in world.api.server.seen)
 
 
 def test_what_is_gone_has_the_age_of_its_clusters_clock(world: World) -> None:

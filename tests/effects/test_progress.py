@@ -18,12 +18,12 @@ from tests.observations import queued
 from tests.replacing import replace
 from xsft.effects.cluster import connect_context
 from xsft.effects.cluster_api import Patience
+from xsft.effects.first_pods import FirstPods
 from xsft.effects.objects import LocalObjects, Objects
 from xsft.effects.observe import observe_cluster
 from xsft.effects.observe_wanted import tells
 from xsft.effects.parallel import answers
 from xsft.effects.printer_log import LONG_TAIL, TAIL
-from xsft.effects.printers import Printers
 from xsft.effects.progress import NOT_ASKED, NOT_READ, Source, not_asked, read_progress
 from xsft.errors import Unreachable
 from xsft.launchers.labels import OUTPUT_ANNOTATION
@@ -268,6 +268,6 @@ def test_pods_that_were_asked_for_serve_the_runs_they_were_asked_for_only(world:
         world.run(name)
         world.speaks(name, 1, 2)
     seen = world.seen()
-    early = Printers().also_of(["a"], reads=lambda: world.cluster.reads, namespace="default")
-    found = world.read(seen, source={"printers": {("here", "default"): early}})
+    early = FirstPods().also_of(["a"], reads=lambda: world.cluster.reads, namespace="default")
+    found = world.read(seen, source={"first_pods": {("here", "default"): early}})
     assert {name for name, one in found.items() if one.progress} == {"a", "b"}

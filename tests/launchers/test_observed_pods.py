@@ -9,9 +9,9 @@ import pytest
 from tests.fakes.kuberules import selected
 from xsft.launchers.labels import FIRST_HOSTS
 from xsft.launchers.observed_pods import (
+    first_hosts_selector,
     pod_of,
     pods_selector,
-    printer_selector,
     prints_steps,
     trainer_container,
 )
@@ -87,8 +87,8 @@ def test_one_pod_of_a_run_prints_steps(jobset: JobSet, printer: dict[str, Any]) 
     others = [pod(job=job.name, index=index, host=host) for job in jobset.jobs for index in (0, 1) for host in (0, 1)]
     printing = [one for one in others if prints_steps(pod_of(one), jobset)]
     assert printing == [printer]
-    assert selected(printer, printer_selector(["w", "x"]))
-    assert not selected(printer, printer_selector(["x"]))
+    assert selected(printer, first_hosts_selector(["w", "x"]))
+    assert not selected(printer, first_hosts_selector(["x"]))
     assert not selected(pod("w2"), pods_selector(["w"]))
     assert selected(printer, FIRST_HOSTS)
     assert not selected(pod(host=1), FIRST_HOSTS)

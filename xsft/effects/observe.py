@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -56,23 +56,20 @@ def observations_of(
     name: str,
     now: str,
     run_names: Iterable[str] | None = None,
-    pods: Started[tuple[Pod, ...]] | None = None,
+    first_pods: Sequence[Started[tuple[Pod, ...]]] | None = None,
 ) -> tuple[Observation, ...]:
-    """As `observe_cluster`, of lists that were asked for. `pods`: `pods_ahead`."""
+    """As `observe_cluster`, of lists that were asked for. `first_pods`: lists with those of all Jobs that start; None:
+    they are asked for where any does.
+    """
     jobsets = lists.jobsets.result()
     wanted = None if run_names is None else frozenset(run_names)
-    pods = pods or (lists.ask_pods() if any(map(_starts, jobsets)) else None)
-    beside = _beside(lists.reads, lists.workloads, pods, namespace=lists.namespace)
+    pods = [lists.ask_pods()] if first_pods is None and any(map(starts, jobsets)) else first_pods or ()
+    beside = _beside(lists.reads, lists.workloads, pods, namespace=lists.namespace, phase="Pending")
     shown = (one for one in jobsets if wanted is None or {one.name, one.run_name} & wanted)
     return tuple(beside.of(jobset, name=name, now=now) for jobset in shown)
 
 
-def pods_ahead(lists: Lists) -> Started[tuple[Pod, ...]] | None:
-    """The pending ones, where a run started at the last look; else it is known once the JobSets are there."""
-    return lists.ask_pods() if any(map(_starts, lists.before())) else None
-
-
-def _starts(jobset: JobSet) -> bool:
+def starts(jobset: JobSet) -> bool:
     """Some of its Jobs are not up, so that one of its pods may be pending."""
     up = bool(jobset.jobs) and all(job.ready + job.succeeded >= job.replicas for job in jobset.jobs)
     return jobset.terminal is None and not jobset.suspended and not up
@@ -88,7 +85,7 @@ def observe_run(cluster: Cluster, *, namespace: str, name: str, run_name: str, n
         return ()
     workloads = start(lambda: reads.workloads(namespace=namespace))
     pods = start(lambda: reads.pods(namespace=namespace, labels=pods_selector(one.name for one in attempts)))
-    beside = _beside(reads, workloads, pods, namespace=namespace)
+    beside = _beside(reads, workloads, [pods], namespace=namespace)
     seen = (beside.of(jobset, name=name, now=now) for jobset in attempts)
     return tuple(replace(one, pods=one.pods or ()) if beside.pods is not None else one for one in seen)
 
@@ -141,21 +138,28 @@ class _Beside(Struct, frozen=True, kw_only=True):
 
 
 def _beside(
-    reads: Reads, workloads: Started[tuple[Owned, ...]], pods: Started[tuple[Pod, ...]] | None, *, namespace: str
+    reads: Reads,
+    workloads: Started[tuple[Owned, ...]],
+    pods: Sequence[Started[tuple[Pod, ...]]],
+    *,
+    namespace: str,
+    phase: str | None = None,
 ) -> _Beside:
+    """`phase`: only pods of that one."""
     left = partial(_left, reads, clock.monotonic())
     owned, no_workloads = _got(workloads, "workloads", left)
     queues = queues_of(one.workload for one in owned or ())[:MAX_QUEUES]
     positions, no_positions = _positions(reads, queues, namespace=namespace, left=left)
     by_uid = {one.owner: with_positions(one.workload, positions) for one in owned or () if one.owner}
-    found, no_pods = _got(pods, "pods", left) if pods else ((), ())
+    answers = [_got(one, "pods", left) for one in pods]
     by_name: dict[str, list[Pod]] = defaultdict(list)
-    for pod in found or ():
-        by_name[pod.jobset].append(pod)
+    for pod in (pod for found, _ in answers for pod in found or ()):
+        if phase in (None, pod.phase):
+            by_name[pod.jobset].append(pod)
     return _Beside(
         workloads=by_uid,
-        pods=None if found is None else {name: tuple(several) for name, several in by_name.items()},
-        unread=(*no_workloads, *no_pods),
+        pods=None if any(found is None for found, _ in answers) else {name: tuple(p) for name, p in by_name.items()},
+        unread=(*no_workloads, *dict.fromkeys(one for _, missing in answers for one in missing)),
         queue_unread=no_positions,
         queues=frozenset(queues),
         ahead_s=reads.api.ahead_s,

@@ -1,5 +1,5 @@
 """What will be asked once the lists are there is asked while they are under way, by what they told at the last look:
-the pods that print steps, and what they have said.
+the first pods of runs, and what those have said that print steps.
 
 Most runs go on from one look to the next. Where one has not, something was asked for nothing, or is asked after all;
 nothing that is shown comes from before.
@@ -14,17 +14,23 @@ from functools import partial
 from xsft.effects import clock
 from xsft.effects.cluster_lists import Lists
 from xsft.effects.cluster_reads import Reads
+from xsft.effects.first_pods import FirstPods, printer_of
+from xsft.effects.observe import starts
 from xsft.effects.observe_turns import Turns, turns
 from xsft.effects.observe_wanted import Wanted
 from xsft.effects.parallel import Started, start
 from xsft.effects.printer_log import LONG_TAIL, TAIL, hear, said_by
-from xsft.effects.printers import Printers, printer_of
 from xsft.effects.recordindex import IndexEntry
-from xsft.launchers.observed_pods import printer_selector
+from xsft.launchers.observed_pods import first_hosts_selector
 from xsft.states.model import JobSet, Observation, Pod, Progress
 
-BEGIN_SOON = 24
+BEGIN_SOON = 12
 """Runs that waited at the last look and may have begun since, the newest ones."""
+
+MOST_STARTING = 64
+"""Where more start all pending pods are listed instead: a name has up to 40 characters, a URL had better not have more
+than 8,000.
+"""
 
 Turn = Callable[[Sequence[JobSet]], Turns]
 
@@ -43,33 +49,36 @@ def names_of(whose: Turns) -> list[str]:
     return [one.jobset.name for one in whose.asked if one.jobset]
 
 
-def ask_ahead(lists: Lists, *, turn: Turn, submitted: Sequence[IndexEntry], wanted: Wanted) -> Printers:
+def few_starting(jobsets: Sequence[JobSet], *, wanted: Wanted) -> list[str] | None:
+    """Names of those of which the first pods tell why they do not run; None where that are too many to be named."""
+    found = [one.name for one in jobsets if starts(one) and wanted.jobset(one)]
+    return found if len(found) <= MOST_STARTING else None
+
+
+def ask_ahead(lists: Lists, *, turn: Turn, submitted: Sequence[IndexEntry], wanted: Wanted) -> FirstPods:
     """Empty where nothing is known of the last look. `submitted`: there, from here."""
     before = lists.before()
     if not before or wanted.effort.progress_s <= 0:
-        return Printers()
+        return FirstPods()
     whose = turn(before)
-    names = frozenset((*names_of(whose), *_soon(before, submitted, wanted=wanted)))
+    starting = few_starting(before, wanted=wanted) or ()
+    names = frozenset((*names_of(whose), *starting, *_soon(before, submitted, wanted=wanted)))
     if not names:
-        return Printers()
+        return FirstPods()
     first = [one.jobset for one in whose.asked[: whose.first] if one.jobset]
     heard: dict[str, Started[Progress | None]] = {}
     pods = start(partial(_pods, lists, names, heard, first=first, tail=LONG_TAIL if wanted.names else TAIL))
-    return Printers(jobsets=names, asked=(pods,), heard=heard)
+    return FirstPods(jobsets=names, asked=(pods,), heard=heard)
 
 
 def _soon(before: Sequence[JobSet], submitted: Sequence[IndexEntry], *, wanted: Wanted) -> list[str]:
     """Names of JobSets that may run by now."""
-    waited = [one for one in before if one.suspended and not one.terminal and _is_wanted(one, wanted)]
+    waited = [one for one in before if one.suspended and not one.terminal and wanted.jobset(one)]
     newest = sorted(waited, key=lambda one: one.created_at, reverse=True)[:BEGIN_SOON]
     there = {one.uid for one in before}
     begun = (one for one in submitted if one.uid not in there and one.jobset)
     latest = sorted(begun, key=lambda one: one.updated_at, reverse=True)[:BEGIN_SOON]
     return [*(one.name for one in newest), *(one.jobset for one in latest if one.jobset)]
-
-
-def _is_wanted(jobset: JobSet, wanted: Wanted) -> bool:
-    return not wanted.names or bool({jobset.name, jobset.run_name} & wanted.names)
 
 
 def _pods(
@@ -81,7 +90,7 @@ def _pods(
     tail: int,
 ) -> tuple[Pod, ...]:
     reads, namespace = lists.reads, lists.namespace
-    pods = reads.cached_pods(namespace=namespace, labels=printer_selector(sorted(names)))
+    pods = reads.cached_pods(namespace=namespace, labels=first_hosts_selector(sorted(names)))
     heard.update(hear(_first(pods, first), partial(_said, reads=reads, namespace=namespace, tail=tail)))
     return pods
 

@@ -14,15 +14,15 @@ from msgspec.structs import replace
 from xsft.effects import clock
 from xsft.effects.cluster import Cluster
 from xsft.effects.cluster_lists import Lists, ask_lists
+from xsft.effects.first_pods import FirstPods
 from xsft.effects.lastknown import Memory, forget, recall
 from xsft.effects.lastknown_line import Known
-from xsft.effects.observe import observations_of, pods_ahead, unread
-from xsft.effects.observe_ahead import ask_ahead, names_of, turns_of
+from xsft.effects.observe import observations_of, unread
+from xsft.effects.observe_ahead import ask_ahead, few_starting, names_of, turns_of
 from xsft.effects.observe_forgotten import forgotten, went_to
 from xsft.effects.observe_patience import Pulse, Say, wait_for
 from xsft.effects.observe_wanted import Effort, Wanted
 from xsft.effects.parallel import Started, start
-from xsft.effects.printers import Printers
 from xsft.effects.recordindex import Index, IndexEntry
 from xsft.effects.records import RecordStore
 from xsft.errors import XsftError
@@ -49,7 +49,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     cluster: Cluster | None = None
     problem: Problem | None = None
     known: Mapping[str, Known] = field(default_factory=dict)
-    printers: Printers = Printers()
+    first_pods: FirstPods = FirstPods()
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -131,10 +131,12 @@ def _answer(
     lists = target.lists(cluster) if target.lists else ask_lists(cluster, namespace=target.namespace)
     turn = partial(turns_of, with_known=partial(_with_known, known=known), wanted=wanted)
     ahead = ask_ahead(lists, turn=turn, submitted=submitted, wanted=wanted)
-    pods = pods_ahead(lists)
-    names = names_of(turn(lists.jobsets.result()))
-    printers = ahead.also_of(names, reads=lambda: cluster.reads, namespace=lists.namespace)
-    found = observations_of(lists, pods=pods, name=target.name, now=wanted.now)
+    jobsets = lists.jobsets.result()
+    starting = few_starting(jobsets, wanted=wanted)
+    names = (*names_of(turn(jobsets)), *(starting or ()))
+    first_pods = ahead.also_of(names, reads=lambda: cluster.reads, namespace=lists.namespace)
+    tell = None if starting is None else first_pods.asked if starting else ()
+    found = observations_of(lists, first_pods=tell, name=target.name, now=wanted.now)
     uids = {seen.jobset.uid for seen in found if seen.jobset}
     if not pulse.left:  # else somebody has told already what was known without it
         forget(store.state, cluster=target.name, namespace=target.namespace, there=uids, now=wanted.now, known=known)
@@ -142,7 +144,7 @@ def _answer(
     gone = (one for one in submitted if one.uid not in uids and not _bears_its_name(one, there.get(one.jobset or "")))
     lost = (forgotten(one, cluster=target.name, known=known, now=wanted.now) for one in gone)
     seen = (_with_known(one, known) for one in found if wanted.run(one))
-    return Answer(observations=(*seen, *lost), cluster=cluster, known=known, printers=printers)
+    return Answer(observations=(*seen, *lost), cluster=cluster, known=known, first_pods=first_pods)
 
 
 def _bears_its_name(entry: IndexEntry, held: JobSet | None) -> bool:

@@ -67,8 +67,8 @@ def gather_runs(
     found = tuple(seen for answer in answers for seen in answer.observations)
     silent = tuple(answer.problem for answer in answers if answer.problem is not None)
     clusters = {one.name: answer.cluster for one, answer in zip(look.targets, answers, strict=True) if answer.cluster}
-    printers = {(one.name, one.namespace): answer.printers for one, answer in zip(look.targets, answers, strict=True)}
-    source = replace(_source(clusters, store=store, entries=entries), printers=printers)
+    pods = {(one.name, one.namespace): answer.first_pods for one, answer in zip(look.targets, answers, strict=True)}
+    source = replace(_source(clusters, store=store, entries=entries), first_pods=pods)
     whose, known = turns(found, wanted=wanted), [answer.known for answer in answers]
     hurry = Hurry(first=whose.first, until=look.begun_at + wanted.effort.soon_s)
     read = start(partial(_read, whose.asked, source=source, wanted=wanted, hurry=hurry))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from xsft.effects.recordindex import IndexEntry
-from xsft.states.model import Observation, seconds_since
+from xsft.states.model import JobSet, Observation, seconds_since
 from xsft.states.moments import seconds_between
 
 NOT_READ = "not read: the time for it was up"
@@ -56,6 +56,9 @@ class Wanted(Struct, frozen=True, kw_only=True):
     def run(self, seen: Observation) -> bool:
         named = {seen.run_name, seen.jobset.name if seen.jobset else None} & self.names
         return bool(named) or not self.names
+
+    def jobset(self, jobset: JobSet) -> bool:
+        return not self.names or bool({jobset.name, jobset.run_name} & self.names)
 
     def progress(self, seen: Observation) -> bool:
         """Not of what ended so long ago that nobody is shown it."""

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from xsft.effects import clock
 from xsft.effects.cluster import Cluster
+from xsft.effects.first_pods import FirstPods, printer_of
 from xsft.effects.objects import Objects
 from xsft.effects.observe import unread
 from xsft.effects.observe_wanted import NOT_ASKED, NOT_READ, untold
 from xsft.effects.parallel import Hurry, answers
 from xsft.effects.printer_log import TAIL, THREADS, said_by
-from xsft.effects.printers import Printers, printer_of
 from xsft.effects.saved import latest_step
 from xsft.errors import XsftError
 from xsft.launchers.observed_pods import prints_steps
@@ -46,7 +46,7 @@ class Source(Struct, frozen=True, kw_only=True):
     recorded: Callable[[Observation], Recorded | None] = lambda _: None
     """The record beside its output, of a run that its cluster has forgotten. Raises XsftError."""
     now: Callable[[], str] = clock.now
-    printers: Mapping[Place, Printers] = field(default_factory=dict)
+    first_pods: Mapping[Place, FirstPods] = field(default_factory=dict)
     """That were asked for already."""
 
 
@@ -77,13 +77,13 @@ def not_asked(seen: Observation) -> Observation:
 
 
 def _looks(asked: Sequence[Observation], *, source: Source, tail: int) -> list[Callable[[], Observation]]:
-    printers = _printers(asked, source)
-    return [partial(_one, seen, printers, source, tail=tail) for seen in asked]
+    first_pods = _printers(asked, source)
+    return [partial(_one, seen, first_pods, source, tail=tail) for seen in asked]
 
 
-def _one(seen: Observation, printers: Mapping[Place, Printers], source: Source, *, tail: int) -> Observation:
+def _one(seen: Observation, first_pods: Mapping[Place, FirstPods], source: Source, *, tail: int) -> Observation:
     """The log first; the files beside the output where there is none, or where it does not reach to the end."""
-    said, missing, pod = _logged(seen, printers, source, tail=tail)
+    said, missing, pod = _logged(seen, first_pods, source, tail=tail)
     if pod is not None and pod not in (seen.pods or ()) and (oom_killed([pod]) or trouble([pod])):
         seen = replace(seen, pods=(*(seen.pods or ()), pod))  # nobody else tells that of it
     if said is not None and not _falls_short(seen, said):
@@ -104,15 +104,15 @@ def _falls_short(seen: Observation, said: Progress) -> bool:
 
 
 def _logged(
-    seen: Observation, printers: Mapping[Place, Printers], source: Source, *, tail: int
+    seen: Observation, first_pods: Mapping[Place, FirstPods], source: Source, *, tail: int
 ) -> tuple[Progress | None, tuple[Unread, ...], Pod | None]:
     """And the pod that prints the steps, where it is there."""
     jobset, pod = seen.jobset, None
     if jobset is None:
         return None, (), None
     try:
-        pod = _printer(seen, jobset, printers)
-        said = _said(pod, jobset, printers[_where(seen)], source, seen.cluster or "", tail=tail) if pod else None
+        pod = _printer(seen, jobset, first_pods)
+        said = _said(pod, jobset, first_pods[_where(seen)], source, seen.cluster or "", tail=tail) if pod else None
     except XsftError as failed:
         return None, (unread("log", failed),), pod
     if pod is None or said is None:
@@ -120,21 +120,21 @@ def _logged(
     return replace(said, began_at=min(started_at([pod]), default=None)), (), pod
 
 
-def _said(pod: Pod, jobset: JobSet, printers: Printers, source: Source, cluster: str, *, tail: int) -> Progress | None:
+def _said(pod: Pod, jobset: JobSet, pods: FirstPods, source: Source, cluster: str, *, tail: int) -> Progress | None:
     """What was asked for already, or is asked now."""
-    if pod.name in printers.heard:
-        return printers.heard[pod.name].result()
+    if pod.name in pods.heard:
+        return pods.heard[pod.name].result()
     return said_by(pod, reads=source.cluster(cluster).reads, namespace=jobset.namespace, tail=tail, now=source.now)
 
 
-def _printer(seen: Observation, jobset: JobSet, printers: Mapping[Place, Printers]) -> Pod | None:
+def _printer(seen: Observation, jobset: JobSet, first_pods: Mapping[Place, FirstPods]) -> Pod | None:
     there = seen.pods or ()
     if any(prints_steps(pod, jobset) for pod in there):
         return printer_of(jobset, there)
-    return printer_of(jobset, printers[_where(seen)].pods())
+    return printer_of(jobset, first_pods[_where(seen)].pods())
 
 
-def _printers(asked: Sequence[Observation], source: Source) -> Mapping[Place, Printers]:
+def _printers(asked: Sequence[Observation], source: Source) -> Mapping[Place, FirstPods]:
     """One list per cluster and namespace, whatever the number of runs."""
     names: dict[Place, set[str]] = defaultdict(set)
     for seen in asked:
@@ -143,9 +143,9 @@ def _printers(asked: Sequence[Observation], source: Source) -> Mapping[Place, Pr
     return {where: _of_all(where, several, source) for where, several in names.items()}
 
 
-def _of_all(where: Place, jobsets: AbstractSet[str], source: Source) -> Printers:
+def _of_all(where: Place, jobsets: AbstractSet[str], source: Source) -> FirstPods:
     cluster, namespace = where
-    there = source.printers.get(where, Printers())
+    there = source.first_pods.get(where, FirstPods())
     return there.also_of(jobsets, reads=lambda: source.cluster(cluster).reads, namespace=namespace)
 
 

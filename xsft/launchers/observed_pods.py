@@ -70,9 +70,11 @@ def pods_selector(jobsets: Iterable[str]) -> str:
     return f"{JOBSET_NAME} in ({','.join(sorted(jobsets))})"
 
 
-def printer_selector(jobsets: Iterable[str]) -> str:
-    """Of the pods among which `prints_steps` finds one per JobSet; under Pathways a worker's comes along."""
-    return f"{pods_selector(jobsets)},{JOB_INDEX}=0,{COMPLETION_INDEX}=0"
+def first_hosts_selector(jobsets: Iterable[str]) -> str:
+    """Of the first pod of each of their Jobs: `prints_steps` finds one per JobSet among them, and why a Job does not
+    start can be read off its first pod (`FIRST_HOSTS`).
+    """
+    return f"{pods_selector(jobsets)},{COMPLETION_INDEX}=0"
 
 
 def trainer_job(jobset: JobSet) -> str | None:

@@ -1,4 +1,6 @@
-"""The pods that print steps: asked for as soon as it is known of which runs, in one list per namespace."""
+"""The first pod of each Job of some runs: those that print steps are among them, and those that tell why a run does not
+start. Asked for as soon as it is known of which runs; a server looks at every pod of the namespace for each such list.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,11 @@ from msgspec.structs import replace
 
 from xsft.effects.cluster_reads import Reads
 from xsft.effects.parallel import Started, start
-from xsft.launchers.observed_pods import printer_selector, prints_steps
+from xsft.launchers.observed_pods import first_hosts_selector, prints_steps
 from xsft.states.model import JobSet, Pod, Progress
 
 
-class Printers(Struct, frozen=True, kw_only=True):
+class FirstPods(Struct, frozen=True, kw_only=True):
     """Of one namespace of one cluster."""
 
     jobsets: frozenset[str] = frozenset()
@@ -23,15 +25,15 @@ class Printers(Struct, frozen=True, kw_only=True):
     """What some of them have said, by the pod's name, asked for already; none comes to it once the pods are there."""
 
     def pods(self) -> tuple[Pod, ...]:
-        """Those that print are among them; a little old. Raises what asking raised."""
+        """A little old. Raises what asking raised."""
         return tuple(pod for one in self.asked for pod in one.result())
 
-    def also_of(self, jobsets: Iterable[str], *, reads: Callable[[], Reads], namespace: str) -> Printers:
+    def also_of(self, jobsets: Iterable[str], *, reads: Callable[[], Reads], namespace: str) -> FirstPods:
         """One more list where not all of these were asked about. What `reads` raises is raised by `pods`."""
         missing = frozenset(jobsets) - self.jobsets
         if not missing:
             return self
-        labels = printer_selector(sorted(missing))
+        labels = first_hosts_selector(sorted(missing))
         pods = start(lambda: reads().cached_pods(namespace=namespace, labels=labels))
         return replace(self, jobsets=self.jobsets | missing, asked=(*self.asked, pods))
 
