@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tests.launchers.test_observed import OBJECTS
 from xsft.effects import reductions
+from xsft.effects.parallel import start
 from xsft.effects.reductions import READERS, Reductions, kept
 from xsft.launchers.observed import jobset_of
 from xsft.launchers.observed_queue import Owned, owned
@@ -42,19 +43,18 @@ def take(objects: list[Any], known: Reductions[Any], reduce: Reduce) -> list[Any
 
 
 def read(path: Path, kind: Any, objects: list[Any], *, reduce: Reduce | None = None) -> list[Any]:
-    known = Reductions[Any](path, lambda: kind, made_by=reductions.code())
+    known = Reductions[Any](path, lambda: kind, made_by=start(reductions.code))
     found = take(objects, known, reduce or KINDS[kind])
     known.save()
     return found
 
 
-def kept_in(folder: Path | None, **changed: str) -> Reductions[Any] | None:
+def kept_in(folder: Path, **changed: str) -> Reductions[Any]:
     of = {"context": "c", "namespace": "n", "plural": "jobsets", **changed}
-    return kept(folder, made_by=reductions.code(), kind=lambda: JobSet, **of)
+    return kept(folder, made_by=start(reductions.code), kind=lambda: JobSet, **of)
 
 
-def read_into(known: Reductions[Any] | None, objects: list[Any]) -> None:
-    assert known is not None
+def read_into(known: Reductions[Any], objects: list[Any]) -> None:
     take(objects, known, jobset_of)
     known.save()
 
@@ -92,14 +92,13 @@ def test_what_is_nothing_is_known_as_well(tmp_path: Path) -> None:
     assert read(tmp_path / "a", JobSet | None, many(1), reduce=refused) == [None]
 
 
-def test_a_file_is_seen_by_its_beginning(tmp_path: Path) -> None:
-    def known(*, made_by: bytes = reductions.code()) -> bool:
-        return bool(Reductions[Any](tmp_path / "a", lambda: JobSet, made_by=made_by))
+def test_whether_there_is_a_file_is_known_at_once(tmp_path: Path) -> None:
+    def known() -> bool:
+        return bool(Reductions[Any](tmp_path / "a", lambda: JobSet, made_by=start(reductions.code)))
 
     assert not known()
     read(tmp_path / "a", JobSet, many())
     assert known()
-    assert not known(made_by=b"another xsft".ljust(32))
 
 
 def test_what_changed_is(tmp_path: Path) -> None:
@@ -182,7 +181,8 @@ def test_the_way_of_reading_changes_with_each_file_that_reads(tmp_path: Path, mo
 
 def test_code_that_cannot_be_read_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reductions, "__file__", str(tmp_path / "xsft" / "effects" / "reductions.py"))
-    assert kept_in(tmp_path) is None
+    read_into(kept_in(tmp_path), many())
+    assert not (tmp_path / "lists").exists()
 
 
 def test_code_that_is_replaced_while_it_reads_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,10 +230,6 @@ def test_a_file_in_which_any_byte_is_wrong_is_none(data: st.DataObject) -> None:
         assert read(path, JobSet, objects) == first
         assert read(path, JobSet, objects, reduce=jobset_of) == first
         assert path.read_bytes() != bytes(wrong), "it is written anew"
-
-
-def test_without_a_folder_nothing_is_kept() -> None:
-    assert kept_in(None) is None
 
 
 def test_each_list_has_a_file_of_its_own(tmp_path: Path) -> None:

@@ -50,11 +50,11 @@ class Lists(Struct, frozen=True, kw_only=True):
 def ask_lists(cluster: Cluster, *, namespace: str, cache: Path | None = None) -> Lists:
     """`cache`: the folder that keeps what was made of the objects, for the next time."""
     reads = cluster.reads
-
-    made_by = code() if cache else b""
-    kept_here = partial(kept, cache, made_by=made_by, context=cluster.context, namespace=namespace)
-    jobsets = kept_here(plural="jobsets", kind=_jobset)
-    workloads = kept_here(plural="workloads", kind=_owned)
+    jobsets = workloads = None
+    if cache is not None:
+        kept_here = partial(kept, cache, made_by=start(code), context=cluster.context, namespace=namespace)
+        jobsets = kept_here(plural="jobsets", kind=_jobset)
+        workloads = kept_here(plural="workloads", kind=_owned)
     return Lists(
         reads=reads,
         namespace=namespace,

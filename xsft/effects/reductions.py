@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from xsft.effects.files import write_atomic
 from xsft.effects.leftovers import sweep
-from xsft.effects.parallel import start
+from xsft.effects.parallel import Started, start
 from xsft.errors import XsftError
 
 T = TypeVar("T")
@@ -36,19 +36,21 @@ _DIGEST = 32
 
 
 class Reductions(Generic[T]):
-    """Of one list; read by one thread. Its file is read meanwhile."""
+    """Of one list; read by one thread. Its file is read meanwhile, so that who asks has asked before that."""
 
-    def __init__(self, path: Path, kind: Callable[[], Any], *, made_by: bytes) -> None:
-        """`kind`: a type that msgspec can write and read. `made_by`: the code that reads objects now."""
+    def __init__(self, path: Path, kind: Callable[[], Any], *, made_by: Started[bytes]) -> None:
+        """`kind`: a type that msgspec can write and read. `made_by`: the code that reads objects now; empty where that
+        is not known.
+        """
         self._path = path
         self._made_by = made_by
-        self._there = _begins(path, made_by=made_by)
-        self._before = start(lambda: _read(path, kind(), made_by=made_by) if self._there else {})
+        self._there = path.is_file()
+        self._before = start(lambda: _read(path, kind(), made_by=made_by.result()))
         self._now: dict[str, T] = {}
         self._added = False
 
     def __bool__(self) -> bool:
-        """Whether there seems to be a file: seen by its first bytes."""
+        """Whether there is a file."""
         return self._there
 
     def before(self) -> Collection[T]:
@@ -69,24 +71,23 @@ class Reductions(Generic[T]):
 
     def save(self) -> None:
         """Those of this reading, where any is new. What cannot be written costs time, and is not spoken of."""
-        if not self._added or code() != self._made_by:  # replaced while it ran: nobody knows what read them
+        made_by = self._made_by.result()
+        if not self._added or not made_by or code() != made_by:  # replaced while it ran: nobody knows what read them
             return
         with suppress(XsftError, OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             sweep(self._path.parent)
-            content = self._made_by + _packed(self._now)
+            content = made_by + _packed(self._now)
             write_atomic(self._path, hashlib.sha256(content).digest() + content, durable=False)
 
 
 def kept(
-    cache: Path | None, *, made_by: bytes, context: str, namespace: str, plural: str, kind: Callable[[], Any]
-) -> Reductions[Any] | None:
-    """Of all objects of that kind in a namespace; to be saved once the list is read. None without a cache folder.
+    cache: Path, *, made_by: Started[bytes], context: str, namespace: str, plural: str, kind: Callable[[], Any]
+) -> Reductions[Any]:
+    """Of all objects of that kind in a namespace; to be saved once the list is read.
 
     Two clusters of one context name only take each other's place.
     """
-    if cache is None or not made_by:
-        return None
     where = hashlib.sha256(f"{context}\0{namespace}".encode()).hexdigest()[:12]
     name = f"{re.sub(r'[^A-Za-z0-9.-]+', '_', context)[:80]}-{where}.{plural}"
     return Reductions[Any](cache / "lists" / name, kind, made_by=made_by)
@@ -136,6 +137,8 @@ def _read(path: Path, kind: Any, *, made_by: bytes) -> dict[str, Any]:
     """Empty where it is not whole, not ours, or made by other code."""
     from msgspec import msgpack
 
+    if not made_by:
+        return {}
     try:
         content = _content(path)
         if content[:_DIGEST] != hashlib.sha256(content[_DIGEST:]).digest() or not content.startswith(made_by, _DIGEST):
@@ -146,18 +149,11 @@ def _read(path: Path, kind: Any, *, made_by: bytes) -> dict[str, Any]:
     return found
 
 
-def _begins(path: Path, *, made_by: bytes) -> bool:
-    try:
-        return _content(path, limit=_DIGEST + len(made_by)).startswith(made_by, _DIGEST)
-    except OSError:
-        return False
-
-
-def _content(path: Path, *, limit: int = MAX_BYTES) -> bytes:
+def _content(path: Path) -> bytes:
     """Of a file of this user's own: a pipe would be waited for, and another user's word is none."""
     opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(opened, "rb") as file:
         about = os.fstat(opened)
         if not stat.S_ISREG(about.st_mode) or about.st_uid != os.getuid():
             raise OSError(f"{path} is not a file of this user")
-        return file.read(limit)
+        return file.read(MAX_BYTES)
