@@ -341,7 +341,7 @@ def test_a_run_that_is_deleted_is_gone(staged: Staged) -> None:
 
 
 def test_all_of_them_in_one_look(staged: Staged, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What `status` reads: four lists, and a log for what runs."""
+    """What `status` reads: a few lists, and a log for what runs."""
     staged.submit("going")
     staged.runs("going")
     staged.says("going", STEP.format(n=4))
