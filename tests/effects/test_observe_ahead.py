@@ -112,22 +112,23 @@ def steps(told: Told) -> dict[str, int | None]:
     return {name: one[0] for name, one in told.items()}
 
 
+def until_asked(looks: Looks, on: str, *, since: int) -> bool:
+    """Waits for it."""
+    end = time.monotonic() + 10.0
+    while not any(re.search(on, one.line) for one in looks.api.server.seen[since:]):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
 def before_the_jobsets_came(looks: Looks, on: str) -> bool:
     """Whether that was asked while the JobSets were kept back."""
-    asked = threading.Event()
-
-    def wait() -> None:
-        end = threading.Event()
-        for _ in range(200):
-            if any(re.search(on, one.line) for one in looks.api.server.seen[began:]):
-                asked.set()
-                return
-            end.wait(0.02)
-
+    asked: list[bool] = []
     began = len(looks.api.server.seen)
-    looks.api.server.fail(r"/jobsets\?", code=0, do=wait)
+    looks.api.server.fail(r"/jobsets\?", code=0, do=lambda: asked.append(until_asked(looks, on, since=began)))
     looks.look()
-    return asked.is_set()
+    return asked == [True]
 
 
 def test_the_first_look_asks_nothing_ahead(looks: Looks) -> None:
@@ -196,6 +197,24 @@ def test_a_pod_that_took_the_place_of_another_is_the_one_that_is_heard(looks: Lo
     looks.now("a", ended("Completed", "AllJobsCompleted"))
     looks.says("a", 4, tag="zzzzz")
     assert steps(looks.look()) == {"a": 4}
+
+
+@pytest.mark.parametrize("how", ["Completed", "Failed", None])
+def test_what_was_said_before_an_end_or_a_restart_is_not_all(looks: Looks, how: str | None) -> None:
+    """An end is kept, and its log not read again."""
+    looks.run("a")
+    looks.says("a", 8)
+    looks.look()
+
+    def go_on() -> None:
+        until_asked(looks, LOG, since=began)
+        looks.says("a", 9, 10)
+        looks.now("a", ended(how, "x") if how else {**RUNNING, "restarts": 1})
+
+    began = len(looks.api.server.seen)
+    looks.api.server.fail(r"/jobsets\?", code=0, do=go_on)
+    assert steps(looks.look()) == {"a": 10}
+    assert looks.count(LOG) == 2
 
 
 def test_where_the_pods_may_not_be_read_that_is_said_once(looks: Looks) -> None:
@@ -355,7 +374,7 @@ def test_so_many_logs_are_read_at_once_and_no_more() -> None:
     while most[0] < THREADS and time.monotonic() < end:
         time.sleep(0.01)
     held.set()
-    assert [one.result(20.0) for one in heard.values()] == [None] * len(pods)
+    assert [one.result(20.0) for one in heard] == [None] * len(pods)
     assert most == [THREADS]
 
 

@@ -15,14 +15,22 @@ from xsft.launchers.observed_pods import first_hosts_selector, prints_steps
 from xsft.states.model import JobSet, Pod, Progress
 
 
+class Heard(Struct, frozen=True, kw_only=True):
+    """What a pod has said, asked for before it was known how its JobSet is."""
+
+    jobset: JobSet
+    """As it was at the last look. What one has said that changed since may be from before its end, or its restart."""
+    said: Started[Progress | None]
+
+
 class FirstPods(Struct, frozen=True, kw_only=True):
     """Of one namespace of one cluster."""
 
     jobsets: frozenset[str] = frozenset()
     """Names of those that were asked about."""
     asked: tuple[Started[tuple[Pod, ...]], ...] = ()
-    heard: Mapping[str, Started[Progress | None]] = field(default_factory=dict)
-    """What some of them have said, by the pod's name, asked for already; none comes to it once the pods are there."""
+    heard: Mapping[str, Heard] = field(default_factory=dict)
+    """What some of them have said, by the pod's name; none comes to it once the pods are there."""
 
     def pods(self) -> tuple[Pod, ...]:
         """A little old. Raises what asking raised."""

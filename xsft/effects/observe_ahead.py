@@ -2,23 +2,24 @@
 the first pods of runs, and what those have said that print steps.
 
 Most runs go on from one look to the next. Where one has not, something was asked for nothing, or is asked after all;
-nothing that is shown comes from before.
+nothing that is shown comes from before. Of a run whose JobSet has changed nothing is taken that was said before that
+was known: the log of one that has ended is read to its end.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from xsft.effects import clock
 from xsft.effects.cluster_lists import Lists
 from xsft.effects.cluster_reads import Reads
-from xsft.effects.first_pods import FirstPods, printer_of
+from xsft.effects.first_pods import FirstPods, Heard, printer_of
 from xsft.effects.observe import starts
 from xsft.effects.observe_turns import Turns, turns
 from xsft.effects.observe_wanted import Wanted
-from xsft.effects.parallel import Started, start
+from xsft.effects.parallel import start
 from xsft.effects.printer_log import LONG_TAIL, TAIL, hear, said_by
 from xsft.effects.recordindex import IndexEntry
 from xsft.launchers.observed_pods import first_hosts_selector
@@ -66,7 +67,7 @@ def ask_ahead(lists: Lists, *, turn: Turn, submitted: Sequence[IndexEntry], want
     if not names:
         return FirstPods()
     first = [one.jobset for one in whose.asked[: whose.first] if one.jobset]
-    heard: dict[str, Started[Progress | None]] = {}
+    heard: dict[str, Heard] = {}
     pods = start(partial(_pods, lists, names, heard, first=first, tail=LONG_TAIL if wanted.names else TAIL))
     return FirstPods(jobsets=names, asked=(pods,), heard=heard)
 
@@ -84,24 +85,20 @@ def _soon(before: Sequence[JobSet], submitted: Sequence[IndexEntry], *, wanted: 
 def _pods(
     lists: Lists,
     names: frozenset[str],
-    heard: dict[str, Started[Progress | None]],
+    heard: dict[str, Heard],
     *,
     first: Sequence[JobSet],
     tail: int,
 ) -> tuple[Pod, ...]:
     reads, namespace = lists.reads, lists.namespace
     pods = reads.cached_pods(namespace=namespace, labels=first_hosts_selector(sorted(names)))
-    heard.update(hear(_first(pods, first), partial(_said, reads=reads, namespace=namespace, tail=tail)))
-    return pods
-
-
-def _first(pods: Iterable[Pod], first: Sequence[JobSet]) -> tuple[Pod, ...]:
-    """Those of these JobSets that print now, in their order."""
     of: dict[str, list[Pod]] = defaultdict(list)
     for pod in pods:
         of[pod.jobset].append(pod)
-    found = (printer_of(jobset, of[jobset.name]) for jobset in first)
-    return tuple(pod for pod in found if pod is not None)
+    print_now = [(jobset, one) for jobset in first if (one := printer_of(jobset, of[jobset.name]))]
+    said = hear((one for _, one in print_now), partial(_said, reads=reads, namespace=namespace, tail=tail))
+    heard.update({pod.name: Heard(jobset=jobset, said=one) for (jobset, pod), one in zip(print_now, said, strict=True)})
+    return pods
 
 
 def _said(pod: Pod, *, reads: Reads, namespace: str, tail: int) -> Progress | None:

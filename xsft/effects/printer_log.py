@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from threading import BoundedSemaphore
 
@@ -38,10 +38,10 @@ def said_by(pod: Pod, *, reads: Reads, namespace: str, tail: int, now: Callable[
     return said_by(pod, reads=reads, namespace=namespace, tail=LONG_TAIL, now=now) or said
 
 
-def hear(pods: tuple[Pod, ...], said: Hear) -> dict[str, Started[Progress | None]]:
-    """By the pod's name, under way: THREADS at a time, the first ones first."""
+def hear(pods: Iterable[Pod], said: Hear) -> list[Started[Progress | None]]:
+    """Of each, under way: THREADS at a time, the first ones first."""
     places = BoundedSemaphore(THREADS)
-    return {pod.name: start(partial(_in_turn, places, said, pod)) for pod in pods}
+    return [start(partial(_in_turn, places, said, pod)) for pod in pods]
 
 
 def _in_turn(places: BoundedSemaphore, said: Hear, pod: Pod) -> Progress | None:
