@@ -92,6 +92,14 @@ def test_what_is_nothing_is_known_as_well(tmp_path: Path) -> None:
     assert read(tmp_path / "a", JobSet | None, many(1), reduce=refused) == [None]
 
 
+def test_a_path_that_cannot_even_be_looked_at_is_no_file(tmp_path: Path) -> None:
+    """As in a folder that is another user's."""
+    path = tmp_path / ("x" * 300)
+    with pytest.raises(OSError, match="too long"):
+        path.is_file()
+    assert read(path, JobSet, many()) == list(map(jobset_of, many()))
+
+
 def test_whether_there_is_a_file_is_known_at_once(tmp_path: Path) -> None:
     def known() -> bool:
         return bool(Reductions[Any](tmp_path / "a", lambda: JobSet, made_by=start(reductions.code)))

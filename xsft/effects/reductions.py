@@ -44,7 +44,7 @@ class Reductions(Generic[T]):
         """
         self._path = path
         self._made_by = made_by
-        self._there = path.is_file()
+        self._there = _is_file(path)
         self._before = start(lambda: _read(path, kind(), made_by=made_by.result()))
         self._now: dict[str, T] = {}
         self._added = False
@@ -131,6 +131,14 @@ def _packs(made: Any) -> bool:
     except (ValueError, OverflowError):
         return False
     return True
+
+
+def _is_file(path: Path) -> bool:
+    """Also no where nobody may look."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return False
 
 
 def _read(path: Path, kind: Any, *, made_by: bytes) -> dict[str, Any]:
