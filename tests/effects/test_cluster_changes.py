@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,12 +63,24 @@ class Looks:
     def _api(self) -> Any:
         return self.api.connect().reads.api
 
+    def rest(self) -> Looks:
+        """Until nothing changes: a real server has controllers."""
+        until = time.monotonic() + 30.0
+        self.look()
+        while self.look() and self.kinds != {"versions"}:
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        return self
+
     @property
-    def kinds(self) -> list[str]:
-        return sorted(
-            "get" if not one.line.split("?")[0].endswith("/jobsets") else "versions" if _sparse(one) else "list"
-            for one in self.asked
-        )
+    def kinds(self) -> set[str]:
+        return set(self.each)
+
+    @property
+    def each(self) -> list[str]:
+        return [
+            "get" if not one.path.endswith("/jobsets") else "versions" if _sparse(one) else "list" for one in self.asked
+        ]
 
 
 def _sparse(one: Seen) -> bool:
@@ -78,7 +91,7 @@ def _sparse(one: Seen) -> bool:
 def looks(cluster_api: ClusterApi) -> Looks:
     for name in ("none", "one", "two"):
         cluster_api.world.add_jobset(name, labels={"mark": "first"})
-    return Looks(cluster_api)
+    return Looks(cluster_api).rest()
 
 
 def refused(_: Any) -> Any:
@@ -86,71 +99,100 @@ def refused(_: Any) -> Any:
 
 
 def test_who_knows_nothing_reads_the_list(looks: Looks) -> None:
+    looks.known = Remembered()
     assert looks.look() == (None, ("one", {"mark": "first"}), ("two", {"mark": "first"}))
-    assert looks.kinds == ["list"]
+    assert looks.each == ["list"]
 
 
 def test_what_did_not_change_is_not_sent_again(looks: Looks) -> None:
-    first = looks.look()
-    assert looks.look(refused) == first == looks.plainly()
-    assert looks.kinds == ["versions"]
+    assert looks.look(refused) == looks.plainly()
+    assert looks.each == ["versions"]
 
 
 def test_what_changed_came_and_went_is(looks: Looks) -> None:
-    looks.look()
     looks.api.world.relabel("one", {"mark": "second"})
     looks.api.world.delete("two")
     looks.api.world.add_jobset("zoe", labels={"mark": "third"})
     assert looks.look() == (None, ("one", {"mark": "second"}), ("zoe", {"mark": "third"})) == looks.plainly()
-    assert looks.kinds == ["get", "get", "versions"]
-    assert looks.look(refused) == looks.plainly()
+    assert looks.kinds == {"get", "versions"}
+    assert looks.rest().look(refused) == looks.plainly()
 
 
 def test_another_object_of_the_same_name_is_another(looks: Looks) -> None:
-    looks.look()
     looks.api.world.delete("two")
     looks.api.world.add_jobset("two", labels={"mark": "another"})
     assert looks.look() == looks.plainly() == (None, ("one", {"mark": "first"}), ("two", {"mark": "another"}))
 
 
 def test_where_much_changed_the_list_is_read(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks.look()
     for name in ("one", "two"):
         looks.api.world.relabel(name, {"mark": "second"})
     monkeypatch.setattr(cluster_changes, "AT_MOST", 1)
     assert looks.look() == looks.plainly()
-    assert looks.kinds == ["list", "versions"]
-    assert looks.look(refused) == looks.plainly()
+    assert looks.kinds == {"list", "versions"}
+    assert looks.rest().look(refused) == looks.plainly()
 
 
 def test_who_may_list_and_not_get_reads_the_list(looks: Looks) -> None:
-    looks.look()
     looks.api.world.relabel("one", {"mark": "second"})
     deny(looks.api.world, ("get", "jobsets"))
     assert looks.look() == looks.plainly()
-    assert looks.kinds == ["get", "list", "versions"]
+    assert looks.kinds == {"get", "list", "versions"}
+
+
+def test_where_one_may_not_be_got_the_others_are_not_tried(looks: Looks) -> None:
+    """The list is asked instead, once, and as patiently as ever."""
+    for number in range(12):
+        looks.api.world.add_jobset(f"more-{number:02}", labels={"mark": "first"})
+    looks.api.server.fail(GET, code=503, times=99)
+    assert looks.look() == looks.plainly()
+    assert 1 <= looks.each.count("get") <= cluster_changes.THREADS
+    assert looks.each.count("list") == 1
+
+
+def test_of_a_file_that_knows_nothing_that_is_there_nothing_is_got(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another cluster's, under the same name of a context."""
+    monkeypatch.setattr(cluster_changes, "AT_LEAST", 2)
+    looks.known = Remembered({"v1alpha2/other/1": ("other", {})})
+    assert looks.look() == looks.plainly()
+    assert looks.each == ["versions", "list"]
+
+
+def test_an_object_without_a_version_is_read_with_the_list(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As some gateway might send it; no API server does."""
+    bare = cluster_changes._read([b'{"items":[{"metadata":{"name":"one"}}]}'])
+    monkeypatch.setattr(cluster_changes, "_read", lambda _: bare)
+    assert looks.look() == looks.plainly()
+
+
+def test_a_selection_is_read_as_it_is(looks: Looks) -> None:
+    """What is known is of a whole namespace."""
+    known: Any = Remembered({"v1alpha2/other/1": None})
+    looks.api.connect().reads.jobsets(namespace=looks.api.namespace, selector="mark=second", known=known)
+    asked = looks.api.server.asked(r"/jobsets\?")[-1]
+    assert asked.query["labelSelector"] == "mark=second"
+    assert not _sparse(asked)
 
 
 def test_what_goes_between_two_questions_is_gone(looks: Looks) -> None:
-    looks.look()
     looks.api.world.relabel("one", {"mark": "second"})
     looks.api.server.fail(GET, code=0, do=lambda: looks.api.world.delete("one"))
     assert looks.look() == (None, ("two", {"mark": "first"}))
-    assert looks.kinds == ["get", "versions"]
+    assert looks.kinds == {"get", "versions"}
 
 
 def test_what_changes_between_two_questions_is_newer(looks: Looks) -> None:
-    looks.look()
     looks.api.world.relabel("one", {"mark": "second"})
     looks.api.server.fail(GET, code=0, do=lambda: looks.api.world.relabel("one", {"mark": "third"}))
     assert looks.look() == (None, ("one", {"mark": "third"}), ("two", {"mark": "first"}))
-    assert looks.look(refused) == looks.plainly()
+    assert looks.rest().look(refused) == looks.plainly()
 
 
 @pytest.mark.parametrize("on", [LIST, GET])
 @pytest.mark.parametrize("fault", ["cut-before", "reset-after", "short", "broken-json", "broken-gzip", "500", "429"])
 def test_an_answer_that_is_cut_off_is_asked_again(looks: Looks, on: str, fault: Any) -> None:
-    looks.look()
     looks.api.world.relabel("one", {"mark": "second"})
     looks.api.server.fail(on, **({"code": int(fault)} if fault.isdigit() else {"action": fault}))
     assert looks.look() == looks.plainly()
@@ -158,19 +200,17 @@ def test_an_answer_that_is_cut_off_is_asked_again(looks: Looks, on: str, fault: 
 
 
 def test_a_cluster_that_answers_no_more_is_unreachable(looks: Looks) -> None:
-    looks.look()
     looks.api.world.relabel("one", {"mark": "second"})
-    for on in (GET, LIST):
-        looks.api.server.fail(on, action="cut-before", times=99, skip=int(on == LIST))
+    looks.api.server.fail(GET, action="cut-before", times=99)
+    looks.api.server.fail(LIST, action="cut-before", times=99, skip=1)
     with pytest.raises(Unreachable):
         looks.look()
     assert looks.known
 
 
 def test_a_server_that_sends_whole_objects_is_understood(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = looks.look()
     monkeypatch.setattr(cluster_changes, "VERSIONS_ONLY", "application/json")
-    assert looks.look(refused) == first
+    assert looks.look(refused) == looks.plainly()
 
 
 def test_an_object_in_another_version_of_its_group_is_another() -> None:
@@ -208,9 +248,7 @@ def test_whatever_happens_it_is_the_whole_list(changes: list[tuple[str, str, str
                 assert looks.look() == looks.plainly()
 
 
-@pytest.mark.parametrize(
-    "content", ["", "[]", "{}", '{"items": 3}', '{"items": [{}]}', '{"items": [{"metadata": {}}]}']
-)
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"items": 3}', '{"items": [{}]}', '{"items": [{"metadata": 1}]}'])
 def test_what_is_no_list_is_none(content: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         cluster_changes._read([content.encode()])

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -201,7 +202,7 @@ def test_a_pod_that_took_the_place_of_another_is_the_one_that_is_heard(looks: Lo
 
 @pytest.mark.parametrize("how", ["Completed", "Failed", None])
 def test_what_was_said_before_an_end_or_a_restart_is_not_all(looks: Looks, how: str | None) -> None:
-    """An end is kept, and its log not read again."""
+    """An end is kept, and nothing of it read again."""
     looks.run("a")
     looks.says("a", 8)
     looks.look()
@@ -214,7 +215,27 @@ def test_what_was_said_before_an_end_or_a_restart_is_not_all(looks: Looks, how: 
     began = len(looks.api.server.seen)
     looks.api.server.fail(r"/jobsets\?", code=0, do=go_on)
     assert steps(looks.look()) == {"a": 10}
-    assert looks.count(LOG) == 2
+    assert (looks.count(PODS), looks.count(LOG)) == (2, 2)
+
+
+def test_the_pod_of_an_end_is_the_one_that_ended(looks: Looks) -> None:
+    """It tells why: out of memory."""
+    looks.run("a")
+    looks.says("a", 8)
+    looks.look()
+
+    def fall() -> None:
+        until_asked(looks, LOG, since=began)
+        killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+        pod = looks.api.standin.objects.of("/pods")["default", "a-slice-job-0-0-abcde"]
+        pod["status"] = {"phase": "Failed", "containerStatuses": [{"name": "jax-tpu", "state": killed}]}
+        looks.now("a", ended("Failed", "x"))
+
+    began = len(looks.api.server.seen)
+    looks.api.server.fail(r"/jobsets\?", code=0, do=fall)
+    ((_, _, pods, _),) = looks.look().values()
+    assert pods is not None
+    assert [pod.phase for pod in pods] == ["Failed"]
 
 
 def test_where_the_pods_may_not_be_read_that_is_said_once(looks: Looks) -> None:
@@ -245,7 +266,10 @@ def test_who_wants_no_progress_asks_for_none(looks: Looks) -> None:
     looks.says("a", 1)
     looks.run("b", QUEUED)
     looks.look()
-    assert steps(looks.look(effort=Effort(progress_s=0))) == {"a": None, "b": None}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(observe_ahead, "_pods", nothing := Mock())
+        assert steps(looks.look(effort=Effort(progress_s=0))) == {"a": None, "b": None}
+    nothing.assert_not_called()
     assert (looks.count(PODS), looks.count(LOG)) == (0, 0)
 
 
@@ -301,7 +325,7 @@ def test_of_a_run_that_starts_the_first_pods_are_told_if_they_are_pending(
         assert looks.count("fieldSelector=status.phase=Pending") == 1 - few
 
 
-def test_two_lists_of_pods_are_the_most(looks: Looks) -> None:
+def test_two_lists_of_pods_are_the_most_while_few_start(looks: Looks) -> None:
     """Also where something began that nobody here knew of."""
     looks.run("a")
     looks.says("a", 1)
@@ -322,6 +346,7 @@ def test_who_names_a_run_that_is_up_does_not_ask_why_others_do_not_start(looks: 
     looks.run("a", ended("Failed", "x"))
     waits(looks, "b")
     looks.look("a", effort=Effort(progress_s=0))
+    time.sleep(0.2)
     assert looks.count(PODS) == 0
 
 

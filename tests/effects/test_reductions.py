@@ -117,13 +117,14 @@ def test_what_changed_is(tmp_path: Path) -> None:
     assert [one.suspended for one in found] == [one["spec"]["suspend"] for one in changed]
 
 
-def test_what_is_gone_is_dropped_with_the_next_change(tmp_path: Path) -> None:
+def test_what_is_gone_is_dropped(tmp_path: Path) -> None:
+    """Else it would be taken for what will be there at the next look."""
     read(tmp_path / "a", JobSet, many(50))
     full = (tmp_path / "a").stat().st_size
-    changed = many(3)
-    changed[0]["spec"]["suspend"] = False
-    read(tmp_path / "a", JobSet, changed)
+    left = read(tmp_path / "a", JobSet, many(3), reduce=refused)
     assert (tmp_path / "a").stat().st_size < full / 5
+    known = Reductions[Any](tmp_path / "a", lambda: JobSet, made_by=start(reductions.code))
+    assert list(known.before()) == left
 
 
 def test_nothing_is_written_where_nothing_is_new(tmp_path: Path) -> None:

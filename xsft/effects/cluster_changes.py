@@ -9,6 +9,7 @@ resources".
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -16,8 +17,8 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 
 from xsft.effects.cluster_api import Api
-from xsft.effects.cluster_errors import Ask
-from xsft.effects.cluster_http import JSON
+from xsft.effects.cluster_errors import Ask, Reply
+from xsft.effects.cluster_http import JSON, Lost
 from xsft.effects.cluster_resources import Resource
 from xsft.effects.parallel import answers
 
@@ -25,8 +26,8 @@ T = TypeVar("T")
 
 VERSIONS_ONLY = f"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, {JSON}"
 """What does not know the first sends whole objects, of which the same is read."""
-AT_MOST = 64
-"""Objects that are got one by one; where more have changed, the list is read as a whole."""
+AT_MOST, AT_LEAST = 64, 16
+"""Objects that are got one by one, where they are not the half of all; where more have changed, the list is read."""
 THREADS = 4
 GIVE_UP_S = 60.0
 
@@ -43,9 +44,13 @@ class Known(Protocol[T]):
 
 
 class _Metadata(Struct, frozen=True, rename="camel"):
-    name: str
-    uid: str
-    resource_version: str
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+    @property
+    def whole(self) -> bool:
+        return bool(self.name and self.uid and self.resource_version)
 
 
 class _Object(Struct, frozen=True):
@@ -60,7 +65,7 @@ def listed(
     api: Api, resource: Resource, reduce: Callable[[Any], T], *, namespace: str, known: Known[T]
 ) -> tuple[T, ...]:
     """What `reduce` makes of each object of the namespace, as `Api.reduced`, and raises as that. One list of metadata,
-    and a get for each of the few that have changed; else one list, or where more than AT_MOST have, both.
+    and a get for each of the few that have changed; where nothing is known one list, where many have changed both.
     """
     whole = partial(_whole, api, resource, reduce, namespace=namespace, known=known)
     if not known:
@@ -68,6 +73,8 @@ def listed(
     there = _there(api, resource, namespace=namespace)
     made = [known.get(_version(resource, one)) for one in there]
     changed = [i for i, one in enumerate(made) if one is None]
+    if len(changed) > _few(len(there)) or not all(one.whole for one in there):
+        return whole()
     got = _got(api, resource, [there[i].name for i in changed], namespace=namespace)
     if got is None:
         return whole()
@@ -98,29 +105,40 @@ def _read(parts: Iterable[bytes]) -> tuple[_Object, ...]:
     return json.decode(b"".join(parts), type=_Objects).items or ()
 
 
+def _few(count: int) -> int:
+    """Of so many."""
+    return min(AT_MOST, max(AT_LEAST, count // 2))
+
+
 def _got(api: Api, resource: Resource, names: Sequence[str], *, namespace: str) -> list[tuple[Any, ...]] | None:
-    """Each object, empty where it is gone by now. None where there are too many, or where they may not be got one by
-    one.
-    """
-    if len(names) > AT_MOST:
-        return None
-    looks = [partial(_object, api, resource, name, namespace=namespace) for name in names]
+    """Each object, empty where it is gone by now. None where one cannot be got: the list may still be read."""
+    failed = threading.Event()
+    looks = [partial(_object, api, resource, name, namespace=namespace, failed=failed) for name in names]
     got = answers(looks, threads=THREADS, timeout_s=GIVE_UP_S)
     return None if None in got else got  # type: ignore[return-value]
 
 
-def _object(api: Api, resource: Resource, name: str, *, namespace: str) -> tuple[Any, ...] | None:
-    ask = Ask(verb="get", resource=resource, namespace=namespace, name=name)
-    reply = api.question(ask)
-    if reply.status == 404:
-        return ()
-    return (reply.body,) if reply.ok else None
+def _object(
+    api: Api, resource: Resource, name: str, *, namespace: str, failed: threading.Event
+) -> tuple[Any, ...] | None:
+    """Asked once, and not at all where another has `failed`."""
+    if failed.is_set():
+        return None
+    reply = api.once(Ask(verb="get", resource=resource, namespace=namespace, name=name))
+    match reply:
+        case Reply(status=404):
+            return ()
+        case Reply() if reply.ok:
+            return (reply.body,)
+        case Reply() | Lost():
+            failed.set()
+            return None
 
 
 def _noted(json: Any, resource: Resource, reduce: Callable[[Any], T], *, known: Known[T]) -> T:
     made, metadata = reduce(json), json.get("metadata") if isinstance(json, dict) else None
     words = [metadata.get(key) for key in ("name", "uid", "resourceVersion")] if isinstance(metadata, dict) else [None]
-    if all(isinstance(word, str) for word in words):
+    if all(isinstance(word, str) and word for word in words):
         known.add(_version(resource, _Metadata(*words)), made)
     return made
 

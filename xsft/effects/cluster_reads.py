@@ -42,7 +42,7 @@ class Reads(Struct, frozen=True):
     def jobsets(
         self, *, namespace: str, selector: str = "", known: Known[JobSet | None] | None = None
     ) -> tuple[JobSet, ...]:
-        """Of runs: xsft's, xpk's, and whatever else asks for TPUs. `known`: of all of the namespace."""
+        """Of runs: xsft's, xpk's, and whatever else asks for TPUs. `known` serves all of a namespace."""
         query = _query(labels=selector)
         found = self._listed(kinds.JOBSETS, _run, namespace=namespace, query=query, known=known)
         return tuple(one for one in found if one is not None)
@@ -100,7 +100,7 @@ class Reads(Struct, frozen=True):
         query: dict[str, str] | None = None,
         known: Known[T] | None = None,
     ) -> tuple[T, ...]:
-        if known is None:
+        if known is None or query:
             return self.api.reduced(resource, reduce, namespace=namespace, query=query)
         from xsft.effects.cluster_changes import listed
 

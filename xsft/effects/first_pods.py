@@ -4,7 +4,7 @@ start. Asked for as soon as it is known of which runs; a server looks at every p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -15,35 +15,48 @@ from xsft.launchers.observed_pods import first_hosts_selector, prints_steps
 from xsft.states.model import JobSet, Pod, Progress
 
 
-class Heard(Struct, frozen=True, kw_only=True):
-    """What a pod has said, asked for before it was known how its JobSet is."""
+class Asked(Struct, frozen=True, kw_only=True):
+    """One list, under way."""
 
-    jobset: JobSet
-    """As it was at the last look. What one has said that changed since may be from before its end, or its restart."""
-    said: Started[Progress | None]
+    jobsets: frozenset[str]
+    """Names of those whose pods it gives."""
+    answer: Started[tuple[Pod, ...]]
+    heard: Mapping[str, Started[Progress | None]] = field(default_factory=dict)
+    """What some of the pods have said, by their names; none comes to it once they are there."""
+
+    def ended(self, timeout_s: float) -> bool:
+        return self.answer.ended(timeout_s)
+
+    def result(self) -> tuple[Pod, ...]:
+        """Raises what asking raised."""
+        return tuple(pod for pod in self.answer.result() if pod.jobset in self.jobsets)
 
 
 class FirstPods(Struct, frozen=True, kw_only=True):
     """Of one namespace of one cluster."""
 
-    jobsets: frozenset[str] = frozenset()
-    """Names of those that were asked about."""
-    asked: tuple[Started[tuple[Pod, ...]], ...] = ()
-    heard: Mapping[str, Heard] = field(default_factory=dict)
-    """What some of them have said, by the pod's name; none comes to it once the pods are there."""
+    asked: tuple[Asked, ...] = ()
 
     def pods(self) -> tuple[Pod, ...]:
         """A little old. Raises what asking raised."""
         return tuple(pod for one in self.asked for pod in one.result())
 
+    def heard(self, pod: Pod) -> Started[Progress | None] | None:
+        """What it has said, where that was asked for already."""
+        return next((one.heard.get(pod.name) for one in self.asked if pod.jobset in one.jobsets), None)
+
+    def without(self, jobsets: Collection[str]) -> FirstPods:
+        """As if it had not been asked about these."""
+        return FirstPods(asked=tuple(replace(one, jobsets=one.jobsets.difference(jobsets)) for one in self.asked))
+
     def also_of(self, jobsets: Iterable[str], *, reads: Callable[[], Reads], namespace: str) -> FirstPods:
         """One more list where not all of these were asked about. What `reads` raises is raised by `pods`."""
-        missing = frozenset(jobsets) - self.jobsets
+        missing = frozenset(jobsets).difference(*(one.jobsets for one in self.asked))
         if not missing:
             return self
         labels = first_hosts_selector(sorted(missing))
         pods = start(lambda: reads().cached_pods(namespace=namespace, labels=labels))
-        return replace(self, jobsets=self.jobsets | missing, asked=(*self.asked, pods))
+        return FirstPods(asked=(*self.asked, Asked(jobsets=missing, answer=pods)))
 
 
 def printer_of(jobset: JobSet, pods: Iterable[Pod]) -> Pod | None:

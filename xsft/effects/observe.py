@@ -15,7 +15,7 @@ from xsft.effects import clock
 from xsft.effects.cluster import Cluster
 from xsft.effects.cluster_lists import Lists, ask_lists
 from xsft.effects.cluster_reads import Reads
-from xsft.effects.parallel import Started, start
+from xsft.effects.parallel import Answering, Started, start
 from xsft.errors import XsftError
 from xsft.launchers.labels import RUN_LABEL
 from xsft.launchers.observed_pods import pods_selector
@@ -56,7 +56,7 @@ def observations_of(
     name: str,
     now: str,
     run_names: Iterable[str] | None = None,
-    first_pods: Sequence[Started[tuple[Pod, ...]]] | None = None,
+    first_pods: Sequence[Answering[tuple[Pod, ...]]] | None = None,
 ) -> tuple[Observation, ...]:
     """As `observe_cluster`, of lists that were asked for. `first_pods`: lists with those of all Jobs that start; None:
     they are asked for where any does.
@@ -140,7 +140,7 @@ class _Beside(Struct, frozen=True, kw_only=True):
 def _beside(
     reads: Reads,
     workloads: Started[tuple[Owned, ...]],
-    pods: Sequence[Started[tuple[Pod, ...]]],
+    pods: Sequence[Answering[tuple[Pod, ...]]],
     *,
     namespace: str,
     phase: str | None = None,
@@ -181,7 +181,7 @@ def _left(reads: Reads, since: float) -> float:
     return LATE_S - (clock.monotonic() - max(since, reads.api.heard_at))
 
 
-def _got(started: Started[T], what: What, left: Callable[[], float]) -> tuple[T | None, tuple[Unread, ...]]:
+def _got(started: Answering[T], what: What, left: Callable[[], float]) -> tuple[T | None, tuple[Unread, ...]]:
     while not started.ended(max(0.0, left())):
         if left() <= 0:
             return None, (Unread(what=what, why=f"no answer within {LATE_S:g} s"),)

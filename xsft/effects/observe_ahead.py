@@ -2,8 +2,8 @@
 the first pods of runs, and what those have said that print steps.
 
 Most runs go on from one look to the next. Where one has not, something was asked for nothing, or is asked after all;
-nothing that is shown comes from before. Of a run whose JobSet has changed nothing is taken that was said before that
-was known: the log of one that has ended is read to its end.
+nothing that is shown comes from the last look. Of a run that has ended or was restarted since, what was asked before
+that was known is asked again (`overtaken`): its log is read to its end, and its pods are those that ended.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from functools import partial
 from xsft.effects import clock
 from xsft.effects.cluster_lists import Lists
 from xsft.effects.cluster_reads import Reads
-from xsft.effects.first_pods import FirstPods, Heard, printer_of
+from xsft.effects.first_pods import Asked, FirstPods, printer_of
 from xsft.effects.observe import starts
 from xsft.effects.observe_turns import Turns, turns
 from xsft.effects.observe_wanted import Wanted
-from xsft.effects.parallel import start
+from xsft.effects.parallel import Started, start
 from xsft.effects.printer_log import LONG_TAIL, TAIL, hear, said_by
 from xsft.effects.recordindex import IndexEntry
 from xsft.launchers.observed_pods import first_hosts_selector
@@ -67,9 +67,15 @@ def ask_ahead(lists: Lists, *, turn: Turn, submitted: Sequence[IndexEntry], want
     if not names:
         return FirstPods()
     first = [one.jobset for one in whose.asked[: whose.first] if one.jobset]
-    heard: dict[str, Heard] = {}
+    heard: dict[str, Started[Progress | None]] = {}
     pods = start(partial(_pods, lists, names, heard, first=first, tail=LONG_TAIL if wanted.names else TAIL))
-    return FirstPods(jobsets=names, asked=(pods,), heard=heard)
+    return FirstPods(asked=(Asked(jobsets=names, answer=pods, heard=heard),))
+
+
+def overtaken(jobsets: Sequence[JobSet], *, before: Sequence[JobSet]) -> frozenset[str]:
+    """Names of those that have ended or were restarted since the last look, perhaps a moment ago."""
+    then = {one.uid: (one.terminal, one.restarts) for one in before}
+    return frozenset(one.name for one in jobsets if then.get(one.uid, (None, 0)) != (one.terminal, one.restarts))
 
 
 def _soon(before: Sequence[JobSet], submitted: Sequence[IndexEntry], *, wanted: Wanted) -> list[str]:
@@ -85,7 +91,7 @@ def _soon(before: Sequence[JobSet], submitted: Sequence[IndexEntry], *, wanted: 
 def _pods(
     lists: Lists,
     names: frozenset[str],
-    heard: dict[str, Heard],
+    heard: dict[str, Started[Progress | None]],
     *,
     first: Sequence[JobSet],
     tail: int,
@@ -95,9 +101,9 @@ def _pods(
     of: dict[str, list[Pod]] = defaultdict(list)
     for pod in pods:
         of[pod.jobset].append(pod)
-    print_now = [(jobset, one) for jobset in first if (one := printer_of(jobset, of[jobset.name]))]
-    said = hear((one for _, one in print_now), partial(_said, reads=reads, namespace=namespace, tail=tail))
-    heard.update({pod.name: Heard(jobset=jobset, said=one) for (jobset, pod), one in zip(print_now, said, strict=True)})
+    print_now = [one for jobset in first if (one := printer_of(jobset, of[jobset.name]))]
+    said = hear(print_now, partial(_said, reads=reads, namespace=namespace, tail=tail))
+    heard.update(zip((one.name for one in print_now), said, strict=True))
     return pods
 
 

@@ -18,7 +18,7 @@ from xsft.effects.first_pods import FirstPods
 from xsft.effects.lastknown import Memory, forget, recall
 from xsft.effects.lastknown_line import Known
 from xsft.effects.observe import observations_of, unread
-from xsft.effects.observe_ahead import ask_ahead, few_starting, names_of, turns_of
+from xsft.effects.observe_ahead import ask_ahead, few_starting, names_of, overtaken, turns_of
 from xsft.effects.observe_forgotten import forgotten, went_to
 from xsft.effects.observe_patience import Pulse, Say, wait_for
 from xsft.effects.observe_wanted import Effort, Wanted
@@ -134,7 +134,8 @@ def _answer(
     jobsets = lists.jobsets.result()
     starting = few_starting(jobsets, wanted=wanted)
     names = (*names_of(turn(jobsets)), *(starting or ()))
-    first_pods = ahead.also_of(names, reads=lambda: cluster.reads, namespace=lists.namespace)
+    current = ahead.without(overtaken(jobsets, before=lists.before()))
+    first_pods = current.also_of(names, reads=lambda: cluster.reads, namespace=lists.namespace)
     tell = None if starting is None else first_pods.asked if starting else ()
     found = observations_of(lists, first_pods=tell, name=target.name, now=wanted.now)
     uids = {seen.jobset.uid for seen in found if seen.jobset}

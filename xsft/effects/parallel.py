@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -27,6 +27,14 @@ class Hurry(Struct, frozen=True, kw_only=True):
     """So many are asked in any case; the others only while there is time."""
     until: float
     """`clock.monotonic`."""
+
+
+class Answering(Protocol[T_co]):
+    """An answer that somebody waits for."""
+
+    def ended(self, timeout_s: float) -> bool: ...
+
+    def result(self) -> T_co: ...
 
 
 class Started(Generic[T_co]):

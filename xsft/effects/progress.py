@@ -122,9 +122,9 @@ def _logged(
 
 def _said(pod: Pod, jobset: JobSet, pods: FirstPods, source: Source, cluster: str, *, tail: int) -> Progress | None:
     """What was asked for already, or is asked now."""
-    heard = pods.heard.get(pod.name)
-    if heard is not None and heard.jobset == jobset:
-        return heard.said.result()
+    heard = pods.heard(pod)
+    if heard is not None:
+        return heard.result()
     return said_by(pod, reads=source.cluster(cluster).reads, namespace=jobset.namespace, tail=tail, now=source.now)
 
 

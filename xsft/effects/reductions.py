@@ -36,7 +36,7 @@ _DIGEST = 32
 
 
 class Reductions(Generic[T]):
-    """Of one list; read by one thread. Its file is read meanwhile, so that who asks has asked before that."""
+    """Of one list, which one thread reads. Its file is read meanwhile, so that who asks has asked before that."""
 
     def __init__(self, path: Path, kind: Callable[[], Any], *, made_by: Started[bytes]) -> None:
         """`kind`: a type that msgspec can write and read. `made_by`: the code that reads objects now; empty where that
@@ -70,9 +70,10 @@ class Reductions(Generic[T]):
         self._added = True
 
     def save(self) -> None:
-        """Those of this reading, where any is new. What cannot be written costs time, and is not spoken of."""
+        """Those of this reading, where any is new or gone. What cannot be written costs time, and is not spoken of."""
         made_by = self._made_by.result()
-        if not self._added or not made_by or code() != made_by:  # replaced while it ran: nobody knows what read them
+        changed = self._added or len(self._now) < len(self._before.result())
+        if not changed or not made_by or code() != made_by:  # replaced while it ran: nobody knows what read them
             return
         with suppress(XsftError, OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
