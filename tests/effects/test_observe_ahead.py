@@ -183,8 +183,11 @@ def test_one_that_was_submitted_from_here_or_waited_for_its_quota_costs_none(loo
     where = Where(context="stand-in")
     place = {"target": "xpk", "output": "gs://b/runs", "cluster": where, "namespace": "default"}
     keep(looks.state / "runs", IndexEntry(run_name="c", jobset="c", uid=looks.made["c"]["metadata"]["uid"], **place))
+    keep(looks.state / "runs", IndexEntry(run_name="odd", jobset="no, label", uid="u", **place))
     assert steps(looks.look()) == {"a": 1, "b": 7, "c": 8}
     assert (looks.count(PODS), looks.count(LOG)) == (1, 3)
+    (pods,) = [one for one in looks.asked if one.path.endswith("/pods")]
+    assert "no, label" not in pods.query["labelSelector"]
 
 
 def test_a_pod_that_took_the_place_of_another_is_the_one_that_is_heard(looks: Looks) -> None:

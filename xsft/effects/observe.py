@@ -92,7 +92,7 @@ def observe_run(cluster: Cluster, *, namespace: str, name: str, run_name: str, n
 
 def attempts_of(reads: Reads, *, namespace: str, run_name: str) -> tuple[JobSet, ...]:
     """The JobSets of the run, or the one of that name, the newest first. Costs one list of that label and one get."""
-    there = reads.jobsets(namespace=namespace, selector=f"{RUN_LABEL}={run_name}") if _is_label(run_name) else ()
+    there = reads.jobsets(namespace=namespace, selector=f"{RUN_LABEL}={run_name}") if is_label(run_name) else ()
     named = None if any(one.name == run_name for one in there) else reads.jobset(name=run_name, namespace=namespace)
     every = (*there, *((named,) if named and not there else ()))
     return tuple(sorted(every, key=lambda one: (one.created_at, len(one.name), one.name), reverse=True))
@@ -191,5 +191,6 @@ def _got(started: Answering[T], what: What, left: Callable[[], float]) -> tuple[
         return None, (unread(what, failed),)
 
 
-def _is_label(name: str) -> bool:
+def is_label(name: str) -> bool:
+    """Whether a label can have that value: a selector with another one is refused as a whole."""
     return re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", name) is not None

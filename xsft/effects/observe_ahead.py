@@ -16,7 +16,7 @@ from xsft.effects import clock
 from xsft.effects.cluster_lists import Lists
 from xsft.effects.cluster_reads import Reads
 from xsft.effects.first_pods import Asked, FirstPods, printer_of
-from xsft.effects.observe import starts
+from xsft.effects.observe import is_label, starts
 from xsft.effects.observe_turns import Turns, turns
 from xsft.effects.observe_wanted import Wanted
 from xsft.effects.parallel import Started, start
@@ -83,7 +83,7 @@ def _soon(before: Sequence[JobSet], submitted: Sequence[IndexEntry], *, wanted: 
     waited = [one for one in before if one.suspended and not one.terminal and wanted.jobset(one)]
     newest = sorted(waited, key=lambda one: one.created_at, reverse=True)[:BEGIN_SOON]
     there = {one.uid for one in before}
-    begun = (one for one in submitted if one.uid not in there and one.jobset)
+    begun = (one for one in submitted if one.uid not in there and is_label(one.jobset or ""))
     latest = sorted(begun, key=lambda one: one.updated_at, reverse=True)[:BEGIN_SOON]
     return [*(one.name for one in newest), *(one.jobset for one in latest if one.jobset)]
 
