@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from xsft.effects.leftovers import OLD_S, sweep
 from xsft.effects.recordindex import IndexEntry, keep, read_index
 
@@ -40,6 +42,25 @@ def test_the_next_run_that_is_kept_sweeps_what_a_killed_one_left(tmp_path: Path)
     keep(tmp_path, IndexEntry(run_name="b", target="xpk", output="gs://b/r"))
     assert not left.exists()
     assert [entry.run_name for entry in read_index(tmp_path).entries] == ["a", "b"]
+
+
+def test_one_that_goes_meanwhile_keeps_no_other_from_going(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its writer has renamed it: what was listed is not there any more."""
+    for name in ("a", "b", "c"):
+        path = tmp_path / f".{name}.json.0123456789ab.tmp"
+        path.write_text("x", encoding="utf-8")
+        aged(path, 10 * OLD_S)
+    gone: list[Path] = []
+
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        gone.append(path)
+        if len(gone) == 1:
+            raise FileNotFoundError
+        os.unlink(path)
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    sweep(tmp_path)
+    assert list(tmp_path.iterdir()) == gone[:1]
 
 
 def test_what_is_not_ours_stays(tmp_path: Path) -> None:

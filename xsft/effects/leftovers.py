@@ -15,10 +15,16 @@ _BESIDE = re.compile(r"\..+\.[0-9a-f]{12}\.tmp", re.DOTALL)
 
 def sweep(folder: Path, *, older_s: float = OLD_S) -> None:
     """Remove this user's, where they are old. Never raises: they harm nobody."""
-    with suppress(OSError):
-        before, user = time.time() - older_s, os.getuid()
-        for entry in os.scandir(folder):
-            if _BESIDE.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-                found = entry.stat(follow_symlinks=False)
-                if found.st_uid == user and found.st_mtime < before:
-                    Path(entry.path).unlink(missing_ok=True)
+    before = time.time() - older_s
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):  # its writer has renamed it meanwhile
+                _remove(entry, before=before)
+
+
+def _remove(entry: os.DirEntry[str], *, before: float) -> None:
+    if not _BESIDE.fullmatch(entry.name) or not entry.is_file(follow_symlinks=False):
+        return
+    found = entry.stat(follow_symlinks=False)
+    if found.st_uid == os.getuid() and found.st_mtime < before:
+        Path(entry.path).unlink(missing_ok=True)

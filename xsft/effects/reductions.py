@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -107,11 +107,11 @@ def code() -> bytes:
     return digest.digest()
 
 
-def _files(path: Path) -> Iterator[Path]:
-    if path.is_dir():
-        yield from (Path(entry.path) for entry in os.scandir(path) if entry.is_file())
-    else:
-        yield path
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    with os.scandir(path) as entries:
+        return [Path(entry.path) for entry in entries if entry.is_file()]
 
 
 def _packed(made: dict[str, T]) -> bytes:
