@@ -8,10 +8,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from xsft import errors
+from xsft.catalog import models
+from xsft.catalog.data import toml
+from xsft.catalog.tokenizers import SpecialTokens, row_tokens, special_tokens
+from xsft.checks.special_tokens import masked, trained
 from xsft.commands.interface import DOCUMENTS, published
 from xsft.commands.verbs import VERBS, parser
 from xsft.spec.reference import tables, workload_page
@@ -39,6 +43,7 @@ def pages() -> dict[Path, str]:
         REFERENCE / "cli.md": cli_page(),
         REFERENCE / "exit-status.md": exit_status_page(),
         REFERENCE / "machine-interface.md": machine_interface_page(),
+        REFERENCE / "tokenizers.md": tokenizers_page(),
         **schemas,
     }
 
@@ -128,6 +133,63 @@ def meaning_of(cls: type[errors.XsftError]) -> str:
     """What the tree in the module's docstring says."""
     line = next(line for line in (errors.__doc__ or "").splitlines() if f" {cls.__name__} " in line)
     return line.partition(f"{cls.__name__} ")[2].strip().partition(" ")[2].strip()
+
+
+TOKENIZERS_HEAD = """\
+# Tokenizers
+
+Generated from [xsft/catalog/tokenizers.toml](../../xsft/catalog/tokenizers.toml), with the sources, by `make docs`;
+do not edit. What the columns mean for a run is in [chat format](../guides/chat-format.md).
+
+- trained: special tokens after an answer that MaxText trains
+- masked: special tokens that MaxText never trains
+- repeated: what the chat template writes before every round of a conversation, where inference has it once
+
+## Each model, with the tokenizer that MaxText takes for it
+
+| model | tokenizer | trained | masked | repeated |
+|---|---|---|---|---|
+"""
+
+TOKENIZERS_KNOWN = """
+## Each tokenizer that is known
+
+| tokenizer | trained | masked | repeated |
+|---|---|---|---|
+"""
+
+
+def tokenizers_page() -> str:
+    rows = toml("tokenizers.toml")["special_tokens"]
+    by_model = "".join(table_row(f"`{name}`", *model_cells(name)) for name in models.names())
+    known = "".join(table_row(code(row["repos"]), *token_cells(row_tokens(row))) for row in rows)
+    return TOKENIZERS_HEAD + by_model + TOKENIZERS_KNOWN + known
+
+
+def table_row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |\n"
+
+
+def model_cells(name: str) -> tuple[str, ...]:
+    model = models.model(name)
+    repo = model.hf_id if model else None
+    return (f"`{repo}`" if repo else "the workload's", *token_cells(special_tokens(repo) if repo else None))
+
+
+def token_cells(tokens: SpecialTokens | None) -> tuple[str, str, str]:
+    if tokens is None:
+        return "unknown", "unknown", "unknown"
+    kept = "unknown" if tokens.ends is None else code(trained(tokens)) or "**none**"
+    lost = ", ".join(f"{code([token])} ({why.partition(',')[0]})" for token, why in masked(tokens).items())
+    return kept, lost or "none", "unknown" if tokens.repeats is None else outside_code(tokens.repeats) or "nothing"
+
+
+def code(words: Iterable[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words).replace("|", "\\|")
+
+
+def outside_code(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 INTERFACE_HEAD = """\

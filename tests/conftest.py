@@ -14,8 +14,9 @@ from tests.cluster.fixtures import cluster_namespace, cluster_tools, real_cluste
 from tests.engine.fixtures import bad_proxy, base_image, deps_image, engine, engine_slot, registry, registry_server
 from tests.fakes.clusters import cluster_api, pytest_generate_tests
 from tests.goldens import Golden
-from xsft.effects import environments
-from xsft.effects.environments import Environment
+from tests.pipeline import Pipeline, pipeline
+from xsft.effects.environments import environments
+from xsft.effects.environments.installed import Environment
 
 for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_number) is signal.SIG_IGN:  # under nohup, or behind `&` in a script: what tests start inherits
@@ -83,6 +84,13 @@ def xpk_python() -> Path:
 def maxtext_python() -> Path:
     """The interpreter of MaxText's environment: the one that XSFT_TEST_MAXTEXT_PYTHON names, else the built one."""
     return _python("maxtext")
+
+
+@pytest.fixture(scope="session")
+def maxtext_pipeline(maxtext_python: Path) -> Iterator[Pipeline]:
+    """The rows that the pinned MaxText's input pipeline gives the trainer; one process for all tests."""
+    with pipeline(maxtext_python) as started:
+        yield started
 
 
 def _python(name: str) -> Path:

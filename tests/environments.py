@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from xsft.effects import environments, interpreters
-from xsft.effects.process import own_environment
+from xsft.effects.environments import environments, interpreters
+from xsft.effects.machine.process import own_environment
 from xsft.errors import XsftError
 
 

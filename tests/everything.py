@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
-from pydantic import BaseModel
-
+from xsft.spec.base import Section
 from xsft.spec.model import WorkloadSpec
 
 Tree = dict[str, Any]
@@ -35,6 +34,8 @@ EVERYTHING: Mapping[str, Any] = {
     "model": {
         "name": "qwen3-8b",
         "tokenizer": "Qwen/Qwen3-8B",
+        "pad_token": "<|fim_pad|>",
+        "bos_token": "<|fim_prefix|>",
         "checkpoint": "gs://my-bucket/model/0/items",
         "hf": {"repo": "Qwen/Qwen3-8B", "revision": "v1", "converted": "gs://my-bucket/converted"},
         "scan_layers": True,
@@ -49,7 +50,7 @@ EVERYTHING: Mapping[str, Any] = {
         "hf_eval_split": "test",
         "columns": ["question", "answer"],
         "eval_columns": ["prompt", "completion"],
-        "chat_template": "gs://my-bucket/template.json",
+        "chat_template": "template.jinja",
         "formatting_func": "my_package.chat",
         "packing": False,
         "completion_only": False,
@@ -80,7 +81,7 @@ EVERYTHING: Mapping[str, Any] = {
     "image": {"name": "mine", "ref": "my.dev/image:1", "maxtext": "0.2.5", "pull_secret": "my-pull-secret"},
     "output": "gs://my-bucket/runs",
     "secrets": {"hf_token": {"secret": "my-secret", "key": "my-key"}},
-    "restarts": {"max": 3, "on_exit_codes": [1, 17], "grace_period_s": 120},
+    "restarts": {"max": 3, "on_exit_codes": [1, 17], "grace_period_s": 120, "data": "repeat"},
     "pathways": {
         "proxy_image": "my.dev/proxy:1",
         "server_image": "my.dev/server:1",
@@ -121,6 +122,8 @@ OTHER: Mapping[str, Any] = {
     "tpu.reservation": "other-reservation",
     "model.name": "qwen3-4b",
     "model.tokenizer": "Qwen/Qwen3-4B",
+    "model.pad_token": "<|box_end|>",
+    "model.bos_token": "<|box_start|>",
     "model.checkpoint": "gs://my-bucket/other/0/items",
     "model.hf.repo": "Qwen/Qwen3-4B",
     "model.hf.revision": "v2",
@@ -135,7 +138,7 @@ OTHER: Mapping[str, Any] = {
     "data.hf_eval_split": "test2",
     "data.columns": ["messages"],
     "data.eval_columns": ["question", "answer"],
-    "data.chat_template": "gs://my-bucket/template2.json",
+    "data.chat_template": "template2.jinja",
     "data.formatting_func": "my_package.chat2",
     "data.packing": True,
     "data.completion_only": True,
@@ -171,6 +174,7 @@ OTHER: Mapping[str, Any] = {
     "restarts.max": 4,
     "restarts.on_exit_codes": [1],
     "restarts.grace_period_s": 121,
+    "restarts.data": "reshuffle",
     "pathways.proxy_image": "my.dev/proxy:2",
     "pathways.server_image": "my.dev/server:2",
     "pathways.scratch": "gs://my-bucket/scratch2",
@@ -189,7 +193,7 @@ OTHER: Mapping[str, Any] = {
 """Every leaf with a value that differs from the one above."""
 
 
-def leaves(model: type[BaseModel] = WorkloadSpec, prefix: str = "") -> Iterator[str]:
+def leaves(model: type[Section] = WorkloadSpec, prefix: str = "") -> Iterator[str]:
     """Dotted path of every field that holds a value; mappings and lists count as one."""
     for name, field in model.model_fields.items():
         section = _section(field.annotation)
@@ -197,6 +201,21 @@ def leaves(model: type[BaseModel] = WorkloadSpec, prefix: str = "") -> Iterator[
             yield prefix + name
         else:
             yield from leaves(section, f"{prefix}{name}.")
+
+
+def sections_of(path: str, model: type[Section] = WorkloadSpec) -> tuple[type[Section], ...]:
+    """The sections around a leaf, the outermost first."""
+    first, _, rest = path.partition(".")
+    inner = _section(model.model_fields[first].annotation)
+    return (model, *sections_of(rest, inner)) if inner and rest else (model,)
+
+
+def value_at(path: str) -> Any:
+    """Of EVERYTHING."""
+    value: Any = EVERYTHING
+    for name in path.split("."):
+        value = value[name]
+    return value
 
 
 def tree(**changes: Any) -> Tree:
@@ -228,6 +247,6 @@ def other(path: str, base: Mapping[str, Any] = EVERYTHING) -> WorkloadSpec:
     return WorkloadSpec.model_validate(changed(base, {path: OTHER[path]}))
 
 
-def _section(annotation: Any) -> type[BaseModel] | None:
+def _section(annotation: Any) -> type[Section] | None:
     candidates = (annotation, *get_args(annotation))
-    return next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), None)
+    return next((c for c in candidates if isinstance(c, type) and issubclass(c, Section)), None)

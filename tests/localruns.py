@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from xsft.effects.local_machine import Machine
-from xsft.effects.namespace import Containment
+from xsft.effects.local.machine import Machine
+from xsft.effects.local.namespace import Containment
 from xsft.facts import Facts
 from xsft.planner import make_intent, make_plan
 from xsft.spec.model import WorkloadSpec
@@ -35,10 +35,11 @@ def save(step):
     open(os.path.join(folder, "_CHECKPOINT_METADATA"), "w").write("{}")
     say(f"[process=0][thread=async_save] Finished saving checkpoint (finalized tmp dir) to `{folder}`.")
 def done(step):
-    loss = 7 - step / 10
+    loss = does.get("losses", {}).get(str(step), 7 - step / 10)
+    targets = does.get("targets", 84)
     say(f"Train step {step} training loss: {loss:.6f}  - training perplexity: 1.0")
     say(f"completed step: {step}, seconds: 0.217, TFLOP/s/device: 0.001, Tokens/s/device: 1181.694, "
-        f"total_weights: 84, loss: {loss:.3f}, lm_loss: 0.000, perplexity: 631.719")
+        f"total_weights: {targets}, loss: {loss:.3f}, lm_loss: 0.000, perplexity: 631.719")
 json.dump({"argv": sys.argv, "env": dict(os.environ), "cwd": os.getcwd()}, open(does["seen"], "w"))
 for line in does.get("first", ()):
     say(line)
@@ -62,6 +63,9 @@ if end < steps:
     say("Exception in load_next_train_batch: You may have run out of training data. Received <class 'StopIteration'> "
         "exception: (Run out of shards on host 0, shard 1 is not available)")
 say("Train loop finished in: 2.2828 seconds")
+if "last_words" in does:
+    print(does["last_words"], flush=True)
+sys.exit(does.get("ends_with", 0))
 """
 
 OPEN = Containment(prefix=(), private=False, why_not="a test", needed=False)

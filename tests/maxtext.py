@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xsft.effects import namespace, process
+from xsft.effects.local import namespace
+from xsft.effects.machine import process
 
 PARSER = Path(__file__).parent / "contract" / "maxtext_parser.py"
 
@@ -22,12 +23,12 @@ def ask(jobs: Sequence[Mapping[str, Any]], *, python: Path) -> list[Any]:
         asked.write_text(json.dumps(jobs), encoding="utf-8")
         # -I: neither the user's site nor the checkout can shadow MaxText.
         argv = (*contained.prefix, str(python), "-I", str(PARSER), str(asked), str(answered))
-        done = process.run(argv, env=_environment(folder), cwd=Path(folder), timeout_s=300)
+        done = process.run(argv, env=environment(folder), cwd=Path(folder), timeout_s=300)
         assert answered.exists(), f"MaxText's parser did not finish ({done.status}):\n{done.stderr[-3000:]}"
         return list(json.loads(answered.read_text(encoding="utf-8")))
 
 
-def _environment(folder: str) -> dict[str, str]:
+def environment(folder: str) -> dict[str, str]:
     """Made from nothing: M_<KEY> variables would override what is asked."""
     return {
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",

@@ -10,9 +10,12 @@ from typing import Any
 import yaml
 
 from tests.replacing import replace
-from xsft.effects import render
-from xsft.effects.places import load_places
-from xsft.facts import CheckpointFacts, Facts, ImageFacts, MachineFacts
+from xsft.data import SCHEME
+from xsft.effects.environments import render
+from xsft.effects.facts.templates import template_facts
+from xsft.effects.facts.tokenizer import read_tokenizer
+from xsft.effects.inputs.places import load_places
+from xsft.facts import CheckpointFacts, Facts, ImageFacts, MachineFacts, TokenizerFacts
 from xsft.planner import make_intent, make_plan
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
@@ -38,11 +41,18 @@ def facts_for(spec: WorkloadSpec) -> Facts:
         places=places,
         places_file=Path(file).name if file else None,
         image=_pushed(spec.image.name) if spec.image.name else None,
+        template=template_facts(spec, file=ROOT / "workloads" / "any.yaml"),
         machine=MachineFacts(memory_gib=8.0),
+        tokenizer=_shipped(spec.model.tokenizer),
     )
     path = resolve(spec, facts)[0].checkpoint
     unread = CheckpointFacts(path=path, status="unreadable", detail="this is a test") if path else None
     return replace(facts, checkpoint=unread)
+
+
+def _shipped(tokenizer: str | None) -> TokenizerFacts | None:
+    """Every machine has what ships with xsft."""
+    return read_tokenizer(tokenizer, hub_cache=Path("/nowhere")) if (tokenizer or "").startswith(SCHEME) else None
 
 
 def _pushed(name: str) -> ImageFacts:

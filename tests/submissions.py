@@ -23,11 +23,11 @@ from google.cloud.storage import Client
 from tests.fakes.clusters import ClusterApi
 from tests.replacing import replace
 from tests.stories import ROOT, facts_for, spec_of, varied
-from xsft.effects.objects import GcsObjects
-from xsft.effects.recording import Provenance
-from xsft.effects.records import RecordStore
-from xsft.effects.submission import Submitter, create_planned
-from xsft.effects.writable import check_writable
+from xsft.effects.records.objects import GcsObjects
+from xsft.effects.records.records import RecordStore
+from xsft.effects.records.writable import check_writable
+from xsft.effects.submit.recording import Provenance
+from xsft.effects.submit.submission import Submitter, create_planned
 from xsft.planner import make_intent, make_plan
 from xsft.steps import Plan
 

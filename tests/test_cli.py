@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from xsft.cli import main
 from xsft.commands.verbs import VERBS
-from xsft.effects.interrupts import goes_on, when_interrupted
+from xsft.effects.submit.interrupts import goes_on, when_interrupted
 
 GOOD = """\
 name: good

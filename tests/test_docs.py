@@ -14,8 +14,8 @@ import pytest
 from xsft import errors
 from xsft.cli import main
 from xsft.commands.verbs import VERBS, parser
-from xsft.effects import environments
-from xsft.effects.environments import Environment
+from xsft.effects.environments import environments
+from xsft.effects.environments.installed import Environment
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
 from xsft.spec.reference import anchor

@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 from tests.records.test_document import WHOLE
 from tests.replacing import replace
+from tests.spec.test_earlier import WRITTEN
+from tests.spec.test_earlier import run_of as earlier_run_of
 from tests.stories import facts_for, spec_of, varied
 from xsft.errors import Refused
+from xsft.facts import Facts
 from xsft.identity import (
     Adopt,
     Decision,
@@ -48,7 +51,7 @@ FASTER = run_of({"train.learning_rate": 1e-3})
 
 
 def decided(world: World, run: Run = RUN) -> Decision:
-    return decide(run, digest=spec_digest(run), spec=json.loads(canonical(run)), world=world)
+    return decide(run, world=world)
 
 
 def seen(state: Any = "live", *, attempt: int = 1, run: Run | None = RUN, name: str = NAME) -> Seen:
@@ -72,6 +75,12 @@ def record(outcome: Any = "created", *, number: int = 1, run: Run = RUN, uid: st
     return replace(WHOLE, run_name=NAME, spec=spec, spec_digest=spec_digest(run), attempts=(attempt,))
 
 
+def taught_nothing(number: int = 1) -> Record:
+    before = record("failed", number=number)
+    last = replace(before.last, state_reason="no-target-tokens", reason="40 steps had no target token")
+    return replace(before, attempts=(last,))
+
+
 NOTHING = World()
 TORN = unreadable(run_name=NAME, number=1, name="attempt-1.json", reason="torn")
 
@@ -89,6 +98,18 @@ TABLE: dict[str, tuple[World, Decision]] = {
     "its JobSet is gone": (World(records=(record(),), latest_step=STEPS), Finished(steps=STEPS)),
     "failed after its last save": (
         World(jobsets=(seen("failed"),), records=(record(),), latest_step=STEPS),
+        Finished(steps=STEPS),
+    ),
+    "its steps taught nothing, by its record": (
+        World(jobsets=(seen("completed"),), records=(taught_nothing(),), latest_step=STEPS),
+        Finished(steps=STEPS, worthless="40 steps had no target token"),
+    ),
+    "its steps taught nothing, and an attempt after it was never created": (
+        World(records=(taught_nothing(), record("not-created", number=2)), latest_step=STEPS),
+        Finished(steps=STEPS, worthless="40 steps had no target token"),
+    ),
+    "its steps taught nothing, and those of the attempt after it did not": (
+        World(records=(taught_nothing(), record(number=2)), latest_step=STEPS),
         Finished(steps=STEPS),
     ),
     "ended without an error and short": (
@@ -174,12 +195,59 @@ def test_a_name_that_grew_too_long_is_not_answered_with_a_name_that_begins_anew(
     assert "begins at step 0" in caught.value.fix
 
 
+EARLIER = earlier_run_of("stated")
+MORE, HOTTER = (
+    resolve(varied(EARLIER.spec, change), Facts())[0]
+    for change in ({"train.steps": 200}, {"train.learning_rate": 1e-3})
+)
+
+
+def earlier_world(state: Any, *, recorded: bool, latest_step: int | None = None) -> World:
+    """What an earlier xsft left of the run EARLIER."""
+    written = WRITTEN["stated"]
+    held = Seen(name="stated", uid="u", run_name="stated", digest=written["digest"], state=state)
+    attempt = replace(record().last, spec_digest=written["digest"], jobset="stated")
+    kept = replace(
+        record(), run_name="stated", spec=written["spec"], spec_digest=written["digest"], attempts=(attempt,)
+    )
+    return World(jobsets=(held,), records=(kept,) if recorded else (), latest_step=latest_step)
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_live_run_of_an_earlier_xsft_is_adopted(recorded: bool) -> None:
+    world = earlier_world("live", recorded=recorded)
+    assert decided(world, EARLIER) == Adopt(jobset=world.jobsets[0])
+    with pytest.raises(Refused, match=r"learning_rate: unset -> 0\.001\." if recorded else "not recorded here"):
+        decided(world, HOTTER)
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_an_ended_run_of_an_earlier_xsft_continues(recorded: bool) -> None:
+    assert decided(earlier_world("failed", recorded=recorded, latest_step=60), EARLIER) == Start(attempt=2)
+    assert decided(earlier_world("completed", recorded=recorded, latest_step=100), EARLIER) == Finished(steps=100)
+
+
+def test_an_ended_run_of_an_earlier_xsft_may_take_more_steps_and_nothing_else() -> None:
+    world = earlier_world("completed", recorded=True, latest_step=100)
+    assert decided(world, MORE) == Start(attempt=2)
+    with pytest.raises(Refused, match=r": train\.learning_rate: unset -> 0\.001\.$"):
+        decided(world, HOTTER)
+
+
 def test_only_steps_and_their_saving_may_change_between_attempts() -> None:
     world = World(jobsets=(seen("completed"),), records=(record(),), latest_step=STEPS)
     assert decided(world, LONGER) == Start(attempt=2)
     with pytest.raises(Refused, match=r"train\.learning_rate") as caught:
         decided(world, FASTER)
     assert "steps" not in caught.value.message
+
+
+@pytest.mark.parametrize("change", [{"data.num_epoch": 9}, {"data.num_epoch": 9, "train.steps": 1500}])
+def test_a_run_whose_data_ended_continues_with_more_epochs(change: dict[str, Any]) -> None:
+    world = World(jobsets=(seen("completed"),), records=(record("short"),), latest_step=700)
+    assert decided(world, run_of(change)) == Start(attempt=2)
+    with pytest.raises(Refused, match=r"data\.num_epoch: 5 -> 9"):
+        decided(World(jobsets=(seen(),), records=(record(),)), run_of(change))  # it lives
 
 
 def test_an_attempts_name_must_fit_too() -> None:

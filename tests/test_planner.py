@@ -38,6 +38,7 @@ NO_PLACE = {
     "image.name": "the image is known by its digest",
     "model.hf.repo": "an argument of the conversion, which runs before",
     "model.hf.revision": "an argument of the conversion",
+    "data.chat_template": "the file's content is in the command, not its name",
     "data.rows": "what the user knows about the data; a check reads it",
     "checks": "which warnings are accepted",
 }

@@ -73,8 +73,8 @@ LORA_SAYS = {
         "train_split": "train",
         "hf_data_dir": "main",
         "columns": ["question", "answer"],
-        "chat_template": "gs://my-bucket/math_qa.json",
     },
+    "overrides": {"maxtext": {"chat_template_path": "gs://my-bucket/math_qa.json"}},
     "train": {"profiler": None, "max_target_length": 1024, "learning_rate": 3e-6},
     "lora": {"rank": 16, "alpha": 32.0, "restore_path": "gs://my-bucket/run-1/checkpoints/0/items"},
 }

@@ -11,13 +11,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.checks import UNREAD_IS_FATAL, for_submission
-from xsft.effects import clock, environments, gather
-from xsft.effects.checkpoint import read_checkpoint
-from xsft.effects.files import STDIN, read_workload_text
-from xsft.effects.paths import own_cache
-from xsft.effects.process import own_environment
-from xsft.effects.render import render
+from xsft.effects.environments import environments
+from xsft.effects.environments.render import render
+from xsft.effects.facts import gather
+from xsft.effects.facts.checkpoint import read_checkpoint
+from xsft.effects.facts.templates import template_facts
+from xsft.effects.machine import clock
+from xsft.effects.machine.files import STDIN, read_workload_text
+from xsft.effects.machine.paths import own_cache
+from xsft.effects.machine.process import own_environment
 from xsft.errors import SpecError, Unreachable, UsageError, XsftError
+from xsft.facts import TemplateFacts
 from xsft.planner import make_intent, make_plan
 from xsft.problems import Problem, errors_in
 from xsft.spec.model import WorkloadSpec
@@ -25,9 +29,9 @@ from xsft.spec.reader import read_spec
 from xsft.steps import Intent, Plan
 
 if TYPE_CHECKING:
-    from xsft.effects.local_machine import Machine
-    from xsft.effects.local_run import LocalResult
-    from xsft.effects.submission import Submission, Submitter
+    from xsft.effects.local.machine import Machine
+    from xsft.effects.local.run import LocalResult
+    from xsft.effects.submit.submission import Submission, Submitter
     from xsft.states.rows import Row
 
 Progress = Callable[[str], None]
@@ -40,6 +44,8 @@ class Loaded(Struct, frozen=True, kw_only=True):
 
     file: str
     spec: WorkloadSpec
+    template: TemplateFacts | None = None
+    """The file that its `data.chat_template` names."""
 
 
 def load(file: str | Path, *, settings: Sequence[str] = (), run_name: str | None = None) -> Loaded:
@@ -47,9 +53,10 @@ def load(file: str | Path, *, settings: Sequence[str] = (), run_name: str | None
     name = str(file)
     try:
         changes = (*settings, *((f"name={run_name}", "run_name_suffix=none") if run_name else ()))
-        return Loaded(file=name, spec=read_spec(read_workload_text(name), settings=changes))
+        spec = read_spec(read_workload_text(name), settings=changes)
     except SpecError as e:
         raise SpecError(tuple(p.in_file(p.file or name) for p in e.problems)) from None
+    return Loaded(file=name, spec=spec, template=template_facts(spec, file=name))
 
 
 def load_each(
@@ -76,8 +83,8 @@ def intend(workloads: Sequence[Loaded], *, attempt: int = 1) -> tuple[Intent, ..
     """Gather what the world says and decide everything, without rendering. Each checkpoint is looked at once."""
     look, today = cache(read_checkpoint), clock.today()
     facts = (gather.gather(one.spec, file=one.file, today=today, look=look) for one in workloads)
-    numbered = (replace(found, attempt=attempt) for found in facts)
-    return tuple(make_intent(one.spec, found) for one, found in zip(workloads, numbered, strict=True))
+    pairs = zip(workloads, facts, strict=True)
+    return tuple(make_intent(one.spec, replace(f, template=one.template, attempt=attempt)) for one, f in pairs)
 
 
 def plan(workloads: Sequence[Loaded], *, attempt: int = 1, progress: Progress = lambda _line: None) -> tuple[Plan, ...]:
@@ -132,21 +139,16 @@ def status(
 
     Raises UsageError for a name that no run has, Unreachable where nothing at all could be read.
     """
-    from xsft.effects.runs import runs_for
-    from xsft.effects.sources import Asked
-    from xsft.states.classify import classify
-    from xsft.states.folding import Wanted, chosen, fold
-    from xsft.states.lookup import require_answer, require_names
+    from xsft.effects.runs.runs import runs_for
+    from xsft.effects.runs.sources import Asked
+    from xsft.run_query import look, pick, query_of
+    from xsft.states.folding import Wanted
 
     asked = Asked(place=place, context=context, namespace=namespace)
-    reader = runs_for(asked, names=runs, everything=everything)
-    found = reader.read()
-    require_answer(found)
-    rows = fold(found.observations, classify=classify, now=clock.now())
-    reader.keep([(one.seen, one.status) for one in rows])
-    require_names(runs, rows, found)
-    picked = chosen(rows, Wanted(runs=tuple(runs), everything=everything))
-    return Statuses(runs=tuple(one.row for one in picked), problems=found.problems)
+    query = query_of(runs_for(asked, names=runs, everything=everything))
+    query = replace(query, wanted=Wanted(runs=tuple(runs), everything=everything))
+    found, rows = look(query)
+    return Statuses(runs=pick(query, rows, found), problems=found.problems)
 
 
 def accepted(made: Plan) -> tuple[Problem, ...]:
@@ -164,9 +166,11 @@ def accepted(made: Plan) -> tuple[Problem, ...]:
 
 def submitter_for(workload: Loaded, made: Plan, *, through_xpk: bool, progress: Progress) -> Submitter:
     """Connected to the plan's cluster. Raises Refused where xpk was asked for and would lose something."""
-    from xsft.effects import cluster, recording, records
-    from xsft.effects.submission import Submitter
-    from xsft.effects.through_xpk import refuse_losses
+    from xsft.effects.cluster import cluster
+    from xsft.effects.records import records
+    from xsft.effects.submit import recording
+    from xsft.effects.submit.submission import Submitter
+    from xsft.effects.submit.through_xpk import refuse_losses
 
     if made.run.place is None:
         raise UsageError("the workload names no place.", fix="Give it one: place: main, or inline.")
@@ -183,7 +187,7 @@ def submitter_for(workload: Loaded, made: Plan, *, through_xpk: bool, progress: 
 
 
 def _by_xpk(progress: Progress) -> dict[str, Any]:
-    from xsft.effects.through_xpk import NOTE, ThroughXpk, differences
+    from xsft.effects.submit.through_xpk import NOTE, ThroughXpk, differences
 
     xpk = environments.ensure("xpk", progress=progress)
     create = ThroughXpk(python=xpk.python, env=own_environment())
@@ -191,7 +195,7 @@ def _by_xpk(progress: Progress) -> dict[str, Any]:
 
 
 def _submit_local(made: Plan, *, progress: Progress) -> LocalResult:
-    from xsft.effects.local_run import already_done, run_local
+    from xsft.effects.local.run import already_done, run_local
 
     done = already_done(made)
     if done is not None:
@@ -203,8 +207,8 @@ def machine_for(made: Plan, *, progress: Progress) -> Machine:
     """Where a local plan runs: in its image, pulled where it is missing, else in MaxText's environment, built where it
     is missing. Raises EnvironmentMissing or Unreachable when neither can be had.
     """
-    from xsft.effects.local_container import container_for
-    from xsft.effects.local_machine import Machine, in_image
+    from xsft.effects.local.container import container_for
+    from xsft.effects.local.machine import Machine, in_image
 
     env, cache = own_environment(), own_cache()
     container = container_for(made, env=env, progress=progress)

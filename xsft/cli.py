@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from xsft.commands.verbs import parser, verb_module
-from xsft.effects.streams import prepare_streams
+from xsft.effects.machine.streams import prepare_streams
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,7 +53,7 @@ def _argparse_status(stop: SystemExit) -> int:
 
 def _reader_went_away() -> int:
     """`xsft plan … | head`: no traceback, and none at interpreter exit either."""
-    from xsft.effects.streams import silence_stdout
+    from xsft.effects.machine.streams import silence_stdout
 
     silence_stdout()
     return 141

@@ -1,4 +1,4 @@
-"""What planning must know from the world. Gathered by `xsft.effects.gather`, used by pure code only."""
+"""What planning must know from the world. Gathered by `xsft.effects.facts.gather`, used by pure code only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,21 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct, field
 
 if TYPE_CHECKING:
+    from xsft.problems import Problem
     from xsft.spec.place import Place
+
+
+class SavedArray(Struct, frozen=True, kw_only=True):
+    """One array of a checkpoint, by what its small files say."""
+
+    path: tuple[str, ...]
+    """Where it is in the saved tree, e.g. `("params", "params", "decoder", "layers", "mlp", "wo", "kernel")`."""
+    piece: tuple[int, ...] | None = None
+    """Shape of one written piece; None where no file says it."""
+    ways: tuple[int, ...] | None = None
+    """Into how many parts each axis was cut over the devices; None where no file says it."""
+    copies: int = 1
+    """Devices that held the same part. Orbax may have let each of them write a share of it as a piece of its own."""
 
 
 class CheckpointFacts(Struct, frozen=True, kw_only=True):
@@ -28,6 +42,32 @@ class CheckpointFacts(Struct, frozen=True, kw_only=True):
     """The checkpoint itself says scan_layers, which MaxText adopts; False: told from the names of its parameters."""
     param_scan_axis: int | None = None
     """Position of the stacked layers in a scanned weight, told from the shapes; None where it cannot be told."""
+    arrays: tuple[SavedArray, ...] = ()
+    """Empty where its tree was not read."""
+
+
+class TokenizerFacts(Struct, frozen=True, kw_only=True):
+    """What the files of a tokenizer on this machine say. A token is empty where there is none, None where unknown."""
+
+    folder: str
+    bos: str | None = None
+    eos: str | None = None
+    pad: str | None = None
+    unk: str | None = None
+    special: tuple[str, ...] = ()
+    """Tokens that no text is split into, in the order of their ids."""
+    template: str | None = None
+    """Its chat template."""
+    missing: tuple[str, ...] = ()
+    """Tokens that the workload names and the vocabulary lacks."""
+
+
+class TemplateFacts(Struct, frozen=True, kw_only=True):
+    """The file that `data.chat_template` names, as it was when the workload was read."""
+
+    text: str = ""
+    problem: Problem | None = None
+    """Why there is no text."""
 
 
 class MachineFacts(Struct, frozen=True, kw_only=True):
@@ -73,8 +113,12 @@ class Facts(Struct, frozen=True, kw_only=True):
     places: Mapping[str, Place] = field(default_factory=dict)
     places_file: str | None = None
     checkpoint: CheckpointFacts | None = None
+    tokenizer: TokenizerFacts | None = None
+    """Of the tokenizer that MaxText will load; None where its files are not on this machine."""
     image: ImageFacts | None = None
     """Of the image that the workload names; None where it names none."""
+    template: TemplateFacts | None = None
+    """None where the workload names none."""
     machine: MachineFacts = MachineFacts()
     attempt: int = 1
     """Which JobSet of this run is planned: 1 unless earlier attempts failed."""

@@ -4,7 +4,9 @@ checkpoints say. Pure.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import count
 from typing import Any, Literal
 
@@ -14,8 +16,11 @@ from xsft.errors import Refused
 from xsft.launchers.labels import DIGEST_ANNOTATION, RUN_LABEL
 from xsft.naming import jobset_limit, jobset_name
 from xsft.records.model import Record
+from xsft.spec.digest import canonical, spec_digest
+from xsft.spec.earlier import earlier_digest
 from xsft.spec.resolve import Run
-from xsft.trainers.record import all_differences, differences
+from xsft.states.worth import WORTHLESS
+from xsft.trainers.record import MAY_CHANGE_WORDS, all_differences, differences
 
 Json = Mapping[str, Any]
 
@@ -55,6 +60,8 @@ class Finished(Struct, frozen=True, kw_only=True):
     """The same run has its last checkpoint."""
 
     steps: int
+    worthless: str = ""
+    """Why its steps taught nothing, where the record of its last attempt says so."""
 
 
 class Start(Struct, frozen=True, kw_only=True):
@@ -66,21 +73,23 @@ class Start(Struct, frozen=True, kw_only=True):
 Decision = Adopt | Finished | Start
 
 
-def decide(run: Run, *, digest: str, spec: Json, world: World) -> Decision:
-    """`spec` is the canonical JSON of the run. Raises Refused for another workload under the same name or output.
+def decide(run: Run, *, world: World) -> Decision:
+    """Adopt, report as finished, or start. Raises Refused for another workload under the same name or output.
 
     A run that ended before its last step, with or without an error, gets a new attempt.
     """
+    digests = {spec_digest(run), earlier_digest(run)}
+    spec = json.loads(canonical(run))
     live = [seen for seen in world.jobsets if seen.state == "live"]
     _refuse_deleting(live)
     for seen in live:
-        if seen.digest != digest:
+        if seen.digest not in digests:
             before = next((r for r in reversed(world.records) if r.spec_digest == seen.digest), None)
             raise _another(run, f"JobSet {seen.name} is live with another workload", before=before, spec=spec)
     if live:
         return Adopt(jobset=max(live, key=attempt_of))
     _refuse_begun_elsewhere(run, spec=spec, world=world)
-    _refuse_other_output(run, digest=digest, spec=spec, world=world)
+    _refuse_other_output(run, digests=digests, spec=spec, world=world)
     if world.latest_step is not None and world.latest_step >= run.spec.train.steps:
         return _finished(run, world, steps=world.latest_step)
     return _start(run, world)
@@ -147,16 +156,16 @@ def _where(spec: Json) -> str:
     return f"{'/'.join(filter(None, names))}, namespace {spec.get('namespace')}"
 
 
-def _refuse_other_output(run: Run, *, digest: str, spec: Json, world: World) -> None:
+def _refuse_other_output(run: Run, *, digests: AbstractSet[str], spec: Json, world: World) -> None:
     """What is saved under this name must be of the same run; only what may grow on resume may differ."""
     before = next((r for r in reversed(world.records) if _took_place(r, world)), None)
     where = f"{run.output}/{run.run_name} holds another workload"
     if before is None:
-        known = {digest, *(r.spec_digest for r in world.records)}
+        known = {*digests, *(r.spec_digest for r in world.records)}
         unexplained = any(seen.digest not in known for seen in world.jobsets)
         if world.latest_step is not None and (unexplained or any(r.last.outcome == "unknown" for r in world.records)):
             raise _another(run, where, before=None, spec=spec)
-    elif before.spec_digest != digest and (not before.spec or differences(before.spec, spec)):
+    elif before.spec_digest not in digests and (not before.spec or differences(before.spec, spec)):
         raise _another(run, where, before=before, spec=spec)
 
 
@@ -171,7 +180,8 @@ def _another(run: Run, what: str, *, before: Record | None, spec: Json) -> Refus
     shown = f": {'; '.join(changed)}" if changed else ". What differs is not recorded here"
     return Refused(
         f"{what} under the name {run.run_name}{shown}.",
-        fix="Take another name, or undo the change; on resume only train.steps and train.checkpoint_period may change.",
+        fix="Take another name, or write the old values into the workload (one that it leaves open may have another"
+        f" default in this xsft); {MAY_CHANGE_WORDS}.",
     )
 
 
@@ -187,7 +197,9 @@ def _finished(run: Run, world: World, *, steps: int) -> Finished:
             f"{run.output}/{run.run_name} has done {steps} steps, and {run.spec.train.steps} are asked for: fewer.",
             fix="Ask for as many or more, or take another name.",
         )
-    return Finished(steps=steps)
+    last = next((record.last for record in reversed(world.records) if _started(record)), None)
+    taught_nothing = last is not None and last.state_reason in WORTHLESS
+    return Finished(steps=steps, worthless=last.reason or "" if last and taught_nothing else "")
 
 
 def _start(run: Run, world: World) -> Start:

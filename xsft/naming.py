@@ -6,6 +6,9 @@ from typing import Literal
 
 ModeName = Literal["mcjax", "pathways"]
 
+RowOrder = Literal["reshuffled", "repeated"]
+"""Of the rows that a run reads once it has resumed: another order than before, or the same."""
+
 XPK_NAME_LIMIT = 40
 """source: xpk@1.16.0 parser/validators.py name_type (40 passes, 41 is refused)."""
 

@@ -18,6 +18,7 @@ from xsft.spec.resolve import Run, resolve
 from xsft.steps import Intent, Plan
 from xsft.trainers.conversion import conversion_argv
 from xsft.trainers.maxtext import trainer_argv, trainer_env
+from xsft.trainers.shuffling import seeds
 
 
 def make_intent(spec: WorkloadSpec, facts: Facts) -> Intent:
@@ -53,6 +54,7 @@ def make_plan(intent: Intent, *, rendered: dict[str, Any] | None, file: str = ""
         mode=run.mode,
         trainer_argv=intent.trainer_argv,
         trainer_env=intent.trainer_env,
+        seeds=seeds(run),
         conversion_argv=intent.conversion_argv,
         xpk_argv=intent.xpk_argv,
         manifest=manifest,

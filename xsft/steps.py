@@ -12,6 +12,7 @@ from xsft.launchers.audit import AuditRow, Expectation
 from xsft.launchers.patch import Change
 from xsft.problems import Problem, errors_in
 from xsft.spec.resolve import Mode, Run
+from xsft.trainers.shuffling import Seeds
 
 
 class Intent(Struct, frozen=True, kw_only=True):
@@ -39,7 +40,10 @@ class Plan(Struct, frozen=True, kw_only=True):
     target: Literal["xpk", "local"]
     mode: Mode
     trainer_argv: tuple[str, ...]
+    """At the first start of this attempt."""
     trainer_env: dict[str, str]
+    seeds: Seeds | None
+    """What later starts make of `data_shuffle_seed`; None where all read the rows in the same order."""
     conversion_argv: tuple[str, ...] | None
     xpk_argv: tuple[str, ...] | None
     manifest: dict[str, Any] | None

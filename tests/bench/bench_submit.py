@@ -28,8 +28,8 @@ from tests.contract.commandline import Machine, machine
 from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.kubeapi import write_kubeconfig
 from tests.fakes.xpktools import Server, furnish, serving_xpk
-from xsft.effects import environments
-from xsft.effects.through_xpk import OFF
+from xsft.effects.environments import environments
+from xsft.effects.submit.through_xpk import OFF
 
 STORY = "deepseek_ultrachat_mcjax"
 PLACE = {"project": "my-project", "zone": "us-east5-b", "cluster": "my-cluster"}

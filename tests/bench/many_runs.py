@@ -30,7 +30,7 @@ from tests.cluster.api import Cluster
 from tests.cluster.start import Progress, prepared, up
 from tests.cluster.tools import Tools
 from tests.stories import ROOT
-from xsft.effects.paths import own_cache
+from xsft.effects.machine.paths import own_cache
 
 NAMESPACE = "runs"
 SHARES = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from xsft.effects.environments import Environment
+from xsft.effects.environments.installed import Environment
 
 DUMPS = Path(__file__).parent / "dumps"
 

@@ -25,7 +25,7 @@ ROW_A: dict[str, object] = {
 }
 """The flagship, as the design writes it."""
 
-COUNTING = sorted(fit.COUNTING_KEYS)
+COUNTING = sorted((*fit.COUNTING_KEYS, fit.TOKENS))
 ROW_IDS = [row["id"] for row in fit._rows()]
 
 
@@ -60,6 +60,48 @@ def test_a_verdict_holds_for_no_other_place() -> None:
     assert fit.known_verdict(model="deepseek3.2-671b", tpu_type="v6e-256", num_slices=2, keys=ROW_A) is None
     assert verdict(ROW_A | {"sa_block_q": 2048}) is None
     assert verdict(ROW_A | {"dcn_fsdp_parallelism": 1}) is None
+
+
+@given(tokens=st.integers(1, 10**6), row_id=st.sampled_from(ROW_IDS))
+def test_fewer_tokens_fit_where_more_do_and_more_never_where_fewer_do_not(tokens: int, row_id: str) -> None:
+    """And nothing else is told: neither that more tokens fit, nor that fewer do not, nor what is marginal."""
+    row = next(row for row in fit._rows() if row["id"] == row_id)
+    keys = fit._row_keys(row)
+    compiled = int(fit._tokens(keys))
+    found = fit.known_verdict(
+        model=row["model"], tpu_type=row["tpu"], num_slices=row["slices"], keys={**keys, fit.TOKENS: tokens}
+    )
+    told = tokens == compiled or (row["verdict"] == "fits" and tokens < compiled)
+    told = told or (row["verdict"] == "no" and tokens > compiled)
+    assert (found is not None and found.id == row_id) == told
+    if found is not None and found.tokens != tokens:
+        assert found.outcome == ("fits" if tokens < found.tokens else "no")
+
+
+def test_the_nearest_row_is_told() -> None:
+    def told(tokens: int) -> str | None:
+        found = fit.known_verdict(model="qwen3-8b", tpu_type="v6e-8", num_slices=1, keys={**PLAIN, fit.TOKENS: tokens})
+        return found.id if found else None
+
+    assert (told(1024), told(2048), told(2049)) == ("qwen3-8b-v6e-8", "qwen3-8b-v6e-8", None)
+
+
+PLAIN: dict[str, object] = {"per_device_batch_size": 1}
+
+
+def places(model: str, **keys: object) -> list[tuple[str, int]]:
+    found = fit.places_where_it_fits(model=model, keys={**PLAIN, **keys})
+    return [(place.tpu_type, place.num_slices) for place in found]
+
+
+def test_where_a_run_fits_elsewhere() -> None:
+    assert places("qwen3-14b") == places("qwen3-14b", max_target_length=1024) == [("v6e-16", 1)]
+    assert places("llama3.1-8b") == [("v6e-8", 1), ("v6e-256", 1)], "the fewest chips first"
+    assert places("qwen3-14b", max_target_length=4096) == []
+    assert places("qwen3-14b", weight_dtype="bfloat16") == []
+    assert places("qwen3-14b", max_target_length="many") == []
+    assert places("deepseek3-671b") == [], "what fits there has a mesh of its own"
+    assert places("qwen3-14b", ici_tensor_parallelism=4) == [("v6e-16", 1)]
 
 
 @pytest.mark.parametrize("row_id", ROW_IDS)
@@ -112,7 +154,8 @@ def test_junk_in_an_axis_is_left_to_another_check() -> None:
 
 @pytest.mark.contract
 def test_defaults_of_the_installed_maxtext(maxtext_facts: dict[str, Any]) -> None:
-    top_level = {key: value for key, value in fit.COUNTING_KEYS.items() if "." not in key}
+    counting = {**fit.COUNTING_KEYS, fit.TOKENS: fit.DEFAULT_TOKENS}
+    top_level = {key: value for key, value in counting.items() if "." not in key}
     assert top_level == {key: maxtext_facts["base"][key] for key in top_level}
     axes = {key: value for key, value in maxtext_facts["base"].items() if key.startswith(("ici_", "dcn_"))}
     unset = {key: value for key, value in axes.items() if key.endswith("_parallelism") and value != 1}

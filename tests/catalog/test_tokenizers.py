@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from xsft.catalog import models, tokenizers
+from xsft.catalog.data import toml
 
 
 @pytest.mark.parametrize(
@@ -56,3 +57,34 @@ def test_gates() -> None:
     assert tokenizers.is_gated("google/gemma-2-2b") is True
     assert tokenizers.is_gated("Qwen/Qwen3-8B") is False
     assert tokenizers.is_gated("someone/else") is None
+
+
+def test_special_tokens_of_a_repository_none_unknown_and_known() -> None:
+    llama = tokenizers.special_tokens("meta-llama/Llama-3.1-8B-Instruct")
+    assert llama is not None
+    assert (llama.pad, llama.unk, llama.ends) == ("", "", ("<|eot_id|>",))
+    assert tokenizers.special_tokens("meta-llama/Llama-3.1-8B") is None
+    flash = tokenizers.special_tokens("deepseek-ai/DeepSeek-V4-Flash")
+    assert flash is not None
+    assert (flash.pad, flash.ends, flash.repeats) == (flash.eos, None, None)
+
+
+@pytest.mark.parametrize(
+    ("repo", "eos"),
+    [("Qwen/Qwen3-8B", "<|im_end|>"), ("Qwen/Qwen3-30B-A3B", "<|im_end|>"), ("Qwen/Qwen3-8B-Base", "<|endoftext|>")],
+)
+def test_a_base_tokenizer_is_another_one(repo: str, eos: str) -> None:
+    assert (tokenizers.special_tokens(repo) or tokenizers.SpecialTokens()).eos == eos
+
+
+def test_each_row_of_special_tokens_can_be_reached_and_uses_tokens_that_are_no_part_of_its_format() -> None:
+    rows = toml("tokenizers.toml")["special_tokens"]
+    for row in rows:
+        repo = row["repos"][0].replace("[0-9]*", "1").replace("[13]", "1").replace("*", "1")
+        found = tokenizers.special_tokens(repo)
+        assert found is not None
+        assert {key: getattr(found, key) for key in row if key not in ("repos", "ends")} == {
+            key: value for key, value in row.items() if key not in ("repos", "ends")
+        }
+        assert not found.unused or found.unused not in {found.bos, found.eos, found.pad, *(found.ends or ())}
+        assert tokenizers.tokenizer_family(repo) is not None

@@ -53,9 +53,10 @@ FLAGSHIP: Tree = {
     "model": {
         "name": "deepseek3-671b",
         "tokenizer": "deepseek-ai/DeepSeek-V3",
+        "pad_token": "<｜▁pad▁｜>",
         "checkpoint": "gs://my-bucket/deepseek3-671b/0/items",
     },
-    "data": {**GOOD["data"], "num_epoch": 3},
+    "data": {**GOOD["data"], "num_epoch": 5},
     "train": {"steps": 1000, "per_device_batch_size": 1, "max_target_length": 1024},
     "parallelism": {"ici": {"fsdp": 16, "expert": 16}, "dcn": {"fsdp": 2}},
     "image": GOOD["image"],

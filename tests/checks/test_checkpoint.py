@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.checks.factory import DROP, FLAGSHIP, GOOD, ids, problems, spec
+from xsft.checks import for_submission, silence
 from xsft.checks.checkpoint import check
 from xsft.facts import CheckpointFacts, Facts
 from xsft.problems import Problem
@@ -89,10 +90,12 @@ def test_a_wrong_level_is_corrected(status: str, id_: str):
     assert "model_params" in bare.fix
 
 
-def test_what_is_still_to_be_converted_is_a_note():
+def test_weights_that_are_not_converted_may_be_planned_and_never_submitted():
     converting = spec(model={"checkpoint": DROP, "hf": {"repo": "Qwen/Qwen3-0.6B"}})
     found = one(converting, facts("missing", detail="nothing is there"))
-    assert (found.id, found.severity, found.where) == ("checkpoint-to-convert", "note", "model.hf")
+    assert (found.id, found.severity, found.where) == ("checkpoint-to-convert", "warning", "model.hf")
+    for problems_ in ((found,), silence((found,), {found.id: "it will be"})):
+        assert [p.severity for p in for_submission(problems_)] == ["error"]
     assert ids(check, converting, facts()) == set()
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.effects.test_cluster import planned
+from tests.effects.cluster.test_cluster import planned
 from tests.stories import intent_of, spec_of, varied
 from xsft.checks.demand import Demand, SecretNeed, demand_of, plain, pod_requests, quantity
 

@@ -57,6 +57,38 @@ def test_the_flagship_fits_and_its_layout_is_said():
     assert "30.22" in fits.message
 
 
+def qwen(size: str, *, tokens: int, tpu: str = "v6e-8"):
+    model = {"name": f"qwen3-{size}", "tokenizer": DROP}
+    return spec(model=model, tpu={"type": tpu}, train={"max_target_length": tokens})
+
+
+def test_fewer_tokens_than_what_fits():
+    (problem,) = problems(check, qwen("8b", tokens=1024))
+    assert (problem.id, problem.severity) == ("fit-known", "note")
+    assert "this run with 2,048 tokens (row qwen3-8b-v6e-8)" in problem.message
+    assert "It fits. Fewer tokens take less." in problem.message
+
+
+def test_more_tokens_than_what_does_not_fit():
+    (problem,) = problems(check, qwen("14b", tokens=3000))
+    assert (problem.id, problem.severity) == ("fit-refused", "error")
+    assert "It does not fit. More tokens take more." in problem.message
+
+
+@pytest.mark.parametrize(("tokens", "said"), [(1024, "fit-unknown"), (2048, "fit-refused")])
+def test_the_fix_names_the_place_where_it_fits(tokens: int, said: str):
+    (problem,) = problems(check, qwen("14b", tokens=tokens))
+    assert problem.id == said
+    assert problem.fix.startswith("It fits v6e-16 × 1 with the default mesh (row qwen3-14b-v6e-16). ")
+    (problem,) = problems(check, qwen("32b", tokens=1024, tpu="v6e-8"))
+    assert (problem.id, "It fits v6e-32 × 1" in problem.fix) == ("does-not-fit", True)
+
+
+def test_no_place_is_named_for_a_run_that_fits():
+    (problem,) = problems(check, qwen("8b", tokens=2048))
+    assert (problem.id, problem.fix) == ("fit-known", "")
+
+
 def test_state_alone_is_too_much():
     big = spec(model={"name": "llama3.1-70b", "tokenizer": DROP}, train={"max_target_length": 4096})
     (problem,) = problems(check, big)

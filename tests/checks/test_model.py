@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.checks.factory import DROP, FLAGSHIP, ids, problems, spec
 from xsft.checks.model import check
+from xsft.facts import Facts, TemplateFacts
 from xsft.spec.model import WorkloadSpec
 
 INSTRUCT = "meta-llama/Llama-3.1-8B-Instruct"
@@ -101,10 +102,17 @@ def test_a_base_tokenizer_needs_a_chat_template():
     assert ids(check, base) == {"chat-template-missing"}
     assert ids(check, model(name="llama3.1-8b", tokenizer=DROP)) == {"chat-template-missing"}, "MaxText's own choice"
     assert ids(check, model(name="llama3.1-8b", tokenizer=INSTRUCT)) == set()
-    templated = spec(
-        model={"name": "llama3.1-8b", "tokenizer": DROP}, data={"chat_template": "gs://my-bucket/chat.json"}
-    )
-    assert ids(check, templated) == set()
+    templated = spec(model={"name": "llama3.1-8b", "tokenizer": DROP}, data={"chat_template": "chat.jinja"})
+    assert ids(check, templated, Facts(template=TemplateFacts(text="{{ messages }}"))) == set()
+
+
+def test_a_template_that_maxtext_drops_is_none():
+    """Texts for questions are no chat template, and neither is a path that is not in the image."""
+    base = {"model": {"name": "llama3.1-8b", "tokenizer": DROP}}
+    questions = Facts(template=TemplateFacts(text='{"PROMPT_TEMPLATE": "{question}"}'))
+    assert ids(check, spec(**base, data={"chat_template": "qa.json"}), questions) == {"chat-template-missing"}
+    for path, found in (("gs://my-bucket/chat.jinja", {"chat-template-missing"}), ("/templates/chat.jinja", set())):
+        assert ids(check, spec(**base, overrides={"maxtext": {"chat_template_path": path}})) == found
 
 
 def test_models_whose_layers_cannot_be_scanned():

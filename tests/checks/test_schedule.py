@@ -33,12 +33,12 @@ def test_the_profiler_crashes_late_restarts():
     assert "profiler-resume" not in ids(check, spec(train={"profiler": "xplane"}))
 
 
-def test_restarts_read_the_data_again_and_follow_the_schedule():
-    expected = {"resume-data-restarts", "schedule-follows-steps"}
+def test_restarts_follow_the_schedule():
+    expected = {"schedule-follows-steps"}
     assert ids(check, spec(**RESTARTING)) == expected
     assert ids(check, spec(tpu={"capacity": "spot"})) == expected
     fixed = spec(**RESTARTING, overrides={"maxtext": {"learning_rate_schedule_steps": 500}})
-    assert ids(check, fixed) == {"resume-data-restarts"}
+    assert ids(check, fixed) == set()
     assert ids(check, spec(target="local", **RESTARTING)) == set()
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.checks.factory import DROP, FLAGSHIP, GOOD, ids, problems, spec
-from xsft.checks.trainer_keys import FIELD_OF, IDENTITY, check, where_of
+from xsft.checks.trainer_keys import ARGUMENT_LIMIT, FIELD_OF, check, where_of
 from xsft.spec.model import WorkloadSpec
 
 
@@ -53,30 +51,6 @@ def test_lora_subkeys_that_came_later_than_lora():
     assert ids(check, spec(lora=lora)) == set()
 
 
-@pytest.mark.parametrize("key", sorted(IDENTITY))
-def test_keys_of_the_runs_identity_are_refused_even_where_the_field_is_unset(key: str):
-    found = [p for p in problems(check, overriding(**{key: 1})) if p.id == "override-has-field"]
-    assert [p.where for p in found] == [f"overrides.maxtext.{key}"]
-    assert FIELD_OF[key] in found[0].fix
-
-
-def test_a_key_given_by_its_field_too_is_refused():
-    twice = spec(train={"learning_rate": 1e-5}, overrides={"maxtext": {"learning_rate": 2e-5}})
-    assert ids(check, twice) == {"override-has-field"}
-    assert ids(check, overriding(learning_rate=2e-5)) == set()
-
-
-def test_eval_interval_may_be_switched_off_by_an_override_unless_there_is_an_eval_section():
-    assert ids(check, overriding(eval_interval=-1)) == set()
-    both = spec(eval={"interval": 10}, overrides={"maxtext": {"eval_interval": -1}})
-    assert ids(check, both) == {"override-has-field"}
-
-
-def test_keys_of_a_local_run_may_be_overridden():
-    workload = spec(target="local", overrides={"maxtext": {"hardware": "gpu"}})
-    assert "override-has-field" not in ids(check, workload)
-
-
 def test_the_token_has_no_place_among_the_keys():
     assert ids(check, overriding(hf_access_token="x")) == {"hf-access-token"}
 
@@ -93,9 +67,14 @@ def test_values_the_command_line_cannot_carry():
     assert problem.id == "override-secret"
     assert token not in problem.message + problem.fix
     assert ids(check, overriding(wandb_run_name="${oc.env:HOME}")) == {"override-interpolation"}
-    assert ids(check, overriding(chat_template="{{ messages }}")) == {"jinja-inline"}
-    assert ids(check, spec(data={"chat_template": "{% for m in messages %}"})) == {"jinja-inline"}
     assert ids(check, overriding(wandb_run_name="plain")) == set()
+
+
+def test_one_argument_holds_so_much():
+    room = ARGUMENT_LIMIT - len("wandb_run_name=")
+    assert ids(check, overriding(wandb_run_name="a" * room)) == set()
+    assert ids(check, overriding(wandb_run_name="a" * (room + 1))) == {"argument-too-long"}
+    assert ids(check, overriding(wandb_run_name="é" * (room // 2))) == {"argument-too-long"}, "and two quotes"
 
 
 def test_environment_names_that_maxtext_reads_as_keys():

@@ -21,8 +21,8 @@ from tests.cluster.record import load
 from tests.cluster.start import up
 from tests.cluster.tools import version
 from xsft.commands.progress import shown
-from xsft.effects.filelock import exclusive
-from xsft.effects.paths import own_cache
+from xsft.effects.machine.filelock import exclusive
+from xsft.effects.machine.paths import own_cache
 from xsft.errors import EnvironmentMissing, XsftError
 from xsft.spec.place import DEFAULT_QUEUE
 

@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 
 from tests.cluster import kueue_source, tools
 from tests.cluster.tools import GO, MANIFESTS, TOOLS, Tool, Tools
-from xsft.effects.filelock import exclusive
-from xsft.effects.process import Completed, own_environment, run
+from xsft.effects.machine.filelock import exclusive
+from xsft.effects.machine.process import Completed, own_environment, run
 from xsft.errors import EnvironmentMissing
 
 Progress = Callable[[str], None]

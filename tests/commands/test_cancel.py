@@ -8,17 +8,19 @@ from typing import Any
 import pytest
 
 from tests.commands.test_status import SILENT
-from tests.observations import NOW, Read, finished, jobset, judged, local, observed, queued
+from tests.observations import NOW, Read, finished, jobset, judged, local, observed, queued, said
 from tests.replacing import replace
 from xsft.commands.cancel import World, cancel, confirm
 from xsft.commands.interface import DOCUMENTS
-from xsft.commands.status import Screen
-from xsft.effects.cluster_delete import Deleted
+from xsft.effects.cluster.delete import Deleted
 from xsft.errors import Refused, Unreachable, UsageError, XsftError
 from xsft.problems import Problem, warning
+from xsft.run_query import RunQuery
 from xsft.states.folding import Wanted
+from xsft.states.losing import Saved
 from xsft.states.model import JobSet, Observation, Recorded, Status, Unread
 
+AT_100 = Saved(step=100)
 RUNS_HERE = local("tiny", record=Recorded(outcome="running", started_at=NOW, alive=True))
 
 
@@ -31,10 +33,13 @@ class Told:
     outcome: Deleted = "deleted"
     provable: bool = True
     failing: Problem | None = None
+    checkpoints: Saved = AT_100
     deleted: list[tuple[str, str, str]] = field(default_factory=list)
     recorded: list[str] = field(default_factory=list)
     interrupted: list[str] = field(default_factory=list)
     questions: list[str] = field(default_factory=list)
+    looked: list[str] = field(default_factory=list)
+    """Runs whose checkpoints were asked for."""
 
     def delete(self, seen: Observation, there: JobSet) -> Deleted:
         assert there.uid, "never without a UID"
@@ -49,17 +54,22 @@ class Told:
         self.interrupted.append(seen.output or seen.run_name)
         return self.provable
 
+    def saved(self, seen: Observation) -> Saved:
+        self.looked.append(seen.run_name)
+        return self.checkpoints
+
     def ask(self, question: str) -> bool:
         self.questions.append(question)
         return bool(self.answer)
 
     def cancel(self, name: str, *, yes: bool = False, json: bool = False) -> int:
-        screen = Screen(read=lambda: self.found, classify=state, wanted=Wanted(everything=True), now=lambda: NOW)
+        query = RunQuery(read=lambda: self.found, classify=state, wanted=Wanted(everything=True), now=lambda: NOW)
         world = World(
-            screen=screen,
+            query=query,
             delete=self.delete,
             stop_local=self.stop_local,
             record=self.record,
+            saved=self.saved,
             confirm=None if self.answer is None else self.ask,
         )
         return cancel(name, world=world, yes=yes, json=json)
@@ -83,22 +93,46 @@ def test_exactly_that_run_is_deleted_by_its_uid(capsys: pytest.CaptureFixture[st
     assert told.cancel("gemma") == 0
     assert told.deleted == [("default", "gemma", "uid-gemma")]
     assert told.recorded == ["uid-gemma"]
-    said = capsys.readouterr()
-    assert said.err.splitlines() == [
+    shown = capsys.readouterr()
+    assert shown.err.splitlines() == [
         "gemma  training  step 120/1000  loss 2.346",
         "  JobSet gemma, uid uid-gemma, namespace default of my-project/us-east5-b/my-cluster",
         "  20 steps since the checkpoint of step 100 would be lost (it is at step 120)",
         "  512 chips would be freed",
     ]
-    assert said.out.splitlines() == [
+    assert shown.out.splitlines() == [
         "gemma: cancelled: JobSet gemma, uid uid-gemma, is deleted; 512 chips are freed",
         "checkpoints  gs://my-bucket/runs/gemma/checkpoints (they stay; submitting again goes on)",
     ]
 
 
+LATE = Read((observed("gemma", progress=said(1900, saved_step=None)),))
+"""Its last save is further back than the end of its log that is read."""
+
+
+def test_a_checkpoint_that_only_the_bucket_shows_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    told = Told(LATE, checkpoints=Saved(step=1000))
+    assert told.cancel("gemma", yes=True, json=True) == 0
+    shown = capsys.readouterr()
+    assert "  900 steps since the checkpoint of step 1000 would be lost (it is at step 1900)" in shown.err.splitlines()
+    made = json.loads(shown.out)
+    assert (made["saved_step"], made["lost_steps"]) == (1000, 900)
+
+
+def test_a_bucket_that_cannot_be_read_makes_the_loss_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    told = Told(LATE, checkpoints=Saved(why="permission denied (HTTP 403)"))
+    assert told.cancel("gemma", yes=True, json=True) == 0
+    shown = capsys.readouterr()
+    assert "how many steps would be lost is unknown: it is at step 1900" in shown.err
+    assert "permission denied (HTTP 403)" in shown.err
+    made = json.loads(shown.out)
+    assert (made["saved_step"], made["lost_steps"]) == (None, None)
+
+
 def test_yes_asks_nothing() -> None:
     told = Told(Read(STORY))
     assert told.cancel("next", yes=True) == 0
+    assert told.looked == [], "one that waits has nothing to lose"
     assert told.deleted == [("default", "next", "uid-next")]
 
 

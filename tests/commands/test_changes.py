@@ -11,9 +11,9 @@ from tests.observations import jobset, local, observed
 from tests.replacing import replace
 from xsft.commands import changes
 from xsft.commands.changes import changes_of
-from xsft.effects.objects import LocalObjects
-from xsft.effects.records import RecordStore
-from xsft.effects.runs import Runs
+from xsft.effects.records.objects import LocalObjects
+from xsft.effects.records.records import RecordStore
+from xsft.effects.runs.runs import Runs
 from xsft.states.model import Observation, Status, Unread
 
 TRAINING = Status(state="training")
@@ -29,8 +29,8 @@ def pauses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def after(*seen: Observation) -> list[Any]:
         store = RecordStore(state=tmp_path / "state", objects_at=lambda _: LocalObjects())
-        screen, clock = changes_of(Runs(sources=(), store=store))
-        screen.keep([(one, TRAINING) for one in seen])
+        query, clock = changes_of(Runs(sources=(), store=store))
+        query.keep([(one, TRAINING) for one in seen])
         clock.pause(10.0)
         return found
 

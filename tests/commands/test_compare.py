@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.observations import NOW, Read, judged, local, observed
+from tests.observations import said as said_of
+from tests.replacing import replace
 from xsft.commands.compare import World, compare
 from xsft.commands.interface import DOCUMENTS
-from xsft.commands.status import Screen
-from xsft.effects.losses import Curve
+from xsft.effects.runs.losses import Curve
 from xsft.errors import Refused, Unknown, UsageError
+from xsft.run_query import RunQuery
 from xsft.states.folding import Seen, Wanted
+from xsft.states.model import Observation, Status
 
 FALLING = {step: 7.0 - step / 10 for step in range(1, 41)}
 CURVES = {
@@ -20,9 +23,12 @@ CURVES = {
     "tiny": Curve(run_name="tiny", points={1: 6.0, 40: 3.0}, sources=("record",)),
     "silent": Curve(run_name="silent", points={}, problems=("log: timeout",)),
     "new": Curve(run_name="new", points={}),
+    "twice": Curve(run_name="twice", points=FALLING, resumed={20: "repeated", 10: "reshuffled"}, sources=("log",)),
+    "mixed": Curve(run_name="mixed", points=FALLING, resumed={10: "reshuffled"}, sources=("record",)),
     "nan": Curve(run_name="nan", points={1: float("nan"), 2: 2.0}, sources=("log",)),
 }
-FOUND = Read((observed("gemma"), observed("silent"), observed("new"), observed("nan"), local("tiny")))
+OTHERS = ("silent", "new", "nan", "twice", "mixed")
+FOUND = Read((observed("gemma"), *map(observed, OTHERS), local("tiny")))
 
 
 def read(runs: Sequence[Seen]) -> tuple[Curve, ...]:
@@ -30,8 +36,8 @@ def read(runs: Sequence[Seen]) -> tuple[Curve, ...]:
 
 
 def compared(*names: str, target: Path | None = None, json: bool = False) -> int:
-    screen = Screen(read=lambda: FOUND, classify=judged, wanted=Wanted(everything=True), now=lambda: NOW)
-    return compare(names, world=World(screen=screen, read=read), target=target, json=json)
+    query = RunQuery(read=lambda: FOUND, classify=judged, wanted=Wanted(everything=True), now=lambda: NOW)
+    return compare(names, world=World(query=query, read=read), target=target, json=json)
 
 
 def test_one_plot_and_a_line_per_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,6 +53,22 @@ def test_one_plot_and_a_line_per_run(capsys: pytest.CaptureFixture[str]) -> None
     assert lines[0].strip() == "loss"
     assert "log: timeout" in said.err
     assert "losses-not-read" in said.err
+
+
+def test_a_run_that_learned_nothing_is_not_compared_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+    nothing = replace(observed("gemma"), progress=said_of(no_target_steps=40))
+
+    def failed(seen: Observation, *, now: str) -> Status:
+        return Status(state="failed", reason="no-target-tokens" if seen.run_name == "gemma" else "trainer-failed")
+
+    found = Read((nothing, local("tiny")))
+    query = RunQuery(read=lambda: found, classify=failed, wanted=Wanted(everything=True), now=lambda: NOW)
+    assert compare(("gemma", "tiny"), world=World(query=query, read=read), target=None, json=True) == 0
+    shown = capsys.readouterr().out
+    DOCUMENTS["compare"].model_validate_json(shown)
+    problems = json.loads(shown)["problems"]
+    assert [(one["id"], one["where"]) for one in problems] == [("no-target-tokens", "gemma")]
+    assert "40 steps in a row" in problems[0]["message"]
 
 
 def test_a_picture_that_overwrites_nothing(tmp_path: Path) -> None:
@@ -90,3 +112,24 @@ def test_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert made["runs"][0]["points"] == [{"step": 2, "loss": 2.0}]
     assert made["runs"][1]["unread"] == ["log: timeout"]
     assert made["plot"].endswith("loss.png")
+
+
+def test_a_run_that_resumed_is_not_compared_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+    assert compared("gemma", "twice", "mixed") == 0
+    said = capsys.readouterr()
+    twice, mixed = said.out.splitlines()[-2:]
+    assert twice.endswith("6.900 -> 3.000, resumed from step 10 (reshuffled), resumed from step 20 (repeated)")
+    assert mixed.endswith("6.900 -> 3.000, resumed from step 10 (reshuffled)")
+    assert "After step 20 it read the same rows again" in said.err
+    assert compared("gemma", "twice", "mixed", json=True) == 0
+    made = json.loads(capsys.readouterr().out)
+    DOCUMENTS["compare"].model_validate(made)
+    assert [one["resumed"] for one in made["runs"]] == [
+        [],
+        [{"step": 10, "order": "reshuffled"}, {"step": 20, "order": "repeated"}],
+        [{"step": 10, "order": "reshuffled"}],
+    ]
+    assert [(p["id"], p["where"], p["severity"]) for p in made["problems"]] == [
+        ("resumed-repeated", "twice", "warning"),
+        ("resumed-rows", "mixed", "note"),
+    ]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from xsft.commands.completion import SHELLS, place_names, run_names
-from xsft.effects.recordindex import IndexEntry, keep
+from xsft.effects.records.index import IndexEntry, keep
 
 RUN_VERBS = ("status", "why", "logs", "wait", "cancel", "compare")
 

@@ -13,7 +13,7 @@ from xsft.cli import main
 from xsft.commands.interface import DOCUMENTS, published
 from xsft.commands.interface_base import Document
 from xsft.commands.verbs import VERBS, parser
-from xsft.effects.environments import Environment
+from xsft.effects.environments.installed import Environment
 
 CLUSTER = """\
 name: good
@@ -117,7 +117,7 @@ def test_setup(said: Said, xpk_environment: Environment) -> None:
 def test_submit(local: str, tmp_path: Path) -> None:
     from xsft import api
     from xsft.commands.submit_local import document
-    from xsft.effects.local_run import LocalResult
+    from xsft.effects.local.run import LocalResult
 
     (plan,) = api.plan((api.load(local),))
     result = LocalResult(
@@ -129,6 +129,7 @@ def test_submit(local: str, tmp_path: Path) -> None:
         steps=2,
         losses={1: 6.7, 2: 5.3},
         resumed_from=None,
+        resumed_order=None,
         checkpoints=(tmp_path / "2",),
         folder=tmp_path,
         record=tmp_path / "record.json",

@@ -9,10 +9,10 @@ import pytest
 from tests.observations import NOW, judged, local, observed
 from tests.replacing import replace
 from xsft.commands.evidence_sources import evidence_of, forgotten_attempt
-from xsft.effects.lastknown import remember
-from xsft.effects.objects import LocalObjects
-from xsft.effects.records import RecordStore
-from xsft.effects.runs import Runs
+from xsft.effects.records.objects import LocalObjects
+from xsft.effects.records.records import RecordStore
+from xsft.effects.runs.lastknown import remember
+from xsft.effects.runs.runs import Runs
 from xsft.errors import Unreachable
 from xsft.records.model import Attempt, Facts, Record
 from xsft.states.folding import Seen, fold

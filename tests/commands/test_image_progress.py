@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from xsft.commands.image_progress import Bars, Layers, Lines
-from xsft.effects.docker_progress import Event, Layer, Retrying, Sent, StepDone, StepLine, StepStarted
+from xsft.image.progress import Event, Layer, Retrying, Sent, StepDone, StepLine, StepStarted
 
 EVENTS: tuple[Event, ...] = (
     StepStarted(id=1, name="load build context"),

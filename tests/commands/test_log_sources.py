@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from tests.observations import local
+from xsft.commands.log_request import LogRequest
 from xsft.commands.log_sources import Logs
-from xsft.commands.logs import Asked
-from xsft.effects.runs import Runs
+from xsft.effects.runs.runs import Runs
 from xsft.errors import Unknown, UsageError
 from xsft.records.model import Attempt, Record
 
@@ -36,7 +36,7 @@ class OfTwoAttempts:
 
 def lines(*logs: str, attempt: int | None = None) -> list[str]:
     sources = Logs(runs=cast("Runs", OfTwoAttempts(logs)))
-    return list(sources.local_lines(local("tiny"), Asked(attempt=attempt)))
+    return list(sources.local_lines(local("tiny"), LogRequest(attempt=attempt)))
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from tests.observations import NOW, Read, jobset, judged, local, observed
 from tests.replacing import replace
+from xsft.commands.log_request import LogRequest
 from xsft.commands.log_roles import all_roles, chosen_roles, role_text
-from xsft.commands.logs import Asked, World, logs
-from xsft.commands.status import Screen
-from xsft.effects.logs import LogLine, Role
+from xsft.commands.logs import World, logs
+from xsft.effects.runs.logs import LogLine, Role
 from xsft.errors import Unknown, Unreachable, UsageError
+from xsft.run_query import RunQuery
 from xsft.states.classify import classify
 from xsft.states.folding import Wanted
 from xsft.states.model import Condition, JobSet, Observation, Recorded, ReplicatedJob, Unread
@@ -35,22 +36,22 @@ class Opened:
     found: Read
     roles: list[Role] = field(default_factory=list)
     jobset: str = ""
-    asked: Asked | None = None
+    asked: LogRequest | None = None
 
-    def lines(self, seen: Observation, there: JobSet, roles: tuple[Role, ...], asked: Asked) -> Iterator[LogLine]:
+    def lines(self, seen: Observation, there: JobSet, roles: tuple[Role, ...], asked: LogRequest) -> Iterator[LogLine]:
         self.roles, self.jobset, self.asked = list(roles), there.name, asked
         for n, role in enumerate(roles):
             yield LogLine(role=role, pod="p", at=f"2026-11-21T11:00:0{n % 10}Z", text=f"hello from {role.host}")
 
-    def local(self, seen: Observation, asked: Asked) -> Iterator[str]:
+    def local(self, seen: Observation, asked: LogRequest) -> Iterator[str]:
         self.asked = asked
         yield from ("one", "two")
 
     def show(self, name: str, *, timestamps: bool = False, **asked: object) -> list[str]:
-        screen = Screen(read=lambda: self.found, classify=judged, wanted=Wanted(everything=True), now=lambda: NOW)
-        world = World(screen=screen, lines=self.lines, local_lines=self.local)
+        query = RunQuery(read=lambda: self.found, classify=judged, wanted=Wanted(everything=True), now=lambda: NOW)
+        world = World(query=query, lines=self.lines, local_lines=self.local)
         out = io.StringIO()
-        given_asked = Asked(**asked)  # type: ignore[arg-type]
+        given_asked = LogRequest(**asked)  # type: ignore[arg-type]
         assert logs(name, asked=given_asked, world=world, timestamps=timestamps, stdout=out) == 0
         return out.getvalue().splitlines()
 
@@ -162,15 +163,15 @@ def test_no_jobset_no_log() -> None:
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        (Asked(), "head: it has not begun, or its log is gone with its pod"),
-        (Asked(tail=0), "head: of its last 0 lines, as asked"),
-        (Asked(since=NOW), f"head since {NOW}: it has said nothing since, or its log is gone with its pod"),
+        (LogRequest(), "head: it has not begun, or its log is gone with its pod"),
+        (LogRequest(tail=0), "head: of its last 0 lines, as asked"),
+        (LogRequest(since=NOW), f"head since {NOW}: it has said nothing since, or its log is gone with its pod"),
     ],
 )
-def test_a_log_that_says_nothing_is_said_to(capsys: pytest.CaptureFixture[str], asked: Asked, why: str) -> None:
+def test_a_log_that_says_nothing_is_said_to(capsys: pytest.CaptureFixture[str], asked: LogRequest, why: str) -> None:
     told = opened()
-    screen = Screen(read=lambda: told.found, classify=judged, wanted=Wanted(everything=True), now=lambda: NOW)
-    world = World(screen=screen, lines=lambda *_: iter(()), local_lines=told.local)
+    query = RunQuery(read=lambda: told.found, classify=judged, wanted=Wanted(everything=True), now=lambda: NOW)
+    world = World(query=query, lines=lambda *_: iter(()), local_lines=told.local)
     assert logs("deep", asked=asked, world=world, timestamps=False, stdout=io.StringIO()) == 0
     assert capsys.readouterr().err.splitlines()[0] == f"nothing is there of {why}"
 
@@ -179,14 +180,14 @@ def followed(*reads: Read, name: str = "gemma", follow: bool = True) -> tuple[li
     """What is told of its end, and the pauses; the first answer is the one that the log is found in."""
     told, said, paused = opened(), list[str](), list[float]()
     left = [told.found, *reads]
-    screen = Screen(
+    query = RunQuery(
         read=lambda: left.pop(0) if len(left) > 1 else left[0],
         classify=classify,
         wanted=Wanted(everything=True),
         now=lambda: NOW,
     )
-    world = World(screen=screen, lines=told.lines, local_lines=told.local, say=said.append, pause=paused.append)
-    assert logs(name, asked=Asked(follow=follow), world=world, timestamps=False, stdout=io.StringIO()) == 0
+    world = World(query=query, lines=told.lines, local_lines=told.local, say=said.append, pause=paused.append)
+    assert logs(name, asked=LogRequest(follow=follow), world=world, timestamps=False, stdout=io.StringIO()) == 0
     return said, paused
 
 
@@ -228,10 +229,10 @@ def test_a_reader_that_goes_away_is_no_bug() -> None:
             raise BrokenPipeError
 
     told = opened()
-    screen = Screen(read=lambda: told.found, classify=judged, wanted=Wanted(everything=True), now=lambda: NOW)
-    world = World(screen=screen, lines=told.lines, local_lines=told.local)
+    query = RunQuery(read=lambda: told.found, classify=judged, wanted=Wanted(everything=True), now=lambda: NOW)
+    world = World(query=query, lines=told.lines, local_lines=told.local)
     with pytest.raises(BrokenPipeError):  # xsft.cli ends with 141
-        logs("gemma", asked=Asked(), world=world, timestamps=False, stdout=Closed())
+        logs("gemma", asked=LogRequest(), world=world, timestamps=False, stdout=Closed())
 
 
 @given(st.sampled_from([MCJAX, PATHWAYS, jobset(jobs=()), jobset(mode=None, tpu=None, jobs=MCJAX.jobs)]))

@@ -46,7 +46,9 @@ def test_a_plans_lines_are_its_argvs(name: str) -> None:
     intent = intent_of(spec_of(name))
     argvs = [argv for argv in (intent.trainer_argv, intent.xpk_argv, intent.conversion_argv) if argv]
     assert _as_bash_reads([shell_line(argv) for argv in argvs]) == argvs
-    assert shell_line(intent.trainer_argv).splitlines()[0].startswith("python3 -m maxtext.")
+    first = shell_line(intent.trainer_argv).splitlines()[0]
+    assert first.startswith("python3 ")
+    assert first.endswith("-m maxtext.trainers.post_train.sft.train_sft \\")
 
 
 def test_a_plan_without_a_manifest_says_what_it_can() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from tests.localruns import FakeTrainer, local_plan
 from xsft.cli import main
-from xsft.effects.local_run import run_local
-from xsft.effects.recordindex import IndexEntry, keep
+from xsft.effects.local.run import run_local
+from xsft.effects.records.index import IndexEntry, keep
 
 NOW = "2026-11-21T12:00:00+00:00"
 

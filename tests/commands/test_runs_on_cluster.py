@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.fakes.clusters import ClusterApi, standing_in
+from tests.fakes.gcs import Bucket, serving
+from tests.fakes.kubelogs import Log
 from tests.fakes.kubeobjects import Objects
 from tests.fakes.kuberuns import RUNNING, Runs, ended
 from xsft.cli import main
@@ -86,6 +89,47 @@ def test_cancel_deletes_that_one_and_no_other(api: ClusterApi, runs: Runs, said:
     assert _there(api) == {"gemma-ultrachat"}
 
 
+STEP = "metric_logger.py:265] completed step: {n}, seconds: 4.5, TFLOP/s/device: 459.0, total_weights: 84, loss: {loss}"
+
+
+def steps(first: int, last: int) -> list[str]:
+    """The two lines of each, as MaxText and Tunix print them."""
+    lines = ((f"Train step {n} training loss: 2.500000", STEP.format(n=n, loss=2.5)) for n in range(first, last + 1))
+    return [line for pair in lines for line in pair]
+
+
+def test_cancel_asks_the_bucket_for_the_last_checkpoint(
+    api: ClusterApi, runs: Runs, said: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """900 steps are 1,800 lines: more of a log than is read."""
+    runs.admitted("gemma")
+    pod = runs.pod("gemma")["metadata"]["name"]
+    saved = "Finished saving checkpoint (finalized tmp dir) to `gs://my-bucket/deepseek/gemma/checkpoints/1000`."
+    api.standin.logs.say(pod, *steps(901, 1000), saved, *steps(1001, 1900))
+    output = runs.objects.of("jobset.x-k8s.io/jobsets")[("default", "gemma")]["metadata"]["annotations"]
+    assert output["xsft.dev/output"].startswith("gs://my-bucket/")
+    prefix = f"{output['xsft.dev/output'].removeprefix('gs://my-bucket/').rstrip('/')}/gemma/checkpoints"
+    objects = {f"{prefix}/{step}/commit_success.txt": b"x" for step in (500, 1000)} | {f"{prefix}/1500/d/0": b"x"}
+    with serving(Bucket(objects=objects)) as bucket:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket.url)
+        status, out, err = said("cancel", "gemma", "--yes", "--json")
+    assert status == 0
+    assert "900 steps since the checkpoint of step 1000 would be lost (it is at step 1900)" in err
+    made = document("cancel", out)
+    assert (made["step"], made["saved_step"], made["lost_steps"]) == (1900, 1000, 900)
+
+
+def test_cancel_calls_a_loss_unknown_that_it_cannot_tell(api: ClusterApi, runs: Runs, said: Any) -> None:
+    runs.admitted("gemma")
+    api.standin.logs.say(runs.pod("gemma")["metadata"]["name"], *steps(1001, 1900))
+    status, out, err = said("cancel", "gemma", "--yes", "--json")
+    assert status == 0
+    assert "how many steps would be lost is unknown: it is at step 1900" in err
+    assert "no Google Cloud login was found" in err
+    made = document("cancel", out)
+    assert (made["step"], made["saved_step"], made["lost_steps"]) == (1900, None, None)
+
+
 def test_wait_tells_an_end(runs: Runs, said: Any) -> None:
     runs.jobset("broken", status=ended("Failed", "FailJobSetFailurePolicyAction"))
     runs.admitted("going")
@@ -96,7 +140,52 @@ def test_wait_tells_an_end(runs: Runs, said: Any) -> None:
     assert said("wait", "going", "--timeout", "0s")[0] == 7
 
 
-STEP = "metric_logger.py:265] completed step: {n}, seconds: 4.5, TFLOP/s/device: 459.0, total_weights: 84, loss: {loss}"
+def says_now(api: ClusterApi, pod: str, *lines: str) -> None:
+    """Just now, by the real clock: what was said long ago is a trainer that has stalled."""
+    at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    log = api.standin.logs.logs.setdefault((pod, False), Log())
+    log.lines += [(f"{at}.{len(log.lines) + n:09}Z", line) for n, line in enumerate(lines)]
+
+
+NOTHING = STEP.replace("total_weights: 84", "total_weights: 0").replace("{loss}", "0.000, lm_loss: 0.000")
+
+
+def test_a_run_that_learns_nothing_is_told_while_it_lives_and_has_failed_at_its_end(
+    api: ClusterApi, runs: Runs, said: Any
+) -> None:
+    runs.admitted("gemma")
+    pod = runs.pod("gemma")["metadata"]["name"]
+    says_now(api, pod, *(NOTHING.format(n=n) for n in (1, 2)))
+    (row,) = document("status", said("status", "--json")[1])["runs"]
+    assert (row["state"], row["reason"], row["progress"]["no_target_steps"]) == ("training", "", 2)
+    says_now(api, pod, *(NOTHING.format(n=n) for n in range(3, 9)))
+    (row,) = document("status", said("status", "--json")[1])["runs"]
+    assert (row["state"], row["reason"], row["progress"]["no_target_steps"]) == ("training", "no-target-tokens", 8)
+    made = document("why", said("why", "gemma", "--json")[1])
+    assert made["cause"]["id"] == "no-target-tokens"
+    assert "xsft cancel gemma" in made["cause"]["fix"]
+    assert "total_weights: 0" in made["cause"]["evidence"][0]
+    status, _, err = said("wait", "gemma")
+    assert status == 6
+    assert "It still runs" in err
+    ended_well = ended("Completed", "AllJobsCompleted", at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+    held = runs.objects.of("jobset.x-k8s.io/jobsets")["default", "gemma"]
+    held["status"], held["metadata"]["resourceVersion"] = ended_well, "999999"
+    (row,) = document("status", said("status", "--json")[1])["runs"]
+    assert (row["state"], row["reason"]) == ("failed", "no-target-tokens")
+    assert "Nothing is wrong" not in said("why", "gemma")[1]
+    status, out, _ = said("wait", "gemma", "--json")
+    assert (status, document("wait", out)["run"]["reason"]) == (6, "no-target-tokens")
+
+
+def test_a_loss_of_0_with_targets_is_a_warning(api: ClusterApi, runs: Runs, said: Any) -> None:
+    runs.admitted("gemma")
+    pod = runs.pod("gemma")["metadata"]["name"]
+    says_now(api, pod, *(STEP.format(n=n, loss="0.000") for n in (1, 2, 3)))
+    made = document("status", said("status", "--json")[1])
+    assert (made["runs"][0]["state"], made["runs"][0]["reason"]) == ("training", "")
+    assert [one["id"] for one in made["problems"]] == ["loss-zero"]
+    assert document("why", said("why", "gemma", "--json")[1])["cause"]["id"] == "loss-zero"
 
 
 def test_logs_status_and_compare_read_the_one_process_that_prints_steps(

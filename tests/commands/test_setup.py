@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from xsft.effects.environments import Environment
+from xsft.effects.environments.installed import Environment
 
 
 def setup(*options: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -10,10 +10,11 @@ import pytest
 
 from tests.observations import NOW, Read, finished, judged, local, observed, queued, said
 from xsft.commands.interface import DOCUMENTS
-from xsft.commands.status import STATES, Screen, add_arguments, report
+from xsft.commands.status import STATES, add_arguments, report
 from xsft.commands.verbs import parser
 from xsft.errors import Unreachable, UsageError
 from xsft.problems import warning
+from xsft.run_query import RunQuery
 from xsft.states.filters import WORDS
 from xsft.states.folding import Wanted
 
@@ -25,18 +26,18 @@ class Terminal(io.StringIO):
         return True
 
 
-def screen(*found: Read, wanted: Wanted | None = None) -> Screen:
+def query(*found: Read, wanted: Wanted | None = None) -> RunQuery:
     answers = list(found)
 
     def read() -> Read:
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
-    return Screen(read=read, classify=judged, wanted=wanted or Wanted(), now=lambda: NOW)
+    return RunQuery(read=read, classify=judged, wanted=wanted or Wanted(), now=lambda: NOW)
 
 
 def told(found: Read, wanted: Wanted | None = None, *, json: bool = False) -> str:
     out = io.StringIO()
-    assert report(screen(found, wanted=wanted), json=json, stdout=out) == 0
+    assert report(query(found, wanted=wanted), json=json, stdout=out) == 0
     return out.getvalue()
 
 
@@ -94,7 +95,7 @@ def test_runs_that_are_there_are_shown_beside_names_that_are_not(
     json: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = io.StringIO()
-    asked = screen(Read(STORY), wanted=Wanted(runs=("gemma", "zzz", "tiny")))
+    asked = query(Read(STORY), wanted=Wanted(runs=("gemma", "zzz", "tiny")))
     assert report(asked, json=json, stdout=out) == UsageError.exit_status
     shown = capsys.readouterr()
     assert "There is no run named exactly 'zzz'" in shown.err
@@ -158,7 +159,7 @@ def test_a_loss_that_is_no_number_is_null_in_json(capsys: pytest.CaptureFixture[
 
 def test_a_terminal_gets_a_table() -> None:
     out = Terminal()
-    report(screen(Read(STORY)), json=False, stdout=out)
+    report(query(Read(STORY)), json=False, stdout=out)
     assert "gemma" in out.getvalue()
 
 

@@ -19,7 +19,7 @@ STORY = (
     observed("gemma", cluster="lab"),
     queued("next", position=3),
     observed("silent", cluster="lab", progress=None, unread=(Unread(what="log", why="deadline"),)),
-    local("tiny"),
+    local("tiny", progress=said(40, source="record", resumed_from=10, resumed_order="repeated")),
 )
 
 

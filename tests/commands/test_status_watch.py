@@ -8,9 +8,9 @@ import pytest
 from tests.commands.test_status import SILENT, Terminal
 from tests.observations import Read, judged, observed, queued, said
 from tests.replacing import replace
-from xsft.commands.status import Screen
 from xsft.commands.status_watch import Shown, next_look, watch
 from xsft.errors import Unreachable
+from xsft.run_query import RunQuery
 from xsft.states.folding import Wanted
 
 Answer = Callable[[], Read]
@@ -35,8 +35,8 @@ class Clock:
 
 def watched(answers: list[Read], *, stream: io.StringIO | None = None, every_s: float = 10) -> str:
     clock, left, out = Clock(), list(answers), stream or io.StringIO()
-    screen = Screen(read=lambda: left.pop(0), classify=judged, wanted=Wanted(), now=clock.now)
-    assert watch(screen, every_s=every_s, pause=clock.pause, stdout=out, rounds=len(answers)) == 0
+    query = RunQuery(read=lambda: left.pop(0), classify=judged, wanted=Wanted(), now=clock.now)
+    assert watch(query, every_s=every_s, pause=clock.pause, stdout=out, rounds=len(answers)) == 0
     return out.getvalue()
 
 
@@ -65,10 +65,10 @@ def test_a_cluster_that_stops_answering_changes_no_row_and_is_said_once() -> Non
 
 def looked(answers: list[Read]) -> list[Shown]:
     clock, left, shown = Clock(), list(answers), []
-    screen = Screen(read=lambda: left.pop(0), classify=judged, wanted=Wanted(), now=clock.now)
+    query = RunQuery(read=lambda: left.pop(0), classify=judged, wanted=Wanted(), now=clock.now)
     before = None
     for _ in answers:
-        before = next_look(screen, before)
+        before = next_look(query, before)
         shown.append(before)
         clock.pause(30)
     return shown
@@ -126,6 +126,6 @@ def test_ctrl_c_ends_it() -> None:
     def interrupted(_seconds: float) -> None:
         raise KeyboardInterrupt
 
-    screen = Screen(read=lambda: at(1), classify=judged, wanted=Wanted(), now=Clock().now)
+    query = RunQuery(read=lambda: at(1), classify=judged, wanted=Wanted(), now=Clock().now)
     with pytest.raises(KeyboardInterrupt):
-        watch(screen, every_s=5, pause=interrupted, stdout=Terminal())
+        watch(query, every_s=5, pause=interrupted, stdout=Terminal())

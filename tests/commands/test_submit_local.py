@@ -10,7 +10,7 @@ import pytest
 from tests.localruns import FakeTrainer, local_plan
 from tests.replacing import replace
 from xsft.commands.submit_local import size_text, submit_local
-from xsft.effects.recordindex import read_index
+from xsft.effects.records.index import read_index
 from xsft.errors import RunFailed
 from xsft.steps import Plan
 
@@ -44,6 +44,7 @@ def test_one_document_on_stdout_and_everything_else_on_stderr(
         "record": str(folder / "xsft" / "run.json"),
         "result": {"steps": 6, "first_loss": 6.9, "last_loss": 6.4},
         "resumed_from": None,
+        "resumed_order": None,
         "checkpoints": [str(folder / "checkpoints" / n) for n in ("1", "2", "4", "6")],
         "log": "",
         "plot": str(folder / "xsft" / "loss.png"),
@@ -93,6 +94,27 @@ def test_a_short_run_fails_with_how_far_it_came_and_why(
     assert failed.value.exit_status == 6
     assert "trainer-1.log" in failed.value.fix
     assert capsys.readouterr().out == ""
+
+
+def test_a_run_that_learns_nothing_fails_also_the_second_time(
+    tmp_path: Path, fake: FakeTrainer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = fake.machine(targets=0, losses={str(n): 0.0 for n in range(1, 7)})
+    for _ in range(2):
+        with pytest.raises(RunFailed, match="tiny-local: 6 of 6 steps: 6 steps in a row had no target token") as failed:
+            submit_local(plan(tmp_path), json=True, machine=machine, stderr=io.StringIO())
+        assert failed.value.exit_status == 6
+        assert "finished" not in capsys.readouterr().out
+
+
+def test_a_loss_of_0_with_targets_is_told_and_is_no_failure(
+    tmp_path: Path, fake: FakeTrainer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = fake.machine(losses={str(n): 0.0 for n in range(1, 7)})
+    assert submit_local(plan(tmp_path), json=True, machine=machine, stderr=io.StringIO()) == 0
+    shown = capsys.readouterr()
+    assert [one["id"] for one in json.loads(shown.out)["problems"]] == ["loss-zero"]
+    assert "[loss-zero]" in shown.err
 
 
 class Interrupting(io.StringIO):

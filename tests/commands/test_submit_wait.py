@@ -15,21 +15,23 @@ from tests.commands.test_waiting import DEAF, EMPTY, Played, at, state_told
 from tests.commands.test_why import FAILED, pod
 from tests.commands.test_why import log as log_of
 from tests.observations import NOW, Read
+from tests.observations import said as said_of
 from tests.replacing import replace
 from tests.submissions import NAME, planned
 from xsft.commands.interface import DOCUMENTS
-from xsft.commands.status import Screen
 from xsft.commands.submit_cluster import submit_cluster
 from xsft.commands.submit_wait import After
 from xsft.commands.verbs import parser
-from xsft.commands.waiting import Patience
-from xsft.effects.interrupts import NOTHING_CREATED
-from xsft.effects.submission import Submission
+from xsft.commands.waiting import Patience, Record
+from xsft.effects.submit.interrupts import NOTHING_CREATED
+from xsft.effects.submit.submission import Submission
 from xsft.errors import Refused, RunFailed, TimedOut, Unreachable, UsageError, XsftError
 from xsft.problems import Problem, warning
+from xsft.run_query import RunQuery
 from xsft.states.evidence import Evidence
 from xsft.states.folding import Seen, Wanted
 from xsft.states.model import Observation, Status
+from xsft.states.rows import Row
 from xsft.trainers.failures import diagnose
 
 PLAN = planned()
@@ -68,17 +70,19 @@ def submit(
     pause: Callable[[float], None] | None = None,
     warnings: tuple[Problem, ...] = (),
     problems: tuple[Problem, ...] = (),
+    record: Record = lambda _row: (),
 ) -> int:
     played = Played(*map(named, answers))
     clock = played.clock if pause is None else replace(played.clock, pause=pause)
     after = After(
-        screen=Screen(read=played.read, classify=state_told, wanted=Wanted(everything=True), now=lambda: NOW),
+        query=RunQuery(read=played.read, classify=state_told, wanted=Wanted(everything=True), now=lambda: NOW),
         patience=Patience(timeout_s=timeout_s, poll_s=10),
         clock=clock,
         say=(played.lines if said is None else said).append,
         lines=lines,
         log=log or io.StringIO(),
         gather=gather,
+        record=record,
     )
     connect: Any = lambda progress: Submitted(action, problems)  # noqa: E731
     return submit_cluster(PLAN, connect=connect, json=json, wait=after.wait, warnings=warnings)
@@ -172,6 +176,43 @@ def test_of_a_run_that_is_there_what_was_told_is_not_told_again(
 
 def test_a_finished_run_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert submit(DEAF, action="finished") == 0
+
+
+NOTHING = "failed/no-target-tokens"
+
+
+@pytest.mark.parametrize("action", ["created", "finished"])
+def test_a_run_that_learned_nothing_fails_is_explained_and_recorded(action: str) -> None:
+    said: list[str] = []
+    recorded: list[str] = []
+
+    def record(row: Row) -> tuple[Problem, ...]:
+        recorded.append(row.reason)
+        return ()
+
+    with pytest.raises(RunFailed, match="no-target-tokens"):
+        submit(at(NOTHING, 1000), action=action, gather=learning_nothing, said=said, record=record)
+    assert recorded == ["no-target-tokens"]
+    assert any("It learnt nothing from 40 steps in a row" in line for line in said)
+
+
+def test_one_that_learns_nothing_is_given_up_while_it_lives() -> None:
+    said: list[str] = []
+    with pytest.raises(RunFailed) as failed:
+        submit(
+            at("training", 1),
+            at("training/no-target-tokens", 40),
+            lines=lambda _: iter(()),
+            gather=learning_nothing,
+            said=said,
+        )
+    assert failed.value.fix == f"xsft why {NAME}. It still runs: xsft cancel {NAME} ends it."
+    assert any("It learnt nothing from 40 steps in a row" in line for line in said)
+
+
+def learning_nothing(hit: Seen) -> Evidence:
+    progress = said_of(1000, no_target_steps=40)
+    return Evidence(seen=replace(hit.seen, progress=progress), status=hit.status)
 
 
 def test_the_log_is_shown_until_the_end(capsys: pytest.CaptureFixture[str]) -> None:

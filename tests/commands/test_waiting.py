@@ -10,13 +10,14 @@ import pytest
 from tests.commands.test_status import SILENT
 from tests.observations import NOW, Read, local, observed, said
 from xsft.commands.interface import DOCUMENTS
-from xsft.commands.status import Screen
 from xsft.commands.verbs import parser
 from xsft.commands.waiting import Clock, Patience, Waited, wait_and_report, wait_for
 from xsft.errors import RunFailed, TimedOut, Unknown, Unreachable, UsageError, XsftError
-from xsft.problems import warning
+from xsft.problems import Problem, warning
+from xsft.run_query import RunQuery
 from xsft.states.folding import Wanted
 from xsft.states.model import Observation, State, Status, Unread
+from xsft.states.rows import Row
 from xsft.states.waiting import DONE, Goal
 
 RUNNING = Goal(kind="running")
@@ -29,15 +30,17 @@ NO_JOBSETS = (Unread(what="jobsets", why="timeout"),)
 """What beside it is of an earlier call."""
 
 
-def at(state: State, step: int | None = None, **changed: Any) -> Read:
+def at(state: State | str, step: int | None = None, **changed: Any) -> Read:
     """The state travels in the run's mode, so that one observation is one state."""
     progress = None if step is None else said(step)
     return Read((observed(mode=state, progress=progress, **changed),))
 
 
 def state_told(seen: Observation, *, now: str) -> Status:
-    state: Any = seen.mode
-    return Status(state=state)
+    """`training/no-target-tokens` is a state with its reason."""
+    state, _, reason = (seen.mode or "").partition("/")
+    found: Any = state
+    return Status(state=found, reason=reason)
 
 
 class Played:
@@ -60,8 +63,8 @@ class Played:
         self.seconds += seconds
 
     @property
-    def screen(self) -> Screen:
-        return Screen(read=self.read, classify=state_told, wanted=Wanted(everything=True), now=lambda: NOW)
+    def query(self) -> RunQuery:
+        return RunQuery(read=self.read, classify=state_told, wanted=Wanted(everything=True), now=lambda: NOW)
 
     @property
     def clock(self) -> Clock:
@@ -70,15 +73,13 @@ class Played:
     def wait(self, goal: Goal = DONE, *, timeout_s: float | None = 3600, poll_s: float = 10) -> Waited:
         patience = Patience(timeout_s=timeout_s, poll_s=poll_s)
         return wait_for(
-            "gemma", goal=goal, screen=self.screen, patience=patience, clock=self.clock, say=self.lines.append
+            "gemma", goal=goal, query=self.query, patience=patience, clock=self.clock, say=self.lines.append
         )
 
     def status(self, goal: Goal = DONE, *, timeout_s: float | None = 3600, json: bool = False) -> int:
         patience = Patience(timeout_s=timeout_s, poll_s=10)
         try:
-            return wait_and_report(
-                "gemma", goal=goal, screen=self.screen, patience=patience, clock=self.clock, json=json
-            )
+            return wait_and_report("gemma", goal=goal, query=self.query, patience=patience, clock=self.clock, json=json)
         except XsftError as failed:
             return failed.exit_status
 
@@ -93,6 +94,39 @@ def test_until_it_is_done() -> None:
         "gemma  training  step 900/1000  loss 2.346",
         "gemma  succeeded  step 1000/1000  loss 2.346",
     ]
+
+
+WORTHLESS = "training/no-target-tokens"
+
+
+def test_a_run_that_learns_nothing_is_not_waited_for_and_is_recorded(capsys: pytest.CaptureFixture[str]) -> None:
+    played, recorded = Played(at("training", 1), at(WORTHLESS, 3), at("succeeded", 1000)), []
+
+    def record(row: Row) -> tuple[Problem, ...]:
+        recorded.append((row.uid, row.reason))
+        return (warning("end-not-recorded", "", "no", ""),)
+
+    patience = Patience(timeout_s=3600, poll_s=10)
+    with pytest.raises(RunFailed) as failed:
+        wait_and_report(
+            "gemma", goal=DONE, query=played.query, patience=patience, clock=played.clock, json=False, record=record
+        )
+    assert (
+        failed.value.message == "gemma  training (no-target-tokens)  step 3/1000  loss 2.346: it will not come to done."
+    )
+    assert failed.value.fix == "xsft why gemma. It still runs: xsft cancel gemma ends it."
+    assert recorded == [("uid-gemma", "no-target-tokens")]
+    assert "[end-not-recorded]" in capsys.readouterr().err
+    assert Played(at(WORTHLESS, 3)).status(RUNNING) == 0
+    assert Played(at(WORTHLESS, 3), at("failed/no-target-tokens", 10)).status(Goal(kind="step", step=10)) == 0
+
+
+def test_a_loss_of_0_is_told_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    zero = Read((observed(mode="succeeded", progress=said(1000, zero_loss_steps=40)),))
+    assert Played(zero).status(json=True) == 0
+    shown = capsys.readouterr()
+    assert [one["id"] for one in json.loads(shown.out)["problems"]] == ["loss-zero"]
+    assert "[loss-zero]" in shown.err
 
 
 def test_a_moment_between_a_cancel_and_its_record_is_not_told() -> None:
@@ -163,7 +197,7 @@ def test_one_that_was_created_just_now_may_be_a_moment_late() -> None:
     played = Played(EMPTY, EMPTY, at("queued"), at("succeeded"))
     patience = Patience(timeout_s=None, poll_s=1)
     waited = wait_for(
-        "gemma", goal=DONE, screen=played.screen, patience=patience, clock=played.clock, say=lambda _l: None, known=True
+        "gemma", goal=DONE, query=played.query, patience=patience, clock=played.clock, say=lambda _l: None, known=True
     )
     assert waited.outcome == "reached"
 
@@ -200,7 +234,7 @@ def test_what_is_said(answers: tuple[Read, ...], kind: type[XsftError], words: s
     played = Played(*answers)
     patience = Patience(timeout_s=3600, poll_s=10)
     with pytest.raises(kind, match=words) as raised:
-        wait_and_report("gemma", goal=DONE, screen=played.screen, patience=patience, clock=played.clock, json=False)
+        wait_and_report("gemma", goal=DONE, query=played.query, patience=patience, clock=played.clock, json=False)
     assert raised.value.fix
 
 

@@ -9,9 +9,9 @@ from tests.commands.test_status import SILENT
 from tests.observations import EARLIER, NOW, Read, jobset, observed, queued, said
 from tests.replacing import replace
 from xsft.commands.interface import DOCUMENTS
-from xsft.commands.status import Screen
 from xsft.commands.why import World, why
 from xsft.errors import Unreachable, UsageError
+from xsft.run_query import RunQuery
 from xsft.states.classify import classify
 from xsft.states.evidence import Event, Evidence, Log, Said
 from xsft.states.folding import Seen, Wanted
@@ -79,10 +79,10 @@ def gathered(hit: Seen) -> Evidence:
 
 
 def asked(name: str, found: Read, *, json: bool = False, attempt: int | None = None, **world: Any) -> int:
-    screen = Screen(read=lambda: found, classify=classify, wanted=Wanted(everything=True), now=lambda: NOW)
+    query = RunQuery(read=lambda: found, classify=classify, wanted=Wanted(everything=True), now=lambda: NOW)
     if "keep" in world:
-        screen = replace(screen, keep=world.pop("keep"))
-    return why(name, world=World(**{"screen": screen, "gather": gathered, **world}), attempt=attempt, json=json)
+        query = replace(query, keep=world.pop("keep"))
+    return why(name, world=World(**{"query": query, "gather": gathered, **world}), attempt=attempt, json=json)
 
 
 BROKEN = observed("gemma", jobset=FAILED, pods=(pod(5), pod(6)), progress=said(3))

@@ -71,7 +71,7 @@ def value_of(argument: str) -> Any:
 def trainer(argv: list[str], *slices: str) -> dict[str, Any]:
     from maxtext.configs import pyconfig
 
-    _python, _m, module, *arguments = argv
+    module, *arguments = argv[argv.index("-m") + 1 :]
     config = pyconfig.initialize_pydantic([script_of(module), *arguments, *slices, *HERE])
     return {"values": settings(config, arguments), "type": type(config).__name__}
 
@@ -116,7 +116,7 @@ def settings(config: Any, arguments: list[str]) -> dict[str, Any]:
 def setting(config: Any, key: str) -> Any:
     value = config
     for part in key.split("."):
-        value = getattr(value, part)
+        value = value[part] if isinstance(value, dict) else getattr(value, part)
     return plain(value)
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from xsft.effects import namespace, process
-from xsft.effects.checkpoint import read_checkpoint
+from xsft.effects.facts.checkpoint import read_checkpoint
+from xsft.effects.local import namespace
+from xsft.effects.machine import process
 from xsft.facts import CheckpointFacts
 
 pytestmark = pytest.mark.contract

@@ -22,7 +22,8 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from xsft.effects import render
+from tests.podshell import executable, stubs_in
+from xsft.effects.environments import render
 from xsft.launchers.encoding import (
     BASH_KEEPS,
     command_in_wrapper,
@@ -99,19 +100,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 @pytest.fixture(scope="module")
 def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A PATH on which python3 writes its argv and environment to $OUT, NUL between, and sleep does not wait."""
-    folder = tmp_path_factory.mktemp("stubs")
-    # /proc has the bytes as the kernel handed them over: no runtime in between that could change them.
-    _executable(
-        folder / "python3", '#!/bin/bash\ncat /proc/$$/cmdline > "$OUT.argv"; cat /proc/$$/environ > "$OUT.env"\n'
-    )
-    _executable(folder / "sleep", "#!/bin/sh\nexec /bin/sleep 0.02\n")
-    return folder
-
-
-def _executable(path: Path, text: str) -> None:
-    path.write_text(text)
-    path.chmod(0o755)
+    return stubs_in(tmp_path_factory.mktemp("stubs"))
 
 
 # Each example starts processes, so a failing batch is shown as it was found instead of being shrunk for minutes.
@@ -261,7 +250,7 @@ def test_sigterm_reaches_python(xpk_python: Path, tmp_path: Path, mode: ModeName
     container = _container(yaml.safe_load(_render([case], xpk_python)[0]), mode)
     environment = _container_environment(container)
     (tmp_path / "python3").symlink_to(sys.executable)
-    _executable(tmp_path / "sleep", f"#!/bin/sh\nexec {shutil.which('sleep')} 0.1\n")
+    executable(tmp_path / "sleep", f"#!/bin/sh\nexec {shutil.which('sleep')} 0.1\n")
     bash = subprocess.Popen(
         ("bash", "-c", kubernetes_expand(str(container["command"][2]), environment)),
         env={**environment, "PATH": f"{tmp_path}:/usr/bin:/bin"},

@@ -121,6 +121,66 @@ def test_a_machine_that_built_nothing_pulls_the_dependencies(
     assert [second["deps"]["outcome"], second["code"]["outcome"]] == ["pulled", "built"]
 
 
+def other_image(engine: Engine, *names: str, labels: dict[str, str] | None = None) -> None:
+    """Push an image that is not ours under each of the names."""
+    dockerfile = "".join(["FROM scratch\n", *(f'LABEL {k}="{v}"\n' for k, v in (labels or {}).items())])
+    for name in names:
+        engine.docker("build", "-t", name, "-", input=dockerfile.encode())
+        engine.docker("push", name)
+
+
+@pytest.mark.parametrize("part", ["code", "deps"])
+@pytest.mark.parametrize("labelled", [False, True])
+def test_another_image_under_our_tag_is_neither_recorded_nor_overwritten(
+    small: Project, registry: Registry, engine: Engine, part: str, labelled: bool
+) -> None:
+    where = f"--registry={repository(registry)}"
+    tag = small.image("show", where)[part]["tag"]
+    said = {"dev.xsft.kind": part, "dev.xsft.image": "small", "dev.xsft.maxtext.version": "0.2.5"}
+    other_image(engine, f"{repository(registry)}/small:{tag}", labels=said if labelled else None)
+    there = Registry(registry.address, f"{registry.repository}/small")
+    digest = there.digest(tag)
+    done = small.xsft("image", "push", "--image=small", "--code=extra", where, "--json")
+    assert done.returncode == 4, done.stderr
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert problem["id"] == "image-foreign"
+    assert f"small:{tag} in the registry is another image ({digest}): it has no label" in problem["message"]
+    assert not small.lock.exists()
+    assert (there.tags(), there.digest(tag)) == ([tag], digest)
+    made = small.image("build", where)
+    assert [made["deps"]["outcome"], made["code"]["outcome"]] == ["built", "built"]
+
+
+def test_dependencies_are_pulled_by_the_locks_digest_wherever_their_tag_leads_by_now(
+    small: Project, registry: Registry, engine: Engine
+) -> None:
+    where, name = f"--registry={repository(registry)}", f"{repository(registry)}/small"
+    first = small.image("push", where)
+    held = small.locked()[name]["deps_digest"]
+    there = Registry(registry.address, f"{registry.repository}/small")
+    assert held == there.digest(first["deps"]["tag"])
+    tags = (first["code"]["tag"], first["deps"]["tag"])
+    engine.docker("rmi", "--force", *(f"{at}:{tag}" for at in (name, "localhost/xsft/small") for tag in tags))
+    other_image(engine, f"{name}:{first['deps']['tag']}")
+    (small.folder / "extra" / "hooks.py").write_text("print(6)\n", encoding="utf-8")
+    second = small.image("push", where)
+    assert [second["deps"]["outcome"], second["code"]["outcome"]] == ["pulled", "built"]
+    assert small.locked()[name]["deps_digest"] == held
+    layers = there.layers(second["code"]["tag"]).keys()
+    assert there.layers(held).keys() < layers, "it is built on the dependencies, and not on what has their tag"
+
+
+def test_another_image_under_our_tag_in_the_engine_is_made_anew(small: Project, engine: Engine) -> None:
+    tags = {part: small.image("show")[part]["tag"] for part in ("deps", "code")}
+    for tag in tags.values():
+        engine.docker("build", "-t", f"localhost/xsft/small:{tag}", "-", input=b"FROM scratch\nLABEL a=b\n")
+    made = small.image("build")
+    assert [made["deps"]["outcome"], made["code"]["outcome"]] == ["built", "built"]
+    for part, tag in tags.items():
+        labels = engine.docker("inspect", "--format", "{{json .Config.Labels}}", f"localhost/xsft/small:{tag}").stdout
+        assert json.loads(labels)["dev.xsft.kind"] == part
+
+
 def test_two_pushes_at_once_end_right(small: Project, registry: Registry) -> None:
     arguments = ("image", "push", "--image=small", "--code=extra", f"--registry={repository(registry)}", "--json")
     both = [small.start(*arguments) for _ in range(2)]

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.localruns import local_plan
-from xsft.effects.local_machine import Machine
-from xsft.effects.local_run import LocalResult, run_local
-from xsft.effects.namespace import detect, orphans
+from xsft.effects.local.machine import Machine
+from xsft.effects.local.namespace import detect, orphans
+from xsft.effects.local.run import LocalResult, run_local
 from xsft.steps import Plan
 from xsft.trainers.lines import Event, Restored, Saved, Step
 from xsft.trainers.size import default_parameters, saved_parameters
@@ -85,12 +85,50 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint(tmp_path: Path, machine:
     assert (result.outcome, result.resumed_from, sorted(result.losses)) == ("completed", at, list(range(1, at + 4)))
 
 
+@pytest.mark.parametrize("restarts", [{}, {"data": "repeat"}])
+def test_a_resumed_run_reads_its_first_rows_again_in_another_order(
+    tmp_path: Path, machine: Machine, restarts: dict[str, str]
+) -> None:
+    """Told by the target tokens of each step. Green no more when MaxText restores the position of its data."""
+
+    def targets(steps: int) -> list[int | None]:
+        events: list[Event] = []
+        changes = {"train__steps": steps, "train__checkpoint_period": 4, "data__packing": False}
+        ran(local_plan(tmp_path, restarts=restarts, **changes), machine, events)
+        return [event.target_tokens for event in events if isinstance(event, Step)]
+
+    first, resumed = targets(4), targets(8)
+    assert len(first) == len(resumed) == 4
+    assert (first == resumed) == (restarts == {"data": "repeat"})
+
+
 def test_question_and_answer_columns_until_the_data_ends(tmp_path: Path, machine: Machine) -> None:
     """MaxText exits 0 here."""
     wanted = {"data__columns": ["question", "answer"], "train__per_device_batch_size": 16, "train__steps": 50}
     result = ran(local_plan(tmp_path, **wanted), machine)
     assert (result.outcome, result.exit_status, result.reason) == ("short", 0, "the data ended")
     assert 1 <= result.steps < 50
+
+
+def test_a_run_whose_answers_are_all_cut_off_has_failed(tmp_path: Path, machine: Machine) -> None:
+    """MaxText trains on nothing, saves, and exits with 0."""
+    asked = {"role": "user", "content": "Tell me once more, and slowly, what it was. " * 60}
+    rows = [{"messages": [asked, {"role": "assistant", "content": f"It was {n}."}]} for n in range(64)]
+    data = tmp_path / "long.jsonl"
+    data.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    few = {"data__hf_train_files": str(data), "data__rows": len(rows), "train__steps": 4}
+    result = ran(local_plan(tmp_path, **few), machine)
+    assert (result.outcome, result.state_reason, result.exit_status) == ("failed", "no-target-tokens", 0)
+    assert [c.name for c in result.checkpoints][-1] == "4"
+
+
+def test_a_run_whose_loss_is_not_a_number_and_may_go_on_has_failed(tmp_path: Path, machine: Machine) -> None:
+    plan = local_plan(tmp_path, train__learning_rate=1e30, train__steps=6, overrides__maxtext__abort_on_nan_loss=False)
+    result = ran(plan, machine)
+    assert (result.outcome, result.state_reason, result.exit_status) == ("failed", "loss-not-finite", 0)
+    stopped = ran(local_plan(tmp_path, name="stopped", train__learning_rate=1e30, train__steps=6), machine)
+    assert (stopped.outcome, stopped.state_reason) == ("failed", None)
+    assert stopped.reason == "MaxText stopped because of NaN loss"
 
 
 def test_lora_saves_the_adapter_only(tmp_path: Path, machine: Machine) -> None:

@@ -22,8 +22,9 @@ from xsft.spec.base import Value
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import Run
 from xsft.spec.sections import Axis
+from xsft.spec.template import QUESTION_KEYS
 from xsft.steps import Intent
-from xsft.trainers.maxtext import Keys, trainer_keys
+from xsft.trainers.maxtext import QUESTION_TEXTS, Keys, trainer_keys
 
 pytestmark = pytest.mark.contract
 
@@ -51,7 +52,6 @@ VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         {
             "data.hf_name": "main",
             "data.hf_data_dir": "2026",
-            "data.chat_template": "gs://my-bucket/templates/math qa.json",
             "data.formatting_func": "my_package.formatting.chat",
             "data.packing": False,
             "data.completion_only": False,
@@ -59,6 +59,11 @@ VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
             "data.shuffle_seed": 7,
             "data.num_epoch": 3,
         },
+    ),
+    "texts for questions": (BASE, {"data.chat_template": "math_qa.json", "data.columns": ["question", "answer"]}),
+    "jinja": (
+        BASE,
+        {"overrides.maxtext.chat_template": "{% for m in messages %}\n\"{{ m['content'] }}\" é{% endfor %}"},
     ),
     "train": (
         BASE,
@@ -81,7 +86,7 @@ VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         },
     ),
     "names that YAML would misread": (BASE, {"name": "on", "data.hf_name": "0123", "data.train_split": "1e5"}),
-    "a split with a slice": (BASE, {"data.train_split": "train[:10%]"}),
+    "joined splits": (BASE, {"data.train_split": "train + test"}),
     "text": (BASE, {"data.hf_data_dir": "a: b #é 'x' \"y\""}),
     **{f"ici {axis}": (DEEP, {"parallelism.ici": {axis: 8}}) for axis in AXES},
     **{f"dcn {axis}": (DEEP, {"tpu.num_slices": 2, "parallelism.dcn": {axis: 2}}) for axis in AXES},
@@ -132,6 +137,7 @@ def test_every_key_is_taken_with_its_value(name: str, intents: dict[str, Intent]
 
 def test_the_cases_use_every_key_that_a_field_can_become(intents: dict[str, Intent]) -> None:
     used = {key for intent in intents.values() for key in trainer_keys(intent.run)}
+    assert {"chat_template", *(f"{QUESTION_TEXTS}.{key}" for key in QUESTION_KEYS)} <= used
     axes = {f"{group}_{axis}_parallelism" for group in ("ici", "dcn") for axis in AXES}
     never_rendered = {"num_slices"}  # MaxText counts the slices it runs on; the field decides how many there are
     assert {key for key in (*FIELD_OF, *axes) if key_ok(key, version=DEFAULT)} - used == never_rendered

@@ -15,14 +15,14 @@ import yaml
 
 from tests.commands.test_secret import to
 from tests.contract.commandline import CHECKPOINT, XSFT, Machine, machine
-from tests.effects.test_cluster import CREATE
-from tests.effects.test_logs import until
+from tests.effects.cluster.test_cluster import CREATE
+from tests.effects.runs.test_logs import until
 from tests.fakes.clusters import ClusterApi
 from tests.fakes.kubeapi import CONTEXT
 from tests.faults.world import deny
 from xsft.commands.interface_base import ErrorDocument
 from xsft.commands.interface_runs import SubmitDocument
-from xsft.effects.environments import Environment
+from xsft.effects.environments.installed import Environment
 
 pytestmark = pytest.mark.contract
 NAME = "deepseek-ultrachat"
@@ -121,11 +121,16 @@ def _live(here: Machine) -> None:
     here.xsft("submit", here.workload())
 
 
+UNCONVERTED = {
+    "model": {"name": "deepseek3-671b", "hf": {"repo": "deepseek-ai/DeepSeek-V3"}},
+    "checks": {"checkpoint-to-convert": "it will be"},
+}
 SECRET = {"secrets": {"hf_token": {"secret": "hf", "key": "token"}}}
 FAILURES: dict[str, tuple[Callable[[Machine], Any], dict[str, Any], int, str]] = {
     "no such field": (lambda _: None, {"trian": {}}, 2, "unknown-key"),
     "never enough quota": (_too_little, {}, 2, "quota-too-small"),
     "no such queue": (lambda _: None, {"queue": "nosuch"}, 2, "queue-missing"),
+    "weights not converted yet": (lambda _: None, UNCONVERTED, 2, "checkpoint-to-convert"),
     "no such Secret": (lambda _: None, SECRET, 2, "secret-missing"),
     "another workload lives there": (
         _live, {"train": {"steps": 7, "per_device_batch_size": 1, "max_target_length": 1024}}, 4, "refused",

@@ -19,7 +19,7 @@ from tests.fakes.xpktools import Server, Tools, furnish, serving_xpk
 from tests.faults import real
 from tests.stories import ROOT
 from xsft.commands.interface_runs import SubmitDocument
-from xsft.effects.environments import Environment
+from xsft.effects.environments.installed import Environment
 
 pytestmark = pytest.mark.contract
 NAME = "deepseek-ultrachat-mcjax"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from xsft.effects.uv import find_uv, uv_environment
+from xsft.effects.environments.uv import find_uv, uv_environment
 
 pytestmark = pytest.mark.contract
 CHECKOUT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from xsft.effects import render
+from xsft.effects.environments import render
 from xsft.errors import SpecError
 
 pytestmark = pytest.mark.contract

@@ -11,14 +11,14 @@ from typing import Any
 from tests.cluster.api import Cluster as Real
 from tests.cluster.rest import MERGE
 from tests.fakes.kuberuns import golden
-from xsft.effects import clock
-from xsft.effects.cluster import Cluster, connect_context
-from xsft.effects.cluster_config import Here
-from xsft.effects.cluster_lists import PATIENCE
-from xsft.effects.objects import LocalObjects
-from xsft.effects.observe import observe_run
-from xsft.effects.observe_evidence import read_evidence
-from xsft.effects.progress import Source, read_progress
+from xsft.effects.cluster.cluster import Cluster, connect_context
+from xsft.effects.cluster.config import Here
+from xsft.effects.cluster.lists import PATIENCE
+from xsft.effects.machine import clock
+from xsft.effects.records.objects import LocalObjects
+from xsft.effects.runs.evidence import read_evidence
+from xsft.effects.runs.observe import observe_run
+from xsft.effects.runs.progress import Source, read_progress
 from xsft.states.classify import classify
 from xsft.states.evidence import Evidence
 from xsft.states.model import Observation, Status
@@ -150,6 +150,7 @@ def manifest(
     restarts: int | None = None,
     image: str | None = None,
     node: dict[str, str] | None = None,
+    account: str | None = None,
 ) -> Json:
     """The golden one of the mode, made small; a pod ends in a second."""
     body = copy.deepcopy(golden(mode))
@@ -169,4 +170,6 @@ def manifest(
             pod["priorityClassName"] = priority
         if image is not None:
             pod["containers"][0]["image"] = image
+        if account is not None:
+            pod["serviceAccountName"] = account
     return body

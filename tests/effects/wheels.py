@@ -10,8 +10,8 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from xsft.effects.envbuild import Place
-from xsft.effects.environments import EnvironmentSpec
+from xsft.effects.environments.envbuild import Place
+from xsft.effects.environments.installed import EnvironmentSpec
 
 METADATA = "Metadata-Version: 2.1\nName: tinything\nVersion: 1.0\n"
 WHEEL = "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"

@@ -21,7 +21,7 @@ from tests.engine.base import BaseImage
 from tests.engine.daemon import Engine
 from tests.engine.registryserver import Registry
 from tests.images.tiny import Index, index, uv_wheel
-from xsft.effects.paths import own_cache
+from xsft.effects.machine.paths import own_cache
 
 pytestmark = pytest.mark.engine
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from tests.engine.steps import step
 from tests.localruns import FAKE, local_plan
-from xsft.effects.docker_build import build, find_client
-from xsft.effects.docker_client import Engine
+from xsft.effects.images.docker_build import build, find_client
+from xsft.effects.images.docker_client import Engine
 from xsft.steps import Plan
 
 MODULE = "maxtext/trainers/post_train/sft/train_sft.py"

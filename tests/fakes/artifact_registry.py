@@ -1,6 +1,6 @@
 """Artifact Registry's API, small: it answers from a real registry's /v2/ API, so that a push is what it lists.
 
-source: artifactregistry.googleapis.com v1 REST reference (the five routes that xsft uses).
+source: artifactregistry.googleapis.com v1 REST reference (the four routes that xsft uses).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 PARENT = r"/v1/(projects/[^/]+/locations/[^/]+)/repositories"
@@ -31,6 +31,8 @@ class Refusal:
     message: str
     reason: str = ""
     times: int = 1000
+    page: bytes = b""
+    """Instead of the error's JSON."""
 
 
 @dataclass
@@ -43,6 +45,10 @@ class FakeArtifactRegistry:
     repositories: dict[str, dict[str, Any]] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    page: int = 1000
+    """Images of a page."""
+    operations: list[dict[str, Any]] = field(default_factory=list)
+    """What a creation and the questions about it answer, one after the other; none: it is done at once."""
 
     def add(self, path: str, **more: Any) -> None:
         """`projects/P/locations/L/repositories/R`."""
@@ -54,42 +60,49 @@ class FakeArtifactRegistry:
         for refusal in self.refusals:
             if refusal.times > 0 and re.search(refusal.on, line):
                 refusal.times -= 1
-                return refusal.code, _error(refusal.code, refusal.status, refusal.message, refusal.reason)
+                refused = _error(refusal.code, refusal.status, refusal.message, refusal.reason)
+                return refusal.code, refusal.page or refused
+        return self._granted(method, path, query, body)
+
+    def _granted(self, method: str, path: str, query: str, body: Any) -> tuple[int, Any]:
         if method == "POST" and (found := re.fullmatch(PARENT, path)):
             return self._create(found[1], dict(p.split("=") for p in query.split("&"))["repositoryId"], body)
         if found := re.fullmatch(rf"({PARENT}/[^/]+)", path):
             return self._described(found[1].removeprefix("/v1/"))
-        if found := re.fullmatch(rf"({PARENT}/[^/]+)/dockerImages(?:/(.+))?", path):
-            # A name holds `%2F` for a slash, and a path encodes that once more.
-            return self._images(found[1].removeprefix("/v1/"), unquote(unquote(found[3] or "")))
-        return 404, _error(404, "NOT_FOUND", f"no route: {line}")
+        if re.fullmatch(r"/v1/projects/[^/]+/locations/[^/]+/operations/1", path):
+            return 200, {"name": path.removeprefix("/v1/"), **self.operations.pop(0)}
+        if found := re.fullmatch(rf"({PARENT}/[^/]+)/dockerImages", path):
+            return self._images(found[1].removeprefix("/v1/"), parse_qs(query))
+        return 404, _error(404, "NOT_FOUND", f"no route: {method} {path}")
 
     def _create(self, parent: str, name: str, body: dict[str, Any]) -> tuple[int, Any]:
         path = f"{parent}/repositories/{name}"
         if path in self.repositories:
             return 409, _error(409, "ALREADY_EXISTS", "the repository already exists")
         self.add(path, **body)
+        name = f"{parent}/operations/1"
+        if self.operations:
+            return 200, {"name": name, **self.operations.pop(0)}
         made = {
             "@type": "type.googleapis.com/google.devtools.artifactregistry.v1.Repository",
             **self.repositories[path],
         }
         metadata = {"@type": "type.googleapis.com/google.devtools.artifactregistry.v1.OperationMetadata"}
-        return 200, {"name": f"{parent}/operations/1", "done": True, "metadata": metadata, "response": made}
+        return 200, {"name": name, "done": True, "metadata": metadata, "response": made}
 
     def _described(self, path: str) -> tuple[int, Any]:
         if path not in self.repositories:
             return 404, _error(404, "NOT_FOUND", "Requested entity was not found.")
         return 200, self.repositories[path]
 
-    def _images(self, path: str, one: str) -> tuple[int, Any]:
+    def _images(self, path: str, query: dict[str, list[str]]) -> tuple[int, Any]:
         code, repository = self._described(path)
         if code != 200:
             return code, repository
-        images = [image for image in self._stored(path) if not one or image["uri"].endswith(f"/{one}")]
-        if one:
-            missing = (404, _error(404, "NOT_FOUND", "Requested entity was not found."))
-            return (200, images[0]) if images else missing
-        return 200, {"dockerImages": images}
+        images = list(self._stored(path))
+        start = int(query.get("pageToken", ["0"])[0])
+        end = start + min(self.page, int(query["pageSize"][0]))
+        return 200, {"dockerImages": images[start:end], **({"nextPageToken": str(end)} if end < len(images) else {})}
 
     def _stored(self, path: str) -> Iterator[dict[str, Any]]:
         _, project, _, location, _, name = path.split("/")
@@ -125,7 +138,7 @@ def artifact_registry(upstream: str = "") -> Iterator[FakeArtifactRegistry]:
             parts = urlsplit(self.path)
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "null")
             code, answer = fake.answer(self.command, parts.path, parts.query.replace("%24", "$"), body)
-            content = json.dumps(answer).encode()
+            content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
             self.send_response(code)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))

@@ -1,15 +1,15 @@
-"""An engine and a registry in memory, as `xsft.effects.image_build` wants them."""
+"""An engine and a registry in memory, as `xsft.effects.images.build` wants them."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from xsft.effects.docker_progress import Event
-from xsft.effects.image_build import HeldImage
+from xsft.effects.images.build import HeldImage
 from xsft.errors import Unreachable
 from xsft.image.model import Base, BuildStep
+from xsft.image.progress import Event
 
 
 @dataclass(frozen=True)
@@ -18,11 +18,19 @@ class Pushed:
     size: int = 1
 
 
+@dataclass(frozen=True)
+class There:
+    digest: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass
 class FakeRegistry:
     """`images`: reference with tag or digest -> digest."""
 
     images: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    """By digest."""
     asked: list[str] = field(default_factory=list)
     down: bool = False
 
@@ -32,8 +40,13 @@ class FakeRegistry:
             raise Unreachable("the registry does not answer", id="registry-unreachable")
         return self.images.get(ref)
 
-    def take(self, repository: str, tag: str, digest: str) -> None:
+    def image(self, ref: str) -> There | None:
+        digest = self.manifest_digest(ref)
+        return There(digest, self.labels.get(digest, {})) if digest else None
+
+    def take(self, repository: str, tag: str, digest: str, labels: Mapping[str, str]) -> None:
         self.images[f"{repository}:{tag}"] = self.images[f"{repository}@{digest}"] = digest
+        self.labels[digest] = labels
 
 
 @dataclass
@@ -41,15 +54,19 @@ class FakeDocker:
     registry: FakeRegistry
     held: dict[str, str] = field(default_factory=dict)
     """Reference -> what it was made of."""
+    held_labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    """By what it was made of."""
     bases: dict[str, Base] = field(default_factory=dict)
     did: list[str] = field(default_factory=list)
+    pulled: list[str] = field(default_factory=list)
+    """References."""
     before_push: Callable[[str], None] = lambda _ref: None
     after_push: Callable[[str, str], Pushed] = lambda _ref, digest: Pushed(digest)
     builds_differ_by: str = ""
     """Two machines make other bytes of the same content: times."""
 
-    def holds(self, ref: str) -> bool:
-        return ref in self.held
+    def labels(self, ref: str) -> Mapping[str, str] | None:
+        return self.held_labels.get(self.held[ref], {}) if ref in self.held else None
 
     def images(self, image: str) -> Sequence[HeldImage]:
         return ()
@@ -62,10 +79,13 @@ class FakeDocker:
             raise AssertionError("the dependencies are not there to build on")
         self.did.append(f"build {step.name}")
         self.held[name] = f"{step.tag}{self.builds_differ_by}"
+        self.held_labels[self.held[name]] = step.labels
 
     def pull(self, ref: str, *, on_event: Callable[[Event], None]) -> None:
         self.did.append("pull")
-        self.held[ref] = self.registry.images[ref]
+        self.pulled.append(ref)
+        self.held[ref] = digest = self.registry.images[ref]
+        self.held_labels[digest] = self.registry.labels[digest]
 
     def tag(self, ref: str, *, repository: str, tag: str) -> None:
         self.held[f"{repository}:{tag}"] = self.held[ref]
@@ -74,5 +94,5 @@ class FakeDocker:
         self.before_push(f"{repository}:{tag}")
         self.did.append(f"push {tag.partition('-')[0]}")
         digest = f"sha256:{hashlib.sha256(self.held[image].encode()).hexdigest()}"
-        self.registry.take(repository, tag, digest)
+        self.registry.take(repository, tag, digest, self.held_labels[self.held[image]])
         return self.after_push(f"{repository}:{tag}", digest)

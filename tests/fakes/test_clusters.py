@@ -16,7 +16,7 @@ COUNTED = {
     "other-version": 1,
     "before-server": 1,
     "xpk": 3,
-    "tls": 18,
+    "tls": 32,
 }
 """Test functions, by reason."""
 

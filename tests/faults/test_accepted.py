@@ -13,7 +13,7 @@ from tests.cluster.api import Cluster
 from tests.fakes.clusters import ClusterApi, reaching
 from tests.stories import ROOT, facts_for, plans_of
 from xsft.checks.environment import MAX_MANIFEST_BYTES
-from xsft.effects.cluster_create import Created
+from xsft.effects.cluster.create import Created
 from xsft.planner import make_intent
 from xsft.problems import errors_in
 from xsft.spec.reader import read_spec

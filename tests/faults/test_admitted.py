@@ -17,7 +17,7 @@ from tests.cluster.rest import MERGE, each
 from tests.contract.commandline import CHECKPOINT, Machine, machine
 from tests.fakes.clusters import ClusterApi, reaching
 from tests.stories import NAMES, spec_of
-from xsft.effects.environments import Environment
+from xsft.effects.environments.installed import Environment
 from xsft.launchers.readback import lacking
 
 pytestmark = [pytest.mark.cluster, pytest.mark.contract]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.cluster.api import Cluster
-from tests.effects.test_cluster import MODES, sent_to
+from tests.effects.cluster.test_cluster import MODES, sent_to
 from tests.fakes.clusters import ClusterApi, reaching
-from xsft.launchers.children import child_jobs
+from xsft.reading.children import child_jobs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.contract]
 

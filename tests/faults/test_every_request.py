@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from tests.effects.test_cluster import CREATE
+from tests.effects.cluster.test_cluster import CREATE
 from tests.fakes.clusters import ClusterApi
 from tests.fakes.gcs import Bucket, serving
 from tests.submissions import NAME, planned, submitter
-from xsft.effects.submission import Submission
+from xsft.effects.submit.submission import Submission
 from xsft.errors import XsftError
 
 BEFORE: dict[str, dict[str, Any]] = {

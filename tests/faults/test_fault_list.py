@@ -11,8 +11,8 @@ from types import ModuleType
 
 import pytest
 
-CREATE = "tests.effects.test_cluster_create"
-SUBMISSION = "tests.effects.test_submission"
+CREATE = "tests.effects.cluster.test_create"
+SUBMISSION = "tests.effects.submit.test_submission"
 OUTAGES = "tests.faults.test_outages"
 EVERY = "tests.faults.test_every_request"
 SILENT = "tests.faults.test_silent_cluster"
@@ -38,7 +38,7 @@ PROMISED = {
     "410 Gone on a watch": ((WATCH, "test_a_watch_that_fails_leaves_the_usual_looks"),),
     "truncated answers": (
         (EVERY, "test_one_fault_after_the_server_did_it"),
-        ("tests.effects.test_cluster", "test_half_of_a_no_is_no_other_no"),
+        ("tests.effects.cluster.test_cluster", "test_half_of_a_no_is_no_other_no"),
     ),
     "expired token": ((ROADS, "test_every_verb_says_what_it_means_and_what_to_do"),),
     "clock skew": (

@@ -20,17 +20,17 @@ import pytest
 
 from tests.cluster.api import Cluster
 from tests.cluster.rest import MERGE
-from tests.effects.test_cluster import CREATE
-from tests.effects.test_submission import answered, process, saves
+from tests.effects.cluster.test_cluster import CREATE
+from tests.effects.submit.test_submission import answered, process, saves
 from tests.fakes.clusters import ClusterApi, reaching
 from tests.fakes.gcs import Bucket, serving
 from tests.faults.real import JOBSETS, RealWorld
 from tests.replacing import replace
 from tests.submissions import NAME, STEPS, planned, submitter
-from xsft.effects.cluster import Cluster as Client
-from xsft.effects.cluster import connect_context
-from xsft.effects.cluster_api import Patience
-from xsft.effects.submission import Submission
+from xsft.effects.cluster.api import Patience
+from xsft.effects.cluster.cluster import Cluster as Client
+from xsft.effects.cluster.cluster import connect_context
+from xsft.effects.submit.submission import Submission
 from xsft.errors import Refused, Unreachable, XsftError
 
 pytestmark = pytest.mark.cluster

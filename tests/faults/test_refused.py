@@ -15,10 +15,10 @@ import pytest
 import yaml
 
 from tests.cluster.api import Cluster
-from tests.effects.test_cluster import container, planned, sent_to, trainer
+from tests.effects.cluster.test_cluster import container, planned, sent_to, trainer
 from tests.fakes.clusters import ClusterApi, reaching
 from tests.stories import ROOT, facts_for
-from xsft.effects.cluster import Cluster as Client
+from xsft.effects.cluster.cluster import Cluster as Client
 from xsft.errors import SpecError
 from xsft.naming import jobset_limit
 from xsft.planner import make_intent

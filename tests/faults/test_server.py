@@ -16,7 +16,7 @@ import urllib3
 from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 
 from tests.cluster.api import Cluster
-from tests.effects.test_cluster import sent_to
+from tests.effects.cluster.test_cluster import sent_to
 from tests.fakes.clusters import reaching
 from tests.faults.answer import Answer
 from tests.faults.fault import Seen

@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.effects.test_cluster import sent_to
+from tests.effects.cluster.test_cluster import sent_to
 from tests.fakes.clusters import ClusterApi
 from tests.faults.answer import Answer
 from tests.faults.fault import Seen
 from tests.faults.server import Front, served
 from tests.faults.transports import HALF, listening
 from xsft.cli import main
-from xsft.effects import observe_patience
-from xsft.effects.observe import LATE_S
-from xsft.effects.observe_patience import QUIET_S
+from xsft.effects.runs import patience as observe_patience
+from xsft.effects.runs.observe import LATE_S
+from xsft.effects.runs.patience import QUIET_S
 
 FAST_S = QUIET_S + 4.0
 """The bound, and what this machine takes beside it while others work."""
@@ -143,7 +143,7 @@ def test_a_slow_cluster_is_heard_out(
 ) -> None:
     """Each list takes four times as long as silence may last, and the Workloads as long once more."""
     monkeypatch.setattr(observe_patience, "QUIET_S", 1.0)
-    monkeypatch.setattr("xsft.effects.observe.LATE_S", 1.0)
+    monkeypatch.setattr("xsft.effects.runs.observe.LATE_S", 1.0)
     cluster_api.connect().create_jobset(sent_to(cluster_api))
     with slowly(cluster_api.server.behind, pause_s=0.1) as url:
         places(url)

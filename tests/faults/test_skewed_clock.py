@@ -16,7 +16,7 @@ from tests.effects.clusterruns import STEP, Staged
 from tests.fakes.kubeapi import write_kubeconfig
 from tests.faults.transports import closed_port
 from xsft.cli import main
-from xsft.effects import clock
+from xsft.effects.machine import clock
 
 pytestmark = pytest.mark.cluster
 LONG_S = 900.0

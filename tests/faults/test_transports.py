@@ -16,7 +16,7 @@ from tests.faults.transports import TRANSPORTS, Scene, plugged
 from tests.submissions import planned, submitter
 from xsft.cli import main
 from xsft.commands.failure import report
-from xsft.effects.cluster_api import Patience
+from xsft.effects.cluster.api import Patience
 from xsft.errors import XsftError
 
 LIBRARY = re.compile(
@@ -31,25 +31,25 @@ MISSING = "a login program that is missing"
 HANGS = "a login program that hangs"
 
 TOLD = {
-    "a name that nobody knows": "the name xsft-tests-nowhere.invalid is not known here",
-    "nobody listens": "nobody listens there",
-    "packets are dropped": "it does not answer in time",
-    "silence": "it does not answer in time",
-    "silence in TLS": "it does not answer in time",
-    "half an answer, then silence": "it does not answer in time",
-    "half an answer, then the end": "its answer ended early",
-    "closed at once": "the connection broke off",
-    "closed in TLS": "no TLS connection comes about",
-    "plain HTTP where TLS was meant": "no TLS is spoken there",
+    "a name that nobody knows": "the name xsft-tests-nowhere.invalid could not be resolved",
+    "nobody listens": "connection refused",
+    "packets are dropped": "timed out",
+    "silence": "timed out",
+    "silence in TLS": "timed out",
+    "half an answer, then silence": "timed out",
+    "half an answer, then the end": "incomplete answer",
+    "closed at once": "connection closed or reset",
+    "closed in TLS": "the TLS handshake failed",
+    "plain HTTP where TLS was meant": "the server does not speak TLS on this port",
     "a self-signed certificate": "it shows a self-signed certificate, which this machine does not trust",
     "an expired certificate": "its certificate has expired, or this machine's clock is wrong",
     "another host's certificate": "its certificate is another host's",
-    "a proxy that is not there": "the proxy does not answer",
-    "a proxy that wants a login": "the proxy wants a login (407)",
-    "a proxy that refuses the host": "the proxy refuses that host (403 Forbidden)",
-    "reset": "the connection broke off",
-    "reset after the server did it": "the connection broke off",
-    "less than was announced": "its answer ended early",
+    "a proxy that is not there": "the proxy could not be reached",
+    "a proxy that wants a login": "the proxy requires a login (407)",
+    "a proxy that refuses the host": "the proxy refused the host (403 Forbidden)",
+    "reset": "connection closed or reset",
+    "reset after the server did it": "connection closed or reset",
+    "less than was announced": "incomplete answer",
     "half a JSON": "half an answer: its JSON ends early",
     "half a gzip": "half an answer: its JSON ends early",
     "a login page": "answers, but not as a Kubernetes API server",
@@ -63,7 +63,7 @@ TOLD = {
     "500": "HTTP 500 etcdserver: request timed out",
     "503": "HTTP 503 the server is currently unable to handle the request",
     MISSING: "logs in with some-login, which is not on PATH",
-    "a login program that fails": "gave no credentials: exec: process returned 1. ERROR: (gcloud.config)",
+    "a login program that fails": "gave no credentials: ERROR: (gcloud.config)",
     HANGS: "did not end",
 }
 VERBS: dict[str, tuple[str, ...]] = {
@@ -96,8 +96,8 @@ def ask(
     monkeypatch.setenv("KUBECONFIG", str(cluster_api.kubeconfig))
     monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("xsft.effects.runs.PATIENCE", QUICK)
-    monkeypatch.setattr("xsft.effects.cluster_login.LOGIN_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("xsft.effects.runs.runs.PATIENCE", QUICK)
+    monkeypatch.setattr("xsft.effects.cluster.login.LOGIN_TIMEOUT_S", 0.5)
     monkeypatch.setattr(ClusterApi, "patience", QUICK)
 
     def asked(verb: str) -> Said:
@@ -149,7 +149,7 @@ def test_a_program_that_hangs_is_waited_for_once(
 ) -> None:
     counted = tmp_path / "counted"
     body = f"import time\nopen({str(counted)!r}, 'a').write('x')\ntime.sleep(20)"
-    monkeypatch.setattr("xsft.effects.cluster_login.LOGIN_TIMEOUT_S", 3.0)
+    monkeypatch.setattr("xsft.effects.cluster.login.LOGIN_TIMEOUT_S", 3.0)
     with plugged(Scene(api=cluster_api, folder=tmp_path), body):
         assert ask("status").status == 5
     assert counted.read_text() == "x"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.api import Cluster
-from tests.effects.test_cluster import sent_to
+from tests.effects.cluster.test_cluster import sent_to
 from tests.fakes.clusters import ClusterApi, reaching
 from tests.faults.real import RealWorld
 from tests.submissions import NAME

@@ -147,9 +147,9 @@ def listening(*, first: bytes, closes: bool) -> Iterator[int]:
             while True:
                 one = server.accept()[0]
                 taken.append(one)
-                if first:
+                if first or closes:  # unread bytes would turn the close into a reset
                     one.recv(65536)
-                    one.sendall(first)
+                one.sendall(first)
                 if closes:
                     one.close()
 

@@ -19,6 +19,7 @@ LOCKED = Locked(
     digest=DIGEST,
     maxtext="0.2.5",
     deps="deps-1",
+    deps_digest="sha256:" + "cd" * 32,
     code="code-1",
     pushed_at="2026-11-21T10:00:00+00:00",
     commit="1" * 40,
@@ -66,6 +67,14 @@ def test_a_row_that_does_not_say_which_bytes_are_meant_is_not_read(key: str) -> 
     assert read_lock(json.dumps(document)) == {}
 
 
+@pytest.mark.parametrize("digest", [None, "", "latest", "sha256:12", 7, "sha256:" + "cd" * 32 + " x"])
+def test_a_digest_of_the_dependencies_that_is_none_is_not_read(digest: object) -> None:
+    """Locks of an earlier xsft have none either."""
+    document = json.loads(updated(None, LOCKED))
+    document["images"][LOCKED.repository]["deps_digest"] = digest
+    assert read_lock(json.dumps(document)) == {LOCKED.repository: replace(LOCKED, deps_digest=None)}
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": "xsft.record/1"}', "[" * 100_000])
 def test_what_is_no_lock_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="it "):
@@ -91,6 +100,7 @@ def test_a_lock_of_a_later_version_is_not_written_and_a_digest_is_one() -> None:
 def test_the_time_alone_is_no_other_image() -> None:
     assert same_image(LOCKED, replace(LOCKED, pushed_at="later", commit=None))
     assert not same_image(LOCKED, replace(LOCKED, digest="sha256:" + "0" * 64))
+    assert not same_image(LOCKED, replace(LOCKED, deps_digest=None))
 
 
 def test_options_name_no_registry_and_no_file_of_this_machine() -> None:

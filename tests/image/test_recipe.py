@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.image.materials import DIGEST, OPTIONS, file, material, recipe
 from tests.replacing import replace
 from xsft.image.model import Base, BuildSecret
-from xsft.image.recipe import local_name, repository_of
+from xsft.image.recipe import differs, local_name, repository_of
 
 
 def test_the_two_builds_and_what_they_are_told() -> None:
@@ -63,3 +63,19 @@ def test_without_a_registry_the_name_is_one_that_cannot_be_pulled() -> None:
     made = recipe(replace(OPTIONS, registry=None))
     assert repository_of(replace(OPTIONS, registry=None)) is None
     assert made.repository == local_name("post_training") == "localhost/xsft/post-training"
+
+
+def test_an_image_says_what_it_is_and_which_tag_it_was_made_for() -> None:
+    made = recipe()
+    lock = material().deps.files[1].sha256
+    both = {"dev.xsft.image": "post_training", "dev.xsft.maxtext.version": "0.2.5", "dev.xsft.lock.sha256": lock}
+    assert made.deps.labels == {**both, "dev.xsft.kind": "deps", "dev.xsft.tag": made.deps.tag}
+    assert made.code.labels == {**both, "dev.xsft.kind": "code", "dev.xsft.tag": made.code.tag}
+
+
+def test_labels_that_differ_are_named_and_others_are_nobodys_business() -> None:
+    step = recipe().code
+    assert differs(step, {**step.labels, "maintainer": "somebody"}) == ""
+    assert differs(step, {}) == "it has no label dev.xsft.image"
+    assert differs(step, recipe().deps.labels) == "its label dev.xsft.kind is 'deps', not 'code'"
+    assert len(differs(step, {**step.labels, "dev.xsft.tag": "x" * 9999})) < 200

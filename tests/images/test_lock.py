@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from xsft.catalog import releases
-from xsft.effects.environments import LOCKS, Environment, environment_for
+from xsft.effects.environments.environments import LOCKS, environment_for
+from xsft.effects.environments.installed import Environment
 
 FOLDER = Path(__file__).parents[2] / "images" / "post_training"
 BUILD_FILES = ("Dockerfile", "code.Dockerfile")

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from xsft.effects.filelock import exclusive
+from xsft.effects.machine.filelock import exclusive
 
 BUILD = Path(__file__).parents[2] / "images" / "post_training"
 WHEEL = "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"

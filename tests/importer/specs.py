@@ -101,6 +101,7 @@ MODEL = section(
     {"name": st.sampled_from(["qwen3-0.6b", "deepseek3-671b"]) | TEXT},
     {
         "tokenizer": STORAGE,
+        **dict.fromkeys(("pad_token", "bos_token"), st.sampled_from(["<｜▁pad▁｜>", "[PAD]", "it's", "$PAD", "123"])),
         "checkpoint": STORAGE,
         "scan_layers": st.booleans(),
     },
@@ -109,10 +110,10 @@ DATA = section(
     {"hf_path": STORAGE, "columns": st.lists(TEXT, min_size=1, max_size=3)},
     {
         **dict.fromkeys(("hf_name", "hf_data_dir", "train_split", "formatting_func", "hf_eval_split"), TEXT),
-        **dict.fromkeys(("hf_train_files", "hf_eval_files", "chat_template"), STORAGE),
+        **dict.fromkeys(("hf_train_files", "hf_eval_files"), STORAGE),
         **dict.fromkeys(("packing", "completion_only", "shuffle"), st.booleans()),
         "eval_columns": st.lists(TEXT, min_size=1, max_size=2),
-        "shuffle_seed": st.integers(-5, 10**9),
+        "shuffle_seed": st.integers(0, 10**9),
         "num_epoch": st.integers(1, 9),
     },
 )
@@ -155,6 +156,8 @@ OVERRIDE_KEYS = (
         "remat_policy",
         "weight_dtype",
         "chat_template_path",
+        "chat_template",
+        "formatting_func_kwargs.template_config.PROMPT_TEMPLATE",
     ),
 )
 

@@ -12,9 +12,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from tests.importer.pastes import CURRENT, EXPORTS, TOKEN, flags, paste
 from tests.importer.specs import Tree, workloads
 from tests.test_tutorial import BASE, CONVERSIONS, TRAINERS, _intent
+from xsft.effects.facts.templates import template_facts
 from xsft.errors import SpecError
 from xsft.facts import Facts
 from xsft.importer.build import Imported, import_paste
+from xsft.launchers.encoding import at_first_start
 from xsft.planner import make_intent
 from xsft.problems import errors_in
 from xsft.spec.model import WorkloadSpec
@@ -32,11 +34,19 @@ def again(imported: Imported) -> Intent:
     return make_intent(read_spec(imported.yaml), Facts())
 
 
+def told(p: Intent) -> tuple[str, ...]:
+    """The xpk line. xpk has no restarts under Pathways, so an imported line neither has them nor counts them: there the
+    seed of the first start stands for what a restart makes of it.
+    """
+    line = p.xpk_argv or ()
+    return tuple(map(at_first_start, line)) if p.run.mode.value == "pathways" else line
+
+
 def assert_law(p: Intent) -> None:
     assert p.xpk_argv is not None
     imported = import_paste(shlex.join(p.xpk_argv))
     q = again(imported)
-    assert q.xpk_argv == p.xpk_argv
+    assert told(q) == told(p)
     assert q.trainer_argv == p.trainer_argv
     assert q.trainer_env == p.trainer_env
     assert errors_in(imported.problems) == ()
@@ -57,8 +67,12 @@ WORKLOADS = tuple(sorted(p for p in (ROOT / "workloads").glob("*.yaml") if "targ
 @pytest.mark.parametrize("file", WORKLOADS, ids=lambda file: file.stem)
 def test_the_law_holds_for_every_workload(file: Path) -> None:
     places = yaml.safe_load((ROOT / "places.yaml").read_text())
-    facts = Facts(places={name: Place.model_validate(place) for name, place in places.items()})
-    assert_law(make_intent(read_spec(file.read_text()), facts))
+    spec = read_spec(file.read_text())
+    facts = Facts(
+        places={name: Place.model_validate(place) for name, place in places.items()},
+        template=template_facts(spec, file=file),
+    )
+    assert_law(make_intent(spec, facts))
 
 
 @pytest.mark.parametrize("name", TRAINERS)

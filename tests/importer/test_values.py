@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 
 from tests.importer.specs import VALUE
-from xsft.effects.environments import Environment
-from xsft.importer.values import read_value, same
+from xsft.effects.environments.installed import Environment
+from xsft.importer.values import leaves, read_value, same
 from xsft.trainers.arguments import yaml_value
 
 TEXTS = (
@@ -84,3 +84,19 @@ def test_omegaconf_reads_the_same(maxtext_environment: Environment) -> None:
         check=True,
     )
     assert [read_value(text) for text in TEXTS] == json.loads(done.stdout)
+
+
+def test_a_mapping_becomes_one_key_for_each_of_its_texts() -> None:
+    texts = {"template_config": {"PROMPT_TEMPLATE": 'Q: "{question}"\n', "REASONING_ANSWER_SEPARATOR": "####"}}
+    found = dict(leaves("formatting_func_kwargs", json.dumps(texts)))
+    assert {key: read_value(text) for key, text in found.items()} == {
+        "formatting_func_kwargs.template_config.PROMPT_TEMPLATE": 'Q: "{question}"\n',
+        "formatting_func_kwargs.template_config.REASONING_ANSWER_SEPARATOR": "####",
+    }
+
+
+@pytest.mark.parametrize("text", ["{1: a}", "{}", "[a]", "{a", "text", "{a: 1}"])
+def test_what_is_no_mapping_of_texts_stays_as_it_is(text: str) -> None:
+    assert list(leaves("other", text)) == [("other", text)]
+    if text != "{a: 1}":
+        assert list(leaves("formatting_func_kwargs", text)) == [("formatting_func_kwargs", text)]

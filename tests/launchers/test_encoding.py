@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 
 import pytest
 import yaml
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 from xsft.launchers.encoding import (
     BASH_KEEPS,
     COMMAND_LIMIT,
+    RESTARTS,
+    Counted,
     command_in_wrapper,
     decode_command,
     encode_command,
@@ -65,6 +68,46 @@ ENV = st.dictionaries(NAMES, TEXT, max_size=4).map(lambda pairs: tuple(pairs.ite
 @example(argv=("python3", "exec", "A=B"), env=(("env", ":env:"),), mode="pathways")
 def test_decoding_undoes_encoding(argv: tuple[str, ...], env: tuple[tuple[str, str], ...], mode: ModeName) -> None:
     assert decode_command(encode_command(argv=argv, env=env, mode=mode)) == (env, argv)
+
+
+COUNTED = st.builds(
+    Counted, key=st.from_regex(r"[a-z_]{1,20}", fullmatch=True), first=st.integers(0, 2**40), each=st.integers(1, 999)
+)
+
+
+@given(argv=ARGV, env=ENV, mode=st.sampled_from(MODES), counted=COUNTED, at=st.integers(1, 6))
+def test_a_counted_argument_decodes_to_what_the_first_start_receives(
+    argv: tuple[str, ...], env: tuple[tuple[str, str], ...], mode: ModeName, counted: Counted, at: int
+) -> None:
+    argv = (*argv[:at], counted.argument, *argv[at:])
+    if argv.count(counted.argument) > 1:
+        return
+    encoded = encode_command(argv=argv, env=env, mode=mode, counted=counted)
+    assert decode_command(encoded) == (env, argv)
+    assert encoded != encode_command(argv=argv, env=env, mode=mode)
+
+
+@pytest.mark.parametrize("argv", [("python3", "x"), ("python3", "seed=1", "seed=1"), ("python3", "seed=2")])
+def test_what_is_counted_must_stand_in_the_command_once(argv: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="seed=1 does not stand in the command once"):
+        encode_command(argv=argv, env=(), mode="mcjax", counted=Counted(key="seed", first=1, each=1))
+
+
+@pytest.mark.parametrize(
+    ("restarts", "seed"), [(None, 7), ("", 7), ("0", 7), ("1", 10), ("12", 43), ("1000", 3007), ("x; exit 9", None)]
+)
+@pytest.mark.parametrize("mode", MODES)
+def test_bash_adds_up_the_restarts(mode: ModeName, restarts: str | None, seed: int | None) -> None:
+    """The kubelet leaves the sum alone, and one argument comes out; what is no number starts nothing."""
+    counted = Counted(key="seed", first=7, each=3)
+    argv = ("/bin/echo", "a b", counted.argument, "$(XSFT_RESTARTS)")
+    env = {} if restarts is None else {RESTARTS: restarts}
+    line = kubernetes_expand(encode_command(argv=argv, env=(), mode=mode, counted=counted), env)
+    done = subprocess.run(("bash", "-c", f"({line})"), env=env, capture_output=True, text=True, check=False)
+    if seed is None:
+        assert (done.returncode, done.stdout) == (1, "")
+    else:
+        assert (done.returncode, done.stdout) == (0, f"a b seed={seed} $(XSFT_RESTARTS)\n"), done.stderr
 
 
 @given(argv=ARGV, env=ENV, mode=st.sampled_from(MODES))

@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 
-from tests.everything import EVERYTHING, everything, leaves
+from tests.everything import EVERYTHING, everything, leaves, sections_of
 from xsft.facts import Facts
 from xsft.launchers.audit import Expectation
 from xsft.launchers.encoding import kubernetes_expand
 from xsft.launchers.expect import expectations
 from xsft.launchers.pointers import Item, Named
 from xsft.naming import ModeName
+from xsft.planner import make_intent
 from xsft.spec.resolve import resolve
 
 MODES: tuple[ModeName, ...] = ("mcjax", "pathways")
@@ -47,6 +48,21 @@ def test_nothing_unsaid_is_expected(mode: ModeName) -> None:
     assert fields.isdisjoint({"secrets.hf_token", "tpu.reservation", "tpu.capacity", "restarts.grace_period_s"})
 
 
+OPTIONAL = (
+    *(path for path in leaves() if not sections_of(path)[-1].model_fields[path.rpartition(".")[2]].is_required()),
+    *("place", "secrets", "secrets.hf_token", "restarts", "image", "tpu", "model.hf"),
+)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("path", OPTIONAL)
+def test_what_is_not_given_is_not_expected_to_be_none(path: str, mode: ModeName) -> None:
+    """It would be an audit error, which hides the problem that names what is missing."""
+    both = {"pathways": None, "place__pathways": None} if "pathways" in path else {path.replace(".", "__"): None}
+    intent = make_intent(everything(**{"mode": mode, **both}), Facts())
+    assert [e.field for e in intent.expectations if "None" in repr(e.value)] == []
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_priority_and_pull_secret_are_expected_on_every_pod(mode: ModeName) -> None:
     pods = 1 if mode == "mcjax" else 2
@@ -81,6 +97,7 @@ def test_chips_are_a_number_in_mcjax_and_text_in_pathways() -> None:
 
 def test_the_command_shows_the_trainers_argv() -> None:
     (command,) = _by_field("pathways", "command")
-    assert command.requested[:2] == ["python3", "-m"]
+    assert command.requested[0] == "python3"
+    assert "-m" in command.requested
     assert command.value.startswith("JAX_PLATFORMS=proxy ")
     assert command.reads == "command"

@@ -7,7 +7,7 @@ import pytest
 from tests.everything import everything
 from xsft.facts import Facts
 from xsft.launchers.encoding import decode_command, pathways_args_problem
-from xsft.launchers.xpk import servers, xpk_argv
+from xsft.launchers.xpk import xpk_argv
 from xsft.naming import ModeName
 from xsft.spec.resolve import Run, resolve
 from xsft.trainers.maxtext import trainer_argv
@@ -92,7 +92,7 @@ def test_pathways_servers_and_arguments() -> None:
 
 
 def test_the_places_servers_stand_in_for_the_workloads() -> None:
-    images = servers(_run("pathways", pathways=None))
+    images = _run("pathways", pathways=None).servers
     assert images.proxy_image == "my.dev/place-proxy:1"
     assert images.server_image == "my.dev/place-server:1"
     assert images.scratch == "gs://my-bucket/place-scratch"

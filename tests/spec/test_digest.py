@@ -1,27 +1,49 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
+from pydantic.fields import FieldInfo
 
-from tests.everything import EVERYTHING, OTHER, everything, leaves, other
-from xsft.facts import Facts, MachineFacts
-from xsft.spec.digest import canonical, spec_digest
+from tests.everything import EVERYTHING, OTHER, changed, everything, leaves, other, sections_of, value_at
+from xsft.facts import Facts, ImageFacts, MachineFacts, TemplateFacts
+from xsft.spec.base import Section
+from xsft.spec.digest import NEUTRAL, canonical, spec_digest, stated
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import resolve
+from xsft.spec.sections import Train
 
-# The design's words: user, time, git commit, priority, restarts, TTL and silenced checks are not the run's identity.
+# User, time, git commit, priority, restarts, TTL and silenced checks are not the run's identity.
 NOT_IDENTITY = {
     "priority",
     "restarts.max",
     "restarts.on_exit_codes",
     "restarts.grace_period_s",
+    "restarts.data",
     "ttl_seconds_after_finished",
     "checks",
     "data.rows",
+    "data.chat_template",
     "place.registry",
     "image.name",
 }
+
+# Key -> what decides instead of it where EVERYTHING states both.
+OUTRANKED: Mapping[str, Mapping[str, Any]] = {
+    "place.namespace": {"namespace": None},
+    "place.queue": {"queue": None},
+    "place.output": {"output": None},
+    "place.pathways.proxy_image": {"mode": "pathways", "pathways.proxy_image": None},
+    "place.pathways.server_image": {"mode": "pathways", "pathways.server_image": None},
+    "place.pathways.scratch": {"mode": "pathways", "pathways.scratch": None},
+    "model.hf.converted": {"model.checkpoint": None},
+}
+
+# Keys with a value as their default that is always written, or that counts as what is made of it.
+ALWAYS_WRITTEN = {"image.maxtext", "target", "mode", "place.namespace", "place.queue", "run_name_suffix"}
 
 
 def _digest(spec: WorkloadSpec, facts: Facts | None = None) -> str:
@@ -42,9 +64,145 @@ def test_what_is_not_identity_does_not_change_it(path: str) -> None:
     assert _digest(other(path)) == _digest(everything())
 
 
-@pytest.mark.parametrize("path", sorted(set(leaves()) - NOT_IDENTITY))
+@pytest.mark.parametrize("path", sorted(set(leaves()) - NOT_IDENTITY - set(OUTRANKED)))
 def test_everything_else_changes_it(path: str) -> None:
     assert _digest(other(path)) != _digest(everything())
+
+
+@pytest.mark.parametrize("path", sorted(OUTRANKED))
+def test_a_value_changes_it_only_where_it_decides(path: str) -> None:
+    assert _digest(other(path)) == _digest(everything())
+    undecided = changed(EVERYTHING, OUTRANKED[path])
+    assert _digest(other(path, undecided)) != _digest(WorkloadSpec.model_validate(undecided))
+
+
+def test_a_mcjax_run_does_not_depend_on_the_places_pathways_images() -> None:
+    assert _digest(everything(pathways=None, place__pathways=None)) == _digest(everything(pathways=None))
+
+
+def test_a_local_run_does_not_depend_on_a_place() -> None:
+    here = everything(target="local")
+    assert _digest(here) == _digest(everything(target="local", place=None, queue=None, namespace=None))
+
+
+def _field(path: str) -> FieldInfo:
+    return sections_of(path)[-1].model_fields[path.rpartition(".")[2]]
+
+
+def _default(path: str) -> Any:
+    return _field(path).get_default(call_default_factory=True)
+
+
+OPEN = tuple(path for path in sorted(set(leaves()) - NOT_IDENTITY) if not _field(path).is_required())
+"""Keys of the run's identity that a file may leave out."""
+
+
+@contextmanager
+def default_of(path: str, value: Any) -> Iterator[None]:
+    """As if a later xsft had another default for one key."""
+    before = _field(path).default, _field(path).default_factory
+    try:
+        _set_default(path, value, None)
+        yield
+    finally:
+        _set_default(path, *before)
+
+
+def _set_default(path: str, default: Any, factory: Any) -> None:
+    field = _field(path)
+    field.default, field.default_factory = default, factory
+    for section in reversed(sections_of(path)):  # a section's validator holds copies of the inner ones
+        section.model_rebuild(force=True)
+
+
+def _leaving_open(path: str) -> dict[str, Any]:
+    """EVERYTHING without a value for this key, and without what would decide instead of its default."""
+    instead = {"mode": {"pathways": None}, **OUTRANKED}.get(path, {})
+    return changed(EVERYTHING, {**instead, path: None})
+
+
+@pytest.mark.parametrize("path", OPEN)
+def test_another_default_is_another_run_unless_the_file_states_the_value(path: str) -> None:
+    default = _default(path)
+    another = next(value for value in (OTHER[path], value_at(path)) if value not in (None, default))
+
+    def digest(value: Any) -> str:
+        return _digest(WorkloadSpec.model_validate(changed(_leaving_open(path), {path: value})))
+
+    values = [value for value in (another, default) if value is not None]
+    unstated, stated_ = digest(None), [digest(value) for value in values]
+    with default_of(path, another):
+        assert digest(None) == stated_[0]
+        assert digest(None) != unstated
+        assert [digest(value) for value in values] == stated_
+    assert digest(None) == unstated
+
+
+def test_keys_with_a_value_as_their_default_are_listed() -> None:
+    """One that is not in NEUTRAL would change the digest of every file as soon as an xsft has it."""
+    empty: tuple[Any, ...] = (None, [], {})
+    valued = {path for path in OPEN if _default(path) not in empty}
+    assert valued == set(NEUTRAL) | ALWAYS_WRITTEN
+    assert not set(NEUTRAL) & ALWAYS_WRITTEN
+
+
+def test_a_neutral_value_is_no_default() -> None:
+    """They were chosen once; another one would make other runs of the files of before."""
+    assert dict(NEUTRAL) == {
+        "tpu.num_slices": 1,
+        "data.train_split": "train",
+        "eval.steps": -1,
+        "secrets.hf_token.key": "token",
+    }
+
+
+class LaterTrain(Train):
+    """What a later xsft may add."""
+
+    new_without_a_default: int | None = None
+    new_with_one: bool = False
+
+
+def test_a_key_that_is_added_later_changes_no_file_that_does_not_use_it() -> None:
+    train = EVERYTHING["train"]
+    neutral = {**NEUTRAL, "train.new_with_one": False}
+
+    def written(section: Section) -> dict[str, Any]:
+        return stated(section, leave_out=(), neutral=neutral, at="train.")
+
+    assert written(LaterTrain(**train)) == written(Train(**train))
+    assert written(LaterTrain(**train, new_with_one=True)) == {**written(Train(**train)), "new_with_one": True}
+    assert written(LaterTrain(**train, new_without_a_default=0)) == {
+        **written(Train(**train)),
+        "new_without_a_default": 0,
+    }
+
+
+DECIDED: Mapping[str, Any] = {
+    "train.checkpoint_period": 50,
+    "model.hf.converted": "gs://my-bucket/runs/converted/qwen3-8b",
+    "queue": "place-queue",
+    "namespace": "team-a",
+    "output": "gs://my-bucket/place-runs",
+    "pathways.proxy_image": "my.dev/place-proxy:1",
+    "pathways.server_image": "my.dev/place-server:1",
+    "pathways.scratch": "gs://my-bucket/place-scratch",
+}
+
+
+@pytest.mark.parametrize("path", sorted(DECIDED))
+def test_what_xsft_decides_counts_as_if_the_file_stated_it(path: str) -> None:
+    mode = "pathways" if path.startswith("pathways.") else "mcjax"
+    unstated = changed(_leaving_open(path), {"mode": mode})
+    stating = changed(unstated, {path: DECIDED[path]})
+    assert _digest(WorkloadSpec.model_validate(unstated)) == _digest(WorkloadSpec.model_validate(stating))
+
+
+def test_the_release_in_the_images_lock_counts_as_if_the_file_stated_it() -> None:
+    found = ImageFacts(name="mine", repository="my.dev/image", digest=f"sha256:{'a' * 64}", maxtext="0.2.4")
+    named = everything(image__ref=None, image__maxtext=None)
+    stating = everything(image__name=None, image__ref=found.ref, image__maxtext="0.2.4")
+    assert _digest(named, Facts(image=found)) == _digest(stating)
 
 
 def test_the_world_does_not_change_it() -> None:
@@ -91,6 +249,24 @@ def test_a_place_by_name_is_the_place_written_out() -> None:
 
 def test_a_default_written_out_is_the_default() -> None:
     assert _digest(everything(tpu__num_slices=1)) == _digest(everything(tpu__num_slices=None))
+
+
+def test_a_template_counts_by_its_content_and_not_by_its_path() -> None:
+    jinja, other_jinja = TemplateFacts(text="{{ messages }}"), TemplateFacts(text="{{ messages }}!")
+    one, renamed = everything(), everything(data__chat_template="folder/moved.jinja")
+    assert _digest(one, Facts(template=jinja)) == _digest(renamed, Facts(template=jinja))
+    assert _digest(one, Facts(template=jinja)) != _digest(one, Facts(template=other_jinja))
+    assert _digest(one, Facts(template=jinja)) != _digest(everything(data__chat_template=None))
+
+
+def test_each_text_of_a_template_counts_and_the_layout_of_its_json_does_not() -> None:
+    named = everything(data__chat_template="qa.json")
+    texts = {"PROMPT_TEMPLATE": "{question}", "COMPLETION_TEMPLATE": "{answer}"}
+    files = [texts, {**texts, "PROMPT_TEMPLATE": "Q: {question}"}, {**texts, "COMPLETION_TEMPLATE": "A: {answer}"}]
+    digests = [_digest(named, Facts(template=TemplateFacts(text=json.dumps(file)))) for file in files]
+    assert len(set(digests)) == 3
+    laid_out = TemplateFacts(text=json.dumps(dict(reversed(texts.items())), indent=4))
+    assert _digest(named, Facts(template=laid_out)) == digests[0]
 
 
 def test_it_is_canonical_json() -> None:

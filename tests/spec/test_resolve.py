@@ -7,14 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.everything import everything
-from xsft.facts import Facts
-from xsft.problems import Problem
+from tests.replacing import replace
+from xsft.facts import Facts, TemplateFacts
+from xsft.problems import Problem, error
 from xsft.spec.place import Place
 from xsft.spec.resolve import LOCAL_OUTPUT, Run, converted_directory, default_checkpoint_period, resolve
+from xsft.spec.template import Template
 
 
 def _resolve(facts: Facts | None = None, **fields: Any) -> tuple[Run, tuple[Problem, ...]]:
-    return resolve(everything(**fields), facts or Facts(today="20261121", commit="0123456789" * 4))
+    facts = facts or Facts(today="20261121", commit="0123456789" * 4)
+    return resolve(
+        everything(**fields), replace(facts, template=facts.template or TemplateFacts(text="{{ messages }}"))
+    )
 
 
 def _run(facts: Facts | None = None, **fields: Any) -> Run:
@@ -176,6 +181,29 @@ def test_the_initial_checkpoint(fields: dict[str, Any], checkpoint: str | None) 
 
 def test_without_an_output_a_conversion_has_nowhere_to_go() -> None:
     assert converted_directory(everything(model__hf__converted=None), None) is None
+
+
+# The template
+
+
+def test_a_template_is_what_its_file_says() -> None:
+    assert _run().template == Template(jinja="{{ messages }}")
+    assert _run(data__chat_template=None).template is None
+
+
+def test_a_template_that_could_not_be_read_is_a_problem_and_none() -> None:
+    unread = error("file-missing", "data.chat_template", "x does not exist", "Check the path.")
+    run, problems = _resolve(Facts(template=TemplateFacts(problem=unread)), run_name_suffix="none")
+    assert (run.template, problems) == (None, (unread,))
+    run, problems = _resolve(
+        Facts(template=TemplateFacts(text="{")), run_name_suffix="none", data__chat_template="a.json"
+    )
+    assert (run.template, [p.id for p in problems]) == (None, ["chat-template-file"])
+
+
+def test_a_template_that_nobody_read_is_a_problem_too() -> None:
+    _, problems = resolve(everything(run_name_suffix="none"), Facts())
+    assert [(p.id, p.where) for p in problems] == [("chat-template-file", "data.chat_template")]
 
 
 def test_every_problem_says_what_to_do() -> None:

@@ -139,7 +139,7 @@ def test_100_000_keys_in_bounded_time() -> None:
 
 
 def test_importing_the_reader_does_not_import_pydantic() -> None:
-    code = "import sys, xsft.spec.overrides, xsft.effects.files; print('pydantic' in sys.modules)"
+    code = "import sys, xsft.spec.overrides, xsft.effects.machine.files; print('pydantic' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

@@ -151,6 +151,9 @@ progresses = st.builds(
     resumed_from=steps,
     data_ended=st.booleans(),
     aborted=st.none() | text,
+    no_target_steps=st.integers(0, 5),
+    not_finite_steps=st.integers(0, 5),
+    zero_loss_steps=st.integers(0, 5),
 )
 OUTCOMES = (
     "submitting",
@@ -163,7 +166,13 @@ OUTCOMES = (
     "interrupted",
     "cancelled",
 )
-records = st.builds(Recorded, outcome=st.sampled_from(OUTCOMES) | text, reason=st.none() | text, alive=st.booleans())
+records = st.builds(
+    Recorded,
+    outcome=st.sampled_from(OUTCOMES) | text,
+    reason=st.none() | text,
+    state_reason=st.sampled_from(("", "no-target-tokens", "loss-not-finite")) | text,
+    alive=st.booleans(),
+)
 statuses = st.builds(
     Status, state=st.sampled_from(model.STATES), reason=text, evidence=listed(st.sampled_from(("jobset", "log")))
 )

@@ -427,6 +427,50 @@ RUNNING: tuple[Case, ...] = (
     ("saving", observation(progress=training(phase="saving")), ("saving", "")),
     ("the data ran out", observation(progress=training(phase="ended", data_ended=True)), ("saving", "data-ended")),
     ("NaN, about to end", observation(progress=training(aborted="NaN loss")), ("training", "aborting")),
+    (
+        "NaN at 3 steps, about to end",
+        observation(progress=training(aborted="NaN loss", not_finite_steps=3)),
+        ("training", "aborting"),
+    ),
+    ("nothing to learn from", observation(progress=training(3, no_target_steps=3)), ("training", "no-target-tokens")),
+    ("two odd batches", observation(progress=training(3, no_target_steps=2)), ("training", "")),
+    ("its first two steps", observation(progress=training(2, no_target_steps=2)), ("training", "")),
+    (
+        "nothing to learn from, and evaluating",
+        observation(progress=training(phase="evaluating", no_target_steps=3)),
+        ("training", "no-target-tokens"),
+    ),
+    (
+        "nothing to learn from, and saving",
+        observation(progress=training(phase="saving", no_target_steps=400)),
+        ("saving", "no-target-tokens"),
+    ),
+    (
+        "nothing to learn from in the metrics",
+        observation(progress=training(source="metrics", phase=None, no_target_steps=3)),
+        ("training", "no-target-tokens"),
+    ),
+    (
+        "all of two steps, and the data ran out",
+        observation(progress=training(2, phase="ended", data_ended=True, no_target_steps=2)),
+        ("saving", "no-target-tokens"),
+    ),
+    (
+        "all of the two steps since it went on",
+        observation(progress=training(STEPS, phase="ended", resumed_from=STEPS - 2, no_target_steps=2)),
+        ("saving", "no-target-tokens"),
+    ),
+    (
+        "NaN, and told to go on",
+        observation(progress=training(not_finite_steps=3, loss=float("nan"))),
+        ("training", "loss-not-finite"),
+    ),
+    (
+        "NaN, and saving",
+        observation(progress=training(phase="saving", not_finite_steps=3)),
+        ("saving", "loss-not-finite"),
+    ),
+    ("a loss of 0 with targets", observation(progress=training(zero_loss_steps=40, loss=0.0)), ("training", "")),
     ("progress not read", observation(progress=None), ("training", "progress-not-read")),
     (
         "no metrics yet, log not read",
@@ -501,7 +545,7 @@ RUNNING: tuple[Case, ...] = (
         observation(
             jobset=jobset(
                 conditions=(condition("StartupPolicyInProgress"),),
-                jobs=slices(active=2),
+                jobs=(workers(suspended=2), HEAD_UP),
                 restarts=1,
                 created_at=LATELY,
             ),
@@ -787,6 +831,53 @@ ENDS: tuple[Case, ...] = (
         observation(jobset=COMPLETED, progress=progress(phase="ended", resumed_from=STEPS)),
         ("succeeded", ""),
     ),
+    (
+        "completed, and every step had nothing to learn from",
+        observation(jobset=COMPLETED, progress=training(STEPS, no_target_steps=40)),
+        ("failed", "no-target-tokens"),
+    ),
+    (
+        "completed, two odd batches",
+        observation(jobset=COMPLETED, progress=training(STEPS, no_target_steps=2)),
+        ("succeeded", ""),
+    ),
+    (
+        "completed, all of two steps",
+        observation(steps=2, jobset=jobset(terminal="Completed", steps=2), progress=training(2, no_target_steps=2)),
+        ("failed", "no-target-tokens"),
+    ),
+    (
+        "completed, one of two steps",
+        observation(steps=2, jobset=jobset(terminal="Completed", steps=2), progress=training(2, no_target_steps=1)),
+        ("succeeded", ""),
+    ),
+    (
+        "completed with NaN",
+        observation(jobset=COMPLETED, progress=training(STEPS, not_finite_steps=3)),
+        ("failed", "loss-not-finite"),
+    ),
+    (
+        "completed, of no workload of xsft's, and nothing to learn from",
+        observation(
+            jobset=jobset(terminal="Completed", steps=None), steps=None, progress=training(7, no_target_steps=7)
+        ),
+        ("failed", "no-target-tokens"),
+    ),
+    (
+        "completed with a loss of 0",
+        observation(jobset=COMPLETED, progress=training(STEPS, zero_loss_steps=40)),
+        ("succeeded", ""),
+    ),
+    (
+        "failed after its last step was saved, and nothing was learnt",
+        failing("FailedJobs", progress=training(STEPS, saved_step=STEPS, no_target_steps=40)),
+        ("failed", "no-target-tokens"),
+    ),
+    (
+        "failed, and nothing was learnt before",
+        failing("ReachedMaxRestarts", restarts=3, progress=training(not_finite_steps=4)),
+        ("failed", "loss-not-finite"),
+    ),
     ("completed, ended short", observation(jobset=COMPLETED, progress=training(400)), ("failed", "ended-short")),
     (
         "completed, one step short",
@@ -962,6 +1053,31 @@ GONE: tuple[Case, ...] = (
         absent("created", progress=progress(source="checkpoints", saved_step=STEPS - 1)),
         ("unknown", "jobset-gone"),
     ),
+    (
+        "gone; the last step is saved, and what was seen of it taught nothing",
+        absent("created", progress=training(STEPS, saved_step=STEPS, no_target_steps=40)),
+        ("failed", "no-target-tokens"),
+    ),
+    (
+        "gone; the last step is saved, and its record says that it taught nothing",
+        absent("failed", progress=SAVED, record=Recorded(outcome="failed", state_reason="no-target-tokens")),
+        ("failed", "no-target-tokens"),
+    ),
+    (
+        "gone, cancelled when it was seen to learn nothing",
+        absent("cancelled", progress=training(no_target_steps=40)),
+        ("cancelled", ""),
+    ),
+    (
+        "unreachable; its record says that it taught nothing",
+        absent(
+            "failed",
+            unread=unread("jobsets"),
+            progress=SAVED,
+            record=Recorded(outcome="failed", state_reason="loss-not-finite"),
+        ),
+        ("unknown", "unreachable"),
+    ),
     ("gone, cancelled", absent("cancelled"), ("cancelled", "")),
     ("gone, cancelled after its last step", absent("cancelled", progress=SAVED), ("cancelled", "")),
     ("gone, not created", absent("not-created"), ("failed", "not-created")),
@@ -1001,6 +1117,18 @@ LOCAL: tuple[tuple[Observation, tuple[str, str]], ...] = (
     (local("short", progress=training(3, data_ended=True)), ("failed", "data-ended")),
     (local("failed"), ("failed", "trainer-failed")),
     (local("failed", progress=training(3, aborted="NaN loss")), ("failed", "aborted")),
+    (local("running", alive=True, progress=training(3, no_target_steps=3)), ("training", "no-target-tokens")),
+    (local("completed", progress=training(6, no_target_steps=6)), ("failed", "no-target-tokens")),
+    (local("completed", progress=training(6, not_finite_steps=4)), ("failed", "loss-not-finite")),
+    (local("completed", progress=training(6, zero_loss_steps=6)), ("succeeded", "")),
+    (local("short", progress=training(3, data_ended=True, no_target_steps=3)), ("failed", "no-target-tokens")),
+    (local("failed", progress=training(3, no_target_steps=3)), ("failed", "no-target-tokens")),
+    (local("running", progress=progress(saved_step=6, no_target_steps=3)), ("failed", "no-target-tokens")),
+    (local("interrupted", progress=training(3, no_target_steps=3)), ("cancelled", "interrupted")),
+    (
+        local("failed", record=Recorded(outcome="failed", state_reason="no-target-tokens")),
+        ("failed", "no-target-tokens"),
+    ),
     (local("interrupted"), ("cancelled", "interrupted")),
     (local("cancelled"), ("cancelled", "")),
     (local("unknown"), ("unknown", "record-unknown")),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.replacing import replace
 from tests.states.arbitrary import containers, listed, observations, statuses, text, times
 from tests.states.cases import CASES, COMPLETED, HELD, LOCAL, PREEMPTED, STARTING, STATUSLESS, absent, failing
+from tests.states.messages import MESSAGES
 from tests.states.seen import (
     ADMITTED,
     NOW,
@@ -40,7 +41,17 @@ from xsft.problems import error
 from xsft.states.causes import PAST, explain, found_of, words
 from xsft.states.classify import classify
 from xsft.states.evidence import End, Event, Evidence, Log, Neighbour, Quota, Said
-from xsft.states.model import Before, Condition, Container, Observation, Pod, Recorded, Status, Unread
+from xsft.states.model import (
+    Before,
+    Condition,
+    Container,
+    Observation,
+    Pod,
+    Recorded,
+    ReplicatedJob,
+    Status,
+    Unread,
+)
 from xsft.states.rule import Cause, Explanation
 from xsft.states.rules import groups
 
@@ -192,7 +203,7 @@ QUEUE: tuple[Row, ...] = (
     (
         "jobset-controller",
         why(observation(jobset=STATUSLESS, pods=(), progress=None), dry_run=()),
-        ("does not answer",),
+        ("may not be running",),
     ),
     ("broken-spec", why(observation(jobset=STATUSLESS, pods=(), progress=None)), ("jobset-controller-manager",)),
 )
@@ -281,7 +292,7 @@ PODS: tuple[Row, ...] = (
         "pods-refused",
         why(
             observation(jobset=STARTING, pods=(), progress=None),
-            events=(event("FailedCreate", 'pods "x" is forbidden: exceeded quota: compute', "Job/x"),),
+            events=(event("FailedCreate", 'admission webhook "policy.example" denied the request', "Job/x"),),
         ),
         ("refuses to create",),
     ),
@@ -451,6 +462,13 @@ FAILED: tuple[Row, ...] = (
     ),
 )
 
+STEP = "completed step: 400, seconds: 1.0, "
+
+
+def worth(line: str) -> Log:
+    return replace(log(""), lines=(line, "Saving checkpoint at step 400"))
+
+
 SILENT = observation(
     progress=training(said_at="2026-11-21T11:30:00Z", saved_step=300),
     jobset=jobset(),
@@ -495,6 +513,34 @@ STATES: tuple[Row, ...] = (
         why(failing("FailedJobs", pods=(), progress=training(1000, saved_step=1000))),
         ("the result is whole",),
     ),
+    (
+        "no-target-tokens",
+        why(observation(progress=training(no_target_steps=40)), logs=(worth(f"{STEP}total_weights: 0, loss: 0.000,"),)),
+        ("40 steps in a row", "train.max_target_length", "xsft cancel", "slice 0 host 2", "total_weights: 0,"),
+    ),
+    (
+        "no-target-tokens",
+        why(local("failed", record=Recorded(outcome="failed", state_reason="no-target-tokens"))),
+        ("several steps in a row",),
+    ),
+    (
+        "no-target-tokens",
+        why(
+            failing("FailedJobs", pods=(), progress=training(1000, saved_step=1000, no_target_steps=40)),
+            logs=(log("exception", "ValueError: late"),),
+        ),
+        ("under another name",),
+    ),
+    (
+        "loss-not-finite",
+        why(observation(progress=training(not_finite_steps=9)), logs=(worth(f"{STEP}total_weights: 84, loss: nan,"),)),
+        ("The loss of 9 steps", "abort_on_nan_loss", "loss: nan"),
+    ),
+    (
+        "loss-zero",
+        why(observation(progress=training(zero_loss_steps=9)), logs=(worth(f"{STEP}total_weights: 84, loss: 0.000,"),)),
+        ("0.000 at 9 steps", "total_weights: 84"),
+    ),
     ("cancelled", why(absent("cancelled")), ("xsft cancel",)),
     ("killed-here", why(local("running")), ("this machine",)),
     ("steps-not-read", why(observation(jobset=COMPLETED, progress=None)), ("exits with 0 too",)),
@@ -523,7 +569,8 @@ def test_the_one_cause(id: str, found: Explanation, said: Sequence[str]) -> None
 
 
 def test_every_rule_is_the_cause_of_something() -> None:
-    assert {rule.id for rule in RULES} | {"crash-loop"} == {row[0] for row in ROWS}
+    of_messages = {one["id"] for one in MESSAGES} | {"container-restarted"}  # the tests of Pathways' workers below
+    assert {rule.id for rule in RULES} | {"crash-loop"} == {row[0] for row in ROWS} | of_messages
 
 
 def test_every_cause_reads_as_a_sentence_with_a_next_step() -> None:
@@ -551,6 +598,7 @@ def test_rules_name_only_what_there_is() -> None:
         "meaning",
         "at",
         "found",
+        "pods",
     }
     for rule in RULES:
         names = {name for _, name, _, _ in string.Formatter().parse(rule.message + rule.fix) if name}
@@ -594,7 +642,55 @@ def test_a_process_that_ended_is_told_before_the_restart_that_follows() -> None:
     assert (why(seen).reason, why(seen).cause.id) == ("pods-not-ready", "oom-host")
     assert why(seen).cause.message.startswith("The host's memory ran out")
     again = container(last=end)
-    assert why(replace(seen, pods=pods((pod(0, 2, containers=(again,)),)))).cause.id == "waiting", "it runs again"
+    assert why(replace(seen, pods=pods((pod(0, 2, containers=(again,)),)))).cause.id == "container-restarted"
+
+
+def pathways(*its_pods: Pod, **counts: int) -> Observation:
+    """Its head is up, its workers are not all ready: JobSet keeps StartupPolicyInProgress."""
+    jobs = (
+        ReplicatedJob(name="pathways-head", replicas=1, ready=1, active=1),
+        ReplicatedJob(name="worker", replicas=2, **{"active": 2, **counts}),
+    )
+    held = jobset(mode="pathways", conditions=(condition("StartupPolicyInProgress"),), jobs=jobs, max_restarts=10)
+    return observation(mode="pathways", jobset=held, pods=its_pods, progress=None)
+
+
+def worker(now: Container, *, ended_with: Container, times: int) -> Pod:
+    one = pod(0, 2, containers=(replace(now, last=ended_with, restarts=times),))
+    return replace(one, replicated_job="worker")
+
+
+def test_a_worker_in_a_crash_loop_is_the_cause_and_not_the_head() -> None:
+    end = terminated(1, finished_at="2026-11-21T11:59:30Z", message="no such flag: --resource_manager")
+    seen = pathways(worker(waiting("CrashLoopBackOff"), ended_with=end, times=6))
+    found = why(seen)
+    assert (found.state, found.reason, found.cause.id) == ("starting", "crash-loop", "exit-code")
+    assert found.cause.evidence == ("no such flag: --resource_manager",)
+    assert "starts the container again by itself, 6 times so far, whatever the exit code" in found.cause.message
+    assert "127 to 255" not in found.cause.message
+
+
+def test_a_worker_that_runs_again_for_a_moment_is_still_the_cause() -> None:
+    end = terminated(1, finished_at="2026-11-21T11:59:30Z")
+    found = why(pathways(worker(container(), ended_with=end, times=6)))
+    assert (found.reason, found.cause.id, found.cause.basis) == ("pods-not-ready", "container-restarted", "direct")
+    assert "exit code 1 (Error)" in found.cause.message
+
+
+def test_a_worker_that_was_killed_for_memory_and_runs_again_is_mentioned() -> None:
+    end = terminated(137, "OOMKilled", finished_at="2026-11-21T11:30:00Z")
+    seen = pathways(worker(container(), ended_with=end, times=2), ready=2)
+    found = why(replace(seen, progress=training()))
+    assert (found.state, found.cause.id) == ("training", "nothing-wrong")
+    (other,) = [one for one in found.others if one.id == "container-restarted"]
+    assert "ran out of host memory" in other.message
+    assert other.where.startswith("slice 0 host 2")
+
+
+def test_workers_wait_for_the_head_only_until_they_have_begun() -> None:
+    waits = why(pathways(active=0, suspended=2))
+    assert (waits.reason, waits.cause.id, waits.cause.basis) == ("workers-after-head", "workers-after-head", "inferred")
+    assert why(pathways()).reason == "pods-not-ready"
 
 
 def test_what_only_pods_tell_of_a_failure_is_worth_keeping() -> None:

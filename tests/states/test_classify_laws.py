@@ -22,11 +22,12 @@ from tests.states.arbitrary import (
     workloads,
 )
 from tests.states.cases import CASES, LOCAL, absent
-from tests.states.seen import NOW, jobset, observation, slices
+from tests.states.seen import NOW, jobset, observation, progress, slices
 from tests.states.seen import unread as not_read
 from xsft.states.classify import classify
 from xsft.states.model import STATES, JobSet, Observation, Progress, Status
 from xsft.states.reasons import BY_SLUG, REASONS
+from xsft.states.worth import WORTHLESS, worthless
 
 
 @given(seen=observations, now=times, factor=st.floats())
@@ -54,26 +55,34 @@ def test_no_message_of_a_real_cluster_decides(seen: Observation) -> None:
     before=jobsets,
     workload=st.none() | workloads,
     seen=st.none() | listed(pods),
-    progress=st.none() | progresses,
+    said=st.none() | progresses,
     more=listed(unread),
 )
 def test_a_terminal_jobset_stays_ended(
-    terminal: str, before: JobSet, workload: object, seen: object, progress: Progress | None, more: object
+    terminal: str, before: JobSet, workload: object, seen: object, said: Progress | None, more: object
 ) -> None:
     """Whatever its pods, its Workload and its trainer say; only how it ended may hang on the steps."""
     ended = replace(before, terminal=terminal, steps=4)
     status = classify(
-        observation(jobset=ended, workload=workload, pods=seen, progress=progress, unread=more, steps=4), now=NOW
+        observation(jobset=ended, workload=workload, pods=seen, progress=said, unread=more, steps=4), now=NOW
     )
-    if terminal == "Failed" or any(c.type == "Failed" and c.status == "True" for c in before.conditions):
+    doomed = said is not None and (said.aborted is not None or worthless(said, asked=4))
+    if doomed or terminal == "Failed" or any(c.type == "Failed" and c.status == "True" for c in before.conditions):
         assert status.state == "failed"
     else:
-        done = (
-            max((s for s in (progress.step, progress.saved_step, progress.resumed_from) if s), default=0)
-            if progress
-            else 0
-        )
+        done = max((s for s in (said.step, said.saved_step, said.resumed_from) if s), default=0) if said else 0
         assert status.state == "succeeded" if done >= 4 else status.state in {"failed", "unknown"}
+
+
+@given(seen=observations)
+def test_no_run_succeeds_whose_steps_taught_nothing(seen: Observation) -> None:
+    """Whatever its exit status, its checkpoints and its record say."""
+    taught_nothing = replace(seen, last_known=None, progress=progress(no_target_steps=3))
+    assert classify(taught_nothing, now=NOW).state != "succeeded"
+
+
+def test_the_reasons_of_worthless_runs_are_reasons() -> None:
+    assert {slug for slug in WORTHLESS if "failed" in BY_SLUG[slug].states} == WORTHLESS
 
 
 @given(seen=observations, names=st.sets(st.sampled_from(("jobset", "workload", "pods", "progress"))))

@@ -5,40 +5,51 @@ import re
 import pytest
 
 from tests.observations import NOW, observed, said
-from tests.replacing import replace
-from xsft.states.losing import Loss, loss_of, loss_text
+from xsft.states.losing import Loss, Saved, loss_of, loss_text, may_lose
 from xsft.states.model import Observation, Progress, State, Status, Unread
-from xsft.states.rows import row_of
+from xsft.states.rows import Row, row_of
+
+NONE = Saved()
+SILENT = Saved(why="timeout")
+STARTED = Progress(source="log", read_at=NOW)
 
 
-def loss(seen: Observation, state: State = "training") -> Loss:
-    return loss_of(row_of(seen, Status(state=state), now=NOW))
+def row(seen: Observation, state: State = "training", reason: str = "") -> Row:
+    return row_of(seen, Status(state=state, reason=reason), now=NOW)
+
+
+def loss(seen: Observation, state: State = "training", saved: Saved = NONE) -> Loss:
+    return loss_of(row(seen, state), saved)
 
 
 @pytest.mark.parametrize(
-    ("seen", "state", "steps", "words"),
+    ("seen", "state", "saved", "steps", "words"),
     [
-        (observed(), "training", 20, "20 steps since the checkpoint of step 100 would be lost .it is at step 120."),
-        (observed(progress=said(100)), "training", 0, "step 100 is its last step: nothing would be lost"),
-        (observed(progress=said(7, saved_step=None)), "training", 7, "no checkpoint of it was seen: all of its 7"),
-        (observed(progress=Progress(source="log", read_at=NOW)), "compiling", 0, "no step yet"),
-        (
-            observed(progress=Progress(source="log", read_at=NOW)),
-            "training",
-            None,
-            "not known: .*no step that xsft knows",
-        ),
-        (observed(progress=None), "queued", 0, "no step yet"),
-        (observed(progress=None), "starting", 0, "no step yet"),
-        (observed(progress=None), "training", None, "not known: its progress was not read"),
-        (observed(progress=None), "evicted", None, "not known"),
-        (observed(progress=None, unread=(Unread(what="log", why="timeout"),)), "training", None, "timeout"),
+        (observed(), "training", NONE, 20, "20 steps since the checkpoint of step 100 would be lost .it is at step 12"),
+        (observed(), "training", Saved(step=110), 10, "10 steps since the checkpoint of step 110"),
+        (observed(), "training", SILENT, 20, "20 steps since the checkpoint of step 100"),
+        (observed(progress=said(100)), "training", NONE, 0, "step 100 is its last step: nothing would be lost"),
+        (observed(progress=said(90)), "training", NONE, 0, "nothing would be lost"),
+        (observed(progress=said(7, saved_step=None)), "training", NONE, 7, "no checkpoint: all of its 7 steps"),
+        (observed(progress=said(7, saved_step=None)), "training", SILENT, None, "unknown: .* not read .timeout"),
+        (observed(progress=said(7, saved_step=None, resumed_from=5)), "training", SILENT, 2, "since .* step 5 would"),
+        (observed(progress=said(1900, saved_step=None)), "training", Saved(step=1000), 900, "since .* step 1000"),
+        (observed(progress=said(199, source="metrics")), "training", Saved(step=100), None, "step 199. may be behind"),
+        (observed(progress=said(40, source="record")), "training", Saved(step=40), None, "record .* may be behind"),
+        (observed(progress=STARTED), "compiling", NONE, 0, "no step yet"),
+        (observed(progress=STARTED), "training", NONE, None, "unknown: .*no step that xsft knows"),
+        (observed(progress=STARTED), "training", Saved(step=9), None, "unknown: .*latest checkpoint: step 9"),
+        (observed(progress=None), "queued", NONE, 0, "no step yet"),
+        (observed(progress=None), "starting", NONE, 0, "no step yet"),
+        (observed(progress=None), "training", NONE, None, "unknown: its progress was not read"),
+        (observed(progress=None), "evicted", NONE, None, "unknown"),
+        (observed(progress=None, unread=(Unread(what="log", why="timeout"),)), "training", NONE, None, "timeout"),
     ],
 )
-def test_what_would_be_lost(seen: Observation, state: State, steps: int | None, words: str) -> None:
-    found = loss(seen, state)
+def test_what_would_be_lost(seen: Observation, state: State, saved: Saved, steps: int | None, words: str) -> None:
+    found = loss(seen, state, saved)
     assert found.steps == steps
-    assert re.search(words, loss_text(found))
+    assert re.search(words, loss_text(found)), loss_text(found)
 
 
 def test_chips_of_all_slices_are_freed_and_none_of_a_queued_run() -> None:
@@ -49,9 +60,11 @@ def test_chips_of_all_slices_are_freed_and_none_of_a_queued_run() -> None:
 
 
 def test_a_run_that_trained_and_has_a_pod_replaced_has_done_something() -> None:
-    row = row_of(observed(progress=None), Status(state="starting", reason="pods-replaced"), now=NOW)
-    assert loss_of(row).steps is None
+    replaced = row(observed(progress=None), "starting", "pods-replaced")
+    assert may_lose(replaced)
+    assert loss_of(replaced, NONE).steps is None
 
 
-def test_a_checkpoint_ahead_of_what_was_printed_loses_nothing() -> None:
-    assert loss(replace(observed(), progress=said(90))).steps == 0
+@pytest.mark.parametrize("state", ["queued", "starting"])
+def test_what_has_not_begun_has_nothing_to_lose(state: State) -> None:
+    assert not may_lose(row(observed(progress=None), state))

@@ -9,6 +9,7 @@ from tests.replacing import replace
 from xsft.states.model import ENDED, RUNNING, STATES, State, Status
 from xsft.states.rows import Row, row_of
 from xsft.states.waiting import DONE, Goal, beyond, parse_goal, verdict
+from xsft.states.worth import WORTHLESS
 
 RUNNING_GOAL = Goal(kind="running")
 
@@ -35,6 +36,14 @@ def test_other_goals_are_refused(text: str) -> None:
 def test_done_is_success_only(state: State) -> None:
     expected = "reached" if state == "succeeded" else ("ended" if state in ENDED else "waiting")
     assert verdict(DONE, row(state)) == expected
+
+
+@pytest.mark.parametrize("reason", sorted(WORTHLESS))
+def test_a_run_whose_steps_teach_nothing_will_not_be_done(reason: str) -> None:
+    lives = replace(row("training"), reason=reason)
+    assert verdict(DONE, lives) == "ended"
+    assert verdict(RUNNING_GOAL, lives) == "reached"
+    assert verdict(Goal(kind="step", step=500), lives) == "waiting"
 
 
 @pytest.mark.parametrize("state", STATES)

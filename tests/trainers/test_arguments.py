@@ -65,7 +65,7 @@ READABLE: tuple[tuple[Value, str], ...] = (
     ("./xsft-runs", "./xsft-runs"),
     ("20261121", "'20261121'"),
     ("it's", "'it''s'"),
-    ("a\nb", '"a\\u000ab"'),
+    ("a\nb", '"a\\nb"'),
 )
 
 

@@ -39,7 +39,22 @@ LINES: list[tuple[str, Event]] = [
             "completed step: 7, seconds: 1.5, live slice count: 2, TFLOP/s/device: 0.1, Tokens/s/device: 12.0, "
             "total_weights: 84, main_model_loss: 9.5, mtp_loss: 8.5, loss: 3.25, lm_loss: 0.000, perplexity: 1.0"
         ),
-        Step(step=7, loss=3.25, seconds=1.5, tflops_per_device=0.1, tokens_per_second=12.0, target_tokens=84),
+        Step(
+            step=7,
+            loss=3.25,
+            seconds=1.5,
+            tflops_per_device=0.1,
+            tokens_per_second=12.0,
+            target_tokens=84,
+            other_losses=True,
+        ),
+    ),
+    (  # with every target token cut off
+        (
+            "completed step: 3, seconds: 0.028, TFLOP/s/device: 0.007, Tokens/s/device: 9155.785, total_weights: 0, "
+            "loss: 0.000, lm_loss: 0.000, perplexity: 1.000"
+        ),
+        Step(step=3, loss=0.0, seconds=0.028, tflops_per_device=0.007, tokens_per_second=9155.785, target_tokens=0),
     ),
     (  # code
         (
@@ -109,6 +124,25 @@ def test_every_kind_of_event_has_a_line() -> None:
 )
 def test_other_lines_say_nothing(line: str) -> None:
     assert parse(line) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "without"),
+    [
+        ("completed step: 3, seconds: 0.0, total_weights: 0, loss: 0.000, lm_loss: 0.000", True),
+        ("completed step: 3, seconds: 0.0, total_weights: 0.0, loss: 0.000, lm_loss: 0.000", True),
+        ("completed step: 3, seconds: 0.0, total_weights: 0, loss: nan, lm_loss: 0.000", True),
+        ("completed step: 3, seconds: 0.0, total_weights: 0, loss: 0.010, lm_loss: 0.000, moe_lb_loss: 0.010000", True),
+        # gradient accumulation: the last micro-batch had none, another one had some
+        ("completed step: 3, seconds: 0.0, total_weights: 0, loss: 2.500, lm_loss: 0.000", False),
+        ("completed step: 3, seconds: 0.0, total_weights: 1, loss: 0.000, lm_loss: 0.000", False),
+        ("completed step: 3, seconds: 0.0, loss: 0.000, lm_loss: 0.000", False),
+    ],
+)
+def test_a_step_without_targets_is_told_from_one_with_a_loss_of_zero(line: str, without: bool) -> None:
+    event = parse(line)
+    assert isinstance(event, Step)
+    assert event.without_targets is without
 
 
 MARKS = (

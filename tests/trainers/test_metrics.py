@@ -12,9 +12,10 @@ from xsft.trainers.metrics import losses_of, newest_files, progress_of_metrics, 
 NOW = "2026-11-21T12:00:00Z"
 
 
-def row(step: int, *, loss: float = 2.5, seconds: float = 0.5) -> str:
+def row(step: int, *, loss: float = 2.5, seconds: float = 0.5, **more: float) -> str:
     scalars = {
         "learning/loss": loss,
+        **{f"learning/{name}": value for name, value in more.items()},
         "perf/step_time_seconds": seconds,
         "perf/per_device_tflops": 100.0,
         "perf/per_device_tflops_per_sec": 200.0,
@@ -37,6 +38,20 @@ def test_the_last_row_of_training_counts() -> None:
     assert seen is not None
     assert (seen.source, seen.step, seen.loss, seen.step_seconds) == ("metrics", 3, 2.25, 0.5)
     assert (seen.tflops_per_device, seen.tokens_per_second, seen.said_at) == (200.0, 4096.0, None)
+
+
+def test_steps_that_taught_nothing_are_counted() -> None:
+    def counted(*rows: str) -> tuple[int, int, int]:
+        seen = progress_of_metrics(rows_of("\n".join(rows)), read_at=NOW)
+        assert seen is not None
+        return seen.no_target_steps, seen.not_finite_steps, seen.zero_loss_steps
+
+    assert counted(*(row(n, loss=0.0, total_weights=0.0) for n in (1, 2, 3))) == (3, 0, 0)
+    assert counted(*(row(n, loss=0.1, total_weights=0.0, moe_lb_loss=0.1) for n in (1, 2, 3))) == (3, 0, 0)
+    assert counted(*(row(n, loss=0.1, total_weights=0.0) for n in (1, 2, 3))) == (0, 0, 0)
+    assert counted(*(row(n, loss=float("nan"), total_weights=84.0) for n in (1, 2, 3))) == (0, 3, 0)
+    assert counted(*(row(n, loss=0.0, total_weights=84.0) for n in (1, 2, 3))) == (0, 0, 3)
+    assert counted(*(row(n, loss=0.0, total_weights=float("inf")) for n in (1, 2, 3))) == (0, 0, 3)
 
 
 def test_rows_of_evals_are_no_steps() -> None:

@@ -18,10 +18,10 @@ LOOP_END = f"{ABSL}Train loop finished in: 2.2828 seconds"
 NOW = "2026-11-21T12:00:00Z"
 
 
-def done(step: int, *, loss: float = 2.0, seconds: float = 0.5, tflops: float = 400.0) -> str:
+def done(step: int, *, loss: float = 2.0, seconds: float = 0.5, tflops: float = 400.0, targets: int = 84) -> str:
     return (
         f"{ABSL}completed step: {step}, seconds: {seconds:.3f}, TFLOP/s/device: {tflops:.3f}, "
-        f"Tokens/s/device: 1181.694, total_weights: 84, loss: {loss:.3f}, lm_loss: 0.000, perplexity: 631.719"
+        f"Tokens/s/device: 1181.694, total_weights: {targets}, loss: {loss:.3f}, lm_loss: 0.000, perplexity: 631.719"
     )
 
 
@@ -191,3 +191,19 @@ def test_nothing_raises_and_a_step_is_one_that_was_said(lines: list[str]) -> Non
     seen = fold(*lines)
     assert seen.step in (None, 3, 4)
     assert (seen.loss is None) == (seen.step is None)
+
+
+def worth(seen: Progress) -> tuple[int, int, int]:
+    return seen.no_target_steps, seen.not_finite_steps, seen.zero_loss_steps
+
+
+def test_steps_that_taught_nothing_are_counted() -> None:
+    assert worth(fold(BEGIN, MODEL, *(done(n, loss=0.0, targets=0) for n in range(1, 9)), LOOP_END)) == (8, 0, 0)
+    assert worth(fold(*(done(n, loss=math.nan) for n in (5, 6, 7)), from_start=False)) == (0, 3, 0)
+    assert worth(fold(*(done(n, loss=0.0) for n in (5, 6, 7)), from_start=False)) == (0, 0, 3)
+    assert worth(fold(done(1), done(2), done(3))) == (0, 0, 0)
+
+
+def test_a_new_process_counts_its_own_steps() -> None:
+    before = (BEGIN, MODEL, *(done(n, loss=0.0, targets=0) for n in range(1, 5)))
+    assert worth(fold(*before, BEGIN, MODEL, done(4), done(5))) == (0, 0, 0)

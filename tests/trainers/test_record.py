@@ -50,8 +50,8 @@ def test_what_is_not_a_record_is_a_value_error(text: str) -> None:
 
 
 def test_steps_may_grow_and_nothing_else() -> None:
-    old = {"train": {"steps": 3, "learning_rate": 0.1, "checkpoint_period": 1}, "checkpoint_period": 1, "output": "/a"}
-    new = {"train": {"steps": 9, "learning_rate": 0.2}, "checkpoint_period": 5, "output": "/b", "lora": {"rank": 4}}
+    old = {"train": {"steps": 3, "learning_rate": 0.1, "checkpoint_period": 1}, "output": "/a"}
+    new = {"train": {"steps": 9, "learning_rate": 0.2, "checkpoint_period": 5}, "output": "/b", "lora": {"rank": 4}}
     assert differences(old, new) == ("lora.rank: unset -> 4", "train.learning_rate: 0.1 -> 0.2")
 
 

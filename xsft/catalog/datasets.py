@@ -22,10 +22,16 @@ class Dataset(Struct, frozen=True, kw_only=True):
     all_columns: tuple[str, ...]
     configurations: Mapping[str, Mapping[str, int]]
     """hf_name → split → rows. A data set without a default configuration ("") stops when hf_name is not given."""
+    files_of: Mapping[str, Mapping[str, int]]
+    """hf_name → split → files."""
 
     def rows(self, split: str, *, hf_name: str = "") -> int | None:
         """Rows of the split; None when the data set has no such split or configuration."""
         return self.configurations.get(hf_name, {}).get(split)
+
+    def files(self, split: str, *, hf_name: str = "") -> int | None:
+        """Files of the split; None when the data set has no such split or configuration."""
+        return self.files_of.get(hf_name, {}).get(split)
 
     def splits(self, *, hf_name: str = "") -> tuple[str, ...]:
         return tuple(self.configurations.get(hf_name, {}))
@@ -37,7 +43,13 @@ def dataset(hf_path: str) -> Dataset | None:
     if row is None:
         return None
     columns, all_columns = tuple(row["columns"]), tuple(row["all_columns"])
-    return Dataset(hf_path=hf_path, columns=columns, all_columns=all_columns, configurations=row["configurations"])
+    return Dataset(
+        hf_path=hf_path,
+        columns=columns,
+        all_columns=all_columns,
+        configurations=row["configurations"],
+        files_of=row["files"],
+    )
 
 
 def columns_ok(columns: Iterable[str]) -> bool:

@@ -5,9 +5,9 @@ source: ahead-of-time compilation on v6e, see fit.toml. The bound rejects; it ne
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cache
-from math import prod
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -26,7 +26,6 @@ COUNTING_KEYS: Mapping[str, object] = {
     "dtype": "bfloat16",
     "grad_dtype": "float32",
     "gradient_accumulation_steps": 1,
-    "max_target_length": 2048,
     "megablox": True,
     "mu_dtype": "",
     "num_moe_token_chunks": 1,
@@ -54,6 +53,10 @@ COUNTING_KEYS: Mapping[str, object] = {
 """Keys that change memory, with their defaults: a verdict holds only where all are equal. So do all `*_parallelism` and
 `custom_mesh*` keys. source: maxtext@0.2.5 maxtext/configs/base.yml, compared by tests/catalog/test_fit.py."""
 
+TOKENS = "max_target_length"
+DEFAULT_TOKENS = 2048
+"""A run with fewer tokens takes less memory. source: maxtext@0.2.5 maxtext/configs/base.yml"""
+
 ALSO_COUNTING = ("custom_mesh", "sa_", "lora.lora_weight")
 """Prefixes of further keys that change memory and that no compiled run has set."""
 
@@ -72,23 +75,49 @@ class Verdict(Struct, frozen=True, kw_only=True):
     limit_gib: float
     step: Literal["sft", "pretrain"]
     """Which step was compiled; for full fine-tuning the two differ by 1 %."""
+    tokens: int
+    """max_target_length of the run that was compiled."""
     note: str
 
 
+class Place(Struct, frozen=True, kw_only=True):
+    """Where the compiler accepted a run with the default mesh."""
+
+    id: str
+    """Row of fit.toml."""
+    tpu_type: str
+    num_slices: int
+
+
 def known_verdict(*, model: str, tpu_type: str, num_slices: int, keys: Mapping[str, object]) -> Verdict | None:
-    """The verdict for exactly this run; None when nobody has compiled it.
+    """The verdict for exactly this run, else what follows from one that differs in its tokens only; None where nobody
+    has compiled either. What fits with more tokens fits with fewer; what does not fit with fewer does not with more.
 
     `keys` are MaxText's, nested ones as `lora.lora_rank`; those that are absent count as their defaults. An axis of -1
     is resolved first, so `dcn_fsdp_parallelism=2` on two slices equals the same with `dcn_data_parallelism=1`.
     Raises ValueError for an unknown tpu_type.
     """
-    run = parse_tpu_type(tpu_type)
+    run, tokens = parse_tpu_type(tpu_type), _tokens(keys)
     wanted = _counting(keys, run, num_slices)
-    for row in _rows():
-        same_place = row["model"] == model and row["slices"] == num_slices and parse_tpu_type(row["tpu"]) == run
-        if same_place and _counting(_row_keys(row), run, num_slices) == wanted:
-            return _verdict(row)
-    return None
+    found = (
+        _verdict(row)
+        for row in _rows()
+        if row["model"] == model and row["slices"] == num_slices and parse_tpu_type(row["tpu"]) == run
+        if _counting(_row_keys(row), run, num_slices) == wanted
+    )
+    telling = [verdict for verdict in found if _tells(verdict, tokens)]
+    return min(telling, key=lambda verdict: abs(verdict.tokens - tokens), default=None)
+
+
+def places_where_it_fits(*, model: str, keys: Mapping[str, object]) -> tuple[Place, ...]:
+    """Where the compiler accepted this run on the default mesh, with as many tokens or more; the fewest chips first."""
+    found = [
+        Place(id=row["id"], tpu_type=row["tpu"], num_slices=row["slices"])
+        for row in _rows()
+        if row["model"] == model and row["verdict"] == "fits" and _tokens(_row_keys(row)) >= _tokens(keys)
+        if _off_mesh(_row_keys(row)) == _off_mesh(keys) and not any(map(_is_axis, _row_keys(row)))
+    ]
+    return tuple(sorted(found, key=lambda place: parse_tpu_type(place.tpu_type).chips * place.num_slices))
 
 
 def minimum_gib_per_chip(*, params_b: float, run: Slice, num_slices: int, keys: Mapping[str, object]) -> float:
@@ -135,6 +164,7 @@ def _verdict(row: Mapping[str, Any]) -> Verdict:
         sum_gib=row.get("sum"),
         limit_gib=toml("fit.toml")["limit_gib"],
         step=row.get("step", "sft"),
+        tokens=int(_tokens(_row_keys(row))),
         note=row.get("note", ""),
     )
 
@@ -151,24 +181,46 @@ def _row_keys(row: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _counting(keys: Mapping[str, object], run: Slice, num_slices: int) -> dict[str, object]:
-    """The keys that change memory, normalised: defaults filled in, the mesh resolved, axes of 1 left out."""
+    """The keys that change memory, but for the tokens: normalised, defaults filled in, the mesh resolved, axes of 1
+    left out.
+    """
+    return _off_mesh(keys) | {axis: size for axis, size in _axes(keys, run, num_slices).items() if size != 1}
+
+
+def _off_mesh(keys: Mapping[str, object]) -> dict[str, object]:
     others = {key: value for key, value in keys.items() if key.startswith(ALSO_COUNTING)}
     values = {**others, **{key: keys.get(key, default) for key, default in COUNTING_KEYS.items()}}
-    axes = {axis: size for axis, size in _axes(keys, run, num_slices).items() if size != 1}
-    return {key: _normal(value) for key, value in values.items() if value not in (None, "")} | axes
+    return {key: _normal(value) for key, value in values.items() if value not in (None, "")}
+
+
+def _tokens(keys: Mapping[str, object]) -> float:
+    """Not a number where what is given is none: no comparison with it holds."""
+    value = _normal(keys.get(TOKENS, DEFAULT_TOKENS))
+    return value if isinstance(value, float) else math.nan
+
+
+def _tells(verdict: Verdict, tokens: float) -> bool:
+    """Whether a verdict on a run that differs in its tokens only holds for `tokens`, too."""
+    if verdict.outcome == "fits" and tokens < verdict.tokens:
+        return True
+    return tokens == verdict.tokens or (verdict.outcome == "no" and tokens > verdict.tokens)
 
 
 def _axes(keys: Mapping[str, object], run: Slice, num_slices: int) -> dict[str, int]:
     """Mesh axes with -1 resolved, as MaxText does. source: maxtext@0.2.5 max_utils.fill_unspecified_mesh_axes."""
     sizes = {"dcn_data_parallelism": -1, "ici_fsdp_parallelism": -1, "ici_data_parallelism": 1}
-    sizes |= {key: _whole(value) for key, value in keys.items() if key.endswith("_parallelism")}
+    sizes |= {key: _whole(value) for key, value in keys.items() if _is_axis(key)}
     return _filled(sizes, prefix="dcn_", total=num_slices) | _filled(sizes, prefix="ici_", total=run.devices)
 
 
 def _filled(sizes: Mapping[str, int], *, prefix: str, total: int) -> dict[str, int]:
     group = {key: size for key, size in sizes.items() if key.startswith(prefix)}
-    rest = total // max(1, prod(size for size in group.values() if size > 0))
+    rest = total // max(1, math.prod(size for size in group.values() if size > 0))
     return {key: rest if size == -1 else size for key, size in group.items()}
+
+
+def _is_axis(key: str) -> bool:
+    return key.endswith("_parallelism")
 
 
 def _whole(value: object) -> int:

@@ -21,6 +21,10 @@ DEFAULT = "0.2.5"
 """The release that xsft installs for local runs and assumes for an image that says nothing."""
 
 
+MAPPINGS = frozenset({"formatting_func_kwargs"})
+"""Keys whose value is a mapping of the user's own: any sub-key goes."""
+
+
 class Release(Struct, frozen=True, kw_only=True):
     """What differs between releases of MaxText; each field is explained in releases.toml."""
 
@@ -86,7 +90,8 @@ def models_of(version: str) -> frozenset[str]:
 def nested_key_ok(key: str, *, version: str = DEFAULT) -> bool:
     """Whether `lora.lora_rank` names a sub-key of this release."""
     parent, _, child = key.partition(".")
-    return child in release(version).nested.get(parent, ())
+    free = parent in MAPPINGS and parent in keys(version)
+    return free or child in release(version).nested.get(parent, ())
 
 
 def key_ok(key: str, *, version: str = DEFAULT) -> bool:

@@ -1,10 +1,30 @@
-"""Tokenizers on Hugging Face: family, chat template, gate. None is unknown: nothing follows from it. Pure."""
+"""Tokenizers on Hugging Face: family, chat template, gate, special tokens. None is unknown; nothing follows. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from xsft.catalog.data import toml
+
+
+class SpecialTokens(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The tokens that decide what MaxText trains. A text is empty where there is no such token, None where unknown."""
+
+    bos: str | None = None
+    eos: str | None = None
+    pad: str | None = None
+    unk: str | None = None
+    ends: tuple[str, ...] | None = None
+    """Special tokens that the chat template writes after an answer."""
+    repeats: str | None = None
+    """What it writes before each later round where that is rendered alone, as MaxText does."""
+    unused: str = ""
+    """A token of the vocabulary that no text uses."""
 
 
 def tokenizer_family(repo: str) -> str | None:
@@ -34,3 +54,13 @@ def is_gated(repo: str) -> bool | None:
     if repo.startswith(tuple(gates["yes"])):
         return True
     return False if repo.startswith(tuple(gates["no"])) else None
+
+
+def special_tokens(repo: str) -> SpecialTokens | None:
+    rows: list[dict[str, Any]] = toml("tokenizers.toml")["special_tokens"]
+    found = next((row for row in rows if any(fnmatchcase(repo, pattern) for pattern in row["repos"])), None)
+    return None if found is None else row_tokens(found)
+
+
+def row_tokens(row: Mapping[str, Any]) -> SpecialTokens:
+    return msgspec.convert({key: value for key, value in row.items() if key != "repos"}, SpecialTokens)

@@ -23,11 +23,17 @@ from xsft.checks import (
     pathways,
     place,
     restarts,
+    resumption,
     schedule,
     secrets,
+    special_tokens,
+    splits,
+    template,
     trainer_keys,
     unsupported,
+    weights,
 )
+from xsft.checks.overrides import applied
 from xsft.facts import Facts
 from xsft.problems import Problem, warning
 from xsft.spec.base import Value
@@ -43,8 +49,9 @@ Check = Callable[[Run, Keys, Facts], Iterable[Problem]]
 def check(run: Run, facts: Facts) -> tuple[Problem, ...]:
     """All problems of all subjects, errors first, each once."""
     keys = keys_of(run)
-    found = (problem for subject in subjects() for problem in subject(run, keys, facts))
-    return tuple(sorted(dict.fromkeys(found), key=lambda p: _ORDER[p.severity]))
+    whole = applied(run)
+    found = (whole.named(problem) for subject in subjects() for problem in subject(whole.run, keys, facts))
+    return tuple(sorted(dict.fromkeys((*whole.problems, *found)), key=lambda p: _ORDER[p.severity]))
 
 
 def subjects() -> tuple[Check, ...]:
@@ -53,9 +60,13 @@ def subjects() -> tuple[Check, ...]:
         trainer_keys.check,
         unsupported.check,
         model.check,
+        special_tokens.check,
         packaged.check,
         data.check,
+        splits.check,
+        template.check,
         schedule.check,
+        resumption.check,
         lora.check,
         mesh.check,
         memory.check,
@@ -67,10 +78,11 @@ def subjects() -> tuple[Check, ...]:
         secrets.check,
         restarts.check,
         checkpoint.check,
+        weights.check,
     )
 
 
-OVERRIDABLE = frozenset({"gradient-accumulation-tunix", "image-maxtext-differs", "image-not-found"})
+OVERRIDABLE = frozenset({"checkpoint-model", "gradient-accumulation-tunix", "image-maxtext-differs", "image-not-found"})
 """Errors that may be accepted by their id: they may be wrong about what a user knows better, and lose nothing."""
 
 AT_SUBMISSION = frozenset({"image-not-found", "image-maxtext-differs"})
@@ -95,8 +107,8 @@ def overridden(problems: Iterable[Problem], reasons: Mapping[str, str]) -> tuple
 UNREAD_IS_FATAL = frozenset({"checkpoint-unread"})
 """Warnings of a plan that must not be open when slices are taken."""
 
-NOTHING_TO_RUN = frozenset({"image-not-pushed"})
-"""Warnings of a plan without which there is nothing to submit."""
+KNOWN_ABSENT = frozenset({"image-not-pushed", "checkpoint-to-convert"})
+"""Warnings of a plan about what the run needs and what does not exist yet; accepting one does not make it exist."""
 
 FATAL_UNLESS_ACCEPTED = frozenset({"image-not-pinned"})
 
@@ -108,7 +120,7 @@ def for_submission(problems: Iterable[Problem]) -> tuple[Problem, ...]:
 
 def _is_fatal(problem: Problem) -> bool:
     accepted = problem.severity == "note"
-    return problem.id in UNREAD_IS_FATAL | NOTHING_TO_RUN or (problem.id in FATAL_UNLESS_ACCEPTED and not accepted)
+    return problem.id in UNREAD_IS_FATAL | KNOWN_ABSENT or (problem.id in FATAL_UNLESS_ACCEPTED and not accepted)
 
 
 _ORDER = {"error": 0, "warning": 1, "note": 2}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, number
 from xsft.facts import CheckpointFacts, Facts
-from xsft.problems import Problem, error, note, warning
+from xsft.problems import Problem, error, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 
@@ -56,8 +56,9 @@ def _unread(run: Run, message: str) -> Problem:
 
 def _missing(run: Run, found: CheckpointFacts) -> Problem:
     if run.spec.model.hf is not None:
-        message = f"{run.checkpoint} does not exist yet: the conversion of {run.spec.model.hf.repo} writes it."
-        return note("checkpoint-to-convert", _where(run), message, "Run the conversion that the plan shows first.")
+        message = f"{run.checkpoint} does not exist: {run.spec.model.hf.repo} has not been converted yet."
+        fix = "Run the conversion first (`xsft plan` prints its command); `submit` refuses until its result exists."
+        return warning("checkpoint-to-convert", _where(run), message, fix)
     return error("checkpoint-missing", _where(run), f"{run.checkpoint}: {found.detail}.", _level(found))
 
 

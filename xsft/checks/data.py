@@ -1,13 +1,14 @@
-"""The data: columns that SFT takes, splits that exist, rows enough for the steps, and where they lie. Pure."""
+"""The data: columns that SFT takes, rows enough for the steps, and where they lie. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from xsft.catalog.datasets import COLUMN_SETS, Dataset, columns_ok, dataset
+from xsft.checks.splits import names_of
 from xsft.checks.values import is_on, number
 from xsft.facts import Facts
-from xsft.problems import Problem, error, note, warning
+from xsft.problems import Problem, error, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.trainers.local import FILE_FORMATS
@@ -26,7 +27,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _files(run)
     if known is not None:
         yield from _known(run, known)
-    yield from _enough(run, keys, known)
+    yield from _enough(run, keys)
     yield from _hub(run)
     yield from _local_paths(run)
 
@@ -34,12 +35,10 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 def _columns(run: Run) -> Iterator[Problem]:
     allowed = " or ".join(f"[{', '.join(names)}]" for names in COLUMN_SETS)
     data = run.spec.data
-    if data.formatting_func:
-        return
     for field, columns in (("columns", data.columns), ("eval_columns", data.eval_columns)):
         if columns is not None and not columns_ok(columns):
             message = f"MaxText's SFT takes {allowed}, and got [{', '.join(columns)}]."
-            fix = "Rename the columns in the data, or set data.formatting_func (MaxText 0.2.2 and newer)."
+            fix = "Rename the columns in the data; MaxText looks at them before data.formatting_func does."
             yield error("columns", f"data.{field}", message, fix)
 
 
@@ -65,18 +64,11 @@ def _known(run: Run, known: Dataset) -> Iterator[Problem]:
         names = ", ".join(name or "none (leave hf_name out)" for name in known.configurations)
         message = f"{known.hf_path} has no configuration {data.hf_name or '(none given)'}."
         yield error("dataset-configuration", "data.hf_name", message, f"Take one of: {names}.")
-        return
-    splits = known.splits(hf_name=data.hf_name or "")
-    for field, split in (("train_split", data.train_split), ("hf_eval_split", data.hf_eval_split)):
-        name = (split or "").partition("[")[0]
-        if name and name not in splits:
-            message = f"{known.hf_path} has no split {name}."
-            yield error("dataset-split", f"data.{field}", message, f"Take one of: {', '.join(splits)}.")
 
 
-def _enough(run: Run, keys: Mapping[str, Value], known: Dataset | None) -> Iterator[Problem]:
+def _enough(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Rows per step are at least what MaxText loads when each sequence holds one row; packing needs more of them."""
-    rows = _rows(run, known)
+    rows = rows_of(run)
     padded = is_on(keys.get("generate_padding_batch_train", False))
     if rows is None or padded or (run.spec.target == "xpk" and run.slice is None):
         return
@@ -102,8 +94,8 @@ def _enough(run: Run, keys: Mapping[str, Value], known: Dataset | None) -> Itera
             f"Packing puts several rows into a sequence: {rows * epochs:,} rows last for fewer than {most} steps, "
             "perhaps not for all."
         )
-        fix = "Set data.num_epoch higher; a run whose data ends early is reported as ended short."
-        yield note("packing-shortens", "train.steps", message, fix)
+        fix = "Set data.num_epoch higher; it may also be raised later, under the same name, for a run that ended short."
+        yield warning("packing-shortens", "train.steps", message, fix)
 
 
 def rows_per_step(run: Run, keys: Mapping[str, Value]) -> int:
@@ -116,13 +108,15 @@ def rows_per_step(run: Run, keys: Mapping[str, Value]) -> int:
     return int(run.devices * max(1.0, per_device)) * accumulated
 
 
-def _rows(run: Run, known: Dataset | None) -> int | None:
-    data = run.spec.data
+def rows_of(run: Run) -> int | None:
+    """Of the training split: the user's word, else the catalogue's; None where nothing tells."""
+    data, known = run.spec.data, dataset(run.spec.data.hf_path)
     if data.rows is not None:
         return data.rows
-    if known is None or data.hf_train_files or "[" in data.train_split:
+    if known is None or data.hf_train_files:
         return None
-    return known.rows(data.train_split, hf_name=data.hf_name or "")
+    counts = [known.rows(name, hf_name=data.hf_name or "") for name in names_of(data.train_split)]
+    return sum(count or 0 for count in counts) if None not in counts else None
 
 
 def _hub(run: Run) -> Iterator[Problem]:
@@ -167,7 +161,6 @@ def _paths(run: Run) -> Iterator[tuple[str, str]]:
         "data.hf_path": spec.data.hf_path,
         "data.hf_train_files": spec.data.hf_train_files,
         "data.hf_eval_files": spec.data.hf_eval_files,
-        "data.chat_template": spec.data.chat_template,
         "lora.restore_path": spec.lora.restore_path if spec.lora else None,
     }
     return ((where, path) for where, path in named.items() if path)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from xsft.facts import Facts
-from xsft.launchers.encoding import encode_env_value, env_name_problem
+from xsft.launchers.encoding import RESTARTS, encode_env_value, env_name_problem
 from xsft.launchers.xpk import command
 from xsft.modes import mode_module
 from xsft.problems import Problem, error, note, warning
@@ -62,6 +62,9 @@ def _names(run: Run) -> Iterator[Problem]:
         elif name == "HF_TOKEN_PATH" and run.spec.secrets.hf_token:
             message = "HF_TOKEN_PATH is set by secrets.hf_token, to the mounted file."
             yield error("env-reserved", where, message, "Remove it.")
+        elif name == RESTARTS:
+            message = f"{name} is xsft's: JobSet's restarts, which the shuffle seed counts."
+            yield error("env-reserved", where, message, "Choose another name.")
         elif INJECTED.fullmatch(name):
             message = f"{name} is set in the pods by GKE or Kubernetes; another value breaks how hosts meet."
             yield error("env-reserved", where, message, "Remove it.")

@@ -6,12 +6,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
-from xsft.catalog.fit import Verdict, bytes_per_parameter, known_verdict, minimum_gib_per_chip
+from xsft.catalog.fit import (
+    DEFAULT_TOKENS,
+    TOKENS,
+    Verdict,
+    bytes_per_parameter,
+    known_verdict,
+    minimum_gib_per_chip,
+    places_where_it_fits,
+)
 from xsft.catalog.models import Model, pins
 from xsft.catalog.tpu import Slice
 from xsft.checks.mesh import axes
-from xsft.checks.values import is_on
+from xsft.checks.values import is_on, number
 from xsft.facts import Facts
 from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
@@ -32,9 +41,16 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 
 def _accelerator(run: Run, model: Model, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    for problem in _judged(run, model, tpu, keys):
+        accepted = problem.id in ("fit-known", "fit-marginal")
+        fix = problem.fix if accepted else f"{_elsewhere(run, model, tpu, keys)}{problem.fix}"
+        yield replace(problem, fix=fix)
+
+
+def _judged(run: Run, model: Model, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
     verdict = known_verdict(model=model.name, tpu_type=tpu.xpk_type, num_slices=run.num_slices, keys=keys)
     if verdict is not None:
-        yield _known(verdict)
+        yield _known(verdict, derived=number(keys.get(TOKENS, DEFAULT_TOKENS)) != verdict.tokens)
         return
     refused = tuple(_too_big(run, model, tpu, keys)) or tuple(_gathered_experts(model, tpu, run, keys))
     yield from refused
@@ -44,21 +60,33 @@ def _accelerator(run: Run, model: Model, tpu: Slice, keys: Mapping[str, Value]) 
         yield note("fit-unknown", "tpu", message, fix)
 
 
-def _known(verdict: Verdict) -> Problem:
+def _elsewhere(run: Run, model: Model, tpu: Slice, keys: Mapping[str, Value]) -> str:
+    """A sentence on the smallest place where this run is known to fit; empty where none is known."""
+    for place in places_where_it_fits(model=model.name, keys=keys):
+        if (place.tpu_type, place.num_slices) != (tpu.xpk_type, run.num_slices):
+            return f"It fits {place.tpu_type} × {place.num_slices} with the default mesh (row {place.id}). "
+    return ""
+
+
+def _known(verdict: Verdict, *, derived: bool) -> Problem:
+    """`derived`: the run that was compiled has other tokens."""
     figures = f"{verdict.peak_gib} GiB at the peak" + (f", {verdict.sum_gib} in sum" if verdict.sum_gib else "")
+    what = f"this run with {verdict.tokens:,} tokens" if derived else "this run"
     message = (
-        f"The TPU compiler's figure for this run (row {verdict.id}): {figures}, of {verdict.limit_gib} GiB per chip."
+        f"The TPU compiler's figure for {what} (row {verdict.id}): {figures}, of {verdict.limit_gib} GiB per chip."
     )
     more = f" {verdict.note[0].upper()}{verdict.note[1:]}." if verdict.note else ""
     match verdict.outcome:
         case "fits":
-            return note("fit-known", "tpu", f"{message} It fits.{more}")
+            so = " Fewer tokens take less." if derived else ""
+            return note("fit-known", "tpu", f"{message} It fits.{so}{more}")
         case "marginal":
             fix = "Shorten max_target_length or add a slice, or try a few steps first."
             return warning("fit-marginal", "tpu", f"{message} The compiler accepts it; a chip may not.{more}", fix)
         case "no":
+            so = " More tokens take more." if derived else ""
             fix = "Take more chips, a shorter max_target_length, mu_dtype: bfloat16, LoRA, or another mesh."
-            return error("fit-refused", "tpu", f"{message} It does not fit.{more}", fix)
+            return error("fit-refused", "tpu", f"{message} It does not fit.{so}{more}", fix)
 
 
 def _too_big(run: Run, model: Model, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:

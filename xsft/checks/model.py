@@ -32,13 +32,6 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _indexer(run, keys)
 
 
-def tokenizer_of(run: Run) -> str | None:
-    """The tokenizer MaxText will load: the workload's, else the model's own where the release looks it up."""
-    if run.spec.model.tokenizer or run.release.needs_tokenizer_path or run.model is None:
-        return run.spec.model.tokenizer
-    return run.model.hf_id
-
-
 def _unknown(run: Run) -> Problem:
     name, version = run.spec.model.name, run.release.version
     known = models_of(version)
@@ -104,7 +97,7 @@ def _revision(run: Run) -> Iterator[Problem]:
 
 
 def _tokenizer(run: Run) -> Iterator[Problem]:
-    given, version = tokenizer_of(run), run.release.version
+    given, version = run.tokenizer, run.release.version
     if given is None:
         default = "Llama 2's" if run.release.needs_tokenizer_path else "Llama 2's, as MaxText knows none for this model"
         message = f"No tokenizer: MaxText {version} would silently take {default}, and train on wrong tokens."
@@ -124,13 +117,9 @@ def _example(run: Run) -> str:
 
 def _chat_template(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Every column set becomes a conversation that the tokenizer's template formats (hf_data_processing.py)."""
-    given = tokenizer_of(run)
-    if (
-        given is None
-        or keys.get("chat_template_path")
-        or keys.get("chat_template")
-        or has_chat_template(given) is not False
-    ):
+    given = run.tokenizer
+    in_image = str(keys.get("chat_template_path") or "").startswith("/") and at_least(run.release.version, "0.2.2")
+    if given is None or keys.get("chat_template") or in_image or has_chat_template(given) is not False:
         return
     message = f"{given} is a base tokenizer without a chat template; MaxText stops at the first row."
     fix = "Set data.chat_template, or take the tokenizer of the instruction-tuned sibling."

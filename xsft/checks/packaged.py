@@ -42,7 +42,6 @@ def _where(key: str) -> str:
         "hf_path": "data.hf_path",
         "hf_train_files": "data.hf_train_files",
         "hf_eval_files": "data.hf_eval_files",
-        "chat_template_path": "data.chat_template",
         "base_output_directory": "output",
     }
     return places.get(key, f"overrides.maxtext.{key}")

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from xsft.facts import Facts
 from xsft.image.reference import is_pinned, tag_of
 from xsft.launchers.encoding import pathways_args_problem
-from xsft.launchers.xpk import PathwaysServers, servers
 from xsft.problems import Problem, error, warning
 from xsft.spec.base import Value
-from xsft.spec.resolve import Run
+from xsft.spec.resolve import PathwaysServers, Run
 
 TEMPLATE_ARGS = frozenset(
     {
@@ -31,7 +30,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if run.spec.target != "xpk":
         return
     if run.mode.value == "pathways":
-        found = servers(run)
+        found = run.servers
         yield from _images(found)
         yield from _scratch(found)
         yield from _arguments(run)

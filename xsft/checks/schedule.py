@@ -10,6 +10,7 @@ from xsft.facts import Facts
 from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
+from xsft.trainers.local import FILE_FORMATS
 
 ULTRACHAT = "HuggingFaceH4/ultrachat_200k"
 """sft.yml's own data set; test_sft is its hf_eval_split. source: maxtext@0.2.5 configs/post_train/sft.yml."""
@@ -83,10 +84,12 @@ def _evaluation(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
 
 
 def _eval_data(keys: Mapping[str, Value], where: str) -> Iterator[Problem]:
-    if not keys.get("hf_eval_split") and not keys.get("hf_eval_files") and keys.get("hf_path") != ULTRACHAT:
-        message = (
-            f"Evaluation has no data: without a split MaxText asks {keys.get('hf_path')} for UltraChat's `test_sft`."
-        )
+    path, files = keys.get("hf_path"), keys.get("hf_eval_files")
+    if path in FILE_FORMATS and not files:
+        message = f"hf_path: {path} is a file format, and no files are named for evaluation."
+        yield error("data-files-missing", "data.hf_eval_files", message, "Set data.hf_eval_files.")
+    elif not keys.get("hf_eval_split") and not files and path != ULTRACHAT:
+        message = f"Evaluation has no data: without a split MaxText asks {path} for UltraChat's `test_sft`."
         yield error("eval-split-missing", where, message, "Set data.hf_eval_split or data.hf_eval_files.")
     if (number(keys.get("eval_steps")) or -1) < 0:
         message = (
@@ -141,12 +144,6 @@ def _bf16_weights(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
 def _resumption(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     if not may_restart(run):
         return
-    yield note(
-        "resume-data-restarts",
-        "restarts",
-        "A restart goes on from the last checkpoint, but reads the data from its first row again.",
-        "Set checkpoint_period so that few steps repeat; loss curves before and after a restart are not comparable.",
-    )
     if "learning_rate_schedule_steps" not in keys:
         message = (
             "The learning rate's curve follows train.steps: a resumption with other steps continues on another curve."

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from msgspec.structs import replace
-
 from xsft.catalog.models import pins
 from xsft.catalog.releases import DEFAULT, at_least, key_hint, key_ok
 from xsft.checks.values import is_on, same, texts
 from xsft.facts import Facts
 from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
-from xsft.spec.model import Overrides
 from xsft.spec.resolve import Run
 from xsft.spec.secrets import looks_secret
-from xsft.trainers.maxtext import LOCAL_KEYS, trainer_keys
+from xsft.spec.template import WHERE as TEMPLATE
+from xsft.trainers.arguments import argument
+from xsft.trainers.maxtext import template_keys
 
 FIELD_OF: Mapping[str, str] = MappingProxyType(
     {
@@ -37,7 +36,6 @@ FIELD_OF: Mapping[str, str] = MappingProxyType(
         "profiler": "train.profiler",
         "train_data_columns": "data.columns",
         "eval_data_columns": "data.eval_columns",
-        "chat_template_path": "data.chat_template",
         "formatting_func_path": "data.formatting_func",
         "sft_train_on_completion_only": "data.completion_only",
         "enable_data_shuffling": "data.shuffle",
@@ -66,6 +64,7 @@ IDENTITY = frozenset(
         "model_name",
         "load_parameters_path",
         "tokenizer_path",
+        "scan_layers",
         "steps",
         "num_slices",
         "checkpoint_period",
@@ -77,14 +76,19 @@ IDENTITY = frozenset(
 """Keys that name the run, its weights and its mode: only ever from their field, because xsft reasons with the field."""
 
 
+ARGUMENT_LIMIT = 131_071
+"""Bytes of one argument: Linux, MAX_ARG_STRLEN (include/uapi/linux/binfmts.h), without the NUL at its end."""
+
+
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Keys that MaxText would refuse after the slice is taken, or that would silently win over a field."""
     del facts
     yield from _release(run)
     yield from _unknown(run, keys)
-    yield from _owned(run)
+    yield from _token(run)
     yield from _pinned(run, keys)
     yield from _unsafe(run, keys)
+    yield from _long(run, keys)
     yield from _environment(run, keys)
 
 
@@ -92,6 +96,8 @@ def where_of(key: str, run: Run) -> str:
     """Key path in the workload of what set this trainer key."""
     if key in run.spec.overrides.maxtext:
         return f"overrides.maxtext.{key}"
+    if run.template and template_keys(run.template).get(key) is not None:
+        return TEMPLATE
     for group in ("ici", "dcn"):
         if key.startswith(f"{group}_") and key.endswith("_parallelism"):
             return f"parallelism.{group}.{key.removeprefix(f'{group}_').removesuffix('_parallelism')}"
@@ -116,27 +122,19 @@ def _unknown(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
         if key in run.spec.overrides.maxtext:
             message = f"MaxText {version} takes no key {key!r} for SFT; it would stop at once."
             yield error("maxtext-key-unknown", where_of(key, run), message, key_hint(key, version=version))
+        elif where_of(key, run) == TEMPLATE:
+            continue  # checks.template says it once, for all keys that the file becomes
         elif not key.startswith(("lora.", "ici_", "dcn_")) or (key.startswith("lora.") and at_least(version, "0.2.3")):
             message = f"This field becomes MaxText's {key!r}, which {version} does not take."
             fix = f"Remove the field, or take an image with another release. {key_hint(key, version=version)}"
             yield error("field-needs-release", where_of(key, run), message, fix)
 
 
-def _owned(run: Run) -> Iterator[Problem]:
-    overrides = run.spec.overrides.maxtext
-    if not overrides:
-        return
-    bare = replace(run, spec=run.spec.model_copy(update={"overrides": Overrides()}))
-    rendered = trainer_keys(bare).keys() - LOCAL_KEYS.keys()
-    for key in overrides:
-        if key == "hf_access_token":
-            message = "hf_access_token would put the token into the pod, the manifest and TensorBoard's files."
-            fix = "Remove it and name a Kubernetes Secret: secrets.hf_token."
-            yield error("hf-access-token", where_of(key, run), message, fix)
-        elif key in IDENTITY or key in rendered:
-            field = where_of(key, bare) or "a field of the workload"
-            message = f"{key} is already decided by {field}; an override would silently win over it."
-            yield error("override-has-field", where_of(key, run), message, f"Remove the override and set {field}.")
+def _token(run: Run) -> Iterator[Problem]:
+    if "hf_access_token" in run.spec.overrides.maxtext:
+        message = "hf_access_token would put the token into the pod, the manifest and TensorBoard's files."
+        fix = "Remove it and name a Kubernetes Secret: secrets.hf_token."
+        yield error("hf-access-token", where_of("hf_access_token", run), message, fix)
 
 
 def _pinned(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
@@ -166,11 +164,16 @@ def _unsafe(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
                     f"{key} holds "
                     f"'${{', which MaxText's command line resolves as a reference to another key and then stops."
                 )
-                yield error("override-interpolation", where_of(key, run), message, "Write the value itself.")
-            elif "{{" in text or "{%" in text:
-                message = f"{key} holds Jinja; MaxText's command line cannot carry a template."
-                fix = "Put the template into a file and name it: data.chat_template."
-                yield error("jinja-inline", where_of(key, run), message, fix)
+                fix = "In Jinja write {{ '$' }}{ instead." if key == "chat_template" else "Write the value itself."
+                yield error("override-interpolation", where_of(key, run), message, fix)
+
+
+def _long(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    for key, value in keys.items():
+        size = len(argument(key, value).encode(errors="surrogatepass"))
+        if size > ARGUMENT_LIMIT:
+            message = f"{key} takes {size:,} bytes on the command line, and Linux takes {ARGUMENT_LIMIT:,} an argument."
+            yield error("argument-too-long", where_of(key, run), message, "Shorten it.")
 
 
 def _environment(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:

@@ -13,9 +13,10 @@ from xsft.commands.arguments import add_json
 from xsft.commands.run_arguments import add_run, add_where
 
 if TYPE_CHECKING:
-    from xsft.commands.status import Screen
-    from xsft.effects.cluster_delete import Deleted
+    from xsft.effects.cluster.delete import Deleted
     from xsft.problems import Problem
+    from xsft.run_query import RunQuery
+    from xsft.states.losing import Loss, Saved
     from xsft.states.model import JobSet, Observation
     from xsft.states.rows import Row
 
@@ -35,14 +36,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from xsft.commands.run_sources import runs_of, screen_of
+    from xsft.commands.run_sources import runs_of
+    from xsft.run_query import query_of
 
     runs = runs_of(args, args.run)
     world = World(
-        screen=screen_of(runs),
+        query=query_of(runs),
         delete=runs.delete,
         stop_local=runs.stop_local,
         record=runs.record_cancel,
+        saved=runs.saved,
         confirm=confirm if sys.stdin.isatty() and sys.stderr.isatty() else None,
     )
     return cancel(args.run, world=world, yes=args.yes, json=args.json)
@@ -58,13 +61,15 @@ def confirm(question: str) -> bool:
 class World(Struct, frozen=True, kw_only=True):
     """What cancelling needs."""
 
-    screen: Screen
+    query: RunQuery
     delete: Callable[[Observation, JobSet], Deleted]
     """Deletes the JobSet of that UID."""
     stop_local: Callable[[Observation], bool]
     """Interrupts the xsft that holds a run on this machine; False where that cannot be proven to be it."""
     record: Callable[[Observation, JobSet], tuple[Problem, ...]]
     """Writes the cancel beside the run; warnings where that cannot be done."""
+    saved: Callable[[Observation], Saved]
+    """The checkpoints of a run, asked for now. Raises nothing: what cannot be read is unknown."""
     confirm: Callable[[str], bool] | None
     """Asks the user; None where there is no terminal."""
 
@@ -75,6 +80,8 @@ class Cancelled(Struct, frozen=True, kw_only=True):
     jobset: JobSet | None
     why: str = ""
     """Of `nothing`."""
+    loss: Loss | None = None
+    """Of `cancelled`."""
     problems: tuple[Problem, ...] = ()
 
 
@@ -95,13 +102,13 @@ def cancel(name: str, *, world: World, yes: bool, json: bool) -> int:
 
 def _cancelled(name: str, *, world: World, yes: bool) -> Cancelled:
     from xsft.commands.progress import spinning
-    from xsft.commands.status import look
-    from xsft.effects.interrupts import when_interrupted
+    from xsft.effects.submit.interrupts import when_interrupted
+    from xsft.run_query import look
     from xsft.states.lookup import one_run
 
     with spinning("cancel", "asking the clusters") as say:
-        world.screen.listen(say)
-        found, rows = look(world.screen)
+        world.query.listen(say)
+        found, rows = look(world.query)
     hit = one_run(name, rows, found)
     if hit.row.ended:
         return Cancelled(action="nothing", row=hit.row, jobset=None, why=f"it has ended: {hit.row.state}")
@@ -114,11 +121,13 @@ def _cancelled(name: str, *, world: World, yes: bool) -> Cancelled:
     if jobset.deleting_at:
         why = f"it is being deleted since {jobset.deleting_at}"
         return Cancelled(action="nothing", row=hit.row, jobset=jobset, why=why)
-    _ask(_about(hit.row, jobset), world=world, yes=yes)
+    loss = _loss(hit.seen, hit.row, world)
+    _ask(_about(hit.row, jobset, loss), world=world, yes=yes)
     with when_interrupted(f"{jobset.name} was being deleted: xsft status {hit.row.run_name} tells whether it is."):
         done = world.delete(hit.seen, jobset)
     if done == "deleted":
-        return Cancelled(action="cancelled", row=hit.row, jobset=jobset, problems=world.record(hit.seen, jobset))
+        problems = world.record(hit.seen, jobset)
+        return Cancelled(action="cancelled", row=hit.row, jobset=jobset, loss=loss, problems=problems)
     now = "" if done == "gone" else "; another JobSet has its name now, and stays"
     why = f"somebody else deleted it just now{now}"
     return Cancelled(action="nothing", row=hit.row, jobset=jobset, why=why)
@@ -141,17 +150,29 @@ def _local(seen: Observation, row: Row, *, world: World, yes: bool) -> Cancelled
 
     if seen.record is None or not seen.record.alive:
         return Cancelled(action="nothing", row=row, jobset=None, why="no xsft runs it")
-    _ask(_about(row, None), world=world, yes=yes)
+    loss = _loss(seen, row, world)
+    _ask(_about(row, None, loss), world=world, yes=yes)
     if not world.stop_local(seen):
         raise Refused(
             f"{row.run_name} runs on this machine, and which process it is cannot be proven.",
             fix="Press Ctrl-C where it was started.",
         )
-    return Cancelled(action="cancelled", row=row, jobset=None)
+    return Cancelled(action="cancelled", row=row, jobset=None, loss=loss)
+
+
+def _loss(seen: Observation, row: Row, world: World) -> Loss:
+    """The end of a log need not show the last save: the checkpoints themselves are asked."""
+    from xsft.commands.progress import spinning
+    from xsft.states.losing import Saved, loss_of, may_lose
+
+    if not may_lose(row):
+        return loss_of(row, Saved())
+    with spinning("cancel", "looking for its checkpoints"):
+        return loss_of(row, world.saved(seen))
 
 
 def _ask(about: tuple[str, ...], *, world: World, yes: bool) -> None:
-    from xsft.effects.interrupts import when_interrupted
+    from xsft.effects.submit.interrupts import when_interrupted
     from xsft.errors import Refused
 
     sys.stderr.writelines(f"{line}\n" for line in about)
@@ -165,12 +186,11 @@ def _ask(about: tuple[str, ...], *, world: World, yes: bool) -> None:
         raise Refused("Nothing was cancelled.", fix="Answer y, or say --yes.")
 
 
-def _about(row: Row, jobset: JobSet | None) -> tuple[str, ...]:
+def _about(row: Row, jobset: JobSet | None, loss: Loss) -> tuple[str, ...]:
     """What it is, what it would lose and what it would free."""
     from xsft.commands.status_watch import change
-    from xsft.states.losing import loss_of, loss_text
+    from xsft.states.losing import loss_text
 
-    loss = loss_of(row)
     lines = [change(row)]
     if jobset is not None:
         made = "" if jobset.ours else " (not made by xsft)"
@@ -182,8 +202,6 @@ def _about(row: Row, jobset: JobSet | None) -> tuple[str, ...]:
 
 
 def _report(done: Cancelled) -> Iterator[str]:
-    from xsft.states.losing import loss_of
-
     row = done.row
     if done.action == "nothing":
         yield f"{row.run_name}: nothing to cancel: {done.why}"
@@ -191,8 +209,7 @@ def _report(done: Cancelled) -> Iterator[str]:
     if done.jobset is None:
         yield f"{row.run_name}: interrupted; its xsft stops the trainer and keeps the record"
         return
-    chips = loss_of(row).chips
-    freed = f"; {chips} chips are freed" if chips else ""
+    freed = f"; {done.loss.chips} chips are freed" if done.loss and done.loss.chips else ""
     yield f"{row.run_name}: cancelled: JobSet {done.jobset.name}, uid {done.jobset.uid}, is deleted{freed}"
     if row.output and done.jobset.ours:
         yield f"checkpoints  {row.output.rstrip('/')}/{row.run_name}/checkpoints (they stay; submitting again goes on)"
@@ -201,9 +218,8 @@ def _report(done: Cancelled) -> Iterator[str]:
 def _print_document(done: Cancelled) -> None:
     from xsft.commands.documents import print_json
     from xsft.commands.failure import problem_documents
-    from xsft.states.losing import loss_of
 
-    row, loss = done.row, loss_of(done.row)
+    row, loss = done.row, done.loss
     document: dict[str, Any] = {
         "run_name": row.run_name,
         "action": done.action,
@@ -214,9 +230,9 @@ def _print_document(done: Cancelled) -> None:
         "uid": done.jobset.uid if done.jobset else row.uid,
         "state": row.state,
         "step": row.step,
-        "saved_step": row.progress.saved_step,
-        "lost_steps": loss.steps if done.action == "cancelled" else None,
-        "freed_chips": loss.chips if done.action == "cancelled" else None,
+        "saved_step": loss.saved_step if loss else row.progress.saved_step,
+        "lost_steps": loss.steps if loss else None,
+        "freed_chips": loss.chips if loss else None,
         "problems": problem_documents(done.problems),
     }
     print_json("cancel", document)

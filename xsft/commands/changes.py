@@ -8,21 +8,20 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.commands.run_sources import screen_of
-from xsft.commands.status import Screen
 from xsft.commands.waiting import Clock
-from xsft.effects import clock
-from xsft.effects.jobset_watch import pause_until_changed
-from xsft.effects.runs import Runs
+from xsft.effects.cluster.jobset_watch import pause_until_changed
+from xsft.effects.machine import clock
+from xsft.effects.runs.runs import Runs
+from xsft.run_query import RunQuery, query_of
 from xsft.states.lookup import silence
 from xsft.states.model import Observation, Status
 
 
-def changes_of(runs: Runs) -> tuple[Screen, Clock]:
-    """A screen, and a clock whose pauses end early when what the screen saw last has changed."""
-    screen = screen_of(runs)
+def changes_of(runs: Runs) -> tuple[RunQuery, Clock]:
+    """A query, and a clock whose pauses end early when what the query saw last has changed."""
+    query = query_of(runs)
     changes = _Changes(runs=runs)
-    return replace(screen, keep=changes.keep), Clock(monotonic=clock.monotonic, pause=changes.pause)
+    return replace(query, keep=changes.keep), Clock(monotonic=clock.monotonic, pause=changes.pause)
 
 
 class _Changes(Struct, kw_only=True):

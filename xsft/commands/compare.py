@@ -14,9 +14,10 @@ from xsft.commands.arguments import add_json
 from xsft.commands.run_arguments import a_run, add_where
 
 if TYPE_CHECKING:
-    from xsft.commands.status import Screen
-    from xsft.effects.losses import Curve
+    from xsft.effects.runs.losses import Curve
+    from xsft.naming import RowOrder
     from xsft.problems import Problem
+    from xsft.run_query import RunQuery
     from xsft.states.folding import Seen
 
 EPILOG = (
@@ -35,16 +36,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from xsft.commands.log_sources import Logs
-    from xsft.commands.run_sources import runs_of, screen_of
+    from xsft.commands.run_sources import runs_of
+    from xsft.run_query import query_of
 
     target = Path(args.output) if args.output else None
     runs = runs_of(args, *args.runs)
-    world = World(screen=screen_of(runs), read=Logs(runs=runs).curves)
+    world = World(query=query_of(runs), read=Logs(runs=runs).curves)
     return compare(tuple(dict.fromkeys(args.runs)), world=world, target=target, json=args.json)
 
 
 class World(Struct, frozen=True, kw_only=True):
-    screen: Screen
+    query: RunQuery
     read: Callable[[tuple[Seen, ...]], tuple[Curve, ...]]
     """The curve of each run, in that order. Never raises for one that cannot be read: the curve says why."""
 
@@ -54,13 +56,13 @@ def compare(names: Sequence[str], *, world: World, target: Path | None, json: bo
     from xsft.commands.failure import print_problems
     from xsft.commands.loss_plot import comparison_picture, terminal_comparison
     from xsft.commands.new_file import refuse_unless_free
-    from xsft.effects.files import write_atomic
+    from xsft.effects.machine.files import write_atomic
 
     _refuse_odd(names, target)
     if target is not None:
         refuse_unless_free(target, instead="without -o it draws in the terminal only")
-    curves = _curves(names, world)
-    problems = tuple(_unread(curves))
+    curves, doubtful = _curves(names, world)
+    problems = (*_unread(curves), *_read_again(curves), *doubtful)
     print_problems(() if json else problems)
     if target is not None:
         write_atomic(target, comparison_picture({one.run_name: one.points for one in curves}))
@@ -74,21 +76,24 @@ def compare(names: Sequence[str], *, world: World, target: Path | None, json: bo
     return 0
 
 
-def _curves(names: Sequence[str], world: World) -> tuple[Curve, ...]:
+def _curves(names: Sequence[str], world: World) -> tuple[tuple[Curve, ...], tuple[Problem, ...]]:
+    """And warnings of those that are not worth comparing."""
     from xsft.commands.progress import spinning
-    from xsft.commands.status import look
     from xsft.errors import Unknown
+    from xsft.run_query import look
     from xsft.states.lookup import one_run, require_names
+    from xsft.states.worth import doubts
 
     with spinning("compare", "reading the losses") as say:
-        world.screen.listen(say)
-        found, rows = look(world.screen)
+        world.query.listen(say)
+        found, rows = look(world.query)
         require_names(names, rows, found)
-        curves = world.read(tuple(one_run(name, rows, found) for name in names))
+        hits = tuple(one_run(name, rows, found) for name in names)
+        curves = world.read(hits)
     if not any(one.points for one in curves):
         why = "; ".join(f"{one.run_name}: {', '.join(one.problems) or 'nothing printed yet'}" for one in curves)
         raise Unknown(f"No loss can be read of any of these runs: {why}.", fix="xsft status says what they are doing.")
-    return curves
+    return curves, tuple(one for hit in hits for one in doubts(hit.row))
 
 
 def _refuse_odd(names: Sequence[str], target: Path | None) -> None:
@@ -102,7 +107,7 @@ def _refuse_odd(names: Sequence[str], target: Path | None) -> None:
 
 
 def _legend(curves: Sequence[Curve]) -> Iterator[str]:
-    """`a  gemma  120 losses from metrics and log, steps 1 to 120, 6.675 -> 2.346`."""
+    """`a  gemma  120 losses from metrics and log, steps 1 to 120, 6.675 -> 2.346, resumed from step 40 (repeated)`."""
     from xsft.commands.loss_plot import LETTERS
     from xsft.spec.keypath import printable
 
@@ -117,7 +122,30 @@ def _said(one: Curve) -> str:
     first, last = min(one.points), max(one.points)
     source = " and ".join(one.sources)
     span = f"steps {first} to {last}, {one.points[first]:.3f} -> {one.points[last]:.3f}"
-    return f"{len(one.points)} losses from {source}, {span}"
+    resumed = "".join(f", resumed from step {step}{f' ({order})' if order else ''}" for step, order in _resumed(one))
+    return f"{len(one.points)} losses from {source}, {span}{resumed}"
+
+
+def _resumed(one: Curve) -> list[tuple[int, RowOrder | None]]:
+    return sorted(one.resumed.items(), key=lambda found: found[0])
+
+
+def _read_again(curves: Sequence[Curve]) -> Iterator[Problem]:
+    """Warnings where rows were trained on again in the same order; notes where in another."""
+    from xsft.problems import note, warning
+
+    for one in curves:
+        repeated = [str(step) for step, order in _resumed(one) if order == "repeated"]
+        if repeated:
+            message = (
+                f"After step {', '.join(repeated)} it read the same rows again in the same order: its losses there are"
+                " lower than those of a run without an interruption."
+            )
+            fix = "Compare the steps before; restarts.data: reshuffle reads in another order."
+            yield warning("resumed-repeated", one.run_name, message, fix)
+        elif one.resumed:
+            message = "It resumed and read its rows from the first again, so some of them were trained on twice."
+            yield note("resumed-rows", one.run_name, message)
 
 
 def _unread(curves: Sequence[Curve]) -> Iterator[Problem]:
@@ -146,6 +174,7 @@ def _curve_document(one: Curve) -> dict[str, Any]:
     return {
         "run_name": one.run_name,
         "sources": list(one.sources),
+        "resumed": [{"step": step, "order": order} for step, order in _resumed(one)],
         "points": [{"step": step, "loss": loss} for step, loss in points],
         "unread": list(one.problems),
     }

@@ -44,24 +44,24 @@ def run(args: argparse.Namespace) -> int:
 
 def run_names(index: Path) -> tuple[str, ...]:
     """Each once, sorted. Names that a shell would expand are none of ours: an index is a file like others."""
-    from xsft.effects.recordindex import read_index
+    from xsft.effects.records.index import read_index
 
     names = {entry.run_name for entry in read_index(index).entries}
     return tuple(sorted(name for name in names if _NAME.fullmatch(name)))
 
 
 def _index() -> Path:
-    from xsft.effects.paths import state_dir
-    from xsft.effects.process import own_environment
+    from xsft.effects.machine.paths import state_dir
+    from xsft.effects.machine.process import own_environment
 
     return state_dir(own_environment(), home=Path.home()) / "runs"
 
 
 def place_names(start: Path) -> tuple[str, ...]:
     """Of places.yaml, as `effects.places` finds it; none where it is wrong, which other verbs say."""
-    from xsft.effects.files import read_workload_text
-    from xsft.effects.places_file import places_file
-    from xsft.effects.process import own_environment
+    from xsft.effects.inputs.places_file import places_file
+    from xsft.effects.machine.files import read_workload_text
+    from xsft.effects.machine.process import own_environment
     from xsft.errors import XsftError
     from xsft.spec.yamltext import parse_yaml
 

@@ -6,8 +6,8 @@ import argparse
 import json
 
 from xsft.commands.progress import shown
-from xsft.effects import doctor
-from xsft.effects.tools import Check
+from xsft.effects.environments import doctor
+from xsft.effects.environments.tools import Check
 from xsft.errors import EnvironmentMissing
 
 

@@ -27,6 +27,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "mode": {"value": plan.mode.value, "reason": plan.mode.reason},
         "trainer_argv": list(plan.trainer_argv),
         "trainer_env": plan.trainer_env,
+        "seeds": asdict(plan.seeds) if plan.seeds else None,
         "conversion_argv": list(plan.conversion_argv) if plan.conversion_argv else None,
         "xpk_argv": list(plan.xpk_argv) if plan.xpk_argv else None,
         "manifest": plan.manifest,

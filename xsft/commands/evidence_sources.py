@@ -8,11 +8,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from xsft.effects.lastknown import recall
-from xsft.effects.local_log import read_log
-from xsft.effects.observe_evidence import read_evidence
-from xsft.effects.observe_forgotten import attempt_gone
-from xsft.effects.runs import Runs
+from xsft.effects.local.log import read_log
+from xsft.effects.runs.evidence import read_evidence
+from xsft.effects.runs.forgotten import attempt_gone
+from xsft.effects.runs.lastknown import recall
+from xsft.effects.runs.runs import Runs
 from xsft.errors import XsftError
 from xsft.states.evidence import Evidence, Log
 from xsft.states.folding import Seen

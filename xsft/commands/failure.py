@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from xsft.effects.streams import silence_stdout
+from xsft.effects.machine.streams import silence_stdout
 from xsft.errors import EnvironmentMissing, XsftError
 from xsft.problems import Problem
 from xsft.spec.keypath import printable

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
-from xsft.effects.docker_progress import Event, Layer, Retrying, Sent, StepDone, StepLine, StepStarted
 from xsft.image.context import in_words
+from xsft.image.progress import Event, Layer, Retrying, Sent, StepDone, StepLine, StepStarted
 
 
 class Display(Protocol):

@@ -14,15 +14,15 @@ from msgspec import Struct
 from xsft.catalog import releases
 from xsft.commands.failure import problem_documents
 from xsft.commands.image_progress import Display
-from xsft.effects.image_build import Docker, Maker, PushDone, StepDone
-from xsft.effects.image_engine import real_docker, resolve_base
-from xsft.effects.image_list import ListedImage, in_engine, in_registry
-from xsft.effects.image_lock import lock_file, locked_images
-from xsft.effects.image_material import Gathering, Planned, find_images, plan_image, within_project
-from xsft.effects.image_where import ensure_repository, registry_of
-from xsft.effects.paths import own_cache
-from xsft.effects.process import own_environment
-from xsft.effects.registry_client import Registries
+from xsft.effects.images.build import Docker, Maker, PushDone, StepDone
+from xsft.effects.images.engine import real_docker, resolve_base
+from xsft.effects.images.listing import ListedImage, in_engine, in_registry
+from xsft.effects.images.lock import lock_file, locked_images
+from xsft.effects.images.material import Gathering, Planned, find_images, plan_image, within_project
+from xsft.effects.images.registry_client import Registries
+from xsft.effects.images.where import ensure_repository, registry_of
+from xsft.effects.machine.paths import own_cache
+from xsft.effects.machine.process import own_environment
 from xsft.errors import UsageError, XsftError
 from xsft.image.context import largest, size_of
 from xsft.image.model import Base, BuildStep, Locked, Options

@@ -69,7 +69,7 @@ def _said(d: Difference) -> str:
 
 
 def _paste(name: str) -> str:
-    from xsft.effects.files import read_workload_text
+    from xsft.effects.machine.files import read_workload_text
     from xsft.errors import SpecError
 
     if name == "-" and sys.stdin.isatty():
@@ -100,7 +100,7 @@ def _of_a_paste(unread: SpecError) -> SpecError:
 
 def _env_file(name: str) -> str | None:
     """What --env-file names, where it is on this machine."""
-    from xsft.effects.files import read_workload_text
+    from xsft.effects.machine.files import read_workload_text
     from xsft.errors import XsftError
 
     try:

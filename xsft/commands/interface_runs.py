@@ -32,6 +32,17 @@ class AuditRow(Document):
     """What the manifest holds."""
 
 
+class Seeds(Document):
+    """The value of `data_shuffle_seed` at every start of the run."""
+
+    first: int
+    """At the first start of this attempt."""
+    per_restart: int
+    """More at each restart of the attempt's JobSet."""
+    per_attempt: int
+    """More at the first start of each later attempt."""
+
+
 class Plan(Document):
     """Exactly what `xsft submit` does."""
 
@@ -45,9 +56,13 @@ class Plan(Document):
     target: Literal["xpk", "local"]
     mode: Mode
     trainer_argv: list[str]
-    """What the trainer's process receives, byte for byte; starts `python3 -m MODULE`."""
+    """What the trainer's process receives, byte for byte, at the first start of this attempt; starts
+    `python3 -m MODULE`.
+    """
     trainer_env: dict[str, str]
     """What that process must see in its environment."""
+    seeds: Seeds | None
+    """What later starts change in `trainer_argv`; null where all of them read the rows in the same order."""
     conversion_argv: list[str] | None
     """Converts the Hugging Face weights, once, before the run; null where the workload names a checkpoint."""
     xpk_argv: list[str] | None
@@ -94,7 +109,7 @@ class Result(Document):
 
 
 class SubmitDocument(Document):
-    """`xsft submit FILE --json`. `resumed_from` to `private_pids` are there for `target: local` only."""
+    """`xsft submit FILE --json`. `checkpoints` to `private_pids` are there for `target: local` only."""
 
     schema_: Literal["xsft.submit/1"] = Field(alias="schema")
     run_name: str
@@ -112,7 +127,9 @@ class SubmitDocument(Document):
     problems: list[Problem]
     """Warnings and notes."""
     resumed_from: int | None = None
-    """Step of the checkpoint it went on from."""
+    """Step of the checkpoint it continues from; of a new attempt on a cluster the last one saved."""
+    resumed_order: Literal["reshuffled", "repeated"] | None = None
+    """Of the rows it reads from there, the first one first: another order than before, or the same."""
     checkpoints: list[str] = []
     """Saved checkpoints, the oldest first."""
     log: str | None = None

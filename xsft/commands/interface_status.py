@@ -38,6 +38,16 @@ class Progress(Document):
     """Latest complete checkpoint; null where it was not read or there is none."""
     resumed_from: int | None
     """Step of the checkpoint it went on from."""
+    resumed_order: Literal["reshuffled", "repeated"] | None
+    """Of the rows it reads since then, from the first one on: another order than before, or the same; null where it has
+    not resumed, or nothing tells.
+    """
+    no_target_steps: int
+    """Steps in a row, at most, that had no token to learn from; of those that were read, as the next two."""
+    not_finite_steps: int
+    """Steps whose loss was NaN or infinite."""
+    zero_loss_steps: int
+    """Steps in a row, at most, whose loss was printed as 0.000 although they had tokens to learn from."""
 
 
 class Run(Document):
@@ -145,9 +155,9 @@ class CancelDocument(Document):
     """When it was read, before the cancel."""
     step: int | None
     saved_step: int | None
-    """Latest checkpoint that was seen."""
+    """Latest complete checkpoint, by the output and the log; null where there is none, or where that is unknown."""
     lost_steps: int | None
-    """Done since then; null where that was not read, or nothing was cancelled."""
+    """Done since then; null where that is unknown, or nothing was cancelled."""
     freed_chips: int | None
     problems: list[Problem]
 
@@ -157,12 +167,23 @@ class Point(Document):
     loss: float
 
 
+class Resumed(Document):
+    """A start of a run that was not its first."""
+
+    step: int
+    """Of the checkpoint it continued from."""
+    order: Literal["reshuffled", "repeated"] | None
+    """Of the rows it read since, from the first one on: another than before, or the same; null where nothing tells."""
+
+
 class Curve(Document):
     """The losses of one run."""
 
     run_name: str
     sources: list[str]
     """record, metrics, log: those that gave losses."""
+    resumed: list[Resumed]
+    """By step; of a run on a cluster those that its log or its records still tell of."""
     points: list[Point]
     """By step; losses that are no numbers are left out."""
     unread: list[str]
@@ -190,6 +211,10 @@ class Cause(Document):
     """The next step; empty where there is none."""
     where: str
     """The object or process it is about; empty where it is about the run."""
+    basis: Literal["direct", "inferred", "state"]
+    """`direct`: the cluster or the trainer names it, and only that is certain; `inferred`: concluded from what they do
+    not say; `state`: no more than the state itself.
+    """
     evidence: list[str]
     """Lines as the cluster or the trainer wrote them, without secrets."""
 

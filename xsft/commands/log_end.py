@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xsft.commands.status import Screen, look
 from xsft.commands.status_watch import change
 from xsft.errors import XsftError
+from xsft.run_query import RunQuery, look
 from xsft.states.model import ENDED, Observation
 from xsft.states.rows import Row, row_of
 
@@ -14,13 +14,13 @@ LOOKS, AGAIN_S = 3, 1.0
 """A cancel is recorded a moment after its JobSet is gone, and the last step may be read after the log's end."""
 
 
-def end_text(seen: Observation, *, screen: Screen, pause: Callable[[float], None]) -> str | None:
+def end_text(seen: Observation, *, query: RunQuery, pause: Callable[[float], None]) -> str | None:
     """Of the attempt that was followed. None where nothing answers: the log was shown all the same."""
     row = None
     for again in range(LOOKS):
         if again:
             pause(AGAIN_S)
-        row = _row(seen, screen) or row
+        row = _row(seen, query) or row
         if row is not None and row.state in ENDED:
             break
     if row is None:
@@ -29,14 +29,14 @@ def end_text(seen: Observation, *, screen: Screen, pause: Callable[[float], None
     return f"-- {change(row)}{why} --"
 
 
-def _row(seen: Observation, screen: Screen) -> Row | None:
+def _row(seen: Observation, query: RunQuery) -> Row | None:
     try:
-        _, rows = look(screen)
+        _, rows = look(query)
     except XsftError:
         return None
-    now = screen.now()
+    now = query.now()
     found = (one for hit in rows for one in hit.attempts if _is_it(one, seen))
-    return next((row_of(one, screen.classify(one, now=now), now=now) for one in found), None)
+    return next((row_of(one, query.classify(one, now=now), now=now) for one in found), None)
 
 
 def _is_it(one: Observation, seen: Observation) -> bool:

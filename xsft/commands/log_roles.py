@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from xsft.catalog.tpu import parse_tpu_type
-from xsft.effects.logtypes import Role
+from xsft.effects.runs.logtypes import Role
 from xsft.errors import UsageError
-from xsft.launchers.observed_pods import trainer_job
+from xsft.reading.pods import trainer_job
 from xsft.states.model import JobSet
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from xsft.commands.log_request import LogRequest
 from xsft.commands.log_roles import chosen_roles
-from xsft.commands.logs import Asked
-from xsft.effects.local_folder import RunFolder
-from xsft.effects.local_log import follow_log, read_log
-from xsft.effects.logs import LogLine, Role, follow_logs, read_logs
-from xsft.effects.losses import Curve, read_curve
-from xsft.effects.observe_local import is_held
-from xsft.effects.runs import Runs
+from xsft.effects.local.folder import RunFolder
+from xsft.effects.local.log import follow_log, read_log
+from xsft.effects.runs.local import is_held
+from xsft.effects.runs.logs import LogLine, Role, follow_logs, read_logs
+from xsft.effects.runs.losses import Curve, read_curve
+from xsft.effects.runs.runs import Runs
 from xsft.errors import Unknown, UsageError
 from xsft.records.model import Record
 from xsft.states.folding import Seen, folder
@@ -29,7 +29,7 @@ class Logs(Struct, frozen=True, kw_only=True):
     trouble: Callable[[str], None] = lambda _line: None
     """Hears of what is waited for while following."""
 
-    def lines(self, seen: Observation, jobset: JobSet, roles: tuple[Role, ...], asked: Asked) -> Iterator[LogLine]:
+    def lines(self, seen: Observation, jobset: JobSet, roles: tuple[Role, ...], asked: LogRequest) -> Iterator[LogLine]:
         """Raises as `read_logs` and `follow_logs`."""
         cluster = self.runs.cluster(seen.cluster or "")
         since = before(asked.since, -seen.ahead_s) if asked.since and seen.ahead_s else asked.since  # by its clock
@@ -40,7 +40,7 @@ class Logs(Struct, frozen=True, kw_only=True):
             )  # fmt: skip
         return read_logs(cluster, jobset=jobset, roles=roles, since=since, tail=asked.tail, at_most=asked.at_most)
 
-    def local_lines(self, seen: Observation, asked: Asked) -> Iterator[str]:
+    def local_lines(self, seen: Observation, asked: LogRequest) -> Iterator[str]:
         """Raises Unknown where no record says which file it is, UsageError for an attempt that never was."""
         output = self.runs.output_of(seen)
         records = self.runs.store.read_run(output, seen.run_name) if output else ()
@@ -58,7 +58,7 @@ class Logs(Struct, frozen=True, kw_only=True):
 
     def follow(self, seen: Observation) -> Iterator[str]:
         """The process that prints steps, from its beginning to the run's end."""
-        return self._printed(seen, asked=Asked(follow=True))
+        return self._printed(seen, asked=LogRequest(follow=True))
 
     def curves(self, hits: tuple[Seen, ...]) -> tuple[Curve, ...]:
         """Of two runs of one name each is called by its folder."""
@@ -69,10 +69,10 @@ class Logs(Struct, frozen=True, kw_only=True):
         return tuple(replace(self._curve(hit.seen), run_name=name) for hit, name in zip(hits, names, strict=True))
 
     def _curve(self, seen: Observation) -> Curve:
-        lines = partial(self._printed, asked=Asked())
+        lines = partial(self._printed, asked=LogRequest())
         return read_curve(seen, output=self.runs.output_of(seen), store=self.runs.store, lines=lines)
 
-    def _printed(self, seen: Observation, asked: Asked) -> Iterator[str]:
+    def _printed(self, seen: Observation, asked: LogRequest) -> Iterator[str]:
         """Of the process that prints steps; none of a JobSet that is gone."""
         if seen.jobset is None:
             return

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, TextIO
 from msgspec import Struct
 
 from xsft.commands.durations import duration
+from xsft.commands.log_request import STREAMS, LogRequest
 from xsft.commands.run_arguments import a_count, add_attempt, add_run, add_where, where_text
 
 if TYPE_CHECKING:
-    from xsft.commands.status import Screen
-    from xsft.effects.logs import LogLine, Role
+    from xsft.effects.runs.logs import LogLine, Role
+    from xsft.run_query import RunQuery
     from xsft.states.model import JobSet, Observation
 
-STREAMS = 8
-"""Logs that --all opens without being told a number: two slices of v6e-256 have 128."""
 
 GONE = "and Kubernetes forgets a log with its pod"
 GONE_FIX = "xsft compare draws what the metrics beside its output hold; Cloud Logging may have the lines."
@@ -51,14 +50,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from xsft.commands.log_sources import Logs
-    from xsft.commands.run_sources import runs_of, screen_of
+    from xsft.commands.run_sources import runs_of
     from xsft.commands.waiting import told
-    from xsft.effects import clock
-    from xsft.effects.interrupts import goes_on, when_interrupted
+    from xsft.effects.machine import clock
+    from xsft.effects.submit.interrupts import goes_on, when_interrupted
+    from xsft.run_query import query_of
     from xsft.states.moments import before
 
     runs = runs_of(args, args.run)
-    asked = Asked(
+    asked = LogRequest(
         slice_index=args.slice,
         host=args.host,
         every=args.all,
@@ -70,48 +70,34 @@ def run(args: argparse.Namespace) -> int:
     )
     sources = Logs(runs=runs, trouble=told)
     world = World(
-        screen=screen_of(runs), lines=sources.lines, local_lines=sources.local_lines, say=told, pause=clock.pause
+        query=query_of(runs), lines=sources.lines, local_lines=sources.local_lines, say=told, pause=clock.pause
     )
     with when_interrupted(goes_on(args.run, where=where_text(args)) if args.follow else ""):
         return logs(args.run, asked=asked, world=world, timestamps=args.timestamps, stdout=sys.stdout)
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """What of a run's logs is wanted. None: the default, or no limit."""
-
-    slice_index: int | None = None
-    host: int | None = None
-    every: bool = False
-    at_most: int = STREAMS
-    since: str | None = None
-    """UTC, ISO 8601."""
-    tail: int | None = None
-    follow: bool = False
-    attempt: int | None = None
-
-
 class World(Struct, frozen=True, kw_only=True):
-    screen: Screen
-    lines: Callable[[Observation, JobSet, tuple[Role, ...], Asked], Iterator[LogLine]]
+    query: RunQuery
+    lines: Callable[[Observation, JobSet, tuple[Role, ...], LogRequest], Iterator[LogLine]]
     """Raises Unreachable where a log cannot be read."""
-    local_lines: Callable[[Observation, Asked], Iterator[str]]
+    local_lines: Callable[[Observation, LogRequest], Iterator[str]]
     """Raises EnvironmentMissing where the file cannot be read."""
     say: Callable[[str], None] = lambda _line: None
     """Hears how a run that was followed has ended."""
     pause: Callable[[float], None] = lambda _seconds: None
 
 
-def logs(name: str, *, asked: Asked, world: World, timestamps: bool, stdout: TextIO) -> int:
+def logs(name: str, *, asked: LogRequest, world: World, timestamps: bool, stdout: TextIO) -> int:
     """0. Raises UsageError for a name, an attempt, a slice or a host that is not there, and for too many logs."""
     from xsft.commands.attempts import attempt_of, no_attempt
     from xsft.commands.log_roles import role_text
     from xsft.commands.progress import spinning
-    from xsft.commands.status import look
+    from xsft.run_query import look
     from xsft.states.lookup import one_run
 
     with spinning("logs", "asking the clusters") as say:
-        world.screen.listen(say)
-        found, rows = look(world.screen)
+        world.query.listen(say)
+        found, rows = look(world.query)
     hit = one_run(name, rows, found)
     if hit.row.target == "local":
         _refuse_slices(asked)
@@ -131,17 +117,17 @@ def logs(name: str, *, asked: Asked, world: World, timestamps: bool, stdout: Tex
     return _ended(seen, asked=asked, world=world)
 
 
-def _ended(seen: Observation, *, asked: Asked, world: World) -> int:
+def _ended(seen: Observation, *, asked: LogRequest, world: World) -> int:
     """0; where the run was followed to its end, after saying how it ended."""
     from xsft.commands.log_end import end_text
 
-    text = end_text(seen, screen=world.screen, pause=world.pause) if asked.follow else None
+    text = end_text(seen, query=world.query, pause=world.pause) if asked.follow else None
     if text is not None:
         world.say(text)
     return 0
 
 
-def _why_nothing(asked: Asked) -> str:
+def _why_nothing(asked: LogRequest) -> str:
     """A log that was asked for in part may be there, and have nothing of that part."""
     if asked.tail == 0:
         return ": of its last 0 lines, as asked"
@@ -160,7 +146,7 @@ def write_lines(lines: Iterator[str], stdout: TextIO) -> int:
     return count
 
 
-def roles_for(jobset: JobSet, asked: Asked) -> tuple[Role, ...]:
+def roles_for(jobset: JobSet, asked: LogRequest) -> tuple[Role, ...]:
     from xsft.commands.log_roles import chosen_roles
     from xsft.errors import UsageError
 
@@ -173,7 +159,7 @@ def roles_for(jobset: JobSet, asked: Asked) -> tuple[Role, ...]:
     return roles
 
 
-def _refuse_slices(asked: Asked) -> None:
+def _refuse_slices(asked: LogRequest) -> None:
     from xsft.errors import UsageError
 
     if asked.slice_index is not None or asked.host is not None or asked.since is not None:

@@ -32,7 +32,7 @@ def refuse_unless_free(target: Path, *, instead: str) -> None:
 
 
 def write_new(target: Path, text: str) -> None:
-    from xsft.effects.files import write_atomic
+    from xsft.effects.machine.files import write_atomic
 
     write_atomic(target, text)
 

@@ -10,6 +10,7 @@ from typing import Any
 from xsft.commands.failure import problem_lines
 from xsft.launchers.audit import AuditRow
 from xsft.steps import Plan
+from xsft.trainers.shuffling import SEED, restarts_in_place
 
 
 def plan_text(plan: Plan) -> str:
@@ -20,8 +21,8 @@ def shell_line(argv: Iterable[str]) -> str:
     """A command that a shell reads back as exactly this argv, one flag per line; quoted once, here."""
     words = [shlex.quote(word) for word in argv]
     head = next((i for i, word in enumerate(words) if word.startswith("-") or "=" in word), len(words))
-    if words[:2] == ["python3", "-m"]:
-        head = 3
+    if words[0] == "python3" and "-m" in words:
+        head = words.index("-m") + 2
     return " \\\n    ".join((" ".join(words[:head]), *words[head:]))
 
 
@@ -58,7 +59,18 @@ def _decisions(plan: Plan) -> Iterator[str]:
         yield f"image       {run.spec.image.ref}, in a container on this machine"
     yield f"MaxText     {run.release.version}, {run.release.layout} layout"
     yield f"steps       {run.spec.train.steps}, a checkpoint every {run.checkpoint_period}"
+    yield f"restarts    {_restarts(plan)}"
     yield f"results     {(run.output or '?').rstrip('/')}/{plan.run_name}/checkpoints"
+
+
+def _restarts(plan: Plan) -> str:
+    """What a later start makes of the seed in the trainer's line, which is the first start's."""
+    most = f"at most {plan.run.spec.restarts.max}; " if restarts_in_place(plan.run) else ""
+    if plan.seeds is None:
+        return f"{most}each reads the same rows again, in the same order"
+    restart = f"+{plan.seeds.per_restart} each restart, " if restarts_in_place(plan.run) else ""
+    later = f"{SEED}={plan.seeds.first}, {restart}+{plan.seeds.per_attempt} each attempt"
+    return f"{most}rows in another order: {later}"
 
 
 def _cluster(plan: Plan) -> str:

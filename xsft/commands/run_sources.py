@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from xsft.commands.status import Screen
-from xsft.effects import clock
-from xsft.effects.runs import Runs, runs_at_place, runs_for
-from xsft.effects.sources import Asked
+from xsft.effects.runs.runs import Runs, runs_at_place, runs_for
+from xsft.effects.runs.sources import Asked
 from xsft.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,18 +24,3 @@ def runs_at(plan: Plan) -> Runs:
     if plan.run.place is None:
         raise UsageError("the workload names no place.", fix="Give it one: place: main, or inline.")
     return runs_at_place(plan.run.place, namespace=plan.run.namespace, name=plan.run_name)
-
-
-def screen_of(runs: Runs) -> Screen:
-    """All that can be seen there."""
-    from xsft.states.classify import classify  # loaded while the clusters answer
-    from xsft.states.folding import Wanted
-
-    return Screen(
-        read=runs.read,
-        classify=classify,
-        wanted=Wanted(everything=True),
-        now=clock.now,
-        keep=runs.keep,
-        listen=runs.listen,
-    )

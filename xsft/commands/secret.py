@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from xsft.commands.arguments import add_json
 
 if TYPE_CHECKING:
-    from xsft.effects.cluster import Cluster
+    from xsft.effects.cluster.cluster import Cluster
     from xsft.errors import UsageError
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     _refuse_names(args)
     cluster, namespace = _cluster(args)
     value = _value(args)
-    from xsft.effects.cluster_create import Created
+    from xsft.effects.cluster.create import Created
 
     outcome = cluster.create_secret(name=args.name, namespace=namespace, data={args.key: value})
     if not isinstance(outcome, Created):
@@ -88,8 +88,8 @@ def _malformed(what: str, allowed: str) -> UsageError:
 
 def _cluster(args: argparse.Namespace) -> tuple[Cluster, str]:
     """The cluster and the namespace in it."""
-    from xsft.effects.cluster import connect, connect_context
-    from xsft.effects.places import load_places
+    from xsft.effects.cluster.cluster import connect, connect_context
+    from xsft.effects.inputs.places import load_places
     from xsft.errors import UsageError
 
     if args.context:
@@ -104,7 +104,7 @@ def _cluster(args: argparse.Namespace) -> tuple[Cluster, str]:
 
 
 def _value(args: argparse.Namespace) -> bytes:
-    from xsft.effects.secretvalue import read_secret_file, read_secret_stdin
+    from xsft.effects.machine.secretvalue import read_secret_file, read_secret_stdin
 
     return read_secret_file(Path(args.from_file)) if args.from_file else read_secret_stdin(sys.stdin.buffer)
 

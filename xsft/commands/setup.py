@@ -6,8 +6,8 @@ import argparse
 import json
 
 from xsft.commands.progress import shown
-from xsft.effects import environments
-from xsft.effects.environments import Environment
+from xsft.effects.environments import environments
+from xsft.effects.environments.installed import Environment
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.commands.arguments import add_json
 from xsft.commands.durations import duration
 from xsft.commands.run_arguments import a_run, add_where
+from xsft.run_query import RunQuery, look, there
 
 if TYPE_CHECKING:
     from xsft.problems import Problem
-    from xsft.states.folding import Classify, Seen, Wanted
-    from xsft.states.lookup import Read, Reading
-    from xsft.states.model import Observation, Status
+    from xsft.states.folding import Seen, Wanted
     from xsft.states.rows import Row
 
 STATES = (
@@ -56,9 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from xsft.commands.run_sources import runs_of, screen_of
-    from xsft.effects.clock import pause
+    from xsft.commands.run_sources import runs_of
+    from xsft.effects.machine.clock import pause
     from xsft.errors import UsageError
+    from xsft.run_query import query_of
 
     if args.json and args.watch:
         raise UsageError(
@@ -66,25 +65,12 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.every is not None and not args.watch:
         raise UsageError("--every is for --watch.", fix="Leave it out, or add --watch.")
-    screen = replace(screen_of(runs_of(args, *args.runs, everything=args.all)), wanted=wanted_of(args))
+    query = replace(query_of(runs_of(args, *args.runs, everything=args.all)), wanted=wanted_of(args))
     if args.watch:
         from xsft.commands.status_watch import EVERY_S, watch
 
-        return watch(screen, every_s=args.every or EVERY_S, pause=pause)
-    return report(screen, json=args.json, stdout=sys.stdout)
-
-
-class Screen(Struct, frozen=True, kw_only=True):
-    """What is shown, and how it is read."""
-
-    read: Read
-    classify: Classify
-    wanted: Wanted
-    now: Callable[[], str]
-    keep: Callable[[Sequence[tuple[Observation, Status]]], None] = lambda _seen: None
-    """Remembers it for when a cluster does not answer."""
-    listen: Callable[[Callable[[str], None]], None] = lambda _say: None
-    """Takes who hears which cluster is waited for."""
+        return watch(query, every_s=args.every or EVERY_S, pause=pause)
+    return report(query, json=args.json, stdout=sys.stdout)
 
 
 def wanted_of(args: argparse.Namespace) -> Wanted:
@@ -93,7 +79,7 @@ def wanted_of(args: argparse.Namespace) -> Wanted:
     return Wanted(runs=tuple(args.runs), states=tuple(args.state), mode=args.mode, everything=args.all)
 
 
-def report(screen: Screen, *, json: bool, stdout: TextIO) -> int:
+def report(query: RunQuery, *, json: bool, stdout: TextIO) -> int:
     """Read once and show; 0, or the exit status of a name that no run has, beside runs that are there.
 
     Raises Unreachable where nothing could be read, UsageError where none of the runs is there.
@@ -101,49 +87,24 @@ def report(screen: Screen, *, json: bool, stdout: TextIO) -> int:
     from xsft.commands.failure import print_problems
     from xsft.commands.progress import spinning
     from xsft.states.lookup import lacking
+    from xsft.states.worth import zero_loss
 
     with spinning("status", "asking the clusters") as say:
-        screen.listen(say)
-        found, rows = look(screen)
-    failed, picked = lacking(screen.wanted.runs, rows, found), there(screen, rows)
+        query.listen(say)
+        found, rows = look(query)
+    failed, picked = lacking(query.wanted.runs, rows, found), there(query, rows)
     if failed is not None and not picked:
         raise failed
     unknown = failed.problems if failed else ()
-    print_problems(() if json else found.problems)
+    warnings = (*found.problems, *(one for row in picked for one in zero_loss(row)))
+    print_problems(() if json else warnings)
     if json:
-        _print_document(picked, (*found.problems, *unknown))
+        _print_document(picked, (*warnings, *unknown))
     else:
         show(picked, stdout)
-        _say_hidden(screen.wanted, rows, shown=len(picked))
+        _say_hidden(query.wanted, rows, shown=len(picked))
     print_problems(unknown)
     return failed.exit_status if failed else 0
-
-
-def look(screen: Screen) -> tuple[Reading, tuple[Seen, ...]]:
-    """What was read now, and a row for every run in it. Raises Unreachable where nothing could be read."""
-    from xsft.states.folding import fold_parts
-    from xsft.states.lookup import require_answer
-
-    found = screen.read()
-    require_answer(found)
-    rows = fold_parts(found.parts(), classify=screen.classify, now=screen.now())
-    screen.keep([(one.seen, one.status) for one in rows])
-    return found, rows
-
-
-def pick(screen: Screen, rows: Sequence[Seen], found: Reading) -> tuple[Row, ...]:
-    """Raises UsageError for a name that no run has."""
-    from xsft.states.lookup import require_names
-
-    require_names(screen.wanted.runs, rows, found)
-    return there(screen, rows)
-
-
-def there(screen: Screen, rows: Sequence[Seen]) -> tuple[Row, ...]:
-    """What is wanted of what is there."""
-    from xsft.states.folding import chosen
-
-    return tuple(one.row for one in chosen(rows, screen.wanted))
 
 
 def show(rows: Sequence[Row], stdout: TextIO) -> None:

@@ -125,6 +125,12 @@ def _restarts(row: Row) -> str:
     return f"{row.restarts}/{row.max_restarts}" if row.max_restarts is not None else str(row.restarts)
 
 
+def _resumed(row: Row) -> str:
+    """From which step, and whether its rows come in another order since."""
+    step, order = row.progress.resumed_from, row.progress.resumed_order
+    return NOTHING if step is None else f"{step} {order or ''}".rstrip()
+
+
 def _seen(row: Row) -> str:
     """How old, then from what."""
     age = f"{duration_text(row.evidence_age_s)} ago" if row.evidence_age_s is not None else "age unknown"
@@ -149,12 +155,13 @@ COLUMNS: tuple[Column, ...] = (
     Column(head="STEP", text=_step, drop=2, right=True),
     Column(head="LOSS", text=lambda r: NOTHING if r.loss is None else f"{r.loss:.4g}", drop=3, right=True),
     Column(head="STEP TIME", text=_pace, drop=7, right=True),
-    Column(head="MFU", text=lambda r: NOTHING if r.mfu is None else f"{r.mfu:.1%}", drop=8, right=True),
+    Column(head="MFU", text=lambda r: NOTHING if r.mfu is None else f"{r.mfu:.1%}", drop=9, right=True),
     Column(head="QUEUE/ETA", text=_wait, drop=6),
     Column(head="AGE", text=lambda r: NOTHING if r.age_s is None else duration_text(r.age_s), drop=4, right=True),
-    Column(head="RESTARTS", text=_restarts, drop=9, right=True),
-    Column(head="MODE", text=lambda r: _safe(r.mode), drop=11),
-    Column(head="TPU", text=_tpu, drop=10),
+    Column(head="RESTARTS", text=_restarts, drop=10, right=True),
+    Column(head="RESUMED", text=_resumed, drop=8),
+    Column(head="MODE", text=lambda r: _safe(r.mode), drop=12),
+    Column(head="TPU", text=_tpu, drop=11),
     Column(head="EVIDENCE", text=_seen, drop=5),
-    Column(head="CLUSTER", text=_cluster, drop=12),
+    Column(head="CLUSTER", text=_cluster, drop=13),
 )

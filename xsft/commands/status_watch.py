@@ -1,5 +1,5 @@
 """`xsft status --watch`: the table again and again in place on a terminal, a line per change elsewhere. A cluster that
-stops answering leaves what was last read on the screen, growing older.
+stops answering leaves what was last read on the query, growing older.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from xsft.commands.durations import duration_text
 from xsft.commands.failure import problem_lines
-from xsft.commands.status import Screen, look, pick
 from xsft.commands.status_table import NOTHING, table
 from xsft.errors import Unreachable
 from xsft.problems import Problem
+from xsft.run_query import RunQuery, look, pick
 from xsft.spec.keypath import printable
 from xsft.states.folding import chosen
 from xsft.states.rows import Row, aged
@@ -39,14 +39,14 @@ class Shown(Struct, frozen=True, kw_only=True):
 
 
 def watch(
-    screen: Screen, *, every_s: float, pause: Pause, stdout: TextIO | None = None, rounds: int | None = None
+    query: RunQuery, *, every_s: float, pause: Pause, stdout: TextIO | None = None, rounds: int | None = None
 ) -> int:
     """Until Ctrl-C (exit status 130), or for so many rounds. Raises as `report` does at the first look only."""
     from rich.console import Console
 
     stream = stdout or sys.stdout
     console = Console(file=stream)
-    pace = _Pace(screen=screen, every_s=every_s, pause=pause, rounds=rounds)
+    pace = _Pace(query=query, every_s=every_s, pause=pause, rounds=rounds)
     if console.is_terminal and not console.is_dumb_terminal and not console.no_color:
         _in_place(pace, console)
     else:
@@ -57,7 +57,7 @@ def watch(
 class _Pace(Struct, kw_only=True):
     """One look after another; a pause between two, none after the last."""
 
-    screen: Screen
+    query: RunQuery
     every_s: float
     pause: Pause
     rounds: int | None
@@ -72,23 +72,23 @@ class _Pace(Struct, kw_only=True):
         if self.before is not None:
             self.pause(self.every_s)
         self.rounds = None if self.rounds is None else self.rounds - 1
-        self.before = next_look(self.screen, self.before)
+        self.before = next_look(self.query, self.before)
         return self.before
 
 
-def next_look(screen: Screen, before: Shown | None) -> Shown:
+def next_look(query: RunQuery, before: Shown | None) -> Shown:
     """The first look raises where nothing can be read; later ones keep what was there, older."""
     if before is None:
-        found, rows = look(screen)
-        return Shown(rows=pick(screen, rows, found), said=lines_of(found.problems))
+        found, rows = look(query)
+        return Shown(rows=pick(query, rows, found), said=lines_of(found.problems))
     try:
-        found, rows = look(screen)
+        found, rows = look(query)
     except Unreachable as silent:
-        return Shown(rows=_older(before.rows, screen.now()), said=lines_of(silent.problems), stale=True)
-    picked = tuple(one.row for one in chosen(rows, screen.wanted))
+        return Shown(rows=_older(before.rows, query.now()), said=lines_of(silent.problems), stale=True)
+    picked = tuple(one.row for one in chosen(rows, query.wanted))
     if not found.whole:  # what is not in half an answer is not gone
         there = {_key(one.row) for one in rows}
-        picked = (*picked, *_older((row for row in before.rows if _key(row) not in there), screen.now()))
+        picked = (*picked, *_older((row for row in before.rows if _key(row) not in there), query.now()))
     return Shown(rows=picked, said=lines_of(found.problems))
 
 
@@ -105,7 +105,7 @@ def changes(before: Shown | None, after: Shown) -> tuple[str, ...]:
 def _line_by_line(pace: _Pace, stream: TextIO) -> None:
     before: Shown | None = None
     for after in pace:
-        stream.writelines(f"{pace.screen.now()}  {line}\n" for line in changes(before, after))
+        stream.writelines(f"{pace.query.now()}  {line}\n" for line in changes(before, after))
         stream.flush()
         before = after
 
@@ -115,7 +115,7 @@ def _in_place(pace: _Pace, console: Console) -> None:
 
     with Live(console=console, auto_refresh=False, transient=False) as live:
         for after in pace:
-            live.update(_picture(after, console=console, now=pace.screen.now(), every_s=pace.every_s), refresh=True)
+            live.update(_picture(after, console=console, now=pace.query.now(), every_s=pace.every_s), refresh=True)
 
 
 def _picture(shown: Shown, *, console: Console, now: str, every_s: float) -> RenderableType:

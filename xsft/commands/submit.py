@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from xsft import api
     from xsft.commands.failure import print_problems
     from xsft.commands.progress import shown
-    from xsft.effects.interrupts import NOTHING_CREATED, when_interrupted
+    from xsft.effects.submit.interrupts import NOTHING_CREATED, when_interrupted
     from xsft.errors import UsageError
 
     if args.timeout is not None and not (args.wait or args.follow):
@@ -74,15 +74,16 @@ def _after(plan: Plan, args: argparse.Namespace) -> After:
     from xsft.commands.waiting import Patience, told
 
     runs = runs_at(plan)
-    screen, here = changes_of(runs)
+    query, here = changes_of(runs)
     return After(
-        screen=screen,
+        query=query,
         patience=Patience(timeout_s=args.timeout, poll_s=args.poll),
         clock=here,
         say=told,
         lines=Logs(runs=runs, trouble=told).follow if args.follow else None,
         log=sys.stderr if args.json else sys.stdout,
         gather=evidence_of(runs),
+        record=runs.record_worthless,
     )
 
 

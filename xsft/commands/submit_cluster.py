@@ -6,10 +6,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
+from xsft.commands.resumed_text import ORDERS
 from xsft.commands.run_documents import finite
 from xsft.commands.waiting import Waited
-from xsft.effects.interrupts import NOTHING_CREATED, goes_on, when_interrupted
-from xsft.effects.submission import Submission, Submitter
+from xsft.effects.submit.interrupts import NOTHING_CREATED, goes_on, when_interrupted
+from xsft.effects.submit.submission import Submission, Submitter
 from xsft.errors import XsftError
 from xsft.problems import Problem
 from xsft.steps import Plan
@@ -46,17 +49,24 @@ def submit_cluster(
         print_problems(warnings)
         raise
     _warn(done, warnings)
-    if wait is None or done.action == "finished":
-        if json:
-            _print_document(done)
-        else:
-            _say(_report(done))
-        return 0
-    if not json:
+    if wait is None:
+        return _done(done, json=json)
+    if not json and done.action != "finished":
         _say(_report(done))
     with when_interrupted(goes_on(plan.run_name)):
         waited = wait(done)
+    if done.action == "finished" and waited.outcome == "reached":
+        print_problems(waited.problems)
+        return _done(replace(done, problems=(*done.problems, *waited.problems)), json=json)
     return _waited(done, waited, json=json)
+
+
+def _done(done: Submission, *, json: bool) -> int:
+    if json:
+        _print_document(done)
+    else:
+        _say(_report(done))
+    return 0
 
 
 def _warn(done: Submission, of_the_plan: tuple[Problem, ...]) -> None:
@@ -79,8 +89,9 @@ def _waited(done: Submission, waited: Waited, *, json: bool) -> int:
     failed = error_of(done.plan.run_name, DONE, waited)
     if json:
         _print_document(done, waited, failed)
-        print_problems(failed.problems if failed else ())
+        print_problems((*waited.problems, *(failed.problems if failed else ())))
         return failed.exit_status if failed else 0
+    print_problems(waited.problems)
     if failed:
         raise failed
     if waited.row:
@@ -106,9 +117,9 @@ def _report(done: Submission) -> Iterator[str]:
     plan = done.plan
     match done.action:
         case "created" | "attempt":
-            goes_on = " (a new attempt; it goes on from the last checkpoint, where one was saved)"
-            nth = goes_on if done.action == "attempt" else ""
+            nth = " (a new attempt)" if done.action == "attempt" else ""
             yield f"{plan.run_name}: created JobSet {done.jobset}, uid {done.uid}{nth}"
+            yield from _resumes(done)
         case "adopted":
             yield f"{plan.run_name}: JobSet {done.jobset}, uid {done.uid}, lives with the same workload; nothing sent"
         case "finished":
@@ -116,6 +127,13 @@ def _report(done: Submission) -> Iterator[str]:
     yield f"checkpoints  {str(plan.run.output).rstrip('/')}/{plan.run_name}/checkpoints"
     if done.record:
         yield f"record       {done.record}"
+
+
+def _resumes(done: Submission) -> Iterator[str]:
+    if done.resumed_from is not None:
+        yield f"resumes      from step {done.resumed_from}, with {ORDERS[done.resumed_order or 'repeated']}"
+    elif done.action == "attempt":
+        yield "resumes      no checkpoint was saved: it begins at step 0"
 
 
 def _print_document(done: Submission, waited: Waited | None = None, failed: XsftError | None = None) -> None:
@@ -134,8 +152,12 @@ def _print_document(done: Submission, waited: Waited | None = None, failed: Xsft
         "spec_digest": done.plan.spec_digest,
         "record": done.record,
         "result": {"steps": steps, "first_loss": None, "last_loss": finite(loss)} if steps else None,
-        "problems": problem_documents((*done.problems, *(failed.problems if failed else ()))),
+        "problems": problem_documents(
+            (*done.problems, *(waited.problems if waited else ()), *(failed.problems if failed else ()))
+        ),
     }
+    if done.resumed_from is not None:
+        document |= {"resumed_from": done.resumed_from, "resumed_order": done.resumed_order}
     if waited:
         document |= {"run": run_document(row) if row else None, "exit_status": failed.exit_status if failed else 0}
     print_json("submit", document)

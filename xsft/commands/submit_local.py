@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from xsft.effects.local_machine import Machine
-from xsft.effects.local_run import LocalResult, already_done, run_local
+from xsft.commands.resumed_text import resumed_text
+from xsft.effects.local.machine import Machine
+from xsft.effects.local.run import LocalResult, already_done, run_local
 from xsft.errors import INTERRUPTED, RunFailed
 from xsft.problems import Problem
 from xsft.steps import Plan
@@ -42,7 +43,7 @@ def submit_local(plan: Plan, *, json: bool, machine: Machine | None = None, stde
 
 def _indexed(result: LocalResult, machine: Machine | None) -> tuple[Problem, ...]:
     """Put the run into the index of runs from this machine; a warning where that cannot be written."""
-    from xsft.effects.records import record_store
+    from xsft.effects.records.records import record_store
 
     store = record_store(machine.env if machine else None)
     output = str(result.folder.parent)
@@ -71,6 +72,8 @@ def report(plan: Plan, result: LocalResult, *, picture: Path | None) -> Iterator
     if result.outcome != "completed":
         return
     yield f"{plan.run_name}: {result.steps} of {result.steps_asked} steps{_how(result)}{_losses(result)}"
+    if resumed := resumed_text(result.resumed_from, result.resumed_order):
+        yield resumed
     yield f"checkpoints  {_checkpoints(result)}"
     if adapter := adapter_text(plan, result):
         yield f"adapter      {adapter}"
@@ -125,6 +128,7 @@ def document(plan: Plan, result: LocalResult, *, picture: Path | None) -> dict[s
         "record": str(result.record),
         "result": {"steps": result.steps, "first_loss": result.first_loss, "last_loss": result.last_loss},
         "resumed_from": result.resumed_from,
+        "resumed_order": result.resumed_order,
         "checkpoints": [str(path) for path in result.checkpoints],
         "log": str(result.log) if result.log else None,
         "plot": str(picture) if picture else None,
@@ -136,7 +140,7 @@ def document(plan: Plan, result: LocalResult, *, picture: Path | None) -> dict[s
 def _trained(plan: Plan, machine: Machine | None, told: TextIO) -> LocalResult:
     from xsft.commands.failure import print_problems
     from xsft.commands.live import live
-    from xsft.effects.clock import monotonic
+    from xsft.effects.machine.clock import monotonic
 
     machine = machine or this_machine(plan)
     print_problems(machine.contain().warnings)
@@ -154,7 +158,7 @@ def _show(lines: Iterator[str], stream: TextIO) -> None:
 def _keep_picture(result: LocalResult) -> Path | None:
     """None where there is nothing to draw; a picture is never worth failing a finished run for."""
     from xsft.commands.loss_plot import picture
-    from xsft.effects.files import write_atomic
+    from xsft.effects.machine.files import write_atomic
     from xsft.errors import XsftError
 
     path = result.record.parent / "loss.png"
@@ -184,9 +188,7 @@ def _interrupted(result: LocalResult) -> Iterator[str]:
 
 
 def _how(result: LocalResult) -> str:
-    if result.action == "finished":
-        return ", finished before; nothing was run"
-    return f", resumed from step {result.resumed_from}" if result.resumed_from else ""
+    return ", finished before; nothing was run" if result.action == "finished" else ""
 
 
 def _losses(result: LocalResult) -> str:
@@ -205,7 +207,8 @@ def _fix(result: LocalResult) -> str:
     log = f"the whole output: {result.log}"
     match result.outcome:
         case "short":
-            again = "submitting it again as it is would read the same rows from the first one"
-            return f"give it more data, data.num_epoch, or fewer steps; {again}; {log}"
+            change = "set data.num_epoch higher, or train.steps lower, and submit it again under the same name"
+            again = "as it is it would read the same rows from the first one"
+            return f"{change}; {again}; {log}"
         case _:
             return log

@@ -10,18 +10,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.commands.logs import write_lines
-from xsft.commands.status import Screen, look
-from xsft.commands.waiting import Clock, Patience, Say, Waited, wait_for
+from xsft.commands.waiting import Clock, Patience, Record, Say, Waited, noted, wait_for
 from xsft.commands.why import cause_lines, log_lines
-from xsft.effects.parallel import start
-from xsft.effects.submission import Submission
+from xsft.effects.machine.parallel import start
+from xsft.effects.submit.submission import Submission
 from xsft.errors import XsftError
+from xsft.run_query import RunQuery, look
 from xsft.states.causes import explain
 from xsft.states.evidence import Evidence
 from xsft.states.folding import Seen
 from xsft.states.lookup import one_run
 from xsft.states.model import Observation
 from xsft.states.waiting import DONE, Goal
+from xsft.states.worth import WORTHLESS
 
 TAIL = 20
 """Lines of the process that failed first, where a run fails."""
@@ -32,7 +33,7 @@ DRAIN_S = 10.0
 class After(Struct, frozen=True, kw_only=True):
     """How to wait for a run that was submitted."""
 
-    screen: Screen
+    query: RunQuery
     """Of its cluster and namespace alone."""
     patience: Patience
     clock: Clock
@@ -43,14 +44,25 @@ class After(Struct, frozen=True, kw_only=True):
     """Where that goes."""
     gather: Callable[[Seen], Evidence] | None = None
     """What may explain an end that was not waited for; None: it is not explained."""
+    record: Record = lambda _row: ()
 
     def wait(self, done: Submission) -> Waited:
         """Until it succeeded, or cannot any more; why it cannot is said."""
         name = done.jobset or done.plan.run_name
-        waited = replace(self, say=_in_a_row(self.say)).until_end(name)
-        if waited.outcome == "ended" and waited.row is not None and waited.row.state == "failed":
+        asked = replace(self, say=_in_a_row(self.say))
+        waited = self._glance(name) if done.action == "finished" else asked.until_end(name)
+        if waited.outcome == "ended" and waited.row is not None and waited.row.state != "cancelled":
             self._explain(name)
-        return waited
+        return replace(waited, problems=noted(waited, self.record))
+
+    def _glance(self, name: str) -> Waited:
+        """It has its last checkpoint: whether its steps taught anything is all that is asked, and once."""
+        row = None
+        with suppress(XsftError):
+            found, rows = look(self.query)
+            row = one_run(name, rows, found).row
+        worthless = row is not None and row.reason in WORTHLESS
+        return Waited(outcome="ended" if worthless else "reached", row=row, seconds=0.0)
 
     def until_end(self, name: str) -> Waited:
         """Following its log meanwhile, where that is asked for."""
@@ -68,12 +80,12 @@ class After(Struct, frozen=True, kw_only=True):
         left = replace(self.patience, timeout_s=None if limit is None else max(0.0, limit - spent_s))
         waited = self._until(DONE, name, left)
         with suppress(XsftError):  # it has not been read to its end by now, or cannot be
-            following.result(DRAIN_S if waited.outcome != "timeout" else 0.0)
+            following.result(0.0 if waited.outcome == "timeout" or waited.goes_on else DRAIN_S)
         return replace(waited, seconds=waited.seconds + spent_s)
 
     def _follow(self, name: str) -> None:
         try:
-            found, rows = look(self.screen)
+            found, rows = look(self.query)
             if self.lines is not None:
                 write_lines(self.lines(one_run(name, rows, found).seen), self.log)
         except XsftError as failed:
@@ -84,16 +96,16 @@ class After(Struct, frozen=True, kw_only=True):
         if self.gather is None:
             return
         try:
-            found, rows = look(self.screen)
+            found, rows = look(self.query)
             evidence = self.gather(one_run(name, rows, found))
         except XsftError:
             return  # the error that comes names the next step
-        for line in (*log_lines(evidence, tail=TAIL), *cause_lines(explain(evidence, now=self.screen.now()).cause)):
+        for line in (*log_lines(evidence, tail=TAIL), *cause_lines(explain(evidence, now=self.query.now()).cause)):
             self.say(line)
 
     def _until(self, goal: Goal, name: str, patience: Patience) -> Waited:
         return wait_for(
-            name, goal=goal, screen=self.screen, patience=patience, clock=self.clock, say=self.say, known=True
+            name, goal=goal, query=self.query, patience=patience, clock=self.clock, say=self.say, known=True
         )
 
 

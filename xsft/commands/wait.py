@@ -42,12 +42,21 @@ def run(args: argparse.Namespace) -> int:
     from xsft.commands.changes import changes_of
     from xsft.commands.run_sources import runs_of
     from xsft.commands.waiting import Patience, wait_and_report
-    from xsft.effects.interrupts import goes_on, when_interrupted
+    from xsft.effects.submit.interrupts import goes_on, when_interrupted
 
     patience = Patience(timeout_s=args.timeout, poll_s=args.poll)
     with when_interrupted(goes_on(args.run, where=where_text(args))):
-        screen, here = changes_of(runs_of(args, args.run))
-        return wait_and_report(args.run, goal=args.goal, screen=screen, patience=patience, clock=here, json=args.json)
+        runs = runs_of(args, args.run)
+        query, here = changes_of(runs)
+        return wait_and_report(
+            args.run,
+            goal=args.goal,
+            query=query,
+            patience=patience,
+            clock=here,
+            json=args.json,
+            record=runs.record_worthless,
+        )
 
 
 def _goal(text: str) -> Goal:

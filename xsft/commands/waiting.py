@@ -7,20 +7,25 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from xsft.commands.durations import duration_text
-from xsft.commands.status import Screen, look
 from xsft.commands.status_watch import change
 from xsft.errors import RunFailed, TimedOut, Unknown, Unreachable, UsageError, XsftError
+from xsft.problems import Problem
+from xsft.run_query import RunQuery, look
 from xsft.states.folding import named
 from xsft.states.lookup import missing, one_run, silence, unread
 from xsft.states.rows import Row
 from xsft.states.waiting import Goal, beyond, verdict
+from xsft.states.worth import zero_loss
 
 MISSES = 3
 """A run that was there is gone when so many whole answers in a row lack it: one may be a moment between two objects."""
 
 Say = Callable[[str], None]
+Record = Callable[[Row], tuple[Problem, ...]]
+"""Writes beside the run that its steps teach nothing, where they do; warnings where that cannot be written."""
 
 
 class Patience(Struct, frozen=True, kw_only=True):
@@ -43,20 +48,38 @@ class Waited(Struct, frozen=True, kw_only=True):
     seconds: float
     silence: XsftError | None = None
     """What stood in the way when nothing answered last."""
+    problems: tuple[Problem, ...] = ()
+    """Warnings about what it came to."""
+
+    @property
+    def goes_on(self) -> bool:
+        """It was given up, and still runs."""
+        return self.outcome == "ended" and self.row is not None and not self.row.ended
 
 
-def wait_and_report(name: str, *, goal: Goal, screen: Screen, patience: Patience, clock: Clock, json: bool) -> int:
+def wait_and_report(
+    name: str,
+    *,
+    goal: Goal,
+    query: RunQuery,
+    patience: Patience,
+    clock: Clock,
+    json: bool,
+    record: Record = lambda _row: (),
+) -> int:
     """0 where the run came there. Raises RunFailed, TimedOut, Unknown or Unreachable where not; under `json` the
     document is printed, and the exit status returned instead.
     """
     from xsft.commands.failure import print_problems
 
-    waited = wait_for(name, goal=goal, screen=screen, patience=patience, clock=clock, say=told)
+    waited = wait_for(name, goal=goal, query=query, patience=patience, clock=clock, say=told)
+    waited = replace(waited, problems=noted(waited, record))
     failed = error_of(name, goal, waited)
     if json:
         _print_document(name, goal, waited, failed)
-        print_problems(failed.problems if failed else ())
+        print_problems((*waited.problems, *(failed.problems if failed else ())))
         return failed.exit_status if failed else 0
+    print_problems(waited.problems)
     if failed:
         raise failed
     if waited.row is not None:
@@ -64,13 +87,20 @@ def wait_and_report(name: str, *, goal: Goal, screen: Screen, patience: Patience
     return 0
 
 
+def noted(waited: Waited, record: Record) -> tuple[Problem, ...]:
+    """Warnings about what it came to; a run whose steps teach nothing is recorded as such."""
+    if waited.row is None:
+        return ()
+    return (*zero_loss(waited.row), *(record(waited.row) if waited.outcome == "ended" else ()))
+
+
 def wait_for(
-    name: str, *, goal: Goal, screen: Screen, patience: Patience, clock: Clock, say: Say, known: bool = False
+    name: str, *, goal: Goal, query: RunQuery, patience: Patience, clock: Clock, say: Say, known: bool = False
 ) -> Waited:
     """`known`: it is there for sure, having been created just now. Raises UsageError where it is not, and the first
     answer has no such run, or one that will never do so many steps.
     """
-    watch = _Watch(name=name, goal=goal, screen=screen, say=say, known=known)
+    watch = _Watch(name=name, goal=goal, query=query, say=say, known=known)
     began = clock.monotonic()
     while True:
         ended = watch.look()
@@ -87,7 +117,7 @@ def wait_for(
 class _Watch(Struct, kw_only=True):
     name: str
     goal: Goal
-    screen: Screen
+    query: RunQuery
     say: Say
     known: bool
     row: Row | None = None
@@ -97,7 +127,7 @@ class _Watch(Struct, kw_only=True):
 
     def look(self) -> Literal["reached", "ended", "lost"] | None:
         try:
-            found, rows = look(self.screen)
+            found, rows = look(self.query)
         except Unreachable as silent:
             self._silent(silent)
             return None
@@ -155,7 +185,8 @@ def error_of(name: str, goal: Goal, waited: Waited) -> XsftError | None:
         case "reached":
             return None
         case "ended":
-            return RunFailed(f"{seen}: it will not come to {goal.text}.", fix=f"xsft why {name}")
+            still = f". It still runs: xsft cancel {name} ends it." if waited.goes_on else ""
+            return RunFailed(f"{seen}: it will not come to {goal.text}.", fix=f"xsft why {name}{still}")
         case "lost":
             message = f"{name} is over or gone, and nothing certain says how it ended. Last seen: {seen}."
             return Unknown(message, fix=f"xsft why {name}; its output has the checkpoints.")
@@ -185,7 +216,7 @@ def _print_document(name: str, goal: Goal, waited: Waited, failed: XsftError | N
         "outcome": waited.outcome,
         "waited_s": round(waited.seconds, 1),
         "run": run_document(waited.row) if waited.row else None,
-        "problems": problem_documents(failed.problems if failed else ()),
+        "problems": problem_documents((*waited.problems, *(failed.problems if failed else ()))),
         "exit_status": failed.exit_status if failed else 0,
     }
     print_json("wait", document)

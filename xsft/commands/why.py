@@ -13,7 +13,7 @@ from xsft.commands.arguments import add_json
 from xsft.commands.run_arguments import add_attempt, add_run, add_where
 
 if TYPE_CHECKING:
-    from xsft.commands.status import Screen
+    from xsft.run_query import RunQuery
     from xsft.states.evidence import Evidence
     from xsft.states.folding import Seen
     from xsft.states.model import Observation
@@ -39,15 +39,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from xsft.commands.evidence_sources import evidence_of, forgotten_attempt
-    from xsft.commands.run_sources import runs_of, screen_of
+    from xsft.commands.run_sources import runs_of
+    from xsft.run_query import query_of
 
     runs = runs_of(args, args.run)
-    world = World(screen=screen_of(runs), gather=evidence_of(runs), recorded=forgotten_attempt(runs))
+    world = World(query=query_of(runs), gather=evidence_of(runs), recorded=forgotten_attempt(runs))
     return why(args.run, world=world, attempt=args.attempt, json=args.json)
 
 
 class World(Struct, frozen=True, kw_only=True):
-    screen: Screen
+    query: RunQuery
     gather: Callable[[Seen], Evidence]
     """All that may explain the run. What cannot be read is None in it; raises nothing for that."""
     recorded: Callable[[Seen, int], Observation | None] = lambda _hit, _number: None
@@ -59,18 +60,18 @@ def why(name: str, *, world: World, attempt: int | None = None, json: bool) -> i
     Unreachable where the run's cluster does not answer.
     """
     from xsft.commands.progress import spinning
-    from xsft.commands.status import look
     from xsft.errors import Unknown
+    from xsft.run_query import look
     from xsft.states.causes import explain
     from xsft.states.lookup import one_run
 
     with spinning("why", "asking the clusters") as say:
-        world.screen.listen(say)
-        found, rows = look(world.screen)
+        world.query.listen(say)
+        found, rows = look(world.query)
         hit = _submission(one_run(name, rows, found), name=name, attempt=attempt, world=world)
         _require_its_cluster(hit.seen, hit.row)
         evidence = world.gather(hit)
-    explained = explain(evidence, now=world.screen.now())
+    explained = explain(evidence, now=world.query.now())
     _keep(hit, evidence, explained, world)
     status = Unknown.exit_status if explained.state == "unknown" else 0
     if json:
@@ -95,8 +96,8 @@ def _submission(hit: Seen, *, name: str, attempt: int | None, world: World) -> S
         raise no_attempt(hit, attempt or 0, gone="and no record of it could be read", fix=fix)
     if seen is hit.seen:
         return hit
-    now = world.screen.now()
-    status = world.screen.classify(seen, now=now)
+    now = world.query.now()
+    status = world.query.classify(seen, now=now)
     return replace(hit, seen=seen, status=status, row=row_of(seen, status, now=now, attempts=hit.row.attempts))
 
 
@@ -108,7 +109,7 @@ def _keep(hit: Seen, evidence: Evidence, explained: Explanation, world: World) -
 
     found = "" if hit.row.ended else _bare(found_of(evidence, explained.cause))
     if found or (evidence.status != hit.status and evidence.status.state == "failed"):
-        world.screen.keep([(replace(evidence.seen, found=found), evidence.status)])
+        world.query.keep([(replace(evidence.seen, found=found), evidence.status)])
 
 
 def text(row: Row, evidence: Evidence, explained: Explanation) -> Iterator[str]:
@@ -128,6 +129,8 @@ def text(row: Row, evidence: Evidence, explained: Explanation) -> Iterator[str]:
 def cause_lines(cause: Cause) -> Iterator[str]:
     """What it is, where, what shows it, and the next step."""
     yield _safe(cause.message)
+    if cause.basis == "inferred":
+        yield "  (inferred: no condition, event or log line names this cause)"
     if cause.where:
         yield _safe(f"  where: {cause.where}")
     for line in cause.evidence:
@@ -207,5 +210,6 @@ def _document(cause: Cause) -> dict[str, Any]:
         "message": _bare(cause.message),
         "fix": _bare(cause.fix),
         "where": cause.where,
+        "basis": cause.basis,
         "evidence": [_bare(line) for line in cause.evidence],
     }

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from msgspec import NODEFAULT
-from msgspec.structs import asdict, fields
+from msgspec.structs import asdict, fields, replace
 
 from xsft.image.model import Locked, Options
 from xsft.image.reference import parse_repository
@@ -58,9 +58,8 @@ def updated(text: str | None, locked: Locked) -> str:
 
 def same_image(one: Locked, other: Locked) -> bool:
     """Whether a lock that has `one` need not be written again for `other`: the time alone is no change."""
-    return (one.digest, one.deps, one.code, one.maxtext, one.base, one.options) == (
-        (other.digest, other.deps, other.code, other.maxtext, other.base, other.options)
-    )
+    same = {"pushed_at": "", "commit": None, "dirty": None}
+    return replace(one, **same) == replace(other, **same)
 
 
 def _is_repository(text: str) -> bool:
@@ -94,6 +93,8 @@ def _locked(image: str, repository: str, row: Mapping[str, Any]) -> Locked | Non
         for f in fields(Locked)
         if f.name in row and f.name not in {"image", "repository", "options"}
     }
+    if not _DIGEST.fullmatch(str(known.get("deps_digest"))):
+        known.pop("deps_digest", None)
     texts = {"digest", "maxtext", "deps", "code", "pushed_at", "base"}
     if any(not isinstance(value, str) for name, value in known.items() if name in texts):
         return None

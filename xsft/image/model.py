@@ -147,6 +147,8 @@ class Locked(Struct, frozen=True, kw_only=True):
     maxtext: str
     deps: str
     """Tag of the dependencies' image."""
+    deps_digest: str | None = None
+    """`sha256:…` of its manifest: other machines pull it by that; None where the registry has it not."""
     code: str
     """Tag of the image itself."""
     pushed_at: str

@@ -19,8 +19,11 @@ LOCAL = "localhost/xsft"
 
 IMAGE_LABEL = "dev.xsft.image"
 KIND_LABEL = "dev.xsft.kind"
+LOCK_LABEL = "dev.xsft.lock.sha256"
 MAXTEXT_LABEL = "dev.xsft.maxtext.version"
 """By which `submit` tells the layout of an image that somebody else pushed."""
+TAG_LABEL = "dev.xsft.tag"
+"""Which tag the image was made for: a registry lets anybody who may push move a tag to another image."""
 
 NOT_IDENTITY = frozenset({"DEPS_IMAGE", "REVISION", "DIRTY", "MAXTEXT_SOURCE"})
 """Arguments of the code layer that become labels, or that name what its identity has already."""
@@ -67,14 +70,29 @@ def local_name(image: str) -> str:
     return f"{LOCAL}/{_dashed(image)}"
 
 
-def labels_of(options: Options, *, kind: str) -> dict[str, str]:
+def differs(step: BuildStep, labels: Mapping[str, str]) -> str:
+    """Why an image with these labels is not what the step makes; empty where it is."""
+    for name, wanted in sorted(step.labels.items()):
+        if name not in labels:
+            return f"it has no label {name}"
+        if labels[name] != wanted:
+            return f"its label {name} is {labels[name][:80]!r}, not {wanted!r}"
+    return ""
+
+
+def _labels(options: Options, *, kind: str, lock: str) -> dict[str, str]:
     """What every image of xsft says of itself, whatever its Dockerfile says."""
-    return {IMAGE_LABEL: options.image, KIND_LABEL: kind, MAXTEXT_LABEL: options.maxtext}
+    said = {IMAGE_LABEL: options.image, KIND_LABEL: kind, MAXTEXT_LABEL: options.maxtext}
+    return {**said, LOCK_LABEL: lock} if lock else said
+
+
+def _lock(material: Material) -> str:
+    """sha256 of the locked packages; empty for an image that has none."""
+    return next((f.sha256 for f in material.deps.files if f.path == "requirements.txt"), "")
 
 
 def _deps(options: Options, material: Material) -> BuildStep:
-    base = material.base
-    lock = next((f.sha256 for f in material.deps.files if f.path == "requirements.txt"), "")
+    base, lock = material.base, _lock(material)
     given = {
         "BASE_IMAGE": base.pinned if base else "",
         "BASE_DIGEST": (base.digest if base else None) or "",
@@ -83,7 +101,7 @@ def _deps(options: Options, material: Material) -> BuildStep:
         "VLLM_REQUIREMENT": options.vllm or "",
         **options.args,
     }
-    args, labels = _declared(given, material.deps), labels_of(options, kind="deps")
+    args, labels = _declared(given, material.deps), _labels(options, kind="deps", lock=lock)
     tag = deps_tag(
         material.deps.files,
         dockerfile=material.deps.dockerfile,
@@ -99,7 +117,7 @@ def _deps(options: Options, material: Material) -> BuildStep:
         dockerfile=material.deps.dockerfile,
         files=material.deps.files,
         args=args,
-        labels=labels,
+        labels={**labels, TAG_LABEL: tag},
         secrets=secrets,
         platform=PLATFORM,
     )
@@ -124,7 +142,7 @@ def _code(options: Options, material: Material, *, deps: BuildStep) -> BuildStep
         dockerfile=dockerfile,
         files=files,
         args=args,
-        labels=labels_of(options, kind="code"),
+        labels={**_labels(options, kind="code", lock=_lock(material)), TAG_LABEL: tag},
         platform=PLATFORM,
         network="none",
     )

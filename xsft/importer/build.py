@@ -22,6 +22,7 @@ from xsft.importer.shell import Shell
 from xsft.importer.text import commented, workload_yaml
 from xsft.importer.trainer import Trainer, modules, read_trainer
 from xsft.importer.xpkline import XpkLine, find_xpk_line
+from xsft.launchers.encoding import at_first_start
 from xsft.launchers.xpk import xpk_argv
 from xsft.naming import ModeName
 from xsft.problems import Problem, error
@@ -130,9 +131,10 @@ def _say_moved(trainer: Trainer, environment: Tree, notes: Notes) -> None:
 def _best(pasted: _Pasted, notes: Notes) -> Tree:
     """The workload whose plan is the pasted line to the byte, where there is one: a line that xsft wrote."""
     preferred = _preferred_release(pasted)
+    uncounted = tuple(map(at_first_start, pasted.line.argv))  # Pathways' lines have no restarts, and cannot count them
     for version, tail in _candidates(pasted, preferred):
         tree = _tree(pasted, pasted.given, version=version, tail=tail)
-        if _argv(tree) == pasted.line.argv:
+        if _argv(tree) in (pasted.line.argv, uncounted):
             _say_release(version, notes)
             return tree
     _say_release(preferred, notes)
@@ -165,7 +167,10 @@ def _preferred_release(pasted: _Pasted) -> str:
 
 def _tree(pasted: _Pasted, given: Mapping[str, Value], *, version: str, tail: bool) -> Tree:
     fields = trainer_fields(given, mode=pasted.mode, tail=tail)
-    image = pasted.base.get("image")
+    model, image, copied = fields.get("model"), pasted.base.get("image"), pasted.trainer.copied
+    if copied and isinstance(model, dict):
+        tokens = {"pad_token": copied.pad_token, "bos_token": copied.bos_token}
+        model.update({name: token for name, token in tokens.items() if token})
     return {**pasted.base, **fields, "image": {**(image if isinstance(image, dict) else {}), "maxtext": version}}
 
 

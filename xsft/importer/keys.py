@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import chain, starmap
 from types import MappingProxyType
 from typing import get_args
 
@@ -14,7 +15,7 @@ from xsft.checks.trainer_keys import FIELD_OF
 from xsft.importer.cluster import Tree
 from xsft.importer.environment import STAND_IN_SECRET, WHY_REFERENCE
 from xsft.importer.notes import Notes
-from xsft.importer.values import read_value
+from xsft.importer.values import leaves, read_value
 from xsft.modes import mode_module
 from xsft.naming import ModeName
 from xsft.problems import error
@@ -45,7 +46,7 @@ _LORA_KEYS = ("lora.enable_lora", "lora.lora_rank", "lora.lora_alpha")
 def read_pairs(pairs: Iterable[tuple[str, str]], notes: Notes) -> dict[str, Value]:
     """Typed values by key, in order, without tokens; the last of a key wins."""
     found: dict[str, Value] = {}
-    for key, text in pairs:
+    for key, text in chain.from_iterable(starmap(leaves, pairs)):
         if key == "hf_access_token":
             notes.remember_secret(text)
         elif notes.is_secret(key, text):

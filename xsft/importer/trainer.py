@@ -14,6 +14,8 @@ from xsft.importer.notes import Notes
 from xsft.importer.shell import Shell, Simple
 from xsft.launchers.encoding import kubernetes_expand
 from xsft.problems import error
+from xsft.trainers.arguments import yaml_value
+from xsft.trainers.tokenizer_copy import Copying, split_copying
 
 SIGTERM_WHY = "bash would keep SIGTERM to itself, and a preempted run would not stop in order; it is left out"
 _PYTHON = re.compile(r"python[0-9.]*")
@@ -30,6 +32,8 @@ class Trainer(Struct, frozen=True, kw_only=True):
     """`key=value` in order, as given."""
     env: tuple[tuple[str, str], ...]
     """Assignments and exports in front of it."""
+    copied: Copying | None = None
+    """The copy of the tokenizer that xsft's own command makes; `tokenizer_path` then names what was copied."""
 
 
 def read_trainer(command: str, *, container_env: Mapping[str, str], notes: Notes) -> Trainer:
@@ -46,8 +50,19 @@ def read_trainer(command: str, *, container_env: Mapping[str, str], notes: Notes
         why = "bash would keep SIGTERM to itself, and a preempted run would not stop in order"
         notes.differ("exec", given="python3 …", now="exec python3 …", why=why)
     config, pairs = _arguments(arguments, notes)
+    copied, _ = split_copying(commands[at].argv[1:])
     exports = tuple((name, value) for name, value in shell.variables.items() if name in shell.exported)
-    return Trainer(module=module, config=config, pairs=pairs, env=(*exports, *commands[at].env))
+    return Trainer(
+        module=module,
+        config=config,
+        pairs=_with_tokenizer(pairs, copied.tokenizer) if copied else pairs,
+        env=(*exports, *commands[at].env),
+        copied=copied,
+    )
+
+
+def _with_tokenizer(pairs: tuple[tuple[str, str], ...], tokenizer: str) -> tuple[tuple[str, str], ...]:
+    return tuple((key, yaml_value(tokenizer) if key == "tokenizer_path" else value) for key, value in pairs)
 
 
 def modules() -> dict[str, str]:
@@ -59,11 +74,12 @@ def _module(argv: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
     """(module, arguments) of `python3 [-u] -m MODULE …` or `python3 path/to/module.py …`."""
     if not argv or not _PYTHON.fullmatch(PurePosixPath(argv[0]).name):
         return None
-    for at, word in enumerate(argv[1:], 1):
+    _, words = split_copying(argv[1:])
+    for at, word in enumerate(words):
         if word == "-m":
-            return (argv[at + 1], argv[at + 2 :]) if at + 1 < len(argv) else None
+            return (words[at + 1], words[at + 2 :]) if at + 1 < len(words) else None
         if word.endswith(".py"):
-            return _as_module(word), argv[at + 1 :]
+            return _as_module(word), words[at + 1 :]
         if not word.startswith("-"):
             return None
     return None

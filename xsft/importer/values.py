@@ -6,12 +6,15 @@ configs/pyconfig.py (OmegaConf.from_cli).
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from math import isfinite
 from typing import Any
 
 import yaml
 
+from xsft.catalog.releases import MAPPINGS
 from xsft.spec.base import Value
 
 _FLOAT = re.compile(
@@ -50,6 +53,22 @@ def read_value(text: str) -> Value:
     if found is None or isinstance(found, bool | int | float | str):
         return found
     raise ValueError("mappings have no place in a workload")
+
+
+def leaves(key: str, text: str) -> Iterator[tuple[str, str]]:
+    """`key={a: {b: c}}` as the `key.a.b=c` that MaxText reads alike; everything else as it is."""
+    if key.partition(".")[0] not in MAPPINGS:
+        yield key, text
+        return
+    try:
+        found = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError):
+        found = None  # read_value says it
+    if not isinstance(found, dict) or not found or not all(isinstance(inner, str) for inner in found):
+        yield key, text
+        return
+    for inner, value in found.items():
+        yield from leaves(f"{key}.{inner}", json.dumps(value, ensure_ascii=False))
 
 
 def same(a: Value, b: Value) -> bool:

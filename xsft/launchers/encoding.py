@@ -14,6 +14,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
+from msgspec import Struct
+
 from xsft.naming import ModeName
 
 EnvPairs: TypeAlias = tuple[tuple[str, str], ...]
@@ -31,6 +33,9 @@ BASH_KEEPS: Final = frozenset(
 )
 """Names that bash 5.2 sets, drops or refuses by itself, so that a value would not arrive. Found by asking bash."""
 
+RESTARTS = "XSFT_RESTARTS"
+"""In the trainer's container: how often JobSet has restarted this attempt. Without it, none."""
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # Characters that YAML forbids or folds (C0, DEL, C1 with NEL, U+2028/9, BOM, U+FFFE/F), that a terminal acts on, or
@@ -41,15 +46,47 @@ _ANSI = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _YAML = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "$": "$$"}
 
 
-def encode_command(*, argv: tuple[str, ...], env: EnvPairs, mode: ModeName) -> str:
+class Counted(Struct, frozen=True, kw_only=True):
+    """An argument `key=number` whose number grows at each restart of the JobSet."""
+
+    key: str
+    first: int
+    """At the first start."""
+    each: int
+    """More at each restart."""
+
+    @property
+    def argument(self) -> str:
+        """As the first start receives it."""
+        return f"{self.key}={self.first}"
+
+    @property
+    def word(self) -> str:
+        """bash adds up what Kubernetes cannot: `$(NAME)` is all that it expands."""
+        return f'{self.key}="$(({self.first}+{self.each}*${{{RESTARTS}:-0}}))"'
+
+
+_GROWING = re.compile(rf'"\$\$?\(\((-?[0-9]+)\+[0-9]+\*\$\$?\{{{RESTARTS}:-0\}}\)\)"')
+
+
+def at_first_start(command: str) -> str:
+    """An encoded command whose counted number stands as the first start has it."""
+    return _GROWING.sub(r"\1", command)
+
+
+def encode_command(*, argv: tuple[str, ...], env: EnvPairs, mode: ModeName, counted: Counted | None = None) -> str:
     """`A=B exec python3 -m …`: what bash runs, so that Python gets `argv` and sees `env`, byte for byte.
 
-    The assignments come first, as they do in the tutorials; `exec` makes SIGTERM reach Python. Raises ValueError where
-    no encoding exists: NUL, half a surrogate pair, a name that bash keeps, a command over the limit.
+    The assignments come first, as they do in the tutorials; `exec` makes SIGTERM reach Python. `counted`: the argument
+    that a restart changes; at the first start it is as in `argv`. Raises ValueError where no encoding exists: NUL, half
+    a surrogate pair, a name that bash keeps, a command over the limit; and for a `counted` that `argv` does not have.
     """
     _require_encodable(argv, env)
+    if counted and argv.count(counted.argument) != 1:
+        raise ValueError(f"{counted.argument} does not stand in the command once")
     words = [f"{name}={_bash_word(value, mode)}" for name, value in env]
-    line = " ".join([*words, "exec", *(_bash_word(argument, mode) for argument in argv)])
+    arguments = (counted.word if counted and one == counted.argument else _bash_word(one, mode) for one in argv)
+    line = " ".join([*words, "exec", *arguments])
     # Last, because a `$` that quoting put there ($'…') is expanded by Kubernetes like any other.
     encoded = escape_expansion(line)
     if (size := len(encoded.encode())) > COMMAND_LIMIT:
@@ -58,7 +95,9 @@ def encode_command(*, argv: tuple[str, ...], env: EnvPairs, mode: ModeName) -> s
 
 
 def decode_command(encoded: str) -> tuple[EnvPairs, tuple[str, ...]]:
-    """(env, argv) of a line that `encode_command` wrote; ValueError for every other line."""
+    """(env, argv) of a line that `encode_command` wrote, as the first start has them; ValueError for every other
+    line.
+    """
     words = _bash_words(_undouble(encoded))
     at = next((i for i, (raw, _) in enumerate(words) if raw == "exec"), None)
     if at is None:
@@ -66,7 +105,9 @@ def decode_command(encoded: str) -> tuple[EnvPairs, tuple[str, ...]]:
     pairs = [value.partition("=") for _, value in words[:at]]
     env = tuple((name, value) for name, _, value in pairs)
     argv = tuple(value for _, value in words[at + 1 :])
-    if encoded not in (encode_command(argv=argv, env=env, mode=mode) for mode in ("mcjax", "pathways")):
+    counted = next((_counted(match) for raw, _ in words if (match := _COUNTED.fullmatch(raw))), None)
+    written = (encode_command(argv=argv, env=env, mode=mode, counted=counted) for mode in ("mcjax", "pathways"))
+    if encoded not in written:
         raise ValueError(f"xsft did not write the command {encoded[:80]!r}")
     return env, argv
 
@@ -210,6 +251,7 @@ def _undouble(encoded: str) -> str:
 _PART = re.compile(
     r"""(?P<plain>[^\s'"\\$]+) | '(?P<single>[^']*)' | "(?P<double>')" | \$'(?P<ansi>(?:[^'\\]|\\.)*)'""", re.VERBOSE
 )
+_COUNTED = re.compile(rf'(\w+)="\$\(\(([0-9]+)\+([0-9]+)\*\$\{{{RESTARTS}:-0\}}\)\)"', re.ASCII)
 _ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|(.))")
 _UNANSI = {escape[1]: character for character, escape in _ANSI.items()}
 
@@ -219,6 +261,8 @@ def _bash_words(line: str) -> list[tuple[str, str]]:
     words, at = [], 0
     while at < len(line):
         start, value = at, ""
+        if match := _COUNTED.match(line, at):
+            value, at = _counted(match).argument, match.end()
         while part := _PART.match(line, at):
             value, at = value + _part_value(part), part.end()
         if start == at or line[at : at + 1] not in ("", " "):
@@ -226,6 +270,10 @@ def _bash_words(line: str) -> list[tuple[str, str]]:
         words.append((line[start:at], value))
         at += 1
     return words
+
+
+def _counted(match: re.Match[str]) -> Counted:
+    return Counted(key=match[1], first=int(match[2]), each=int(match[3]))
 
 
 def _part_value(part: re.Match[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xsft.launchers.audit import Expectation
-from xsft.launchers.encoding import escape_expansion
+from xsft.launchers.encoding import RESTARTS, escape_expansion
 from xsft.launchers.jobset import (
     FAIL_JOBSET_RULE,
     ON_DEMAND_TERMS,
@@ -16,6 +16,7 @@ from xsft.launchers.jobset import (
     reservation_name,
 )
 from xsft.launchers.labels import (
+    DATA_ANNOTATION,
     DIGEST_ANNOTATION,
     JOBSET_LABEL,
     MODE_LABEL,
@@ -23,11 +24,12 @@ from xsft.launchers.labels import (
     RUN_LABEL,
     STEPS_ANNOTATION,
 )
-from xsft.launchers.patch import HF_VOLUME, NODE_TERMS, RESERVATION_LABEL, SPOT_LABEL
+from xsft.launchers.patch import HF_VOLUME, NODE_TERMS, RESERVATION_LABEL, RESTARTS_FROM, SPOT_LABEL
 from xsft.launchers.pointers import Item, Named, Path
-from xsft.launchers.xpk import command, proxy_args, servers
+from xsft.launchers.xpk import command, proxy_args
 from xsft.spec.resolve import Run
 from xsft.trainers.maxtext import HF_TOKEN_DIRECTORY, container_env, trainer_argv
+from xsft.trainers.shuffling import counted_seeds, reshuffles
 
 
 def expectations(run: Run, *, digest: str) -> tuple[Expectation, ...]:
@@ -119,6 +121,11 @@ def _policies(run: Run, at: Places) -> Iterator[Expectation]:
         value=pod_failure_policy(spec.restarts.on_exit_codes),
         requested=spec.restarts.on_exit_codes,
     )
+    data: Path = ("metadata", "annotations", DATA_ANNOTATION)
+    yield Expectation(field="restarts.data", path=data, value="reshuffle" if reshuffles(run) else "repeat")
+    if counted_seeds(run):
+        count: Path = (*at.trainer, "env", Named(RESTARTS), "valueFrom")
+        yield Expectation(field="restarts.data", path=count, value=RESTARTS_FROM, requested="reshuffle")
     yield Expectation(field="ttl_seconds_after_finished", path=ttl, value=spec.ttl_seconds_after_finished)
     for pod in dict.fromkeys((at.trainer_pod, at.slice_pod)):
         yield Expectation(field="priority", path=(*pod, "priorityClassName"), value=spec.priority)
@@ -144,14 +151,19 @@ def _secrets(run: Run, at: Places) -> Iterator[Expectation]:
 
 
 def _pathways(run: Run, at: Places) -> Iterator[Expectation]:
-    images, own = servers(run), run.spec.pathways
+    images, own = run.servers, run.spec.pathways
     sidecars = (*at.trainer_pod, "initContainers")
     proxy, manager = (*sidecars, Named("pathways-proxy")), (*sidecars, Named("pathways-rm"))
     worker = (*at.slice_pod, "containers", Named("pathways-worker"))
-    yield Expectation(field="pathways.proxy_image", path=(*proxy, "image"), value=images.proxy_image)
-    yield Expectation(field="pathways.server_image", path=(*manager, "image"), value=images.server_image)
-    yield Expectation(field="pathways.server_image", path=(*worker, "image"), value=images.server_image)
-    for container in (proxy, manager, worker):
+    asked = (
+        ("pathways.proxy_image", proxy, images.proxy_image),
+        ("pathways.server_image", manager, images.server_image),
+        ("pathways.server_image", worker, images.server_image),
+    )
+    for field, container, image in asked:
+        if image is not None:  # a check says that it is missing
+            yield Expectation(field=field, path=(*container, "image"), value=image)
+    for container in (proxy, manager, worker) if images.scratch is not None else ():
         flag = f"--gcs_scratch_location={images.scratch}"
         yield Expectation(field="pathways.scratch", path=(*container, "args", Item(flag)), value=flag)
     tokens = (

@@ -8,7 +8,13 @@ MODE_LABEL = "xsft.dev/mode"
 DIGEST_ANNOTATION = "xsft.dev/spec-digest"
 STEPS_ANNOTATION = "xsft.dev/steps"
 OUTPUT_ANNOTATION = "xsft.dev/output"
+DATA_ANNOTATION = "xsft.dev/data-on-restart"
+"""`reshuffle` or `repeat` (`restarts.data`)."""
 
+RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
+"""Of each pod and Job: how often JobSet had restarted when it was made. source: jobset@v0.10.1
+api/jobset/v1alpha2/jobset_types.go.
+"""
 JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
 """Of each pod and Job. source: jobset@v0.10.1 api/jobset/v1alpha2/jobset_types.go."""
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"

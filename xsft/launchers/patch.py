@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from xsft.launchers.encoding import RESTARTS
 from xsft.launchers.jobset import (
     FAIL_JOBSET_RULE,
     ON_DEMAND_TERMS,
@@ -17,16 +18,19 @@ from xsft.launchers.jobset import (
     reservation_name,
 )
 from xsft.launchers.labels import (
+    DATA_ANNOTATION,
     DIGEST_ANNOTATION,
     JOBSET_LABEL,
     MODE_LABEL,
     OUTPUT_ANNOTATION,
+    RESTART_ATTEMPT,
     RUN_LABEL,
     STEPS_ANNOTATION,
 )
 from xsft.launchers.pointers import Json, Named, Path, put, remove
 from xsft.spec.resolve import Run
 from xsft.trainers.maxtext import HF_TOKEN_DIRECTORY
+from xsft.trainers.shuffling import counted_seeds, reshuffles
 
 HF_VOLUME = "xsft-hf-token"
 
@@ -34,6 +38,10 @@ SPOT_LABEL = "cloud.google.com/gke-spot"
 NODE_TERMS: Path = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 RESERVATION_LABEL = "cloud.google.com/reservation-name"
 """GKE's node labels; xpk sets them only on clusters with node auto-provisioning (xpk@1.16.0 core/capacity.py)."""
+
+
+RESTARTS_FROM = {"fieldRef": {"fieldPath": f"metadata.labels['{RESTART_ATTEMPT}']"}}
+"""The pod's own label, which JobSet puts on the pods of all its Jobs alike."""
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -61,6 +69,7 @@ def changes(run: Run, *, digest: str) -> tuple[Change, ...]:
         *_secrets(run, at),
         *_pull_secret(run, at),
         *_capacity(run, at),
+        *_restarts(run, at),
         *(_pathways(run, at) if run.mode.value == "pathways" else ()),
     )
 
@@ -76,6 +85,7 @@ def _identity(run: Run, at: Places, *, digest: str) -> Iterator[Change]:
         DIGEST_ANNOTATION: digest,
         STEPS_ANNOTATION: str(run.spec.train.steps),
         OUTPUT_ANNOTATION: run.output or "",
+        DATA_ANNOTATION: "reshuffle" if reshuffles(run) else "repeat",
     }
     why = "the run's identity: xpk has no flag for labels and annotations"
     yield Change(
@@ -129,6 +139,15 @@ def _capacity(run: Run, at: Places) -> Iterator[Change]:
         yield Change(path=(*at.slice_pod, *NODE_TERMS), value=list(ON_DEMAND_TERMS), why=absent)
     if tpu.capacity == "reservation" and tpu.reservation:
         yield Change(path=(*selector, RESERVATION_LABEL), value=reservation_name(tpu.reservation), why=why)
+
+
+def _restarts(run: Run, at: Places) -> Iterator[Change]:
+    if counted_seeds(run):
+        why = (
+            "xpk cannot tell a container how often JobSet has restarted it: each restart would read the same rows again"
+        )
+        value = {"name": RESTARTS, "valueFrom": RESTARTS_FROM}
+        yield Change(path=(*at.trainer, "env", Named(RESTARTS)), value=value, why=why)
 
 
 def _pathways(run: Run, at: Places) -> Iterator[Change]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec import Struct
-
-from xsft.launchers.encoding import encode_command, encode_env_value
+from xsft.launchers.encoding import Counted, encode_command, encode_env_value
 from xsft.modes import mode_module
 from xsft.spec.resolve import Run
 from xsft.trainers.maxtext import command_env, container_env, trainer_argv
+from xsft.trainers.shuffling import SEED, counted_seeds
 
 XPK_DEFAULT_PRIORITY = "medium"
 XPK_DEFAULT_TTL_S = 43200
@@ -24,14 +23,6 @@ writes it nowhere.
 """
 
 
-class PathwaysServers(Struct, frozen=True, kw_only=True):
-    """Pathways' images and scratch bucket: the workload's, else the place's."""
-
-    proxy_image: str | None
-    server_image: str | None
-    scratch: str | None
-
-
 def xpk_argv(run: Run) -> tuple[str, ...]:
     """`xpk workload create[-pathways] --flag=value …`, the command last, as a person would run it."""
     verb = mode_module(run.mode.value).XPK_VERB
@@ -40,16 +31,9 @@ def xpk_argv(run: Run) -> tuple[str, ...]:
 
 def command(run: Run) -> str:
     """The trainer's command line, encoded to survive xpk's YAML, Kubernetes' `$()` and bash."""
-    return encode_command(argv=trainer_argv(run), env=command_env(run), mode=run.mode.value)
-
-
-def servers(run: Run) -> PathwaysServers:
-    own, shared = run.spec.pathways, run.place.pathways if run.place else None
-    return PathwaysServers(
-        proxy_image=(own and own.proxy_image) or (shared and shared.proxy_image) or None,
-        server_image=(own and own.server_image) or (shared and shared.server_image) or None,
-        scratch=(own and own.scratch) or (shared and shared.scratch) or None,
-    )
+    seeds = counted_seeds(run)
+    counted = Counted(key=SEED, first=seeds.first, each=seeds.per_restart) if seeds else None
+    return encode_command(argv=trainer_argv(run), env=command_env(run), mode=run.mode.value, counted=counted)
 
 
 def proxy_args(run: Run) -> tuple[str, ...]:
@@ -104,8 +88,7 @@ def _mcjax_flags(run: Run) -> Iterator[str]:
 
 
 def _pathways_flags(run: Run) -> Iterator[str]:
-    images = servers(run)
-    own = run.spec.pathways
+    images, own = run.servers, run.spec.pathways
     flags = {
         "--proxy-server-image": images.proxy_image,
         "--server-image": images.server_image,

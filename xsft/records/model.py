@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from xsft.naming import RowOrder
 from xsft.problems import Problem
 from xsft.records.where import Cluster as Cluster  # noqa: PLC0414 -- re-exported
 
@@ -72,6 +73,8 @@ class Attempt:
     outcome: Outcome = "running"
     finished_at: str | None = None
     reason: str | None = None
+    state_reason: str | None = None
+    """The reason that `status` shows beside the state (docs/states.md), where the outcome alone does not tell it."""
     problems: tuple[Problem, ...] = ()
     """Warnings that were accepted, and notes."""
 
@@ -99,14 +102,22 @@ class Attempt:
     """xsft, xpk, maxtext, python."""
     user: str | None = None
 
+    resumed_from: int | None = None
+    """Step of the checkpoint it went on from; on a cluster the last one saved when it was submitted."""
+    resumed_order: RowOrder | None = None
+    """Of the rows it reads since, from the first one on; on a cluster at its first start."""
+
     log: str = ""
     """Everything the trainer printed; local runs only, as all below."""
     exit_status: int | None = None
-    resumed_from: int | None = None
-    """Step of the checkpoint it went on from."""
     last_step: int | None = None
     private_pids: bool | None = None
     """Whether it ran in a PID namespace of its own."""
+
+    @property
+    def order(self) -> RowOrder | None:
+        """Of the rows since it resumed; None where it has not. Records without the key are of runs that repeat."""
+        return None if self.resumed_from is None else self.resumed_order or "repeated"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +163,8 @@ class Facts:
     action: str | None = None
     uid: str | None = None
     reason: str | None = None
+    state_reason: str | None = None
+    """As `Attempt.state_reason`."""
     manifest_digest: str | None = None
     """What this submitter sent."""
     read_back: ReadBack | None = None
@@ -182,6 +195,7 @@ def _applied(attempt: Attempt, facts: Facts) -> Attempt:
         attempt,
         outcome=facts.outcome,
         reason=facts.reason,
+        state_reason=facts.state_reason,
         problems=tuple(dict.fromkeys((*attempt.problems, *facts.problems))),
         finished_at=facts.at if ended else None,
         **learnt,

@@ -1,52 +1,141 @@
-"""spec_digest: what makes two submissions the same run. Pure."""
+"""spec_digest: what makes two submissions the same run. Pure.
+
+The digest is taken over the values that were decided: one counts the same whether the file states it or a default gives
+it. So a new default makes another run of every file that leaves the value open, and of no file that states it. Digests
+and records of before are understood by `xsft.spec.earlier`.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from xsft.spec.base import Section
     from xsft.spec.resolve import Run  # the whole spec with pydantic, which who only reads digests need not load
 
-NOT_IDENTITY: Mapping[str, bool | set[str]] = {
-    "place": True,
-    "name": True,
-    "run_name_suffix": True,
-    "priority": True,
-    "restarts": True,
-    "ttl_seconds_after_finished": True,
-    "checks": True,
-    "data": {"rows"},
-    "image": {"name"},
-}
-"""Changing these does not make another run. The place and the image are written out instead of named, and the name and
-its suffix count as the run_name they make: `--run-name` goes on with yesterday's dated run.
+Json = Mapping[str, Any]
+
+NOT_IDENTITY = frozenset(
+    {
+        "name",
+        "run_name_suffix",
+        "priority",
+        "restarts",
+        "ttl_seconds_after_finished",
+        "checks",
+        "data.rows",
+        "image.name",
+    }
+)
+"""Changing these does not make another run. The image is written out instead of named; the name and its suffix count as
+the run_name they make: `--run-name` continues yesterday's dated run.
+"""
+
+DECIDED = frozenset(
+    {
+        "place",
+        "mode",
+        "output",
+        "queue",
+        "namespace",
+        "pathways",
+        "model.checkpoint",
+        "model.hf.converted",
+        "data.chat_template",
+        "train.checkpoint_period",
+    }
+)
+"""Fields that count as what `resolve` makes of them, whether or not the file states them."""
+
+NEUTRAL: Mapping[str, object] = MappingProxyType(
+    {
+        "tpu.num_slices": 1,
+        "data.train_split": "train",
+        "eval.steps": -1,
+        "secrets.hf_token.key": "token",
+    }
+)
+"""Key -> the value that is left out, as None and what is empty are at every key. It never follows a default.
+
+A key that a later xsft adds with a value as its default is listed here with what xsft did before it had the key: a file
+that does not use the key then keeps its digest. image.maxtext is not listed: the release is always written.
 """
 
 
 def spec_digest(run: Run) -> str:
     """sha256 over the canonical JSON of the resolved workload, 64 hex digits."""
-    return hashlib.sha256(canonical(run).encode()).hexdigest()
+    return sha256(canonical(run))
 
 
 def canonical(run: Run) -> str:
-    """Sorted keys, no spaces; user, time and git commit are not in it (but for a run name that asks for them).
-
-    Defaults are left out, so that a key that a later xsft adds does not make another run of every run there is.
+    """The resolved workload as JSON: sorted keys, no spaces. User, time and git commit are not in it, except in a run
+    name that asks for them.
     """
-    document = run.spec.model_dump(mode="json", exclude=NOT_IDENTITY, exclude_defaults=True)
-    place = run.place.model_dump(mode="json", exclude={"registry"}, exclude_defaults=True) if run.place else None
-    resolved = {
-        "place": place,
+    document = stated(run.spec, leave_out=NOT_IDENTITY | DECIDED, neutral=NEUTRAL)
+    document["model"]["checkpoint"] = run.checkpoint
+    document["train"]["checkpoint_period"] = run.checkpoint_period
+    if run.template:  # what the file says; where it lies makes no other run
+        document["data"]["chat_template"] = run.template.digests
+    return as_text(document | _decided(run))
+
+
+def stated(section: Section, *, leave_out: Collection[str], neutral: Json, at: str = "") -> dict[str, Any]:
+    """The values of a section by name, without neutral ones and without the paths in `leave_out`."""
+    found: dict[str, Any] = {}
+    for name, field in type(section).model_fields.items():
+        path, value = f"{at}{name}", getattr(section, name)
+        if path in leave_out or value in (None, [], {}):
+            continue
+        if hasattr(type(value), "model_fields"):
+            value = stated(value, leave_out=leave_out, neutral=neutral, at=f"{path}.")
+            left_out = not value and field.default is not None  # an optional section that is empty was still given
+        else:
+            left_out = path in neutral and value == neutral[path]
+        if not left_out:
+            found[name] = value
+    return found
+
+
+def as_text(document: Json) -> str:
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _decided(run: Run) -> dict[str, Any]:
+    decided: dict[str, Any] = {
         "target": run.spec.target,
         "run_name": run.run_name,
         "mode": run.mode.value,
         "output": run.output,
-        "queue": run.queue,
-        "namespace": run.namespace,
-        "checkpoint": run.checkpoint,
-        "checkpoint_period": run.checkpoint_period,
     }
-    return json.dumps({**document, **resolved}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    if run.spec.pathways or run.mode.value == "pathways":
+        decided["pathways"] = _pathways(run)
+    if run.spec.target == "xpk":  # this machine has no cluster, whatever place the file names
+        decided |= {"place": _place(run), "queue": run.queue, "namespace": run.namespace}
+    return decided
+
+
+def _pathways(run: Run) -> dict[str, Any]:
+    own = stated(run.spec.pathways, leave_out=(), neutral={}) if run.spec.pathways else {}
+    if run.mode.value != "pathways":
+        return own
+    servers = run.servers
+    images = {"proxy_image": servers.proxy_image, "server_image": servers.server_image, "scratch": servers.scratch}
+    return {**own, **{name: value for name, value in images.items() if value is not None}}
+
+
+WHERE = ("project", "zone", "cluster", "context")
+"""What names a cluster in a place; the rest of a place counts as what the run takes from it."""
+
+
+def _place(run: Run) -> dict[str, str] | None:
+    if run.place is None:
+        return None
+    return {name: value for name in WHERE if (value := getattr(run.place, name)) is not None}

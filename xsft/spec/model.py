@@ -32,7 +32,9 @@ Priority = Literal["very-low", "low", "medium", "high", "very-high"]
 
 class Overrides(Section):
     maxtext: dict[str, Value] = Field(default_factory=dict)
-    """Any MaxText key; nested ones as its command line writes them (`lora.lora_rank`)."""
+    """Any MaxText key; nested ones as its command line writes them (`lora.lora_rank`). One that has a field obeys its
+    rules.
+    """
 
 
 class WorkloadSpec(Section):

@@ -18,6 +18,7 @@ from xsft.naming import ModeName, jobset_name
 from xsft.problems import Problem, error
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.place import DEFAULT_QUEUE, Place
+from xsft.spec.template import WHERE, Template, read_template
 
 NOT_PUSHED = "not-pushed"
 """Stands for the tag of an image that has no digest yet."""
@@ -31,11 +32,21 @@ class Mode(Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class PathwaysServers(Struct, frozen=True, kw_only=True):
+    """Pathways' images and scratch bucket: the workload's, else the place's."""
+
+    proxy_image: str | None
+    server_image: str | None
+    scratch: str | None
+
+
 class Run(Struct, frozen=True, kw_only=True):
     """A workload with everything decided that can be decided. `None` where the workload lacks it; a problem says so."""
 
     spec: WorkloadSpec
     run_name: str
+    attempt: int
+    """From 1; the later ones resume."""
     jobset: str
     mode: Mode
     place: Place | None
@@ -52,6 +63,15 @@ class Run(Struct, frozen=True, kw_only=True):
     namespace: str
     queue: str
     checkpoint_period: int
+    template: Template | None = None
+    """What the file of data.chat_template says."""
+
+    @property
+    def tokenizer(self) -> str | None:
+        """The tokenizer MaxText will load: the workload's, else the model's own where the release looks it up."""
+        if self.spec.model.tokenizer or self.release.needs_tokenizer_path or self.model is None:
+            return self.spec.model.tokenizer
+        return self.model.hf_id
 
     @property
     def num_slices(self) -> int:
@@ -71,6 +91,16 @@ class Run(Struct, frozen=True, kw_only=True):
             return 1
         return self.slice.devices * self.num_slices
 
+    @property
+    def servers(self) -> PathwaysServers:
+        """Of a run in Pathways mode; nothing reads them in McJAX."""
+        own, shared = self.spec.pathways, self.place.pathways if self.place else None
+        return PathwaysServers(
+            proxy_image=(own and own.proxy_image) or (shared and shared.proxy_image) or None,
+            server_image=(own and own.server_image) or (shared and shared.server_image) or None,
+            scratch=(own and own.scratch) or (shared and shared.scratch) or None,
+        )
+
 
 def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]:
     """Decide what the workload leaves open; problems name what is missing or unknown."""
@@ -79,10 +109,12 @@ def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]
     tpu, tpu_problems = _slice(spec)
     run_name, name_problems = _run_name(spec, facts)
     release, release_problems = _release(spec)
+    template, template_problems = _template(spec, facts)
     output = _here(spec, facts, spec.output or _default_output(spec, place))
     run = Run(
         spec=spec,
         run_name=run_name,
+        attempt=facts.attempt,
         jobset=jobset_name(run_name=run_name, attempt=facts.attempt),
         mode=_mode(spec),
         place=place,
@@ -94,8 +126,9 @@ def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]
         namespace=spec.namespace or (place.namespace if place else "default"),
         queue=spec.queue or (place.queue if place else DEFAULT_QUEUE),
         checkpoint_period=spec.train.checkpoint_period or default_checkpoint_period(spec.train.steps),
+        template=template,
     )
-    return run, (*place_problems, *tpu_problems, *name_problems, *release_problems)
+    return run, (*place_problems, *tpu_problems, *name_problems, *release_problems, *template_problems)
 
 
 def default_checkpoint_period(steps: int) -> int:
@@ -187,6 +220,21 @@ def _release(spec: WorkloadSpec) -> tuple[Release, tuple[Problem, ...]]:
     except ValueError as e:
         problem = error("release-unknown", "image.maxtext", str(e), "Name the MaxText release that is in the image.")
         return releases.release(releases.DEFAULT), (problem,)
+
+
+def _template(spec: WorkloadSpec, facts: Facts) -> tuple[Template | None, tuple[Problem, ...]]:
+    name, file = spec.data.chat_template, facts.template
+    if name is None:
+        return None, ()
+    if file is None:
+        problem = error("chat-template-file", WHERE, f"{name!r} was not read.", "Load the workload from its file.")
+    elif file.problem is not None:
+        problem = file.problem
+    elif isinstance(found := read_template(name, file.text), Template):
+        return found, ()
+    else:
+        problem = found
+    return None, (problem,)
 
 
 def _model(spec: WorkloadSpec) -> Model | None:

@@ -33,6 +33,9 @@ AxisSize = Annotated[int, Field(ge=-1)]
 
 HubId = Annotated[str, StringConstraints(pattern=forms.HUB_ID)]
 
+Token = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=forms.PRINTABLE)]
+"""The text of one entry of a vocabulary."""
+
 
 class Tpu(Section):
     """The slices."""
@@ -66,6 +69,12 @@ class Model(Section):
     tokenizer: Storage | None = None
     """Hugging Face tokenizer (`deepseek-ai/DeepSeek-V3`) or its folder; MaxText ≥ 0.2.1 knows the one of most models.
     """
+    pad_token: Token | None = None
+    """Pad token in place of the tokenizer's own, e.g. `<｜▁pad▁｜>`: MaxText trains no target equal to it, so it must
+    not end an answer. Each host copies the tokenizer with this pad token before the trainer starts.
+    """
+    bos_token: Token | None = None
+    """Like `pad_token`, for tokenizers whose BOS ends an answer (Olmo 3): any token that no text uses."""
     checkpoint: Storage | None = None
     """Initial parameters (load_parameters_path): an Orbax directory that holds `_METADATA`, e.g.
     `gs://my-bucket/model/0/items`.
@@ -90,27 +99,28 @@ class Data(Section):
     hf_eval_files: Storage | None = None
     """Like `hf_train_files`, for evaluation."""
     train_split: str = "train"
-    """Split of the dataset; `train` for plain files."""
+    """Split of the dataset, by name: a stream has no slices. `train` for files."""
     hf_eval_split: str | None = None
-    """Split for evaluation, e.g. `test_sft`."""
+    """Split for evaluation, by name, e.g. `test_sft`; not needed with `hf_eval_files`."""
     columns: list[str] = Field(min_length=1)
     """train_data_columns: `[messages]`, `[prompt, completion]` or `[question, answer]`."""
     eval_columns: list[str] | None = None
     """eval_data_columns; unset: the same as `columns`."""
-    chat_template: Storage | None = None
-    """chat_template_path: a file, on gs:// or in the image; never inline Jinja, which MaxText's command line cannot
-    carry.
+    chat_template: Annotated[str, StringConstraints(min_length=1)] | None = None
+    """Template file beside this workload, whose content goes on the command line (MaxText ≥ 0.2.1). `.jinja`: the
+    conversation's. `.json`: `chat_template`, or the PROMPT_TEMPLATE, COMPLETION_TEMPLATE and REASONING_ANSWER_SEPARATOR
+    of [question, answer] columns.
     """
     formatting_func: str | None = None
-    """formatting_func_path of MaxText ≥ 0.2.2, for other columns."""
+    """formatting_func_path of MaxText ≥ 0.2.2: a function in the image that makes `messages` of these columns."""
     packing: bool | None = None
     """Several examples in one sequence; sft.yml says true."""
     completion_only: bool | None = None
     """sft_train_on_completion_only: loss on the answers alone; sft.yml says true."""
     shuffle: bool | None = None
     """enable_data_shuffling; MaxText says true."""
-    shuffle_seed: int | None = None
-    """data_shuffle_seed; MaxText says 0."""
+    shuffle_seed: int | None = Field(default=None, ge=0, lt=2**31)
+    """data_shuffle_seed of the run's first start; MaxText says 0. Later starts: `restarts.data`."""
     num_epoch: int | None = Field(default=None, ge=1)
     """Passes over the data; when they end early the run ends short."""
     rows: int | None = Field(default=None, ge=1)
@@ -211,6 +221,10 @@ class Restarts(Section):
     """JobSet maxRestarts."""
     on_exit_codes: list[Annotated[int, Field(ge=1, le=255)]] = Field(default_factory=list)
     """Exit codes that restart, on top of 42 and 127–255."""
+    data: Literal["reshuffle", "repeat"] | None = None
+    """A run that resumes reads its data from the first row again: in another order (`reshuffle`, by counting
+    data_shuffle_seed on), or the same rows in the same order (`repeat`). Unset: reshuffle where data is shuffled.
+    """
     grace_period_s: int | None = Field(default=None, ge=0, le=86400)
     """Seconds between SIGTERM and SIGKILL; xpk says 30."""
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from xsft.states.clues_queue import listed
 from xsft.states.clues_restart import restart_words
 from xsft.states.evidence import Evidence, Neighbour
-from xsft.states.failing import first_failure, place
-from xsft.states.model import seconds_since
+from xsft.states.failing import failed_in_place, first_failure, place
+from xsft.states.model import ENDED, Container, seconds_since
 from xsft.states.moments import earliest, with_z
 from xsft.states.pods import current
 from xsft.states.reasons import BY_SLUG
@@ -19,6 +19,10 @@ from xsft.states.rules import groups
 
 PAST = frozenset({"restarted", "restarted-found", "restarted-memory", "restarted-deadline"})
 """Causes of the last restart, of which no pod is left."""
+AGAIN = "container-restarted"
+"""A container that failed and runs again: why a run does not come up; of one that is up, history."""
+_BASES = ("direct", "inferred", "state")
+"""In this order: where two causes fit, the one that the cluster or the trainer names comes first."""
 
 
 def explain(evidence: Evidence, *, now: str) -> Explanation:
@@ -45,8 +49,9 @@ def found_of(evidence: Evidence, cause: Cause) -> str:
 
 def _in_order(found: Sequence[Cause], last: Cause, evidence: Evidence) -> Iterator[Cause]:
     """Why it was restarted explains why it starts; of one that is up, that is history."""
-    past = [one for one in found if one.id in PAST]
-    now = [one for one in found if one.id not in PAST]
+    history = PAST if evidence.status.state == "starting" else PAST | {AGAIN}
+    past = [one for one in found if one.id in history]
+    now = sorted((one for one in found if one.id not in history), key=lambda one: _BASES.index(one.basis))
     if evidence.status.state == "starting":
         yield from (*now, *past) if now or past else (last,)
     else:
@@ -54,12 +59,13 @@ def _in_order(found: Sequence[Cause], last: Cause, evidence: Evidence) -> Iterat
 
 
 def _found(evidence: Evidence, *, names: Mapping[str, str]) -> Iterator[Cause]:
-    """The likelier group first; of each the first rule that is found."""
+    """The likelier group first; of each the first rule that is found, a direct one before one that infers."""
     status = evidence.status
     anew = replace(status, reason="restarted") if _begins_anew(evidence) else status
     before = False
     for group in groups():
-        applying = (rule for rule in group if rule.applies(status) or rule.applies(anew))
+        direct_first = sorted(group, key=lambda rule: _BASES.index(rule.basis))
+        applying = (rule for rule in direct_first if rule.applies(status) or rule.applies(anew))
         cause = next((cause for rule in applying for cause in causes(rule, evidence, words=names)), None)
         if cause is None or (before and cause.id in PAST):
             continue
@@ -69,10 +75,16 @@ def _found(evidence: Evidence, *, names: Mapping[str, str]) -> Iterator[Cause]:
 
 
 def _begins_anew(evidence: Evidence) -> bool:
-    """It was restarted, or is about to be: JobSet waits until the pods of the Job that failed are gone."""
+    """It was restarted, or is about to be: JobSet waits until the pods of the Job that failed are gone. Or a container
+    failed and its pod will start it again, as workers of Pathways do.
+    """
     jobset = evidence.seen.jobset
-    ended = any(pod.phase == "Failed" for pod in current(evidence.seen))
+    ended = any(pod.phase == "Failed" or any(map(_down, pod.containers)) for pod in current(evidence.seen))
     return evidence.status.state == "starting" and jobset is not None and (jobset.restarts > 0 or ended)
+
+
+def _down(container: Container) -> bool:
+    return container.state != "running" and failed_in_place(container)
 
 
 def _of_before(cause: Cause, evidence: Evidence, names: Mapping[str, str]) -> Cause:
@@ -122,6 +134,10 @@ def words(evidence: Evidence, *, now: str) -> dict[str, str]:
         "steps": str(steps) if steps is not None else "?",
         "progress": f", step {step} of {steps}" if step != "?" and steps is not None else "",
         "saved": str(said.saved_step) if said and said.saved_step is not None else "?",
+        "no_target_steps": str(said.no_target_steps) if said and said.no_target_steps else "several",
+        "not_finite_steps": str(said.not_finite_steps) if said and said.not_finite_steps else "several",
+        "zero_loss_steps": str(said.zero_loss_steps) if said else "",
+        "stop": "" if evidence.status.state in ENDED else f"Cancel this run (xsft cancel {seen.run_name}). ",
         "observed": with_z(seen.observed_at),
         "silence": _silence(evidence, now=now),
         "median": _median(evidence, now=now),
@@ -154,16 +170,26 @@ def _median(evidence: Evidence, *, now: str) -> str:
 
 
 def _exits(evidence: Evidence) -> str:
-    """What exit codes mean to xpk's JobSets, and to those of Pathways as xsft patches them."""
-    jobset = evidence.seen.jobset
+    """What exit codes mean to xpk's JobSets, and to those of Pathways as xsft patches them. They mean nothing to a pod
+    that starts its container again itself (restartPolicy OnFailure).
+    """
+    jobset, failure = evidence.seen.jobset, first_failure(evidence)
     if jobset is None or not jobset.ours:
         return ""
+    if failure is not None and failure.in_place:
+        return (
+            f"Its pod starts the container again by itself, {times(failure.restarts)} so far, whatever the exit code."
+        )
     if not jobset.max_restarts:
         return "It may not be restarted (restarts.max is 0)."
     return (
         f"Exit codes 42 and 127 to 255 are started again, {jobset.restarts} of {jobset.max_restarts} times so far;"
         " others end the run at once."
     )
+
+
+def times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _holders(evidence: Evidence) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from xsft.states.conditions import admitted, true
 from xsft.states.ending import completed, failed, gone, recorded, unreachable
+from xsft.states.failing import PATHWAYS_HEAD
 from xsft.states.model import Condition, JobSet, KueueWorkload, Observation, Status, by_its_clock, seconds_since
 from xsft.states.moments import earliest, latest
 from xsft.states.pods import current, trouble
@@ -164,11 +165,17 @@ def _why_not_ready(seen: Observation, jobset: JobSet, *, now: str) -> str:
     lately = jobset.restarts > 0 and _restarted_lately(seen, jobset, now=now)
     if not any(job.jobs for job in jobset.jobs):
         return "restarted" if lately else "no-jobs"
-    if true(jobset.conditions, "StartupPolicyInProgress"):
+    if true(jobset.conditions, "StartupPolicyInProgress") and not _workers_began(jobset):
         return "workers-after-head"
     if lately:
         return "restarted"
     return "pods-replaced" if _has_trained(seen, jobset) else "pods-not-ready"
+
+
+def _workers_began(jobset: JobSet) -> bool:
+    """JobSet keeps StartupPolicyInProgress until all workers are ready, also while they fail and start again."""
+    workers = (job for job in jobset.jobs if job.name != PATHWAYS_HEAD)
+    return any(job.active or job.ready or job.succeeded or job.failed for job in workers)
 
 
 def _restarted_lately(seen: Observation, jobset: JobSet, *, now: str) -> bool:

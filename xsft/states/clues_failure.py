@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xsft.states.evidence import Evidence, Log
-from xsft.states.failing import PATHWAYS_HEAD, PEER_LOST, first_failure, place
+from xsft.states.failing import PATHWAYS_HEAD, PEER_LOST, failed_in_place, first_failure, place
+from xsft.states.pods import current
 from xsft.states.rule import Clue
 
 
@@ -41,6 +42,23 @@ def ended(evidence: Evidence) -> Iterator[Clue]:
         where=place(failure.pod),
         quoted=tuple(dict.fromkeys(last)),  # the message may be the log's end
     )
+
+
+def ended_in_place(evidence: Evidence) -> Iterator[Clue]:
+    """`REASON exit CODE` of containers that failed and that their pods started again; memory first, then the latest."""
+    found = [
+        (pod, one) for pod in current(evidence.seen) for one in pod.containers if one.last and failed_in_place(one)
+    ]
+    latest_first = sorted(found, key=lambda pair: pair[1].last.finished_at or "" if pair[1].last else "", reverse=True)
+    for pod, one in sorted(latest_first, key=lambda pair: pair[1].last is None or pair[1].last.reason != "OOMKilled"):
+        if one.last is not None:
+            code = "unknown" if one.last.exit_code is None else one.last.exit_code
+            yield Clue(
+                text=f"{one.last.reason or 'Error'} exit {code}",
+                where=place(pod),
+                quoted=tuple(one.last.message.strip().splitlines()[-3:]),
+                values={"count": str(one.restarts), "pods": str(len({pod.name for pod, _ in found}))},
+            )
 
 
 def jobset(evidence: Evidence) -> Iterator[Clue]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from xsft.states.evidence import Evidence, Log
 from xsft.states.failing import place
 from xsft.states.reasons import BY_SLUG
 from xsft.states.rule import Clue
+from xsft.states.worth import ENOUGH
 
 
 def reason(evidence: Evidence) -> Iterator[Clue]:
@@ -27,6 +29,20 @@ def silence(evidence: Evidence) -> Iterator[Clue]:
     )
 
 
+def worth(evidence: Evidence) -> Iterator[Clue]:
+    """`state reason`, and the last line of a step that shows it."""
+    line, where = _last_line(evidence, _SHOWS.get(evidence.status.reason))
+    yield Clue(text=f"{evidence.status.state} {evidence.status.reason}", where=where, quoted=(line,) if line else ())
+
+
+def zero_loss(evidence: Evidence) -> Iterator[Clue]:
+    """`zero`, where the loss is 0.000 again and again."""
+    said = evidence.seen.progress
+    if said is not None and said.zero_loss_steps >= ENOUGH:
+        line, where = _last_line(evidence, _SHOWS["loss-zero"])
+        yield Clue(text="zero", where=where, quoted=(line,) if line else ())
+
+
 def recorded(evidence: Evidence) -> Iterator[Clue]:
     """What the record of the run says, where that is what told the state."""
     record = evidence.seen.record
@@ -38,6 +54,20 @@ def meaning(evidence: Evidence) -> Iterator[Clue]:
     """What the table of reasons says."""
     known = BY_SLUG.get(evidence.status.reason)
     yield Clue(text="state", quoted=(), values={"meaning": known.meaning if known else evidence.status.reason})
+
+
+_SHOWS = {
+    "no-target-tokens": re.compile(r"completed .*step: .*total_weights: 0(\.0*)?,"),
+    "loss-not-finite": re.compile(r"completed .*step: .*(?<![_a-z])loss: [-+]?(nan|inf)"),
+    "loss-zero": re.compile(r"completed .*step: .*(?<![_a-z])loss: 0\.0*,"),
+}
+"""The line of such a step; source: maxtext@0.2.5 common/metric_logger.py."""
+
+
+def _last_line(evidence: Evidence, shows: re.Pattern[str] | None) -> tuple[str, str]:
+    """And where it was printed; empty where no log has one."""
+    found = ((line, place(log)) for log in evidence.logs or () for line in reversed(log.lines))
+    return next(((line, where) for line, where in found if shows and shows.search(line)), ("", ""))
 
 
 def unread(evidence: Evidence) -> Iterator[Clue]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from xsft.states.model import ENDED, Observation, Progress, State, Status, seconds_since
 from xsft.states.pods import current, oom_killed
+from xsft.states.worth import WORTHLESS, worthless
 
 _TRAINER_FAILED = frozenset({"FailJobSetFailurePolicyAction", "ReachedMaxRestarts", "FailedJobs"})
 """source: jobset@v0.10.1 pkg/constants/constants.go"""
@@ -24,19 +25,31 @@ def steps_done(said: Progress | None) -> int | None:
 
 def completed(seen: Observation, *, ended_at: str | None, told_by: str) -> Status:
     """The processes ended with 0."""
-    asked, done, said = steps_asked(seen), steps_done(seen.progress), seen.progress
+    asked, said = steps_asked(seen), seen.progress
+    if said is not None and (told := _told(said, asked=asked)):
+        return Status(state="failed", reason=told, evidence=(told_by, said.source))
     if asked is None:
         return Status(state="succeeded", reason="steps-not-known", evidence=(told_by,))
     if said is None:
         return Status(state="unknown", reason="steps-not-read", evidence=(told_by,))
-    evidence = (told_by, said.source)
+    state, reason = _by_steps(seen, said, asked=asked, ended_at=ended_at)
+    return Status(state=state, reason=reason, evidence=(told_by, said.source))
+
+
+def _by_steps(seen: Observation, said: Progress, *, asked: int, ended_at: str | None) -> tuple[State, str]:
+    done = steps_done(said)
     if done is not None and done >= asked:
-        return Status(state="succeeded", evidence=evidence)
-    if said.data_ended or said.aborted is not None:
-        return Status(state="failed", reason="data-ended" if said.data_ended else "aborted", evidence=evidence)
+        return "succeeded", ""
+    if said.data_ended:
+        return "failed", "data-ended"
     if done is not None and _said_all(seen, said, done=done, asked=asked, ended_at=ended_at):
-        return Status(state="failed", reason="ended-short", evidence=evidence)
-    return Status(state="unknown", reason="steps-not-read", evidence=evidence)
+        return "failed", "ended-short"
+    return "unknown", "steps-not-read"
+
+
+def _told(said: Progress, *, asked: int | None) -> str | None:
+    """What the trainer's own lines say against the run, whatever its exit status."""
+    return "aborted" if said.aborted is not None else worthless(said, asked=asked)
 
 
 def _said_all(seen: Observation, said: Progress, *, done: int, asked: int, ended_at: str | None) -> bool:
@@ -58,8 +71,8 @@ def failed(seen: Observation, reason: str, *, told_by: str) -> Status:
         return Status(state="failed", reason="oom-killed", evidence=(told_by, "pods"))
     if seen.known_end and (seen.known_end.state, seen.known_end.reason) == ("failed", "oom-killed"):
         return seen.known_end  # only its pod tells, and that may be gone, or not be read now
-    if said and said.aborted is not None:
-        return Status(state="failed", reason="aborted", evidence=(told_by, said.source))
+    if said and (told := _told(said, asked=asked)):
+        return Status(state="failed", reason=told, evidence=(told_by, said.source))
     if said and asked is not None and said.saved_step is not None and said.saved_step >= asked:
         return Status(state="failed", reason="after-last-step", evidence=(told_by, said.source))
     if reason == "ReachedMaxRestarts" and seen.jobset and seen.jobset.restarts > 0:
@@ -72,7 +85,8 @@ def unreachable(seen: Observation) -> Status:
     """The cluster does not answer, and nothing is known from before. Never failed for that."""
     if seen.record and seen.record.outcome == "cancelled":
         return Status(state="cancelled", evidence=("record",))
-    return _last_step_saved(seen) or Status(state="unknown", reason="unreachable")
+    saved = _last_step_saved(seen)
+    return saved if saved and saved.state == "succeeded" else Status(state="unknown", reason="unreachable")
 
 
 def gone(seen: Observation) -> Status:
@@ -119,20 +133,35 @@ _RECORDED: dict[str, tuple[State, str]] = {
 
 
 def _recorded_end(seen: Observation) -> Status | None:
-    """An end that the record tells; None where it tells none."""
-    if seen.record is None or seen.record.outcome not in _RECORDED:
+    """An end that the record tells; None where it tells none. What its log still shows names the cause better."""
+    record, said = seen.record, seen.progress
+    if record is None or record.outcome not in _RECORDED:
         return None
-    state, reason = _RECORDED[seen.record.outcome]
-    if reason == "ended-short" and seen.progress and seen.progress.data_ended:
+    state, reason = _RECORDED[record.outcome]
+    if state == "cancelled":
+        return Status(state=state, reason=reason, evidence=("record",))
+    if reason == "trainer-failed" and said and said.aborted is not None:
+        return Status(state=state, reason="aborted", evidence=("record",))
+    if nothing := _taught_nothing(seen):
+        return nothing
+    if reason == "ended-short" and said and said.data_ended:
         reason = "data-ended"
-    if reason == "trainer-failed" and seen.progress and seen.progress.aborted is not None:
-        reason = "aborted"
     return Status(state=state, reason=reason, evidence=("record",))
 
 
 def _last_step_saved(seen: Observation) -> Status | None:
-    """The checkpoint of the last step is proof, whatever is gone."""
+    """The checkpoint of the last step is proof, whatever is gone, unless its steps taught nothing."""
     said, asked = seen.progress, steps_asked(seen)
     if said is None or said.saved_step is None or asked is None or said.saved_step < asked:
         return None
-    return Status(state="succeeded", reason="last-step-saved", evidence=("checkpoints",))
+    return _taught_nothing(seen) or Status(state="succeeded", reason="last-step-saved", evidence=("checkpoints",))
+
+
+def _taught_nothing(seen: Observation) -> Status | None:
+    """As the record says, or what is still known of the log."""
+    if seen.record and seen.record.state_reason in WORTHLESS:
+        return Status(state="failed", reason=seen.record.state_reason, evidence=("record",))
+    if nothing := worthless(seen.progress, asked=steps_asked(seen)):
+        evidence = ("record", *((seen.progress.source,) if seen.progress else ()))
+        return Status(state="failed", reason=nothing, evidence=tuple(dict.fromkeys(evidence)))
+    return None

@@ -37,12 +37,28 @@ class Failure(Struct, frozen=True, kw_only=True):
     def oom(self) -> bool:
         return self.container.reason == "OOMKilled"
 
+    @property
+    def in_place(self) -> bool:
+        """Whether its pod starts the container again, so that neither the pod nor its Job has failed."""
+        return self.pod.phase not in {"Failed", "Succeeded"} and self.restarts > 0
+
+    @property
+    def restarts(self) -> int:
+        """How often the pod has started that container again."""
+        return max((one.restarts for one in self.pod.containers if one.name == self.container.name), default=0)
+
 
 def first_failure(evidence: Evidence) -> Failure | None:
     """Of the latest attempt with a failure: the earliest that is nobody's echo; of one second, slice before host."""
     found = tuple(_failures(evidence))
     latest = max((one.pod.attempt for one in found), default=0)
     return min((one for one in found if one.pod.attempt == latest), key=_rank, default=None)
+
+
+def failed_in_place(container: Container) -> bool:
+    """Whether it failed before, and its pod has started it again or will."""
+    last = container.last
+    return last is not None and last.state == "terminated" and last.exit_code != 0
 
 
 def suspects(pods: Iterable[Pod]) -> tuple[Pod, ...]:

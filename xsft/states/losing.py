@@ -1,4 +1,4 @@
-"""What cancelling a run would lose, and whether there is anything to cancel. Pure."""
+"""What cancelling a run would lose. What was not read is unknown, never a loss and never none. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,19 @@ DOES_STEPS = ("training", "saving", "stalled", "unknown", "evicted")
 """States that a run may be in after days of steps: silence about them is no proof that there were none."""
 
 
+class Saved(Struct, frozen=True, kw_only=True):
+    """The checkpoints beside a run's output, as they were read for this."""
+
+    step: int | None = None
+    """Of the latest complete one; None where there is none, or where they were not read."""
+    why: str = ""
+    """Why they were not read; empty where they were."""
+
+
 class Loss(Struct, frozen=True, kw_only=True):
     step: int | None
     saved_step: int | None
+    """None where there is no checkpoint, or where that is not known."""
     steps: int | None
     """Done since the last checkpoint; None where that is not known."""
     why: str
@@ -21,28 +31,31 @@ class Loss(Struct, frozen=True, kw_only=True):
     """That are freed; None where the TPU type is not known."""
 
 
-def loss_of(row: Row) -> Loss:
-    """A run that waits, or whose trainer has not begun, has done nothing since its last checkpoint."""
-    said = row.progress
-    why = "" if said.read else (said.why or "nothing of it was read")
-    holds_none = row.state in ("queued", "evicted")
-    if not said.read and (row.state == "queued" or (row.state == "starting" and row.reason != "pods-replaced")):
-        return Loss(step=None, saved_step=None, steps=0, why="", chips=0 if holds_none else row.chips)
-    if said.read and row.state in DOES_STEPS and row.step is None:
-        why = "it printed no step that xsft knows"
-    steps = None if why else _since(row.step, said.saved_step)
-    chips = 0 if holds_none else row.chips
-    return Loss(step=row.step, saved_step=said.saved_step, steps=steps, why=why, chips=chips)
+def may_lose(row: Row) -> bool:
+    """Whether its checkpoints matter: a run that waits, or whose trainer has not begun, has done no step since."""
+    return row.state in DOES_STEPS or row.step is not None or row.reason == "pods-replaced"
+
+
+def loss_of(row: Row, saved: Saved) -> Loss:
+    """`saved`: where `may_lose`, else nothing is made of it."""
+    chips = 0 if row.state in ("queued", "evicted") else row.chips
+    if not may_lose(row):
+        return Loss(step=None, saved_step=saved.step, steps=0, why="", chips=chips)
+    latest = _latest(row, saved)
+    why = _unknown(row, saved, latest)
+    steps = None if why else max(0, (row.step or 0) - (latest or 0))
+    return Loss(step=row.step, saved_step=latest, steps=steps, why=why, chips=chips)
 
 
 def loss_text(loss: Loss) -> str:
     """One line."""
     if loss.steps is None:
-        return f"what it would lose is not known: its progress was not read ({loss.why})"
+        kept = f" (latest checkpoint: step {loss.saved_step})" if loss.saved_step is not None else ""
+        return f"how many steps would be lost is unknown: {loss.why}{kept}"
     if loss.step is None:
         return "it has done no step yet: nothing would be lost"
     if loss.saved_step is None:
-        return f"no checkpoint of it was seen: all of its {loss.step} steps would be lost, as far as is known"
+        return f"it has no checkpoint: all of its {loss.step} steps would be lost"
     if not loss.steps:
         return f"its checkpoint of step {loss.saved_step} is its last step: nothing would be lost"
     return (
@@ -50,6 +63,21 @@ def loss_text(loss: Loss) -> str:
     )
 
 
-def _since(step: int | None, saved_step: int | None) -> int:
-    """A run that resumed has printed no step yet where the step is None."""
-    return max(0, (step or 0) - (saved_step or 0))
+def _latest(row: Row, saved: Saved) -> int | None:
+    """By the checkpoints themselves and by what the trainer said of them: each may have been read a moment earlier."""
+    known = (saved.step, row.progress.saved_step, row.progress.resumed_from)
+    return max((step for step in known if step is not None), default=None)
+
+
+def _unknown(row: Row, saved: Saved, latest: int | None) -> str:
+    """Why the difference is not known; empty where it is."""
+    said = row.progress
+    if not said.read:
+        return f"its progress was not read ({said.why or 'nothing of it was read'})"
+    if row.step is None and row.state in DOES_STEPS:
+        return "it printed no step that xsft knows"
+    if said.source != "log":
+        return f"its log was not read, and its {said.source} (up to step {row.step}) may be behind"
+    if latest is None and saved.why:
+        return f"it is at step {row.step}, and its checkpoints were not read ({saved.why})"
+    return ""

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
+from xsft.naming import RowOrder
 from xsft.states.moments import before, moment, seconds_between
 from xsft.states.podmodel import Condition as Condition  # noqa: PLC0414 -- re-exported
 from xsft.states.podmodel import Container as Container  # noqa: PLC0414 -- re-exported
@@ -84,6 +85,8 @@ class JobSet(Struct, frozen=True, kw_only=True):
     """
     restarts: int = 0
     max_restarts: int | None = None
+    data_on_restart: str | None = None
+    """reshuffle | repeat; None where nothing says, which xsft did before it knew the one."""
     deleting_at: str | None = None
 
 
@@ -151,10 +154,18 @@ class Progress(Struct, frozen=True, kw_only=True):
     saved_step: int | None = None
     """Latest complete checkpoint."""
     resumed_from: int | None = None
+    resumed_order: RowOrder | None = None
+    """Of the rows since then, where the source tells."""
     data_ended: bool = False
     """The trainer said that its data ran out."""
     aborted: str | None = None
     """Why the trainer gave up: the loss is not a number, …"""
+    no_target_steps: int = 0
+    """Steps in a row, at most, that had no token to learn from; of those that were read, as the next two."""
+    not_finite_steps: int = 0
+    """Steps whose loss was NaN or infinite."""
+    zero_loss_steps: int = 0
+    """Steps in a row, at most, whose loss was printed as 0.000 although they had tokens to learn from."""
 
 
 class Recorded(Struct, frozen=True, kw_only=True):
@@ -163,6 +174,8 @@ class Recorded(Struct, frozen=True, kw_only=True):
     outcome: str
     """`records.model.Outcome`."""
     reason: str | None = None
+    state_reason: str = ""
+    """The slug that goes with the outcome, where the record names one (`reasons`)."""
     jobset: str | None = None
     uid: str | None = None
     started_at: str | None = None

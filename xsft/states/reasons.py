@@ -62,6 +62,16 @@ REASONS: tuple[Reason, ...] = (
         evaluating="an evaluation runs between two steps",
         aborting="the trainer has given up (the loss is not a number) and is about to end",
     ),
+    Reason(
+        slug="no-target-tokens",
+        states=("training", "saving", "failed"),
+        meaning="3 steps in a row, or all of them, had no token to learn from (total_weights: 0)",
+    ),
+    Reason(
+        slug="loss-not-finite",
+        states=("training", "saving", "failed"),
+        meaning="the loss of 3 steps, or of all, was NaN or infinite, and MaxText was told to go on",
+    ),
     *_of("saving", ending="the last step is done; the final checkpoint is being saved"),
     Reason(
         slug="data-ended",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Literal
 
 from msgspec import Struct, field
 
@@ -12,6 +13,12 @@ from xsft.states.model import State, Status
 
 MAX_QUOTED = 5
 """Lines quoted under a cause."""
+
+
+Basis = Literal["direct", "inferred", "state"]
+"""What a cause rests on: words of the cluster or the trainer that name it; a conclusion from what they do not say; or
+no more than the state itself. Only the first is called certain.
+"""
 
 
 class Clue(Struct, frozen=True, kw_only=True):
@@ -39,6 +46,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     """States it can explain."""
     reasons: frozenset[str] = frozenset()
     """Also these reasons, whatever the state."""
+    basis: Basis = "direct"
 
     def applies(self, status: Status) -> bool:
         return status.state in self.states or status.reason in self.reasons
@@ -51,6 +59,7 @@ class Cause(Struct, frozen=True, kw_only=True):
     where: str = ""
     evidence: tuple[str, ...] = ()
     """Lines as the cluster or the trainer wrote them."""
+    basis: Basis = "direct"
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
@@ -75,6 +84,7 @@ def causes(rule: Rule, evidence: Evidence, *, words: Mapping[str, str]) -> Itera
                 fix=_tidy(rule.fix.format_map(names)),
                 where=clue.where,
                 evidence=tuple(line for line in quoted if line)[:MAX_QUOTED],
+                basis=rule.basis,
             )
             return
 

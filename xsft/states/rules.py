@@ -25,6 +25,7 @@ CLUES: Mapping[str, Callable[[Evidence], Iterable[Clue]]] = {
     "unplaced": clues_pods.unplaced,
     "waiting": clues_pods.waiting,
     "ended": clues_failure.ended,
+    "ended-in-place": clues_failure.ended_in_place,
     "jobset": clues_failure.jobset,
     "said": clues_failure.said,
     "restart": clues_restart.restart,
@@ -33,6 +34,8 @@ CLUES: Mapping[str, Callable[[Evidence], Iterable[Clue]]] = {
     "recorded": clues_state.recorded,
     "silence": clues_state.silence,
     "unread": clues_state.unread,
+    "worth": clues_state.worth,
+    "zero-loss": clues_state.zero_loss,
 }
 """What a rule can look at."""
 
@@ -56,4 +59,5 @@ def _rule(given: Mapping[str, Any], group: Mapping[str, Any]) -> Rule:
         fix=given["fix"],
         states=frozenset(given.get("states", group.get("states", STATES))),
         reasons=frozenset(given.get("reasons", group.get("reasons", ()))),
+        basis=given.get("basis", group.get("basis", "direct")),
     )

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from math import isfinite
 
+from xsft.states.ending import steps_asked
 from xsft.states.model import Observation, Progress, State, seconds_since
 from xsft.states.moments import earliest, latest
 from xsft.states.pods import current, started_at
+from xsft.states.worth import worthless
 
 STALL_FACTOR = 10.0
 """Median steps without a line. The pause around a save takes a few; a hung collective takes for ever."""
@@ -43,7 +45,10 @@ def trainer(seen: Observation, *, now: str, stall_factor: float) -> Doing:
     if doing[0] == "starting" and seen.jobset is not None and not seen.jobset.ours:
         return "training", "trainer-silent"  # any program may run in a JobSet of plain xpk
     stalled = _stalled(seen, said, doing[0], now=now, stall_factor=stall_factor)
-    return ("stalled", stalled) if stalled else doing
+    if stalled:
+        return "stalled", stalled
+    nothing = worthless(said, asked=steps_asked(seen)) if doing[0] in {"training", "saving"} else None
+    return (doing[0], nothing) if nothing and doing[1] != "aborting" else doing
 
 
 def _doing(said: Progress) -> Doing:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from xsft.states.model import ENDED, RUNNING
 from xsft.states.rows import Row
+from xsft.states.worth import WORTHLESS
 
 Verdict = Literal["reached", "ended", "waiting"]
 """`ended`: the run is over, or will be, without having come there."""
@@ -37,10 +38,12 @@ def parse_goal(text: str) -> Goal:
 
 
 def verdict(goal: Goal, row: Row) -> Verdict:
-    """A run that succeeded was running, and did every step that it was asked for."""
+    """A run that succeeded was running, and did every step that it was asked for. One whose steps teach nothing will
+    not succeed, however long it lives.
+    """
     if _reached(goal, row):
         return "reached"
-    return "ended" if row.state in ENDED else "waiting"
+    return "ended" if row.state in ENDED or (goal.kind == "done" and row.reason in WORTHLESS) else "waiting"
 
 
 def beyond(goal: Goal, row: Row) -> bool:

@@ -23,6 +23,8 @@ _NUMBER_LIKE = re.compile(r"[-+]?\.?[0-9_]")
 _NOT_PRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 """What YAML refuses or folds between single quotes: C0, DEL, C1 with NEL, line separators, BOM (YAML 1.2 §5.1)."""
 
+_SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
 
 def argument(key: str, value: Value) -> str:
     """`key=value`, e.g. `train_data_columns=[question,answer]`, `learning_rate=3e-6`, `run_name='20261121'`."""
@@ -82,6 +84,6 @@ def _quoted(value: str) -> str:
 
 
 def _escaped(c: str) -> str:
-    if c in '"\\':
-        return "\\" + c
+    if c in _SHORT:
+        return _SHORT[c]
     return f"\\u{ord(c):04x}" if _NOT_PRINTABLE.match(c) else c

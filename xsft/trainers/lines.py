@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from math import inf
 
 from msgspec import Struct
 
@@ -26,7 +27,18 @@ class Step(Struct, frozen=True, kw_only=True):
     tokens_per_second: float | None = None
     """Per device, padding included."""
     target_tokens: int | None = None
-    """Tokens the loss is taken over."""
+    """Tokens the loss is taken over; with gradient accumulation those of the last micro-batch alone."""
+    other_losses: bool = False
+    """The loss has more terms than that of the targets: a router's, an indexer's."""
+
+    @property
+    def without_targets(self) -> bool:
+        """It had no token to learn from. A loss above 0 shows that another micro-batch of the step had some.
+
+        source: maxtext@0.2.5 trainers/post_train/hooks.py: `total_weights` is kept by step, and google-tunix@0.1.7
+        sft/peft_trainer.py counts no step per micro-batch: the last one's stands.
+        """
+        return self.target_tokens == 0 and (self.other_losses or not 0 < self.loss < inf)
 
 
 class StepLoss(Struct, frozen=True, kw_only=True):
@@ -135,6 +147,7 @@ _N = r"([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf))"
 # maxtext@0.2.5 common/metric_logger.py; `profiler …` and `live slice count` are variants of the same line, and
 # `main_model_loss` and `mtp_loss` stand beside `loss`.
 _STEP = rf"completed (?:profiler [a-z/]+ )?step: (?P<step>\d{{1,18}}),.*?(?<![_a-z])loss: {_N}"
+_OTHER_LOSSES = ("moe_lb_loss: ", "mtp_loss: ", "indexer_loss: ")
 _FIELDS = r"(?:^|, |: )(seconds|TFLOP/s/device|Tokens/s/device|total_weights): (\d{1,18}\.?\d{0,18})"
 
 
@@ -148,6 +161,7 @@ def _step(match: re.Match[str]) -> Event:
         tflops_per_device=fields.get("TFLOP/s/device"),
         tokens_per_second=fields.get("Tokens/s/device"),
         target_tokens=None if weights is None else int(weights),
+        other_losses=any(name in match.string for name in _OTHER_LOSSES),
     )
 
 

@@ -9,9 +9,11 @@ from xsft.data import located
 from xsft.modes import mode_module
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
-from xsft.spec.sections import Data
+from xsft.spec.template import Template
 from xsft.trainers.arguments import argument
 from xsft.trainers.local import local_env
+from xsft.trainers.shuffling import SEED, first_seed
+from xsft.trainers.tokenizer_copy import copy_of, copying
 
 Keys = dict[str, Value]
 
@@ -28,16 +30,25 @@ LOCAL_KEYS: Keys = {
 source: measured with maxtext@0.2.5 (grain_worker_count=0: first step 1 s instead of 40 s).
 """
 
+QUESTION_FORMATTER = "maxtext.input_pipeline.instruction_data_processing.math_qa_formatting"
+"""Puts MaxText's texts around questions and answers."""
+
+QUESTION_TEXTS = "formatting_func_kwargs.template_config"
+"""Where it finds them: one key each, nested as MaxText's command line nests `lora.lora_rank`."""
+
 HF_TOKEN_DIRECTORY = "/etc/xsft/hf-token"  # noqa: S105 - a folder
 """Where the Secret is mounted in the trainer's container."""
 
 
 def trainer_argv(run: Run) -> tuple[str, ...]:
-    """`python3 -m MODULE [yml] key=value …`: what the process receives, byte for byte."""
+    """`python3 -m MODULE [yml] key=value …`: what the process receives, byte for byte.
+
+    With `model.pad_token`, what copies the tokenizer stands before `-m`.
+    """
     release = run.release
     config = (release.sft_config,) if release.positional_yml else ()
     arguments = (argument(key, value) for key, value in trainer_keys(run).items())
-    return ("python3", "-m", release.trainer, *config, *arguments)
+    return ("python3", *copying(run), "-m", release.trainer, *config, *arguments)
 
 
 def trainer_env(run: Run) -> dict[str, str]:
@@ -66,12 +77,13 @@ def trainer_keys(run: Run) -> Keys:
     keys = {
         **_run_keys(run),
         **_schedule_keys(run),
-        **_data_keys(run.spec.data),
+        **_data_keys(run),
         **_training_keys(run),
         **_eval_keys(run),
         **_lora_keys(run),
         **_mesh_keys(run),
         **mode_module(run.mode.value).TRAINER_KEYS,
+        **template_keys(run.template or Template()),  # behind the mode's, where `xsft import` finds overrides
         **(LOCAL_KEYS if run.spec.target == "local" else {}),
         **run.spec.overrides.maxtext,
     }
@@ -96,7 +108,7 @@ def _run_keys(run: Run) -> Keys:
         "load_parameters_path": run.checkpoint,
         # The legacy layout turns an omitted token into an empty `Bearer ` header; its pyconfig maps the word to None.
         "hf_access_token": "none" if run.release.hf_access_token_none else None,
-        "tokenizer_path": run.spec.model.tokenizer,
+        "tokenizer_path": copy_of(run) or run.spec.model.tokenizer,
         "scan_layers": run.spec.model.scan_layers,
     }
 
@@ -110,10 +122,11 @@ def _schedule_keys(run: Run) -> Keys:
     }
 
 
-def _data_keys(data: Data) -> Keys:
+def _data_keys(run: Run) -> Keys:
     """Always rendered: without them sft.yml's UltraChat decides silently (the tutorial's Pathways command forgets
     them).
     """
+    data = run.spec.data
     return {
         "hf_path": data.hf_path,
         "hf_name": data.hf_name,
@@ -121,14 +134,24 @@ def _data_keys(data: Data) -> Keys:
         "hf_train_files": data.hf_train_files,
         "train_split": data.train_split,
         "train_data_columns": list(data.columns),
-        "chat_template_path": data.chat_template,
         "formatting_func_path": data.formatting_func,
         "packing": data.packing,
         "sft_train_on_completion_only": data.completion_only,
         "enable_data_shuffling": data.shuffle,
-        "data_shuffle_seed": data.shuffle_seed,
+        SEED: first_seed(run),
         "num_epoch": data.num_epoch,
     }
+
+
+def template_keys(template: Template) -> Keys:
+    """Content, not a path: MaxText looks for a path in its own package, and trains without a file it does not find.
+
+    source: maxtext@0.2.5 input_pipeline/instruction_data_processing.py load_chat_template_from_file.
+    """
+    if not template.questions:
+        return {"chat_template": template.jinja}
+    texts = {f"{QUESTION_TEXTS}.{key}": text for key, text in template.questions.items()}
+    return {"chat_template": template.jinja, "formatting_func_path": QUESTION_FORMATTER, **texts}
 
 
 def _training_keys(run: Run) -> Keys:
@@ -143,14 +166,14 @@ def _training_keys(run: Run) -> Keys:
 
 
 def _eval_keys(run: Run) -> Keys:
-    evaluation = run.spec.eval
-    if evaluation is None:
+    evaluation, data = run.spec.eval, run.spec.data
+    interval = evaluation.interval if evaluation else run.spec.overrides.maxtext.get("eval_interval")
+    if not isinstance(interval, int | float) or interval <= 0:
         return {}
-    data = run.spec.data
     return {
-        "eval_interval": evaluation.interval,
-        "eval_steps": evaluation.steps,
-        "eval_per_device_batch_size": evaluation.per_device_batch_size,
+        "eval_interval": interval,
+        "eval_steps": evaluation.steps if evaluation else None,
+        "eval_per_device_batch_size": evaluation.per_device_batch_size if evaluation else None,
         "hf_eval_split": data.hf_eval_split,
         "hf_eval_files": data.hf_eval_files,
         "eval_data_columns": list(data.eval_columns or data.columns),

@@ -13,17 +13,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from typing import Any
 
 from msgspec import Struct
 
 from xsft.states.model import Progress
+from xsft.trainers.lines import Step
 from xsft.trainers.progress import middle
+from xsft.trainers.tally import Tally
 
 FOLDER = "metrics"
 LOSS = "learning/loss"
 """Only rows of training have it; those of eval are in the same files, some under the number of the eval's own step."""
 
+_OTHER_LOSSES = ("learning/moe_lb_loss", "learning/mtp_loss", "learning/indexer_loss")
 _FILE = re.compile(r"metrics_step_(\d{1,12})_to_step_(\d{1,12})\.txt", re.ASCII)
 
 
@@ -33,6 +37,9 @@ class Row(Struct, frozen=True, kw_only=True):
     seconds: float | None = None
     tflops_per_device: float | None = None
     tokens_per_second: float | None = None
+    target_tokens: int | None = None
+    other_losses: bool = False
+    """The loss has more terms than that of the targets."""
 
 
 def newest_files(written: Mapping[str, float | None], *, at_most: int = 2) -> tuple[str, ...]:
@@ -61,6 +68,7 @@ def progress_of_metrics(rows: Iterable[Row], *, read_at: str) -> Progress | None
         return None
     last = by_step[max(by_step)]
     steady = [row for row in by_step.values() if row.step != 1]
+    tally = _tallied(by_step)
     return Progress(
         source="metrics",
         read_at=read_at,
@@ -69,7 +77,17 @@ def progress_of_metrics(rows: Iterable[Row], *, read_at: str) -> Progress | None
         step_seconds=middle(row.seconds for row in steady),
         tflops_per_device=middle(row.tflops_per_device for row in steady),
         tokens_per_second=middle(row.tokens_per_second for row in steady),
+        no_target_steps=tally.no_target_steps,
+        not_finite_steps=tally.not_finite_steps,
+        zero_loss_steps=tally.zero_loss_steps,
     )
+
+
+def _tallied(by_step: Mapping[int, Row]) -> Tally:
+    tally = Tally()
+    for step, row in sorted(by_step.items()):
+        tally.take(Step(step=step, loss=row.loss, target_tokens=row.target_tokens, other_losses=row.other_losses))
+    return tally
 
 
 def losses_of(rows: Iterable[Row]) -> Mapping[int, float]:
@@ -99,12 +117,15 @@ def _row(line: str) -> Row | None:
     loss = _number(found, LOSS)
     if step is None or loss is None or not 0 <= step < 1e15:
         return None
+    weights = _number(found, "learning/total_weights")
     return Row(
         step=int(step),
         loss=loss,
         seconds=_number(found, "perf/step_time_seconds"),
         tflops_per_device=_number(found, "perf/per_device_tflops_per_sec"),
         tokens_per_second=_number(found, "perf/per_device_tokens_per_sec"),
+        target_tokens=int(weights) if weights is not None and isfinite(weights) else None,
+        other_losses=any(name in found for name in _OTHER_LOSSES),
     )
 
 

@@ -29,6 +29,7 @@ from xsft.trainers.lines import (
     StepLoss,
     parse,
 )
+from xsft.trainers.tally import Tally
 
 FIRST_WORDS = "making the model"
 """`lines.Phase` of the first line that a process of MaxText prints."""
@@ -79,6 +80,7 @@ class _Fold(Struct, kw_only=True):
     step: int | None = None
     losses: dict[int, float] = field(default_factory=dict)
     exact: dict[int, float] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
     steady: list[Step] = field(default_factory=list)
     """Steps that did not compile."""
     first: bool = False
@@ -136,6 +138,9 @@ class _Fold(Struct, kw_only=True):
             resumed_from=self.resumed_from,
             data_ended=self.data_ended,
             aborted=self.aborted,
+            no_target_steps=self.tally.no_target_steps,
+            not_finite_steps=self.tally.not_finite_steps,
+            zero_loss_steps=self.tally.zero_loss_steps,
         )
 
     def _begin(self) -> None:
@@ -143,7 +148,7 @@ class _Fold(Struct, kw_only=True):
         self.phase, self.first, self.finished, self.saving = "starting", True, False, None
         self.step, self.resumed_from, self.data_ended, self.aborted = None, None, False, None
         self.evaluating = None
-        self.losses, self.exact = {}, {}
+        self.losses, self.exact, self.tally = {}, {}, Tally()
 
     def _reach(self, phase: PhaseName) -> None:
         self.phase, self.first = phase, True
@@ -163,6 +168,7 @@ class _Fold(Struct, kw_only=True):
     def _measure(self, step: Step) -> None:
         """The first step of a process compiles, and step 1 always is one."""
         self.losses[step.step] = step.loss
+        self.tally.take(step)
         if not self.first and step.step != 1:
             self.steady.append(step)
         self.first = False

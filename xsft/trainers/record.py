@@ -12,11 +12,16 @@ from typing import Any
 
 from xsft.records.document import read_record, to_json
 from xsft.records.model import SCHEMA, Attempt, Outcome, Record
+from xsft.spec.earlier import in_todays_form
 
 __all__ = ["SCHEMA", "Attempt", "Outcome", "Record", "all_differences", "differences", "from_json", "merged", "to_json"]
 
-MAY_CHANGE = frozenset({"train.steps", "train.checkpoint_period", "checkpoint_period", "output"})
+MAY_CHANGE = frozenset(
+    {"train.steps", "train.checkpoint_period", "data.num_epoch", "overrides.maxtext.num_epoch", "output"}
+)
 """What a resumed run may have different. `output` is the folder the record lies in, so it was moved, not changed."""
+
+MAY_CHANGE_WORDS = "on resume only train.steps, train.checkpoint_period and data.num_epoch may change"
 
 _NEEDED = ("spec_digest", "spec", "steps", "attempts", "losses")
 
@@ -33,7 +38,10 @@ def from_json(text: str) -> Record:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
-    """What makes `now` another run than `before`, one `key: old -> new` each; what may change on resume is left out."""
+    """What makes `now` another run than `before`, one `key: old -> new` each; what may change on resume is left out.
+
+    Both are the `spec` of a record (`spec.digest.canonical`), whenever it was written.
+    """
     return _differences(before, now, leave_out=MAY_CHANGE)
 
 
@@ -43,7 +51,7 @@ def all_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any], *, leave_out: frozenset[str]) -> tuple[str, ...]:
-    old, new = dict(_leaves(before)), dict(_leaves(now))
+    old, new = dict(_leaves(in_todays_form(before))), dict(_leaves(in_todays_form(now)))
     keys = sorted(k for k in old.keys() | new.keys() if old.get(k) != new.get(k) and k not in leave_out)
     return tuple(f"{key}: {_shown(old.get(key))} -> {_shown(new.get(key))}" for key in keys)
 

@@ -1,0 +1,83 @@
+"""Names and shapes of every model's arrays."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from xsft.catalog.arrays import Layout, required
+from xsft.catalog.models import model, names
+from xsft.effects.local import namespace
+from xsft.effects.machine import process
+
+BUILDER = Path(__file__).parent / "maxtext_arrays.py"
+BUILT = (
+    "qwen3-0.6b",
+    "gemma2-2b,param_scan_axis=0",
+    "deepseek3-tiny",
+    "deepseek3-tiny,scan_layers=False,base_num_decoder_layers=4",
+    "qwen2.5-1.5b",
+    "qwen3-30b-a3b",
+    "mixtral-8x7b,param_scan_axis=0",
+    "gpt-oss-20b",
+    "qwen3-next-80b-a3b",
+    "gemma4-31b",
+    "gemma4-26b,scan_layers=False,base_num_decoder_layers=6",
+    "llama4-17b-128e,base_num_decoder_layers=4",
+    "gemma3-4b,base_num_decoder_layers=8",
+    "llama2-7b,vocab_size=512,base_emb_dim=64,base_mlp_dim=96,head_dim=8,base_num_kv_heads=4",
+)
+"""One model of each kind of decoder, in one layout or another, with sizes changed."""
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_arrays_make_the_models_parameters(name: str) -> None:
+    """Within 3 %, as models.toml says; the two layouts hold the same number."""
+    scanned, each = (required(name, {}, layout=Layout(scan=scan)) for scan in (True, False))
+    assert scanned is not None
+    assert each is not None
+    assert scanned.complete == each.complete
+    totals = [sum(math.prod(shape) for shape in one.arrays.values()) for one in (scanned, each)]
+    assert totals[0] == totals[1]
+    known = model(name).params_b
+    if scanned.complete and known is not None and not name.startswith(("qwen3-next", "qwen3.5", "gemma4")):
+        assert totals[0] == pytest.approx(known * 1e9, rel=0.03)
+
+
+def test_what_is_not_known_is_not_claimed() -> None:
+    partial = (("deepseek4-284b", {}), ("qwen3-0.6b", {"fused_mlp": True}), ("gpt3-6b", {}))
+    for name, given in partial:
+        found = required(name, given, layout=Layout())
+        assert found is not None
+        assert (found.complete, list(found.arrays)) == (False, ["token_embedder.embedding"])
+    for given in ({"base_emb_dim": "wide"}, {"global_parameter_scale": 2}):
+        assert required("qwen3-0.6b", given, layout=Layout()) is None
+    huge = required("qwen3-0.6b", {"base_num_decoder_layers": 10**9}, layout=Layout(scan=False))
+    assert huge is not None
+    assert not huge.complete
+
+
+@pytest.mark.contract
+def test_maxtext_builds_the_same(maxtext_python: Path, tmp_path: Path) -> None:
+    contained = namespace.detect()
+    namespace.refuse_where_harmful(contained)
+    env = {
+        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": str(tmp_path),
+        "JAX_PLATFORMS": "cpu",
+        "HF_HUB_OFFLINE": "1",
+    }
+    argv = (*contained.prefix, str(maxtext_python), "-I", str(BUILDER), *BUILT)
+    done = process.run(argv, env=env, cwd=tmp_path, timeout_s=580)
+    assert done.ok, done.stderr[-3000:]
+    built = json.loads(done.stdout.splitlines()[-1])
+    for asked in BUILT:
+        name, *pairs = asked.split(",")
+        given = {key: json.loads(value.lower()) for key, value in (pair.split("=") for pair in pairs)}
+        layout = Layout(scan=given.pop("scan_layers", True), axis=given.pop("param_scan_axis", 1))
+        wanted = required(name, given, layout=layout)
+        assert wanted is not None
+        assert {key: list(shape) for key, shape in wanted.arrays.items()} == built[asked]

@@ -1,0 +1,141 @@
+"""Which special tokens are trained, which are masked, and what each round repeats."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from tests.checks.factory import DROP, FLAGSHIP, ids, problems, spec
+from tests.tokenizers import DEEPSEEK_TEMPLATE
+from xsft.catalog import models
+from xsft.catalog.tokenizers import SpecialTokens
+from xsft.checks.special_tokens import check, masked, trained
+from xsft.facts import Facts, TokenizerFacts
+from xsft.problems import Problem
+from xsft.spec.model import WorkloadSpec
+
+EOS, BOS = "<｜end▁of▁sentence｜>", "<｜begin▁of▁sentence｜>"
+DEEPSEEK = TokenizerFacts(
+    folder="/tokenizer", bos=BOS, eos=EOS, pad=EOS, unk="", special=(BOS, EOS, "<｜User｜>"), template=DEEPSEEK_TEMPLATE
+)
+OWN = spec(model={"tokenizer": "./mine"})
+
+
+def found(workload: WorkloadSpec, read: TokenizerFacts | None = None) -> dict[str, Problem]:
+    return {p.id: p for p in problems(check, workload, Facts(tokenizer=read))}
+
+
+def test_a_good_workload_is_told_what_is_trained_and_what_is_masked() -> None:
+    (said,) = problems(check, spec())
+    assert (said.id, said.severity) == ("special-tokens", "note")
+    assert "trained at the end of an answer: <|im_end|>; masked: <|endoftext|> (pad token)" in said.message
+
+
+def test_deepseek_with_its_own_pad_token_is_an_error_and_the_fix_is_one() -> None:
+    own = spec(FLAGSHIP, model={"pad_token": DROP})
+    wrong = found(own)["answer-end-masked"]
+    assert (wrong.severity, wrong.where) == ("error", "model.tokenizer")
+    assert EOS in wrong.message
+    assert "model.pad_token: '<｜▁pad▁｜>'" in wrong.fix
+    mended = found(spec(FLAGSHIP))
+    assert "answer-end-masked" not in mended
+    assert (
+        f"end of an answer: {EOS}; masked: <｜▁pad▁｜> (pad token), {BOS} (BOS token)"
+        in mended["special-tokens"].message
+    )
+
+
+def test_a_pad_token_of_the_workload_that_ends_answers_is_the_same_error_at_its_key() -> None:
+    wrong = found(spec(model={"pad_token": "<|im_end|>"}))["answer-end-masked"]
+    assert (wrong.severity, wrong.where) == ("error", "model.pad_token")
+
+
+def test_olmo_whose_bos_is_its_eos() -> None:
+    olmo = {"name": "olmo3-7b", "tokenizer": "allenai/Olmo-3-7B-Instruct"}
+    wrong = found(spec(model=olmo))["answer-end-masked"]
+    assert "its BOS token" in wrong.message
+    assert "model.bos_token: '<|extra_id_0|>'" in wrong.fix
+    assert "answer-end-masked" not in found(spec(model={**olmo, "bos_token": "<|extra_id_0|>"}))
+
+
+def test_an_unknown_token_stands_in_for_a_missing_pad() -> None:
+    tokens = SpecialTokens(bos="<s>", eos="</s>", pad="", unk="</s>", ends=("</s>",))
+    assert trained(tokens) == ()
+    assert masked(tokens)["</s>"].startswith("unknown token")
+    assert trained(replace(tokens, unk="<unk>")) == ("</s>",)
+    assert trained(replace(tokens, pad="<pad>")) == ("</s>",)
+
+
+def test_one_trained_token_among_those_that_end_an_answer_is_enough() -> None:
+    two = TokenizerFacts(
+        folder="/t",
+        bos="",
+        eos="<e>",
+        pad="<e>",
+        unk="",
+        special=("<e>", "<turn>"),
+        template="{% for m in messages %}{{ m.content }}<turn><e>{% endfor %}",
+    )
+    assert "answer-end-masked" not in found(OWN, two)
+
+
+def test_where_only_the_eos_is_known_to_be_masked_it_is_a_warning() -> None:
+    flash = {"name": "deepseek4-284b", "tokenizer": "deepseek-ai/DeepSeek-V4-Flash"}
+    wrong = found(spec(model=flash))["answer-end-masked"]
+    assert wrong.severity == "warning"
+    assert "model.pad_token to a token of its vocabulary" in wrong.fix
+
+
+@pytest.mark.parametrize("columns", [["messages"], ["question", "answer"]])
+def test_what_each_round_repeats_matters_where_rows_may_hold_several(columns: list[str]) -> None:
+    workload = spec(FLAGSHIP, data={"columns": columns})
+    assert ("repeated-per-round" in found(workload)) == (columns == ["messages"])
+
+
+def test_a_template_of_the_workload_decides_instead_of_the_tokenizers() -> None:
+    once = "{% if messages[0].role == 'system' %}{{ bos_token }}{% endif %}" + DEEPSEEK_TEMPLATE.removeprefix(
+        "{{ bos_token }}"
+    )
+    workload = spec(FLAGSHIP, overrides={"maxtext": {"chat_template": once}})
+    assert set(found(workload)) == {"special-tokens"}
+    silent = spec(
+        FLAGSHIP, overrides={"maxtext": {"chat_template": "{% for m in messages %}{{ m.content }}{% endfor %}"}}
+    )
+    assert found(silent)["answer-without-end"].severity == "warning"
+    in_the_image = spec(FLAGSHIP, overrides={"maxtext": {"chat_template_path": "/deps/chat.jinja"}})
+    assert "end of an answer: unknown" in found(in_the_image)["special-tokens"].message
+
+
+def test_what_the_files_say_counts_more_than_the_catalogue() -> None:
+    mended = replace(DEEPSEEK, pad="<｜▁pad▁｜>")
+    assert set(found(OWN, DEEPSEEK)) == {"answer-end-masked", "repeated-per-round", "special-tokens"}
+    assert set(found(spec(FLAGSHIP, model={"pad_token": DROP}), mended)) == {"repeated-per-round", "special-tokens"}
+
+
+def test_a_template_that_ends_answers_with_other_text_says_nothing_of_tokens() -> None:
+    text = replace(DEEPSEEK, template="{% for m in messages %}{{ m.role }}: {{ m.content }}\n###\n{% endfor %}")
+    assert found(OWN, text)["answer-end-masked"].severity == "warning"
+    assert "trained at the end of an answer: unknown" in found(OWN, text)["special-tokens"].message
+
+
+def test_a_token_that_the_vocabulary_lacks() -> None:
+    workload = spec(model={"tokenizer": "./mine", "bos_token": "<none>"})
+    wrong = found(workload, replace(DEEPSEEK, missing=("<none>",)))["token-unknown"]
+    assert (wrong.severity, wrong.where) == ("error", "model.bos_token")
+
+
+def test_an_unknown_tokenizer_is_said_to_be_unknown() -> None:
+    said = found(OWN)["special-tokens"]
+    assert "unknown" in said.message
+    assert "tokenizer_config.json" in said.fix
+
+
+def test_other_pipelines_and_missing_tokenizers_are_left_to_other_checks() -> None:
+    assert ids(check, spec(overrides={"maxtext": {"dataset_type": "grain"}})) == set()
+    assert ids(check, spec(model={"name": "llama2-7b", "tokenizer": DROP})) == set()
+
+
+@pytest.mark.parametrize("name", [name for name in models.names() if models.model(name).hf_id])
+def test_every_model_of_the_catalogue_is_told_what_is_known(name: str) -> None:
+    said = found(spec(model={"name": name, "tokenizer": DROP}))["special-tokens"]
+    assert said.message.startswith((f"{models.model(name).hf_id}: special tokens", "Which special tokens"))

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.checks.factory import FLAGSHIP, problems, spec
+from xsft.checks import data, schedule
+from xsft.checks.splits import check
+from xsft.problems import Problem
+
+GSM8K = {"hf_path": "openai/gsm8k", "hf_name": "main", "columns": ["question", "answer"]}
+OWN = {"hf_path": "my-org/my-chats", "train_split": "train"}
+FILES = {"hf_path": "parquet", "hf_train_files": "gs://my-bucket/*.parquet", "train_split": "train"}
+OWN_IMAGE = {"name": "post_training"}
+
+
+def found(**changes: Any) -> dict[str, str]:
+    """Id -> key path."""
+    return {p.id: p.where for p in problems(check, spec(**changes))}
+
+
+def test_silent_on_good_workloads() -> None:
+    assert found() == {}
+    assert problems(check, spec(FLAGSHIP)) == ()
+    assert found(data={**GSM8K, "train_split": "train", "hf_eval_split": "test"}) == {}
+    assert found(data={**FILES, "hf_eval_files": "gs://my-bucket/e/*.parquet", "hf_eval_split": "train"}) == {}
+    assert found(data={**OWN, "train_split": "a.b_1", "hf_eval_split": "any"}) == {}
+
+
+@pytest.mark.parametrize(
+    "split", ["train[:10%]", "train[100:]", "train[:10%]+test", "train-1", "", " ", "a+", "train]"]
+)
+def test_only_names_are_splits(split: str) -> None:
+    assert found(data={**OWN, "train_split": split}) == {"split-slice": "data.train_split"}
+    assert found(data={**OWN, "hf_eval_split": split}) == {"split-slice": "data.hf_eval_split"}
+    assert found(data={**FILES, "train_split": split}) == {"split-slice": "data.train_split"}
+
+
+def test_the_fix_of_a_slice_names_its_split() -> None:
+    (problem,) = problems(check, spec(data={"train_split": "train_sft[:10%]"}))
+    assert (problem.severity, problem.fix.partition(";")[0]) == ("error", "Write train_sft")
+    assert "Bad split: train_sft[:10%]" in problem.message
+
+
+def test_files_are_one_split() -> None:
+    assert found(data={**FILES, "train_split": "train_sft"}) == {"split-of-files": "data.train_split"}
+    inside = {**GSM8K, "train_split": "test", "hf_train_files": "main/test-*.parquet"}
+    assert found(data=inside) == {"split-of-files": "data.train_split"}
+
+
+def test_maxtext_knows_the_split_of_files_for_evaluation() -> None:
+    assert found(data={**FILES, "hf_eval_files": "gs://my-bucket/e/*", "hf_eval_split": "test"}) == {}
+
+
+def test_a_known_data_set_has_other_splits() -> None:
+    assert found(data={**GSM8K, "train_split": "train_sft"}) == {"dataset-split": "data.train_split"}
+    assert found(data={**GSM8K, "train_split": "train", "hf_eval_split": "dev"}) == {
+        "dataset-split": "data.hf_eval_split"
+    }
+    (problem,) = problems(check, spec(data={**GSM8K, "train_split": "train + dev"}, image=OWN_IMAGE))
+    assert (problem.id, problem.message) == ("dataset-split", "openai/gsm8k has no split dev.")
+
+
+@pytest.mark.parametrize("split", ["train+test", "train + test", "all"])
+def test_joined_splits_need_a_new_library(split: str) -> None:
+    joined = {**GSM8K, "train_split": split}
+    assert found(data=joined) == {"split-joined": "data.train_split"}
+    assert found(data=joined, image=OWN_IMAGE) == {}
+    assert found(data=joined, target="local") == {}
+
+
+def test_the_rows_of_joined_splits_count() -> None:
+    train = {"steps": 1100, "per_device_batch_size": 1}
+    joined = spec(data={**GSM8K, "train_split": "train+test", "packing": False}, train=train)
+    (problem,) = problems(data.check, joined)
+    assert (problem.id, "8,792" in problem.message) == ("steps-beyond-data", True)
+    assert problems(data.check, spec(data={**GSM8K, "train_split": "all"}, train=train)) == ()
+
+
+def evaluated(**changes: Any) -> tuple[Problem, ...]:
+    return problems(schedule.check, spec(eval={"interval": 10, "steps": 4}, data=changes))
+
+
+def test_evaluation_of_a_file_format_needs_files() -> None:
+    assert evaluated() == ()
+    assert evaluated(**FILES, hf_eval_files="gs://my-bucket/e/*") == ()
+    (nothing,) = evaluated(**FILES, hf_eval_split="train")
+    assert (nothing.id, nothing.where) == ("data-files-missing", "data.hf_eval_files")

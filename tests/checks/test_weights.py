@@ -1,0 +1,149 @@
+"""A checkpoint must hold the model that the workload names; the small files are those of real checkpoints."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.checks.factory import FLAGSHIP, ids, problems, spec
+from tests.stories import ROOT
+from xsft.catalog.arrays import Layout, required
+from xsft.catalog.models import names
+from xsft.checkpoint.compare import models, weights
+from xsft.checks import silence
+from xsft.checks.weights import check
+from xsft.effects.facts.checkpoint import read_checkpoint
+from xsft.facts import CheckpointFacts, Facts, SavedArray
+from xsft.spec.model import WorkloadSpec
+
+RECORDED = ROOT / "tests" / "data" / "checkpoints" / "recorded.tar.gz"
+SIZES = {
+    "base_emb_dim": 64,
+    "base_num_query_heads": 4,
+    "base_num_kv_heads": 2,
+    "head_dim": 16,
+    "base_mlp_dim": 128,
+    "vocab_size": 512,
+}
+QWEN = ("qwen3", "qwen3-ocdbt-zarr3", "qwen3-axis0", "qwen3-unscanned")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkpoints")
+    with tarfile.open(RECORDED) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+def converted(recorded: Path, name: str) -> Facts:
+    return Facts(checkpoint=read_checkpoint(str(recorded / name / "0" / "items")))
+
+
+def tiny(**changed: object) -> WorkloadSpec:
+    return spec(overrides={"maxtext": {"override_model_config": True, **SIZES, **changed}})
+
+
+@pytest.mark.parametrize("name", QWEN)
+def test_the_model_that_was_converted_is_accepted(recorded: Path, name: str) -> None:
+    assert ids(check, tiny(), converted(recorded, name)) == set()
+
+
+@pytest.mark.parametrize("name", QWEN)
+@pytest.mark.parametrize("key", [*SIZES, "base_num_decoder_layers"])
+def test_every_other_size_is_refused(recorded: Path, name: str, key: str) -> None:
+    other = tiny(**{key: 2 * SIZES.get(key, 28)})
+    assert ids(check, other, converted(recorded, name)) == {"checkpoint-model"}
+
+
+@pytest.mark.parametrize("name", QWEN)
+def test_a_tiny_checkpoint_is_no_large_model(recorded: Path, name: str) -> None:
+    (found,) = problems(check, spec(FLAGSHIP), converted(recorded, name))
+    assert (found.id, found.severity, found.where) == ("checkpoint-model", "error", "model.checkpoint")
+    assert "token_embedder.embedding is [512, 64] instead of [129280, 7168]" in found.message
+    assert ids(check, spec(), converted(recorded, name)) == {"checkpoint-model"}
+
+
+def test_what_training_saved(recorded: Path) -> None:
+    def saved(run: str, item: str) -> Facts:
+        return Facts(checkpoint=read_checkpoint(str(recorded / run / "checkpoints" / "2" / item)))
+
+    sizes = {**SIZES, "decoder_block": "llama2", "base_num_decoder_layers": 2, "override_model_config": True}
+    llama = spec(model={"name": "default"}, overrides={"maxtext": sizes})
+    assert ids(check, llama, saved("tiny-local", "model_params")) == set()
+    assert ids(check, tiny(), saved("tiny-local", "model_params")) == {"checkpoint-model"}
+    assert ids(check, llama, saved("tiny-local", "optimizer_state")) == {"checkpoint-invalid"}
+    assert ids(check, llama, saved("tiny-lora", "model_params")) == {"checkpoint-adapters"}
+
+
+def full(name: str, *, layout: Layout | None = None, given: Mapping[str, Any] | None = None) -> Facts:
+    """As a conversion of the model itself would be read, written in one piece."""
+    here = layout or Layout()
+    wanted = required(name, given or {}, layout=here)
+    assert wanted is not None
+    arrays = tuple(
+        SavedArray(path=("params", "params", *array.split(".")), piece=shape, ways=(1,) * len(shape))
+        for array, shape in wanted.arrays.items()
+    )
+    axis = here.axis if here.scan else None
+    found = CheckpointFacts(
+        path="gs://b/0/items", status="read", scan_layers=here.scan, param_scan_axis=axis, arrays=arrays
+    )
+    return Facts(checkpoint=found)
+
+
+@pytest.mark.parametrize("name", ["deepseek3-671b", "gemma2-2b", "qwen3-0.6b", "llama3.1-8b", "gpt-oss-20b"])
+def test_a_model_is_taken_in_every_layout_and_no_other_model_for_it(name: str) -> None:
+    for layout in (Layout(), Layout(axis=0), Layout(scan=False)):
+        assert ids(check, spec(model={"name": name}), full(name, layout=layout)) == set()
+        assert ids(check, spec(model={"name": "mistral-7b"}), full(name, layout=layout)) == {"checkpoint-model"}
+
+
+def test_a_key_that_alone_does_not_fit_is_named() -> None:
+    """`override_model_config` turns MaxText's own comparison off."""
+    other = spec(
+        model={"name": "llama3.1-8b"}, overrides={"maxtext": {"override_model_config": True, "vocab_size": 128264}}
+    )
+    (found,) = problems(check, other, full("llama3.1-8b"))
+    assert (found.id, found.where) == ("checkpoint-model", "overrides.maxtext.vocab_size")
+    assert "[128256, 4096] instead of [128264, 4096]" in found.message
+
+
+def test_the_fix_names_the_model_that_it_is() -> None:
+    (found,) = problems(check, spec(model={"name": "qwen3-4b"}), full("qwen3-8b"))
+    assert "It holds qwen3-8b" in found.fix
+
+
+def test_more_layers_than_the_model_has_are_not_dropped_silently() -> None:
+    longer = full("qwen3-0.6b", layout=Layout(scan=False), given={"base_num_decoder_layers": 30})
+    assert ids(check, spec(), longer) == {"checkpoint-model"}
+
+
+def test_unknown_names_and_releases_are_left_alone() -> None:
+    fused = spec(overrides={"maxtext": {"fused_qkv": True}})
+    assert ids(check, fused, full("qwen3-0.6b")) == set()
+    assert ids(check, spec(), Facts(checkpoint=CheckpointFacts(path="gs://b", status="read"))) == set()
+    old = spec(image={"maxtext": "tutorial-v1.5.0"})
+    assert ids(check, old, full("qwen3-0.6b")) == set()
+    assert ids(check, old, full("deepseek3-671b")) == {"checkpoint-model"}
+
+
+def test_it_may_be_accepted_by_its_id() -> None:
+    """An image may hold a MaxText that somebody has changed."""
+    found = problems(check, spec(), full("qwen3-8b"))
+    assert [p.severity for p in silence(found, {"checkpoint-model": "our fork names them so"})] == ["note"]
+
+
+@pytest.mark.parametrize("name", names())
+def test_each_model_of_the_catalogue_is_recognised(name: str) -> None:
+    facts = full(name)
+    assert facts.checkpoint is not None
+    held = weights(facts.checkpoint.arrays)
+    wanted = required(name, {}, layout=Layout())
+    assert wanted is not None
+    if wanted.complete:
+        assert name in models(held, (Layout(),))

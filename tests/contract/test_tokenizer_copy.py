@@ -1,0 +1,106 @@
+"""`model.pad_token` and `model.bos_token`, held against the tokens that MaxText's own pipeline trains."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.maxtext import environment
+from tests.pipeline import Pipeline, Row
+from tests.stories import intent_of, spec_of, varied
+from tests.tokenizers import like_deepseek, tiny
+from xsft.effects.machine import process
+from xsft.steps import Intent
+from xsft.trainers.tokenizer_copy import split_copying
+
+pytestmark = pytest.mark.contract
+
+EOS, BOS, PAD = "<｜end▁of▁sentence｜>", "<｜begin▁of▁sentence｜>", "<｜▁pad▁｜>"
+ROUNDS = [("Which day?", "Sunday"), ("And then?", "Monday")]
+MESSAGES = [{"role": r, "content": c} for round_ in ROUNDS for r, c in zip(("user", "assistant"), round_, strict=True)]
+READ = "".join(f"{BOS}<｜User｜>{asked}<｜Assistant｜>{answer}{EOS}" for asked, answer in ROUNDS)
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps({"messages": MESSAGES}) + "\n")
+    return file
+
+
+def _intent(folder: Path, rows: Path, **tokens: str) -> Intent:
+    """A local workload with the tokenizer of `folder`; its run's folder stands beside it."""
+    keys = {
+        "model.tokenizer": str(folder),
+        **{f"model.{name}": token for name, token in tokens.items()},
+        "data.hf_train_files": str(rows),
+        "train.per_device_batch_size": 1,
+        "output": str(folder.parent / "runs"),
+    }
+    return intent_of(varied(spec_of("tiny_local"), keys))
+
+
+def _started(intent: Intent, python: Path) -> process.Completed:
+    """Run what stands before the trainer for real; a line of Python that says its arguments stands for the trainer."""
+    _, rest = split_copying(intent.trainer_argv[1:])
+    copying = intent.trainer_argv[1 : len(intent.trainer_argv) - len(rest)]
+    says = ("-c", "import json, sys; print(json.dumps(sys.argv[1:]))", *rest)
+    return process.run((str(python), *copying, *says), env=environment("/nowhere"), timeout_s=120)
+
+
+def _rows(intent: Intent, pipeline: Pipeline, **here: bool) -> list[Row]:
+    _, rest = split_copying(intent.trainer_argv[1:])
+    return pipeline.rows(("python3", *rest), here)
+
+
+@pytest.mark.parametrize("packing", [True, False])
+def test_where_pad_is_eos_no_answer_s_end_is_trained(
+    packing: bool, tmp_path: Path, rows: Path, maxtext_pipeline: Pipeline
+) -> None:
+    (row,) = _rows(_intent(like_deepseek(tmp_path / "own"), rows), maxtext_pipeline, packing=packing)
+    assert "".join(row.trained) == "SundayMonday"
+
+
+@pytest.mark.parametrize("packing", [True, False])
+def test_the_copy_trains_each_answer_s_end_and_reads_the_same(
+    packing: bool, tmp_path: Path, rows: Path, maxtext_python: Path, maxtext_pipeline: Pipeline
+) -> None:
+    folder = like_deepseek(tmp_path / "own")
+    intent = _intent(folder, rows, pad_token=PAD)
+    done = _started(intent, maxtext_python)
+    assert done.status == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == list(split_copying(intent.trainer_argv[1:])[1])
+    (row,) = _rows(intent, maxtext_pipeline, packing=packing)
+    (own,) = _rows(_intent(folder, rows), maxtext_pipeline, packing=True)
+    assert "".join(row.trained) == f"Sunday{EOS}Monday{EOS}"
+    assert own.text == READ
+    assert row.inputs[: len(own.read)] == own.inputs[: len(own.read)]
+
+
+@pytest.mark.parametrize(
+    ("config", "tokens"),
+    [
+        ({"bos_token": "<|end|>"}, {"bos_token": "<|system|>"}),
+        ({"pad_token": None, "unk_token": "<|end|>"}, {"pad_token": "<|pad|>"}),
+    ],
+)
+def test_an_end_that_is_the_bos_or_stands_in_for_the_pad_is_trained_by_the_copy_only(
+    config: Any, tokens: Any, tmp_path: Path, rows: Path, maxtext_python: Path, maxtext_pipeline: Pipeline
+) -> None:
+    folder = tiny(tmp_path / "own", **config)
+    (own,) = _rows(_intent(folder, rows), maxtext_pipeline)
+    intent = _intent(folder, rows, **tokens)
+    assert _started(intent, maxtext_python).status == 0
+    (row,) = _rows(intent, maxtext_pipeline)
+    assert ("".join(own.trained), "".join(row.trained)) == ("Sunday\nMonday\n", "Sunday<|end|>\nMonday<|end|>\n")
+
+
+def test_a_token_that_the_vocabulary_lacks_ends_the_run_before_the_trainer(
+    tmp_path: Path, rows: Path, maxtext_python: Path
+) -> None:
+    done = _started(_intent(like_deepseek(tmp_path / "own"), rows, bos_token="<|nothing|>"), maxtext_python)
+    assert (done.status, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1].endswith("has no token <|nothing|>")

@@ -1,0 +1,284 @@
+"""What is read from a cluster and created there, against the stand-in and a real control plane."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.fakes.clusters import ClusterApi
+from tests.faults.world import deny
+from xsft.effects.cluster import resources as kinds
+from xsft.effects.cluster.create import Created, Exists
+from xsft.errors import EnvironmentMissing, Refused, SpecError, Unreachable
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+MODES = ("deepseek_ultrachat", "deepseek_ultrachat_mcjax")
+CREATE = r"^POST /apis/jobset.x-k8s.io/v1alpha2/namespaces/\w+/jobsets\?fieldValidation=Strict&fieldManager"
+
+
+def planned(name: str = "deepseek_ultrachat_mcjax", *, namespace: str = "default") -> dict[str, Any]:
+    """The manifest of one of the shown workloads."""
+    manifest: dict[str, Any] = yaml.safe_load((GOLDEN / f"{name}.manifest.yaml").read_text(encoding="utf-8"))
+    manifest["metadata"]["namespace"] = namespace
+    return manifest
+
+
+def sent_to(api: ClusterApi, name: str = "deepseek_ultrachat_mcjax") -> dict[str, Any]:
+    return planned(name, namespace=api.namespace)
+
+
+def trainer(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The trainer's Job template."""
+    jobs = {job["name"]: job for job in manifest["spec"]["replicatedJobs"]}
+    return dict(jobs.get("pathways-head", jobs.get("slice-job", {}))["template"]["spec"])
+
+
+def container(manifest: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = trainer(manifest)["template"]["spec"]["containers"][0]
+    return found
+
+
+@pytest.mark.parametrize("workload", MODES)
+def test_the_planned_manifest_is_accepted_and_its_jobs_are(cluster_api: ClusterApi, workload: str) -> None:
+    cluster = cluster_api.connect()
+    stored = cluster.dry_run_jobset(sent_to(cluster_api, workload))
+    assert stored["spec"]["suspend"] is True  # Kueue's webhook was asked
+    assert cluster.dry_run_jobs(stored) == ()
+    assert (
+        cluster.get_jobset(name=sent_to(cluster_api, workload)["metadata"]["name"], namespace=cluster_api.namespace)
+        is None
+    )
+
+
+@pytest.mark.parametrize("workload", MODES)
+def test_what_is_created_is_the_planned_manifest(cluster_api: ClusterApi, workload: str) -> None:
+    manifest = sent_to(cluster_api, workload)
+    cluster_api.connect().create_jobset(manifest)
+    (sent,) = cluster_api.server.asked(CREATE)
+    assert sent.body == manifest
+    assert sent.query["fieldValidation"] == "Strict"
+
+
+def test_a_second_create_finds_the_first(cluster_api: ClusterApi) -> None:
+    cluster = cluster_api.connect()
+    first, second = cluster.create_jobset(sent_to(cluster_api)), cluster.create_jobset(sent_to(cluster_api))
+    assert isinstance(first, Created)
+    assert isinstance(second, Exists)
+    assert first.object["metadata"]["uid"] == second.object["metadata"]["uid"]
+
+
+def test_a_dry_run_under_a_taken_name_is_still_judged(cluster_api: ClusterApi) -> None:
+    cluster = cluster_api.connect()
+    cluster.create_jobset(sent_to(cluster_api))
+    assert cluster.dry_run_jobset(sent_to(cluster_api)) == sent_to(cluster_api)
+    bad = sent_to(cluster_api)
+    bad["metadata"]["labels"]["team"] = "a b"
+    with pytest.raises(SpecError, match="1 problem"):
+        cluster.dry_run_jobset(bad)
+
+
+def test_runs_are_listed_by_their_label(cluster_api: ClusterApi) -> None:
+    cluster = cluster_api.connect()
+    run = sent_to(cluster_api)["metadata"]["labels"]["xsft.dev/run"]
+    assert cluster.list_jobsets(namespace=cluster_api.namespace, run_name=run) == ()
+    cluster.create_jobset(sent_to(cluster_api))
+    assert [o["metadata"]["name"] for o in cluster.list_jobsets(namespace=cluster_api.namespace, run_name=run)] == [
+        sent_to(cluster_api)["metadata"]["name"]
+    ]
+    assert cluster.list_jobsets(namespace=cluster_api.namespace, run_name="another") == ()
+
+
+@pytest.mark.parametrize("action", ["broken-json", "broken-gzip", "short"])
+def test_half_of_a_no_is_no_other_no(cluster_api: ClusterApi, action: str) -> None:
+    """Half of "no such JobSet" is not "JobSet is not installed"."""
+    cluster_api.server.fail("/jobsets/", action=action)
+    assert cluster_api.connect().get_jobset(name="nosuch", namespace=cluster_api.namespace) is None
+    assert len(cluster_api.server.seen) == 2
+
+
+def test_queue_objects_are_read(cluster_api: ClusterApi) -> None:
+    cluster = cluster_api.connect()
+    queue = cluster.local_queue(name="multislice-queue", namespace=cluster_api.namespace)
+    assert queue is not None
+    assert cluster.cluster_queue(queue["spec"]["clusterQueue"]) is not None
+    assert cluster.local_queue(name="nosuch", namespace=cluster_api.namespace) is None
+    assert cluster.resource_flavor("cpu-user") is not None
+    assert cluster.priority_class("medium") is not None
+    assert cluster.namespace("nosuch") is None
+    assert cluster.workloads(namespace=cluster_api.namespace) == ()
+
+
+@pytest.mark.standin_only("other-version")
+def test_newer_kueue_is_asked_in_its_own_version(cluster_api: ClusterApi) -> None:
+    kueue = cluster_api.standin.objects.kinds
+    for key in [key for key in kueue if key.startswith("kueue")]:
+        kueue[key] = (("v1beta2",), *kueue[key][1:])
+    assert cluster_api.connect().local_queue(name="multislice-queue", namespace=cluster_api.namespace) is not None
+    assert cluster_api.server.asked("kueue.x-k8s.io/v1beta2/")
+
+
+@pytest.mark.standin_only("not-installed")
+def test_without_jobset_or_kueue_the_cluster_is_not_ready(cluster_api: ClusterApi) -> None:
+    cluster_api.standin.objects.uninstall("jobset.x-k8s.io")
+    cluster_api.standin.objects.uninstall("kueue.x-k8s.io")
+    with pytest.raises(EnvironmentMissing, match="JobSet is not installed") as jobset:
+        cluster_api.connect().create_jobset(sent_to(cluster_api))
+    with pytest.raises(EnvironmentMissing, match="Kueue is not installed") as kueue:
+        cluster_api.connect().local_queues(namespace=cluster_api.namespace)
+    assert (jobset.value.problem_id, kueue.value.problem_id) == ("jobset-not-installed", "kueue-not-installed")
+    assert "jobset.sigs.k8s.io" in jobset.value.fix
+
+
+def test_a_missing_namespace_is_named(cluster_api: ClusterApi) -> None:
+    manifest = sent_to(cluster_api)
+    manifest["metadata"]["namespace"] = "nosuch"
+    with pytest.raises(SpecError) as caught:
+        cluster_api.connect().create_jobset(manifest)
+    (problem,) = caught.value.problems
+    assert (problem.id, problem.where) == ("namespace-missing", "namespace")
+    assert "nosuch" in problem.message
+
+
+def test_an_unknown_field_is_refused_not_dropped(cluster_api: ClusterApi) -> None:
+    manifest = sent_to(cluster_api)
+    manifest["spec"]["foo"] = 1
+    for act in (cluster_api.connect().dry_run_jobset, cluster_api.connect().create_jobset):
+        with pytest.raises(SpecError) as caught:
+            act(manifest)
+        assert 'unknown field "spec.foo"' in caught.value.problems[0].message
+    assert cluster_api.connect().list_jobsets(namespace=cluster_api.namespace) == ()
+
+
+def test_a_webhooks_words_are_passed_on(cluster_api: ClusterApi) -> None:
+    manifest = sent_to(cluster_api)
+    manifest["metadata"]["name"] = "a" * 43
+    with pytest.raises(SpecError) as caught:
+        cluster_api.connect().create_jobset(manifest)
+    (problem,) = caught.value.problems
+    assert problem.id == "admission-denied"
+    assert "JobSet name is too long" in problem.message
+
+
+def broken_image(manifest: dict[str, Any]) -> None:
+    container(manifest)["image"] = ""
+
+
+def broken_restart(manifest: dict[str, Any]) -> None:
+    trainer(manifest)["template"]["spec"]["restartPolicy"] = "Always"
+
+
+def broken_mount(manifest: dict[str, Any]) -> None:
+    container(manifest).setdefault("volumeMounts", []).append({"name": "x", "mountPath": "/x"})
+
+
+def broken_env(manifest: dict[str, Any]) -> None:
+    container(manifest)["env"] = [{"name": "A B=", "value": "1"}]
+
+
+def broken_label(manifest: dict[str, Any]) -> None:
+    trainer(manifest)["template"]["metadata"].setdefault("labels", {})["team"] = "a b"
+
+
+def broken_codes(manifest: dict[str, Any]) -> None:
+    trainer(manifest)["podFailurePolicy"]["rules"][0]["onExitCodes"]["values"] = [5, 3]
+
+
+BROKEN = {
+    broken_image: "containers[0].image: Required value",
+    broken_restart: 'Required value: valid values: "OnFailure", "Never"',
+    broken_mount: 'Not found: "x"',
+    broken_env: "printable ASCII characters other than '='",
+    broken_label: "a valid label must be",
+    broken_codes: "must be ordered",
+}
+
+
+@pytest.mark.parametrize("workload", MODES)
+@pytest.mark.parametrize("spoil", BROKEN, ids=lambda f: f.__name__)
+def test_a_pod_that_jobset_admits_and_no_job_may_be_is_found(
+    cluster_api: ClusterApi, spoil: Any, workload: str
+) -> None:
+    manifest = sent_to(cluster_api, workload)
+    spoil(manifest)
+    cluster = cluster_api.connect()
+    problems = cluster.dry_run_jobs(cluster.dry_run_jobset(manifest))
+    assert problems
+    assert {p.id for p in problems} == {"manifest-invalid"}
+    assert any(BROKEN[spoil] in p.message for p in problems)
+
+
+def test_a_pathways_name_too_long_for_its_coordinator_label_is_found(cluster_api: ClusterApi) -> None:
+    manifest = sent_to(cluster_api, "deepseek_ultrachat")
+    manifest["metadata"]["name"] = "a" * 23
+    cluster = cluster_api.connect()
+    problems = cluster.dry_run_jobs(cluster.dry_run_jobset(manifest))
+    assert any("must be no more than 63 bytes" in p.message for p in problems)
+
+
+def test_without_the_right_to_make_jobs_that_is_said_and_nothing_more(cluster_api: ClusterApi) -> None:
+    deny(cluster_api.world, ("create", "jobs"))
+    problems = cluster_api.connect().dry_run_jobs(sent_to(cluster_api))
+    assert {(p.id, p.severity) for p in problems} == {("jobs-not-checked", "warning")}
+
+
+def test_what_is_forbidden_names_the_verb_the_kind_the_namespace_and_whom_to_ask(cluster_api: ClusterApi) -> None:
+    deny(cluster_api.world, ("create", "jobsets"))
+    with pytest.raises(Unreachable, match="You may not create jobsets") as caught:
+        cluster_api.connect().create_jobset(sent_to(cluster_api))
+    assert caught.value.problem_id == "forbidden"
+    assert f"in the namespace {cluster_api.namespace}" in caught.value.message
+    assert f"--verb=create --resource=jobsets.jobset.x-k8s.io -n {cluster_api.namespace}" in caught.value.fix
+
+
+def test_who_we_are_and_what_we_may(cluster_api: ClusterApi) -> None:
+    deny(cluster_api.world, ("create", "jobsets"))
+    cluster = cluster_api.connect()
+    assert cluster.whoami() == cluster_api.world.user
+    assert cluster.may("create", kinds.JOBSETS, namespace=cluster_api.namespace) is False
+    assert cluster.may("list", kinds.JOBSETS, namespace=cluster_api.namespace) is True
+
+
+def test_a_secret_is_made_once_and_its_keys_are_known_without_reading_it(cluster_api: ClusterApi) -> None:
+    value = f"hf_{secrets.token_hex(16)}".encode()
+    cluster = cluster_api.connect()
+    created = cluster.create_secret(name="hf", namespace=cluster_api.namespace, data={"token": value})
+    again = cluster.create_secret(name="hf", namespace=cluster_api.namespace, data={"token": b"other"})
+    assert isinstance(created, Created)
+    assert isinstance(again, Exists)
+    assert cluster.secret_exists(name="hf", namespace=cluster_api.namespace)
+    assert cluster.secret_keys(name="hf", namespace=cluster_api.namespace) == {"token"}
+    assert cluster.secret_keys(name="nosuch", namespace=cluster_api.namespace) is None
+    assert "data" not in created.object
+    assert all("PartialObjectMetadata" in s.headers["accept"] for s in cluster_api.server.asked("^GET .*/secrets/")[1:])
+
+
+def test_keys_of_a_secret_that_nobody_manages_are_still_known(cluster_api: ClusterApi) -> None:
+    cluster_api.world.add_unmanaged_secret("hf", {"token": "eA=="})
+    assert cluster_api.connect().secret_keys(name="hf", namespace=cluster_api.namespace) == {"token"}
+
+
+def test_a_refused_secret_is_not_quoted(cluster_api: ClusterApi) -> None:
+    value = f"hf_{secrets.token_hex(16)}"
+    cluster_api.server.fail("POST .*/secrets", code=422, message=f"Secret is invalid: data: {value}")
+    with pytest.raises(SpecError) as caught:
+        cluster_api.connect().create_secret(name="hf", namespace=cluster_api.namespace, data={"token": value.encode()})
+    assert value not in repr(caught.value.problems)
+
+
+def test_nothing_is_ever_changed_or_deleted(cluster_api: ClusterApi) -> None:
+    cluster = cluster_api.connect()
+    cluster.create_jobset(sent_to(cluster_api))
+    cluster.create_jobset(sent_to(cluster_api))
+    cluster.create_secret(name="hf", namespace=cluster_api.namespace, data={"token": b"x"})
+    assert {one.method for one in cluster_api.server.seen} == {"GET", "POST"}
+
+
+def test_refused_is_what_a_conflict_without_an_object_comes_to(cluster_api: ClusterApi) -> None:
+    """The name is taken each time and free each time it is looked up: somebody makes and deletes it."""
+    cluster_api.server.fail(CREATE, code=409, message="already exists", times=9)
+    with pytest.raises(Refused, match="exists already"):
+        cluster_api.connect().create_jobset(sent_to(cluster_api))

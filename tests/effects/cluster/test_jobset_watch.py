@@ -1,0 +1,163 @@
+"""A watch ends a pause early, and never more than that; on a real API server: tests/faults/test_watched_wait.py."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fakes.kubeapi import CONTEXT, write_kubeconfig
+from tests.fakes.kuberuns import golden
+from tests.faults.answer import Answer, gone, status
+from tests.faults.fault import Seen
+from tests.faults.server import Front, served
+from xsft.effects.cluster import jobset_watch
+from xsft.effects.cluster.api import Patience
+from xsft.effects.cluster.cluster import Cluster, connect_context
+from xsft.effects.cluster.config import Here
+from xsft.effects.cluster.jobset_watch import pause_until_changed
+from xsft.errors import Unreachable
+from xsft.reading.jobsets import jobset_of
+
+Json = dict[str, Any]
+WHOLE_S = 1.5
+"""A pause of these tests."""
+
+
+def as_it_is(**status: Any) -> Json:
+    body = copy.deepcopy(golden("mcjax"))
+    body["metadata"] |= {"uid": "u-1", "namespace": "default", "creationTimestamp": "2026-11-21T10:00:00Z"}
+    return {**body, "status": {"restarts": 0, **status}}
+
+
+ENDED = as_it_is(terminalState="Completed", conditions=[{"type": "Completed", "status": "True"}])
+
+
+def line(kind: str, content: Json) -> bytes:
+    return json.dumps({"type": kind, "object": content}).encode() + b"\n"
+
+
+SAME = line("ADDED", as_it_is())
+TWO = {"name": "slice-job", "active": 2}
+ALL_UP = as_it_is(replicatedJobsStatus=[{**TWO, "ready": 2}])
+ONE_UP = as_it_is(replicatedJobsStatus=[{**TWO, "ready": 1}])
+OTHERS_LABEL = as_it_is()
+OTHERS_LABEL["metadata"]["labels"]["somebody"] = "elses"
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobset_watch, "SOONEST_S", 0.1)
+
+
+@contextmanager
+def watched(folder: Path, answer: Callable[[Seen, threading.Event], Answer]) -> Iterator[tuple[Front, Cluster]]:
+    never = threading.Event()
+    with served(Front(behind=lambda one: answer(one, never))) as front:
+        config = write_kubeconfig(folder / "config", server=front.url, token="t")
+        here = Here(env={**os.environ, "KUBECONFIG": str(config)}, home=folder)
+        yield front, connect_context(CONTEXT, here=here, patience=Patience(connect_timeout_s=1, read_timeout_s=1))
+        never.set()
+
+
+def says(*lines: bytes, one: Seen, never: threading.Event) -> Answer:
+    """And nothing more, the stream staying open as long as was asked for."""
+
+    def stream() -> Iterator[bytes]:
+        yield from lines
+        never.wait(float(one.query["timeoutSeconds"]))
+
+    return Answer(200, None, stream=stream())
+
+
+def paused_s(cluster: Cluster) -> float:
+    began = time.monotonic()
+    pause_until_changed(lambda: cluster, jobset_of(as_it_is()), seconds=WHOLE_S)
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (SAME, line("MODIFIED", ENDED)),
+        (line("ADDED", ENDED),),
+        (SAME, line("MODIFIED", ALL_UP)),
+        (SAME, line("DELETED", as_it_is())),
+    ],
+    ids=["it ended", "it had ended before the watch began", "all are up", "it is gone"],
+)
+def test_a_change_ends_the_pause(tmp_path: Path, lines: tuple[bytes, ...]) -> None:
+    with watched(tmp_path, lambda one, never: says(*lines, one=one, never=never)) as (front, cluster):
+        assert paused_s(cluster) < WHOLE_S
+    (asked,) = front.seen
+    assert asked.query | {"timeoutSeconds": ""} == {
+        "watch": "true",
+        "fieldSelector": "metadata.name=deepseek-ultrachat-mcjax",
+        "resourceVersion": "0",
+        "allowWatchBookmarks": "true",
+        "timeoutSeconds": "",
+    }
+
+
+NOTHING: dict[str, Callable[[Seen, threading.Event], Answer]] = {
+    "nothing happens": lambda one, never: says(SAME, one=one, never=never),
+    "a bookmark": lambda one, never: says(SAME, line("BOOKMARK", {}), one=one, never=never),
+    "one more is up": lambda one, never: says(SAME, line("MODIFIED", ONE_UP), one=one, never=never),
+    "what matters not": lambda one, never: says(SAME, line("MODIFIED", OTHERS_LABEL), one=one, never=never),
+    "410 Gone": lambda one, never: says(SAME, gone(), one=one, never=never),
+    "no event": lambda one, never: says(b'{"items": []}\n', one=one, never=never),
+    "no JSON": lambda one, never: says(b"<html>\n", one=one, never=never),
+    "it ends": lambda _one, _never: Answer(200, None, stream=iter((SAME,))),
+    "it may not be": lambda _one, _never: status(403, "Forbidden", 'User "u" cannot watch resource "jobsets"'),
+    "it is too busy": lambda _one, _never: status(429, "TooManyRequests", "later", retry_after="3600"),
+}
+
+
+@pytest.mark.parametrize("case", NOTHING)
+def test_anything_else_leaves_the_pause_as_it_was(tmp_path: Path, case: str) -> None:
+    with watched(tmp_path, NOTHING[case]) as (front, cluster):
+        assert WHOLE_S <= paused_s(cluster) < 2 * WHOLE_S + 2
+    assert len(front.seen) == 1
+
+
+def test_a_cluster_that_cannot_be_reached_leaves_it_too() -> None:
+    def fails() -> Cluster:
+        raise Unreachable("connection refused")
+
+    began = time.monotonic()
+    pause_until_changed(fails, jobset_of(as_it_is()), seconds=0.5)
+    assert time.monotonic() - began >= 0.5
+
+
+def test_a_short_pause_needs_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobset_watch, "SOONEST_S", 2.0)
+
+    def never() -> Cluster:
+        raise AssertionError
+
+    pause_until_changed(never, jobset_of(as_it_is()), seconds=0.01)
+
+
+junk = st.recursive(
+    st.none() | st.integers() | st.text(max_size=5), lambda of: st.lists(of) | st.dictionaries(st.text(), of)
+)
+events = st.fixed_dictionaries(
+    {"type": st.sampled_from(["ADDED", "MODIFIED", "BOOKMARK", "ERROR", "OTHER"]) | junk, "object": junk}
+)
+
+
+@given(st.binary() | (events | junk).map(lambda found: json.dumps(found).encode()))
+def test_no_line_does_harm(said: bytes) -> None:
+    tells = partial(jobset_watch._tells, jobset=jobset_of(as_it_is()))
+    assert tells(said) in (True, False, None)

@@ -1,0 +1,457 @@
+"""From a context to answers: logins, certificates, silence; what is said where one of them fails."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.effects.cluster.test_cluster import CREATE, planned
+from tests.fakes.clusters import ClusterApi, furnish
+from tests.fakes.kubeapi import CONTEXT, KubeApi, serving
+from tests.fakes.kubeobjects import Objects
+from tests.replacing import replace
+from xsft.effects.cluster.api import Patience
+from xsft.effects.cluster.cluster import Cluster, connect_context
+from xsft.effects.cluster.config import Here
+from xsft.effects.cluster.create import Created
+from xsft.errors import EnvironmentMissing, Unreachable, XsftError
+
+pytestmark = pytest.mark.standin_only("tls")
+
+QUICK = Patience(sleep=lambda _: None, connect_timeout_s=1, read_timeout_s=0.3)
+
+
+def changed(file: Path, **parts: Any) -> Path:
+    """The kubeconfig with its cluster and user entries updated."""
+    config = yaml.safe_load(file.read_text())
+    for kind, values in parts.items():
+        config[f"{kind}s"][0][kind] = values
+    file.write_text(yaml.safe_dump(config))
+    return file
+
+
+def connected(api: ClusterApi, **env: str) -> Cluster:
+    here = Here(env={**api.here.env, **env}, home=api.here.home)
+    return connect_context(api.context, here=here, patience=QUICK)
+
+
+def plugin(folder: Path, name: str, body: str) -> Path:
+    script = folder / name
+    script.write_text(f"#!{sys.executable}\n{body}")
+    script.chmod(0o700)
+    return script
+
+
+def test_a_login_plugin_is_run(cluster_api: ClusterApi, tmp_path: Path) -> None:
+    credential = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
+    answer = {**credential, "status": {"token": cluster_api.standin.token}}
+    script = plugin(tmp_path, "login", f"print({json.dumps(answer)!r})")
+    section = {"apiVersion": credential["apiVersion"], "command": str(script)}
+    changed(cluster_api.kubeconfig, user={"exec": section})
+    assert connected(cluster_api).whoami() == "nightly"
+
+
+def test_a_login_that_has_expired_is_renewed_by_openid_connect(cluster_api: ClusterApi) -> None:
+    claims = base64.urlsafe_b64encode(json.dumps({"exp": 1}).encode()).decode().rstrip("=")
+    with issuing(id_token=cluster_api.standin.token) as issuer:
+        config = {"client-id": "xsft", "client-secret": secrets.token_hex(), "refresh-token": secrets.token_hex()}
+        told = {**config, "id-token": f"{claims}.{claims}.{claims}", "idp-issuer-url": issuer}
+        changed(cluster_api.kubeconfig, user={"auth-provider": {"name": "oidc", "config": told}})
+        assert connected(cluster_api).whoami() == "nightly"
+
+
+@contextmanager
+def issuing(*, id_token: str) -> Iterator[str]:
+    class Issuer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.tell({"token_endpoint": f"http://{self.headers['Host']}/token"})
+
+        def do_POST(self) -> None:
+            assert b"grant_type=refresh_token" in self.rfile.read(int(self.headers["Content-Length"]))
+            renewed = {"access_token": secrets.token_hex(), "refresh_token": secrets.token_hex()}
+            self.tell({**renewed, "token_type": "Bearer", "id_token": id_token})
+
+        def tell(self, answer: dict[str, str]) -> None:
+            body = json.dumps(answer).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Issuer)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("command", "hint", "fix"),
+    [
+        ("gke-gcloud-auth-plugin", None, "gcloud components install gke-gcloud-auth-plugin"),
+        ("some-login", "brew install some-login", "brew install some-login"),
+        ("some-login", None, "Install some-login"),
+    ],
+)
+def test_a_missing_login_plugin_is_named(cluster_api: ClusterApi, command: str, hint: str | None, fix: str) -> None:
+    section = {"apiVersion": "client.authentication.k8s.io/v1", "command": command, "installHint": hint}
+    changed(cluster_api.kubeconfig, user={"exec": section})
+    with pytest.raises(EnvironmentMissing, match=f"logs in with {command}") as caught:
+        connected(cluster_api, PATH="/nowhere")
+    assert caught.value.problem_id == "auth-plugin-missing"
+    assert fix in caught.value.fix
+
+
+def test_a_login_plugin_that_fails_is_quoted_and_nothing_else_is_printed(
+    cluster_api: ClusterApi, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = plugin(tmp_path, "login", "import sys; sys.exit('please run: login again')")
+    section = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(script)}
+    changed(cluster_api.kubeconfig, user={"exec": section})
+    with pytest.raises(Unreachable, match="please run: login again") as caught:
+        connected(cluster_api)
+    assert caught.value.problem_id == "login-expired"
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_login_that_has_expired(cluster_api: ClusterApi) -> None:
+    changed(cluster_api.kubeconfig, user={"token": secrets.token_hex(8)})
+    with pytest.raises(Unreachable, match="does not accept the login") as caught:
+        connected(cluster_api).list_jobsets(namespace="default")
+    assert caught.value.problem_id == "login-expired"
+    assert f"kubectl --context {CONTEXT} auth whoami" in caught.value.fix
+
+
+def credential(**status: Any) -> str:
+    return json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status})
+
+
+def program(api: ClusterApi, script: Path, **more: Any) -> None:
+    section = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(script), **more}
+    changed(api.kubeconfig, user={"exec": section})
+
+
+def test_a_token_file_is_read_beside_its_kubeconfig(cluster_api: ClusterApi) -> None:
+    (cluster_api.kubeconfig.parent / "token").write_text(f"{cluster_api.standin.token}\n")
+    changed(cluster_api.kubeconfig, user={"tokenFile": "token"})
+    assert connected(cluster_api).whoami() == "nightly"
+
+
+def test_a_missing_token_file_is_named(cluster_api: ClusterApi) -> None:
+    changed(cluster_api.kubeconfig, user={"tokenFile": "nowhere"})
+    with pytest.raises(EnvironmentMissing, match="tokenFile nowhere cannot be read"):
+        connected(cluster_api)
+
+
+def test_the_first_kubeconfig_that_has_a_name_wins(cluster_api: ClusterApi, tmp_path: Path) -> None:
+    config = yaml.safe_load(cluster_api.kubeconfig.read_text())
+    users, clusters = tmp_path / "a" / "users", tmp_path / "b" / "clusters"
+    for file, kept in ((users, ("users",)), (clusters, ("contexts", "clusters"))):
+        file.parent.mkdir()
+        file.write_text(yaml.safe_dump({key: config[key] for key in kept}))
+    stale = {**config, "users": [{"name": config["users"][0]["name"], "user": {"token": secrets.token_hex()}}]}
+    (tmp_path / "stale").write_text(yaml.safe_dump(stale))
+    files = os.pathsep.join(map(str, (users, clusters, tmp_path / "stale")))
+    assert connected(cluster_api, KUBECONFIG=files).whoami() == "nightly"
+
+
+def test_a_login_program_is_told_the_cluster_and_its_own_environment(cluster_api: ClusterApi, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    answer = credential(token=cluster_api.standin.token)
+    body = f"import os\nopen({str(seen)!r}, 'w').write(os.environ['KUBERNETES_EXEC_INFO'] + os.environ['REGION'])\n"
+    script = plugin(tmp_path, "login", f"{body}print({answer!r})")
+    program(cluster_api, script, provideClusterInfo=True, env=[{"name": "REGION", "value": "us-east5"}])
+    assert connected(cluster_api).whoami() == "nightly"
+    told, region = seen.read_text().rsplit("}", 1)
+    spec = json.loads(told + "}")["spec"]
+    assert (region, spec["interactive"], spec["cluster"]["server"]) == ("us-east5", False, cluster_api.server.url)
+
+
+def test_a_login_program_that_needs_a_terminal_says_so_without_one(cluster_api: ClusterApi, tmp_path: Path) -> None:
+    program(cluster_api, plugin(tmp_path, "login", "print('{}')"), interactiveMode="Always")
+    with pytest.raises(Unreachable, match="needs a terminal") as caught:
+        connected(cluster_api)
+    assert caught.value.problem_id == "login-expired"
+
+
+@pytest.mark.parametrize("answer", ["", "{}", "[]", '{"status": {}}', '{"status": {"token": ""}}', "no JSON"])
+def test_a_login_program_without_credentials_is_an_expired_login(
+    cluster_api: ClusterApi, tmp_path: Path, answer: str
+) -> None:
+    program(cluster_api, plugin(tmp_path, "login", f"print({answer!r})"))
+    with pytest.raises(Unreachable, match="gave no credentials") as caught:
+        connected(cluster_api)
+    assert caught.value.problem_id == "login-expired"
+
+
+def test_a_login_that_expires_is_renewed_and_one_that_does_not_is_kept(cluster_api: ClusterApi, tmp_path: Path) -> None:
+    for expires, times in (("2001-01-01T00:00:00Z", 3), ("2999-01-01T00:00:00Z", 1), (None, 1)):
+        count = tmp_path / f"count-{expires}"
+        answer = credential(token=cluster_api.standin.token, expirationTimestamp=expires)
+        script = plugin(tmp_path, "login", f"open({str(count)!r}, 'a').write('x')\nprint({answer!r})")
+        program(cluster_api, script)
+        cluster = connected(cluster_api)
+        assert [cluster.whoami(), cluster.whoami()] == ["nightly", "nightly"]
+        assert len(count.read_text()) == times
+
+
+def test_an_auth_provider_that_kubectl_dropped_is_named(cluster_api: ClusterApi) -> None:
+    changed(cluster_api.kubeconfig, user={"auth-provider": {"name": "gcp"}})
+    with pytest.raises(EnvironmentMissing, match="dropped the auth-provider gcp"):
+        connected(cluster_api)
+
+
+def test_user_name_and_password_are_sent_as_basic_login(cluster_api: ClusterApi) -> None:
+    changed(cluster_api.kubeconfig, user={"username": "u", "password": secrets.token_hex(4)})
+    with pytest.raises(Unreachable, match="does not accept the login"):
+        connected(cluster_api).list_jobsets(namespace="default")
+    sent = {name.lower(): value for name, value in cluster_api.server.seen[-1].headers.items()}
+    assert sent["authorization"].startswith("Basic ")
+
+
+def test_a_proxy_url_of_the_cluster_is_used(cluster_api: ClusterApi) -> None:
+    changed(cluster_api.kubeconfig, cluster={"server": "http://cluster.invalid", "proxy-url": cluster_api.server.url})
+    assert connected(cluster_api).whoami() == "nightly"
+
+
+def test_a_proxy_of_the_environment_is_used_for_other_hosts(cluster_api: ClusterApi) -> None:
+    changed(cluster_api.kubeconfig, cluster={"server": "http://cluster.invalid"})
+    assert connected(cluster_api, HTTP_PROXY=cluster_api.server.url).whoami() == "nightly"
+    with pytest.raises(Unreachable):
+        connected(cluster_api, HTTP_PROXY=cluster_api.server.url, NO_PROXY=".invalid").list_jobsets(namespace="default")
+
+
+def test_the_users_kubeconfig_is_not_written(cluster_api: ClusterApi) -> None:
+    before = cluster_api.kubeconfig.read_bytes()
+    connected(cluster_api).list_jobsets(namespace="default")
+    assert cluster_api.kubeconfig.read_bytes() == before
+
+
+def test_no_proxy_for_loopback(cluster_api: ClusterApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    assert connected(cluster_api).whoami() == "nightly"
+
+
+def test_nobody_there(cluster_api: ClusterApi) -> None:
+    changed(cluster_api.kubeconfig, cluster={"server": "http://127.0.0.1:1"})
+    with pytest.raises(Unreachable, match="cannot be reached: ") as caught:
+        connected(cluster_api).list_jobsets(namespace="default")
+    assert "0x" not in caught.value.message
+    assert "kubectl --context" in caught.value.fix
+
+
+def test_silence(cluster_api: ClusterApi) -> None:
+    cluster_api.server.fail(".", action="hang-before", times=9)
+    with pytest.raises(Unreachable, match="timed out"):
+        connected(cluster_api).list_jobsets(namespace="default")
+
+
+def test_a_server_that_is_no_kubernetes(cluster_api: ClusterApi) -> None:
+    cluster_api.standin.objects.kinds.clear()
+    with pytest.raises(EnvironmentMissing):
+        connected(cluster_api).list_jobsets(namespace="default")
+
+
+def test_a_user_without_credentials_is_asked_to_log_in(cluster_api: ClusterApi) -> None:
+    changed(cluster_api.kubeconfig, user={})
+    with pytest.raises(Unreachable) as caught:
+        connected(cluster_api).whoami()
+    assert caught.value.problem_id == "login-expired"
+
+
+def test_a_context_without_its_cluster(cluster_api: ClusterApi) -> None:
+    config = yaml.safe_load(cluster_api.kubeconfig.read_text())
+    cluster_api.kubeconfig.write_text(yaml.safe_dump({**config, "clusters": []}))
+    with pytest.raises(EnvironmentMissing, match="cannot be used"):
+        connected(cluster_api)
+
+
+@pytest.fixture
+def over_tls(tmp_path: Path) -> Iterator[tuple[KubeApi, Path]]:
+    """The stand-in over TLS, and the certificate that it shows."""
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    names = ("-subj", "/CN=stand-in", "-addext", "subjectAltName=IP:127.0.0.1")
+    argv = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", str(key))
+    try:
+        subprocess.run((*argv, "-out", str(certificate), *names), check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("NOT RUN: openssl makes the certificate, and it is not installed")
+    with serving(KubeApi(objects=furnish(Objects())), certificate=(certificate, key)) as api:
+        yield api, certificate
+
+
+def reached(api: KubeApi, config: Path) -> Cluster:
+    here = Here(env={**os.environ, "KUBECONFIG": str(config)}, home=config.parent)
+    return connect_context(CONTEXT, here=here, patience=replace(QUICK, read_timeout_s=5))
+
+
+def test_a_trusted_certificate(over_tls: tuple[KubeApi, Path], tmp_path: Path) -> None:
+    api, certificate = over_tls
+    assert reached(api, api.kubeconfig(tmp_path / "config", ca=certificate)).whoami() == "nightly"
+
+
+def test_a_certificate_that_need_not_be_verified(over_tls: tuple[KubeApi, Path], tmp_path: Path) -> None:
+    api, _ = over_tls
+    config = changed(api.kubeconfig(tmp_path / "config"), cluster={"server": api.url, "insecure-skip-tls-verify": True})
+    assert reached(api, config).whoami() == "nightly"
+
+
+def test_the_name_in_the_certificate_may_be_another(over_tls: tuple[KubeApi, Path], tmp_path: Path) -> None:
+    api, certificate = over_tls
+    url = api.url.replace("127.0.0.1", "localhost")
+    trust = {"server": url, "certificate-authority": str(certificate)}
+    config = changed(api.kubeconfig(tmp_path / "config"), cluster={**trust, "tls-server-name": "127.0.0.1"})
+    assert reached(api, config).whoami() == "nightly"
+
+
+@pytest.mark.parametrize("by", ["files", "data", "program", "none"])
+def test_a_client_certificate_is_shown(over_tls: tuple[KubeApi, Path], tmp_path: Path, by: str) -> None:
+    _, certificate = over_tls
+    key = certificate.with_suffix(".key")
+    pem = {"certificate": certificate.read_text(), "key": key.read_text()}
+    match by:
+        case "files":
+            user: dict[str, Any] = {"client-certificate": str(certificate), "client-key": str(key)}
+        case "data":
+            user = {f"client-{name}-data": base64.b64encode(text.encode()).decode() for name, text in pem.items()}
+        case "program":
+            answer = credential(clientCertificateData=pem["certificate"], clientKeyData=pem["key"])
+            user = {"exec": {"command": str(plugin(tmp_path, "login", f"print({answer!r})"))}}
+        case _:
+            user = {}
+    with demanding(certificate, key) as url:
+        users = [{"name": "u", "user": user}]
+        clusters = [{"name": "c", "cluster": {"server": url, "certificate-authority": str(certificate)}}]
+        contexts = [{"name": CONTEXT, "context": {"cluster": "c", "user": "u"}}]
+        config = tmp_path / "config"
+        config.write_text(yaml.safe_dump({"users": users, "clusters": clusters, "contexts": contexts}))
+        cluster = connect_context(
+            CONTEXT, here=Here(env={**os.environ, "KUBECONFIG": str(config)}, home=tmp_path), patience=QUICK
+        )
+        if by == "none":
+            with pytest.raises(Unreachable):
+                cluster.whoami()
+        else:
+            assert cluster.whoami() == "shown"
+
+
+@contextmanager
+def demanding(certificate: Path, key: Path) -> Iterator[str]:
+    """A server that talks to nobody without a certificate signed by its own."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    context.load_verify_locations(certificate)
+    context.verify_mode = ssl.CERT_REQUIRED
+
+    class Review(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            body = json.dumps({"status": {"userInfo": {"username": "shown"}}}).encode()
+            self.send_response(201)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    class Quiet(HTTPServer):
+        def handle_error(self, *_: object) -> None:
+            pass
+
+    server = Quiet(("127.0.0.1", 0), Review)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield f"https://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_an_untrusted_certificate(over_tls: tuple[KubeApi, Path], tmp_path: Path) -> None:
+    api, _ = over_tls
+    with pytest.raises(Unreachable, match="TLS connection") as caught:
+        reached(api, api.kubeconfig(tmp_path / "config")).list_jobsets(namespace="default")
+    assert caught.value.problem_id == "tls"
+    assert "self-signed certificate" in caught.value.message
+    assert api.seen == []
+
+
+@pytest.mark.parametrize("action", ["cut-before", "cut-after"])
+def test_a_connection_cut_in_tls_is_looked_behind(over_tls: tuple[KubeApi, Path], tmp_path: Path, action: str) -> None:
+    api, certificate = over_tls
+    api.fail(CREATE, action=action)
+    outcome = reached(api, api.kubeconfig(tmp_path / "config", ca=certificate)).create_jobset(planned())
+    assert isinstance(outcome, Created)
+    assert [one.method for one in api.seen] == (["POST", "GET", "POST"] if action == "cut-before" else ["POST", "GET"])
+
+
+def test_another_hosts_certificate(over_tls: tuple[KubeApi, Path], tmp_path: Path) -> None:
+    api, certificate = over_tls
+    api.front.url = api.url.replace("127.0.0.1", "localhost")
+    with pytest.raises(Unreachable) as caught:
+        reached(api, api.kubeconfig(tmp_path / "config", ca=certificate)).create_jobset(planned())
+    assert caught.value.problem_id == "tls"
+    assert "Nothing was created" in caught.value.message
+
+
+def test_plain_http_where_tls_was_meant(cluster_api: ClusterApi) -> None:
+    server = cluster_api.server.url.replace("http://", "https://")
+    changed(cluster_api.kubeconfig, cluster={"server": server})
+    with pytest.raises(Unreachable) as caught:
+        connected(cluster_api).list_jobsets(namespace="default")
+    assert caught.value.problem_id == "tls"
+
+
+def test_a_page_that_is_no_answer_of_kubernetes(cluster_api: ClusterApi) -> None:
+    """A captive portal answers 200 to everything."""
+    portal = HTTPServer(("127.0.0.1", 0), Portal)
+    threading.Thread(target=portal.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    changed(cluster_api.kubeconfig, cluster={"server": f"http://127.0.0.1:{portal.server_port}"})
+    try:
+        for act in (lambda c: c.list_jobsets(namespace="default"), lambda c: c.create_jobset(planned())):
+            with pytest.raises(XsftError, match="not as a Kubernetes API server") as caught:
+                act(connected(cluster_api))
+            assert caught.value.exit_status in (5, 8)
+    finally:
+        portal.shutdown()
+        portal.server_close()
+
+
+class Portal(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<html>Welcome</html>")
+
+    do_POST = do_GET  # noqa: N815
+
+    def log_message(self, *_: object) -> None:
+        pass

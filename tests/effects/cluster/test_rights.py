@@ -1,0 +1,42 @@
+"""The rights that docs/guides/clusters.md lists are the ones xsft uses: with these alone everything works."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.effects.submit.test_admission import TOKEN, plan_for
+from tests.fakes.clusters import ClusterApi
+from xsft.effects.cluster.create import Created
+from xsft.effects.submit.admission import examine
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "clusters.md"
+
+
+def rules() -> list[dict[str, Any]]:
+    blocks = re.findall(r"```yaml\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+    (role,) = (parsed for parsed in map(yaml.safe_load, blocks) if parsed.get("kind") == "ClusterRole")
+    return list(role["rules"])
+
+
+def test_with_the_listed_rights_everything_works(cluster_api: ClusterApi) -> None:
+    cluster_api.world.grant(rules())
+    cluster, wanted = cluster_api.connect(), plan_for(cluster_api, **TOKEN)
+    assert wanted.manifest is not None
+    cluster.create_secret(name="hf", namespace=cluster_api.namespace, data={"token": b"x"})
+    assert examine(cluster, wanted)[1] == ()
+    assert cluster.dry_run_jobs(cluster.dry_run_jobset(wanted.manifest)) == ()
+    assert isinstance(cluster.create_jobset(wanted.manifest), Created)
+    examine(cluster, plan_for(cluster_api, queue="nosuch", priority="low"))
+
+
+def test_without_the_optional_ones_it_warns_and_goes_on(cluster_api: ClusterApi) -> None:
+    cluster_api.world.grant(rules()[:1])
+    cluster, wanted = cluster_api.connect(), plan_for(cluster_api, **TOKEN)
+    assert wanted.manifest is not None
+    problems = (*examine(cluster, wanted)[1], *cluster.dry_run_jobs(wanted.manifest))
+    assert {p.severity for p in problems} == {"warning"}
+    assert isinstance(cluster.create_jobset(wanted.manifest), Created)

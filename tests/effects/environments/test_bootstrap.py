@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.effects.environments.test_interpreters import put
+from xsft.effects.environments import bootstrap
+from xsft.effects.environments.interpreters import Interpreter
+from xsft.errors import EnvironmentMissing
+
+CHECKOUT = Path(__file__).parents[3]
+
+
+def test_uv_comes_from_the_lock_with_its_hashes() -> None:
+    requirement, version = bootstrap.locked_uv(CHECKOUT / bootstrap.LOCK)
+    assert requirement.startswith(f"uv=={version} \\\n    --hash=sha256:")
+    assert requirement.count("==") == 1
+
+
+def test_it_needs_nothing_but_the_standard_library() -> None:
+    """It runs before anything is installed."""
+    module = "xsft.effects.environments.bootstrap"
+    code = f"import sys; sys.path.insert(0, {str(CHECKOUT)!r}); import {module}; print('loaded')"
+    bare = (sys.executable, "-I", "-S", "-c", code)
+    done = subprocess.run(bare, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("loaded\n", "")
+
+
+def test_a_python_without_pip_gets_its_package_named() -> None:
+    bare = Interpreter(path=Path("/usr/bin/python3.11"), version=(3, 11, 2), makes_venv=False)
+    problem = bootstrap.lacks_venv([bare])
+    assert "/usr/bin/python3.11 has no venv or no pip" in problem.message
+    assert "apt install python3.11-venv" in problem.fix
+
+
+def test_no_python_at_all_says_how_to_get_one() -> None:
+    assert "install Python 3.12" in bootstrap.lacks_venv([]).fix
+
+
+@pytest.mark.parametrize("script", ["#!/bin/sh\nexit 127\n", "#!/bin/sh\nexit 1\n"])
+def test_where_no_python_fits_the_shell_part_says_so_and_ends_with_3(tmp_path: Path, script: str) -> None:
+    """`exit 127` is a pyenv shim without a version, `exit 1` a Python older than 3.11."""
+    for name in ("python3", "python"):
+        put(tmp_path / "bin" / name, script)
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(CHECKOUT / ".ci" / "bootstrap", tmp_path / ".ci" / "bootstrap")
+    (tmp_path / "bin" / "dirname").symlink_to(shutil.which("dirname") or "dirname")
+    env = {"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path)}
+    done = subprocess.run(
+        ("/bin/sh", ".ci/bootstrap"), cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3
+    assert "no Python >= 3.11 runs here" in done.stderr
+    assert "python3-venv" in done.stderr
+
+
+def test_a_venv_whose_making_was_interrupted_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its Python runs, its pip is not there or not all of it."""
+    monkeypatch.chdir(tmp_path)
+    bootstrap.LOCK.parent.mkdir(parents=True)
+    bootstrap.LOCK.write_text("")
+    Path("pyproject.toml").write_text("")
+    subprocess.run((sys.executable, "-m", "venv", "--without-pip", ".venv"), check=True)
+    with pytest.raises(EnvironmentMissing, match="names no uv"):  # the step after
+        bootstrap.set_up()
+    assert (
+        subprocess.run((".venv/bin/python", "-m", "pip", "--version"), check=False, capture_output=True).returncode == 0
+    )
+    made = Path(".venv/pyvenv.cfg").stat().st_mtime_ns
+    with pytest.raises(EnvironmentMissing, match="names no uv"):
+        bootstrap.set_up()
+    assert Path(".venv/pyvenv.cfg").stat().st_mtime_ns == made
+
+
+def test_the_series_it_asks_for_is_the_one_pyproject_declares() -> None:
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
+    assert project["project"]["requires-python"] == ">=3.11"
+    assert "sys.version_info < (3, 11)" in (CHECKOUT / ".ci" / "bootstrap").read_text()

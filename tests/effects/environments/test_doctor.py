@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.effects.wheels import Shop
+from tests.replacing import replace
+from xsft.effects.environments import doctor, envbuild
+from xsft.effects.environments.doctor import Machine
+from xsft.effects.environments.tools import Check
+from xsft.effects.machine.process import Completed
+
+ANSWERS = {
+    "uv": "uv 0.9.1 (linux)",
+    "unshare": "",
+    "kubectl": '{"clientVersion": {"major": "1", "gitVersion": "v1.32.4-dispatcher"}}',
+    "gcloud": '{"Google Cloud SDK": "528.0.0"}',
+    "gke-gcloud-auth-plugin": "Kubernetes v1.30.0+03fcd0f",
+    "docker": "Docker version 28.2.2, build e6534b4",
+    "docker-engine": '{"Version": "28.2.2"}',
+    "docker-buildkit": "github.com/docker/buildx v0.19.3",
+}
+
+
+def answers(argv: tuple[str, ...], *, but: dict[str, Completed | None]) -> Completed | None:
+    """What a machine with every tool says; `but` names tools that differ."""
+    named = {("version",): "docker-engine", ("buildx",): "docker-buildkit"}
+    program = Path(argv[0]).name
+    key = named.get(argv[1:2], program) if program == "docker" else program
+    if key in but:
+        return but[key]
+    return Completed(argv=argv, status=0, stdout=ANSWERS[key], stderr="")
+
+
+def failed(words: str) -> Completed:
+    return Completed(argv=("x",), status=1, stdout="", stderr=words)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """A machine with every tool and room, and no environment built."""
+    (tmp_path / "shop").mkdir()
+    shop = Shop.open(tmp_path / "shop")
+    return Machine(
+        run=lambda argv: answers(argv, but={}),
+        place=shop.place(tmp_path),
+        specs=(shop.spec(),),
+        free_bytes=lambda _: 100 * 2**30,
+        python=(3, 12, 1),
+    )
+
+
+def checks(machine: Machine) -> dict[str, Check]:
+    return {check.id: check for check in doctor.examine(machine)}
+
+
+def test_a_machine_with_everything_is_ok_and_names_the_versions(machine: Machine) -> None:
+    envbuild.build(machine.specs[0], machine.place, progress=lambda _: None, verify=False)
+    found = checks(machine)
+    assert doctor.is_ok(tuple(found.values()))
+    assert {check.next_step for check in found.values()} == {""}
+    versions = {name: found[name].version for name in found}
+    assert versions == {
+        "python": "3.12.1",
+        "uv": "0.9.1",
+        "tiny-environment": "1.0",
+        "disk": "",
+        "pid-namespace": "",
+        "kubectl": "1.32.4",
+        "gcloud": "528.0.0",
+        "gke-gcloud-auth-plugin": "1.30.0",
+        "docker": "28.2.2",
+        "docker-buildkit": "",
+        "docker-engine": "28.2.2",
+    }
+
+
+def test_an_environment_that_is_not_built_is_missing_with_its_command(machine: Machine) -> None:
+    found = checks(machine)
+    assert not doctor.is_ok(tuple(found.values()))
+    assert found["tiny-environment"].next_step == "xsft setup tiny"
+
+
+def test_without_a_fitting_python_the_way_to_one_comes_first(machine: Machine) -> None:
+    spec = replace(machine.specs[0], pythons=((3, 99),))
+    step = checks(replace(machine, specs=(spec,)))["tiny-environment"].next_step
+    assert "pyenv install 3.99" in step
+    assert step.endswith("then xsft setup tiny")
+
+
+def test_an_environment_with_a_lost_file_is_broken(machine: Machine) -> None:
+    built = envbuild.build(machine.specs[0], machine.place, progress=lambda _: None, verify=False)
+    next(built.folder.glob("lib/python*/site-packages/tinything/part.py")).unlink()
+    found = checks(machine)["tiny-environment"]
+    assert (found.ok, found.next_step) == (False, "xsft setup --verify tiny")
+    assert "part.py is gone" in found.detail
+
+
+def test_an_environment_whose_python_does_not_start_is_broken(machine: Machine) -> None:
+    built = envbuild.build(machine.specs[0], machine.place, progress=lambda _: None, verify=False)
+    built.python.unlink()
+    built.python.write_text("not a program")
+    built.python.chmod(0o755)
+    found = checks(machine)["tiny-environment"]
+    assert (found.ok, found.next_step) == (False, "xsft setup --verify tiny")
+
+
+@pytest.mark.parametrize("tool", ["unshare", "kubectl", "gcloud", "gke-gcloud-auth-plugin", "docker", "docker-engine"])
+@pytest.mark.parametrize("answer", [None, failed("it is broken")])
+def test_a_missing_or_failing_tool_is_a_note_with_a_next_step(
+    machine: Machine, tool: str, answer: Completed | None
+) -> None:
+    found = checks(replace(machine, run=lambda argv: answers(argv, but={tool: answer})))
+    check = found["pid-namespace" if tool == "unshare" else tool]
+    assert (check.ok, check.required) == (False, False)
+    assert check.next_step
+    assert check.detail
+
+
+def test_an_engine_that_does_not_answer_is_told_apart_from_a_missing_client(machine: Machine) -> None:
+    silent = failed("Cannot connect to the Docker daemon")
+    found = checks(replace(machine, run=lambda argv: answers(argv, but={"docker-engine": silent})))
+    assert found["docker"].ok
+    assert found["docker-engine"].detail == "Cannot connect to the Docker daemon"
+
+
+def test_an_engine_that_is_not_yours_is_mended_by_joining_its_group(machine: Machine) -> None:
+    denied = failed("permission denied while trying to connect to the Docker daemon socket")
+    found = checks(replace(machine, run=lambda argv: answers(argv, but={"docker-engine": denied})))
+    assert "sudo usermod -aG docker $USER" in found["docker-engine"].next_step
+
+
+def test_a_client_without_buildx_builds_where_it_is_old_enough(machine: Machine) -> None:
+    without = {"docker-buildkit": failed("unknown command")}
+    missing = checks(replace(machine, run=lambda argv: answers(argv, but=without)))["docker-buildkit"]
+    assert not missing.ok
+    assert "docker-buildx" in missing.next_step
+    old = Completed(argv=("docker",), status=0, stdout="Docker version 20.10.24+dfsg1, build 297e128", stderr="")
+    found = checks(replace(machine, run=lambda argv: answers(argv, but={**without, "docker": old})))["docker-buildkit"]
+    assert (found.ok, found.detail) == (True, "docker can build")
+
+
+def test_too_little_room_matters_only_while_something_is_to_be_built(machine: Machine) -> None:
+    cramped = replace(machine, free_bytes=lambda _: 2**20)
+    assert not checks(cramped)["disk"].ok
+    envbuild.build(machine.specs[0], machine.place, progress=lambda _: None, verify=False)
+    assert checks(cramped)["disk"].ok
+
+
+def test_an_old_python_is_not_ok(machine: Machine) -> None:
+    assert not checks(replace(machine, python=(3, 10, 9)))["python"].ok
+
+
+def test_this_machine_is_described_with_both_environments() -> None:
+    assert [spec.name for spec in doctor.this_machine().specs] == ["xpk", "maxtext"]

@@ -1,0 +1,89 @@
+"""The locks that ship, and finding an environment without starting a process."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xsft.effects.environments import installed
+from xsft.effects.environments.environments import LOCKS, NAMES, environment_for
+from xsft.errors import EnvironmentMissing, UsageError
+
+ALL_LOCKS = ("xsft", "dev", "xpk", "maxtext")
+CHECKOUT = Path(__file__).parents[3]
+
+
+def pins(name: str) -> dict[str, str]:
+    return dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", (LOCKS / f"{name}.txt").read_text(), re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", ALL_LOCKS)
+def test_a_lock_is_package_data_with_a_hash_for_every_pin_and_names_no_place(name: str) -> None:
+    text = files("xsft").joinpath("locks", f"{name}.txt").read_text()
+    entries = re.split(r"\n(?=[a-z0-9])", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE))
+    assert len(entries) > 40
+    for entry in entries:
+        assert re.fullmatch(r"[a-z0-9._-]+==\S+( ;[^\\]+)? \\\n(    --hash=sha256:[0-9a-f]{64}( \\)?\n?)+", entry)
+
+
+def test_the_maxtext_lock_is_the_set_that_was_proved_and_nothing_else() -> None:
+    wanted = re.findall(r"^([a-z0-9._-]+)==(\S+)", (LOCKS / "maxtext.in").read_text(), re.MULTILINE)
+    assert len(wanted) == 103
+    assert pins("maxtext") == dict(wanted)
+
+
+def test_the_xpk_lock_holds_the_release_that_plans_are_rendered_with() -> None:
+    assert pins("xpk")["xpk"] == "1.16.0"
+
+
+def test_every_dependency_of_pyproject_is_locked() -> None:
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
+    names = [re.split(r"[^A-Za-z0-9._-]", spec)[0].lower() for spec in project["project"]["dependencies"]]
+    developing = [re.split(r"[^A-Za-z0-9._-]", spec)[0].lower() for spec in project["dependency-groups"]["dev"]]
+    assert set(names) <= set(pins("xsft"))
+    assert {*names, *developing} <= set(pins("dev"))
+
+
+def test_the_development_lock_tests_what_users_get() -> None:
+    assert pins("xsft").items() <= pins("dev").items()
+
+
+def test_xpk_and_maxtext_stay_out_of_xsfts_own_environment() -> None:
+    assert {"xpk", "maxtext", "jax"}.isdisjoint(pins("dev"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_environment_is_named_by_the_digest_of_its_lock(name: str, tmp_path: Path) -> None:
+    spec = environment_for(name)
+    folder = installed.folder_for(tmp_path, spec, spec.pythons[0])
+    assert folder.name == f"{name}-{spec.digest[:12]}-py{spec.pythons[0][0]}.{spec.pythons[0][1]}"
+    assert installed.find_in(tmp_path, spec) is None
+
+
+def test_an_environment_of_another_name_is_a_usage_error() -> None:
+    with pytest.raises(UsageError) as caught:
+        environment_for("torch")
+    assert "xpk, maxtext" in caught.value.fix
+
+
+def test_a_package_without_its_locks_says_to_install_it_again(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentMissing, match=r"xpk\.txt") as caught:
+        environment_for("xpk", locks=tmp_path)
+    assert "install xsft again" in caught.value.fix
+
+
+@given(marker=st.binary(max_size=200))
+def test_no_marker_but_the_right_one_makes_a_folder_valid(
+    tmp_path_factory: pytest.TempPathFactory, marker: bytes
+) -> None:
+    spec = environment_for("xpk")
+    folder = tmp_path_factory.mktemp("envs")
+    (folder / "lib").mkdir()
+    (folder / installed.MARKER).write_bytes(marker)
+    assert installed.read(folder, spec) is None

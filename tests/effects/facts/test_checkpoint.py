@@ -1,0 +1,185 @@
+"""Reading a checkpoint's format where it lies."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.gcs import Bucket, serving
+from xsft.effects.facts import checkpoint
+from xsft.effects.facts.checkpoint import read_checkpoint
+from xsft.errors import Unreachable
+from xsft.facts import CheckpointFacts
+
+KEY = {"key_metadata": [{"key": k} for k in ("params", "decoder", "layers", "mlp", "wo", "kernel")]}
+NORM = {"key_metadata": [{"key": k} for k in ("params", "decoder", "layers", "norm", "scale")]}
+TREE = {
+    "a": {**KEY, "value_metadata": {"write_shape": [28, 128, 64]}},
+    "b": {**NORM, "value_metadata": {"write_shape": [28, 64]}},
+}
+STEP = json.dumps({"custom_metadata": {"scan_layers": True}}).encode()
+
+
+def metadata(**flags: bool) -> bytes:
+    return json.dumps({"tree_metadata": TREE, **flags}).encode()
+
+
+CONVERTED = {
+    "0/_CHECKPOINT_METADATA": STEP,
+    "0/items/_METADATA": metadata(use_ocdbt=False, use_zarr3=False),
+    "0/items/params.decoder.layers.mlp.wo.kernel/.zarray": b"{}",
+}
+TRAINED = {
+    "checkpoints/9/model_params/_METADATA": metadata(use_ocdbt=True, use_zarr3=False),
+    "checkpoints/10/_CHECKPOINT_METADATA": b'{"custom_metadata": {}}',
+    "checkpoints/10/model_params/_METADATA": metadata(use_ocdbt=True, use_zarr3=False),
+    "checkpoints/10/optimizer_state/_METADATA": b"{}",
+}
+
+
+class Memory:
+    """Files by path below gs://my-bucket, without a server."""
+
+    def __init__(self, files: Mapping[str, bytes], *, refuse: str = "\0") -> None:
+        self._files = {f"gs://my-bucket/{name}": content for name, content in files.items()}
+        self._refuse = refuse
+        self.reads: list[str] = []
+
+    def read(self, path: str, *, limit: int) -> bytes | None:
+        self.reads.append(path)
+        if self._refuse in path:
+            raise Unreachable(f"{path}: permission denied (HTTP 403)", fix="Ask.")
+        content = self._files.get(path)
+        return None if content is None else content[:limit]
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        below = [name.removeprefix(f"{folder}/") for name in self._files if name.startswith(f"{folder}/")]
+        return tuple(sorted({n.partition("/")[0] + ("/" if "/" in n else "") for n in below}))
+
+
+def look(files: Mapping[str, bytes], path: str, **more: str) -> CheckpointFacts:
+    return read_checkpoint(f"gs://my-bucket/{path}", storage=Memory(files, **more))
+
+
+def test_a_converted_checkpoint_says_its_format_and_its_layers() -> None:
+    found = look(CONVERTED, "0/items/")
+    assert (found.status, found.use_ocdbt, found.use_zarr3) == ("read", False, False)
+    assert (found.scan_layers, found.scan_recorded, found.param_scan_axis) == (True, True, 0)
+
+
+def test_a_trained_checkpoint_tells_its_layers_by_their_names() -> None:
+    found = look(TRAINED, "checkpoints/10/model_params")
+    assert (found.status, found.use_ocdbt, found.scan_layers, found.scan_recorded) == ("read", True, True, False)
+
+
+@pytest.mark.parametrize(
+    ("files", "ocdbt", "zarr3"),
+    [
+        ({"c/_METADATA": metadata(), "c/manifest.ocdbt": b"x"}, True, None),
+        ({"c/_METADATA": metadata(), "c/a.b/.zarray": b"{}"}, False, False),
+        ({"c/_METADATA": metadata(), "c/a.b/zarr.json": b"{}", "c/array_metadatas/process_0": b""}, False, True),
+        ({"c/_METADATA": metadata()}, False, None),
+        ({"c/_METADATA": metadata(use_zarr3=True), "c/manifest.ocdbt": b"x"}, True, True),
+    ],
+)
+def test_flags_that_are_not_said_are_told_from_the_files(
+    files: dict[str, bytes], ocdbt: bool, zarr3: bool | None
+) -> None:
+    found = look(files, "c")
+    assert (found.use_ocdbt, found.use_zarr3) == (ocdbt, zarr3)
+
+
+@pytest.mark.parametrize(
+    ("files", "given", "status", "meant"),
+    [
+        (CONVERTED, "0", "not-a-checkpoint", "0/items"),
+        ({f"model/{k}": v for k, v in CONVERTED.items()}, "model", "not-a-checkpoint", "model/0/items"),
+        ({f"model/{k}": v for k, v in CONVERTED.items()}, "model/items", "missing", "model/0/items"),
+        (CONVERTED, "0/model_params", "missing", "0/items"),
+        (TRAINED, "checkpoints", "not-a-checkpoint", "checkpoints/10/model_params"),
+        (TRAINED, "checkpoints/9", "not-a-checkpoint", "checkpoints/9/model_params"),
+        ({f"run/{k}": v for k, v in TRAINED.items()}, "run", "not-a-checkpoint", "run/checkpoints/10/model_params"),
+    ],
+)
+def test_a_wrong_level_is_answered_with_the_right_one(
+    files: dict[str, bytes], given: str, status: str, meant: str
+) -> None:
+    found = look(files, given)
+    assert found.status == status
+    assert found.detail.endswith(f"a checkpoint lies at gs://my-bucket/{meant}")
+    assert look(files, meant).status == "read"
+
+
+def test_nothing_is_there() -> None:
+    found = look(CONVERTED, "elsewhere/items")
+    assert (found.status, found.detail) == ("missing", "nothing is there")
+
+
+def test_what_is_no_checkpoint_is_named() -> None:
+    found = look({"hf/config.json": b"{}", "hf/model.safetensors": b""}, "hf")
+    assert found.status == "not-a-checkpoint"
+    assert "model.safetensors" in found.detail
+    assert "model.hf" in found.detail
+    assert look({"c/_METADATA": b"<html>"}, "c").status == "not-a-checkpoint"
+
+
+def test_a_huge_metadata_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "MAX_METADATA", 10)
+    found = look({"c/_METADATA": metadata(use_ocdbt=False), "c/manifest.ocdbt": b"x"}, "c")
+    assert (found.status, found.use_ocdbt, found.use_zarr3) == ("read", True, None)
+    assert "more than 10 bytes" in found.detail
+
+
+def test_what_may_not_be_read_is_unreadable_and_says_why() -> None:
+    found = look(CONVERTED, "0/items", refuse="_METADATA")
+    assert found.status == "unreadable"
+    assert "permission denied (HTTP 403). Ask." in found.detail
+
+
+def test_without_a_login_a_bucket_is_unreadable() -> None:
+    found = read_checkpoint("gs://my-bucket/0/items", env={"HOME": "/nonexistent"})
+    assert found.status == "unreadable"
+    assert "gcloud auth application-default login" in found.detail
+
+
+def test_few_small_reads() -> None:
+    storage = Memory(CONVERTED)
+    read_checkpoint("gs://my-bucket/0/items", storage=storage)
+    assert len(storage.reads) <= 3
+
+
+def test_a_folder_of_this_machine(tmp_path: Path) -> None:
+    for name, content in CONVERTED.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    found = read_checkpoint(str(tmp_path / "0" / "items"))
+    assert (found.status, found.use_ocdbt, found.scan_layers) == ("read", False, True)
+    assert read_checkpoint(str(tmp_path)).detail.endswith(f"a checkpoint lies at {tmp_path}/0/items")
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    with serving(Bucket({**CONVERTED, "0/items/d/array": b"0" * 1_000_000})) as served:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", served.url)
+        yield served
+
+
+def test_a_bucket_through_the_real_client(bucket: Bucket) -> None:
+    found = read_checkpoint("gs://my-bucket/0/items")
+    assert (found.status, found.use_ocdbt, found.use_zarr3, found.param_scan_axis) == ("read", False, False, 0)
+    assert bucket.bytes_sent < 10_000
+    wrong = read_checkpoint("gs://my-bucket/0")
+    assert wrong.detail.endswith("a checkpoint lies at gs://my-bucket/0/items")
+    assert read_checkpoint("gs://no-such-bucket/0/items").status == "missing"
+
+
+def test_a_silent_bucket_does_not_hang(bucket: Bucket) -> None:
+    bucket.delay_s = 1
+    started = time.monotonic()
+    found = read_checkpoint("gs://my-bucket/0/items", deadline_s=0.1)
+    assert time.monotonic() - started < 0.9
+    assert (found.status, "no answer within 0.1 s" in found.detail) == ("unreadable", True)

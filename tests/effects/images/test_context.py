@@ -1,0 +1,208 @@
+"""What lies on a disk becomes a build context, whatever it is."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from xsft.effects.images import context as image_context
+from xsft.effects.images.context import code_part, deps_part, hashed, image_names, images_folder, read_tree
+from xsft.errors import EnvironmentMissing, UsageError
+from xsft.image.context import LIMIT, context_problems
+from xsft.image.model import ContextFile
+
+NAMES = st.sampled_from(["a", "b.py", "ü", "with space"])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "images" / "mine"
+    made.mkdir(parents=True)
+    (made / "Dockerfile").write_text("ARG BASE_IMAGE=base\nFROM ${BASE_IMAGE}\n")
+    (made / "code.Dockerfile").write_text("ARG DEPS_IMAGE\nFROM ${DEPS_IMAGE}\n")
+    (made / "Dockerfile.dockerignore").write_text("*\n!requirements.txt\n")
+    (made / "code.Dockerfile.dockerignore").write_text("*\n!place.py\n")
+    for name in ("requirements.txt", "place.py", "README.md"):
+        (made / name).write_text(name)
+    return made
+
+
+BEGIN = "-----BEGIN PRIVATE" + " KEY-----"
+BODY = base64.b64encode(bytes(range(48))).decode()
+PEM = f"{BEGIN}\n{BODY}\n-----END\n"
+ENCRYPTED = f"{BEGIN.replace('BEGIN', 'BEGIN RSA')}\nProc-Type: 4,ENCRYPTED\nDEK-Info: DES,00\n\n{BODY}\n"
+
+
+def paths(files: tuple[ContextFile, ...], kind: str = "file") -> list[str]:
+    return sorted(f.path for f in files if f.kind == kind)
+
+
+def tree(root: Path, *names: str, **files: str) -> Path:
+    for name, text in {**dict.fromkeys(names, "1"), **files}.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def test_each_dockerfile_has_what_its_ignore_file_lets_through(folder: Path) -> None:
+    deps, code = deps_part(folder), code_part(folder)
+    assert paths(deps.files) == ["Dockerfile", "requirements.txt"]
+    assert deps.args == {"BASE_IMAGE": "base"}
+    assert paths(code.files) == ["code.Dockerfile", "place.py"]
+    assert paths(code.files, "folder") == ["code", "maxtext", "tunix"]
+
+
+def test_without_its_own_ignore_file_the_folders_counts(folder: Path) -> None:
+    (folder / "Dockerfile.dockerignore").unlink()
+    (folder / ".dockerignore").write_text("README.md\n*.Dockerfile\n")
+    assert paths(deps_part(folder).files) == ["Dockerfile", "place.py", "requirements.txt"]
+
+
+def test_the_readme_and_the_lock_are_no_identity(folder: Path) -> None:
+    before = deps_part(folder), code_part(folder)
+    (folder / "README.md").write_text("another word")
+    (folder.parent / "mine.lock.json").write_text("{}")
+    assert (deps_part(folder), code_part(folder)) == before
+
+
+def test_code_and_packages_are_laid_over(folder: Path, tmp_path: Path) -> None:
+    extra = tree(tmp_path / "extra", "hooks.py", "pkg/mod.py", "__pycache__/x")
+    fork = tree(tmp_path / "fork", "src/maxtext/__init__.py", "src/maxtext/train.py", "tests/big.py")
+    flat = tree(tmp_path / "flat", "tunix/__init__.py")
+    found = code_part(folder, code=(extra,), maxtext=fork, tunix=flat)
+    assert [path for path in paths(found.files) if "/" in path] == [
+        "code/hooks.py",
+        "code/pkg/mod.py",
+        "maxtext/maxtext/__init__.py",
+        "maxtext/maxtext/train.py",
+        "tunix/tunix/__init__.py",
+    ]
+
+
+def test_two_files_of_one_path_are_told(folder: Path, tmp_path: Path) -> None:
+    one, other = tree(tmp_path / "one", "hooks.py"), tree(tmp_path / "other", "hooks.py")
+    with pytest.raises(UsageError, match=r"code/hooks\.py is there twice"):
+        code_part(folder, code=(one, other))
+
+
+def test_a_source_that_is_none_is_told(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no package maxtext"):
+        code_part(folder, maxtext=tree(tmp_path / "legacy", "MaxText/__init__.py"))
+    with pytest.raises(UsageError, match="is no folder"):
+        code_part(folder, code=(tmp_path / "nowhere",))
+    (folder / "code.Dockerfile").unlink()
+    with pytest.raises(UsageError, match=r"code\.Dockerfile cannot be read"):
+        code_part(folder)
+
+
+def test_what_a_folder_ignores_stays_out(folder: Path, tmp_path: Path) -> None:
+    extra = tree(tmp_path / "extra", "keep.py", "drop.py")
+    (extra / ".dockerignore").write_text("drop.py\n")
+    assert [p for p in paths(code_part(folder, code=(extra,)).files) if p.startswith("code/")] == ["code/keep.py"]
+
+
+def test_links_are_not_followed_and_judged(tmp_path: Path) -> None:
+    root = tree(tmp_path / "root", "a", "below/b")
+    (tmp_path / "outside").write_text("3")
+    targets = {
+        "in": "a",
+        "up": "below/../a",
+        "abs": str(root / "a"),
+        "out": "../outside",
+        "gone": "nowhere",
+        "dir": "below",
+    }
+    for name, target in targets.items():
+        (root / name).symlink_to(target)
+    (root / "below" / "loop").symlink_to("loop")
+    found = {f.path: f for f in read_tree(root) if f.kind == "link"}
+    assert {name: f.dangling for name, f in found.items()} == {
+        **dict.fromkeys(("in", "up", "dir"), False),
+        **dict.fromkeys(("abs", "out", "gone", "below/loop"), True),
+    }
+    assert found["abs"].target == str(root / "a")
+
+
+def test_pipes_are_in_no_image_and_the_executable_bit_is(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    tree(tmp_path, run="#!/bin/sh", data="x")
+    (tmp_path / "run").chmod(0o700)
+    (tmp_path / "data").chmod(0o600)
+    assert [(f.path, f.executable) for f in read_tree(tmp_path)] == [("data", False), ("run", True)]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("TOKEN = 'hf_" + "a" * 30 + "'", "token"),
+        (PEM, "a private key"),
+        (PEM.replace("\n", "\r\n"), "a private key"),
+        (f"key: |\n  {PEM}".replace("\n", "\n  "), "a private key"),
+        (ENCRYPTED, "a private key"),
+        (json.dumps({"type": "service_account", "private_key": PEM}), "a service account's key"),
+        (json.dumps({"type": "other", "private_key": PEM}), "a private key"),
+        (json.dumps({"type": "service_account", "private_key": "from the vault"}), ""),
+        ("if b'\"private_key\"' in content and b'\"service_account\"' in content:", ""),
+        (f"HEADER = '{BEGIN}'\n", ""),
+        (f"a file that begins with {BEGIN}\nand so on: for as long as it takes\n", ""),
+        ("from transformers import hf_hub_download", ""),
+        ("-----BEGIN CERTIFICATE-----", ""),
+    ],
+)
+def test_secrets_are_seen_by_their_shape(tmp_path: Path, text: str, says: str) -> None:
+    (found,) = read_tree(tree(tmp_path, a=text))
+    assert says in found.secret
+    assert bool(found.secret) == bool(says)
+    assert "aaaa" not in found.secret
+
+
+def test_xsfts_own_source_holds_no_secret() -> None:
+    """It looks for them, so it names them; with --code it goes into an image as any other code does."""
+    assert {f.path: f.secret for f in read_tree(Path(image_context.__file__).parents[1]) if f.secret} == {}
+
+
+def test_gigabytes_are_told_before_they_are_read(folder: Path, tmp_path: Path) -> None:
+    big = tree(tmp_path / "mine", "small") / "big"
+    with big.open("wb") as sparse:
+        sparse.truncate(LIMIT + 1)
+    part = code_part(folder, code=(big.parent,))
+    assert [(f.path, f.size, f.sha256) for f in part.files if f.path.endswith("big")] == [("code/big", LIMIT + 1, "")]
+    assert [p.id for p in context_problems(part.files)] == ["image-context-large"]
+    assert all(f.sha256 for f in hashed(part).files if f.kind == "file")
+
+
+def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentMissing, match="nowhere cannot be read"):
+        list(read_tree(tmp_path / "nowhere"))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
+@given(st.dictionaries(NAMES, st.binary(max_size=3), max_size=3), st.integers(0, 2**31))
+def test_neither_time_nor_order_of_writing_counts(
+    tmp_path_factory: pytest.TempPathFactory, files: dict[str, bytes], time: int
+) -> None:
+    one, other = (tmp_path_factory.mktemp("tree") for _ in range(2))
+    for name, content in files.items():
+        (one / name).write_bytes(content)
+    for name, content in reversed(files.items()):
+        (other / name).write_bytes(content)
+        os.utime(other / name, (time, time))
+    seen = [[(f.path, f.sha256, f.executable, f.size) for f in read_tree(root)] for root in (one, other)]
+    assert seen[0] == seen[1]
+
+
+def test_the_images_of_a_project_are_found_from_below(folder: Path, tmp_path: Path) -> None:
+    below = tmp_path / "workloads" / "deep"
+    below.mkdir(parents=True)
+    assert images_folder(below, "mine") == tmp_path / "images"
+    assert images_folder(below, "other") is None
+    assert image_names(below) == ("mine",)
+    (tmp_path / "images" / "pulled.lock.json").write_text("{}")
+    assert images_folder(below, "pulled") == tmp_path / "images"

@@ -1,0 +1,239 @@
+"""A login reaches Docker on standard input, in a folder that is gone afterwards; the user's own is never written."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from xsft.effects.images.docker_login import (
+    GOOGLE_USER,
+    Credential,
+    auth_for,
+    credential_for,
+    logged_in,
+    own_credential,
+    private_config,
+)
+from xsft.errors import EnvironmentMissing, Unreachable
+
+HOST = "registry.example.com"
+
+DOCKER = """\
+#!/bin/sh
+# Notes what it was started with, and does what `docker login` does to the configuration.
+echo "$@" >> "$NOTES/argv"
+cat > "$NOTES/stdin"
+cp "$DOCKER_CONFIG/config.json" "$NOTES/config-before.json"
+stat -c %a "$DOCKER_CONFIG" "$DOCKER_CONFIG/config.json" > "$NOTES/modes"
+tr '\\0' '\\n' < /proc/$$/environ > "$NOTES/environ"
+[ -e "$NOTES/says" ] && { cat "$NOTES/says" >&2; exit 1; }
+for host; do :; done
+printf '{"auths": {"%s": {"auth": "%s"}}}' "$host" "$(printf '%s:%s' "$3" "$(cat "$NOTES/stdin")" | base64 -w0)" \\
+  > "$DOCKER_CONFIG/config.json"
+"""
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    """A folder with a `docker` that notes down; the home of a user with logins of his own."""
+    (tmp_path / "docker").write_text(DOCKER)
+    (tmp_path / "docker").chmod(0o755)
+    own = tmp_path / ".docker"
+    (own / "cli-plugins").mkdir(parents=True)
+    content = {
+        "auths": {HOST: {"auth": base64.b64encode(b"me:" + secrets.token_hex(8).encode()).decode()}},
+        "credsStore": "keychain",
+        "experimental": "enabled",
+    }
+    (own / "config.json").write_text(json.dumps(content))
+    return tmp_path
+
+
+def env(notes: Path, **more: str) -> dict[str, str]:
+    return {"PATH": f"{notes}:{os.environ['PATH']}", "HOME": str(notes), "NOTES": str(notes), **more}
+
+
+def credential() -> Credential:
+    return Credential(host=HOST, user=GOOGLE_USER, secret=secrets.token_urlsafe(40))
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_the_token_goes_by_standard_input_into_a_folder_of_its_own(notes: Path) -> None:
+    own, login = snapshot(notes / ".docker"), credential()
+    with logged_in(login, env=env(notes), docker=str(notes / "docker")) as folder:
+        assert not folder.is_relative_to(notes)
+        found = auth_for(HOST, folder=folder, env=env(notes))
+        assert found is not None
+        assert (found["username"], found["password"]) == (GOOGLE_USER, login.secret)
+    assert not folder.exists()
+    assert (notes / "stdin").read_text() == login.secret
+    assert (notes / "argv").read_text() == f"login --username {GOOGLE_USER} --password-stdin {HOST}\n"
+    assert login.secret not in (notes / "environ").read_text()
+    assert (notes / "modes").read_text().split() == ["700", "600"]
+    assert snapshot(notes / ".docker") == own
+
+
+def test_no_store_of_the_system_can_be_chosen_for_it(notes: Path) -> None:
+    with logged_in(credential(), env=env(notes), docker=str(notes / "docker"), own=True):
+        pass
+    given = json.loads((notes / "config-before.json").read_text())
+    assert given["credHelpers"][HOST] == ""
+    assert HOST not in given["auths"]
+    with logged_in(credential(), env=env(notes), docker=str(notes / "docker")):
+        pass
+    assert json.loads((notes / "config-before.json").read_text()) == {"auths": {}, "credHelpers": {HOST: ""}}
+
+
+def test_a_secret_is_not_printed() -> None:
+    login = credential()
+    assert login.secret not in repr(login)
+
+
+@pytest.mark.parametrize(
+    ("says", "id"),
+    [
+        ("Error response from daemon: Get https://x/v2/: unauthorized: incorrect", "registry-login-refused"),
+        ("Error response from daemon: dial tcp: lookup x: no such host", "registry-unreachable"),
+    ],
+)
+def test_a_login_that_fails(notes: Path, says: str, id: str) -> None:
+    login = credential()
+    (notes / "says").write_text(f"{says} {login.secret}")
+    with (
+        pytest.raises(Unreachable) as refused,
+        logged_in(login, env=env(notes), docker=str(notes / "docker")),
+    ):
+        pass
+    assert refused.value.problem_id == id
+    assert login.secret not in refused.value.message
+
+
+def test_without_a_docker_command(notes: Path) -> None:
+    with pytest.raises(EnvironmentMissing), logged_in(credential(), env=env(notes), docker=str(notes / "none")):
+        pass
+
+
+def test_a_private_copy_holds_what_pulling_needs_and_nothing_else(notes: Path) -> None:
+    with private_config(env=env(notes)) as folder:
+        copied = json.loads((folder / "config.json").read_text())
+        assert set(copied) == {"auths", "credsStore"}
+        assert (folder / "cli-plugins").resolve() == notes / ".docker" / "cli-plugins"
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert not folder.exists()
+    assert (notes / ".docker" / "cli-plugins").is_dir()
+    with private_config(env=env(notes), own=False) as folder:
+        assert json.loads((folder / "config.json").read_text()) == {}
+
+
+def test_a_configuration_that_is_none_is_taken_for_empty(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("[broken")
+    with private_config(env={"DOCKER_CONFIG": str(tmp_path)}) as folder:
+        assert json.loads((folder / "config.json").read_text()) == {}
+
+
+KILLED = """
+import os, sys, time
+from xsft.effects.images.docker_login import Credential, logged_in
+login = Credential(host="h.example.com", user="u", secret=os.environ["S"])
+with logged_in(login, env=dict(os.environ), docker="docker") as folder:
+    print(folder, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_it_is_gone_after_a_signal_too(notes: Path, sent: signal.Signals) -> None:
+    own = snapshot(notes / ".docker")
+    child = subprocess.Popen(
+        (sys.executable, "-c", KILLED), env=env(notes, S=secrets.token_hex()), stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    with child:
+        assert child.stdout is not None
+        folder = Path(child.stdout.readline().strip())
+        assert (folder / "config.json").exists()
+        child.send_signal(sent)
+        child.wait(timeout=20)
+    assert child.returncode != 0
+    assert not folder.exists()
+    assert snapshot(notes / ".docker") == own
+
+
+def test_a_signal_that_is_ignored_stays_ignored(notes: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with private_config(env=env(notes)):
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_googles_registries_get_a_token_of_the_login_and_others_never(notes: Path) -> None:
+    token, asked = secrets.token_hex(), []
+
+    def fetch(_env: object) -> str:
+        asked.append(1)
+        return token
+
+    found = credential_for("us-docker.pkg.dev", env=env(notes), token=fetch)
+    assert found == Credential(host="us-docker.pkg.dev", user=GOOGLE_USER, secret=token)
+    for host in (HOST, "pkg.dev", "us-docker.pkg.dev.example.com", "xgcr.io", "localhost:5000"):
+        other = credential_for(host, env=env(notes), token=fetch)
+        assert other is None or other.secret != token
+    assert len(asked) == 1
+
+
+def test_without_googles_login_dockers_own_helper_is_asked(notes: Path) -> None:
+    helper = notes / "docker-credential-gcloud"
+    helper.write_text('#!/bin/sh\nread host; echo "{\\"Username\\": \\"_token\\", \\"Secret\\": \\"for $host\\"}"\n')
+    helper.chmod(0o755)
+    (notes / ".docker" / "config.json").write_text(json.dumps({"credHelpers": {"us-docker.pkg.dev": "gcloud"}}))
+    before = os.environ["PATH"]
+    os.environ["PATH"] = f"{notes}:{before}"  # docker-py looks for helpers on the process's own
+    try:
+        found = credential_for("us-docker.pkg.dev", env=env(notes), token=lambda _: None)
+    finally:
+        os.environ["PATH"] = before
+    assert found is not None
+    assert (found.user, found.secret) == ("_token", "for us-docker.pkg.dev")
+
+
+def test_what_the_user_has_for_a_host(notes: Path) -> None:
+    (notes / ".docker" / "config.json").write_text(
+        json.dumps({"auths": {HOST: {"auth": base64.b64encode(b"me:mine").decode()}, "bad": {"auth": "%"}}})
+    )
+    found = own_credential(HOST, env=env(notes))
+    assert found is not None
+    assert (found.user, found.secret) == ("me", "mine")
+    assert own_credential("other.example.com", env=env(notes)) is None
+
+
+@pytest.mark.parametrize("kept_by", ["file", "helper"])
+def test_an_identity_token_is_no_password(notes: Path, kept_by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = {"auths": {HOST: {"auth": "", "identitytoken": "for a token service"}}}
+    if kept_by == "helper":
+        helper = notes / "docker-credential-keeper"
+        helper.write_text('#!/bin/sh\necho \'{"Username": "<token>", "Secret": "for a token service"}\'\n')
+        helper.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{notes}:{os.environ['PATH']}")  # docker-py looks for helpers on the process's own
+        config = {"credHelpers": {HOST: "keeper"}}
+    (notes / ".docker" / "config.json").write_text(json.dumps(config))
+    found = own_credential(HOST, env=env(notes))
+    assert found is not None
+    assert (found.user, found.secret, found.refresh) == ("", "for a token service", True)
+
+
+def test_a_helper_that_is_not_installed_is_no_error(notes: Path) -> None:
+    assert own_credential(HOST, env=env(notes)) is None

@@ -1,0 +1,320 @@
+"""A push to a real registry on its bad days: what helps is tried again, what does not is explained, nothing wrong is
+recorded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.badproxy import BadProxy, Fault
+from tests.engine.daemon import Engine as RunningEngine
+from tests.engine.registryserver import Registry
+from tests.engine.steps import noise, step
+from tests.replacing import replace
+from xsft.effects.images import docker_client
+from xsft.effects.images.docker_build import build, find_client
+from xsft.effects.images.docker_client import Engine
+from xsft.effects.images.docker_login import GOOGLE_USER, Credential
+from xsft.effects.images.docker_push import Pusher, pusher
+from xsft.effects.images.registry_client import Manifest, Registries
+from xsft.errors import Unknown, Unreachable, XsftError
+from xsft.image.progress import Event, Layer, Retrying
+
+MANIFEST = "^PUT /v2/.*/manifests/"
+UPLOAD = "^(PATCH|PUT) /v2/.*/blobs/uploads/"
+SIZE = 3_200_000
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture
+def docker(engine: RunningEngine) -> Engine:
+    return docker_client.connect(engine.env)
+
+
+@pytest.fixture
+def image(docker: Engine, registry: Registry, tmp_path: Path) -> str:
+    """One layer that does not compress, new for each test."""
+    return built(docker, tmp_path / "image", registry.repository)
+
+
+def built(docker: Engine, folder: Path, name: str) -> str:
+    made = step(folder, {"data": noise(str(folder), SIZE)})
+    build(made, engine=docker, client=find_client(docker.env), names=(f"xsft-test/{name}:made",))
+    return f"xsft-test/{name}:made"
+
+
+def pushing(docker: Engine, waits: list[float]) -> Pusher:
+    return replace(pusher(docker), sleep=waits.append)
+
+
+def test_what_arrived_is_proven_by_its_bytes(docker: Engine, registry: Registry, image: str) -> None:
+    events: list[Event] = []
+    repository = f"{registry.address}/{registry.repository}"
+    pushed = pusher(docker).push(image, repository=repository, tag="code-1", on_event=events.append)
+    assert pushed.digest == registry.digest("code-1")
+    assert pushed.ref == f"{repository}@{pushed.digest}"
+    assert pushed.size >= sum(registry.layers("code-1").values())
+    assert not pushed.tag_moved
+    moved = [event for event in events if isinstance(event, Layer)]
+    assert max(event.bytes for event in moved) > SIZE / 2
+    assert {event.state for event in moved} >= {"moving", "done"}
+    again: list[Event] = []
+    assert pusher(docker).push(image, repository=repository, tag="code-1", on_event=again.append) == pushed
+    assert "exists" in {event.state for event in again if isinstance(event, Layer)}
+
+
+def test_pulled_by_digest_it_is_the_same_image(
+    docker: Engine, engine: RunningEngine, registry: Registry, image: str
+) -> None:
+    before = docker.image(image)
+    assert before is not None
+    pushed = pusher(docker).push(image, repository=f"{registry.address}/{registry.repository}", tag="code-1")
+    engine.docker("rmi", "--force", before.id)
+    assert docker.image(pushed.ref) is None
+    seen = docker.pull(pushed.ref)
+    assert seen.id == before.id
+    assert seen.digest_in(pushed.repository) == pushed.digest
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(on=MANIFEST, code=500, times=2),
+        Fault(on=MANIFEST, code=503, times=1),
+        Fault(on=MANIFEST, code=429, times=2),
+        Fault(on=MANIFEST, action="cut", times=2),
+        Fault(on=UPLOAD, action="cut", after_bytes=1_000_000, times=1),
+    ],
+    ids=["500", "503", "429", "cut", "cut-layer"],
+)
+def test_what_passes_is_tried_again(
+    docker: Engine, bad_proxy: BadProxy, registry: Registry, image: str, fault: Fault
+) -> None:
+    waits: list[float] = []
+    events: list[Event] = []
+    bad_proxy.faults.append(replace(fault))
+    repository = f"{bad_proxy.address}/{registry.repository}"
+    pushed = pushing(docker, waits).push(image, repository=repository, tag="code-1", on_event=events.append)
+    assert pushed.digest == registry.digest("code-1")
+    assert waits == sorted(waits)
+    assert waits == [event.pause_s for event in events if isinstance(event, Retrying)]
+    if fault.on == MANIFEST:
+        assert waits == [1.0, 2.0][: fault.times]
+
+
+def test_a_busy_registry_is_left_alone_for_as_long_as_it_asks(
+    docker: Engine, bad_proxy: BadProxy, registry: Registry, image: str
+) -> None:
+    waits: list[float] = []
+    busy = {"Retry-After": "7"}
+    bad_proxy.faults.append(Fault(on=MANIFEST, code=429, headers=busy))
+    asked = replace(pushing(docker, waits), registries=Busy(registries=Registries(env=docker.env), pause=7.0))  # type: ignore[arg-type]
+    asked.push(image, repository=f"{bad_proxy.address}/{registry.repository}", tag="code-1")
+    assert waits == [7.0]
+
+
+def test_a_busy_registry_that_asks_for_an_hour_is_not_waited_for(
+    docker: Engine, bad_proxy: BadProxy, registry: Registry, image: str
+) -> None:
+    waits: list[float] = []
+    bad_proxy.faults.append(Fault(on=MANIFEST, code=429, times=99))
+    asked = replace(pushing(docker, waits), registries=Busy(registries=Registries(env=docker.env), pause=3600.0))  # type: ignore[arg-type]
+    with pytest.raises(Unreachable) as refused:
+        asked.push(image, repository=f"{bad_proxy.address}/{registry.repository}", tag="code-1")
+    assert (refused.value.problem_id, waits) == ("registry-rate-limited", [])
+
+
+class Busy:
+    def __init__(self, *, registries: Registries, pause: float) -> None:
+        self._registries, self._pause = registries, pause
+
+    def pause_asked(self, host: str) -> float:
+        return self._pause
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._registries, name)
+
+
+def test_after_some_tries_it_is_given_up_and_nothing_is_there(
+    docker: Engine, bad_proxy: BadProxy, registry: Registry, image: str
+) -> None:
+    waits: list[float] = []
+    bad_proxy.faults.append(Fault(on=MANIFEST, code=500, times=99))
+    with pytest.raises(Unreachable) as failed:
+        pushing(docker, waits).push(image, repository=f"{bad_proxy.address}/{registry.repository}", tag="code-1")
+    assert failed.value.problem_id == "registry-unreachable"
+    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0]
+    assert registry.digest("code-1") is None
+
+
+def test_a_right_that_is_missing_is_not_tried_again(
+    docker: Engine, bad_proxy: BadProxy, registry: Registry, image: str
+) -> None:
+    waits: list[float] = []
+    bad_proxy.faults.append(Fault(on="^(POST|PUT|PATCH)", code=403, message="denied: no", times=99))
+    with pytest.raises(Unreachable) as refused:
+        pushing(docker, waits).push(image, repository=f"{bad_proxy.address}/{registry.repository}", tag="code-1")
+    assert (refused.value.problem_id, waits) == ("registry-forbidden", [])
+
+
+def test_without_a_login_and_with_a_wrong_one(
+    docker: Engine, bad_proxy: BadProxy, registry: Registry, image: str
+) -> None:
+    bad_proxy.login = f"{GOOGLE_USER}:{secrets.token_hex()}"
+    repository = f"{bad_proxy.address}/{registry.repository}"
+    with pytest.raises(Unreachable) as missing:
+        pusher(docker).push(image, repository=repository, tag="code-1")
+    assert missing.value.problem_id == "registry-login-missing"
+    with pytest.raises(Unreachable) as refused:
+        google(docker, secrets.token_hex()).push(image, repository=repository, tag="code-1")
+    assert refused.value.problem_id == "registry-login-refused"
+
+
+def google(docker: Engine, token: str, **more: Any) -> Pusher:
+    """As to a registry of Google's, with this token."""
+
+    def credential(host: str) -> Credential:
+        return Credential(host=host, user=GOOGLE_USER, secret=token)
+
+    return replace(
+        pusher(docker), credential=credential, google=lambda _: True, docker=find_client(docker.env).path, **more
+    )
+
+
+def test_the_token_opens_the_registry_and_is_nowhere_afterwards(
+    docker: Engine, bad_proxy: BadProxy, registry: Registry, image: str, tmp_path: Path
+) -> None:
+    token = secrets.token_hex()
+    bad_proxy.login = f"{GOOGLE_USER}:{token}"
+    argv, command = tmp_path / "argv", tmp_path / "docker"
+    real = find_client(docker.env).path
+    command.write_text(f'#!/bin/sh\necho "$@" >> {argv}\nexec {real} "$@"\n')
+    command.chmod(0o755)
+    own = Path(docker.env["DOCKER_CONFIG"])
+    before = {path: path.read_bytes() for path in own.rglob("*") if path.is_file()}
+    made = google(docker, token, registries=Reading(registries=Registries(env={}), proxy=bad_proxy))
+    pushed = replace(made, docker=str(command)).push(
+        image, repository=f"{bad_proxy.address}/{registry.repository}", tag="code-1"
+    )
+    assert pushed.digest == registry.digest("code-1")
+    assert argv.read_text() == f"login --username {GOOGLE_USER} --password-stdin {bad_proxy.address}\n"
+    assert {path: path.read_bytes() for path in own.rglob("*") if path.is_file()} == before
+    assert any(seen.login == bad_proxy.login for seen in bad_proxy.seen)
+
+
+class Reading:
+    """Reads past the proxy's login, which the user's own configuration does not have."""
+
+    def __init__(self, *, registries: Registries, proxy: BadProxy) -> None:
+        self._registries, self._proxy = registries, proxy
+
+    def _past(self, ref: str) -> str:
+        return ref.replace(self._proxy.address, self._proxy.upstream)
+
+    def manifest(self, ref: str) -> Manifest | None:
+        return self._registries.manifest(self._past(ref))
+
+    def manifest_digest(self, ref: str) -> str | None:
+        return self._registries.manifest_digest(self._past(ref))
+
+    def pause_asked(self, host: str) -> None:
+        return None
+
+
+def test_two_at_once_end_right(docker: Engine, registry: Registry, image: str) -> None:
+    repository = f"{registry.address}/{registry.repository}"
+
+    def push(_: int) -> str:
+        return pusher(docker_client.connect(docker.env)).push(image, repository=repository, tag="code-1").digest
+
+    with ThreadPoolExecutor(2) as pool:
+        assert set(pool.map(push, range(2))) == {registry.digest("code-1")}
+
+
+def test_where_another_push_took_the_tag_the_own_image_is_named_by_its_digest(
+    docker: Engine, registry: Registry, image: str, tmp_path: Path
+) -> None:
+    repository = f"{registry.address}/{registry.repository}"
+    other = built(docker, tmp_path / "other", f"{registry.repository}-other")
+
+    class Meanwhile(Registries):
+        def manifest(self, ref: str) -> Manifest | None:
+            if ref.endswith(":code-1"):
+                docker.tag(other, repository=repository, tag="code-1")
+                docker.api.push(repository, "code-1", auth_config={})
+            return super().manifest(ref)
+
+    pushed = replace(pusher(docker), registries=Meanwhile(env=docker.env)).push(
+        image, repository=repository, tag="code-1"
+    )
+    assert pushed.tag_moved
+    assert pushed.digest != registry.digest("code-1")
+    assert Registries(env=docker.env).manifest_digest(pushed.ref) == pushed.digest
+
+
+@pytest.mark.parametrize("lie", ["header", "missing"])
+def test_a_registry_that_says_something_else_is_not_believed(
+    docker: Engine, registry: Registry, image: str, lie: str
+) -> None:
+    class Lying(Registries):
+        def manifest(self, ref: str) -> Manifest | None:
+            found = super().manifest(ref)
+            if lie == "missing":
+                return None
+            return found and replace(found, digest="sha256:" + hashlib.sha256(b"other").hexdigest())
+
+    repository = f"{registry.address}/{registry.repository}"
+    lying = replace(pusher(docker), registries=Lying(env=docker.env))
+    with pytest.raises(Unknown) as unknown:
+        lying.push(image, repository=repository, tag="code-1")
+    assert (unknown.value.problem_id, unknown.value.exit_status) == ("push-unconfirmed", 8)
+
+
+INTERRUPTED = """
+import os, sys
+from xsft.effects.images.docker_client import connect
+from xsft.effects.images.docker_push import pusher
+image, repository = sys.argv[1:]
+made = pusher(connect(dict(os.environ)))
+made.push(image, repository=repository, tag="code-1", on_event=lambda event: print(event, flush=True))
+"""
+
+
+def test_interrupted_half_way_and_repeated_it_ends_right(
+    docker: Engine, bad_proxy: BadProxy, registry: Registry, tmp_path: Path
+) -> None:
+    made = step(tmp_path / "large", {"data": noise(registry.repository, 24_000_000)})
+    build(made, engine=docker, client=find_client(docker.env), names=("xsft-test/large:made",))
+    repository = f"{bad_proxy.address}/{registry.repository}"
+    child = subprocess.Popen(
+        (sys.executable, "-c", INTERRUPTED, "xsft-test/large:made", repository),
+        env=dict(docker.env), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    with child:
+        assert any("moving" in line for line in child.stdout or ())
+        child.send_signal(signal.SIGINT)
+        started = time.monotonic()
+        child.communicate(timeout=30)
+    assert child.returncode != 0
+    assert time.monotonic() - started < 10
+    assert registry.digest("code-1") is None
+    pushed = pusher(docker).push("xsft-test/large:made", repository=repository, tag="code-1")
+    assert pushed.digest == registry.digest("code-1")
+
+
+def test_a_registry_that_nobody_runs(docker: Engine, image: str) -> None:
+    waits: list[float] = []
+    with pytest.raises(XsftError) as failed:
+        pushing(docker, waits).push(image, repository="127.0.0.1:1/team/image", tag="code-1")
+    assert (failed.value.exit_status, waits) == (5, [1.0, 2.0])

@@ -1,0 +1,74 @@
+"""Which bytes the base image is, and who is asked for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fakes.dockers import FakeDocker, FakeRegistry
+from tests.image.materials import DIGEST
+from tests.image.test_lock import LOCKED
+from tests.replacing import replace
+from xsft.effects.images.engine import resolve_base
+from xsft.errors import EnvironmentMissing, Unreachable
+from xsft.image.model import Base, Locked
+
+OTHER = "sha256:" + "cd" * 32
+REF = "python:3.12-slim"
+
+
+def resolved(
+    ref: str | None = REF, *, held: tuple[Locked, ...] = (), docker: FakeDocker | None = None, again: bool = False,
+    **registry: object,
+) -> Base | None:  # fmt: skip
+    asked = FakeRegistry(**registry)  # type: ignore[arg-type]
+    engine = docker or FakeDocker(asked)
+    return resolve_base(ref, held=held, docker=lambda: engine, registry=asked, again=again)
+
+
+def no_engine() -> FakeDocker:
+    raise EnvironmentMissing("no engine", id="docker-not-running")
+
+
+def test_a_digest_says_it_itself() -> None:
+    assert resolved(f"{REF}@{OTHER}", down=True) == Base(ref=REF, digest=OTHER)
+
+
+def test_a_tag_stays_what_the_lock_has_until_it_is_looked_up_again() -> None:
+    assert resolved(held=(LOCKED,), down=True) == Base(ref=REF, digest=DIGEST)
+    assert resolved(held=(LOCKED,), images={REF: OTHER}, again=True) == Base(ref=REF, digest=OTHER)
+    assert resolved("python:3.13", held=(LOCKED,), images={"python:3.13": OTHER}) == Base(
+        ref="python:3.13", digest=OTHER
+    )
+
+
+def test_the_engine_is_asked_before_the_registry() -> None:
+    local = Base(ref=REF, image_id="sha256:1")
+    docker = FakeDocker(FakeRegistry(), bases={REF: local})
+    assert resolved(docker=docker, images={REF: OTHER}) == local
+
+
+def test_a_base_of_this_engine_alone_is_looked_at_each_time() -> None:
+    held = replace(LOCKED, base=f"{REF}#sha256:1")
+    docker = FakeDocker(FakeRegistry(), bases={REF: Base(ref=REF, image_id="sha256:2")})
+    found = resolved(held=(held,), docker=docker)
+    assert found is not None
+    assert found.image_id == "sha256:2"
+
+
+def test_without_an_engine_the_registry_tells_and_a_base_that_is_nowhere_is_an_error() -> None:
+    registry = FakeRegistry(images={REF: OTHER})
+    assert resolve_base(REF, held=(), docker=no_engine, registry=registry, again=False) == Base(ref=REF, digest=OTHER)
+    with pytest.raises(EnvironmentMissing, match="neither in the engine nor in its registry"):
+        resolved()
+    with pytest.raises(Unreachable):
+        resolved(down=True)
+
+
+def test_where_neither_engine_nor_registry_answers_both_are_told_and_the_engine_first() -> None:
+    with pytest.raises(EnvironmentMissing) as missing:
+        resolve_base(REF, held=(), docker=no_engine, registry=FakeRegistry(down=True), again=False)
+    assert [problem.id for problem in missing.value.problems] == ["docker-not-running", "registry-unreachable"]
+
+
+def test_a_dockerfile_without_a_base_has_none() -> None:
+    assert resolved(None, down=True) is None

@@ -1,0 +1,123 @@
+"""The lock on a disk: whole or as it was, and read for a workload."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.image.materials import DIGEST
+from tests.image.test_lock import LOCKED
+from tests.replacing import replace
+from xsft.effects.images.lock import _guard, current_tag, image_facts, is_stale, keep, lock_file, locked_images
+from xsft.effects.machine.filelock import exclusive
+from xsft.effects.machine.files import write_atomic
+from xsft.errors import Refused, UsageError
+from xsft.image.lock import updated
+from xsft.image.model import Locked, Options
+
+OPTIONS = Options(image="mine", maxtext="0.2.5", code=("extra",))
+REPOSITORY = "us-docker.pkg.dev/p/r/mine"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XSFT_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    made = tmp_path / "project" / "images"
+    (made / "mine").mkdir(parents=True)
+    (made / "mine" / "Dockerfile").write_text("FROM scratch\n")
+    (made / "mine" / "code.Dockerfile").write_text("ARG DEPS_IMAGE\n")
+    (tmp_path / "project" / "extra").mkdir()
+    (tmp_path / "project" / "extra" / "hooks.py").write_text("1")
+    return made
+
+
+def locked(images: Path, **changes: object) -> Locked:
+    code = current_tag(images, OPTIONS, base="")
+    held = replace(LOCKED, image="mine", repository=REPOSITORY, code=code, base="", options=OPTIONS)
+    return replace(held, **changes)  # type: ignore[arg-type]
+
+
+def test_it_is_written_once_and_read_back(images: Path) -> None:
+    made = locked(images)
+    assert keep(images, made) is True
+    assert keep(images, replace(made, pushed_at="later")) is False
+    assert locked_images(images, "mine") == {REPOSITORY: made}
+    assert sorted(path.name for path in images.iterdir()) == ["mine", "mine.lock.json"]
+
+
+@pytest.mark.parametrize("text", ["{", '{"schema": "xsft.image-lock/2", "images": {}}'])
+def test_what_cannot_be_kept_is_not_overwritten(images: Path, text: str) -> None:
+    lock_file(images, "mine").write_text(text)
+    with pytest.raises(Refused, match="is pushed"):
+        keep(images, locked(images))
+    assert lock_file(images, "mine").read_text() == text
+
+
+def test_a_lock_that_is_none_is_told(images: Path) -> None:
+    lock_file(images, "mine").write_text("{")
+    with pytest.raises(UsageError, match="cannot be read"):
+        locked_images(images, "mine")
+    facts = image_facts("mine", start=images, registry=None)
+    assert "cannot be read" in facts.lock_problem
+    assert facts.ref is None
+
+
+def test_the_facts_are_those_of_the_places_registry(images: Path) -> None:
+    keep(images, locked(images))
+    here = image_facts("mine", start=images.parent, registry="us-docker.pkg.dev/p/r")
+    assert (here.ref, here.maxtext, here.stale) == (f"{REPOSITORY}@{DIGEST}", "0.2.5", False)
+    there = image_facts("mine", start=images.parent, registry="europe-docker.pkg.dev/p/r")
+    assert (there.ref, there.repository, there.pushed_to) == (None, "europe-docker.pkg.dev/p/r/mine", (REPOSITORY,))
+    assert image_facts("mine", start=images.parent, registry=None).ref == here.ref
+    keep(images, locked(images, repository="europe-docker.pkg.dev/p/r/mine"))
+    assert image_facts("mine", start=images.parent, registry=None).ref is None
+
+
+def test_an_image_that_is_not_there(images: Path) -> None:
+    facts = image_facts("min", start=images, registry=None)
+    assert (facts.there, facts.others) == (False, ("mine",))
+
+
+def test_a_change_makes_it_stale_and_taking_it_back_does_not(images: Path) -> None:
+    made = locked(images)
+    hooks = images.parent / "extra" / "hooks.py"
+    assert is_stale(images, made) is False
+    hooks.write_text("2")
+    assert is_stale(images, made) is True
+    hooks.write_text("1")
+    assert is_stale(images, made) is False
+
+
+@pytest.mark.parametrize("folder", ["/etc", "../outside", "extra/../../outside"])
+def test_a_lock_does_not_lead_out_of_the_project(images: Path, folder: str) -> None:
+    (images.parent.parent / "outside").mkdir()
+    for options in (replace(OPTIONS, code=(folder,)), replace(OPTIONS, maxtext_source=folder)):
+        assert is_stale(images, locked(images, options=options)) is None
+
+
+def test_what_cannot_be_told_is_neither(images: Path) -> None:
+    for options in (
+        None,
+        replace(OPTIONS, maxtext_source="git+https://example.com/m@1"),
+        replace(OPTIONS, code=("gone",)),
+    ):
+        assert is_stale(images, locked(images, options=options)) is None
+    assert is_stale(images, locked(images, image="elsewhere")) is None
+
+
+def test_a_second_writer_waits_for_the_first_and_takes_nothing_of_it_away(images: Path) -> None:
+    elsewhere = locked(images, repository="europe-docker.pkg.dev/p/r/mine")
+    second = threading.Thread(target=keep, args=(images, elsewhere), daemon=True)
+    with exclusive(_guard(lock_file(images, "mine")), waiting=lambda: None):
+        second.start()
+        second.join(0.5)
+        assert second.is_alive()
+        write_atomic(lock_file(images, "mine"), updated(None, locked(images)))
+    second.join(30)
+    assert set(locked_images(images, "mine")) == {REPOSITORY, elsewhere.repository}

@@ -1,0 +1,44 @@
+"""Which registry an image goes to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from xsft.effects.images.where import registry_of
+from xsft.errors import UsageError
+
+PLACE = "{project: my-project, zone: us-east5-b, cluster: c"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "pyproject.toml").write_text("")
+    return tmp_path
+
+
+def places(project: Path, **registries: str | None) -> Path:
+    rows = (f"{name}: {PLACE}{f', registry: {found}' if found else ''}}}" for name, found in registries.items())
+    (project / "places.yaml").write_text("\n".join(rows) + "\n")
+    return project
+
+
+def test_the_places_own_or_the_only_one(project: Path) -> None:
+    places(project, main="a.dev/p", spare="a.dev/p", bare=None)
+    assert registry_of("main", start=project) == "a.dev/p"
+    assert registry_of(None, start=project) == "a.dev/p"
+    places(project, main="a.dev/p", other="b.dev/p")
+    assert registry_of(None, start=project) is None
+    assert registry_of("other", start=project) == "b.dev/p"
+
+
+def test_without_places_there_is_none(project: Path) -> None:
+    assert registry_of(None, start=project) is None
+
+
+@pytest.mark.parametrize(("name", "says"), [("mian", "Known: bare, main"), ("bare", "names no registry")])
+def test_a_place_that_does_not_help_is_told(project: Path, name: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        registry_of(name, start=places(project, main="a.dev/p", bare=None))

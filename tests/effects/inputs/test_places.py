@@ -1,0 +1,80 @@
+"""places.yaml: where it is looked for, and what is said when it is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from xsft.effects.inputs.places import load_places
+from xsft.errors import SpecError
+from xsft.problems import Problem
+from xsft.spec.place import Place
+
+MAIN = "main: {project: my-project, zone: us-east5-b, cluster: my-cluster}\n"
+
+
+def load(start: Path, home: Path, **env: str) -> tuple[dict[str, Place], str | None]:
+    return load_places(start, env=env, home=home)
+
+
+def project(folder: Path, text: str | None = MAIN) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "pyproject.toml").write_text("")
+    if text is not None:
+        (folder / "places.yaml").write_text(text)
+    return folder
+
+
+def wrong(tmp_path: Path, text: str) -> tuple[Problem, ...]:
+    root = project(tmp_path / "project", text)
+    with pytest.raises(SpecError) as caught:
+        load(root, tmp_path)
+    assert {p.file for p in caught.value.problems} == {str(root / "places.yaml")}
+    return caught.value.problems
+
+
+def test_the_file_beside_the_nearest_pyproject(tmp_path: Path) -> None:
+    outer = project(tmp_path / "outer", "other: {context: c}\n")
+    inner = project(outer / "inner")
+    (inner / "workloads" / "deep").mkdir(parents=True)
+    places, file = load(inner / "workloads" / "deep", tmp_path)
+    assert (list(places), file) == (["main"], str(inner / "places.yaml"))
+    assert places["main"].cluster == "my-cluster"
+
+
+@pytest.mark.parametrize("xdg", ["", "relative/is/ignored", "{home}/.config"])
+def test_else_the_users_own(tmp_path: Path, xdg: str) -> None:
+    home = tmp_path / "home"
+    config = home / ".config" / "xsft"
+    config.mkdir(parents=True)
+    (config / "places.yaml").write_text(MAIN)
+    root = project(tmp_path / "project", None)
+    assert load(root, home, XDG_CONFIG_HOME=xdg.format(home=home))[1] == str(config / "places.yaml")
+
+
+def test_no_file_is_no_places(tmp_path: Path) -> None:
+    assert load(project(tmp_path / "project", None), tmp_path) == ({}, None)
+
+
+def test_all_problems_with_their_places_and_lines(tmp_path: Path) -> None:
+    problems = wrong(tmp_path, "main:\n  project: my-project\n  zoen: us-east5-b\nb:\n  queue: Bad_Queue\n")
+    assert {p.where for p in problems} == {"main.zoen", "b.queue"}
+    unknown = next(p for p in problems if p.where == "main.zoen")
+    assert "zone" in unknown.message + unknown.fix
+    assert "line 3" in unknown.message
+
+
+def test_what_is_no_mapping_of_places(tmp_path: Path) -> None:
+    assert wrong(tmp_path, "- main\n")[0].id == "yaml-not-mapping"
+    assert wrong(tmp_path, "main: us-east5-b\n")[0].where == "main"
+    assert wrong(tmp_path, MAIN + MAIN)[0].id == "yaml-duplicate-key"
+    assert wrong(tmp_path, "")[0].id == "file-empty"
+
+
+def test_a_folder_of_that_name(tmp_path: Path) -> None:
+    root = project(tmp_path / "project", None)
+    (root / "places.yaml").mkdir()
+    with pytest.raises(SpecError) as caught:
+        load(root, tmp_path)
+    assert caught.value.problems[0].id == "file-directory"

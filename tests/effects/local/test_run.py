@@ -1,0 +1,376 @@
+"""The plan is done as it was shown; a stand-in trainer prints what MaxText prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.localruns import FakeTrainer, local_plan
+from tests.replacing import replace
+from xsft.effects.local.machine import trainer_command
+from xsft.effects.local.run import LocalResult, already_done, run_local
+from xsft.effects.machine.filelock import exclusive
+from xsft.effects.records.index import read_index
+from xsft.effects.runs.local import observe_local
+from xsft.errors import EnvironmentMissing, Refused, UsageError
+from xsft.states.model import Observation
+from xsft.steps import Plan
+from xsft.trainers.lines import Event, Restored, Saved, Step
+from xsft.trainers.record import from_json
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeTrainer:
+    folder = tmp_path / "fake"
+    folder.mkdir()
+    return FakeTrainer(folder=folder)
+
+
+def plan(tmp_path: Path, **changes: object) -> Plan:
+    return local_plan(tmp_path / "out", **{"train__steps": 6, "train__checkpoint_period": 2, **changes})
+
+
+def ran(plan: Plan, fake: FakeTrainer, **does: object) -> LocalResult:
+    return run_local(plan, machine=fake.machine(**does), on_event=lambda _: None)
+
+
+def test_what_ran_is_what_was_shown(tmp_path: Path, fake: FakeTrainer) -> None:
+    shown = plan(tmp_path, name="shown")
+    ran(shown, fake)
+    assert fake.seen()["argv"][1:] == list(shown.trainer_argv[1:])
+    assert trainer_command(shown, python=Path("/p"), attempt=1)[1:] == shown.trainer_argv[1:]
+
+
+def test_the_environment_is_said_and_nothing_else_gets_in(tmp_path: Path, fake: FakeTrainer) -> None:
+    shown = plan(tmp_path, env={"MY": "1"})
+    ran(shown, fake)
+    env = fake.seen()["env"]
+    assert shown.trainer_env.items() <= env.items()
+    assert env["HF_HUB_OFFLINE"] == env["MY"] == "1"
+    assert env["JAX_PLATFORMS"] == "cpu"
+    assert "SECRET" not in env
+    assert not Path(env["TMPDIR"]).exists()
+    assert fake.seen()["cwd"] == os.getcwd()
+
+
+def test_status_sees_it_from_its_first_line_on(tmp_path: Path, fake: FakeTrainer) -> None:
+    machine = fake.machine()
+    state = tmp_path / "state"
+    machine = replace(machine, env={**machine.env, "XSFT_STATE_DIR": str(state)})
+    seen: list[Observation] = []
+
+    def look(_event: Event) -> None:
+        seen.extend(observe_local(read_index(state / "runs").entries, now="2026-11-21T12:00:00Z"))
+
+    run_local(plan(tmp_path), machine=machine, on_event=look)
+    first, last = seen[0], seen[-1]
+    assert (first.run_name, first.mode, first.steps) == ("tiny-local", "mcjax", 6)
+    assert first.record is not None
+    assert (first.record.outcome, first.record.alive) == ("running", True)
+    assert last.progress is not None
+    assert last.progress.step == 6
+
+
+def test_a_whole_run(tmp_path: Path, fake: FakeTrainer) -> None:
+    events: list[Event] = []
+    result = run_local(plan(tmp_path), machine=fake.machine(), on_event=events.append)
+    assert (result.action, result.outcome, result.steps, result.exit_status) == ("created", "completed", 6, 0)
+    assert (result.first_loss, result.last_loss) == (6.9, 6.4)
+    assert [c.name for c in result.checkpoints] == ["1", "2", "4", "6"]
+    assert [e.step for e in events if isinstance(e, Step)] == [1, 2, 3, 4, 5, 6]
+    assert [e.step for e in events if isinstance(e, Saved)] == [1, 2, 4, 6]
+    record = from_json(result.record.read_text())
+    assert record.spec_digest == plan(tmp_path).spec_digest
+    assert (record.outcome, record.attempts[0].exit_status, record.losses) == ("completed", 0, result.losses)
+    assert "Train loop finished" in Path(record.attempts[0].log).read_text()
+
+
+def test_a_finished_run_is_recognised_before_anything_starts(tmp_path: Path, fake: FakeTrainer) -> None:
+    first = ran(plan(tmp_path), fake)
+    before = first.record.read_bytes()
+    again = ran(plan(tmp_path), fake, exit=99)
+    assert (again.action, again.outcome, again.losses) == ("finished", "completed", first.losses)
+    assert already_done(plan(tmp_path)) == again
+    assert first.record.read_bytes() == before
+
+
+def test_data_that_ends_is_not_success_though_the_trainer_says_0(tmp_path: Path, fake: FakeTrainer) -> None:
+    result = ran(plan(tmp_path), fake, data_ends=3)
+    assert (result.outcome, result.exit_status, result.steps, result.reason) == ("short", 0, 3, "the data ended")
+
+
+def test_all_steps_without_the_last_checkpoint_are_a_run_that_ended_short(tmp_path: Path, fake: FakeTrainer) -> None:
+    result = ran(plan(tmp_path), fake, not_saved=6)
+    assert (result.outcome, result.exit_status, result.steps) == ("short", 0, 6)
+    assert result.reason == "the checkpoint of step 6 is not there"
+
+
+def test_a_trainer_that_fails_is_quoted(tmp_path: Path, fake: FakeTrainer) -> None:
+    result = ran(plan(tmp_path), fake, first=["MAXTEXT CONFIG ERROR: 'stepz' not in 'a', 'b'"], exit=1)
+    assert (result.outcome, result.exit_status, result.steps) == ("failed", 1, 0)
+    assert result.reason == "MaxText does not know the key 'stepz'"
+    assert from_json(result.record.read_text()).attempts[0].reason == result.reason
+
+
+def test_a_trainer_that_is_killed_says_so(tmp_path: Path, fake: FakeTrainer) -> None:
+    result = ran(plan(tmp_path), fake, exit=137)
+    assert result.reason == "the trainer ended with exit status 137"
+
+
+def test_a_new_attempt_goes_on_and_the_losses_are_of_the_whole_run(tmp_path: Path, fake: FakeTrainer) -> None:
+    ran(plan(tmp_path), fake, data_ends=3)
+    events: list[Event] = []
+    result = run_local(plan(tmp_path), machine=fake.machine(), on_event=events.append)
+    assert (result.action, result.resumed_from, result.outcome) == ("attempt", 3, "completed")
+    assert result.resumed_order == "reshuffled"
+    assert [a.order for a in from_json(result.record.read_text()).attempts] == [None, "reshuffled"]
+    assert already_done(plan(tmp_path)) == replace(result, action="finished", exit_status=None)
+    assert [e.step for e in events if isinstance(e, Restored | Step)] == [3, 4, 5, 6]
+    assert sorted(result.losses) == [1, 2, 3, 4, 5, 6]
+    assert [a.outcome for a in from_json(result.record.read_text()).attempts] == ["short", "completed"]
+    assert result.log is not None
+    assert result.log.name == "trainer-2.log"
+
+
+def test_more_epochs_continue_a_run_whose_data_ended(tmp_path: Path, fake: FakeTrainer) -> None:
+    ran(plan(tmp_path), fake, data_ends=3)
+    result = ran(plan(tmp_path, data__num_epoch=2), fake)
+    assert (result.action, result.resumed_from, result.outcome) == ("attempt", 3, "completed")
+
+
+def seeds_of(result: LocalResult) -> list[list[str]]:
+    attempts = from_json(result.record.read_text()).attempts
+    return [[word for word in attempt.argv if word.startswith("data_shuffle_seed=")] for attempt in attempts]
+
+
+def test_each_attempt_that_goes_on_reads_its_rows_in_another_order(tmp_path: Path, fake: FakeTrainer) -> None:
+    """The first is as it always was; one that finds no checkpoint has read nothing yet."""
+    ran(plan(tmp_path), fake, exit=1)
+    ran(plan(tmp_path), fake, data_ends=3)
+    ran(plan(tmp_path), fake, data_ends=4)
+    result = ran(plan(tmp_path), fake)
+    assert seeds_of(result) == [[], [], ["data_shuffle_seed=2002"], ["data_shuffle_seed=3003"]]
+    assert fake.seen()["argv"][1:] == list(from_json(result.record.read_text()).last.argv[1:])
+
+
+@pytest.mark.parametrize("fields", [{"restarts__data": "repeat"}, {"data__shuffle": False}])
+def test_an_attempt_repeats_its_rows_where_that_is_asked_for(
+    tmp_path: Path, fake: FakeTrainer, fields: dict[str, object]
+) -> None:
+    ran(plan(tmp_path, **fields), fake, data_ends=3)
+    result = ran(plan(tmp_path, **fields), fake)
+    assert seeds_of(result) == [[], []]
+    assert (result.resumed_from, result.resumed_order) == (3, "repeated")
+
+
+def test_steps_may_grow(tmp_path: Path, fake: FakeTrainer) -> None:
+    ran(plan(tmp_path), fake)
+    result = ran(plan(tmp_path, train__steps=8, train__checkpoint_period=4), fake)
+    assert (result.action, result.resumed_from, result.steps) == ("attempt", 6, 8)
+
+
+def test_a_run_of_an_earlier_xsft_continues(tmp_path: Path, fake: FakeTrainer) -> None:
+    """Its record leaves out defaults, and names values of a place that a local run does not use."""
+    short = ran(plan(tmp_path), fake, data_ends=3)
+    document = json.loads(short.record.read_text())
+    period = document["spec"]["train"].pop("checkpoint_period")
+    del document["spec"]["image"]
+    document["spec"] |= {"checkpoint": None, "checkpoint_period": period, "queue": "multislice-queue", "place": None}
+    document["spec_digest"] = "0" * 64
+    short.record.write_text(json.dumps(document))
+    with pytest.raises(Refused, match=r'workload: image\.maxtext: "0\.2\.5" -> "0\.2\.4"$'):
+        ran(plan(tmp_path, image__maxtext="0.2.4"), fake)
+    result = ran(plan(tmp_path), fake)
+    assert (result.action, result.resumed_from, result.outcome) == ("attempt", 3, "completed")
+    assert from_json(result.record.read_text()).spec_digest == plan(tmp_path).spec_digest
+
+
+def test_steps_may_not_shrink_below_what_is_done(tmp_path: Path, fake: FakeTrainer) -> None:
+    ran(plan(tmp_path), fake)
+    with pytest.raises(Refused, match=r"reached step 6 already, and train\.steps is 4"):
+        ran(plan(tmp_path, train__steps=4), fake)
+
+
+def test_another_workload_in_the_folder_is_refused_with_what_differs(tmp_path: Path, fake: FakeTrainer) -> None:
+    ran(plan(tmp_path), fake)
+    with pytest.raises(Refused, match=r"train\.learning_rate: 0\.003 -> 0\.5"):
+        ran(plan(tmp_path, train__learning_rate=0.5), fake)
+
+
+def test_a_workload_that_never_trained_may_be_corrected(tmp_path: Path, fake: FakeTrainer) -> None:
+    ran(plan(tmp_path, train__learning_rate=9.0), fake, exit=1)
+    result = ran(plan(tmp_path), fake)
+    assert (result.outcome, result.action) == ("completed", "attempt")
+
+
+def test_checkpoints_of_nobody_knows_whom_are_refused(tmp_path: Path, fake: FakeTrainer) -> None:
+    saved = tmp_path / "out" / "tiny-local" / "checkpoints" / "5"
+    saved.mkdir(parents=True)
+    (saved / "_CHECKPOINT_METADATA").touch()
+    with pytest.raises(Refused, match=r"holds checkpoints \(step 5\)"):
+        ran(plan(tmp_path), fake)
+
+
+def test_a_record_that_cannot_be_read_is_left_alone(tmp_path: Path, fake: FakeTrainer) -> None:
+    record = tmp_path / "out" / "tiny-local" / "xsft" / "run.json"
+    record.parent.mkdir(parents=True)
+    record.write_text("{")
+    with pytest.raises(Refused, match="cannot be read"):
+        ran(plan(tmp_path), fake)
+    assert record.read_text() == "{"
+
+
+def test_an_unfinished_save_is_no_checkpoint(tmp_path: Path, fake: FakeTrainer) -> None:
+    ran(plan(tmp_path), fake, data_ends=3)
+    (tmp_path / "out" / "tiny-local" / "checkpoints" / "6.orbax-checkpoint-tmp").mkdir()
+    (tmp_path / "out" / "tiny-local" / "checkpoints" / "77").mkdir()  # no _CHECKPOINT_METADATA
+    assert already_done(plan(tmp_path)) is None
+
+
+def test_two_submits_at_once(tmp_path: Path, fake: FakeTrainer) -> None:
+    lock = tmp_path / "out" / "tiny-local" / "xsft" / "lock"
+    with exclusive(lock, waiting=lambda: None), pytest.raises(Refused, match="is running now"):
+        ran(plan(tmp_path), fake)
+
+
+def test_an_output_elsewhere_is_a_usage_error(fake: FakeTrainer) -> None:
+    with pytest.raises(UsageError, match="gs://bucket/runs"):
+        ran(local_plan("gs://bucket/runs"), fake)
+
+
+def test_an_interpreter_that_is_gone_is_a_missing_environment(tmp_path: Path, fake: FakeTrainer) -> None:
+    machine = fake.machine()
+    machine.python.unlink()
+    with pytest.raises(EnvironmentMissing, match="could not be started"):
+        run_local(plan(tmp_path), machine=machine, on_event=lambda _: None)
+
+
+def test_padded_arrays_are_a_warning(tmp_path: Path, fake: FakeTrainer) -> None:
+    result = ran(plan(tmp_path), fake, first=["Checkpoint shape mismatches (3 arrays): loading sharded"])
+    assert [w.id for w in result.warnings] == ["checkpoint-padded"]
+
+
+NOTHING = {"targets": 0, "losses": {str(n): 0.0 for n in range(1, 7)}}
+NAN = {"losses": {str(n): float("nan") for n in range(3, 7)}}
+
+
+@pytest.mark.parametrize(
+    ("does", "reason", "words"),
+    [
+        (NOTHING, "no-target-tokens", "6 steps in a row had no target token"),
+        (NAN, "loss-not-finite", "the loss of 4 steps was NaN or infinite"),
+    ],
+)
+def test_a_run_that_learns_nothing_has_failed_for_good(
+    tmp_path: Path, fake: FakeTrainer, does: dict[str, Any], reason: str, words: str
+) -> None:
+    result = ran(plan(tmp_path), fake, **does)
+    assert (result.outcome, result.state_reason, result.exit_status) == ("failed", reason, 0)
+    assert words in (result.reason or "")
+    attempt = from_json(result.record.read_text()).attempts[0]
+    assert (attempt.outcome, attempt.state_reason, attempt.reason) == ("failed", reason, result.reason)
+    again = ran(plan(tmp_path), fake, exit=9)
+    assert (again.action, again.outcome, again.reason) == ("finished", "failed", result.reason)
+
+
+def test_a_crash_is_told_beside_it(tmp_path: Path, fake: FakeTrainer) -> None:
+    result = ran(plan(tmp_path), fake, **NOTHING, ends_with=1, last_words="ValueError: late")
+    assert result.state_reason == "no-target-tokens"
+    assert "it ended with exit status 1 (ValueError: late)" in (result.reason or "")
+
+
+def test_two_odd_batches_are_no_failure_and_all_of_two_are(tmp_path: Path, fake: FakeTrainer) -> None:
+    assert ran(plan(tmp_path, name="six"), fake, losses={"1": float("nan"), "2": float("nan")}).outcome == "completed"
+    two = ran(plan(tmp_path, name="two", train__steps=2), fake, **NOTHING)
+    assert (two.outcome, two.state_reason) == ("failed", "no-target-tokens")
+
+
+def test_a_record_that_does_not_say_so_is_not_believed(tmp_path: Path, fake: FakeTrainer) -> None:
+    """An xsft before this one called it completed; its log tells."""
+    first = ran(plan(tmp_path), fake, **NOTHING)
+    document = json.loads(first.record.read_text())
+    document["attempts"][0] |= {"outcome": "completed", "state_reason": None, "reason": None}
+    first.record.write_text(json.dumps(document))
+    assert ran(plan(tmp_path), fake).state_reason == "no-target-tokens"
+
+
+def test_one_killed_with_xsft_after_its_last_step_is_judged_by_its_log(tmp_path: Path, fake: FakeTrainer) -> None:
+    first = ran(plan(tmp_path), fake, **NOTHING)
+    document = json.loads(first.record.read_text())
+    document["attempts"][0] |= {"outcome": "running", "state_reason": None, "reason": None}
+    first.record.write_text(json.dumps(document))
+    done = already_done(plan(tmp_path))
+    assert done is not None
+    assert (done.outcome, done.state_reason) == ("failed", "no-target-tokens")
+
+
+def test_a_loss_of_0_with_targets_is_a_warning_only(tmp_path: Path, fake: FakeTrainer) -> None:
+    result = ran(plan(tmp_path), fake, losses={str(n): 0.0 for n in range(3, 7)})
+    assert (result.outcome, [w.id for w in result.warnings]) == ("completed", ["loss-zero"])
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_an_interrupt_stops_the_trainer_and_keeps_what_was_done(tmp_path: Path, fake: FakeTrainer, deaf: bool) -> None:
+    def interrupt(event: Event) -> None:
+        if isinstance(event, Saved) and event.step == 4:
+            signal.raise_signal(signal.SIGINT)
+
+    machine = fake.machine(hang_at=4, deaf=deaf)
+    result = run_local(plan(tmp_path), machine=machine, on_event=interrupt, grace_s=0.5)
+    assert (result.outcome, result.steps, result.checkpoints[-1].name) == ("interrupted", 4, "4")
+    assert from_json(result.record.read_text()).outcome == "interrupted"
+    assert not _running(str(machine.python))
+    resumed = ran(plan(tmp_path), fake)
+    assert (resumed.resumed_from, resumed.outcome) == (4, "completed")
+
+
+def test_a_run_killed_with_xsft_is_picked_up_from_its_log(tmp_path: Path, fake: FakeTrainer) -> None:
+    first = ran(plan(tmp_path), fake, data_ends=3)
+    document = json.loads(first.record.read_text())
+    document["losses"] = []
+    document["attempts"][0]["outcome"] = "running"
+    first.record.write_text(json.dumps(document))
+    result = ran(plan(tmp_path), fake)
+    assert sorted(result.losses) == [1, 2, 3, 4, 5, 6]
+    attempts = from_json(result.record.read_text()).attempts
+    assert [(a.outcome, a.last_step) for a in attempts] == [("failed", 3), ("completed", 6)]
+
+
+def test_an_error_of_ours_stops_the_trainer_too(tmp_path: Path, fake: FakeTrainer) -> None:
+    def fail(event: Event) -> None:
+        if isinstance(event, Saved):
+            raise RuntimeError("ours")  # noqa: TRY004
+
+    machine = fake.machine(hang_at=1)
+    with pytest.raises(RuntimeError, match="ours"):
+        run_local(plan(tmp_path), machine=machine, on_event=fail, grace_s=5)
+    assert not _running(str(machine.python))
+    record = from_json((tmp_path / "out" / "tiny-local" / "xsft" / "run.json").read_text())
+    assert (record.outcome, record.attempts[0].reason) == ("failed", "ours")
+
+
+def test_a_trainer_that_says_the_disk_is_full_is_stopped(tmp_path: Path, fake: FakeTrainer) -> None:
+    """The real one then waits for ever: its TensorBoard thread is gone, and the queue to it is full."""
+    machine = fake.machine(plain=["OSError: [Errno 28] No space left on device"], hang_at=1)
+    with pytest.raises(EnvironmentMissing, match="No space left on device") as caught:
+        run_local(plan(tmp_path), machine=machine, on_event=lambda _: None, grace_s=5)
+    assert "free some space" in caught.value.fix
+    assert not _running(str(machine.python))
+
+
+def test_an_output_below_a_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(EnvironmentMissing, match="Not a directory") as caught:
+        already_done(plan(tmp_path))
+    assert "name another output" in caught.value.fix
+
+
+def _running(name: str) -> bool:
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    return any(name in line for line in listed.splitlines())

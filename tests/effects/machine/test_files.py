@@ -1,0 +1,203 @@
+import errno
+import io
+import os
+import stat
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from xsft.effects.machine.files import MAX_BYTES, read_workload_text, write_atomic
+from xsft.errors import EnvironmentMissing, SpecError, UsageError
+from xsft.problems import Problem
+from xsft.spec.yamltext import parse_yaml
+
+
+def problem_of(path: str | Path, **fakes: object) -> Problem:
+    with pytest.raises(SpecError) as caught:
+        read_workload_text(path, **fakes)  # type: ignore[arg-type]
+    (problem,) = caught.value.problems
+    assert problem.file == str(path)
+    assert problem.fix
+    return problem
+
+
+def test_reads_text_without_its_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_bytes(b"\xef\xbb\xbfname: \xc3\xa9\r\n")
+    assert read_workload_text(tmp_path / "a.yaml") == "name: é\r\n"
+
+
+def test_an_empty_name_is_not_the_current_folder() -> None:
+    assert (problem_of("").id, problem_of("").message) == ("file-missing", "the file's name is empty")
+
+
+def test_missing_names_the_near_sibling(tmp_path: Path) -> None:
+    (tmp_path / "tiny_local.yaml").write_text("a: 1")
+    problem = problem_of(tmp_path / "tiny_locl.yaml")
+    assert problem.id == "file-missing"
+    assert str(tmp_path / "tiny_local.yaml") in problem.fix
+    assert problem_of(tmp_path / "no" / "x.yaml").id == "file-missing"
+
+
+@pytest.mark.parametrize(
+    ("content", "id"),
+    [
+        (b"", "file-empty"),
+        (b" \n\n", "file-empty"),
+        ("a: 1".encode("utf-16"), "file-encoding"),
+        ("a: 1".encode("utf-32"), "file-encoding"),
+        (b"a: 1\nb: \xff\n", "file-encoding"),
+    ],
+)
+def test_content_that_is_no_text(tmp_path: Path, content: bytes, id: str) -> None:
+    (tmp_path / "w.yaml").write_bytes(content)
+    assert problem_of(tmp_path / "w.yaml").id == id
+
+
+def test_the_line_of_a_bad_byte_is_named(tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_bytes(b"a: 1\nb: \xff\n")
+    assert "line 2 holds the byte 0xff" in problem_of(tmp_path / "w.yaml").message
+
+
+def test_directory_loop_pipe_and_device(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "loop.yaml").symlink_to(tmp_path / "loop.yaml")
+    assert problem_of(tmp_path).id == "file-directory"
+    assert problem_of(tmp_path / "pipe.yaml").id == "file-not-regular"
+    assert problem_of("/dev/zero").id == "file-not-regular"
+    assert problem_of(tmp_path / "loop.yaml").id == "file-unreadable"
+    assert problem_of("nul\0.yaml").id == "file-unreadable"
+    assert problem_of("x" * 5000).id == "file-unreadable"
+
+
+def test_100_mb_are_refused_unread(tmp_path: Path) -> None:
+    with (tmp_path / "big.yaml").open("wb") as file:
+        file.truncate(100_000_000)
+    start = time.process_time()
+    problem = problem_of(tmp_path / "big.yaml", open_fd=_must_not_open)
+    assert problem.id == "file-too-big"
+    assert "100,000,000 bytes" in problem.message
+    assert time.process_time() - start < 0.5
+
+
+def _must_not_open(name: str, flags: int) -> int:
+    raise AssertionError(name)
+
+
+def test_exactly_the_limit_is_read(tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_bytes(b"#" * MAX_BYTES)
+    assert len(read_workload_text(tmp_path / "w.yaml")) == MAX_BYTES
+
+
+def test_unreadable_says_why(tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text("a: 1")
+
+    def denied(name: str, flags: int) -> int:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+
+    problem = problem_of(tmp_path / "w.yaml", open_fd=denied)
+    assert problem.id == "file-unreadable"
+    assert "Permission denied" in problem.message
+
+
+def test_real_permissions(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root reads every file: the refusal is tested with a fake opener above, not with real permissions")
+    (tmp_path / "w.yaml").write_text("a: 1")
+    (tmp_path / "w.yaml").chmod(0)
+    assert problem_of(tmp_path / "w.yaml").id == "file-unreadable"
+
+
+class Endless(io.RawIOBase):
+    def read(self, size: int = -1) -> bytes:
+        assert size > 0, "standard input must be read with a bound"
+        return b"#" * size
+
+
+def test_standard_input_is_bounded() -> None:
+    assert read_workload_text("-", stdin=io.BytesIO(b"a: 1")) == "a: 1"
+    assert problem_of("-", stdin=Endless()).id == "file-too-big"
+    assert problem_of("-", stdin=io.BytesIO(b"")).id == "file-empty"
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=100))
+def test_any_bytes_are_a_mapping_or_a_spec_error(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "w.yaml").write_bytes(content)
+    try:
+        outcome: object = parse_yaml(read_workload_text(tmp_path / "w.yaml")).data
+    except SpecError as refused:
+        outcome = refused.problems
+    assert isinstance(outcome, dict) or (isinstance(outcome, tuple) and outcome)
+
+
+def test_write_replaces_whole_and_keeps_permissions(tmp_path: Path) -> None:
+    target = tmp_path / "r.json"
+    target.write_text("old")
+    target.chmod(0o640)
+    write_atomic(target, "new é")
+    assert target.read_bytes() == "new é".encode()
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    assert os.listdir(tmp_path) == ["r.json"]
+
+
+def test_write_follows_a_link_and_survives_short_writes(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+    write_atomic(tmp_path / "link", b"0123456789", write=lambda fd, data: os.write(fd, data[:3]))
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_bytes() == b"0123456789"
+
+
+@pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+def test_a_full_disk_or_ctrl_c_leaves_the_old_content_and_nothing_else(tmp_path: Path, failure: BaseException) -> None:
+    target = tmp_path / "r.json"
+    target.write_text("old")
+
+    def fails_half_way(fd: int, data: bytes) -> int:
+        if len(data) == 10:
+            return os.write(fd, data[:5])
+        raise failure
+
+    with pytest.raises((EnvironmentMissing, KeyboardInterrupt)) as caught:
+        write_atomic(target, b"0123456789", write=fails_half_way)
+    assert target.read_text() == "old"
+    assert os.listdir(tmp_path) == ["r.json"]
+    if isinstance(caught.value, EnvironmentMissing):
+        assert "the disk is full" in caught.value.message
+        assert "df -h" in caught.value.fix
+
+
+def test_a_really_full_device(tmp_path: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full on this system: the full disk is tested with a fake writer above only")
+    full = os.open("/dev/full", os.O_WRONLY)
+    try:
+        with pytest.raises(EnvironmentMissing, match="the disk is full"):
+            write_atomic(tmp_path / "r.json", b"x", write=lambda _, data: os.write(full, data))
+    finally:
+        os.close(full)
+    assert os.listdir(tmp_path) == []
+
+
+def test_write_to_a_directory_or_into_a_missing_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is a directory"):
+        write_atomic(tmp_path, b"x")
+    with pytest.raises(EnvironmentMissing) as caught:
+        write_atomic(tmp_path / "no" / "x", b"x")
+    assert f"mkdir -p {tmp_path / 'no'}" in caught.value.fix
+    with pytest.raises(EnvironmentMissing):
+        write_atomic("nul\0", b"x")
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_only_what_shall_outlast_a_power_cut_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, durable: bool
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    write_atomic(tmp_path / "file", "content", durable=durable)
+    assert (tmp_path / "file").read_text() == "content"
+    assert bool(synced) is durable

@@ -1,0 +1,268 @@
+"""A ~/.netrc with an entry for every host: nothing of xsft sends it, and nothing is blind because of it."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import hashlib
+import json
+import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import requests
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from google.auth.credentials import AnonymousCredentials
+from google.oauth2.credentials import Credentials
+
+from tests.fakes.gcs import Bucket
+from tests.fakes.gcs import serving as serving_bucket
+from xsft.effects.images import docker_client
+from xsft.effects.images.artifact_registry import ArtifactRegistry
+from xsft.effects.images.registry_client import Registries
+from xsft.effects.images.seen import image_exists
+from xsft.effects.machine.google_login import google_credentials, google_session, google_token
+from xsft.effects.machine.http_session import Session
+from xsft.effects.records.storage import gcs_storage
+from xsft.image.artifact_names import Repository
+
+CONFIG = json.dumps({"config": {"Labels": {"a": "1"}}}).encode()
+CONFIG_DIGEST = f"sha256:{hashlib.sha256(CONFIG).hexdigest()}"
+MANIFEST = json.dumps({"config": {"digest": CONFIG_DIGEST, "size": len(CONFIG)}, "layers": []}).encode()
+
+
+@dataclass
+class Server:
+    """Answers everything, and remembers who asked as whom."""
+
+    address: str = ""
+    answers: dict[str, tuple[int, dict[str, str], bytes]] = field(default_factory=dict)
+    """By path without query."""
+    wants: str = ""
+    """An Authorization header without which the answer is 401 and a challenge for Basic."""
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    """Path (as a proxy gets it: the whole URL) and Authorization header."""
+
+    @property
+    def logins(self) -> set[str]:
+        return {login for _, login in self.asked}
+
+
+@contextmanager
+def serving() -> Iterator[Server]:
+    found = Server()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            login = self.headers.get("Authorization", "")
+            found.asked.append((self.path, login))
+            status, headers, body = found.answers.get(self.path.partition("?")[0], (200, {}, b"{}"))
+            if found.wants and login != found.wants:
+                status, headers, body = 401, {"WWW-Authenticate": 'Basic realm="tests"'}, b"{}"
+            self.send_response(status)
+            for name, value in {"Content-Type": "application/json", **headers}.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    found.address = f"127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The Authorization header that requests would make of it."""
+    password = secrets.token_hex()
+    (tmp_path / ".netrc").write_text(f"default login somebody password {password}\n")
+    (tmp_path / ".netrc").chmod(0o600)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return "Basic " + base64.b64encode(f"somebody:{password}".encode()).decode()
+
+
+@pytest.fixture
+def registries(tmp_path: Path) -> Registries:
+    return Registries(env={"HOME": str(tmp_path)})
+
+
+def test_requests_itself_would_send_it(server: Server, netrc: str) -> None:
+    requests.get(f"http://{server.address}/", timeout=9)
+    assert server.logins == {netrc}
+
+
+def test_a_registry_and_where_it_sends_us_are_told_nothing(server: Server, registries: Registries) -> None:
+    with serving() as storage:
+        storage.answers["/blob"] = (200, {}, CONFIG)
+        server.answers["/v2/team/image/manifests/v1"] = (200, {}, MANIFEST)
+        blob = {"Location": f"http://{storage.address}/blob"}
+        server.answers[f"/v2/team/image/blobs/{CONFIG_DIGEST}"] = (307, blob, b"")
+        assert registries.image_labels(f"{server.address}/team/image:v1") == {"a": "1"}
+        assert registries.pause_asked(server.address) is None
+    assert (server.logins, storage.logins) == ({""}, {""})
+    assert [path for path, _ in storage.asked] == ["/blob"]
+
+
+def test_a_token_service_is_told_the_users_own_login_or_none(server: Server, registries: Registries) -> None:
+    challenge = {"WWW-Authenticate": f'Bearer realm="http://{server.address}/token",service="s"'}
+    server.answers["/v2/team/image/manifests/v1"] = (401, challenge, b"")
+    server.answers["/token"] = (200, {}, b'{"token": "anonymous"}')
+    assert image_exists(f"{server.address}/team/image:v1", env=registries.env) is None
+    assert [(path.partition("?")[0], login) for path, login in server.asked] == [
+        ("/v2/team/image/manifests/v1", ""),
+        ("/token", ""),
+        ("/v2/team/image/manifests/v1", "Bearer anonymous"),
+    ]
+
+
+def test_submit_still_sees_an_image_of_a_registry_that_wants_the_users_login(server: Server, tmp_path: Path) -> None:
+    own = base64.b64encode(f"me:{secrets.token_hex()}".encode()).decode()
+    (tmp_path / ".docker").mkdir()
+    (tmp_path / ".docker" / "config.json").write_text(json.dumps({"auths": {server.address: {"auth": own}}}))
+    server.wants = f"Basic {own}"
+    server.answers["/v2/team/none/manifests/v1"] = (404, {}, b"{}")
+    env = {"HOME": str(tmp_path)}
+    assert image_exists(f"{server.address}/team/image:v1", env=env) is True
+    assert image_exists(f"{server.address}/team/none:v1", env=env) is False
+    assert server.logins == {"", server.wants}
+
+
+def test_artifact_registry_is_told_googles_login_alone(server: Server) -> None:
+    team = Repository(project="my-project", location="us", name="xsft")
+    server.answers[f"/v1/{team.path}"] = (200, {}, b'{"format": "DOCKER"}')
+    url = f"http://{server.address}"
+    for credentials in (AnonymousCredentials(), Credentials(token="of-google")):
+        with google_session(credentials) as session:
+            assert ArtifactRegistry(session=session, url=url).format_of(team) == "DOCKER"
+    assert [login for _, login in server.asked] == ["", "Bearer of-google"]
+
+
+def test_a_login_at_google_is_renewed_by_its_own_key_alone(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.answers["/token"] = (200, {}, b'{"access_token": "fresh", "expires_in": 3600}')
+    key = tmp_path / "key.json"
+    key.write_text(json.dumps(service_account(f"http://{server.address}/token")))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
+    assert google_token(google_credentials()) == "fresh"
+    assert server.asked == [("/token", "")]
+
+
+def service_account(token_uri: str) -> dict[str, str]:
+    made = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    private = made.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return {
+        "type": "service_account",
+        "client_email": "tests@my-project.iam.gserviceaccount.com",
+        "private_key": private.decode(),
+        "token_uri": token_uri,
+    }
+
+
+def test_a_bucket_is_told_nothing(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://{server.address}")
+    server.answers["/storage/v1/b/my-bucket/o"] = (200, {}, b'{"items": [{"name": "a/b"}]}')
+    storage = gcs_storage({"STORAGE_EMULATOR_HOST": f"http://{server.address}"})
+    assert storage.names("gs://my-bucket/a") == ("b",)
+    assert server.logins == {""}
+
+
+def test_a_bucket_is_read_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving_bucket(Bucket({"a/b": b"content"})) as bucket:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket.url)
+        storage = gcs_storage({"STORAGE_EMULATOR_HOST": bucket.url})
+        assert storage.read("gs://my-bucket/a/b", limit=9) == b"content"
+
+
+def test_an_engine_is_told_nothing(server: Server, tmp_path: Path) -> None:
+    server.answers["/version"] = (200, {}, b'{"ApiVersion": "1.41"}')
+    server.answers["/v1.41/info"] = (200, {}, b'{"ServerVersion": "20.10"}')
+    engine = docker_client.connect({"DOCKER_HOST": f"tcp://{server.address}", "HOME": str(tmp_path)})
+    assert engine.info.version == "20.10"
+    assert server.logins == {""}
+
+
+def test_loopback_is_asked_without_the_proxy_that_others_are_asked_through(
+    server: Server, registries: Registries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving() as proxy:
+        for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+            monkeypatch.setenv(name, f"http://{proxy.address}")
+        for name in ("no_proxy", "NO_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        assert registries.manifest_digest(f"{server.address}/team/image:v1")
+        assert (len(server.asked), proxy.asked) == (1, [])
+        Session().get("http://registry.invalid/v2/", timeout=9)
+        assert proxy.asked == [("http://registry.invalid/v2/", "")]
+
+
+def test_certificates_are_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/etc/own.pem")
+    settings = Session().merge_environment_settings("https://registry.invalid/", {}, None, None, None)
+    assert settings["verify"] == "/etc/own.pem"
+
+
+SENDERS = {
+    "requests": "http_session",
+    "google.auth.transport": "google_login",
+    "google.cloud.storage": "storage",
+    "docker": "docker_client",
+    "urllib3": "",
+    "httpx": "",
+    "aiohttp": "",
+    "http.client": "",
+    "urllib.request": "",
+}
+"""What can ask over HTTP, and the one module that does: its logins are tested above."""
+CLUSTER = {("urllib3", name) for name in ("connection", "oidc", "tls", "http")}
+"""Clusters are asked by urllib3, which knows no ~/.netrc."""
+HARMLESS = (
+    *("requests.RequestException", "requests.exceptions", "requests.adapters", "requests.utils", "urllib3.exceptions"),
+    *("docker.auth", "docker.context", "docker.errors", "docker.types", "docker.utils"),
+)
+
+
+def test_nobody_else_asks_over_http() -> None:
+    root = Path(__file__).parents[3] / "xsft"
+    found = {(sender, path.stem) for path in root.rglob("*.py") for sender in _imported(path)}
+    assert found - CLUSTER == {(sender, module) for sender, module in SENDERS.items() if module}
+
+
+def _imported(path: Path) -> Iterator[str]:
+    """Libraries of which a module takes more than errors and values."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [one.name for one in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{one.name}" for one in node.names]
+        for name in names:
+            if not name.startswith(HARMLESS):
+                yield from (sender for sender in SENDERS if name == sender or name.startswith(f"{sender}."))

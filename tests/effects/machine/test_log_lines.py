@@ -1,0 +1,62 @@
+"""Lines of whatever a program prints: all of it, in order, in bounded memory."""
+
+from __future__ import annotations
+
+import io
+import tracemalloc
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xsft.effects.machine.log_lines import LONGEST, keep, lines
+
+CHUNKS = st.lists(st.text("ab\r\n").map(str.encode), max_size=8)
+
+
+def told(chunks: Iterable[bytes]) -> list[str]:
+    found: list[str] = []
+    keep(chunks, log=io.BytesIO(), on_line=found.append)
+    return found
+
+
+@given(CHUNKS)
+def test_however_it_comes_it_is_the_same_lines_and_the_log_has_every_byte(chunks: list[bytes]) -> None:
+    whole = b"".join(chunks)
+    log = io.BytesIO()
+    found: list[str] = []
+    keep(chunks, log=log, on_line=found.append)
+    assert log.getvalue() == whole
+    assert found == [line.decode() for line in whole.splitlines()]
+
+
+def test_a_progress_bar_is_a_line_each_time() -> None:
+    assert told([b"Map:  0%\rMap: 50", b"%\rMap: 100%\r", b"\nstep 1\r\n"]) == [
+        "Map:  0%",
+        "Map: 50%",
+        "Map: 100%",
+        "step 1",
+    ]
+
+
+def test_what_is_no_text_is_passed_on_as_far_as_it_is() -> None:
+    assert told([b"a\xff\n", b"\xc3", b"\xa4\n"]) == ["a\N{REPLACEMENT CHARACTER}", "ä"]
+
+
+@pytest.mark.parametrize("chunk", [b"x" * 1000, b"x" * 10 * LONGEST])
+def test_a_line_without_end_is_passed_on_in_parts_and_never_held(chunk: bytes) -> None:
+    many = 64 * LONGEST // len(chunk)
+    tracemalloc.start()
+    try:
+        sizes = [len(part) for part in lines(chunk for _ in range(many))]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert max(sizes) == LONGEST
+    assert sum(sizes) == many * len(chunk)
+    assert peak < 4 * (LONGEST + len(chunk))
+
+
+def test_a_line_longer_than_that_in_the_middle_of_a_chunk() -> None:
+    assert [len(line) for line in lines([b"a\n" + b"x" * (LONGEST + 5) + b"\nb\n"])] == [2, LONGEST, 6, 2]

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from xsft.effects.machine.parallel import Hurry, answers, start
+from xsft.errors import Unreachable
+
+
+def test_answers_come_in_the_order_of_the_questions() -> None:
+    looks = [lambda i=i: time.sleep(0.01 * (3 - i)) or i for i in range(3)]  # type: ignore[misc]
+    assert answers(looks, threads=3, timeout_s=30) == [0, 1, 2]
+    assert answers(looks, threads=1, timeout_s=30) == [0, 1, 2]
+    assert answers([], threads=3, timeout_s=30) == []
+
+
+def test_what_does_not_come_in_time_is_none_and_nobody_waits_for_it() -> None:
+    never = threading.Event()
+    began = time.monotonic()
+    assert answers([lambda: 1, lambda: never.wait(60)], threads=2, timeout_s=0.5) == [1, None]
+    assert time.monotonic() - began < 30
+    never.set()
+
+
+@pytest.mark.parametrize("kind", [IndexError, ValueError])
+def test_a_fault_is_not_taken_for_silence(kind: type[Exception]) -> None:
+    def fails() -> int:
+        raise kind("wrong")
+
+    with pytest.raises(kind, match="wrong"):
+        answers([fails], threads=1, timeout_s=30)
+
+
+def test_no_answer_in_time_is_unreachable() -> None:
+    never = threading.Event()
+    with pytest.raises(Unreachable, match=r"no answer within 0\.1 s"):
+        start(never.wait).result(0.1)
+    never.set()
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_in_a_hurry_the_first_are_asked_and_no_others(threads: int) -> None:
+    looks = [lambda i=i: i for i in range(20)]  # type: ignore[misc]
+    late = Hurry(first=7, until=time.monotonic() - 1)
+    assert answers(looks, threads=threads, timeout_s=30, hurry=late) == [*range(7), *[None] * 13]
+    early = Hurry(first=0, until=time.monotonic() + 60)
+    assert answers(looks, threads=threads, timeout_s=30, hurry=early) == list(range(20))

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from xsft.effects.machine import process
+from xsft.errors import EnvironmentMissing, TimedOut
+
+ECHO = """
+import os, sys
+print(sys.argv[1:], os.environ.get('A'), sys.stdin.read())
+print('loud', file=sys.stderr)
+sys.exit(3)
+"""
+
+
+def test_argv_environment_and_input_arrive_and_both_streams_and_the_status_come_back() -> None:
+    done = process.run((sys.executable, "-c", ECHO, "a b", "$HOME"), env={"A": "x"}, stdin="in")
+    assert (done.stdout, done.stderr, done.status, done.ok) == ("['a b', '$HOME'] x in\n", "loud\n", 3, False)
+
+
+def test_a_program_that_is_not_there_is_an_environment_problem() -> None:
+    with pytest.raises(EnvironmentMissing, match="no-such-tool was not found") as caught:
+        process.run(("no-such-tool",), env={})
+    assert "xsft doctor" in caught.value.fix
+
+
+def test_a_file_that_is_no_program_is_an_environment_problem(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentMissing, match="could not be started"):
+        process.run((str(tmp_path),), env={})
+
+
+def test_what_takes_too_long_is_killed() -> None:
+    with pytest.raises(TimedOut, match=r"within 0\.2 s"):
+        process.run((sys.executable, "-c", "import signal; signal.pause()"), env={}, timeout_s=0.2)
+
+
+def test_follow_passes_lines_on_as_they_come() -> None:
+    lines: list[str] = []
+    script = "import sys; print('one', flush=True); print('two', file=sys.stderr)"
+    done = process.follow((sys.executable, "-c", script), env={}, on_line=lines.append)
+    assert lines == ["one", "two"]
+    assert (done.ok, done.stdout) == (True, "one\ntwo")
+
+
+def test_follow_kills_the_process_when_the_listener_gives_up() -> None:
+    def give_up(line: str) -> None:
+        raise KeyboardInterrupt(line)
+
+    script = "import signal; print('ready', flush=True); signal.pause()"
+    with pytest.raises(KeyboardInterrupt, match="ready"):
+        process.follow((sys.executable, "-c", script), env={}, on_line=give_up)
+
+
+def test_own_environment_is_a_copy() -> None:
+    changed = process.own_environment(XSFT_TEST_ONLY="1")
+    assert changed["XSFT_TEST_ONLY"] == "1"
+    assert "XSFT_TEST_ONLY" not in process.own_environment()

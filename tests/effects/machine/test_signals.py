@@ -1,0 +1,57 @@
+"""A signal that would end the process at once is an exception meanwhile, and itself again afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from xsft.effects.machine.signals import ENDING, raised
+
+
+class Ended(BaseException):
+    pass
+
+
+@pytest.fixture(autouse=True)
+def default() -> Iterator[None]:
+    """Under nohup SIGHUP is ignored."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in ENDING}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("sent", ENDING)
+def test_it_is_raised_with_its_number_and_is_the_systems_again_afterwards(sent: signal.Signals) -> None:
+    with pytest.raises(Ended) as ended, raised(Ended):
+        os.kill(os.getpid(), sent)
+    assert ended.value.args == (sent,)
+    assert [signal.getsignal(number) for number in ENDING] == [signal.SIG_DFL] * 2
+
+
+def test_one_that_is_ignored_or_handled_stays_as_it_is() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, handler := lambda *_: None)
+    with raised(Ended):
+        os.kill(os.getpid(), signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert (signal.getsignal(signal.SIGHUP), signal.getsignal(signal.SIGTERM)) == (signal.SIG_IGN, handler)
+
+
+def test_inside_another_one_the_outer_ones_stays() -> None:
+    with pytest.raises(Ended) as ended, raised(Ended), raised(lambda _: SystemExit(1)):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert ended.value.args == (signal.SIGTERM,)
+
+
+def test_in_another_thread_nothing_changes() -> None:
+    def meanwhile() -> object:
+        with raised(Ended):
+            return signal.getsignal(signal.SIGTERM)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(meanwhile).result() is signal.SIG_DFL

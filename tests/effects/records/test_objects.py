@@ -1,0 +1,211 @@
+"""Written once, whole or not at all: on this machine and in a bucket, with every failure on demand."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Barrier, Thread
+
+import pytest
+from google.auth.credentials import AnonymousCredentials
+from google.cloud.storage import Client
+
+from tests.fakes.gcs import Bucket, Failure, serving
+from xsft.effects.records.objects import PAUSES_S, GcsObjects, LocalObjects, Objects, objects_for
+from xsft.errors import EnvironmentMissing, Unreachable
+
+
+@pytest.fixture
+def bucket() -> Iterator[Bucket]:
+    with serving(Bucket({})) as served:
+        yield served
+
+
+def remote(bucket: Bucket, *, slept: list[float] | None = None, deadline_s: float = 10.0) -> GcsObjects:
+    client = Client(
+        project="p", credentials=AnonymousCredentials(), client_options={"api_endpoint": bucket.url}
+    )  # fmt: skip
+    sleep = slept.append if slept is not None else _no_sleep
+    return GcsObjects(client, sleep=sleep, deadline_s=deadline_s)
+
+
+def _no_sleep(_: float) -> None:
+    """Tests do not wait."""
+
+
+@pytest.fixture(params=["here", "bucket"])
+def place(request: pytest.FixtureRequest, bucket: Bucket, tmp_path: Path) -> tuple[Objects, str]:
+    return (LocalObjects(), str(tmp_path)) if request.param == "here" else (remote(bucket), "gs://my-bucket/runs")
+
+
+def test_the_first_one_writes_and_nothing_is_overwritten(place: tuple[Objects, str]) -> None:
+    objects, root = place
+    assert objects.create(f"{root}/a/b/c.json", b"first")
+    assert not objects.create(f"{root}/a/b/c.json", b"second")
+    assert objects.read(f"{root}/a/b/c.json", limit=99) == b"first"
+    assert objects.read(f"{root}/a/b/c.json", limit=2) == b"fi"
+    assert objects.read(f"{root}/a/b/none", limit=9) is None
+    assert objects.names(f"{root}/a/b") == ("c.json",)
+    assert objects.names(f"{root}/a") == ("b/",)
+    assert objects.names(f"{root}/none") == ()
+    assert list(objects.written(f"{root}/a/b")) == ["c.json"]
+    assert objects.written(f"{root}/a") == objects.written(f"{root}/none") == {}
+
+
+def test_when_a_file_was_written_is_told(tmp_path: Path, bucket: Bucket) -> None:
+    (tmp_path / "a").touch()
+    os.utime(tmp_path / "a", (5, 5))
+    (tmp_path / "b").symlink_to(tmp_path / "none")
+    assert LocalObjects().written(str(tmp_path)) == {"a": 5.0, "b": None}
+    bucket.objects |= {"f/a": b"", "f/b": b"", "f/g/c": b""}
+    bucket.updated["f/a"] = "1970-01-01T00:00:05.250Z"
+    assert remote(bucket).written("gs://my-bucket/f") == {"a": 5.25, "b": None}
+
+
+def test_of_many_writers_exactly_one_wins(place: tuple[Objects, str]) -> None:
+    objects, root = place
+    start, won = Barrier(6), []
+
+    def write(content: bytes) -> None:
+        start.wait()
+        if objects.create(f"{root}/one.json", content):
+            won.append(content)
+
+    threads = [Thread(target=write, args=(bytes([65 + n]) * 1000,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    assert objects.read(f"{root}/one.json", limit=9999) == won[0]
+    assert objects.names(root) == ("one.json",)
+
+
+def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+    def full(fd: int, content: bytes) -> int:
+        if os.fstat(fd).st_size:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return os.write(fd, content[:4])
+
+    for objects in (LocalObjects(write=full), LocalObjects(write=full, link=_no_links)):
+        with pytest.raises(EnvironmentMissing, match="the disk is full") as caught:
+            objects.create(str(tmp_path / "a.json"), b"content")
+        assert "df -h" in caught.value.fix
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_writer_killed_half_way_leaves_no_record_and_the_next_one_can_write(tmp_path: Path) -> None:
+    reader, child = os.pipe(), 0
+    child = os.fork()
+    if child == 0:
+
+        def killed(fd: int, content: bytes) -> int:
+            os.write(fd, content[:4])
+            os.write(reader[1], b"x")
+            os.kill(os.getpid(), 9)
+            return 0
+
+        LocalObjects(write=killed).create(str(tmp_path / "a.json"), b"content")
+        os._exit(0)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    assert os.read(reader[0], 1) == b"x"
+    for end in reader:
+        os.close(end)
+    assert LocalObjects().read(str(tmp_path / "a.json"), limit=9) is None
+    assert LocalObjects().create(str(tmp_path / "a.json"), b"content")
+
+
+def _no_links(*_: object) -> None:
+    raise OSError(errno.EPERM, "Operation not permitted")
+
+
+def test_a_file_system_without_links_will_do(tmp_path: Path) -> None:
+    objects = LocalObjects(link=_no_links)
+    assert objects.create(str(tmp_path / "a"), b"first")
+    assert not objects.create(str(tmp_path / "a"), b"second")
+    assert (tmp_path / "a").read_bytes() == b"first"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "a\0b", "file/below"])
+def test_names_no_file_system_takes_are_said(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentMissing, match="cannot write"):
+        LocalObjects().create(f"{tmp_path}/{name}", b"x")
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize(
+    ("ask", "method"),
+    [(lambda o: o.create("gs://my-bucket/a", b"x"), "POST"), (lambda o: o.names("gs://my-bucket"), "GET")],
+)
+def test_a_busy_bucket_is_asked_again_and_not_for_ever(
+    ask: Callable[[GcsObjects], object], method: str, status: int, bucket: Bucket
+) -> None:
+    slept: list[float] = []
+    bucket.failures += [Failure(status=status, headers=(("Retry-After", "3"),)), Failure(status=status)]
+    assert ask(remote(bucket, slept=slept)) in (True, ())
+    assert slept == [3.0, 1.0]
+    bucket.failures += [Failure(status=status) for _ in range(9)]
+    with pytest.raises(Unreachable, match=f"HTTP {status}"):
+        ask(remote(bucket, slept=slept))
+    assert slept[2:] == list(PAUSES_S)
+    assert len([line for line in bucket.questions if line.startswith(method)]) == 3 + len(PAUSES_S) + 1
+
+
+def test_an_answer_that_is_lost_after_the_write_is_told_as_there(bucket: Bucket) -> None:
+    bucket.failures.append(Failure(match="POST", cut=True))
+    objects = remote(bucket)
+    assert not objects.create("gs://my-bucket/a", b"mine")
+    assert objects.read("gs://my-bucket/a", limit=9) == b"mine"
+
+
+def test_no_permission_names_the_permission_and_is_not_asked_again(bucket: Bucket) -> None:
+    bucket.status = 403
+    with pytest.raises(Unreachable, match=r"permission denied \(HTTP 403\)") as caught:
+        remote(bucket).create("gs://my-bucket/a", b"x")
+    assert "storage.objects.create" in caught.value.fix
+    with pytest.raises(Unreachable) as caught:
+        remote(bucket).names("gs://my-bucket/a")
+    assert "roles/storage.objectUser" in caught.value.fix
+    assert len(bucket.questions) == 2
+
+
+def test_a_bucket_that_is_not_there_cannot_be_written(bucket: Bucket) -> None:
+    with pytest.raises(EnvironmentMissing, match="the bucket other-bucket does not exist"):
+        remote(bucket).create("gs://other-bucket/a", b"x")
+    assert remote(bucket).read("gs://other-bucket/a", limit=9) is None
+
+
+def test_a_bucket_that_stays_silent_is_not_waited_for(bucket: Bucket) -> None:
+    bucket.delay_s = 1
+    with pytest.raises(Unreachable, match=r"no answer within 0\.1 s"):
+        remote(bucket, deadline_s=0.1).create("gs://my-bucket/a", b"x")
+
+
+def test_a_large_content_goes_in_one_piece(bucket: Bucket) -> None:
+    content = os.urandom(300_000)
+    assert remote(bucket).create("gs://my-bucket/a", content)
+    assert bucket.objects == {"a": content}
+
+
+def test_the_stand_in_takes_resumable_uploads_with_preconditions(bucket: Bucket) -> None:
+    from google.api_core.exceptions import PreconditionFailed
+
+    client = Client(project="p", credentials=AnonymousCredentials(), client_options={"api_endpoint": bucket.url})
+    content = os.urandom(600_000)
+    blob = client.bucket("my-bucket").blob("a", chunk_size=256 * 1024)
+    blob.upload_from_string(content, if_generation_match=0, retry=None)
+    assert bucket.objects == {"a": content}
+    with pytest.raises(PreconditionFailed):
+        blob.upload_from_string(b"x" * 300_000, if_generation_match=0, retry=None)
+
+
+def test_the_scheme_chooses(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket.url)  # the library asks the process's environment
+    assert isinstance(objects_for(str(tmp_path), env={}), LocalObjects)
+    assert isinstance(objects_for("gs://my-bucket/a", env={"STORAGE_EMULATOR_HOST": bucket.url}), GcsObjects)
+    with pytest.raises(Unreachable, match="no Google Cloud login"):
+        objects_for("gs://my-bucket/a", env={"HOME": str(tmp_path / "nobody")})

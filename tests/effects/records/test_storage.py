@@ -1,0 +1,140 @@
+"""Looking at files: here and in a bucket, bounded, and with one kind of error."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.gcs import Bucket, serving
+from xsft.effects.records.storage import GcsStorage, LocalStorage, gcs_storage, storage_for, within
+from xsft.errors import Unreachable
+
+OBJECTS = {"a/file": b"0123456789", "a/b/c": b"x", "a/empty": b"", "a/d/e/f": b"y"}
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    with serving(Bucket(OBJECTS)) as served:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", served.url)
+        yield served
+
+
+def client() -> GcsStorage:
+    return gcs_storage(os.environ)
+
+
+def test_a_bucket_is_read_and_listed_like_a_folder(bucket: Bucket, tmp_path: Path) -> None:
+    for name, content in OBJECTS.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    for storage, root in ((client(), f"gs://{bucket.name}"), (LocalStorage(), str(tmp_path))):
+        assert storage.read(f"{root}/a/file", limit=4) == b"0123"
+        assert storage.read(f"{root}/a/file", limit=99) == b"0123456789"
+        assert storage.read(f"{root}/a/empty", limit=99) == b""
+        assert storage.read(f"{root}/a/none", limit=99) is None
+        assert storage.read(f"{root}/a/b", limit=99) is None
+        assert storage.names(f"{root}/a") == ("b/", "d/", "empty", "file")
+        assert storage.names(f"{root}/none") == ()
+        assert storage.names(f"{root}/a/file") == ()
+
+
+def test_a_bucket_that_is_not_there_holds_nothing(bucket: Bucket) -> None:
+    assert client().read("gs://other-bucket/a", limit=9) is None
+    assert client().names("gs://other-bucket") == ()
+
+
+def test_permission_denied_says_what_to_ask_for(bucket: Bucket) -> None:
+    bucket.status = 403
+    with pytest.raises(Unreachable, match=r"permission denied \(HTTP 403\)") as caught:
+        client().read("gs://my-bucket/a/file", limit=9)
+    assert "storage.objects.get" in caught.value.fix
+
+
+def test_a_login_that_is_not_accepted_is_said(bucket: Bucket) -> None:
+    bucket.status = 401
+    with pytest.raises(Unreachable, match="login was not accepted"):
+        client().read("gs://my-bucket/a/file", limit=9)
+
+
+def test_a_server_error_is_said_after_one_try(bucket: Bucket) -> None:
+    bucket.status = 503
+    with pytest.raises(Unreachable, match="HTTP 503"):
+        client().names("gs://my-bucket/a")
+    assert len([line for line in bucket.asked if "/o?" in line]) == 1
+
+
+def test_no_server_is_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(Bucket({})) as gone:
+        pass
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", gone.url)
+    with pytest.raises(Unreachable, match="no connection"):
+        client().read("gs://my-bucket/a", limit=9)
+
+
+def test_a_server_that_stays_silent_is_not_waited_for(bucket: Bucket) -> None:
+    bucket.delay_s = 1
+    storage = client()
+    started = time.monotonic()
+    with pytest.raises(Unreachable, match=r"no answer within 0\.1 s"):
+        within(0.1, lambda: storage.read("gs://my-bucket/a/file", limit=9))
+    assert time.monotonic() - started < 0.9
+
+
+def test_within_hands_on_what_was_raised_and_returned() -> None:
+    assert within(5, lambda: 42) == 42
+    with pytest.raises(ZeroDivisionError):
+        within(5, lambda: 1 // 0)
+
+
+def test_without_a_login_the_library_is_not_even_imported() -> None:
+    code = (
+        "import sys\n"
+        "from xsft.effects.records.storage import storage_for\n"
+        "from xsft.errors import Unreachable\n"
+        "try:\n"
+        "    storage_for('gs://my-bucket/a', env={'HOME': '/nonexistent'})\n"
+        "except Unreachable as e:\n"
+        "    print(e.message)\n"
+        "print([m for m in sys.modules if m.startswith('google')])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "no Google Cloud login was found\n[]\n"
+
+
+def test_a_broken_login_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = tmp_path / "key.json"
+    key.write_text("not a key")
+    monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
+    with pytest.raises(Unreachable, match="login cannot be used"):
+        gcs_storage(os.environ)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything, so no permission can be denied to it")
+def test_an_unreadable_folder_is_unreachable(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0)
+    with pytest.raises(Unreachable, match="Permission denied"):
+        LocalStorage().names(str(tmp_path / "closed"))
+
+
+def test_names_no_file_system_takes_are_unreachable() -> None:
+    with pytest.raises(Unreachable):
+        LocalStorage().read("a" * 5000, limit=9)
+    with pytest.raises(Unreachable):
+        LocalStorage().names("a\0b")
+
+
+def test_a_pipe_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert LocalStorage().read(str(tmp_path / "pipe"), limit=9) is None
+
+
+def test_the_scheme_chooses(bucket: Bucket, tmp_path: Path) -> None:
+    assert isinstance(storage_for(str(tmp_path), env=os.environ), LocalStorage)
+    assert isinstance(storage_for("gs://my-bucket/a", env=os.environ), GcsStorage)

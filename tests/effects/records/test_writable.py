@@ -1,0 +1,122 @@
+"""Whether an output can be written is told before, and asking leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.effects.records.test_objects import remote
+from tests.fakes.gcs import ALL, Bucket, Failure, serving
+from xsft.effects.records.writable import BUCKET_PERMISSION, OBJECT_PERMISSIONS, check_writable
+from xsft.errors import Unreachable
+from xsft.problems import Problem
+
+
+@pytest.fixture
+def bucket() -> Iterator[Bucket]:
+    with serving(Bucket({})) as served:
+        yield served
+
+
+def told(bucket: Bucket, output: str = "gs://my-bucket/runs") -> tuple[Problem, ...]:
+    return check_writable(output, objects=remote(bucket))
+
+
+def ids(problems: tuple[Problem, ...]) -> list[tuple[str, str]]:
+    return [(p.id, p.severity) for p in problems]
+
+
+def test_a_bucket_with_all_rights_is_fine_and_only_asked(bucket: Bucket) -> None:
+    assert told(bucket) == ()
+    assert bucket.changes == []
+    assert bucket.objects == {}
+    assert len(bucket.questions) == 1
+
+
+@pytest.mark.parametrize("lacking", OBJECT_PERMISSIONS)
+def test_each_right_is_asked_for_and_named_with_its_role(lacking: str, bucket: Bucket) -> None:
+    bucket.permissions = ALL - {lacking}
+    (problem,) = told(bucket)
+    assert (problem.id, problem.severity, problem.where) == ("output-permission", "error", "output")
+    assert lacking in problem.message
+    assert "roles/storage.objectUser" in problem.fix
+
+
+def test_the_right_that_maxtext_needs_besides_is_a_warning(bucket: Bucket) -> None:
+    bucket.permissions = ALL - {BUCKET_PERMISSION}
+    (problem,) = told(bucket)
+    assert ids((problem,)) == [("output-bucket-get", "warning")]
+    assert "roles/storage.legacyBucketReader" in problem.fix
+
+
+def test_no_right_at_all_is_an_answer_without_a_list(bucket: Bucket) -> None:
+    bucket.permissions = frozenset()
+    assert ids(told(bucket)) == [("output-permission", "error"), ("output-bucket-get", "warning")]
+
+
+def test_a_bucket_that_is_not_there_is_said(bucket: Bucket) -> None:
+    (problem,) = told(bucket, "gs://mispelt/runs")
+    assert problem.id == "output-bucket-missing"
+    assert "mispelt" in problem.message
+
+
+def test_a_login_that_may_not_even_ask_is_unreachable_with_the_role(bucket: Bucket) -> None:
+    bucket.status = 403
+    with pytest.raises(Unreachable, match="permission denied") as caught:
+        told(bucket)
+    assert "roles/storage.objectUser" in caught.value.fix
+
+
+def test_a_busy_bucket_is_asked_again(bucket: Bucket) -> None:
+    bucket.failures += [Failure(status=503), Failure(status=429)]
+    assert told(bucket) == ()
+
+
+def test_nobody_logged_in_is_said_with_the_command(tmp_path: Path) -> None:
+    with pytest.raises(Unreachable, match="no Google Cloud login was found") as caught:
+        check_writable("gs://my-bucket/runs", env={"HOME": str(tmp_path)})
+    assert "gcloud auth application-default login" in caught.value.fix
+
+
+def test_no_server_is_unreachable() -> None:
+    with serving(Bucket({})) as gone:
+        pass
+    with pytest.raises(Unreachable, match="no connection"):
+        told(gone)
+
+
+def test_a_folder_that_can_be_made_is_fine_and_not_made(tmp_path: Path) -> None:
+    assert check_writable(str(tmp_path)) == ()
+    assert check_writable(str(tmp_path / "a" / "b")) == ()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_in_the_way_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    for name in ("file", "file/below", "dangling"):
+        (problem,) = check_writable(str(tmp_path / name))
+        assert problem.id == "output-not-writable"
+        assert "is no folder" in problem.message
+
+
+def test_a_full_disk_is_said_before(tmp_path: Path) -> None:
+    (problem,) = check_writable(str(tmp_path), free=lambda _: 5 * 10**6)
+    assert problem.id == "output-disk-full"
+    assert "5 MB free" in problem.message
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a" * 5000])
+def test_a_path_no_file_system_takes_is_a_problem(name: str) -> None:
+    (problem,) = check_writable(f"/{name}")
+    assert problem.id == "output-not-writable"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere, so no permission can be denied to it")
+def test_a_folder_of_somebody_else_is_said(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0o500)
+    (problem,) = check_writable(str(tmp_path / "closed" / "runs"))
+    assert problem.id == "output-not-writable"

@@ -1,0 +1,267 @@
+"""What may explain a run, read from the stand-in; what cannot be read is None and stops nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.clusters import ClusterApi, standing_in
+from tests.fakes.kuberuns import NAMESPACE, RUNNING, Runs, ended
+from xsft.effects.cluster.api import Patience
+from xsft.effects.cluster.cluster import connect_context
+from xsft.effects.runs.evidence import read_evidence
+from xsft.effects.runs.observe import observe_run
+from xsft.states.causes import explain
+from xsft.states.classify import classify
+from xsft.states.evidence import Evidence
+
+NOW = "2026-11-21T12:00:00Z"
+ERROR = "MAXTEXT CONFIG ERROR: 'stepz' not in 'emb_dim'"
+
+
+class World:
+    def __init__(self, api: ClusterApi) -> None:
+        self.api = api
+        self.runs = Runs(api.standin.objects)
+
+    def evidence(self, run: str, **how: Any) -> Evidence:
+        patience = Patience(tries=1, read_timeout_s=2.0)
+        cluster = connect_context(self.api.context, here=self.api.here, patience=patience)
+        attempts = observe_run(cluster, namespace=NAMESPACE, name="here", run_name=run, now=NOW)
+        seen = attempts[0]
+        return read_evidence(
+            cluster, seen=seen, status=classify(seen, now=NOW), attempts=attempts, now=lambda: NOW, **how
+        )
+
+    def event(self, name: str, kind: str, about: str, *, uid: str = "", type: str = "Warning", **said: Any) -> None:
+        involved = {"kind": kind, "name": about, "uid": uid}
+        content = {"involvedObject": involved, "type": type, "reason": "R", "message": "m", **said}
+        self.api.standin.objects.add("/events", name, namespace=NAMESPACE, **content)
+
+    def failed(
+        self,
+        run: str,
+        name: str,
+        *,
+        host: int = 0,
+        code: int = 1,
+        lines: tuple[str, ...] = (),
+        message: str = "",
+        reason: str = "Error",
+    ) -> None:
+        at = f"2026-11-21T11:00:{host:02}Z"
+        terminated = {"terminated": {"exitCode": code, "reason": reason, "finishedAt": at, "message": message}}
+        status = [{"name": "jax-tpu", "restartCount": 0, "state": terminated}]
+        pod = self.runs.pod(name, host=host, phase="Failed", containerStatuses=status)
+        self.api.standin.logs.say(pod["metadata"]["name"], *lines, end=True)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with standing_in(tmp_path) as api:
+        yield World(api)
+
+
+def test_one_that_waits_sees_its_queue_and_who_is_in_it(world: World) -> None:
+    objects = world.api.standin.objects
+    queue = objects.of("kueue.x-k8s.io/clusterqueues")["", "cluster-queue"]
+    used = [{"name": "google.com/tpu", "total": "512"}]
+    queue["status"]["flavorsUsage"] = [{"name": "2xv6e-256", "resources": used}]
+    world.runs.admitted("holder")
+    workload = objects.of("kueue.x-k8s.io/workloads")[NAMESPACE, "jobset-holder-1a2b3"]
+    usage = {"google.com/tpu": "512", "cpu": "24"}
+    workload["status"]["admission"] = {"clusterQueue": "cluster-queue", "podSetAssignments": [{"resourceUsage": usage}]}
+    world.runs.queued("first", position=0)
+    world.runs.queued("gemma", position=1)
+    world.runs.queued("later", position=2)
+    found = world.evidence("gemma")
+    assert [(one.name, one.priority, one.holds) for one in found.holders or ()] == [
+        ("holder", 500, "512 google.com/tpu")
+    ]
+    assert [(one.name, one.position) for one in found.ahead or ()] == [("first", 0)]
+    assert next((q.flavor, q.resource, q.total, q.used) for q in found.quotas or ()) == (
+        "2xv6e-256", "google.com/tpu", "512", "512",
+    )  # fmt: skip
+    assert found.cluster_queue is not None
+    assert (found.cluster_queue.type, found.cluster_queue.status) == ("Active", "True")
+    assert found.missing == ()
+    assert (found.logs, found.events, found.dry_run) == ((), (), None)
+
+
+def test_one_that_runs_asks_nobody_who_waits(world: World) -> None:
+    world.runs.admitted("gemma")
+    world.runs.pod("gemma")
+    found = world.evidence("gemma")
+    assert (found.holders, found.ahead) == (None, None)
+    assert not world.api.server.asked("pendingworkloads")
+
+
+def test_the_preemptor_is_found_by_the_uid_in_kueues_words(world: World) -> None:
+    world.runs.queued("gemma", position=0)
+    world.runs.admitted("rival")
+    objects = world.api.standin.objects.of("kueue.x-k8s.io/workloads")
+    rival = objects[NAMESPACE, "jobset-rival-1a2b3"]
+    rival["status"]["admission"] = {"clusterQueue": "cluster-queue"}
+    uid = rival["metadata"]["uid"]
+    words = f"Preempted to accommodate a workload (UID: {uid}, JobUID: x) due to prioritization in the ClusterQueue"
+    objects[NAMESPACE, "jobset-gemma-1a2b3"]["status"]["conditions"].append(
+        {"type": "Preempted", "status": "True", "reason": "InClusterQueue", "message": words}
+    )
+    assert world.evidence("gemma").preemptor == "rival"
+
+
+def test_what_the_run_names_and_is_not_there(world: World) -> None:
+    world.runs.queued("gemma", queue="nosuch")
+    made = world.api.standin.objects.of("jobset.x-k8s.io/jobsets")[NAMESPACE, "gemma"]
+    made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "nosuch"
+    pod = made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    pod["priorityClassName"] = "urgent"
+    pod["volumes"].append({"name": "t", "secret": {"secretName": "hf-token"}})
+    pod["volumes"].append({"name": "o", "secret": {"secretName": "not-needed", "optional": True}})
+    assert world.evidence("gemma").missing == ("LocalQueue/nosuch", "PriorityClass/urgent", "Secret/hf-token")
+    world.api.server.fail("/priorityclasses/", code=403, message="cannot get resource x", times=9)
+    assert world.evidence("gemma").missing == ("LocalQueue/nosuch", "Secret/hf-token")
+
+
+def test_events_are_those_of_the_run(world: World) -> None:
+    made = world.runs.admitted("gemma")
+    world.runs.admitted("gemma-slice")
+    world.event("1", "JobSet", "gemma", uid=made["metadata"]["uid"], type="Normal", reason="Started")
+    world.event("2", "Pod", "gemma-slice-job-1-63-abcde", reason="FailedScheduling", count=7, lastTimestamp=NOW)
+    world.event("3", "Job", "gemma-slice-job-1", reason="FailedCreate")
+    world.event("4", "Workload", "jobset-gemma-1a2b3", reason="W")
+    world.event("5", "Pod", "gemma-slice-slice-job-0-0-abcde", reason="Other")
+    world.event("6", "JobSet", "gemma-slice", reason="Other")
+    world.event("7", "Job", "gemma-slice-job-2", reason="Other")
+    found = world.evidence("gemma").events or ()
+    assert sorted(one.reason for one in found) == ["FailedCreate", "FailedScheduling", "Started", "W"]
+    scheduling = next(one for one in found if one.reason == "FailedScheduling")
+    assert (scheduling.object, scheduling.count, scheduling.at) == ("Pod/gemma-slice-job-1-63-abcde", 7, NOW)
+
+
+def test_warnings_of_the_nodes_of_a_run_that_was_restarted(world: World) -> None:
+    again = {**RUNNING, "restarts": 1, "replicatedJobsStatus": [{"name": "slice-job", "ready": 0, "active": 2}]}
+    made = world.runs.admitted("gemma", status=again)
+    world.runs.pod("gemma", attempt=1)
+    killing = {"reason": "OOMKilling", "message": "Memory cgroup out of memory: Killed process 7"}
+    world.event("1", "Node", "n", lastTimestamp="2026-11-21T11:59:00Z", **killing)
+    world.event("2", "Node", "another", lastTimestamp="2026-11-21T11:59:00Z", **killing)
+    world.event("3", "Node", "n", lastTimestamp="2026-11-20T11:59:00Z", **killing)
+    world.event("4", "Node", "n", type="Normal", lastTimestamp="2026-11-21T11:59:00Z", reason="NodeReady")
+    found = world.evidence("gemma")
+    assert [(one.object, one.at) for one in found.node_events or ()] == [("Node/n", "2026-11-21T11:59:00Z")]
+    assert explain(found, now=NOW).cause.id == "restarted-memory"
+    made["status"] = {**again, "restarts": 0}
+    assert world.evidence("gemma").node_events is None
+
+
+def test_the_pods_of_all_hosts_tell_more_than_those_that_status_reads(world: World) -> None:
+    world.runs.jobset("gemma", status=ended("Failed", "ReachedMaxRestarts"))
+    world.failed("gemma", "gemma", host=3, code=137, reason="OOMKilled")
+    found = world.evidence("gemma")
+    assert (found.status.state, found.status.reason) == ("failed", "oom-killed")
+    assert explain(found, now=NOW).reason == "oom-killed"
+
+
+def test_the_first_failing_processes_are_heard_and_few_of_them(world: World) -> None:
+    world.runs.jobset("gemma", status=ended("Failed", "FailJobSetFailurePolicyAction"))
+    for host in range(8):
+        world.failed("gemma", "gemma", host=host, lines=(ERROR if host == 0 else "peer is gone",))
+    found = world.evidence("gemma")
+    assert [log.host for log in found.logs or ()] == [0, 1, 2]
+    first = (found.logs or ())[0]
+    assert first.said is not None
+    assert first.said.kind == "config-error"
+    assert first.lines == (ERROR,)
+    assert first.said_at == "2026-11-21T10:00:00.000000000Z"
+
+
+RAISED = "Traceback (most recent call last):\n\x1b[1;31mValueError\x1b[0m: no such key\x07 'a'\n"
+
+
+@pytest.mark.parametrize("fault", [None, {"code": 403, "message": "cannot get resource pods/log"}])
+def test_a_termination_message_tells_where_the_log_does_not(world: World, fault: dict[str, Any] | None) -> None:
+    """Its lines are coloured, as programs write them."""
+    world.runs.jobset("gemma", status=ended("Failed", "FailJobSetFailurePolicyAction"))
+    world.failed("gemma", "gemma", message=RAISED)
+    if fault is not None:
+        world.api.server.fail("/log", times=9, **fault)
+    found = world.evidence("gemma")
+    (log,) = found.logs or ()
+    assert log.said is not None
+    assert (log.said.kind, log.said.line) == ("exception", "ValueError: no such key 'a'")
+    cause = explain(found, now=NOW).cause
+    assert (cause.id, cause.evidence) == ("exception", ("ValueError: no such key 'a'",))
+
+
+def test_a_termination_message_that_tells_nothing_is_quoted_once(world: World) -> None:
+    world.runs.jobset("gemma", status=ended("Failed", "FailJobSetFailurePolicyAction"))
+    world.failed("gemma", "gemma", message="bye\n")
+    cause = explain(world.evidence("gemma"), now=NOW).cause
+    assert (cause.id, cause.evidence) == ("exit-code", ("bye",))
+
+
+def test_the_termination_message_of_before_tells_where_the_container_was_started_anew(world: World) -> None:
+    world.runs.admitted("gemma")
+    before = {"terminated": {"exitCode": 1, "reason": "Error", "message": RAISED}}
+    row = {"name": "jax-tpu", "restartCount": 1, "state": {"running": {}}, "lastState": before}
+    world.runs.pod("gemma", containerStatuses=[row])
+    (log,) = world.evidence("gemma").logs or ()
+    assert log.said is not None
+    assert log.said.kind == "exception"
+
+
+def test_a_container_that_was_started_anew_is_heard_before_that(world: World) -> None:
+    world.runs.admitted("gemma")
+    before = {"terminated": {"exitCode": 1, "reason": "Error"}}
+    row = {"name": "jax-tpu", "restartCount": 1, "state": {"running": {}}, "lastState": before}
+    pod = world.runs.pod("gemma", containerStatuses=[row])["metadata"]["name"]
+    world.api.standin.logs.say(pod, ERROR, previous=True, end=True)
+    world.api.standin.logs.say(pod, "going")
+    (log,) = world.evidence("gemma").logs or ()
+    assert log.lines == (ERROR,)
+
+
+def test_earlier_attempts_tell_how_they_ended(world: World) -> None:
+    for number, second in ((1, "08"), (2, "09"), (3, "10")):
+        name = "gemma" if number == 1 else f"gemma-{number}"
+        made = world.runs.jobset(name, run="gemma", status=ended("Failed", "FailJobSetFailurePolicyAction"))
+        made["metadata"]["creationTimestamp"] = f"2026-11-21T{second}:00:00Z"
+        world.failed("gemma", name, lines=("completed step: 3, seconds: 0.5, loss: 2.5", ERROR))
+    found = world.evidence("gemma")
+    assert found.seen.jobset is not None
+    assert found.seen.jobset.name == "gemma-3"
+    assert [(end.name, end.step) for end in found.earlier] == [("gemma", 3), ("gemma-2", 3)]
+    assert {end.signature for end in found.earlier} == {(found.logs or ())[0].said.signature}  # type: ignore[union-attr]
+
+
+def test_a_run_without_jobs_is_dry_run_as_jobs(world: World) -> None:
+    made = world.runs.admitted("gemma", status={})
+    container = made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
+    container["image"] = ""
+    found = world.evidence("gemma")
+    assert found.status.reason in {"broken-spec", "no-jobs"}
+    assert found.dry_run is not None
+    assert "image: Required value" in found.dry_run[0].message
+
+
+@pytest.mark.parametrize(
+    "path", ["/events", "/clusterqueues/", "/workloads", "/pendingworkloads", "/log", "/priorityclasses"]
+)
+@pytest.mark.parametrize(
+    "fault", [{"code": 500}, {"action": "cut-before"}, {"code": 403, "message": "x cannot get resource y"}]
+)
+def test_a_part_that_cannot_be_read_is_none_and_stops_nothing(world: World, path: str, fault: dict[str, Any]) -> None:
+    world.runs.queued("gemma", position=0)
+    world.runs.pod("gemma")
+    world.api.server.fail(path, times=99, **fault)
+    found = world.evidence("gemma")
+    none = {
+        "/events": found.events, "/clusterqueues/": found.quotas, "/workloads": found.holders,
+        "/pendingworkloads": found.ahead, "/log": found.logs or None, "/priorityclasses": None,
+    }  # fmt: skip
+    assert none[path] is None
+    assert found.missing == ()

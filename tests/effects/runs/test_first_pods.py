@@ -1,0 +1,196 @@
+"""The first pods of runs: which lists are requested, and what is told from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.effects.runs.test_progress import STEP
+from tests.fakes.clusters import ClusterApi, standing_in
+from tests.fakes.kuberuns import QUEUED, RUNNING, ended
+from tests.fakes.kuberuns import Runs as FakeRuns
+from tests.faults.fault import Seen
+from tests.observations import jobset
+from xsft.effects.cluster.api import Patience
+from xsft.effects.cluster.cluster import connect_context
+from xsft.effects.records.objects import LocalObjects
+from xsft.effects.records.records import RecordStore
+from xsft.effects.runs import first_pods
+from xsft.effects.runs.first_pods import printer_of
+from xsft.effects.runs.runs import Runs
+from xsft.effects.runs.sources import Source
+from xsft.effects.runs.wanted import Effort
+from xsft.records.where import Cluster as Where
+from xsft.states.model import Pod
+
+STARTING = {"restarts": 0, "replicatedJobsStatus": [{"name": "slice-job", "active": 2}]}
+LOG, PODS = "/log", r"/pods\?"
+Told = dict[str, tuple[Any, ...]]
+
+
+class Looks:
+    """At the stand-in, one after the other."""
+
+    def __init__(self, api: ClusterApi, folder: Path) -> None:
+        self.api = api
+        self.there = FakeRuns(api.standin.objects)
+        self.made: dict[str, dict[str, Any]] = {}
+        self.asked: list[Seen] = []
+        self.state = folder / "state"
+
+    def run(self, name: str, status: dict[str, Any] = RUNNING) -> None:
+        self.made[name] = self.there.jobset(name, status=status)
+
+    def says(self, name: str, *steps: int, tag: str = "abcde", attempt: int = 0) -> None:
+        pod = f"{name}-slice-job-0-0-{tag}"
+        if ("default", pod) not in self.api.standin.objects.of("/pods"):
+            self.there.pod(name, tag=tag, attempt=attempt)
+        self.api.standin.logs.say(pod, *(STEP.format(n=n) for n in steps))
+
+    def look(self, *names: str, effort: Effort | None = None) -> Told:
+        before = len(self.api.server.seen)
+        seen = self._runs(names, effort).read().observations
+        self.asked = self.api.server.seen[before:]
+        return {
+            one.jobset.name: (one.progress and one.progress.step, one.jobset, one.pods, one.unread)
+            for one in seen
+            if one.jobset
+        }
+
+    def count(self, on: str) -> int:
+        return sum(1 for one in self.asked if re.search(on, one.line))
+
+    def _runs(self, names: tuple[str, ...], effort: Effort | None) -> Runs:
+        store = RecordStore(state=self.state, objects_at=lambda _: LocalObjects())
+        source = Source(name="stand-in", where=Where(context="stand-in"), namespace="default")
+        patience = Patience(tries=1, read_timeout_s=5.0)
+        return Runs(
+            sources=(source,),
+            store=store,
+            names=names,
+            local=False,
+            effort=effort,
+            connect=lambda _: connect_context(self.api.context, here=self.api.here, patience=patience),
+        )
+
+
+@pytest.fixture
+def looks(tmp_path: Path) -> Iterator[Looks]:
+    with standing_in(tmp_path) as api:
+        yield Looks(api, tmp_path)
+
+
+def steps(told: Told) -> dict[str, int | None]:
+    return {name: one[0] for name, one in told.items()}
+
+
+def test_one_list_of_pods_serves_progress_and_starting(looks: Looks) -> None:
+    looks.run("a")
+    looks.says("a", 1)
+    waits(looks, "b")
+    told = looks.look()
+    assert steps(told) == {"a": 1, "b": None}
+    assert looks.count(PODS) == 1
+
+
+def test_forbidden_pods_are_reported_once(looks: Looks) -> None:
+    looks.run("a")
+    looks.says("a", 1)
+    looks.api.standin.denied.add(("list", "pods"))
+    told = looks.look()["a"]
+    assert (told[0], [one.what for one in told[3]]) == (None, ["log"])
+    looks.api.standin.denied.clear()
+    assert steps(looks.look()) == {"a": 1}
+
+
+def test_a_log_that_hangs_delays_no_other(looks: Looks) -> None:
+    for name in ("a", "b"):
+        looks.run(name)
+        looks.says(name, 1)
+    looks.api.server.fail("a-slice-job-0-0-abcde/log", action="hang-before", times=9)
+    told = looks.look(effort=Effort(progress_s=0.5))
+    assert steps(told) == {"a": None, "b": 1}
+    assert [one.what for one in told["a"][3]] == ["log"]
+
+
+def test_without_progress_no_pods_and_no_logs_are_requested(looks: Looks) -> None:
+    looks.run("a")
+    looks.says("a", 1)
+    looks.run("b", QUEUED)
+    assert steps(looks.look(effort=Effort(progress_s=0))) == {"a": None, "b": None}
+    assert (looks.count(PODS), looks.count(LOG)) == (0, 0)
+
+
+def test_a_named_run_reads_only_its_own_pods_and_log(looks: Looks) -> None:
+    for name in ("a", "b"):
+        looks.run(name)
+        looks.says(name, 1)
+    looks.run("c", QUEUED)
+    assert steps(looks.look("a")) == {"a": 1}
+    (asked,) = [one for one in looks.asked if one.path.endswith("/log")]
+    assert (asked.path.split("/")[-2], asked.query["tailLines"]) == ("a-slice-job-0-0-abcde", "800")
+    (pods,) = [one for one in looks.asked if one.path.endswith("/pods")]
+    assert "in (a)" in pods.query["labelSelector"]
+
+
+def waits(looks: Looks, name: str) -> None:
+    """For a node."""
+    looks.run(name, STARTING)
+    looks.there.pod(name, phase="Pending", containerStatuses=[])
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_pending_first_pods_of_starting_runs_are_told(looks: Looks, monkeypatch: pytest.MonkeyPatch, few: bool) -> None:
+    """Of many that start all pending pods are listed, without their names."""
+    monkeypatch.setattr(first_pods, "MOST_STARTING", 2 if few else 1)
+    looks.run("a")
+    looks.says("a", 1)
+    for name in ("b", "c"):
+        waits(looks, name)
+    told = looks.look()
+    assert {name: one[2] and [pod.phase for pod in one[2]] for name, one in told.items()} == {
+        "a": None,
+        "b": ["Pending"],
+        "c": ["Pending"],
+    }
+    assert looks.count(PODS) == 2 - few
+    assert looks.count("fieldSelector=status.phase=Pending") == 1 - few
+
+
+def test_a_named_run_that_ended_requests_no_pods_of_starting_ones(looks: Looks) -> None:
+    looks.run("a", ended("Failed", "x"))
+    waits(looks, "b")
+    looks.look("a", effort=Effort(progress_s=0))
+    assert looks.count(PODS) == 0
+
+
+@pytest.mark.parametrize(
+    ("others", "prints"),
+    [
+        ([], "one"),
+        ([{"deleting": True, "attempt": 1}], "one"),
+        ([{"attempt": 1, "created_at": "2026-11-21T09:00:00Z"}], "other"),
+        ([{"created_at": "2026-11-21T11:00:00Z"}], "other"),
+        ([{"host": 1, "attempt": 2}], "one"),
+        ([{"jobset": "b", "attempt": 2}], "one"),
+    ],
+)
+def test_the_one_that_prints_is_the_latest_that_lives(others: list[dict[str, Any]], prints: str) -> None:
+    of = {"jobset": "a", "replicated_job": "slice-job", "slice_index": 0, "host": 0, "phase": "Running"}
+    one = Pod(name="one", created_at="2026-11-21T10:00:00Z", **of)  # type: ignore[arg-type]
+    several = [one, *(Pod(**{"name": "other", "created_at": one.created_at, **of, **changed}) for changed in others)]
+    for pods in (several, several[::-1]):
+        found = printer_of(jobset("a"), pods)
+        assert found is not None
+        assert found.name == prints
+
+
+def test_one_that_is_deleted_prints_where_there_is_no_other() -> None:
+    of = {"jobset": "a", "replicated_job": "slice-job", "slice_index": 0, "host": 0, "phase": "Running"}
+    going = Pod(name="going", deleting=True, **of)  # type: ignore[arg-type]
+    assert printer_of(jobset("a"), [going]) is going
+    assert printer_of(jobset("a"), []) is None

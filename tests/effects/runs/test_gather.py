@@ -1,0 +1,481 @@
+"""All runs at once: clusters that answer, clusters that do not, this machine, and what both have forgotten."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+from tests.fakes.clusters import ClusterApi, standing_in
+from tests.fakes.kuberuns import RUNNING, Runs, ended
+from tests.localruns import FakeTrainer, local_plan
+from tests.replacing import replace
+from xsft.effects.cluster.api import Patience
+from xsft.effects.cluster.cluster import Cluster, connect_context
+from xsft.effects.local.run import run_local
+from xsft.effects.records.index import IndexEntry, keep
+from xsft.effects.records.objects import LocalObjects
+from xsft.effects.records.records import RecordStore
+from xsft.effects.runs.ask import Target, begin
+from xsft.effects.runs.gather import Gathered, gather_runs
+from xsft.effects.runs.lastknown import remember
+from xsft.effects.runs.progress import NOT_ASKED, TAIL
+from xsft.effects.runs.wanted import Effort, untold
+from xsft.errors import Unreachable
+from xsft.records.model import Attempt, Facts, Record
+from xsft.records.model import Cluster as Where
+from xsft.states.classify import classify
+from xsft.states.folding import fold
+from xsft.states.model import Observation, Status, Unread
+from xsft.states.rows import row_of
+
+NOW = "2026-11-21T12:00:00+00:00"
+NOTHING = Effort(progress_s=0.0)
+
+
+class World:
+    def __init__(self, api: ClusterApi, folder: Path) -> None:
+        self.api, self.folder = api, folder
+        self.runs = Runs(api.standin.objects)
+        self.store = RecordStore(state=folder / "state", objects_at=lambda _: LocalObjects(), now=lambda: NOW)
+        self.output = str(folder / "out")
+
+    def connect(self) -> Cluster:
+        patience = Patience(tries=1, read_timeout_s=2.0)
+        return connect_context(self.api.context, here=self.api.here, patience=patience)
+
+    def target(self, name: str = "stand-in") -> Target:
+        return Target(name=name, namespace="default", connect=self.connect)
+
+    def gather(self, *targets: Target, **how: Any) -> Gathered:
+        given = targets or (self.target(),)
+        asked = {key: how.pop(key) for key in ("names", "everything", "effort") if key in how}
+        look = begin(given, store=self.store, **{"effort": NOTHING, **asked})
+        return gather_runs(look, store=self.store, **how)
+
+    def submitted(self, name: str, *, uid: str | None = "u-1", jobset: str | None = None, **entry: Any) -> None:
+        """From this machine."""
+        where = Where(context="stand-in")
+        one = IndexEntry(
+            run_name=name,
+            target="xpk",
+            output=self.output,
+            steps=1000,
+            mode="mcjax",
+            jobset=jobset or name,
+            namespace="default",
+            cluster=where,
+            uid=uid,
+            updated_at=NOW,
+        )
+        keep(self.store.state / "runs", replace(one, **entry))
+
+    def silence(self) -> None:
+        self.api.server.fail("/jobsets", code=503, times=99)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with standing_in(tmp_path) as api:
+        yield World(api, tmp_path)
+
+
+def by_name(found: Gathered) -> dict[str, Observation]:
+    return {one.run_name: one for one in found.observations}
+
+
+def states(found: Gathered) -> dict[str, Status]:
+    return {name: classify(one, now=NOW) for name, one in by_name(found).items()}
+
+
+def remembered(world: World, *, effort: Effort = NOTHING) -> tuple[Observation, ...]:
+    """As `status` keeps them after it has asked."""
+    found = world.gather(effort=effort).observations
+    remember(world.store.state, [(one, classify(one, now=NOW)) for one in found], now=NOW)
+    return found
+
+
+def test_clusters_and_this_machine_in_one_answer(world: World) -> None:
+    world.runs.admitted("on-cluster")
+    plan = local_plan(world.folder / "here")
+    run_local(plan, machine=FakeTrainer(folder=world.folder).machine(), on_event=lambda _: None)
+    keep(
+        world.store.state / "runs",
+        IndexEntry(run_name=plan.run_name, target="local", output=plan.run.output or "", updated_at=NOW),
+    )
+    found = world.gather()
+    assert set(by_name(found)) == {"on-cluster", plan.run_name}
+    assert (found.problems, found.answered, found.whole) == ((), True, True)
+    assert set(by_name(world.gather(local=False))) == {"on-cluster"}
+    assert set(by_name(world.gather(names=["on-cluster"]))) == {"on-cluster"}
+    assert set(by_name(world.gather(names=["on"]))) == set()
+
+
+def test_runs_of_one_name_in_two_folders_of_this_machine(world: World) -> None:
+    for name in ("a", "b"):
+        plan = local_plan(world.folder / name)
+        (world.folder / name).mkdir(exist_ok=True)
+        run_local(plan, machine=FakeTrainer(folder=world.folder / name).machine(), on_event=lambda _: None)
+        output = plan.run.output or ""
+        keep(
+            world.store.state / "runs",
+            IndexEntry(run_name=plan.run_name, target="local", output=output, updated_at=NOW),
+        )
+    found = world.gather().observations
+    assert len({one.output for one in found}) == len(found) == 2
+    assert len(fold(found, classify=classify, now=NOW)) == 2
+    folder = f"{output}/{plan.run_name}"
+    assert [one.output for one in world.gather(names=[folder]).observations] == [output]
+
+
+def test_a_cluster_that_is_silent_gives_what_was_known(world: World) -> None:
+    world.runs.admitted("gemma")
+    remembered(world)
+    world.submitted("since", uid="u-2")
+    world.silence()
+    found = world.gather()
+    assert states(found)["gemma"] == Status(state="training", reason="progress-not-read", evidence=("jobset",))
+    assert by_name(found)["gemma"].observed_at == NOW
+    assert states(found)["since"] == Status(state="unknown", reason="unreachable")
+    assert (found.answered, found.whole) == (True, False)
+    (problem,) = found.problems
+    assert (problem.severity, problem.id) == ("warning", "cluster-error")
+    assert problem.message.startswith("stand-in: ")
+
+
+def test_what_a_cluster_had_no_more_when_it_answered_last_is_not_shown_as_living(world: World) -> None:
+    """Cancelled by somebody else; then the cluster falls silent."""
+    world.runs.admitted("gemma")
+    world.runs.admitted("other")
+    remembered(world)
+    jobsets = world.api.standin.objects.of("jobset.x-k8s.io/jobsets")
+    del jobsets[next(key for key in jobsets if "gemma" in key)]
+    world.gather()
+    world.silence()
+    assert set(by_name(world.gather())) == {"other"}
+
+
+def test_what_lived_when_it_was_seen_last_says_nothing_of_a_run_that_is_gone(world: World) -> None:
+    world.runs.admitted("gemma")
+    remembered(world)
+    jobsets = world.api.standin.objects.of("jobset.x-k8s.io/jobsets")
+    (uid,) = [one["metadata"]["uid"] for one in jobsets.values()]
+    world.submitted("gemma", uid=uid)
+    jobsets.clear()
+    found = world.gather()
+    assert by_name(found)["gemma"].last_known is None
+    assert states(found)["gemma"].reason == "jobset-gone"
+
+
+def test_where_nothing_is_known_nothing_was_read(world: World) -> None:
+    world.silence()
+    found = world.gather()
+    assert (found.observations, found.answered, found.whole) == ((), False, False)
+
+
+def test_one_silent_cluster_hides_no_other(world: World) -> None:
+    world.runs.admitted("gemma")
+
+    def nobody() -> Cluster:
+        raise Unreachable("no route", fix="dial in", id="unreachable")
+
+    other = Target(name="other", namespace="default", connect=nobody)
+    found = world.gather(world.target(), other)
+    assert set(by_name(found)) == {"gemma"}
+    assert (found.answered, found.whole) == (True, False)
+    assert [problem.message for problem in found.problems] == ["other: no route"]
+
+
+def test_a_login_that_fails_is_a_problem_with_its_fix(world: World) -> None:
+    world.api.expire_login()
+    (problem,) = world.gather().problems
+    assert problem.id == "login-expired"
+    assert problem.fix
+
+
+def test_what_the_cluster_has_forgotten_is_known_by_its_record(world: World) -> None:
+    where = {"cluster": Where(context="stand-in"), "namespace": "default"}
+    attempt = Attempt(number=1, outcome="submitting", submitter="a" * 16, jobset="gone", started_at=NOW, **where)  # type: ignore[arg-type]
+    record = Record(run_name="gone", steps=1000, target="xpk", output=world.output, attempts=(attempt,))
+    ref = world.store.begin(record)
+    world.store.finish(ref, Facts(outcome="created", at=NOW, uid="u-1", submitter="a" * 16))  # type: ignore[arg-type]
+    assert states(world.gather())["gone"].reason == "jobset-gone"
+    world.store.finish(ref, Facts(outcome="cancelled", at=NOW, submitter="b" * 16))  # type: ignore[arg-type]
+    assert states(world.gather(effort=Effort()))["gone"] == Status(state="cancelled", evidence=("record",))
+
+
+def test_what_ended_before_it_was_forgotten_stays_ended(world: World) -> None:
+    made = world.runs.jobset("gemma", status=ended("Failed", "ReachedMaxRestarts"))
+    remembered(world)
+    world.submitted("gemma", uid=made["metadata"]["uid"])
+    world.api.world.delete("gemma")
+    asked_before = len(world.api.server.seen)
+    status = states(world.gather(effort=Effort()))["gemma"]
+    assert (status.state, status.reason) == ("failed", "trainer-failed")
+    assert not [one for one in world.api.server.seen[asked_before:] if "/log" in one.path]
+
+
+def test_a_run_that_was_cancelled_keeps_what_was_known_of_it(world: World) -> None:
+    """Its JobSet and its pods are gone, and its record tells that somebody cancelled it."""
+    made = world.runs.admitted("gemma")
+    uid = made["metadata"]["uid"]
+    where = {"cluster": Where(context="stand-in"), "namespace": "default"}
+    attempt = Attempt(
+        number=1, outcome="submitting", submitter="a" * 16, jobset="gemma", started_at=NOW, **where  # type: ignore[arg-type]
+    )  # fmt: skip
+    record = Record(run_name="gemma", steps=1000, target="xpk", mode="mcjax", output=world.output, attempts=(attempt,))
+    created = Facts(outcome="created", at=NOW, uid=uid, submitter="a" * 16)  # type: ignore[arg-type]
+    ref = world.store.finish(world.store.begin(record), created)
+    pod = world.runs.pod("gemma")["metadata"]["name"]
+    world.api.standin.logs.say(pod, "completed step: 42, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0")
+    remembered(world, effort=Effort())
+    world.api.world.delete("gemma")
+    del world.api.standin.objects.of("/pods")["default", pod]
+    world.store.finish(ref, Facts(outcome="cancelled", at="2026-11-21T11:30:00+00:00", submitter="b" * 16))
+    for _ in range(3):  # it is read from the record first, then remembered
+        found = by_name(world.gather(effort=Effort()))["gemma"]
+        status = classify(found, now=NOW)
+        row = row_of(found, status, now=NOW)
+        assert (row.state, row.step, row.steps, row.loss, row.step_seconds) == ("cancelled", 42, 1000, 2.5, 0.5)
+        assert (row.tpu, row.num_slices, row.mode, row.ended_at) == ("v6e-256", 2, "mcjax", "2026-11-21T11:30:00Z")
+        remember(world.store.state, [(found, status)], now=NOW)
+    assert not untold(found)
+
+
+def test_a_run_that_is_gone_is_shown_with_the_further_of_what_is_known(world: World) -> None:
+    made = world.runs.admitted("gemma")
+    world.submitted("gemma", uid=made["metadata"]["uid"])
+    pod = world.runs.pod("gemma")["metadata"]["name"]
+    world.api.standin.logs.say(pod, "completed step: 42, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0")
+    remembered(world, effort=Effort())
+    world.api.world.delete("gemma")
+    checkpoints = Path(world.output) / "gemma" / "checkpoints"
+    for step, expected in ((40, (42, 40)), (50, (42, 50))):
+        (checkpoints / str(step)).mkdir(parents=True)
+        (checkpoints / str(step) / "commit_success.txt").touch()
+        (checkpoints / str(step) / "_CHECKPOINT_METADATA").touch()
+        found = by_name(world.gather(effort=Effort()))["gemma"]
+        assert found.progress is not None
+        assert (found.progress.step, found.progress.saved_step) == expected
+        assert states(world.gather(effort=Effort()))["gemma"].reason == "jobset-gone"
+
+
+def test_how_a_run_was_before_its_restart_is_known_from_an_earlier_look(world: World) -> None:
+    made = world.runs.admitted("gemma")
+    pod = world.runs.pod("gemma")["metadata"]["name"]
+    world.api.standin.logs.say(pod, "completed step: 42, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0")
+    remembered(world, effort=Effort())
+    made["status"] = {**RUNNING, "restarts": 1}
+    for _ in range(2):
+        before = by_name(world.gather())["gemma"].before
+        assert before is not None
+        assert (before.at, before.state, before.step) == (NOW, "stalled", 42)  # its log is of another day
+        remembered(world)
+
+
+def test_that_a_process_was_killed_for_memory_stays_known(world: World) -> None:
+    """Of all pods `status` reads the one that prints steps, and that one may be gone the next time."""
+    world.runs.admitted("gemma", status=ended("Failed", "ReachedMaxRestarts"))
+    pod = world.runs.pod("gemma", phase="Failed")
+    killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-11-21T11:30:00Z"}}
+    pod["status"]["containerStatuses"] = [{"name": "jax-tpu", "state": killed}]
+    world.api.standin.logs.say(pod["metadata"]["name"], "nothing")
+    remembered(world, effort=Effort())
+    assert states(world.gather(effort=Effort()))["gemma"].reason == "oom-killed"
+    del world.api.standin.objects.of("/pods")["default", pod["metadata"]["name"]]
+    remembered(world, effort=Effort())
+    assert states(world.gather(effort=Effort()))["gemma"].reason == "oom-killed"
+
+
+def test_old_submissions_are_looked_for_only_where_they_are_named(world: World) -> None:
+    world.submitted("old", updated_at="2026-11-01T00:00:00+00:00")
+    assert by_name(world.gather()) == {}
+    assert set(by_name(world.gather(names=["old"]))) == {"old"}
+    assert set(by_name(world.gather(everything=True))) == {"old"}
+
+
+def test_a_later_attempt_under_the_same_name_is_not_forgotten(world: World) -> None:
+    world.runs.admitted("gemma")
+    world.submitted("gemma", uid="another-uid")
+    assert len(world.gather().observations) == 1
+
+
+def test_a_run_that_is_itself_named_like_an_attempt_does_not_hide_one_that_is_gone(world: World) -> None:
+    world.runs.admitted("gemma-2")
+    world.submitted("gemma", jobset="gemma-2", uid="another-uid")
+    assert set(by_name(world.gather())) == {"gemma", "gemma-2"}
+
+
+def test_submissions_to_another_place_are_not_this_ones(world: World) -> None:
+    world.submitted("a", cluster=Where(context="elsewhere"))
+    world.submitted("b", namespace="other")
+    assert world.gather().observations == ()
+
+
+def test_the_progress_of_an_end_is_read_once(world: World) -> None:
+    world.runs.admitted("gemma", status=ended("Completed", "AllJobsCompleted"))
+    pod = world.runs.pod("gemma", phase="Succeeded")["metadata"]["name"]
+    step = "completed step: 1000, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0"
+    world.api.standin.logs.say(pod, step)
+    remembered(world, effort=Effort())
+    again = world.gather(effort=Effort())
+    assert states(again)["gemma"].state == "succeeded"
+    assert len(world.api.server.asked("/log")) == 1
+
+
+def test_a_checkpoint_of_which_the_end_of_a_log_does_not_tell(world: World) -> None:
+    """A run that is named is read further back; of others it is known from before."""
+    world.runs.admitted("gemma")
+    pod = world.runs.pod("gemma")["metadata"]["name"]
+    say = partial(world.api.standin.logs.say, pod)
+    say("Finished saving checkpoint (finalized tmp dir) to `/out/gemma/checkpoints/100`")
+    for step in range(101, 101 + TAIL):
+        say(f"completed step: {step}, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0")
+
+    def saved(**how: Any) -> int | None:
+        progress = by_name(world.gather(effort=Effort(), **how))["gemma"].progress
+        assert progress is not None
+        assert progress.step == 100 + TAIL
+        return progress.saved_step
+
+    assert saved() is None
+    assert saved(names=["gemma"]) == 100
+    found = world.gather(effort=Effort(), names=["gemma"])
+    remember(world.store.state, [(one, classify(one, now=NOW)) for one in found.observations], now=NOW)
+    assert saved() == 100
+
+
+def test_an_end_that_nobody_had_time_for_is_read_at_the_next_look(world: World) -> None:
+    """What it had said while it lived is shown meanwhile, and is not taken for its last word."""
+    jobset = world.runs.admitted("gemma")
+    pod = world.runs.pod("gemma")["metadata"]["name"]
+
+    def says(step: int) -> None:
+        line = f"completed step: {step}, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0"
+        world.api.standin.logs.say(pod, line)
+
+    def step(**effort: Any) -> int | None:
+        (seen,) = remembered(world, effort=Effort(**effort))
+        return seen.progress.step if seen.progress else None
+
+    says(42)
+    assert step() == 42
+    says(55)
+    jobset["status"] = ended("Failed", "x", at=NOW)
+    assert step(ended_at_most=0) == 42
+    assert step(ended_at_most=0) == 42
+    assert step() == 55
+    assert step(ended_at_most=0) == 55
+    asked = len(world.api.server.asked("/log"))
+    assert step() == 55
+    assert len(world.api.server.asked("/log")) == asked, "it is not read again"
+
+
+@pytest.mark.parametrize(
+    ("how", "step", "state"),
+    [("Failed", 42, ("failed", "jobset-failed")), ("Completed", None, ("unknown", "steps-not-read"))],
+)
+def test_what_a_run_had_said_before_its_log_was_gone_is_shown_where_it_proves_nothing(
+    world: World, how: str, step: int | None, state: tuple[str, str]
+) -> None:
+    jobset = world.runs.admitted("gemma")
+    pod = world.runs.pod("gemma")["metadata"]["name"]
+    world.api.standin.logs.say(pod, "completed step: 42, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0")
+    remembered(world, effort=Effort())
+    jobset["status"] = ended(how, "x")
+    del world.api.standin.objects.of("/pods")["default", pod]
+    found = world.gather(effort=Effort())
+    progress = by_name(found)["gemma"].progress
+    assert (progress.step if progress else None) == step
+    assert (states(found)["gemma"].state, states(found)["gemma"].reason) == state
+
+
+def test_two_namespaces_of_one_cluster_are_both_read(world: World) -> None:
+    world.runs.admitted("gemma")
+    elsewhere = Target(name="stand-in", namespace="empty", connect=world.connect)
+    assert set(by_name(world.gather(world.target(), elsewhere))) == {"gemma"}
+    assert set(by_name(world.gather(elsewhere, world.target()))) == {"gemma"}
+
+
+def test_so_many_active_runs_are_read_and_so_many_that_are_over(world: World) -> None:
+    for name, status in (("a-ended", ended("Failed", "x", at=NOW)), ("b-going", None), ("c-ended-long-ago", None)):
+        world.runs.admitted(name, status=status)
+        world.api.standin.logs.say(world.runs.pod(name)["metadata"]["name"], "nothing")
+    old = ended("Failed", "x", at="2026-11-01T00:00:00Z")
+    world.runs.admitted("c-ended-long-ago", status=old)
+    found = by_name(world.gather(effort=Effort(at_most=1, ended_at_most=0)))
+    assert {name for name, one in found.items() if one.progress} == {"b-going"}
+    assert found["a-ended"].unread == (Unread(what="log", why=NOT_ASKED),)
+    found = by_name(world.gather(effort=Effort(at_most=0, ended_at_most=1)))
+    assert {name for name, one in found.items() if one.progress} == {"a-ended"}
+    assert found["b-going"].unread == (Unread(what="log", why=NOT_ASKED),)
+    assert found["c-ended-long-ago"].unread == ()
+    named = by_name(world.gather(names=["c-ended-long-ago"], effort=Effort()))
+    assert named["c-ended-long-ago"].progress is not None
+
+
+def test_where_not_all_can_be_read_a_look_that_is_no_longer_young_reads_few(world: World) -> None:
+    for i in range(6):
+        world.runs.admitted(f"run-{i}")
+        world.api.standin.logs.say(world.runs.pod(f"run-{i}")["metadata"]["name"], "nothing")
+
+    def read(**effort: Any) -> int:
+        found = by_name(world.gather(effort=Effort(at_least=2, soon_s=0, **effort)))
+        unread = [one for one in found.values() if one.unread]
+        assert {one.unread[0].why for one in unread} <= {NOT_ASKED}
+        return len(found) - len(unread)
+
+    assert read(at_most=4) == 2
+    assert read(at_most=6) == 6, "all of them can be shown"
+
+
+def test_what_need_not_be_read_is_there_while_the_rest_is_and_a_run_is_never_parted(world: World) -> None:
+    """`gemma-2` is read: the first attempt, which nobody reads, comes with it."""
+    world.runs.admitted("gemma", status=ended("Failed", "x", at="2026-11-01T00:00:00Z"))
+    world.runs.admitted("gemma-2", run="gemma")
+    world.runs.admitted("other")
+    gate = threading.Event()
+    world.api.server.fail("/log", code=0, do=partial(gate.wait, 20))
+    parts = world.gather(effort=Effort(at_most=1, progress_s=20)).parts()
+    assert [one.run_name for one in next(parts)] == ["other"]
+    gate.set()
+    assert sorted(one.jobset.name for one in next(parts) if one.jobset) == ["gemma", "gemma-2"]
+
+
+def test_pods_that_print_are_asked_for_once_and_before_all_lists_have_come(world: World) -> None:
+    world.runs.admitted("gemma")
+    world.api.standin.logs.say(world.runs.pod("gemma")["metadata"]["name"], "nothing")
+    gate = threading.Event()
+    world.api.server.fail("/workloads", code=0, do=partial(gate.wait, 20))
+    began = begin((world.target(),), store=world.store)
+    for _ in range(200):
+        if printers_asked(world):
+            break
+        time.sleep(0.05)
+    assert printers_asked(world) == 1
+    gate.set()
+    assert by_name(gather_runs(began, store=world.store))["gemma"].progress is not None
+    assert printers_asked(world) == 1
+
+
+def printers_asked(world: World) -> int:
+    return sum("batch.kubernetes.io/job-completion-index=0" in unquote(one.line) for one in world.api.server.seen)
+
+
+def test_what_is_gone_has_the_age_of_its_clusters_clock(world: World) -> None:
+    """Ours is a day ahead: it is not a day older for that."""
+    made = world.runs.admitted("gemma")
+    day_s = 86_400.0
+    (seen,) = world.gather().observations
+    store = world.store
+    remember(store.state, [(replace(seen, ahead_s=-day_s), Status(state="succeeded"))], now=NOW)
+    world.submitted("gemma", uid=made["metadata"]["uid"])
+    world.api.world.delete("gemma")
+    (gone,) = world.gather().observations
+    assert (gone.jobset, gone.ahead_s) == (None, -day_s)

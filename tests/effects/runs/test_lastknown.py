@@ -1,0 +1,238 @@
+"""What was known last: kept, read back, and never in the way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.observations import NOW, finished, jobset, observed, queued, said
+from tests.replacing import replace
+from xsft.effects.runs.lastknown import FORGET_AFTER_S, forget, recall, remember
+from xsft.states.classify import classify
+from xsft.states.model import Before, Observation, Recorded, Status, Unread
+from xsft.states.rows import row_of
+
+CLUSTER = "my-project/us-east5-b/my-cluster"
+TRAINING = Status(state="training", evidence=("jobset", "log"))
+DONE = Status(state="succeeded", evidence=("jobset", "log"))
+SILENT = (Unread(what="jobsets", why="no answer"),)
+
+
+def kept(state: Path) -> dict[str, Observation]:
+    found = recall(state, cluster=CLUSTER, namespace="default")
+    return {uid: known.observation(CLUSTER, unread=SILENT) for uid, known in found.items()}
+
+
+def living(state: Path) -> set[str]:
+    """Names of those that are not known to be gone."""
+    found = recall(state, cluster=CLUSTER, namespace="default")
+    return {known.jobset.run_name for known in found.values() if not known.gone}
+
+
+def only_file(state: Path) -> Path:
+    (path,) = (state / "known").glob("*.jsonl")
+    return path
+
+
+def test_a_silent_cluster_shows_what_was_known_with_its_age(tmp_path: Path) -> None:
+    seen = observed("gemma")
+    remember(tmp_path, [(seen, TRAINING)], now=NOW)
+    (old,) = kept(tmp_path).values()
+    later = "2026-11-21T13:00:00Z"
+    status = classify(old, now=later)
+    row = row_of(old, status, now=later)
+    assert (row.state, row.tpu, row.num_slices, row.namespace) == ("training", "v6e-256", 2, "default")
+    assert (row.step, row.loss, row.steps) == (120, 2.3456, 1000)
+    assert row.evidence_age_s == pytest.approx(3604)
+    assert row.unread == ("jobsets: no answer",)
+
+
+def test_an_end_is_remembered_with_its_time(tmp_path: Path) -> None:
+    seen = finished("gemma", at="2026-11-21T11:30:00Z")
+    remember(tmp_path, [(seen, DONE)], now=NOW)
+    (old,) = kept(tmp_path).values()
+    assert old.jobset is not None
+    assert old.jobset.terminal == "Completed"
+    assert row_of(old, classify(old, now=NOW), now=NOW).ended_at == "2026-11-21T11:30:00Z"
+
+
+def test_what_was_found_of_a_failure_stays_until_the_restart_and_is_told_after_it(tmp_path: Path) -> None:
+    starting = Status(state="starting", reason="pods-not-ready")
+    remember(tmp_path, [(observed("a", found="killed for memory"), starting), (observed("b"), TRAINING)], now=NOW)
+    remember(tmp_path, [(observed("a"), starting), (observed("b"), TRAINING)], now=NOW)
+    known = recall(tmp_path, cluster=CLUSTER, namespace="default")
+    assert (known["uid-a"].found, known["uid-b"].found) == ("killed for memory", "")
+    before = known["uid-a"].as_before()
+    assert before.found == "killed for memory"
+    remember(tmp_path / "other", [(observed("a", found="killed for memory"), starting)], now=NOW)
+    remember(tmp_path / "other", [(observed("a"), TRAINING)], now=NOW)
+    assert not recall(tmp_path / "other", cluster=CLUSTER, namespace="default")["uid-a"].found, "it runs again"
+    again = observed("a", jobset=jobset("a", restarts=1), before=before)
+    remember(tmp_path, [(again, starting)], now=NOW)
+    known = recall(tmp_path, cluster=CLUSTER, namespace="default")
+    assert (known["uid-a"].found, known["uid-a"].before) == ("", before)
+    remember(tmp_path, [(again, TRAINING)], now=NOW)
+    known = recall(tmp_path, cluster=CLUSTER, namespace="default")
+    assert (known["uid-a"].found, known["uid-a"].before) == ("", before)
+
+
+def test_how_far_a_run_had_come_stays_known_while_nobody_asks_it(tmp_path: Path) -> None:
+    """Where there are many, most are not asked at a look; of one that is over it would pass for its last word."""
+
+    def step(**how: Any) -> int | None:
+        remember(tmp_path, [(replace(observed("a"), **how), how.pop("status", TRAINING))], now=NOW)
+        progress = recall(tmp_path, cluster=CLUSTER, namespace="default")["uid-a"].progress
+        return progress.step if progress else None
+
+    assert step() == 120
+    assert step(progress=None) == 120
+    assert step(progress=None) == 120
+    assert step(progress=None, jobset=jobset("a", restarts=1)) is None, "another process"
+    assert step() == 120
+    failed = replace(observed("a"), progress=None, jobset=jobset("a", terminal="Failed"))
+    remember(tmp_path, [(failed, Status(state="failed"))], now=NOW)
+    assert recall(tmp_path, cluster=CLUSTER, namespace="default")["uid-a"].progress is None
+
+
+def test_each_call_adds_to_what_was_known(tmp_path: Path) -> None:
+    remember(tmp_path, [(observed("one"), TRAINING), (observed("two"), TRAINING)], now=NOW)
+    remember(tmp_path, [(observed("one", observed_at="2026-11-21T12:30:00Z"), DONE)], now="2026-11-21T12:30:00Z")
+    states = {one.run_name: one.last_known.state for one in kept(tmp_path).values() if one.last_known}
+    assert states == {"one": "succeeded", "two": "training"}
+
+
+def test_what_lived_and_is_not_there_now_is_not_shown_as_living_later(tmp_path: Path) -> None:
+    """It was cancelled, or its TTL ran out, while nobody looked; how a run ended stays known."""
+    end = observed("ended")
+    remember(tmp_path, [(observed("gone"), TRAINING), (observed("there"), TRAINING), (end, DONE)], now=NOW)
+    forget(tmp_path, cluster=CLUSTER, namespace="default", there={"uid-there"}, now=NOW)
+    assert living(tmp_path) == {"there", "ended"}
+    forget(tmp_path, cluster="another", namespace="default", there=(), now=NOW)
+    assert living(tmp_path) == {"there", "ended"}
+
+
+def test_how_far_a_run_came_that_is_gone_stays_known(tmp_path: Path) -> None:
+    remember(tmp_path, [(observed("gone"), TRAINING)], now=NOW)
+    for _ in range(2):
+        forget(tmp_path, cluster=CLUSTER, namespace="default", there=(), now=NOW)
+    (line,) = only_file(tmp_path).read_text().splitlines()[1:]
+    assert line.count('"gone": true') == 1
+    known = recall(tmp_path, cluster=CLUSTER, namespace="default")["uid-gone"]
+    assert (known.gone, known.ended, known.jobset.tpu, known.status) == (True, False, "v6e-256", TRAINING)
+    assert known.progress is not None
+    assert (known.progress.step, known.progress.loss) == (120, 2.3456)
+    remember(tmp_path, [(observed("gone"), TRAINING)], now=NOW)  # a list that lacked it was wrong
+    assert living(tmp_path) == {"gone"}
+
+
+def test_the_end_of_a_run_that_is_gone_is_kept_with_its_time(tmp_path: Path) -> None:
+    seen = observed("gone")
+    record = Recorded(outcome="cancelled", finished_at="2026-11-21T11:00:00Z")
+    gone = replace(seen, jobset=None, was=seen.jobset, record=record)
+    remember(tmp_path, [(gone, Status(state="unknown", reason="jobset-gone"))], now=NOW)
+    assert recall(tmp_path, cluster=CLUSTER, namespace="default") == {}
+    remember(tmp_path, [(gone, Status(state="cancelled", evidence=("record",)))], now=NOW)
+    known = recall(tmp_path, cluster=CLUSTER, namespace="default")["uid-gone"]
+    assert (known.status.state, known.ended, known.ended_at) == ("cancelled", True, "2026-11-21T11:00:00Z")
+    assert known.jobset.tpu == "v6e-256"
+
+
+def test_how_a_run_was_before_its_restart_is_kept(tmp_path: Path) -> None:
+    before = Before(at=NOW, state="training", reason="evaluating", step=7, saved_step=5)
+    remember(tmp_path, [(observed("a", before=before), TRAINING)], now=NOW)
+    known = recall(tmp_path, cluster=CLUSTER, namespace="default")["uid-a"]
+    assert known.before == before
+    assert known.observation(CLUSTER, unread=SILENT).before == before
+    assert known.as_before() == Before(at="2026-11-21T11:59:56Z", state="training", step=120, saved_step=100)
+
+
+def test_what_its_steps_were_worth_stays_known(tmp_path: Path) -> None:
+    progress = said(no_target_steps=3, not_finite_steps=4, zero_loss_steps=5)
+    remember(tmp_path, [(observed("a", progress=progress), TRAINING)], now=NOW)
+    known = recall(tmp_path, cluster=CLUSTER, namespace="default")["uid-a"].progress
+    assert known is not None
+    assert (known.no_target_steps, known.not_finite_steps, known.zero_loss_steps) == (3, 4, 5)
+
+
+def test_what_is_forgotten_long_ago_goes(tmp_path: Path) -> None:
+    remember(tmp_path, [(observed("old", observed_at="2026-10-01T00:00:00Z"), DONE)], now="2026-10-01T00:00:00Z")
+    remember(tmp_path, [(observed("new"), TRAINING)], now=NOW)
+    assert FORGET_AFTER_S < 51 * 24 * 3600
+    assert {one.run_name for one in kept(tmp_path).values()} == {"new"}
+
+
+def test_what_says_nothing_new_is_not_kept(tmp_path: Path) -> None:
+    """Neither an unknown state, nor one that was itself remembered, nor a run on this machine."""
+    nothing = Status(state="unknown", reason="steps-not-read")
+    recalled = observed("gemma", last_known=TRAINING, unread=SILENT)
+    remember(tmp_path, [(observed("x"), nothing), (recalled, TRAINING), (observed("y", cluster=None), DONE)], now=NOW)
+    assert not (tmp_path / "known").exists()
+
+
+def test_clusters_and_namespaces_are_kept_apart(tmp_path: Path) -> None:
+    remember(tmp_path, [(observed("a"), TRAINING), (observed("a", cluster="kind"), DONE)], now=NOW)
+    assert recall(tmp_path, cluster="kind", namespace="other") == {}
+    assert [k.status.state for k in recall(tmp_path, cluster="kind", namespace="default").values()] == ["succeeded"]
+
+
+def test_a_folder_that_cannot_be_written_is_no_fault_of_the_runs(tmp_path: Path) -> None:
+    (tmp_path / "known").write_text("a file")
+    remember(tmp_path, [(observed("a"), TRAINING)], now=NOW)
+    assert kept(tmp_path) == {}
+
+
+@pytest.mark.parametrize("text", ["", "null", "[]", "{", '{"schema": "other/1"}\n{}', "\x00", "[" * 100_000])
+def test_a_file_that_makes_no_sense_is_none(tmp_path: Path, text: str) -> None:
+    remember(tmp_path, [(observed("a"), TRAINING)], now=NOW)
+    only_file(tmp_path).write_text(text)
+    assert kept(tmp_path) == {}
+    remember(tmp_path, [(queued("b"), TRAINING)], now=NOW)
+    assert len(kept(tmp_path)) == 1
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    max_leaves=5,
+)
+
+
+@settings(deadline=None)  # it writes files
+@given(st.data())
+def test_a_file_of_another_version_is_read_as_far_as_it_goes(tmp_path_factory: Any, data: st.DataObject) -> None:
+    state = tmp_path_factory.mktemp("state")
+    remember(state, [(observed("a"), TRAINING), (finished("b", at=NOW), DONE)], now=NOW)
+    first, *lines = only_file(state).read_text().splitlines()
+    run = json.loads(lines[0])
+    part = data.draw(st.sampled_from([run, *(v for v in run.values() if isinstance(v, dict) and v)]))
+    part[data.draw(st.sampled_from(sorted(part)))] = data.draw(VALUES)
+    lines[0] = data.draw(st.sampled_from([json.dumps(run), json.dumps(run, indent=None, separators=(",", ":"))]))
+    only_file(state).write_text("\n".join((first.replace("known/2", "known/9"), *lines)))
+    found = kept(state)
+    assert 1 <= len(found) <= 2
+    assert all(classify(replace(one, unread=SILENT), now=NOW) == one.last_known for one in found.values())
+
+
+def test_half_a_file_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    remember(tmp_path, [(observed("a"), TRAINING), (finished("b", at=NOW), DONE)], now=NOW)
+    text = only_file(tmp_path).read_text()
+    only_file(tmp_path).write_text(text[: text.rindex("observed_at")])
+    assert len(kept(tmp_path)) == 1
+    only_file(tmp_path).write_text(text[:-5])
+    assert len(kept(tmp_path)) == 1
+
+
+def test_what_is_not_asked_for_is_not_taken_apart(tmp_path: Path) -> None:
+    remember(tmp_path, [(observed("a"), TRAINING), (observed("b"), DONE)], now=NOW)
+    lines = only_file(tmp_path).read_text().splitlines()
+    (broken,) = [one for one in lines if '"uid-b"' in one]
+    only_file(tmp_path).write_text("\n".join(lines).replace(broken, broken.replace('"jobset": {', '"jobset": {{')))
+    found = recall(tmp_path, cluster=CLUSTER, namespace="default")
+    assert found["uid-a"].status == TRAINING
+    assert "uid-b" not in found
+    assert list(found) == ["uid-a"]

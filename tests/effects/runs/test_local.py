@@ -1,0 +1,113 @@
+"""Runs of this machine as their folders tell them; the trainer is the stand-in that prints what MaxText prints."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.localruns import FakeTrainer, local_plan
+from xsft.effects.local.folder import folder_of
+from xsft.effects.local.run import run_local
+from xsft.effects.machine.filelock import exclusive
+from xsft.effects.records.index import IndexEntry
+from xsft.effects.runs.local import is_held, observe_local
+from xsft.states.classify import classify
+from xsft.states.model import Observation
+from xsft.steps import Plan
+
+NOW = "2026-11-21T12:00:00Z"
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    return local_plan(tmp_path)
+
+
+def entry(plan: Plan) -> IndexEntry:
+    return IndexEntry(run_name=plan.run_name, target="local", output=plan.run.output or "", steps=6)
+
+
+def seen(plan: Plan) -> Observation:
+    (one,) = observe_local([entry(plan)], now=NOW)
+    return one
+
+
+def ran(plan: Plan, tmp_path: Path, **does: object) -> None:
+    run_local(plan, machine=FakeTrainer(folder=tmp_path).machine(**does), on_event=lambda _: None)
+
+
+def test_one_that_did_all_its_steps(plan: Plan, tmp_path: Path) -> None:
+    ran(plan, tmp_path)
+    one = seen(plan)
+    status = classify(one, now=NOW)
+    assert (status.state, one.target, one.cluster, one.jobset) == ("succeeded", "local", None, None)
+    assert one.progress is not None
+    steps = plan.run.spec.train.steps
+    assert (one.progress.step, one.steps, one.progress.saved_step) == (steps, steps, steps)
+    assert one.progress.loss == pytest.approx(7 - steps / 10)
+    assert one.progress.step_seconds == 0.217
+    assert one.record is not None
+    assert (one.record.outcome, one.record.alive) == ("completed", False)
+
+
+def test_one_whose_data_ended(plan: Plan, tmp_path: Path) -> None:
+    ran(plan, tmp_path, data_ends=2)
+    one = seen(plan)
+    status = classify(one, now=NOW)
+    assert (status.state, status.reason) == ("failed", "data-ended")
+
+
+def test_one_that_runs_now_and_one_that_was_killed(plan: Plan, tmp_path: Path) -> None:
+    ran(plan, tmp_path, exit=1)
+    folder = folder_of(plan)
+    document = json.loads(folder.record.read_text())
+    document["attempts"][-1] |= {"outcome": "running", "finished_at": None, "reason": None}
+    document["outcome"] = "running"
+    folder.record.write_text(json.dumps(document))
+    with exclusive(folder.lock, waiting=lambda: None):
+        one = seen(plan)
+        assert one.record is not None
+        assert one.record.alive
+        assert classify(one, now=NOW).state in {"starting", "compiling", "training"}
+    dead = seen(plan)
+    assert dead.record is not None
+    assert not dead.record.alive
+    assert classify(dead, now=NOW).reason == "killed"
+
+
+def test_a_lock_is_seen_without_the_kernels_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on macOS."""
+    monkeypatch.setattr("xsft.effects.runs.local.holder", lambda _: None)
+    lock = tmp_path / "lock"
+    assert not is_held(lock)
+    with exclusive(lock, waiting=lambda: None):
+        assert is_held(lock)
+    assert not is_held(lock)
+
+
+def test_a_record_that_cannot_be_read_is_said(plan: Plan, tmp_path: Path) -> None:
+    ran(plan, tmp_path)
+    folder_of(plan).record.write_text("{")
+    one = seen(plan)
+    assert [unread.what for unread in one.unread] == ["record"]
+    assert classify(one, now=NOW).state == "unknown"
+
+
+def test_a_folder_that_is_gone_is_no_run(plan: Plan, tmp_path: Path) -> None:
+    assert observe_local([entry(plan)], now=NOW) == ()
+    on_a_cluster = IndexEntry(run_name="r", target="xpk", output=str(tmp_path))
+    assert observe_local([on_a_cluster], now=NOW) == ()
+
+
+def test_the_end_of_a_long_log_is_enough(plan: Plan, tmp_path: Path) -> None:
+    ran(plan, tmp_path)
+    log = Path(json.loads(folder_of(plan).record.read_text())["attempts"][-1]["log"])
+    log.write_text("noise\n" * 100_000 + log.read_text())
+    os.utime(log, (0, 0))
+    one = seen(plan)
+    assert one.progress is not None
+    assert one.progress.step == plan.run.spec.train.steps
+    assert one.progress.said_at == "1970-01-01T00:00:00+00:00"

@@ -1,0 +1,583 @@
+"""Logs of a run, against the stand-in: each line once, whatever happens to pods, containers and connections."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fakes.clusters import ClusterApi, standing_in
+from tests.fakes.kubelogs import PodLogs
+from tests.fakes.kuberuns import Runs, ended
+from xsft.effects.cluster.api import Patience
+from xsft.effects.cluster.cluster import connect_context
+from xsft.effects.runs.logs import (
+    STREAM_THREAD,
+    LogLine,
+    Pace,
+    Role,
+    _merged,
+    _pump,
+    follow_logs,
+    printer,
+    read_logs,
+    role_of,
+)
+from xsft.effects.runs.logstream import Follower, Over
+from xsft.effects.runs.logtypes import Given, Mark
+from xsft.errors import Unreachable, UsageError
+from xsft.reading.jobsets import jobset_of
+from xsft.reading.pods import pod_of
+from xsft.states.model import JobSet
+from xsft.trainers.progress import Said
+
+PACE = Pace(poll_s=0.02, longest_wait_s=0.05, silence_s=60.0, first_s=0.3, look_s=0.05)
+FIRST = "gemma-slice-job-0-0-abcde"
+SOON_S = 20.0
+
+
+class World:
+    """One run on the stand-in."""
+
+    def __init__(self, api: ClusterApi, *, mode: str = "mcjax") -> None:
+        self.api = api
+        self.runs = Runs(api.standin.objects)
+        self.json = self.runs.admitted("gemma", mode=mode)
+        patience = Patience(tries=1, read_timeout_s=2.0)
+        self.cluster = connect_context(api.context, here=api.here, patience=patience)
+        self.listeners: list[Listener] = []
+
+    def close(self) -> None:
+        """Whoever still listens comes to an end."""
+        self.end()
+        for pod in self.api.standin.objects.of("/pods").values():
+            pod["status"]["phase"] = "Succeeded"
+        for name, _ in list(self.logs.logs):
+            self.logs.end(name)
+        for one in self.listeners:
+            one.rest()
+
+    def listen(self, *roles: Role, **how: Any) -> Listener:
+        self.listeners.append(Listener(self.follow(*roles, **how)))
+        return self.listeners[-1]
+
+    @property
+    def logs(self) -> PodLogs:
+        return self.api.standin.logs
+
+    @property
+    def jobset(self) -> JobSet:
+        return jobset_of(self.json)
+
+    def pod(self, **how: Any) -> dict[str, Any]:
+        return self.runs.pod("gemma", **how)
+
+    def end(self, how: str = "Completed") -> None:
+        self.json["status"] = ended(how, "AllJobsCompleted")
+
+    def read(self, *roles: Role, **how: Any) -> list[str]:
+        found = read_logs(self.cluster, jobset=self.jobset, roles=roles or (printer(self.jobset),), **how)
+        return [line.text for line in found]
+
+    def follow(self, *roles: Role, **how: Any) -> Iterator[LogLine]:
+        wanted = roles or (printer(self.jobset),)
+        return follow_logs(self.cluster, jobset=self.jobset, roles=wanted, **{"pace": PACE, **how})
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with standing_in(tmp_path) as api:
+        one = World(api)
+        yield one
+        one.close()
+
+
+class Listener:
+    """Somebody who takes each line as it comes."""
+
+    def __init__(self, lines: Iterator[LogLine]) -> None:
+        self.heard: list[LogLine] = []
+        self.given = 0
+        self.failed: list[Exception] = []
+        self._lines = lines
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+
+    def _listen(self) -> None:
+        try:
+            for line in self._lines:
+                self.heard.append(line)
+        except Unreachable as failed:
+            self.failed.append(failed)
+
+    def take(self, count: int) -> list[str]:
+        """The next so many."""
+        until(lambda: len(self.heard) >= self.given + count)
+        self.given += count
+        return [line.text for line in self.heard[self.given - count : self.given]]
+
+    def rest(self) -> list[str]:
+        """All until the end."""
+        self._thread.join(SOON_S)
+        assert not self._thread.is_alive()
+        return [line.text for line in self.heard[self.given :]]
+
+
+def until(true: Callable[[], object]) -> None:
+    end = time.monotonic() + SOON_S
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_the_one_that_prints_steps_is_read(world: World) -> None:
+    world.pod()
+    world.pod(host=1)
+    world.logs.say(FIRST, "one", "two", "three")
+    world.logs.say("gemma-slice-job-0-1-abcde", "another")
+    assert world.read() == ["one", "two", "three"]
+    assert world.read(tail=2) == ["two", "three"]
+    (asked,) = world.api.server.asked("/log.*tailLines")
+    assert asked.query["container"] == "jax-tpu"
+    assert len(world.api.server.asked(r"slice-job-0-1-abcde/log")) == 0
+
+
+def test_under_pathways_that_is_the_head(tmp_path: Path) -> None:
+    with standing_in(tmp_path) as api:
+        world = World(api, mode="pathways")
+        head = world.pod(job="pathways-head")
+        world.pod(job="worker")
+        world.logs.say(head["metadata"]["name"], "a step")
+        assert world.read() == ["a step"]
+
+
+def test_logs_are_merged_by_their_times(world: World) -> None:
+    roles = []
+    for host in (0, 1):
+        pod = world.pod(host=host)
+        roles.append(role_of(pod_of(pod)))
+        for second in (1, 2, 3):
+            world.logs.say(pod["metadata"]["name"], f"host {host} at {second}", second=second)
+    assert world.read(*roles) == [f"host {host} at {second}" for second in (1, 2, 3) for host in (0, 1)]
+    assert world.read(*roles, since="2026-11-21T10:00:03Z") == ["host 0 at 3", "host 1 at 3"]
+
+
+def test_what_has_no_log_yet_has_said_nothing(world: World) -> None:
+    assert world.read() == []
+    world.pod(phase="Pending")
+    assert world.read() == []
+
+
+def test_many_logs_are_not_opened_by_accident(world: World) -> None:
+    roles = [Role(replicated_job="slice-job", slice_index=0, host=host) for host in range(64)]
+    with pytest.raises(UsageError, match="64 logs at once"):
+        world.read(*roles)
+    with pytest.raises(UsageError, match="64 logs at once"):
+        next(world.follow(*roles))
+    assert world.read(*roles, at_most=64) == []
+    with pytest.raises(UsageError, match="No process"):
+        read_logs(world.cluster, jobset=world.jobset, roles=())
+
+
+def test_following_ends_with_the_run(world: World) -> None:
+    pod = world.pod()
+    world.logs.say(FIRST, "one", "two")
+    lines = world.listen()
+    assert lines.take(2) == ["one", "two"]
+    world.logs.say(FIRST, "three", second=5)
+    assert lines.take(1) == ["three"]
+    world.logs.say(FIRST, "last", second=6, end=True)
+    pod["status"]["phase"] = "Succeeded"
+    world.end()
+    assert lines.rest() == ["last"]
+
+
+def follower(world: World) -> Follower:
+    over, stop = Over(world.cluster, world.jobset, pace=PACE, now=time.monotonic), threading.Event()
+    return Follower(
+        world.cluster, world.jobset, printer(world.jobset), pace=PACE, over=over, stop=stop, say=lambda _: None
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "tail", "snapshot"),
+    [
+        ((), None, []),
+        (("one", "two"), None, ["one", "two"]),
+        (("one", "two"), 1, ["two"]),
+        (("one", "two"), 0, []),
+        ((), 0, []),
+        (("one", "loss\rstep"), None, ["one", "loss\rstep"]),
+    ],
+)
+@pytest.mark.parametrize("second", [1, 2])
+def test_what_is_said_between_the_snapshot_and_the_stream_comes_once(
+    world: World, before: tuple[str, ...], tail: int | None, snapshot: list[str], second: int
+) -> None:
+    world.pod()
+    world.logs.say(FIRST, *before, second=1)
+    one = follower(world)
+    assert [line.text for line in one.begin(since=None, tail=tail)] == snapshot
+    world.logs.say(FIRST, "between", "between", second=second)
+    world.logs.say(FIRST, "after", second=3, end=True)
+    assert [line.text for line in itertools.islice(one.lines(), 3)] == ["between", "between", "after"]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_only_what_is_new_enough_also_of_a_pod_that_comes_later(world: World, *, there: bool) -> None:
+    """`--since`: the first pod may have no log yet, or not be there."""
+    if there:
+        world.pod()
+    one = follower(world)
+    assert list(one.begin(since="2026-11-21T10:00:05Z", tail=None)) == []
+    world.pod()
+    world.logs.say(FIRST, "old", second=1)
+    world.logs.say(FIRST, "new", second=6, end=True)
+    assert [line.text for line in itertools.islice(one.lines(), 1)] == ["new"]
+
+
+def test_a_tail_does_not_come_back_with_the_second_it_was_said_in(world: World) -> None:
+    """A log that is opened anew gives all lines of its last second (the kubelet knows no less)."""
+    world.pod()
+    world.logs.say(FIRST, "one", "two", "three", second=1)
+    lines = world.listen(tail=1)
+    assert lines.take(1) == ["three"]
+    world.logs.say(FIRST, "four", second=1)
+    assert lines.take(1) == ["four"]
+
+
+def test_a_run_that_had_ended_is_read_to_its_end(world: World) -> None:
+    world.pod(phase="Failed")
+    world.logs.say(FIRST, "one", end=True)
+    world.end("Failed")
+    assert [line.text for line in world.follow()] == ["one"]
+
+
+def test_a_run_that_is_deleted_ends_too(world: World) -> None:
+    pod = world.pod()
+    world.logs.say(FIRST, "one")
+    lines = world.listen()
+    assert lines.take(1) == ["one"]
+    world.api.world.delete("gemma")
+    del world.api.standin.objects.of("/pods")["default", pod["metadata"]["name"]]
+    world.logs.gone(FIRST)
+    assert lines.rest() == []
+
+
+@pytest.mark.parametrize("cuts", [1, 3])
+def test_a_connection_that_breaks_is_opened_again_where_it_broke(world: World, cuts: int) -> None:
+    world.pod()
+    world.logs.say(FIRST, "one", "two", "two", second=1)
+    lines = world.listen()
+    assert lines.take(3) == ["one", "two", "two"]
+    for i in range(cuts):
+        until(lambda n=i: world.logs.followed(FIRST) > n)  # type: ignore[misc]
+        world.logs.cut(FIRST)
+        world.logs.say(FIRST, f"after cut {i}", second=1)
+        assert lines.take(1) == [f"after cut {i}"]
+
+
+@pytest.mark.parametrize("fault", [{"code": 500}, {"code": 503}, {"code": 429}, {"action": "cut-before"}])
+def test_an_api_that_hiccups_is_waited_for(world: World, fault: dict[str, Any]) -> None:
+    world.pod()
+    world.logs.say(FIRST, "one")
+    heard: list[str] = []
+    lines = world.listen(trouble=heard.append)
+    assert lines.take(1) == ["one"]
+    until(lambda: world.logs.followed(FIRST))
+    for path in ("/log.*follow=true", "/jobsets/", "/pods\\?"):
+        world.api.server.fail(path, times=2, **fault)
+    world.logs.cut(FIRST)
+    until(lambda: heard)
+    world.logs.say(FIRST, "two", second=2)
+    assert lines.take(1) == ["two"]
+
+
+def test_a_login_that_is_refused_ends_it(world: World) -> None:
+    world.pod()
+    world.logs.say(FIRST, "one")
+    lines = world.listen()
+    assert lines.take(1) == ["one"]
+    until(lambda: world.logs.followed(FIRST))
+    words = 'pods "x" is forbidden: User "u" cannot get resource "pods/log" in API group ""'
+    world.api.server.fail("/log.*follow=true", code=403, message=words, times=99)
+    world.logs.cut(FIRST)
+    assert lines.rest() == []
+    (failed,) = lines.failed
+    assert "You may not get pods/log" in str(failed)
+
+
+def test_a_container_that_starts_anew_is_followed_on(world: World) -> None:
+    pod = world.pod()
+    world.logs.say(FIRST, "one", second=1)
+    lines = world.listen()
+    assert lines.take(1) == ["one"]
+    until(lambda: world.logs.followed(FIRST))
+    world.logs.say(FIRST, "said while it fell", second=2)
+    pod["status"]["containerStatuses"][0]["restartCount"] = 1
+    world.logs.replace(FIRST)
+    assert lines.take(1) == ["said while it fell"]
+    world.logs.say(FIRST, "anew", second=9)
+    assert lines.take(1) == ["anew"]
+
+
+def test_what_a_container_said_while_nobody_listened_is_read_after_it_started_anew(world: World) -> None:
+    pod = world.pod()
+    world.logs.say(FIRST, "one", second=1)
+    over, stop = Over(world.cluster, world.jobset, pace=PACE, now=time.monotonic), threading.Event()
+    follower = Follower(
+        world.cluster,
+        world.jobset,
+        printer(world.jobset),
+        pace=PACE,
+        over=over,
+        stop=stop,
+        say=lambda _: None,
+    )
+    assert [line.text for line in follower.begin(since=None, tail=None)] == ["one"]
+    world.logs.say(FIRST, "last words", second=2)
+    pod["status"]["containerStatuses"][0]["restartCount"] = 1
+    world.logs.replace(FIRST)
+    world.logs.say(FIRST, "anew", second=9)
+    world.logs.end(FIRST)
+    giving_up = threading.Timer(SOON_S, stop.set)
+    giving_up.start()
+    first, mark, second = itertools.islice(follower.lines(), 3)
+    assert (first.text, second.text) == ("last words", "anew")
+    assert isinstance(mark, Mark)
+    assert "its container was started anew" in mark.text
+    giving_up.cancel()
+
+
+def test_another_jobset_of_that_name_is_not_the_run_that_is_followed(world: World) -> None:
+    world.pod()
+    world.logs.say(FIRST, "one")
+    lines = world.listen()
+    assert lines.take(1) == ["one"]
+    world.json["metadata"]["uid"] = "00000000-0000-4000-8000-000000000000"
+    world.logs.gone(FIRST)
+    assert lines.rest() == []
+    assert world.json["status"].get("terminalState") is None
+
+
+def test_a_pod_that_is_replaced_is_followed_on(world: World) -> None:
+    """A restart of the JobSet: other pods of the same places, the old ones gone with their logs."""
+    pod = world.pod()
+    world.logs.say(FIRST, "one", second=1)
+    lines = world.listen()
+    assert lines.take(1) == ["one"]
+    del world.api.standin.objects.of("/pods")["default", pod["metadata"]["name"]]
+    world.logs.gone(FIRST)
+    world.pod(tag="zzzzz", attempt=1)
+    world.logs.say("gemma-slice-job-0-0-zzzzz", "one", "two", second=1)
+    assert lines.take(2) == ["one", "two"]
+    assert {line.attempt for line in lines.heard[1:]} == {1}
+
+
+def test_a_stream_that_nobody_closes_does_not_hide_the_process_that_came_after(world: World) -> None:
+    """A node that is gone closes nothing; the pods are looked at while the stream is silent."""
+    old = world.pod()
+    world.logs.say(FIRST, "one", second=1)
+    marks: list[str] = []
+    lines = world.listen(trouble=marks.append)
+    assert lines.take(1) == ["one"]
+    until(lambda: world.logs.followed(FIRST))
+    old["metadata"]["deletionTimestamp"] = "2026-11-21T10:00:05Z"
+    world.pod(tag="zzzzz", attempt=1)
+    world.logs.say("gemma-slice-job-0-0-zzzzz", "anew", second=9)
+    assert lines.take(1) == ["anew"]
+    (mark,) = marks
+    assert mark == "-- gemma: restart 1 of 3; what follows is said by the new processes --"
+
+
+@pytest.mark.parametrize("ending", [False, True])
+def test_a_log_without_a_line_is_not_waited_for_longer_than_its_process_lives(world: World, ending: bool) -> None:
+    """A kubelet sends no headers before the first line, so that there is no stream yet to interrupt."""
+    old = world.pod()
+    said: list[str] = []
+    world.api.server.fail(f"{FIRST}/log.*follow=true", action="hang-before", times=99)
+    lines = world.listen(trouble=said.append)
+    until(lambda: world.api.server.asked("follow=true"))
+    if ending:
+        world.logs.say(FIRST, "last", end=True)
+        old["status"]["phase"] = "Failed"
+        world.end("Failed")
+        assert lines.rest() == ["last"]
+    else:
+        old["metadata"]["deletionTimestamp"] = "2026-11-21T10:00:05Z"
+        world.pod(tag="zzzzz", attempt=1)
+        world.logs.say("gemma-slice-job-0-0-zzzzz", "anew", second=9)
+        assert lines.take(1) == ["anew"]
+    assert [text for text in said if "restart 1" not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("after", "told"),
+    [
+        ({"tag": "zzzzz", "attempt": 1}, "-- gemma: restart 1 of 3; what follows is said by the new processes --"),
+        ({"tag": "zzzzz"}, f"-- {FIRST} was replaced; what follows is said by gemma-slice-job-0-0-zzzzz --"),
+    ],
+)
+def test_a_mark_says_what_happened(world: World, after: dict[str, Any], told: str) -> None:
+    old = world.pod()
+    world.logs.say(FIRST, "one", second=1)
+    marks: list[str] = []
+    lines = world.listen(trouble=marks.append)
+    assert lines.take(1) == ["one"]
+    old["metadata"]["deletionTimestamp"] = "2026-11-21T10:00:05Z"
+    pod = world.pod(**after)["metadata"]["name"]
+    world.logs.say(pod, "anew", second=9)
+    assert lines.take(1) == ["anew"]
+    assert marks == [told]
+
+
+def test_a_restart_is_marked_once_between_what_was_said_before_and_after(world: World) -> None:
+    heard: list[str] = []
+    pods = [world.pod(host=host) for host in (0, 1)]
+    for host in (0, 1):
+        world.logs.say(f"gemma-slice-job-0-{host}-abcde", f"before {host}", second=1)
+    lines = world.follow(*(role_of(pod_of(pod)) for pod in pods), trouble=heard.append)
+    heard += [next(lines).text for _ in pods]
+    for host, pod in enumerate(pods):
+        pod["metadata"]["deletionTimestamp"] = "2026-11-21T10:00:05Z"
+        world.logs.say(f"gemma-slice-job-0-{host}-abcde", f"last {host}", second=2)
+        world.pod(host=host, tag="zzzzz", attempt=1)
+        world.logs.say(f"gemma-slice-job-0-{host}-zzzzz", f"after {host}", second=9)
+    heard += [next(lines).text for _ in range(4)]
+    lines.close()  # type: ignore[attr-defined]
+    (mark,) = (i for i, text in enumerate(heard) if "restart 1" in text)
+    assert {text for text in heard[:mark] if "before" in text} == {"before 0", "before 1"}
+    assert {text for text in heard if "last" in text} == {"last 0", "last 1"}
+    assert not [text for text in heard[:mark] if "after" in text]
+
+
+@pytest.mark.parametrize("ending", [False, True])
+def test_a_node_that_is_gone_does_not_hold_up_what_comes_after_it(world: World, ending: bool) -> None:
+    """Its kubelet answers no more, and what its processes said last is done without."""
+    old = world.pod()
+    world.logs.say(FIRST, "one", second=1)
+    said: list[str] = []
+    lines = world.listen(trouble=said.append)
+    assert lines.take(1) == ["one"]
+    until(lambda: world.logs.followed(FIRST))
+    world.api.server.fail(f"{FIRST}/log", code=500, times=99)
+    if ending:
+        world.end("Failed")
+        old["status"]["phase"] = "Failed"
+        assert lines.rest() == []
+    else:
+        old["metadata"]["deletionTimestamp"] = "2026-11-21T10:00:05Z"
+        world.pod(tag="zzzzz", attempt=1)
+        world.logs.say("gemma-slice-job-0-0-zzzzz", "anew", second=9)
+        assert lines.take(1) == ["anew"]
+    assert [text for text in said if "said last cannot be read" in text]
+
+
+def test_a_log_of_any_length_is_read_whole_and_while_it_comes(world: World) -> None:
+    """It was cut after 16 MiB."""
+    world.pod()
+    line = "x" * 60_000
+    world.logs.say(FIRST, *[line] * 300, "last")
+    heard = 0
+    for heard, one in enumerate(read_logs(world.cluster, jobset=world.jobset, roles=(printer(world.jobset),)), start=1):
+        assert one.text == (line if heard < 301 else "last")
+    assert heard == 301
+    (asked,) = world.api.server.asked("/log")
+    assert "limitBytes" not in asked.query
+
+
+def test_long_logs_of_several_are_merged_while_they_come(world: World) -> None:
+    """None of them is held whole."""
+    roles = []
+    for host in (0, 1):
+        pod = world.pod(host=host)
+        roles.append(role_of(pod_of(pod)))
+        for second in range(20):
+            world.logs.say(
+                pod["metadata"]["name"], *(f"{second} {host} {'x' * 9000}" for _ in range(20)), second=second
+            )
+    lines = read_logs(world.cluster, jobset=world.jobset, roles=roles)
+    first = next(lines)
+    assert first.text.startswith("0 0 ")
+    rest = [line.text[:4].strip() for line in lines]
+    assert len(rest) == 799
+    assert [int(text.split()[0]) for text in rest] == sorted(int(text.split()[0]) for text in rest)
+
+
+def test_a_log_that_breaks_off_while_it_is_read_is_read_on_where_it_broke(tmp_path: Path) -> None:
+    with standing_in(tmp_path) as api:
+        world = World(api)
+        world.cluster = connect_context(
+            api.context, here=api.here, patience=Patience(tries=3, first_wait_s=0, read_timeout_s=2.0)
+        )
+        world.pod()
+        world.logs.say(FIRST, *(f"line {i}" for i in range(1000)))
+        world.api.server.fail(f"{FIRST}/log", action="short")
+        assert world.read() == [f"line {i}" for i in range(1000)]
+        assert len(api.server.asked(f"{FIRST}/log")) == 2
+
+
+def test_a_pod_that_comes_later_is_waited_for(world: World) -> None:
+    lines = world.listen()
+    threading.Timer(0.1, lambda: (world.logs.say(FIRST, "at last"), world.pod())).start()
+    assert lines.take(1) == ["at last"]
+
+
+def test_whoever_stops_listening_leaves_nothing_open(world: World) -> None:
+    for host in (0, 1):
+        world.pod(host=host)
+        world.logs.say(f"gemma-slice-job-0-{host}-abcde", "one")
+    roles = [Role(replicated_job="slice-job", slice_index=0, host=host) for host in (0, 1)]
+    lines = world.follow(*roles)
+    assert [next(lines).text for _ in roles] == ["one", "one"]
+    threading.Timer(0.1, lambda: world.logs.say(FIRST, "two", second=2)).start()
+    assert next(lines).text == "two"
+    threads = [thread for thread in threading.enumerate() if thread.name == STREAM_THREAD]
+    assert len(threads) == 2
+    began = time.monotonic()
+    lines.close()  # type: ignore[attr-defined]
+    assert time.monotonic() - began < 1.0
+    for thread in threads:
+        thread.join(2.0)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+LINES = st.lists(st.tuples(st.integers(0, 4), st.sampled_from("ab")), max_size=12)
+
+
+@given(LINES, st.lists(st.integers(0, 12), max_size=4))
+def test_each_line_is_given_once_wherever_it_breaks(lines: list[tuple[int, str]], breaks: list[int]) -> None:
+    """A log is opened again and again; each time the server gives all from the second that was asked for."""
+    log = [Said(text=text, at=f"2026-11-21T10:00:{second:02}.5Z") for second, text in sorted(lines, key=lambda x: x[0])]
+    state, seen = Given(), list[Said]()
+    for stop in [*breaks, len(log)]:
+        since = (state.since or "")[:19]
+        repeated = [line for line in log if line.at[:19] >= since]
+        new = state.new(iter(repeated))
+        for _ in range(stop):
+            line = next(new, None)
+            if line is None:
+                break
+            seen.append(line)
+        new.close()  # type: ignore[attr-defined]
+    seen.extend(state.new(iter([line for line in log if line.at[:19] >= (state.since or "")[:19]])))
+    assert seen == log
+
+
+def test_a_fault_in_one_stream_ends_the_whole_and_is_no_wait_for_ever() -> None:
+    class Broken:
+        def lines(self) -> Iterator[LogLine]:
+            raise KeyError("wrong")
+
+    lines: queue.Queue[LogLine | Mark | Exception | None] = queue.Queue()
+    _pump(cast("Follower", Broken()), lines, threading.Event())
+    with pytest.raises(KeyError, match="wrong"):
+        list(_merged(lines, streams=1, mark=lambda _: None))

@@ -1,0 +1,69 @@
+"""Logs on a real API server, whose kubelets are kwok's: followed through a restart of the whole JobSet, to its end."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.cluster.api import Cluster as Real
+from tests.effects.clusterruns import HOSTS, Staged
+from tests.effects.runs.test_logs import Listener
+from xsft.effects.runs.logs import Pace, Role, follow_logs, printer, read_logs
+from xsft.states.model import JobSet
+
+pytestmark = pytest.mark.cluster
+PACE = Pace()
+"""As in use: a new process is noticed long before its predecessor's silent stream is opened anew (`silence_s`)."""
+
+
+@pytest.fixture
+def staged(real_cluster: Real, cluster_namespace: str) -> Staged:
+    return Staged(real=real_cluster, namespace=cluster_namespace)
+
+
+def jobset(staged: Staged) -> JobSet:
+    found = staged.seen("gemma")[0].jobset
+    assert found is not None
+    return found
+
+
+def test_a_run_is_followed_through_its_restart_to_its_end(staged: Staged) -> None:
+    staged.submit("gemma")
+    staged.runs("gemma")
+    staged.says("gemma", "one", "two")
+    roles, marks = (printer(jobset(staged)),), list[str]()
+    followed = follow_logs(staged.cluster, jobset=jobset(staged), roles=roles, pace=PACE, trouble=marks.append)
+    lines = Listener(followed)
+    assert lines.take(2) == ["one", "two"]
+    staged.says("gemma", "three")
+    assert lines.take(1) == ["three"]
+    staged.ends("gemma", code=42, host=1)
+    staged.wait(lambda: jobset(staged).restarts == 1, "a restart")
+    staged.runs("gemma")
+    staged.wait(lambda: {pod.attempt for pod in staged.seen("gemma")[0].pods or ()} == {1}, "the old pods to go")
+    staged.says("gemma", "anew")
+    assert lines.take(1) == ["anew"]
+    first, *_, last = lines.heard
+    assert (first.attempt, last.attempt) == (0, 1)
+    assert first.pod != last.pod
+    assert marks == ["-- gemma: restart 1 of 3; what follows is said by the new processes --"]
+    staged.says("gemma", "last")
+    staged.ends("gemma")
+    assert lines.rest() == ["last"]
+
+
+def test_logs_of_several_hosts_are_merged(staged: Staged) -> None:
+    staged.submit("gemma")
+    staged.runs("gemma")
+    start = datetime.now(UTC) - timedelta(minutes=5)
+    for host in range(HOSTS):
+        where = f"batch.kubernetes.io/job-completion-index={host},jobset.sigs.k8s.io/job-index=1"
+        texts = [f"host {host} line {i}" for i in range(3)]
+        at = start + timedelta(seconds=host)
+        staged.real.write_logs(staged.namespace, where, texts, at=at, apart_s=10.0)
+    roles = tuple(Role(replicated_job="slice-job", slice_index=1, host=host) for host in range(HOSTS))
+    found = read_logs(staged.cluster, jobset=jobset(staged), roles=roles)
+    assert [one.text for one in found] == [f"host {host} line {i}" for i in range(3) for host in range(HOSTS)]
+    tail = read_logs(staged.cluster, jobset=jobset(staged), roles=roles, tail=1)
+    assert [one.text for one in tail] == [f"host {host} line 2" for host in range(HOSTS)]

@@ -1,0 +1,255 @@
+"""How runs on a cluster are read, against the stand-in: what is asked, and what each failing list costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.clusters import ClusterApi, standing_in
+from tests.fakes.kuberuns import ADMITTED, Runs, ended
+from xsft.effects.cluster.api import Patience
+from xsft.effects.cluster.cluster import Cluster, connect_context
+from xsft.effects.runs.observe import MAX_QUEUES, observe_cluster, observe_run
+from xsft.errors import EnvironmentMissing, Unreachable
+from xsft.states.model import Observation
+
+NOW = "2026-11-21T12:00:00Z"
+UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+
+
+STARTS = {"replicatedJobsStatus": [{"name": "slice-job", "active": 2}]}
+"""Two Jobs, of which none is up."""
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[ClusterApi]:
+    with standing_in(tmp_path) as standin:
+        yield standin
+
+
+@pytest.fixture
+def runs(api: ClusterApi) -> Runs:
+    return Runs(api.standin.objects)
+
+
+def connected(api: ClusterApi) -> Cluster:
+    patience = Patience(tries=2, sleep=api.waits.append, read_timeout_s=0.5)
+    return connect_context(api.context, here=api.here, patience=patience)
+
+
+def seen(api: ClusterApi, **which: Any) -> dict[str, Observation]:
+    found = observe_cluster(connected(api), namespace="default", name="here", now=NOW, **which)
+    return {one.jobset.name: one for one in found if one.jobset}
+
+
+def whats(one: Observation) -> set[str]:
+    return {unread.what for unread in one.unread}
+
+
+def test_each_kind_of_run_in_four_lists(api: ClusterApi, runs: Runs) -> None:
+    runs.admitted("going")
+    runs.pod("going")
+    runs.admitted("heads", mode="pathways", status={})
+    runs.plain("by-xpk")
+    runs.queued("waits", position=3)
+    stuck = runs.admitted("stuck", status=STARTS)
+    runs.pod("stuck", phase="Pending", conditions=[UNSCHEDULABLE])
+    runs.pod("stuck", host=7, phase="Pending")
+    rows = seen(api)
+    assert set(rows) == {"going", "heads", "by-xpk", "waits", "stuck"}
+    assert rows["going"].workload is not None
+    assert {c.type for c in rows["going"].workload.conditions} == set(ADMITTED)
+    assert rows["going"].pods is None
+    assert rows["waits"].workload is not None
+    assert rows["waits"].workload.position == 3
+    assert rows["stuck"].pods is not None
+    (pod,) = rows["stuck"].pods
+    assert (pod.host, pod.conditions[0].reason) == (0, "Unschedulable")
+    assert rows["by-xpk"].workload is None
+    assert rows["by-xpk"].jobset is not None
+    assert (rows["by-xpk"].jobset.ours, rows["by-xpk"].steps, rows["heads"].mode) == (False, 1000, "pathways")
+    assert all(one.unread == () and one.cluster == "here" and one.observed_at == NOW for one in rows.values())
+    assert stuck["metadata"]["uid"] == rows["stuck"].jobset.uid if rows["stuck"].jobset else False
+    lists = [one for one in api.server.seen if one.method == "GET"]
+    assert len(lists) == 4, [one.line for one in lists]
+    (pods,) = api.server.asked("/pods")
+    assert pods.query["fieldSelector"] == "status.phase=Pending"
+    assert pods.query["resourceVersion"] == "0"
+    assert all(one.headers["accept-encoding"] == "gzip" for one in lists)
+
+
+def test_names_are_exact_and_may_be_the_runs_or_the_jobsets(api: ClusterApi, runs: Runs) -> None:
+    runs.admitted("gemma")
+    runs.admitted("gemma-2", run="gemma")
+    runs.admitted("gemma-big")
+    assert set(seen(api, run_names=["gemma"])) == {"gemma", "gemma-2"}
+    assert set(seen(api, run_names=["gemma-2"])) == {"gemma-2"}
+    assert set(seen(api, run_names=["gem"])) == set()
+
+
+@pytest.mark.parametrize(
+    ("path", "what"), [("/workloads", "workloads"), ("/pods", "pods"), ("/pendingworkloads", "queue")]
+)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"code": 403, "message": 'pods is forbidden: User "u" cannot list resource "pods"'},
+        {"code": 500},
+        {"code": 429, "retry_after": "1"},
+        {"action": "cut-before"},
+        {"action": "hang-before"},
+        {"action": "broken-json"},
+        {"action": "short"},
+    ],
+    ids=lambda fault: str(fault.get("code") or fault["action"]),
+)
+def test_a_list_that_fails_is_unread_and_nothing_else_is_lost(
+    api: ClusterApi, runs: Runs, path: str, what: str, fault: dict[str, Any]
+) -> None:
+    runs.admitted("going")
+    runs.admitted("starts", status=STARTS)
+    runs.queued("waits", position=0)
+    api.server.fail(path, times=99, **fault)
+    rows = seen(api)
+    assert set(rows) == {"going", "starts", "waits"}
+    assert whats(rows["waits"]) == {what}
+    assert whats(rows["going"]) == ({what} if what != "queue" else set())
+    assert all("\n" not in unread.why and unread.why for unread in rows["waits"].unread)
+
+
+def test_one_answer_that_was_cut_is_asked_for_again(api: ClusterApi, runs: Runs) -> None:
+    runs.admitted("going", status=STARTS)
+    for path in ("/jobsets", "/workloads", "/pods"):
+        api.server.fail(path, action="broken-json")
+    assert seen(api)["going"].unread == ()
+
+
+def test_a_list_that_is_slow_is_not_waited_for(api: ClusterApi, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xsft.effects.runs.observe.LATE_S", 0.05)
+    runs.admitted("going", status=STARTS)
+    api.server.fail("/pods", code=0, delay_s=0.4, times=9)
+    assert whats(seen(api)["going"]) == {"pods"}
+
+
+@pytest.mark.parametrize("code", [404, 503])
+def test_a_kueue_that_does_not_tell_positions_is_no_fault(api: ClusterApi, runs: Runs, code: int) -> None:
+    runs.queued("waits")
+    if code == 404:
+        api.standin.objects.uninstall("visibility.kueue.x-k8s.io")
+    else:
+        api.server.fail("/pendingworkloads", code=503, times=99)
+    row = seen(api)["waits"]
+    assert row.workload is not None
+    assert row.workload.position is None
+    assert whats(row) == ({"queue"} if code == 503 else set())
+
+
+def test_an_older_kueue_is_asked_in_its_version(api: ClusterApi, runs: Runs) -> None:
+    jobset = runs.admitted("going")
+    for key in ("kueue.x-k8s.io/workloads", "visibility.kueue.x-k8s.io/localqueues"):
+        _, kind, namespaced = api.standin.objects.kinds[key]
+        api.standin.objects.kinds[key] = (("v1beta1",), kind, namespaced)
+    row = seen(api)["going"]
+    assert row.workload is not None
+    assert row.workload.name == "jobset-going-1a2b3"
+    assert jobset["metadata"]["name"] == "going"
+
+
+def test_without_kueue_runs_have_no_workload(api: ClusterApi, runs: Runs) -> None:
+    runs.jobset("going")
+    for group in ("kueue.x-k8s.io", "visibility.kueue.x-k8s.io"):
+        api.standin.objects.uninstall(group)
+    row = seen(api)["going"]
+    assert (row.workload, row.unread) == (None, ())
+
+
+@pytest.mark.parametrize("fault", [{"code": 500}, {"code": 403}, {"action": "hang-before"}, {"action": "cut-before"}])
+def test_without_the_jobsets_nothing_is_known(api: ClusterApi, runs: Runs, fault: dict[str, Any]) -> None:
+    runs.admitted("going")
+    words = {"message": 'jobsets is forbidden: User "u" cannot list resource "jobsets"'} if "code" in fault else {}
+    api.server.fail("/jobsets", times=99, **fault, **words)
+    with pytest.raises(Unreachable):
+        seen(api)
+
+
+def test_a_cluster_without_jobset_says_so(api: ClusterApi) -> None:
+    api.standin.objects.uninstall("jobset.x-k8s.io")
+    with pytest.raises(EnvironmentMissing, match="JobSet is not installed"):
+        seen(api)
+
+
+def test_one_run_with_its_pods_and_attempts(api: ClusterApi, runs: Runs) -> None:
+    first = runs.jobset("gemma", status=ended("Failed", "ReachedMaxRestarts"))
+    first["metadata"]["creationTimestamp"] = "2026-11-21T09:00:00Z"
+    runs.admitted("gemma-2", run="gemma")
+    runs.admitted("another")
+    for host in (0, 1):
+        runs.pod("gemma-2", host=host)
+    runs.pod("another")
+    newest, oldest = run(api, "gemma")
+    assert newest.jobset is not None
+    assert oldest.jobset is not None
+    assert (newest.jobset.name, oldest.jobset.name) == ("gemma-2", "gemma")
+    assert newest.pods is not None
+    assert [pod.host for pod in newest.pods] == [0, 1]
+    assert oldest.pods == ()
+    assert [one.jobset and one.jobset.name for one in run(api, "gemma-2")] == ["gemma-2"]
+    assert run(api, "gem") == ()
+
+
+def test_one_run_of_plain_xpk(api: ClusterApi, runs: Runs) -> None:
+    runs.plain("by-xpk")
+    (found,) = run(api, "by-xpk")
+    assert found.run_name == "by-xpk"
+
+
+def test_lists_do_not_grow_in_number(api: ClusterApi, runs: Runs) -> None:
+    for i in range(100):
+        runs.admitted(f"run-{i}")
+        runs.queued(f"waits-{i}", queue="q-0")
+    runs.admitted("starts", status=STARTS)
+    assert len(seen(api)) == 201
+    assert len([one for one in api.server.seen if one.method == "GET"]) == 4
+
+
+def test_pods_are_looked_through_only_where_a_run_starts(api: ClusterApi, runs: Runs) -> None:
+    """The server looks at all of them for it."""
+    runs.admitted("going")
+    runs.queued("waits", position=0)
+    runs.admitted("over", status=ended("Failed", "x"))
+    assert set(seen(api)) == {"going", "waits", "over"}
+    assert api.server.asked("/pods") == []
+
+
+def test_a_run_of_which_one_job_is_not_up_starts(api: ClusterApi, runs: Runs) -> None:
+    up = [{"name": "worker", "ready": 2, "active": 2}, {"name": "pathways-head", "active": 1}]
+    runs.admitted("heads", mode="pathways", status={"replicatedJobsStatus": up})
+    seen(api)
+    assert len(api.server.asked("/pods")) == 1
+    up[1]["ready"] = 1
+    seen(api)
+    assert len(api.server.asked("/pods")) == 1
+
+
+def test_positions_in_the_fullest_queues(api: ClusterApi, runs: Runs) -> None:
+    for i in range(2 * MAX_QUEUES + 1):
+        runs.queued(f"waits-{i}", queue=f"q-{i % (MAX_QUEUES + 1)}", position=i)
+    runs.queued("last", queue=f"q-{MAX_QUEUES}", position=70)  # its queue is as full as the others now
+    rows = {name: one.workload for name, one in seen(api).items()}
+    asked = {one.path.split("/")[-2] for one in api.server.asked("/pendingworkloads")}
+    assert asked == {f"q-{i}" for i in range(MAX_QUEUES)}
+    assert {name: row.position for name, row in rows.items() if row and row.position is not None} == {
+        f"waits-{i}": i for i in range(2 * MAX_QUEUES + 1) if i % (MAX_QUEUES + 1) < MAX_QUEUES
+    }
+    unread = {name: one.unread for name, one in seen(api).items() if one.unread}
+    assert {name: [lack.what for lack in lacks] for name, lacks in unread.items()} == {
+        "last": ["queue"],
+        f"waits-{MAX_QUEUES}": ["queue"],
+    }
+
+
+def run(api: ClusterApi, name: str) -> tuple[Observation, ...]:
+    return observe_run(connected(api), namespace="default", name="here", run_name=name, now=NOW)

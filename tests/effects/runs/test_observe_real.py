@@ -1,0 +1,404 @@
+"""Every situation of a run that can be staged on a real Kubernetes with JobSet and Kueue (study: infra §3): what
+is read of it, and the state that this gives.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.api import Cluster as Real
+from tests.effects.clusterruns import CHIPS, HOSTS, STEP, TOPOLOGY, Staged, place, selector
+from xsft.effects.machine import clock
+from xsft.effects.records.index import IndexEntry, keep
+from xsft.effects.records.objects import LocalObjects
+from xsft.effects.records.records import RecordStore
+from xsft.effects.runs.ask import Target, begin
+from xsft.effects.runs.gather import gather_runs
+from xsft.effects.runs.lastknown import remember
+from xsft.effects.runs.observe import observe_cluster
+from xsft.effects.runs.wanted import Effort
+from xsft.records.model import Cluster as Where
+from xsft.states.causes import explain
+from xsft.states.classify import classify
+from xsft.states.model import Observation, Status
+from xsft.states.rows import row_of
+
+pytestmark = pytest.mark.cluster
+NOW = "2026-11-21T12:00:00Z"
+STEPS = 1000
+"""Asked for by the golden workload."""
+SPOT = {"cloud.google.com/gke-spot": "true"}
+
+
+@pytest.fixture
+def staged(real_cluster: Real, cluster_namespace: str) -> Staged:
+    return Staged(real=real_cluster, namespace=cluster_namespace)
+
+
+@pytest.fixture
+def queued(staged: Staged) -> Iterator[Staged]:
+    """With a queue of its own, for one run of two slices."""
+    staged.queue()
+    yield staged
+    staged.real.delete_queue(staged.namespace)
+
+
+def words(staged: Staged, name: str) -> str:
+    """Why Kueue has not reserved quota."""
+    workload = staged.seen(name)[0].workload
+    conditions = workload.conditions if workload else ()
+    return "".join(c.message for c in conditions if c.type == "QuotaReserved")
+
+
+def test_a_run_from_start_to_success(staged: Staged) -> None:
+    staged.submit("gemma")
+    staged.runs("gemma")
+    staged.until("gemma", ("starting", "trainer-starting"))
+    staged.says("gemma", "System Information: Jax Version: 0.11.0", "number parameters: 2.0 billion")
+    staged.until("gemma", ("compiling", ""))
+    staged.says("gemma", STEP.format(n=1), STEP.format(n=2), STEP.format(n=3))
+    seen = staged.until("gemma", ("training", ""))
+    assert seen.progress is not None
+    assert (seen.progress.step, seen.progress.loss, seen.progress.step_seconds) == (3, 2.5, 0.5)
+    assert seen.progress.said_at is not None
+    assert seen.pods is not None
+    assert len(seen.pods) == 2 * HOSTS
+    assert {pod.phase for pod in seen.pods} == {"Running"}
+    assert seen.jobset is not None
+    assert (seen.jobset.tpu, seen.jobset.num_slices, seen.jobset.mode) == ("v6e-16", 2, "mcjax")
+    assert [job.ready for job in seen.jobset.jobs] == [2]
+    assert seen.workload is not None
+    assert seen.workload.cluster_queue == "cluster-queue"
+    staged.says("gemma", f"[process=0] Saving checkpoint at step {STEPS}")
+    staged.until("gemma", ("saving", ""))
+    staged.says("gemma", STEP.format(n=STEPS))
+    staged.ends("gemma")
+    done = staged.until("gemma", ("succeeded", ""))
+    assert done.jobset is not None
+    assert done.jobset.terminal == "Completed"
+
+
+def test_a_run_whose_data_ended(staged: Staged) -> None:
+    staged.submit("gemma")
+    staged.runs("gemma")
+    staged.says("gemma", STEP.format(n=7), "Exception in load_next_train_batch: You may have run out of training data.")
+    staged.ends("gemma")
+    staged.until("gemma", ("failed", "data-ended"))
+
+
+def test_a_run_whose_steps_have_nothing_to_learn_from(staged: Staged) -> None:
+    staged.submit("gemma")
+    staged.runs("gemma")
+    nothing = STEP.replace("total_weights: 84, loss: 2.500", "total_weights: 0, loss: 0.000")
+    staged.says("gemma", *(nothing.format(n=n) for n in (1, 2, 3)))
+    staged.until("gemma", ("training", "no-target-tokens"))
+    staged.says("gemma", nothing.format(n=STEPS - 2), nothing.format(n=STEPS - 1), nothing.format(n=STEPS))
+    staged.ends("gemma")
+    staged.until("gemma", ("failed", "no-target-tokens"))
+    assert explain(staged.evidence("gemma"), now=NOW).cause.id == "no-target-tokens"
+
+
+def test_one_process_that_fails_ends_the_run_and_is_found(staged: Staged) -> None:
+    staged.submit("gemma")
+    staged.runs("gemma")
+    staged.says("gemma", "MAXTEXT CONFIG ERROR: 'stepz' not in 'emb_dim'", index=1, host=2)
+    staged.ends("gemma", code=1, index=1, host=2)
+    staged.until("gemma", ("failed", "trainer-failed"))
+    found = staged.evidence("gemma")
+    assert [(log.slice_index, log.host) for log in found.logs or ()] == [(1, 2)]
+    cause = explain(found, now=NOW).cause
+    assert "stepz" in cause.message
+    events = {event.reason for event in found.events or ()}
+    assert "FailJobSetFailurePolicyAction" in events, events
+
+
+def test_a_process_that_the_node_killed_for_memory(staged: Staged) -> None:
+    staged.submit("gemma", restarts=0)
+    staged.runs("gemma")
+    staged.ends("gemma", code=137, oom=True, host=1)
+    staged.until("gemma", ("failed", "oom-killed"))
+
+
+def test_a_restart_is_no_end(staged: Staged) -> None:
+    staged.submit("gemma")
+    staged.runs("gemma")
+    staged.ends("gemma", code=42, host=1)
+    staged.wait(lambda: (seen := staged.seen("gemma")[0].jobset) and seen.restarts == 1, "a restart")
+    staged.runs("gemma")
+    seen = staged.until("gemma", ("starting", "restarted"))
+    assert seen.pods is not None
+    assert {pod.attempt for pod in seen.pods if not pod.deleting} == {1}
+    staged.says("gemma", STEP.format(n=5))
+    assert staged.until("gemma", ("training", "")).progress is not None
+
+
+def test_why_a_run_was_restarted_is_told_as_long_as_anything_tells(staged: Staged) -> None:
+    staged.submit("gemma", notes={"fake/delete-after": "8s"})
+    staged.runs("gemma")
+    staged.says("gemma", STEP.format(n=7))
+    staged.until("gemma", ("training", ""))
+
+    def told() -> tuple[str, str]:
+        cause = explain(staged.evidence("gemma"), now=clock.now()).cause
+        return cause.id, cause.message
+
+    staged.ends("gemma", code=137, oom=True, host=1)
+    staged.wait(lambda: told()[0] == "oom-host", "the kill to be told")
+    staged.wait(lambda: (seen := staged.seen("gemma")[0].jobset) and seen.restarts == 1, "a restart")
+    assert told()[0] in {"oom-host", "restarted"}  # whether its pod is there for a moment longer
+    staged.wait(lambda: all(pod.attempt for pod in staged.seen("gemma")[0].pods or ()), "the pods of before to go")
+    staged.runs("gemma")
+    kind, message = told()
+    assert kind == "restarted"
+    assert message.startswith("It was restarted 1 of 3 times, the last time at 2")
+    assert "its Job gemma-slice-job-0 had failed" in message
+    node = next(pod.node for pod in staged.seen("gemma")[0].pods or () if (pod.slice_index, pod.host) == (0, 1))
+    staged.kills(node or "")
+    assert told()[0] == "restarted-memory"
+    staged.says("gemma", STEP.format(n=8))
+    staged.until("gemma", ("training", ""))
+    explained = explain(staged.evidence("gemma"), now=clock.now())
+    assert [explained.cause.id, *(one.id for one in explained.others)] == ["nothing-wrong", "restarted-memory"]
+
+
+def test_what_keeps_a_restarted_run_from_coming_up_is_its_reason(staged: Staged) -> None:
+    staged.submit("gemma")
+    staged.runs("gemma")
+    staged.cordon("4x4")
+    try:
+        staged.ends("gemma", code=42, host=1)
+        staged.until("gemma", ("starting", "not-scheduled"))
+        (one,) = observe_cluster(staged.cluster, namespace=staged.namespace, name="real", now=clock.now())
+        assert classify(one, now=clock.now()).reason == "not-scheduled"  # by what `status` reads, too
+    finally:
+        staged.cordon("4x4", unschedulable=False)
+    staged.runs("gemma")
+    staged.until("gemma", ("starting", "restarted"))
+    staged.real.annotate_pods(staged.namespace, place("gemma", "slice-job", 1, 0), {"fake/waiting": "CrashLoopBackOff"})
+    staged.until("gemma", ("starting", "crash-loop"))
+
+
+@pytest.mark.parametrize("how", ["service-account-missing", "pod-security"])
+def test_refused_pods_are_the_cause_and_not_the_jobset_controller(staged: Staged, how: str) -> None:
+    if how == "pod-security":
+        label = "pod-security.kubernetes.io/enforce=baseline"
+        staged.real.kubectl("label", "namespace", staged.namespace, label)
+    staged.submit("gemma", account="nobody" if how == "service-account-missing" else None)
+    staged.wait(
+        lambda: explain(staged.evidence("gemma"), now=clock.now()).cause.id == how, f"the refusal to be told as {how}"
+    )
+    found = explain(staged.evidence("gemma"), now=clock.now())
+    assert found.cause.basis == "direct"
+    assert "jobset-controller" not in [one.id for one in found.others if one.basis == "direct"]
+
+
+@pytest.mark.parametrize("how", ["cordoned-nodes", "tainted-nodes"])
+def test_cordoned_and_tainted_nodes_are_not_a_missing_pool(staged: Staged, how: str) -> None:
+    taint, nodes = "maintenance=true:NoSchedule", f"{TOPOLOGY}=4x4"
+    if how == "cordoned-nodes":
+        staged.cordon("4x4")
+    else:
+        staged.real.kubectl("taint", "nodes", "-l", nodes, taint)
+    try:
+        staged.submit("gemma")
+        staged.until("gemma", ("starting", "not-scheduled"))
+        found = explain(staged.evidence("gemma"), now=clock.now())
+        assert (found.cause.id, found.cause.basis) == (how, "direct")
+        assert "no-such-nodes" not in [one.id for one in found.others]
+    finally:
+        if how == "cordoned-nodes":
+            staged.cordon("4x4", unschedulable=False)
+        else:
+            staged.real.kubectl("taint", "nodes", "-l", nodes, f"{taint}-")
+
+
+def test_what_was_known_of_a_run_outlives_its_jobset_and_its_pods(staged: Staged, tmp_path: Path) -> None:
+    """Of one that is cancelled, and of one that was killed for memory, by what `status` reads."""
+    store = RecordStore(state=tmp_path, objects_at=lambda _: LocalObjects())
+    target = Target(name="real", namespace=staged.namespace, connect=lambda: staged.cluster)
+
+    def look() -> dict[str, tuple[Observation, Status]]:
+        found = gather_runs(begin([target], store=store), store=store).observations
+        judged = {one.run_name: (one, classify(one, now=clock.now())) for one in found}
+        remember(tmp_path, judged.values(), now=clock.now())
+        return judged
+
+    uid = staged.submit("gone", restarts=0)["metadata"]["uid"]
+    where = Where(context="real")
+    entry = IndexEntry(
+        run_name="gone", target="xpk", output=str(tmp_path), jobset="gone", namespace=staged.namespace, cluster=where,
+        uid=uid, updated_at=clock.now(),
+    )  # fmt: skip
+    keep(tmp_path / "runs", entry)
+    staged.runs("gone")
+    staged.says("gone", STEP.format(n=7))
+    staged.wait(lambda: look()["gone"][1].state == "training", "its step")
+    assert staged.cluster.delete_jobset(name="gone", namespace=staged.namespace, uid=uid) == "deleted"
+    staged.wait(lambda: look()["gone"][0].jobset is None, "it to go")
+    seen, status = look()["gone"]
+    row = row_of(seen, status, now=clock.now())
+    assert (row.state, row.reason, row.tpu, row.num_slices, row.step, row.loss) == (
+        "unknown", "jobset-gone", "v6e-16", 2, 7, 2.5,
+    )  # fmt: skip
+    staged.submit("killed", restarts=0)
+    staged.runs("killed")
+    staged.ends("killed", code=137, oom=True, host=0)
+    staged.wait(lambda: look()["killed"][1].reason == "oom-killed", "status to see it")
+    staged.real.kubectl("delete", "pods", "-n", staged.namespace, "-l", selector("killed"), "--ignore-not-found")
+    staged.wait(lambda: not staged.real.pods(staged.namespace, selector("killed")), "its pods to go")
+    assert look()["killed"][1].reason == "oom-killed"
+
+
+def test_no_restarts_left(staged: Staged) -> None:
+    staged.submit("gemma", restarts=0)
+    staged.runs("gemma")
+    staged.ends("gemma", code=42, host=1)
+    staged.until("gemma", ("failed", "trainer-failed"))
+
+
+def test_an_image_that_cannot_be_pulled(staged: Staged) -> None:
+    staged.submit("gemma", notes={"fake/pull": "ImagePullBackOff", "fake/msg": "Back-off pulling image"})
+    staged.until("gemma", ("starting", "image-pull"))
+    found = observe_cluster(staged.cluster, namespace=staged.namespace, name="real", now=NOW)
+    (one,) = found
+    assert {(pod.slice_index, pod.host) for pod in one.pods or ()} == {(0, 0), (1, 0)}  # `status` asks for no others
+
+
+def test_nodes_that_are_not_there(staged: Staged) -> None:
+    staged.submit("gemma", node=SPOT)
+    staged.until("gemma", ("starting", "not-scheduled"))
+    found = staged.evidence("gemma")
+    assert "FailedScheduling" in {event.reason for event in found.events or ()}
+    (one,) = observe_cluster(staged.cluster, namespace=staged.namespace, name="real", now=NOW)
+    assert one.pods is not None
+    assert {c.reason for pod in one.pods for c in pod.conditions} >= {"Unschedulable"}
+
+
+def test_a_full_queue_and_who_is_in_it(queued: Staged) -> None:
+    queued.submit("holder", queue="own")
+    queued.until("holder", ("starting", "trainer-starting"), ("starting", "pods-not-ready"), ("starting", "no-jobs"))
+    queued.submit("first", queue="own")
+    queued.until("first", ("queued", "waiting-for-quota"))
+    time.sleep(1.1)  # Kueue orders by the second of creation, in no order within one
+    queued.submit("second", queue="own")
+    queued.until("second", ("queued", "waiting-for-quota"))
+    queued.wait(lambda: (w := queued.seen("second")[0].workload) and w.position == 1, "Kueue to tell its position")
+    found = queued.evidence("second")
+    assert [(one.name, one.holds) for one in found.holders or () if one.name == "holder"] == [
+        ("holder", f"{CHIPS} google.com/tpu")
+    ]
+    assert [one.name for one in found.ahead or ()] == ["first"]
+    tpu = next(quota for quota in found.quotas or () if quota.resource == "google.com/tpu")
+    assert (tpu.total, tpu.used) == (str(CHIPS), str(CHIPS))
+    assert "first" in explain(found, now=NOW).cause.message or "holder" in explain(found, now=NOW).cause.message
+
+
+def test_a_request_that_never_fits(staged: Staged) -> None:
+    staged.queue(CHIPS // 2)
+    try:
+        staged.submit("gemma", queue="own")
+        staged.until("gemma", ("queued", "waiting-for-quota"))
+        staged.wait(lambda: "maximum capacity" in words(staged, "gemma"), "Kueue to say why")
+        assert "never" in explain(staged.evidence("gemma"), now=NOW).cause.message.lower()
+    finally:
+        staged.real.delete_queue(staged.namespace)
+
+
+def test_a_queue_and_a_priority_that_are_not_there(staged: Staged) -> None:
+    staged.submit("gemma", queue="nosuch")
+    staged.until("gemma", ("queued", "inadmissible"))
+    assert staged.evidence("gemma").missing == ("LocalQueue/nosuch",)
+    staged.submit("other", priority="urgent")
+    staged.until("other", ("queued", "no-workload"))
+    assert staged.evidence("other").missing == ("PriorityClass/urgent",)
+
+
+def test_a_preempted_run_and_who_took_its_place(queued: Staged) -> None:
+    queued.submit("gemma", queue="own", priority="low")
+    queued.runs("gemma")
+    queued.submit("rival", queue="own", priority="high")
+    queued.until("gemma", ("evicted", "preempted"))
+    queued.runs("rival")
+    queued.wait(lambda: queued.evidence("gemma").preemptor == "rival", "the preemptor to hold quota")
+    seen = queued.seen("gemma")[0]
+    assert seen.workload is not None
+    assert seen.workload.evictions == 1
+
+
+def test_a_run_that_was_deactivated(queued: Staged) -> None:
+    queued.submit("gemma", queue="own")
+    queued.runs("gemma")
+    queued.patch_workload("gemma", {"spec": {"active": False}})
+    seen = queued.until("gemma", ("evicted", "deactivated"))
+    assert seen.workload is not None
+    assert not seen.workload.active
+
+
+def test_a_queue_that_was_stopped(queued: Staged) -> None:
+    queued.submit("gemma", queue="own")
+    queued.runs("gemma")
+    queued.patch_queue({"spec": {"stopPolicy": "HoldAndDrain"}})
+    queued.until("gemma", ("evicted", "queue-stopped"))
+    found = queued.evidence("gemma")
+    assert found.cluster_queue is not None
+    assert (found.cluster_queue.type, found.cluster_queue.status) == ("Active", "False")
+
+
+def test_a_jobset_of_which_no_job_can_be_made(staged: Staged) -> None:
+    """Admitted, its quota taken, and no condition, no event, no status: only a dry run of its Jobs tells."""
+    staged.submit("gemma", image="")
+    staged.until("gemma", ("failed", "broken-spec"))
+    found = staged.evidence("gemma")
+    assert found.dry_run is not None
+    assert "image: Required value" in found.dry_run[0].message
+
+
+def test_pathways_from_start_to_success(staged: Staged) -> None:
+    staged.submit("gemma", mode="pathways")
+    staged.runs("gemma", 2 * HOSTS + 1)
+    staged.until("gemma", ("starting", "trainer-starting"))
+    staged.says("gemma", STEP.format(n=STEPS), job="pathways-head")
+    staged.until("gemma", ("training", ""))
+    staged.ends("gemma", job="pathways-head", host=0)
+    seen = staged.until("gemma", ("succeeded", ""))
+    assert seen.mode == "pathways"
+
+
+def test_a_pathways_head_that_fails(staged: Staged) -> None:
+    staged.submit("gemma", mode="pathways")
+    staged.runs("gemma", 2 * HOSTS + 1)
+    staged.says("gemma", "ValueError: no", job="pathways-head")
+    staged.ends("gemma", code=1, job="pathways-head", host=0)
+    staged.until("gemma", ("failed", "trainer-failed"))
+    assert [log.replicated_job for log in staged.evidence("gemma").logs or ()] == ["pathways-head"]
+
+
+def test_a_run_that_is_deleted_is_gone(staged: Staged) -> None:
+    made = staged.submit("gemma")
+    staged.runs("gemma")
+    uid = made["metadata"]["uid"]
+    assert staged.cluster.delete_jobset(name="gemma", namespace=staged.namespace, uid=uid) == "deleted"
+    staged.wait(lambda: staged.seen("gemma") == (), "it to go")
+    assert staged.cluster.delete_jobset(name="gemma", namespace=staged.namespace, uid=uid) == "gone"
+
+
+def test_all_of_them_in_one_look(staged: Staged, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What `status` reads: a few lists, and a log for what runs."""
+    staged.submit("going")
+    staged.runs("going")
+    staged.says("going", STEP.format(n=4))
+    staged.until("going", ("training", ""))
+    staged.submit("waits", queue="nosuch")
+    staged.until("waits", ("queued", "inadmissible"))
+    store = RecordStore(state=tmp_path_factory.mktemp("state"), objects_at=lambda _: pytest.fail("nothing is written"))
+    target = Target(name="real", namespace=staged.namespace, connect=lambda: staged.cluster)
+    found = gather_runs(begin([target], store=store, effort=Effort(progress_s=20)), store=store)
+    assert (found.problems, found.whole) == ((), True)
+    rows = {one.run_name: one for one in found.observations}
+    assert set(rows) == {"going", "waits"}
+    assert rows["going"].progress is not None
+    assert rows["going"].progress.step == 4

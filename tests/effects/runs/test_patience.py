@@ -1,0 +1,98 @@
+"""A cluster is waited for as long as it lives, within bounds; then it is told of as silent."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+import pytest
+
+from xsft.effects.machine.parallel import start
+from xsft.effects.runs import patience as observe_patience
+from xsft.effects.runs.patience import ALONE_S, AT_MOST_S, LOGIN_S, QUIET_S, Pulse, wait_for
+from xsft.errors import Unreachable
+
+
+@dataclass
+class Clock:
+    at: float = 100.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+@dataclass
+class Heard:
+    heard_at: float = float("-inf")
+
+
+def test_who_says_nothing_is_waited_for_so_long() -> None:
+    clock = Clock()
+    pulse = Pulse(now=clock)
+    assert (pulse.patience_s(alone=False), pulse.patience_s(alone=True)) == (LOGIN_S, float("inf"))
+    clock.at += 3
+    assert pulse.patience_s(alone=False) == LOGIN_S - 3
+    pulse.connected(Heard(heard_at=50.0))  # a connection of an earlier look
+    assert (pulse.patience_s(alone=False), pulse.patience_s(alone=True)) == (QUIET_S, ALONE_S)
+    clock.at += 4
+    assert (pulse.patience_s(alone=False), pulse.quiet_s()) == (QUIET_S - 4, 4)
+
+
+def test_each_byte_is_a_sign_of_life_and_there_is_an_end_all_the_same() -> None:
+    clock, cluster = Clock(), Heard()
+    pulse = Pulse(now=clock)
+    pulse.connected(cluster)
+    for _ in range(int(AT_MOST_S / 4) - 1):
+        clock.at += 4
+        cluster.heard_at = clock.at
+        assert pulse.patience_s(alone=False) > 0
+    clock.at += 4
+    cluster.heard_at = clock.at
+    assert pulse.patience_s(alone=False) == pulse.patience_s(alone=True) == 0
+    never = threading.Event()
+    with pytest.raises(Unreachable, match="not come to an end in 120 s;") as caught:
+        wait_for(start(never.wait), pulse, name="lab", alone=True, say=lambda _: None)
+    never.set()
+    assert "alone" not in caught.value.fix
+
+
+def test_who_is_waited_for_is_said_and_then_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe_patience, "QUIET_S", 0.3)
+    monkeypatch.setattr(observe_patience, "SAY_AFTER_S", 0.1)
+    never, said = threading.Event(), list[str]()
+    pulse = Pulse()
+    pulse.connected(Heard())
+    with pytest.raises(Unreachable, match="said nothing for") as caught:
+        wait_for(start(never.wait), pulse, name="lab", alone=False, say=said.append)
+    never.set()
+    assert set(said) == {"waiting for lab"}
+    assert pulse.left
+    assert "Asked alone" in caught.value.fix
+
+
+def test_what_is_there_is_taken_however_late_one_looks() -> None:
+    clock = Clock()
+    pulse = Pulse(now=clock)
+    pulse.connected(Heard())
+    started = start(lambda: 7)
+    assert started.ended(10)
+    clock.at += 1000
+    assert wait_for(started, pulse, name="lab", alone=False, say=lambda _: None) == 7
+    assert not pulse.left
+
+
+def test_a_failure_is_handed_on() -> None:
+    def fails() -> int:
+        raise Unreachable("connection refused")
+
+    with pytest.raises(Unreachable, match="connection refused"):
+        wait_for(start(fails), Pulse(), name="lab", alone=True, say=lambda _: None)
+
+
+def test_a_login_that_does_not_end_is_called_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe_patience, "LOGIN_S", 0.2)
+    never = threading.Event()
+    with pytest.raises(Unreachable, match=r"login to the cluster has not ended in 0\.2 s") as caught:
+        wait_for(start(never.wait), Pulse(), name="lab", alone=False, say=lambda _: None)
+    never.set()
+    assert caught.value.fix.startswith("Log in by hand")

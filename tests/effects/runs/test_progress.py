@@ -1,0 +1,273 @@
+"""How far runs have come: from logs, from what lies beside the output, and not at all where time is up."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.clusters import ClusterApi, standing_in
+from tests.fakes.kuberuns import Runs, ended
+from tests.observations import queued
+from tests.replacing import replace
+from xsft.effects.cluster.api import Patience
+from xsft.effects.cluster.cluster import connect_context
+from xsft.effects.machine.parallel import answers
+from xsft.effects.records.objects import LocalObjects, Objects
+from xsft.effects.runs.first_pods import FirstPods
+from xsft.effects.runs.observe import observe_cluster
+from xsft.effects.runs.printer_log import LONG_TAIL, TAIL
+from xsft.effects.runs.progress import NOT_ASKED, NOT_READ, Source, not_asked, read_progress
+from xsft.effects.runs.wanted import tells
+from xsft.errors import Unreachable
+from xsft.launchers.labels import OUTPUT_ANNOTATION
+from xsft.states.model import JobSet, Observation, Recorded, Unread
+
+NOW = "2026-11-21T12:00:00Z"
+STEP = (
+    "I1120 07:21:57.5 1 metric_logger.py:265] completed step: {n}, seconds: 0.500, TFLOP/s/device: 400.0,"
+    " Tokens/s/device: 1181.694, total_weights: 84, loss: 2.500, lm_loss: 0.000, perplexity: 631.719"
+)
+
+
+class World:
+    def __init__(self, api: ClusterApi, output: Path) -> None:
+        self.api, self.output = api, output
+        self.runs = Runs(api.standin.objects)
+        self.patience = Patience(tries=1, read_timeout_s=2.0)
+        self.denied = False
+
+    def run(self, name: str, **how: Any) -> dict[str, Any]:
+        made = self.runs.admitted(name, **how)
+        made["metadata"]["annotations"][OUTPUT_ANNOTATION] = str(self.output)
+        return made
+
+    def speaks(self, name: str, *steps: int, phase: str = "Running") -> None:
+        pod = self.runs.pod(name, phase=phase)["metadata"]["name"]
+        self.api.standin.logs.say(pod, *(STEP.format(n=n) for n in steps))
+
+    def seen(self) -> list[Observation]:
+        cluster = connect_context(self.api.context, here=self.api.here, patience=self.patience)
+        self.cluster = cluster
+        found = observe_cluster(cluster, namespace="default", name="here", now=NOW)
+        return sorted(found, key=lambda one: one.run_name)
+
+    def read(self, seen: list[Observation] | None = None, **how: Any) -> dict[str, Observation]:
+        given = self.seen() if seen is None else seen
+        source = Source(cluster=lambda _: self.cluster, objects=self.objects, now=lambda: NOW, **how.pop("source", {}))
+        found = read_progress(given, source=source, **{"deadline_s": 10.0, **how})
+        return {one.run_name: one for one in found}
+
+    def objects(self, _: str) -> Objects:
+        if self.denied:
+            raise Unreachable("permission denied (HTTP 403)")
+        return LocalObjects()
+
+    def checkpoint(self, name: str, step: int) -> None:
+        folder = self.output / name / "checkpoints" / str(step)
+        folder.mkdir(parents=True)
+        (folder / "_CHECKPOINT_METADATA").write_text("{}")
+
+    def metrics(self, name: str, *steps: int) -> None:
+        folder = self.output / name / "metrics"
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = [json.dumps({"step": float(n), "learning/loss": 1.5, "perf/step_time_seconds": 2.0}) for n in steps]
+        (folder / f"metrics_step_{steps[0]:06}_to_step_{steps[-1]:06}.txt").write_text("\n".join(rows))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with standing_in(tmp_path) as api:
+        yield World(api, tmp_path / "out")
+
+
+def test_the_log_of_the_one_that_prints_steps(world: World) -> None:
+    for name in ("a", "b"):
+        world.run(name)
+        world.speaks(name, 1, 2, 3)
+    found = world.read()
+    for name in ("a", "b"):
+        said = found[name].progress
+        assert said is not None
+        assert (said.source, said.step, said.loss, said.step_seconds) == ("log", 3, 2.5, 0.5)
+        assert (said.tflops_per_device, said.phase, said.said_at) == (
+            400.0,
+            "training",
+            "2026-11-21T10:00:00.000000002Z",
+        )
+        assert found[name].unread == ()
+    lists = [one for one in world.api.server.asked("/pods") if "/log" not in one.path]
+    assert len(lists) == 1  # for all that print
+    assert {one.query["tailLines"] for one in world.api.server.asked("/log")} == {str(TAIL)}
+
+
+def test_what_has_not_begun_has_nothing_to_say(world: World) -> None:
+    world.runs.queued("waits")
+    world.run("starts", status={"replicatedJobsStatus": [{"name": "slice-job", "active": 2}]})
+    found = world.read()
+    assert all(one.progress is None and one.unread == () for one in found.values())
+    assert world.api.server.asked("/log") == []
+
+
+def test_a_log_in_which_nothing_stands_yet(world: World) -> None:
+    world.run("a")
+    world.speaks("a")
+    said = world.read()["a"].progress
+    assert said is not None
+    assert (said.phase, said.step) == ("starting", None)
+
+
+def test_a_longer_tail_is_read_where_the_short_one_tells_no_step(world: World) -> None:
+    world.run("a")
+    world.speaks("a", 41, 42)
+    pod = world.runs.pod("a")["metadata"]["name"]
+    for _ in range(TAIL):
+        world.api.standin.logs.say(pod, "a warning that says nothing")
+    said = world.read()["a"].progress
+    assert said is not None
+    assert said.step == 42
+    assert [one.query["tailLines"] for one in world.api.server.asked("/log")] == [str(TAIL), str(LONG_TAIL)]
+
+
+def test_what_is_not_asked_says_so_where_it_could_tell(world: World) -> None:
+    world.run("a")
+    (seen,) = world.seen()
+    assert not_asked(seen).unread == (Unread(what="log", why=NOT_ASKED),)
+    waits = queued("b")
+    assert not_asked(waits) == waits
+
+
+def test_what_is_late_is_not_waited_for(world: World) -> None:
+    for name in ("quick", "slow"):
+        world.run(name)
+        world.speaks(name, 5)
+    seen = world.seen()
+    world.api.server.fail("slow-slice-job.*/log", code=0, delay_s=5.0)
+    began = time.monotonic()
+    found = world.read(seen, deadline_s=1.0)
+    assert time.monotonic() - began < 3.0
+    assert found["quick"].progress is not None
+    assert (found["slow"].progress, found["slow"].unread) == (None, (Unread(what="log", why=NOT_READ),))
+
+
+@pytest.mark.parametrize(
+    "fault", [{"code": 500}, {"action": "cut-before"}, {"code": 403, "message": "x cannot get resource y"}]
+)
+def test_a_log_that_cannot_be_read_leaves_what_was_written(world: World, fault: dict[str, Any]) -> None:
+    world.run("a")
+    world.speaks("a", 1)
+    world.metrics("a", 98, 99)
+    world.checkpoint("a", 50)
+    world.api.server.fail("/log", times=9, **fault)
+    found = world.read()["a"]
+    assert found.progress is not None
+    assert (found.progress.source, found.progress.step, found.progress.saved_step) == ("metrics", 99, 50)
+    assert [one.what for one in found.unread] == ["log"]
+
+
+def test_metrics_of_an_older_process_with_higher_steps_are_not_the_last(world: World) -> None:
+    """The run went on from the checkpoint of step 50, and its log is gone."""
+    world.run("a")
+    for age, steps in ((300, range(100, 200)), (200, range(200, 300)), (0, range(50, 100))):
+        world.metrics("a", *steps)
+        path = next((world.output / "a" / "metrics").glob(f"metrics_step_{steps[0]:06}_*"))
+        os.utime(path, (1_000_000 - age, 1_000_000 - age))
+    found = world.read()["a"]
+    assert found.progress is not None
+    assert (found.progress.source, found.progress.step) == ("metrics", 99)
+
+
+def test_without_log_and_metrics_the_checkpoints_tell(world: World) -> None:
+    world.run("a", status=ended("Completed", "AllJobsCompleted"))
+    world.checkpoint("a", 1000)
+    (world.output / "a" / "checkpoints" / "1001.orbax-checkpoint-tmp").mkdir()
+    said = world.read()["a"].progress
+    assert said is not None
+    assert (said.source, said.step, said.saved_step) == ("checkpoints", None, 1000)
+
+
+def test_a_bucket_that_may_not_be_read_is_said(world: World) -> None:
+    world.run("a", status=ended("Completed", "AllJobsCompleted"))
+    world.denied = True
+    found = world.read()["a"]
+    assert found.progress is None
+    assert {one.what for one in found.unread} == {"log", "metrics", "checkpoints"}
+
+
+def test_a_run_that_found_its_last_checkpoint_printed_no_step(world: World) -> None:
+    world.run("a", status=ended("Completed", "AllJobsCompleted"))
+    world.speaks("a", phase="Succeeded")
+    world.checkpoint("a", 1000)
+    said = world.read()["a"].progress
+    assert said is not None
+    assert (said.source, said.step, said.saved_step) == ("log", None, 1000)
+
+
+def test_a_run_that_failed_is_not_looked_for_in_the_bucket(world: World) -> None:
+    world.run("a", status=ended("Failed", "ReachedMaxRestarts"))
+    world.speaks("a", 1, phase="Failed")
+    world.denied = True
+    found = world.read()["a"]
+    assert found.unread == ()
+    assert found.progress is not None
+
+
+def test_of_two_pods_in_one_place_the_newer_attempts_counts(world: World) -> None:
+    world.run("a")
+    world.speaks("a", 9)
+    newer = world.runs.pod("a", tag="zzzzz", attempt=1)["metadata"]["name"]
+    world.api.standin.logs.say(newer, STEP.format(n=4))
+    said = world.read()["a"].progress
+    assert said is not None
+    assert said.step == 4
+
+
+def test_a_run_that_its_cluster_has_forgotten(world: World) -> None:
+    world.seen()
+    gone = Observation(
+        run_name="a", target="xpk", observed_at=NOW, cluster="here", steps=10, record=Recorded(outcome="created")
+    )
+    world.checkpoint("a", 10)
+    recorded = Recorded(outcome="cancelled")
+    how = {"output": lambda _: str(world.output), "recorded": lambda _: recorded}
+    found = world.read([gone], source=how)["a"]
+    assert found.record == recorded
+    assert found.progress is not None
+    assert found.progress.saved_step == 10
+
+
+def test_what_is_known_already_is_not_read() -> None:
+    jobset = JobSet(name="a", namespace="d", uid="u", created_at="", run_name="a", ours=True, terminal="Failed")
+    seen = Observation(run_name="a", target="xpk", observed_at=NOW, jobset=jobset)
+    assert tells(seen)
+    assert not tells(replace(seen, unread=(Unread(what="jobsets", why="x"),)))
+    assert not tells(replace(seen, target="local"))
+
+
+def test_answers_come_in_their_order_and_failures_are_raised() -> None:
+    assert answers([lambda n=n: n * n for n in range(50)], threads=4, timeout_s=5) == [n * n for n in range(50)]  # type: ignore[misc]
+    assert answers([], threads=4, timeout_s=5) == []
+    with pytest.raises(ZeroDivisionError):
+        answers([lambda: 1 // 0], threads=1, timeout_s=5)
+    held = threading.Event()
+    try:
+        assert answers([held.wait, lambda: True], threads=2, timeout_s=0.2) == [None, True]
+    finally:
+        held.set()
+
+
+def test_pods_that_were_asked_for_serve_the_runs_they_were_asked_for_only(world: World) -> None:
+    """With several clusters it turns out later whose turn it is."""
+    for name in ("a", "b"):
+        world.run(name)
+        world.speaks(name, 1, 2)
+    seen = world.seen()
+    early = FirstPods().also_of(["a"], reads=lambda: world.cluster.reads, namespace="default")
+    found = world.read(seen, source={"first_pods": {("here", "default"): early}})
+    assert {name for name, one in found.items() if one.progress} == {"a", "b"}

@@ -1,0 +1,90 @@
+"""The runs that can be seen from here, and what is done to exactly one of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.clusters import standing_in
+from tests.fakes.kuberuns import Runs as FakeRuns
+from tests.observations import jobset, local, observed
+from xsft.effects.cluster.api import Patience
+from xsft.effects.cluster.cluster import connect_context
+from xsft.effects.records.index import IndexEntry, keep
+from xsft.effects.records.objects import LocalObjects
+from xsft.effects.records.records import RecordStore
+from xsft.effects.runs.runs import Runs, runs_for
+from xsft.effects.runs.sources import Asked, Source
+from xsft.errors import SpecError, UsageError
+from xsft.records.where import Cluster as Where
+
+
+def entry(name: str = "gemma", **changed: Any) -> IndexEntry:
+    return IndexEntry(**{"run_name": name, "target": "xpk", "output": "gs://b/runs", **changed})
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    store = RecordStore(state=tmp_path / "state", objects_at=lambda _: LocalObjects())
+    return Runs(sources=(), store=store)
+
+
+def test_without_clusters_and_runs_there_is_nothing_and_that_is_an_answer(runs: Runs) -> None:
+    read = runs.read()
+    assert (read.observations, read.problems, read.answered, read.whole) == ((), (), True, True)
+
+
+def test_the_output_is_the_jobsets_or_the_one_that_the_index_has(runs: Runs, tmp_path: Path) -> None:
+    gone = observed(jobset=None)
+    assert runs.output_of(observed(jobset=jobset(output="gs://a"))) == "gs://a"
+    assert runs.output_of(gone) is None
+    keep(runs.store.state / "runs", entry())
+    assert runs.output_of(gone) == "gs://b/runs"
+    keep(runs.store.state / "runs", entry(output="gs://c/runs"))
+    assert runs.output_of(gone) is None, "two of that name: which is not known"
+    assert runs.output_of(observed(jobset=None, was=jobset(output="gs://d"))) == "gs://d"
+    assert runs.output_of(local("tiny", output="/e")) == "/e"
+
+
+def test_a_local_run_that_nobody_holds_or_of_which_there_are_two_is_not_interrupted(runs: Runs, tmp_path: Path) -> None:
+    assert not runs.stop_local(local("tiny"))
+    keep(runs.store.state / "runs", entry("tiny", target="local", output=str(tmp_path)))
+    assert not runs.stop_local(local("tiny"))
+
+
+def test_a_context_needs_no_places_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named: what stands in places.yaml, or is wrong there, does not matter."""
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "places.yaml").write_text("main: {nonsense: 1}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    with pytest.raises(SpecError):
+        runs_for(Asked())
+    with pytest.raises(UsageError, match="no context lab"):
+        runs_for(Asked(context="lab"))
+
+
+def test_what_takes_the_answers_apart_is_not_loaded_before_the_clusters_are_asked() -> None:
+    program = (
+        "import sys; import xsft.effects.runs.runs\n"
+        "print([name for name in sys.modules if name in ('xsft.states.model', 'xsft.reading.jobsets', 'rich')])"
+    )
+    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_truncated_list_is_reported_as_incomplete(tmp_path: Path) -> None:
+    store = RecordStore(state=tmp_path / "state", objects_at=lambda _: LocalObjects())
+    patience = Patience(tries=1)
+    with standing_in(tmp_path) as api:
+        FakeRuns(api.standin.objects).admitted("a")
+        source = Source(name="stand-in", where=Where(context="stand-in"), namespace="default")
+        api.server.fail("/jobsets", action="short", times=9)
+        connected = connect_context(api.context, here=api.here, patience=patience)
+        read = Runs(sources=(source,), store=store, local=False, connect=lambda _: connected).read()
+        assert not read.whole

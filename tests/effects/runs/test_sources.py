@@ -1,0 +1,52 @@
+"""Where runs are looked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from xsft.effects.records.index import IndexEntry
+from xsft.effects.runs.sources import DEFAULT_NAMESPACE, Asked, sources
+from xsft.errors import UsageError
+from xsft.records.model import Cluster as Where
+from xsft.spec.place import Place
+
+MAIN = Place(project="my-project", zone="us-east5-b", cluster="my-cluster")
+LAB = Place(context="lab", namespace="training")
+PLACES = {"main": MAIN, "lab": LAB, "no-cluster": Place()}
+
+
+def entry(name: str = "gemma", **changed: Any) -> IndexEntry:
+    return IndexEntry(**{"run_name": name, "target": "xpk", "output": "gs://b/runs", **changed})
+
+
+def found(asked: Asked, *entries: IndexEntry) -> set[tuple[str, str]]:
+    looked = sources(asked, places=PLACES, file="places.yaml", entries=entries)
+    assert len(looked) == len({(one.name, one.namespace) for one in looked})
+    return {(one.name, one.namespace) for one in looked}
+
+
+def test_everywhere_is_all_places_and_where_runs_were_submitted_to() -> None:
+    same = entry(cluster=Where(project="my-project", zone="us-east5-b", cluster="my-cluster"), namespace="default")
+    other = entry(cluster=Where(context="lab"), namespace="elsewhere")
+    assert found(Asked(), same, other, entry(target="local")) == {
+        ("my-project/us-east5-b/my-cluster", "default"),
+        ("lab", "training"),
+        ("lab", "elsewhere"),
+    }
+
+
+def test_what_is_named_is_all_that_is_looked_at() -> None:
+    assert found(Asked(place="lab"), entry(cluster=Where(context="elsewhere"))) == {("lab", "training")}
+    assert found(Asked(place="lab", namespace="mine")) == {("lab", "mine")}
+    assert found(Asked(context="other")) == {("other", "default")}
+
+
+def test_a_place_that_is_not_there() -> None:
+    with pytest.raises(UsageError, match=r"no place nosuch\. Known: lab, main, no-cluster \(places.yaml\)"):
+        found(Asked(place="nosuch"))
+
+
+def test_the_default_namespace_is_the_places() -> None:
+    assert Place().namespace == DEFAULT_NAMESPACE

@@ -1,0 +1,82 @@
+"""What is looked at before a create, against the stand-in: everything that is needed, and nothing is changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.effects.cluster.test_cluster import planned
+from tests.fakes.clusters import ClusterApi
+from tests.faults.world import deny
+from tests.stories import intent_of, spec_of, varied
+from xsft.checks.admission import Unseen
+from xsft.effects.submit.admission import examine
+from xsft.errors import EnvironmentMissing, Unreachable
+from xsft.planner import make_plan
+from xsft.steps import Plan
+
+
+def plan(name: str = "deepseek_ultrachat", *, namespace: str = "default", **changes: object) -> Plan:
+    spec = varied(spec_of(name), {"namespace": namespace, **changes})
+    return make_plan(intent_of(spec), rendered=planned(name, namespace=namespace), file="x.yaml")
+
+
+def plan_for(api: ClusterApi, name: str = "deepseek_ultrachat", **changes: object) -> Plan:
+    return plan(name, namespace=api.namespace, **changes)
+
+
+TOKEN = {"secrets.hf_token": {"secret": "hf", "key": "token"}}
+
+
+@pytest.mark.parametrize("name", ["deepseek_ultrachat", "deepseek_ultrachat_mcjax"])
+def test_on_a_cluster_that_xpk_made_nothing_stands_in_the_way(cluster_api: ClusterApi, name: str) -> None:
+    cluster = cluster_api.connect()
+    cluster.create_secret(name="hf", namespace=cluster_api.namespace, data={"token": b"x"})
+    facts, problems = examine(cluster, plan_for(cluster_api, name, **TOKEN))
+    assert problems == ()
+    assert (facts.jobsets, facts.same_name, facts.secrets) == ((), None, {"hf": frozenset({"token"})})
+    assert {one.method for one in cluster_api.server.seen[1:]} == {"GET"}
+
+
+def test_everything_that_is_missing_is_said_at_once(cluster_api: ClusterApi) -> None:
+    cluster_api.world.limit_chips(256)
+    cluster_api.world.remove_priority("medium")
+    _, problems = examine(cluster_api.connect(), plan_for(cluster_api, **TOKEN))
+    assert {p.id for p in problems} == {"quota-too-small", "priority-class-missing", "secret-missing"}
+    assert any("high" in p.message for p in problems if p.id == "priority-class-missing")
+
+
+def test_known_queues_are_named(cluster_api: ClusterApi) -> None:
+    _, problems = examine(cluster_api.connect(), plan_for(cluster_api, queue="nosuch"))
+    assert [p.id for p in problems] == ["queue-missing"]
+    assert "multislice-queue" in problems[0].message
+
+
+def test_attempts_and_strangers_are_found(cluster_api: ClusterApi) -> None:
+    wanted = plan_for(cluster_api)
+    assert wanted.manifest is not None
+    cluster = cluster_api.connect()
+    cluster.create_jobset(wanted.manifest)
+    facts, _ = examine(cluster, wanted)
+    assert facts.same_name is not None
+    assert [o["metadata"]["uid"] for o in facts.jobsets] == [facts.same_name["metadata"]["uid"]]
+
+
+def test_what_may_not_be_read_is_unseen(cluster_api: ClusterApi) -> None:
+    deny(cluster_api.world, ("get", "clusterqueues"), ("get", "secrets"), ("get", "namespaces"))
+    facts, problems = examine(cluster_api.connect(), plan_for(cluster_api, **TOKEN))
+    assert isinstance(facts.cluster_queue, Unseen)
+    assert {(p.id, p.severity) for p in problems} == {("admission-unseen", "warning")}
+
+
+def test_a_login_that_has_expired_is_no_missing_right(cluster_api: ClusterApi) -> None:
+    cluster_api.server.fail(".", code=401, times=99)
+    with pytest.raises(Unreachable) as caught:
+        examine(cluster_api.connect(), plan_for(cluster_api))
+    assert caught.value.problem_id == "login-expired"
+
+
+@pytest.mark.standin_only("not-installed")
+def test_without_kueue(cluster_api: ClusterApi) -> None:
+    cluster_api.standin.objects.uninstall("kueue.x-k8s.io")
+    with pytest.raises(EnvironmentMissing):
+        examine(cluster_api.connect(), plan_for(cluster_api))

@@ -1,0 +1,658 @@
+"""One run, whatever happens to its submitters, and the truth about it from the next call."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.effects.cluster.test_cluster import CREATE, container
+from tests.fakes.clusters import ClusterApi
+from tests.fakes.gcs import Bucket, Failure, serving
+from tests.faults.world import deny
+from tests.observations import NOW, jobset, observed, said
+from tests.replacing import replace
+from tests.submissions import FOLDER, NAME, STEPS, submitter
+from tests.submissions import planned as shown
+from xsft.effects.cluster.create import Created
+from xsft.effects.records.records import RecordStore
+from xsft.effects.submit.cancelling import record_worthless
+from xsft.effects.submit.submission import Submission, Submitter, create_planned
+from xsft.errors import EnvironmentMissing, Refused, RunFailed, SpecError, Unknown, Unreachable, XsftError
+from xsft.launchers.labels import DIGEST_ANNOTATION
+from xsft.launchers.pointers import put
+from xsft.problems import error
+from xsft.records.model import Record
+from xsft.spec.earlier import earlier_digest
+from xsft.states.model import Status
+from xsft.states.rows import row_of
+from xsft.steps import Plan
+
+ROOT = Path(__file__).parents[3]
+READ = r"^GET .*/jobsets/"
+FASTER = {"train.learning_rate": 1e-3}
+Submits = Callable[..., Submission]
+Plans = Callable[..., Plan]
+
+
+@pytest.fixture
+def bucket() -> Iterator[Bucket]:
+    with serving(Bucket({})) as served:
+        yield served
+
+
+@pytest.fixture
+def ready(cluster_api: ClusterApi, bucket: Bucket, tmp_path: Path) -> Callable[..., Submitter]:
+    """Makes a submitter of this test's cluster and bucket."""
+
+    def make(**settings: Any) -> Submitter:
+        return submitter(cluster_api, bucket_url=bucket.url, state=tmp_path / "state", **settings)
+
+    return make
+
+
+@pytest.fixture
+def planned(cluster_api: ClusterApi) -> Callable[..., Plan]:
+    """The shown workload's plan, for this test's namespace."""
+    return partial(shown, namespace=cluster_api.namespace)
+
+
+@pytest.fixture
+def submit(ready: Callable[..., Submitter], planned: Callable[..., Plan]) -> Submits:
+    def send(plan: Plan | None = None, **settings: Any) -> Submission:
+        return ready(**settings).submit(plan or planned(settings.get("changes")))
+
+    return send
+
+
+def stored(api: ClusterApi) -> dict[str, dict[str, Any]]:
+    return api.world.jobsets()
+
+
+def uids(api: ClusterApi) -> list[str]:
+    return [held["metadata"]["uid"] for held in stored(api).values()]
+
+
+def ends(api: ClusterApi, how: str, name: str = NAME) -> None:
+    api.world.end(name, how)
+
+
+def saves(bucket: Bucket, step: int, *, whole: bool = True) -> None:
+    folder = f"runs/{NAME}/checkpoints/{step}"
+    bucket.objects[f"{folder}/model_params/_METADATA"] = b"{}"
+    if whole:
+        bucket.objects[f"{folder}/commit_success.txt"] = b"done"
+
+
+def recorded(make: Callable[..., Submitter]) -> tuple[Record, ...]:
+    return make().store.read_run("gs://my-bucket/runs", NAME)
+
+
+def nothing_left(api: ClusterApi, bucket: Bucket) -> None:
+    assert stored(api) == {}
+    assert bucket.objects == {}
+
+
+def test_what_is_created_is_the_plans_manifest(cluster_api: ClusterApi, submit: Submits, planned: Plans) -> None:
+    plan = planned()
+    done = submit(plan)
+    (sent,) = cluster_api.server.asked(CREATE)
+    assert sent.body == plan.manifest
+    assert done == Submission(
+        plan=plan,
+        action="created",
+        jobset=NAME,
+        uid=uids(cluster_api)[0],
+        record=f"gs://my-bucket/{FOLDER}/attempt-1.json",
+    )
+
+
+def test_the_dry_runs_come_first_and_everything_is_strict(cluster_api: ClusterApi, submit: Submits) -> None:
+    submit()
+    posts = [(one.path.rpartition("/")[2], one.query) for one in cluster_api.server.seen if one.method == "POST"]
+    assert [(kind, "dryRun" in query) for kind, query in posts] == [
+        ("jobsets", True),
+        ("jobs", True),
+        ("jobs", True),
+        ("jobsets", False),
+    ]
+    assert {query["fieldValidation"] for _, query in posts} == {"Strict"}
+    assert {one.method for one in cluster_api.server.seen} == {"GET", "POST"}
+
+
+def test_the_record_says_what_happened(cluster_api: ClusterApi, submit: Submits, ready: Any, planned: Plans) -> None:
+    plan = planned()
+    submit(plan)
+    (record,) = recorded(ready)
+    last = record.last
+    assert (last.outcome, last.uid, last.jobset) == ("created", uids(cluster_api)[0], NAME)
+    assert (last.xpk_argv, last.argv) == (plan.xpk_argv, plan.trainer_argv)
+    assert last.read_back is not None
+    assert last.read_back.outcome == "same"
+
+
+def test_submitting_twice_is_harmless(cluster_api: ClusterApi, bucket: Bucket, submit: Submits) -> None:
+    first = submit()
+    cluster_api.server.seen.clear()
+    kept = dict(bucket.objects)
+    second = submit(by="b" * 16)
+    assert (second.action, second.uid, second.record) == ("adopted", first.uid, first.record)
+    assert {one.method for one in cluster_api.server.seen} == {"GET"}
+    assert bucket.objects == kept
+
+
+def test_a_failed_attempt_gets_a_second_that_resumes(
+    cluster_api: ClusterApi, bucket: Bucket, submit: Submits, ready: Any
+) -> None:
+    submit()
+    ends(cluster_api, "Failed")
+    saves(bucket, 400)
+    done = submit(by="b" * 16)
+    assert (done.action, done.jobset, done.problems) == ("attempt", f"{NAME}-2", ())
+    first, second = (container(held)["command"] for held in stored(cluster_api).values())
+    assert first == second  # the same run_name and output: MaxText goes on from the last checkpoint
+    assert [(r.last.number, r.last.outcome) for r in recorded(ready)] == [(1, "created"), (2, "created")]
+    assert submit().jobset == f"{NAME}-2"
+
+
+@pytest.mark.parametrize("owner", [f"{NAME}-2", None])
+def test_another_run_that_has_the_next_attempts_name_does_not_stop_it(
+    cluster_api: ClusterApi, bucket: Bucket, submit: Submits, ready: Any, owner: str | None
+) -> None:
+    """A run may itself be named `…-2`, and JobSets may be nobody's we know."""
+    submit()
+    ends(cluster_api, "Failed")
+    saves(bucket, 400)
+    cluster_api.world.add_jobset(f"{NAME}-2", labels={"xsft.dev/run": owner} if owner else None)
+    other = stored(cluster_api)[f"{NAME}-2"]
+    done = submit(by="b" * 16)
+    assert (done.action, done.jobset, [p.id for p in done.problems]) == ("attempt", f"{NAME}-3", ["name-passed-over"])
+    assert f"JobSet {NAME}-2" in done.problems[0].message
+    held = stored(cluster_api)
+    assert container(held[f"{NAME}-3"])["command"] == container(held[NAME])["command"]  # the same output: it resumes
+    left = held[f"{NAME}-2"]
+    assert (left["metadata"]["uid"], left["spec"]) == (other["metadata"]["uid"], other["spec"])
+    assert [(r.last.number, r.last.jobset) for r in recorded(ready)] == [(1, NAME), (3, f"{NAME}-3")]
+    assert (submit().action, submit().jobset) == ("adopted", f"{NAME}-3")
+    ends(cluster_api, "Failed", f"{NAME}-3")
+    assert submit(by="c" * 16).jobset == f"{NAME}-4"
+
+
+def test_a_name_that_another_run_takes_in_that_moment_is_passed_over(
+    cluster_api: ClusterApi, bucket: Bucket, submit: Submits, ready: Any
+) -> None:
+    def overtaken(cluster: Any, plan: Plan, mark: str) -> Any:
+        if plan.jobset == f"{NAME}-2":
+            cluster_api.world.add_jobset(f"{NAME}-2", labels={"xsft.dev/run": f"{NAME}-2"})
+        return create_planned(cluster, plan, mark)
+
+    submit()
+    ends(cluster_api, "Failed")
+    saves(bucket, 400)
+    assert submit(by="b" * 16, create=overtaken).jobset == f"{NAME}-3"
+    outcomes = [(r.last.number, r.last.outcome) for r in recorded(ready)]
+    assert outcomes == [(1, "created"), (2, "not-created"), (3, "created")]
+
+
+def test_an_adopted_run_that_no_queue_resumes_is_told_of(cluster_api: ClusterApi, submit: Submits) -> None:
+    submit()
+    cluster_api.world.unqueue(NAME)
+    done = submit(by="b" * 16)
+    assert (done.action, [p.id for p in done.problems]) == ("adopted", ["suspended"])
+    assert f"patch jobset {NAME}" in done.problems[0].fix
+
+
+def test_a_live_run_of_an_earlier_xsft_is_adopted(cluster_api: ClusterApi, submit: Submits, planned: Plans) -> None:
+    before = earlier_digest(planned().run)
+    manifest = put(planned().manifest, ("metadata", "annotations", DIGEST_ANNOTATION), before)
+    first = submit(replace(planned(), spec_digest=before, manifest=manifest))
+    done = submit(by="b" * 16)
+    assert (done.action, done.uid, done.jobset) == ("adopted", first.uid, NAME)
+    (held,) = stored(cluster_api).values()
+    assert held["metadata"]["annotations"][DIGEST_ANNOTATION] == before != done.plan.spec_digest
+    with pytest.raises(Refused, match=r": train\.learning_rate: unset -> 0\.001\.$"):
+        submit(planned(FASTER), by="c" * 16)
+
+
+def test_a_run_with_its_last_step_saved_is_finished(cluster_api: ClusterApi, bucket: Bucket, submit: Submits) -> None:
+    first = submit()
+    ends(cluster_api, "Completed")
+    saves(bucket, STEPS)
+    done = submit()
+    assert (done.action, done.uid, done.steps, done.record) == ("finished", first.uid, STEPS, first.record)
+    cluster_api.world.delete(NAME)  # its time to live is over
+    gone = submit()
+    assert (gone.action, gone.uid, gone.steps) == ("finished", None, STEPS)
+
+
+def test_a_run_whose_steps_taught_nothing_is_not_finished_but_failed(
+    cluster_api: ClusterApi, bucket: Bucket, submit: Submits, ready: Callable[..., Submitter]
+) -> None:
+    first = submit()
+    ends(cluster_api, "Completed")
+    saves(bucket, STEPS)
+    seen = observed(NAME, jobset=jobset(NAME, uid=first.uid, output="gs://my-bucket/runs"))
+    seen = replace(seen, progress=said(STEPS, no_target_steps=STEPS))
+    row = row_of(seen, Status(state="failed", reason="no-target-tokens"), now=NOW)
+    assert record_worthless(ready().store, row) == ()
+    cluster_api.world.delete(NAME)
+    before = dict(bucket.objects)
+    with pytest.raises(RunFailed, match=f"{STEPS} steps in a row had no target token") as failed:
+        submit()
+    assert failed.value.exit_status == 6
+    assert "another name" in failed.value.fix
+    assert bucket.objects == before
+
+
+def test_a_half_saved_last_step_is_no_end(cluster_api: ClusterApi, bucket: Bucket, submit: Submits) -> None:
+    submit()
+    ends(cluster_api, "Completed")
+    saves(bucket, STEPS - 10)
+    saves(bucket, STEPS, whole=False)
+    assert submit().action == "attempt"
+
+
+def test_another_workload_is_refused_with_the_difference(cluster_api: ClusterApi, submit: Submits) -> None:
+    submit()
+    with pytest.raises(Refused, match=r"is live with another workload .*train\.learning_rate: \S+ -> 0\.001"):
+        submit(changes=FASTER)
+    ends(cluster_api, "Failed")
+    with pytest.raises(Refused, match=r"holds another workload .*train\.learning_rate: \S+ -> 0\.001"):
+        submit(changes=FASTER)
+    assert list(stored(cluster_api)) == [NAME]
+
+
+def test_more_steps_go_on_where_it_ended(cluster_api: ClusterApi, bucket: Bucket, submit: Submits) -> None:
+    submit()
+    ends(cluster_api, "Completed")
+    saves(bucket, STEPS)
+    done = submit(changes={"train.steps": 2 * STEPS})
+    assert (done.action, done.jobset) == ("attempt", f"{NAME}-2")
+
+
+def test_checkpoints_that_nothing_explains_are_said(bucket: Bucket, submit: Submits) -> None:
+    saves(bucket, 10)
+    done = submit()
+    assert [p.id for p in done.problems] == ["resumes-unrecorded"]
+
+
+@pytest.mark.parametrize("action", ["cut-after", "hang-after"])
+def test_an_answer_lost_after_the_create(cluster_api: ClusterApi, submit: Submits, action: str) -> None:
+    cluster_api.server.fail(CREATE, action=action)
+    done = submit()
+    assert (done.action, [done.uid]) == ("created", uids(cluster_api))
+    assert len(cluster_api.server.asked(CREATE)) == 1
+
+
+@pytest.mark.parametrize("code", [500, 503])
+def test_a_server_error_instead_of_the_create(cluster_api: ClusterApi, submit: Submits, code: int) -> None:
+    cluster_api.server.fail(CREATE, code=code)
+    assert submit().action == "created"
+    assert len(uids(cluster_api)) == 1
+
+
+@pytest.mark.parametrize("action", ["cut-after", "hang-after", "cut-before"])
+def test_an_unknown_outcome_is_said_and_the_next_call_tells_the_truth(
+    cluster_api: ClusterApi, submit: Submits, ready: Any, action: str
+) -> None:
+    def create(cluster: Any, plan: Plan, mark: str) -> Any:
+        cluster_api.server.fail(CREATE, action=action)
+        cluster_api.server.fail(READ, action="cut-before", times=9)
+        return create_planned(cluster, plan, mark)
+
+    with pytest.raises(Unknown) as caught:
+        submit(create=create)
+    assert caught.value.exit_status == 8
+    assert recorded(ready)[0].last.outcome == "submitting"
+    cluster_api.server.faults.clear()
+    done = submit(by="b" * 16)
+    assert done.action == ("created" if action == "cut-before" else "adopted")
+    assert uids(cluster_api) == [done.uid]
+
+
+def test_a_busy_server_is_waited_for(cluster_api: ClusterApi, submit: Submits) -> None:
+    cluster_api.server.fail(CREATE, code=429, retry_after="3")
+    assert submit().action == "created"
+    assert cluster_api.waits == [3.0]
+
+
+def test_a_name_taken_between_look_and_create_is_decided_anew(
+    cluster_api: ClusterApi, submit: Submits, planned: Plans
+) -> None:
+    def overtaken(cluster: Any, plan: Plan, mark: str) -> Any:
+        first = create_planned(cluster, planned(), "somebody")
+        assert isinstance(first, Created)
+        return create_planned(cluster, plan, mark)
+
+    done = submit(create=overtaken)
+    assert (done.action, [done.uid]) == ("adopted", uids(cluster_api))
+
+
+def test_a_name_taken_for_another_workload_in_that_moment_is_refused(
+    cluster_api: ClusterApi, submit: Submits, planned: Plans
+) -> None:
+    def overtaken(cluster: Any, plan: Plan, mark: str) -> Any:
+        create_planned(cluster, planned(FASTER), "somebody")
+        return create_planned(cluster, plan, mark)
+
+    with pytest.raises(Refused, match="is live with another workload"):
+        submit(create=overtaken)
+    assert len(uids(cluster_api)) == 1
+
+
+@pytest.mark.parametrize("workloads", [(None, None), (None, FASTER)], ids=["same", "different"])
+def test_two_submitters_at_once_make_one_run(
+    cluster_api: ClusterApi, ready: Callable[..., Submitter], workloads: tuple[Any, Any], planned: Plans
+) -> None:
+    cluster_api.server.fail(CREATE, code=0, delay_s=0.2, times=2)
+    both = [ready(changes=changes, by=by * 16) for changes, by in zip(workloads, "ab", strict=True)]
+
+    def send(one: Submitter, changes: Any) -> str:
+        try:
+            return one.submit(planned(changes)).action
+        except Refused as refused:
+            return refused.problem_id
+
+    with ThreadPoolExecutor(2) as threads:
+        actions = list(threads.map(send, both, workloads))
+    other = "adopted" if workloads[0] == workloads[1] else "refused"
+    assert sorted(actions) == sorted(["created", other])
+    assert list(stored(cluster_api)) == [NAME]
+
+
+def process(api: ClusterApi, bucket: Bucket, state: Path, die_at: str = "") -> subprocess.Popen[str]:
+    told = (str(api.kubeconfig), api.namespace, bucket.url, str(state), die_at)
+    argv = (sys.executable, "-m", "tests.submissions", *told)
+    started = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert started.stdout is not None
+    assert started.stdout.readline() == "ready\n"
+    return started
+
+
+def answered(one: subprocess.Popen[str]) -> dict[str, Any]:
+    out, _ = one.communicate("go\n", timeout=60)
+    return dict(json.loads(out))
+
+
+def test_two_processes_at_once_make_one_run(cluster_api: ClusterApi, bucket: Bucket, tmp_path: Path) -> None:
+    both = [process(cluster_api, bucket, tmp_path) for _ in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(answered, both)
+    assert {first["action"], second["action"]} == {"created", "adopted"}
+    assert uids(cluster_api) == [first["uid"]] == [second["uid"]]
+
+
+@pytest.mark.parametrize("case", [("begun", 0, "created"), ("created", 1, "adopted")], ids=["begun", "created"])
+def test_a_killed_submitter_leaves_one_run_and_the_truth(
+    cluster_api: ClusterApi, bucket: Bucket, tmp_path: Path, submit: Submits, ready: Any, case: tuple[str, int, str]
+) -> None:
+    die_at, left, next_call = case
+    dead = process(cluster_api, bucket, tmp_path / "state", die_at)
+    dead.communicate("go\n", timeout=60)
+    assert dead.returncode == -9
+    assert len(uids(cluster_api)) == left
+    assert [r.last.outcome for r in recorded(ready)] == ["submitting"]
+    done = submit(by="b" * 16)
+    assert (done.action, done.jobset, [done.uid]) == (next_call, NAME, uids(cluster_api))
+    assert submit(by="c" * 16).action == "adopted"
+
+
+def test_a_killed_submitters_number_is_free_for_another_workload(
+    cluster_api: ClusterApi, submit: Submits, ready: Any
+) -> None:
+    """Nothing was created: a corrected workload keeps the name."""
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        submit(create=_interrupted)
+    (told,) = stopped.value.__notes__
+    assert f"JobSet {NAME} was being created" in told
+    assert f"`xsft status {NAME}`" in told
+    done = submit(changes=FASTER, by="b" * 16)
+    assert (done.action, done.jobset) == ("created", NAME)
+    (record,) = recorded(ready)
+    assert (record.spec_digest, record.last.outcome) == (done.plan.spec_digest, "created")
+    with pytest.raises(Refused, match=r"0\.001 -> "):
+        submit(by="c" * 16)
+
+
+@pytest.mark.parametrize(("at", "told"), [("look", "Nothing was created"), ("compare", "is created. Nothing was done")])
+def test_who_interrupts_is_told_what_is_known(cluster_api: ClusterApi, submit: Submits, at: str, told: str) -> None:
+    how = {"look": {"writable": _interrupted}, "compare": {"compare": _interrupted}}[at]
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        submit(**how)
+    (said,) = stopped.value.__notes__
+    assert told in said
+    assert len(uids(cluster_api)) == (0 if at == "look" else 1)
+    assert submit(by="b" * 16).action == ("created" if at == "look" else "adopted")
+
+
+def _interrupted(*_: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+def test_a_record_that_cannot_be_completed_is_a_warning(
+    cluster_api: ClusterApi, bucket: Bucket, submit: Submits, ready: Any
+) -> None:
+    def create(cluster: Any, plan: Plan, mark: str) -> Any:
+        bucket.failures = [Failure(match="/upload/", status=403) for _ in range(9)]
+        return create_planned(cluster, plan, mark)
+
+    done = submit(create=create)
+    assert done.action == "created"
+    assert [p.id for p in done.problems] == ["record-not-finished"]
+    assert recorded(ready)[0].last.outcome == "submitting"
+    bucket.failures = []
+    assert submit().action == "adopted"
+    assert len(uids(cluster_api)) == 1
+
+
+def test_a_record_that_cannot_be_begun_keeps_the_run_from_being_made(
+    cluster_api: ClusterApi, bucket: Bucket, submit: Submits
+) -> None:
+    bucket.failures = [Failure(match="/upload/", status=403)]
+    with pytest.raises(Unreachable, match="permission denied"):
+        submit()
+    nothing_left(cluster_api, bucket)
+
+
+def test_what_the_cluster_changed_is_said(cluster_api: ClusterApi, submit: Submits, ready: Any) -> None:
+    def meddled(cluster: Any, plan: Plan, mark: str) -> Any:
+        made = create_planned(cluster, plan, mark)
+        cluster_api.world.relabel(NAME, {"xsft.dev/mode": "meddled"})
+        return made
+
+    done = submit(create=meddled)
+    assert [p.id for p in done.problems] == ["read-back-differs"]
+    assert '/metadata/labels/xsft.dev~1mode: "pathways" -> "meddled"' in done.problems[0].message
+    assert recorded(ready)[0].last.read_back.outcome == "differs"
+
+
+def test_a_run_that_cannot_be_read_back_is_created_all_the_same(cluster_api: ClusterApi, submit: Submits) -> None:
+    def unreadable(cluster: Any, plan: Plan, mark: str) -> Any:
+        made = create_planned(cluster, plan, mark)
+        deny(cluster_api.world, ("get", "jobsets"))
+        return made
+
+    done = submit(create=unreadable)
+    assert (done.action, [p.id for p in done.problems]) == ("created", ["not-read-back"])
+
+
+def _foreign(api: ClusterApi, _bucket: Bucket) -> None:
+    api.world.add_jobset(NAME)
+
+
+def _other_run(api: ClusterApi, _bucket: Bucket) -> None:
+    api.world.add_jobset(NAME, labels={"xsft.dev/run": "somebody-elses"})
+
+
+TOKEN = {"secrets.hf_token": {"secret": "hf", "key": "token"}}
+
+BAD: dict[str, tuple[Callable[[ClusterApi, Bucket], object], dict[str, Any], type[XsftError], str]] = {
+    "expired login": (lambda api, _: api.expire_login(), {}, Unreachable, "login-expired"),
+    "no permission to create": (
+        lambda api, _: deny(api.world, ("create", "jobsets")), {}, Unreachable, "forbidden",
+    ),
+    "no permission to list": (lambda api, _: deny(api.world, ("list", "jobsets")), {}, Unreachable, "forbidden"),
+    "the server fails": (lambda api, _: api.server.fail(".", code=500, times=99), {}, Unreachable, "cluster-error"),
+    "the server is too busy": (
+        lambda api, _: api.server.fail(".", code=429, retry_after="3600", times=99), {}, Unreachable, "cluster-error",
+    ),
+    "the server is gone": (
+        lambda api, _: api.server.fail(".", action="cut-before", times=99), {}, Unreachable, "unreachable",
+    ),
+    "missing namespace": (lambda *_: None, {"namespace": "nosuch"}, SpecError, "namespace-missing"),
+    "missing queue": (lambda *_: None, {"queue": "nosuch"}, SpecError, "queue-missing"),
+    "missing priority class": (
+        lambda api, _: api.world.remove_priority("medium"), {}, SpecError, "priority-class-missing",
+    ),
+    "missing Secret": (lambda *_: None, TOKEN, SpecError, "secret-missing"),
+    "never enough quota": (lambda api, _: api.world.limit_chips(256), {}, SpecError, "quota-too-small"),
+    "no such bucket": (lambda _, bucket: setattr(bucket, "name", "another"), {}, SpecError, "output-bucket-missing"),
+    "a bucket without permission": (
+        lambda _, bucket: setattr(bucket, "permissions", frozenset({"storage.buckets.get"})),
+        {}, SpecError, "output-permission",
+    ),
+    "a bucket that does not answer": (lambda _, bucket: setattr(bucket, "status", 500), {}, Unreachable, "unreachable"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_told_before_anything_is_made(
+    cluster_api: ClusterApi, bucket: Bucket, submit: Submits, case: str
+) -> None:
+    spoil, changes, kind, problem = BAD[case]
+    spoil(cluster_api, bucket)
+    with pytest.raises(kind) as caught:
+        submit(changes=changes)
+    assert problem in [p.id for p in caught.value.problems]
+    assert all(p.fix for p in caught.value.problems)
+    nothing_left(cluster_api, bucket)
+
+
+@pytest.mark.standin_only("not-installed")
+@pytest.mark.parametrize("what", ["jobset", "kueue"])
+def test_a_cluster_without_jobset_or_kueue(cluster_api: ClusterApi, bucket: Bucket, submit: Submits, what: str) -> None:
+    cluster_api.standin.objects.uninstall(f"{what}.x-k8s.io")
+    with pytest.raises(EnvironmentMissing) as caught:
+        submit()
+    assert f"{what}-not-installed" in [p.id for p in caught.value.problems]
+    assert all(p.fix for p in caught.value.problems)
+    nothing_left(cluster_api, bucket)
+
+
+@pytest.mark.parametrize("taken", [_foreign, _other_run])
+def test_a_name_taken_by_somebody_else(cluster_api: ClusterApi, bucket: Bucket, submit: Submits, taken: Any) -> None:
+    taken(cluster_api, bucket)
+    before = uids(cluster_api)
+    with pytest.raises(Refused, match="is taken by a JobSet"):
+        submit()
+    assert (uids(cluster_api), bucket.objects) == (before, {})
+
+
+def test_an_image_that_does_not_exist(cluster_api: ClusterApi, bucket: Bucket, submit: Submits) -> None:
+    missing = error("image-not-found", "image.ref", "no such image", "Push it.")
+    with pytest.raises(SpecError) as caught:
+        submit(image=lambda ref: (missing,) if ref.startswith("us-docker.pkg.dev/") else ())
+    assert caught.value.problems == (missing,)
+    nothing_left(cluster_api, bucket)
+
+
+def test_an_image_of_another_maxtext(cluster_api: ClusterApi, bucket: Bucket, submit: Submits) -> None:
+    with pytest.raises(SpecError) as caught:
+        submit(maxtext=lambda _ref: "0.2.4")
+    assert [p.id for p in caught.value.problems] == ["image-maxtext-differs"]
+    assert "0.2.4" in caught.value.problems[0].message
+    nothing_left(cluster_api, bucket)
+    assert submit(maxtext=lambda _ref: "0.2.5").action == "created"
+
+
+@pytest.mark.parametrize("id", ["image-maxtext-differs", "image-not-found"])
+def test_what_is_said_of_an_image_may_be_accepted_by_its_id(id: str, submit: Submits) -> None:
+    missing = error("image-not-found", "image.ref", "no such image", "Push it.")
+    said = {
+        "image-maxtext-differs": {"maxtext": lambda _ref: "0.2.4"},
+        "image-not-found": {"image": lambda _: (missing,)},
+    }
+    done = submit(**said[id], changes={"checks": {id: "I know better"}})
+    assert done.action == "created"
+    assert [(p.id, p.severity) for p in done.problems if p.id == id] == [(id, "note")]
+
+
+def test_a_private_image_is_not_ours_to_judge(cluster_api: ClusterApi, submit: Submits) -> None:
+    secret = {"name": "pull", "namespace": cluster_api.namespace, "data": {".dockerconfigjson": b"{}"}}
+    cluster_api.connect().create_secret(**secret)
+    missing = error("image-not-found", "image.ref", "no such image", "Push it.")
+    assert submit(image=lambda _ref: (missing,), changes={"image.pull_secret": "pull"}).action == "created"
+
+
+def test_a_pod_template_that_jobset_would_accept_and_never_start(
+    cluster_api: ClusterApi, bucket: Bucket, submit: Submits, planned: Plans
+) -> None:
+    plan = planned()
+    assert plan.manifest is not None
+    broken = json.loads(json.dumps(plan.manifest))
+    broken["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]["image"] = ""
+    with pytest.raises(SpecError) as caught:
+        submit(replace(plan, manifest=broken))
+    assert any("image: Required value" in p.message for p in caught.value.problems)
+    nothing_left(cluster_api, bucket)
+
+
+def test_an_unknown_field_is_refused_by_the_server(
+    cluster_api: ClusterApi, bucket: Bucket, submit: Submits, planned: Plans
+) -> None:
+    plan = planned()
+    assert plan.manifest is not None
+    with pytest.raises(SpecError) as caught:
+        submit(replace(plan, manifest={**plan.manifest, "spec": {**plan.manifest["spec"], "foo": 1}}))
+    assert "unknown field" in caught.value.problems[0].message
+    nothing_left(cluster_api, bucket)
+
+
+def test_a_create_that_the_cluster_refuses_is_recorded_and_said(
+    cluster_api: ClusterApi, submit: Submits, ready: Any
+) -> None:
+    cluster_api.server.fail(CREATE, code=422, message="a webhook of yours says no")
+    with pytest.raises(SpecError):
+        submit()
+    (record,) = recorded(ready)
+    assert (record.last.outcome, uids(cluster_api)) == ("not-created", [])
+    assert "a webhook of yours says no" in str(record.last.reason)
+    assert submit(by="b" * 16).jobset == NAME
+
+
+@pytest.mark.parametrize("code", [401, 403])
+def test_a_create_that_we_may_not_do_is_recorded_as_not_done(
+    cluster_api: ClusterApi, submit: Submits, ready: Any, code: int
+) -> None:
+    """Else the record would say for ever that something was begun there."""
+    words = 'jobsets.jobset.x-k8s.io is forbidden: User "u" cannot create resource "jobsets"'
+    cluster_api.server.fail(CREATE, code=code, message=words)
+    with pytest.raises(Unreachable):
+        submit()
+    (record,) = recorded(ready)
+    assert (record.last.outcome, uids(cluster_api)) == ("not-created", [])
+    assert submit(by="b" * 16).jobset == NAME
+
+
+def test_a_create_whose_answer_was_lost_may_have_been_done_whatever_the_next_one_says(
+    cluster_api: ClusterApi, submit: Submits, ready: Any
+) -> None:
+    cluster_api.server.fail(CREATE, action="cut-before")
+    cluster_api.server.fail(CREATE, code=401, message="Unauthorized")
+    with pytest.raises(Unknown):
+        submit()
+    assert recorded(ready)[0].last.outcome == "submitting"
+
+
+def test_the_index_here_names_the_run(cluster_api: ClusterApi, submit: Submits, tmp_path: Path, ready: Any) -> None:
+    submit()
+    store: RecordStore = ready().store
+    (entry,) = store.local_index().entries
+    assert (entry.run_name, entry.jobset, [entry.uid]) == (NAME, NAME, uids(cluster_api))

@@ -1,0 +1,52 @@
+"""A repository's name is taken apart, or refused with the part that cannot be."""
+
+from __future__ import annotations
+
+import pytest
+
+from xsft.errors import UsageError
+from xsft.image.artifact_names import Repository, repository_of
+
+
+@pytest.mark.parametrize(
+    ("name", "project", "location", "repository"),
+    [
+        ("us-docker.pkg.dev/my-project/xsft", "my-project", "us", "xsft"),
+        ("europe-west4-docker.pkg.dev/my-project/xsft/post-training", "my-project", "europe-west4", "xsft"),
+        ("us-docker.pkg.dev/my-project/xsft/a/b:tag", "my-project", "us", "xsft"),
+        ("northamerica-northeast1-docker.pkg.dev/my-project/xsft", "my-project", "northamerica-northeast1", "xsft"),
+        ("us-docker.pkg.dev/example.com/my-project/xsft/i", "example.com:my-project", "us", "xsft"),
+        ("gcr.io/my-project/image", "my-project", "us", "gcr.io"),
+        ("eu.gcr.io/my-project/image", "my-project", "europe", "eu.gcr.io"),
+    ],
+)
+def test_googles_repositories(name: str, project: str, location: str, repository: str) -> None:
+    found = repository_of(name)
+    assert found == Repository(project=project, location=location, name=repository)
+    assert found.path == f"projects/{project}/locations/{location}/repositories/{repository}"
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1:5000/xsft/image", "ghcr.io/me/image", "pkg.dev/a/b", "my-image"])
+def test_others_are_not_googles(name: str) -> None:
+    assert repository_of(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("us-docker.pkg.dev/my-project", "names no repository"),
+        ("us-docker.pkg.dev", "names no repository"),
+        ("moon-docker.pkg.dev/my-project/xsft", "'moon' cannot be a location"),
+        ("us-docker.pkg.dev/My/xsft", "'My' cannot be a project"),
+        ("us-docker.pkg.dev/my-project/1xsft", "'1xsft' cannot be a repository"),
+        ("us-docker.pkg.dev/my-project/xsft-/i", "'xsft-' cannot be a repository"),
+    ],
+)
+def test_what_cannot_be_is_named(name: str, what: str) -> None:
+    with pytest.raises(UsageError, match=what) as refused:
+        repository_of(name)
+    assert refused.value.problem_id == "artifact-repository"
+
+
+def test_as_docker_names_it() -> None:
+    assert Repository(project="example.com:p", location="us", name="r").docker == "us-docker.pkg.dev/example.com/p/r"

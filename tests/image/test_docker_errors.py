@@ -1,0 +1,95 @@
+"""Each refusal, in the words of engines and registries, has its id, its exit status and a command that mends it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.image.docker_words import SAID
+from xsft.image.build_errors import build_failed
+from xsft.image.docker_errors import Doing, explain, is_passing, no_engine
+from xsft.image.model import BuildStep
+from xsft.image.progress import Reading
+
+PUSH = Doing(what="push h/r:t", host="us-docker.pkg.dev", repository="us-docker.pkg.dev/p/r", google=True, pushes=True)
+STEP = BuildStep(name="deps", tag="deps-1", dockerfile="Dockerfile", files=())
+
+
+@pytest.mark.parametrize(("said", "id", "status", "mends", "passes"), SAID)
+def test_what_docker_says(said: str, id: str, status: int, mends: str, passes: bool) -> None:
+    error = explain(said, PUSH)
+    assert (error.problem_id, error.exit_status) == (id, status)
+    assert mends in error.fix
+    assert is_passing(said) is passes
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "error parsing HTTP 403 response body: unexpected EOF: denied",
+        "unauthorized: authentication required (use of closed network connection)",
+        "dial tcp: lookup nowhere.invalid: no such host: connection refused",
+        "repository name not known to registry: connection reset by peer",
+    ],
+)
+def test_a_refusal_is_not_tried_again_though_its_words_name_a_connection_too(said: str) -> None:
+    assert not is_passing(said)
+
+
+@pytest.mark.parametrize(
+    ("said", "client", "id", "mends"),
+    [
+        ("('Connection aborted.', PermissionError(13, 'Permission denied'))", "docker", "docker-permission",
+         "sudo usermod -aG docker $USER"),
+        ("('Connection aborted.', FileNotFoundError(2, 'No such file or directory'))", "docker", "docker-not-running",
+         "sudo systemctl start docker"),
+        ("('Connection aborted.', FileNotFoundError(2, 'No such file or directory'))", None, "docker-missing",
+         "https://docs.docker.com/engine/install"),
+        ("('Connection aborted.', ConnectionRefusedError(111, 'Connection refused'))", None, "docker-not-running",
+         "sudo systemctl start docker"),
+        ("TLS is hard", "docker", "docker-not-running", "docker version"),
+    ],
+)  # fmt: skip
+def test_why_there_is_no_engine(said: str, client: str | None, id: str, mends: str) -> None:
+    error = no_engine(said, host="unix:///var/run/docker.sock", client=client)
+    assert (error.problem_id, error.exit_status) == (id, 3)
+    assert mends in error.fix
+
+
+@pytest.mark.parametrize(
+    ("output", "id", "status"),
+    [
+        ("#5 0.2 /bin/sh: 1: python3: not found", "base-without-python", 2),
+        ("#5 0.2 /usr/bin/python3: No module named pip", "base-without-python", 2),
+        ("#5 0.2 ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.", "build-hash-mismatch", 3),
+        ("#5 9.1 ERROR: No matching distribution found for jax==99", "build-package-missing", 3),
+        ("#5 9.1 OSError: [Errno 28] No space left on device", "disk-full", 3),
+        ("#5 9.1 Temporary failure in name resolution", "build-no-network", 3),
+        ("#5 9.1 [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: unable to get", "build-certificate", 3),
+        ("#5 0.1 exec /bin/sh: exec format error", "build-platform", 3),
+        ("#5 9.1 Killed", "build-out-of-memory", 3),
+        ("#5 9.1 something else", "build-failed", 3),
+    ],
+)  # fmt: skip
+def test_why_a_step_failed(output: str, id: str, status: int) -> None:
+    reading = Reading()
+    for line in ("#5 [2/2] RUN pip install", output, "#5 ERROR: executor failed running [/bin/sh]: exit code: 1"):
+        list(reading.events(line))
+    error = build_failed(reading, STEP)
+    assert (error.problem_id, error.exit_status) == (id, status)
+    assert "RUN pip install" in error.message
+    assert output in error.message
+
+
+def test_a_base_that_cannot_be_read_is_told_as_that() -> None:
+    reading = Reading()
+    said = 'failed to do request: Head "https://nowhere.invalid/v2/x": dial tcp: lookup nowhere.invalid: no such host'
+    for line in ("#3 [internal] load metadata for nowhere.invalid/x:1", f"#3 ERROR: {said}"):
+        list(reading.events(line))
+    error = build_failed(reading, STEP)
+    assert (error.problem_id, error.exit_status) == ("registry-unreachable", 5)
+    assert "read the base image nowhere.invalid/x:1" in error.message
+
+
+def test_tokens_in_somebody_elses_words_are_not_passed_on() -> None:
+    token = "hf_" + "a1B2" * 9
+    assert token not in explain(f"denied: {token}", PUSH).message

@@ -1,0 +1,84 @@
+"""Where a name leads, and who may be told a login."""
+
+from __future__ import annotations
+
+import pytest
+
+from xsft.errors import UsageError
+from xsft.image.registry_names import Named, base_url, is_google, is_loopback, may_be_told, named
+
+DIGEST = "sha256:" + "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("ref", "host", "path", "reference"),
+    [
+        ("us-docker.pkg.dev/p/r/i:1", "us-docker.pkg.dev", "p/r/i", "1"),
+        (f"h.dev:5000/i:1@{DIGEST}", "h.dev:5000", "i", DIGEST),
+        ("localhost/i", "localhost", "i", "latest"),
+        ("python:3.12-slim", "docker.io", "library/python", "3.12-slim"),
+        ("bitnami/redis", "docker.io", "bitnami/redis", "latest"),
+    ],
+)
+def test_names(ref: str, host: str, path: str, reference: str) -> None:
+    assert named(ref) == Named(host=host, path=path, reference=reference)
+
+
+@pytest.mark.parametrize("ref", ["a b", "h.dev/x;rm", "h.dev/UPPER", "", "h.dev/i@sha256:12"])
+def test_what_is_no_name(ref: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        named(ref)
+    assert refused.value.problem_id == "image-reference"
+
+
+def test_addresses() -> None:
+    assert named("python:3").url("manifests", "3") == "https://registry-1.docker.io/v2/library/python/manifests/3"
+    assert named("127.0.0.1:5000/a/b").url("tags/list") == "http://127.0.0.1:5000/v2/a/b/tags/list"
+    assert base_url("10.0.0.1:5000") == "https://10.0.0.1:5000"
+    assert base_url("[::1]:5000") == "http://[::1]:5000"
+    assert is_loopback("::1")
+    assert not is_loopback("127.0.0.1.example.com")
+
+
+@pytest.mark.parametrize(
+    ("host", "google"),
+    [
+        ("us-docker.pkg.dev", True),
+        ("gcr.io", True),
+        ("eu.gcr.io", True),
+        ("xgcr.io", False),
+        ("my-pkg.dev", False),
+        ("pkg.dev", False),
+        ("gcr.io.example.com", False),
+        ("gcr.io:5000", False),
+    ],
+)
+def test_only_googles_own_registries_are_sent_the_login(host: str, google: bool) -> None:
+    assert is_google(host) is google
+
+
+@pytest.mark.parametrize(
+    ("realm", "host", "told"),
+    [
+        ("https://auth.docker.io/token", "registry-1.docker.io", True),
+        ("https://auth.docker.io/token", "docker.io", True),
+        ("https://ghcr.io/token", "ghcr.io", True),
+        ("https://gitlab.com/jwt/auth", "registry.gitlab.com", True),
+        ("https://us-docker.pkg.dev/v2/token", "us-docker.pkg.dev", True),
+        ("http://auth.docker.io/token", "docker.io", False),
+        ("https://evil.example/token", "docker.io", False),
+        ("https://docker.io.evil.example/token", "docker.io", False),
+        ("https://evil.co.uk/token", "registry.mine.co.uk", False),
+        ("https://auth.mine.co.uk/token", "registry.mine.co.uk", True),
+        ("http://127.0.0.1:9/token", "127.0.0.1:5000", True),
+        ("http://[::1]:9/token", "[::1]:5000", True),
+        ("https://evil.example/token", "127.0.0.1:5000", False),
+        ("http://127.0.0.1:9/token", "docker.io", False),
+        ("", "docker.io", False),
+        ("https://10.0.0.1:5001/token", "10.0.0.1:5000", True),
+        ("https://203.0.0.1/token", "10.0.0.1:5000", False),
+        ("https://[2001:db8::2]/token", "[2001:db8::1]:5000", False),
+    ],
+)
+def test_who_may_be_told(realm: str, host: str, told: bool) -> None:
+    assert may_be_told(realm, host) is told

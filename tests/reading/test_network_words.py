@@ -1,0 +1,90 @@
+"""No user need know which library met a missing network."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xsft.image.docker_errors import words
+from xsft.reading.network_words import plain
+
+LIBRARY = ("Pool", "HTTPConnection", "HTTPSConnection", "retries", "Caused by", "Errno", "(_ssl.c")
+
+
+@pytest.fixture
+def closing() -> Iterator[int]:
+    """A port whose listener closes every connection at once."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    server.accept()[0].close()
+                except OSError:
+                    return
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+@pytest.fixture
+def silent() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def met(url: str, *, timeout_s: float = 5, **more: Any) -> str:
+    """What requests says of a URL that it cannot get; proxies of this machine's environment are not asked."""
+    with requests.Session() as session:
+        session.trust_env = False
+        with pytest.raises(requests.RequestException) as failed:
+            session.get(url, timeout=timeout_s, **more)
+    return str(failed.value)
+
+
+def test_what_requests_says_becomes_words_of_ours(closing: int, silent: int) -> None:
+    """The real library's texts: another release of it may have others."""
+    nowhere = "http://xsft-tests-nowhere.invalid/v2/"
+    said = {
+        met(nowhere): "the name xsft-tests-nowhere.invalid could not be resolved",
+        met("http://127.0.0.1:1/v2/"): "connection refused",
+        met(f"http://127.0.0.1:{silent}/v2/", timeout_s=0.2): "timed out",
+        met(f"http://127.0.0.1:{closing}/v2/"): "connection closed or reset",
+        met(f"https://127.0.0.1:{closing}/v2/"): "the TLS handshake failed",
+        met(nowhere, proxies={"http": "http://127.0.0.1:1"}): "the proxy could not be reached",
+    }
+    assert {text: words(text) for text in said} == said
+
+
+CERTIFICATE = (
+    "SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self'))"
+)
+SHORT = "('Connection broken: IncompleteRead(5 bytes read, 95 more expected)', IncompleteRead())"
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (f"HTTPSConnectionPool(host='r'): {CERTIFICATE}", "its certificate is not one that this machine trusts"),
+        ("HTTPConnection(host='r', port=80): [Errno 101] Network is unreachable", "no route to host"),
+        (SHORT, "incomplete answer"),
+    ],
+)
+def test_what_cannot_be_met_here(said: str, expected: str) -> None:
+    assert plain(said) == expected
+
+
+@given(st.text())
+def test_another_text_stays_as_it_is_and_no_librarys_text_does(said: str) -> None:
+    assert plain(said) == said
+    assert not [part for part in LIBRARY if part in plain(f"HTTPSConnectionPool(host='r', port=443): {said!a}")]

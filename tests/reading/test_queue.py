@@ -1,0 +1,69 @@
+"""Kueue's Workloads as read (study: infra §2.4, §3.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xsft.reading.queue import owned, queues_of, waiting_of, waits, with_positions, workload_of
+
+
+def workload(name: str = "jobset-w-1a2b3", queue: str = "q", **conditions: str) -> dict[str, Any]:
+    said = [{"type": kind, "status": status, "reason": "r"} for kind, status in conditions.items()]
+    owner = [{"kind": "JobSet", "name": "w", "uid": "u-1"}]
+    spec = {"queueName": queue, "priority": -5, "active": True}
+    status = {"conditions": said, "admission": {"clusterQueue": "cluster-queue"}}
+    return {"metadata": {"name": name, "ownerReferences": owner}, "spec": spec, "status": status}
+
+
+def test_one_that_holds_quota() -> None:
+    seen = owned(workload(QuotaReserved="True", Admitted="True"))
+    assert (seen.owner, seen.workload.name, seen.workload.queue) == ("u-1", "jobset-w-1a2b3", "q")
+    assert (seen.workload.cluster_queue, seen.workload.priority) == ("cluster-queue", -5)
+    assert not waits(seen.workload)
+
+
+def test_one_that_has_finished_holds_none_any_more() -> None:
+    assert workload_of(workload(QuotaReserved="True", Finished="True")).cluster_queue is None
+
+
+def test_one_that_was_preempted_waits_again_and_counts_it() -> None:
+    json = workload(QuotaReserved="False", Evicted="True")
+    json["status"]["schedulingStats"] = {"evictions": [{"reason": "Preempted", "count": 2}, {"count": 1}]}
+    seen = workload_of(json)
+    assert waits(seen)
+    assert seen.evictions == 3
+
+
+def test_one_that_was_deactivated_waits_for_nothing() -> None:
+    json = workload(QuotaReserved="False")
+    json["spec"]["active"] = False
+    assert not waits(workload_of(json))
+
+
+def test_the_fullest_queue_comes_first() -> None:
+    pending = [workload_of(workload(queue=queue)) for queue in ("a", "b", "b", "c")]
+    assert queues_of([*pending, workload_of(workload(queue="d", QuotaReserved="True"))]) == ("b", "a", "c")
+
+
+def test_positions_are_kueues_own() -> None:
+    item = {
+        "metadata": {
+            "name": "jobset-w-1a2b3",
+            "namespace": "default",
+            "ownerReferences": [{"kind": "JobSet", "name": "w"}],
+        },
+        "priority": 500,
+        "localQueueName": "q",
+        "positionInClusterQueue": 4,
+        "positionInLocalQueue": 2,
+    }
+    seen = waiting_of(item)
+    assert (seen.jobset, seen.queue, seen.priority, seen.position, seen.position_in_cluster_queue) == (
+        "w",
+        "q",
+        500,
+        2,
+        4,
+    )
+    assert with_positions(workload_of(workload()), {"jobset-w-1a2b3": 2}).position == 2
+    assert with_positions(workload_of(workload()), {"another": 2}).position is None

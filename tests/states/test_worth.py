@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.observations import NOW, observed, said
+from xsft.states.model import Status
+from xsft.states.rows import Row, row_of
+from xsft.states.worth import doubts, text_of, zero_loss
+
+
+def row(reason: str = "", **counts: int) -> Row:
+    return row_of(observed(progress=said(**counts)), Status(state="training", reason=reason), now=NOW)
+
+
+@pytest.mark.parametrize(("steps", "ids"), [(0, []), (2, []), (3, ["loss-zero"])])
+def test_a_loss_of_0_again_and_again_is_a_warning(steps: int, ids: list[str]) -> None:
+    found = zero_loss(row(zero_loss_steps=steps))
+    assert [(one.id, one.severity, one.where) for one in found] == [(name, "warning", "gemma") for name in ids]
+
+
+def test_losses_that_say_nothing_are_not_compared_without_a_word() -> None:
+    (one,) = doubts(row("no-target-tokens", no_target_steps=40))
+    assert (one.id, one.severity) == ("no-target-tokens", "warning")
+    assert "40 steps in a row" in one.message
+    assert [one.id for one in doubts(row(zero_loss_steps=3))] == ["loss-zero"]
+    assert doubts(row()) == ()
+
+
+def test_what_is_said_of_them() -> None:
+    assert "3 steps in a row" in text_of(said(no_target_steps=3), "no-target-tokens")
+    assert "NaN or infinite" in text_of(said(not_finite_steps=5), "loss-not-finite")

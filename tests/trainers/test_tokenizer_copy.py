@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+
+from tests.everything import everything
+from xsft.data import packaged
+from xsft.facts import Facts
+from xsft.spec.resolve import Run, resolve
+from xsft.trainers.maxtext import trainer_argv, trainer_keys
+from xsft.trainers.tokenizer_copy import FOLDER, PROGRAM, Copying, copying, split_copying
+
+
+def _run(**fields: Any) -> Run:
+    return resolve(everything(**fields), Facts())[0]
+
+
+def test_the_trainer_starts_after_the_copy_and_reads_it() -> None:
+    argv = trainer_argv(_run())
+    assert argv[:7] == ("python3", "-c", PROGRAM, "Qwen/Qwen3-8B", "<|fim_pad|>", "<|fim_prefix|>", FOLDER)
+    assert argv[7:9] == ("-m", _run().release.trainer)
+    assert f"tokenizer_path={FOLDER}" in argv
+
+
+def test_without_tokens_of_its_own_the_workload_uses_the_tokenizer_as_it_is() -> None:
+    run = _run(model__pad_token=None, model__bos_token=None)
+    assert copying(run) == ()
+    assert trainer_keys(run)["tokenizer_path"] == "Qwen/Qwen3-8B"
+
+
+@pytest.mark.parametrize(("one", "other"), [("pad_token", "bos_token"), ("bos_token", "pad_token")])
+def test_a_token_that_is_not_given_stays_the_tokenizers(one: str, other: str) -> None:
+    found, _ = split_copying(copying(_run(**{f"model__{other}": None})))
+    assert found is not None
+    assert (getattr(found, one) != "", getattr(found, other)) == (True, "")
+
+
+def test_the_models_own_tokenizer_is_copied_where_none_is_named() -> None:
+    assert copying(_run(model__tokenizer=None))[2] == "Qwen/Qwen3-8B"
+
+
+def test_without_any_tokenizer_there_is_nothing_to_copy() -> None:
+    run = _run(model__tokenizer=None, model__name="default")
+    assert copying(run) == ()
+    assert "tokenizer_path" not in trainer_keys(run)
+
+
+def test_on_this_machine_the_copy_lies_in_the_folder_of_the_run() -> None:
+    """Two runs may have two tokenizers."""
+    run = _run(target="local", output="/runs", model__tokenizer="xsft://tiny/tokenizer", run_name_suffix="none")
+    folder = "/runs/everything/tokenizer"
+    assert copying(run)[2:] == (packaged("xsft://tiny/tokenizer"), "<|fim_pad|>", "<|fim_prefix|>", folder)
+    assert trainer_keys(run)["tokenizer_path"] == folder
+
+
+def test_the_program_is_one_line_that_a_shell_quotes_simply() -> None:
+    assert "\n" not in PROGRAM
+    assert shlex.quote(PROGRAM) == f"'{PROGRAM}'"
+
+
+@pytest.mark.parametrize("rest", [("-m", "module", "key=value"), ()])
+def test_what_copies_is_told_from_what_follows(rest: tuple[str, ...]) -> None:
+    found = Copying(tokenizer="Qwen/Qwen3-8B", pad_token="<|fim_pad|>", bos_token="<|fim_prefix|>")
+    assert split_copying((*copying(_run()), *rest)) == (found, rest)
+    assert split_copying(rest) == (None, rest)
+
+
+@pytest.mark.parametrize("words", [("-c", PROGRAM), ("-c", "print()", "a", "b", "c"), ("-c", PROGRAM, "a", "b", "c")])
+def test_another_program_is_no_copy(words: tuple[str, ...]) -> None:
+    assert split_copying(words) == (None, words)

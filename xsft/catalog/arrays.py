@@ -1,0 +1,170 @@
+"""The arrays of a model: name and shape of every weight, as MaxText builds and saves them. Pure.
+
+source: maxtext@0.2.5 layers/nnx_decoders.py (how layers are stacked);
+tests/catalog/test_arrays.py compares every model with what the installed MaxText builds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+from msgspec import Struct
+
+from xsft.catalog import layers, releases
+from xsft.catalog.layers import Arrays, Shape, Sizes, below
+from xsft.catalog.releases import at_least
+from xsft.catalog.sizes import decoder_block, is_rebuilt, sizes
+
+EMBEDDING = "token_embedder.embedding"
+
+NAMED_SINCE: Mapping[str, str] = MappingProxyType(
+    {"gpt_oss": "0.2.4", "qwen2": "0.2.4", "gemma4": "0.2.4", "qwen3_next": "0.2.5", "qwen3_5": "0.2.5"}
+)
+"""Decoder -> first release that is known to use these names; the others do since 0.2.0.
+
+source: one or more models of each other decoder as maxtext@0.2.0 builds them, most of them also as 0.2.4 does.
+"""
+
+MAX_LAYERS = 1000
+"""More than any model has; more would only cost memory here."""
+
+
+class Layout(Struct, frozen=True, kw_only=True):
+    """How the arrays of equal layers are put together."""
+
+    scan: bool = True
+    """scan_layers: stacked into one array; False: each layer has its own."""
+    axis: int = 1
+    """param_scan_axis: where the axis of the layers stands in a stacked array."""
+
+
+class Required(Struct, frozen=True, kw_only=True):
+    """What a model reads from a checkpoint."""
+
+    arrays: Mapping[str, Shape]
+    """Dotted name, e.g. `decoder.layers.mlp.wo.kernel` -> shape."""
+    complete: bool
+    """False: the model has more arrays, and only these are certain."""
+
+
+def required(
+    name: str, given: Mapping[str, object], *, layout: Layout, release: str = releases.DEFAULT
+) -> Required | None:
+    """The arrays of the model `name` with the keys `given` on its command line; None where not even one is certain."""
+    size = sizes(name, given)
+    if size is None:
+        return None
+    block = decoder_block(name, given)
+    embedding = {EMBEDDING: (size["vocab_size"], size["base_emb_dim"])}
+    decoder = None if is_rebuilt(name, given) else _decoder(block, size, layout)
+    if decoder is None or not at_least(release, NAMED_SINCE.get(block, "0.2.0")):
+        return Required(arrays=embedding, complete=False)
+    return Required(arrays={**embedding, **below("decoder", {**_ends(size), **decoder})}, complete=True)
+
+
+def _ends(s: Sizes) -> Arrays:
+    """What stands after the layers."""
+    logits = {} if s["logits_via_embedding"] else {"logits_dense.kernel": (s["base_emb_dim"], s["vocab_size"])}
+    return {"decoder_norm.scale": (s["base_emb_dim"],), **logits}
+
+
+_ALIKE: Mapping[str, Callable[[Sizes], Arrays]] = MappingProxyType(
+    {
+        "llama2": layers.llama,
+        "mistral": layers.llama,
+        "mixtral": layers.mixtral,
+        "qwen2": layers.qwen2,
+        "qwen3": layers.qwen3,
+        "qwen3_moe": layers.qwen3_moe,
+        "gemma": layers.gemma,
+        "gemma2": layers.gemma2,
+    }
+)
+"""Decoders whose layers are all alike."""
+
+
+def _decoder(block: str, s: Sizes, layout: Layout) -> Arrays | None:
+    """The arrays of all layers; None for a decoder whose arrays are not computed here."""
+    count, cycle = s["base_num_decoder_layers"], s["inhomogeneous_layer_cycle_interval"]
+    if not 0 < count <= MAX_LAYERS or cycle < 1 or count % cycle:
+        return None
+    if block in _ALIKE:
+        return _alike("layers", count, _ALIKE[block](s), layout)
+    if block == "deepseek":
+        dense = s["first_num_dense_layers"]
+        first = _alike("dense_layers", dense, layers.deepseek_dense(s), layout)
+        return {**first, **_alike("moe_layers", count - dense, layers.deepseek_experts(s), layout)}
+    kinds = _kinds(block, s, cycle)
+    return _blocks(block, kinds, count, layout) if kinds else None
+
+
+def _kinds(block: str, s: Sizes, cycle: int) -> Sequence[Arrays]:
+    """The layers of one block, where they differ or MaxText scans several at once; none for a decoder not known."""
+    kinds: Mapping[str, Callable[[], Sequence[Arrays]]] = {
+        "gpt_oss": lambda: [layers.gpt_oss(s)] * cycle,
+        "olmo3": lambda: [layers.olmo3(s)] * cycle,
+        "llama4": lambda: [_llama4(s, i) for i in range(cycle)],
+        "gemma3": lambda: [layers.gemma3(s)] * 6,
+        "gemma4": lambda: [layers.gemma4_local(s)] * 5 + [layers.gemma4_global(s)],
+        "qwen3_next": lambda: _qwen_next(s, cycle),
+        "qwen3_5": lambda: _qwen_next(s, cycle),
+    }
+    return kinds[block]() if block in kinds else ()
+
+
+def _llama4(s: Sizes, index: int) -> Arrays:
+    has_experts = (index + 1) % max(1, s["interleave_moe_layer_step"]) == 0
+    return layers.llama4_experts(s) if has_experts else layers.llama(s)
+
+
+def _qwen_next(s: Sizes, cycle: int) -> Sequence[Arrays]:
+    return [layers.qwen_next_linear(s)] * (cycle - 1) + [layers.qwen_next_full(s)]
+
+
+def _blocks(block: str, kinds: Sequence[Arrays], count: int, layout: Layout) -> Arrays:
+    if not layout.scan:
+        numbered = (below(f"layers_{i}", kinds[i % len(kinds)]) for i in range(count))
+        return {name: shape for layer in numbered for name, shape in layer.items()}
+    if block in ("gemma4", "qwen3_next"):
+        return _local_and_global("scanned_blocks" if block == "gemma4" else "layers", kinds, count, layout)
+    return _cycle(kinds, count, layout, inside="layer" if block == "qwen3_5" else "layers")
+
+
+def _alike(name: str, count: int, layer: Arrays, layout: Layout) -> Arrays:
+    if layout.scan:
+        return below(name, _stacked(layer, count, layout)) if count else {}
+    return {key: shape for i in range(count) for key, shape in below(f"{name}_{i}", layer).items()}
+
+
+def _cycle(kinds: Sequence[Arrays], count: int, layout: Layout, *, inside: str) -> Arrays:
+    """Each layer of a block stacked over the blocks; what is left over is not stacked."""
+    blocks, left = divmod(count, len(kinds))
+    stacks = (below(f"layers.{inside}_{i}", _stacked(kind, blocks, layout)) for i, kind in enumerate(kinds))
+    rest = (below(f"layers_remainder.{inside}_{i}", kind) for i, kind in enumerate(kinds[:left]))
+    return {name: shape for arrays in (*stacks, *rest) for name, shape in arrays.items()}
+
+
+def _local_and_global(name: str, kinds: Sequence[Arrays], count: int, layout: Layout) -> Arrays:
+    """Blocks of several equal layers, stacked among themselves, and a last one that differs."""
+    blocks, left = divmod(count, len(kinds))
+    inner = _stacked(kinds[0], len(kinds) - 1, layout)
+    rest = below("layers_remainder.local_layers", _stacked(kinds[0], left, layout)) if left else {}
+    return {
+        **below(f"{name}.local_layers", _stacked(inner, blocks, layout)),
+        **below(f"{name}.global_layer", _stacked(kinds[-1], blocks, layout)),
+        **rest,
+    }
+
+
+def _stacked(layer: Arrays, count: int, layout: Layout) -> Arrays:
+    return {name: _with_axis(shape, count, _axis(name, layout)) for name, shape in layer.items()}
+
+
+def _with_axis(shape: Shape, count: int, axis: int) -> Shape:
+    return (*shape[:axis], count, *shape[axis:])
+
+
+def _axis(name: str, layout: Layout) -> int:
+    """The bias of a router is no parameter to MaxText, and always stacked in front."""
+    return 0 if name.endswith("MoeBlock_0.gate.bias") else layout.axis

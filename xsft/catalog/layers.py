@@ -1,0 +1,240 @@
+"""The arrays of one decoder layer, by the kind of decoder. Pure.
+
+A name is dotted and relative to its layer; sizes are MaxText's own keys.
+source: maxtext@0.2.5 models/*.py, layers/attentions.py, attention_mla.py, linears.py, moe.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+Shape = tuple[int, ...]
+Arrays = dict[str, Shape]
+"""Name below the layer, e.g. `mlp.wo.kernel` -> shape without the axis of the layers."""
+Sizes = Mapping[str, int]
+"""MaxText's key -> size; a switch is 0 or 1."""
+
+
+def below(prefix: str, arrays: Arrays) -> Arrays:
+    return {f"{prefix}.{name}": shape for name, shape in arrays.items()}
+
+
+def norms(size: int, *names: str) -> Arrays:
+    return {f"{name}.scale": (size,) for name in names}
+
+
+def attention(s: Sizes, *, kv_heads: int | None = None, head_dim: int | None = None) -> Arrays:
+    """Grouped-query attention."""
+    emb, q, head = s["base_emb_dim"], s["base_num_query_heads"], head_dim or s["head_dim"]
+    kv = kv_heads or s["base_num_kv_heads"]
+    return {
+        "query.kernel": (emb, q, head),
+        "key.kernel": (emb, kv, head),
+        "value.kernel": (emb, kv, head),
+        "out.kernel": (q, head, emb),
+    }
+
+
+def biases(s: Sizes) -> Arrays:
+    q, kv, head = s["base_num_query_heads"], s["base_num_kv_heads"], s["head_dim"]
+    return {"query.bias": (q, head), "key.bias": (kv, head), "value.bias": (kv, head)}
+
+
+def mlp(emb: int, width: int) -> Arrays:
+    """A gated feed-forward block."""
+    return {"wi_0.kernel": (emb, width), "wi_1.kernel": (emb, width), "wo.kernel": (width, emb)}
+
+
+def experts(s: Sizes) -> Arrays:
+    """Routed experts and their gate."""
+    emb, count, width = s["base_emb_dim"], s["num_experts"], s["base_moe_mlp_dim"]
+    return {
+        "gate.kernel": (emb, count),
+        "wi_0": (count, emb, width),
+        "wi_1": (count, emb, width),
+        "wo": (count, width, emb),
+    }
+
+
+def llama(s: Sizes) -> Arrays:
+    return {**_pre_post(s), **below("self_attention", attention(s)), **_mlp(s)}
+
+
+def qwen2(s: Sizes) -> Arrays:
+    return {**llama(s), **below("self_attention", biases(s))}
+
+
+def qwen3(s: Sizes) -> Arrays:
+    return {**llama(s), **_head_norms(s["head_dim"])}
+
+
+def qwen3_moe(s: Sizes) -> Arrays:
+    own = {**_pre_post(s), **below("self_attention", attention(s)), **_head_norms(s["head_dim"])}
+    return {**own, **below("moe_block", experts(s))}
+
+
+def mixtral(s: Sizes) -> Arrays:
+    return {**_pre_post(s), **below("self_attention", attention(s)), **below("MoeBlock_0", experts(s))}
+
+
+def gemma(s: Sizes) -> Arrays:
+    own = norms(s["base_emb_dim"], "pre_self_attention_norm", "pre_ffw_norm")
+    return {**own, **below("self_attention", attention(s)), **_mlp(s)}
+
+
+def gemma2(s: Sizes) -> Arrays:
+    """A local and a global layer: MaxText counts them as one."""
+    pair: Arrays = {}
+    for kind in ("local", "global"):
+        pair |= norms(s["base_emb_dim"], *(f"{name}_{kind}" for name in _gemma_norms(s)))
+        pair |= below(f"self_attention_{kind}", attention(s))
+        pair |= below(f"mlp_{kind}", mlp(s["base_emb_dim"], s["base_mlp_dim"]))
+    return pair
+
+
+def gemma3(s: Sizes) -> Arrays:
+    own = {**norms(s["base_emb_dim"], *_gemma_norms(s)), **_head_norms(s["head_dim"])}
+    return {**own, **below("self_attention", attention(s)), **_mlp(s)}
+
+
+def gemma4_local(s: Sizes) -> Arrays:
+    own = {"layer_scalar": (1,), **norms(s["base_emb_dim"], *_gemma_norms(s))}
+    feed_forward = _gemma4_experts(s) if s["num_experts"] > 1 else _mlp(s)
+    return {**own, **below("self_attention", attention(s)), **_head_norms(s["head_dim"]), **feed_forward}
+
+
+def gemma4_global(s: Sizes) -> Arrays:
+    """Fewer and wider heads than a local layer; keys may serve as values."""
+    head = s["global_head_dim"] or s["head_dim"]
+    own = attention(s, kv_heads=s["global_num_kv_heads"], head_dim=head)
+    if s["share_kv_projections"]:
+        del own["value.kernel"]
+    rest = {name: shape for name, shape in gemma4_local(s).items() if not name.startswith("self_attention.")}
+    return {**rest, **below("self_attention", own), **_head_norms(head)}
+
+
+def _gemma4_experts(s: Sizes) -> Arrays:
+    emb, count = s["base_emb_dim"], s["num_experts"]
+    after = ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2")
+    return {
+        **below("mlp", norms(emb, *after)),
+        "mlp.pre_forward_scale_2": (emb,),
+        **below("mlp.moe_block.MoeBlock_0", {**experts(s), "per_expert_scale": (count,)}),
+        **below("mlp.moe_block.shared_experts", mlp(emb, s["shared_experts"] * s["base_mlp_dim"])),
+    }
+
+
+def gpt_oss(s: Sizes) -> Arrays:
+    emb, count, width = s["base_emb_dim"], s["num_experts"], s["base_moe_mlp_dim"]
+    inner = {**attention(s), **biases(s), "out.bias": (emb,), "sinks": (s["base_num_query_heads"],)}
+    wide = {"wi_0_bias": (count, width), "wi_1_bias": (count, width), "wo_bias": (count, emb), "gate.bias": (count,)}
+    return {**_pre_post(s), **below("GptOssAttention", inner), **below("GptOssMlp", {**experts(s), **wide})}
+
+
+def olmo3(s: Sizes) -> Arrays:
+    """Its norms stand after attention and feed-forward, and over all heads at once."""
+    head = s["head_dim"]
+    inner = {
+        **attention(s),
+        **norms(s["base_num_query_heads"] * head, "query_norm"),
+        **norms(s["base_num_kv_heads"] * head, "key_norm"),
+    }
+    own = norms(s["base_emb_dim"], "post_self_attention_layer_norm", "post_mlp_layer_norm")
+    return {**own, **below("attention", inner), **_mlp(s)}
+
+
+def llama4_experts(s: Sizes) -> Arrays:
+    block = {
+        **below("MoeBlock_0", experts(s)),
+        **below("shared_experts", mlp(s["base_emb_dim"], s["shared_experts"] * s["base_moe_mlp_dim"])),
+    }
+    return {**_pre_post(s), **below("self_attention", attention(s)), **below("Llama4MoEBlock_0", block)}
+
+
+def deepseek_dense(s: Sizes) -> Arrays:
+    return {**_pre_post(s), **below("self_attention", _latent_attention(s)), **_mlp(s)}
+
+
+def deepseek_experts(s: Sizes) -> Arrays:
+    emb, width = s["base_emb_dim"], s["base_moe_mlp_dim"]
+    routed = {**experts(s), **({"gate.bias": (s["num_experts"],)} if s["routed_bias"] else {})}
+    block = {**below("MoeBlock_0", routed), **below("shared_experts", mlp(emb, s["shared_experts"] * width))}
+    return {**_pre_post(s), **below("self_attention", _latent_attention(s)), **below("DeepSeekMoeBlock_0", block)}
+
+
+def _latent_attention(s: Sizes) -> Arrays:
+    """Multi-head latent attention: queries, keys and values through low ranks."""
+    emb, heads, low = s["base_emb_dim"], s["base_num_query_heads"], s["q_lora_rank"]
+    rank, rope, head = s["kv_lora_rank"], s["qk_rope_head_dim"], s["qk_nope_head_dim"] + s["qk_rope_head_dim"]
+    query = {"wq_a.kernel": (emb, low), "wq_b.kernel": (low, heads, head), "q_norm.scale": (low,)}
+    return {
+        **(query if low else {"query.kernel": (emb, heads, head)}),
+        "wkv_a.kernel": (emb, rank + rope),
+        "wkv_b.kernel": (rank, heads, s["qk_nope_head_dim"] + s["v_head_dim"]),
+        "kv_norm.scale": (rank,),
+        "out.kernel": (heads, s["v_head_dim"], emb),
+        **(below("indexer", _indexer(s)) if s["use_indexer"] else {}),
+    }
+
+
+def _indexer(s: Sizes) -> Arrays:
+    emb, heads, head = s["base_emb_dim"], s["indexer_n_heads"], s["indexer_head_dim"]
+    return {
+        "wq_b.kernel": (s["q_lora_rank"], heads, head),
+        "wk.kernel": (emb, head),
+        "k_norm.scale": (head,),
+        "k_norm.bias": (head,),
+        "weights_proj.kernel": (emb, heads),
+    }
+
+
+def qwen_next_full(s: Sizes) -> Arrays:
+    """Full attention, whose query brings its own gate."""
+    emb, q, head = s["base_emb_dim"], s["base_num_query_heads"], s["head_dim"]
+    inner = {**attention(s), "query.kernel": (emb, q, 2 * head), "out.kernel": (q * head, emb)}
+    own = {**inner, **norms(head, "query_norm", "key_norm")}
+    return {**_qwen_next(s), **below("attention.attention", own)}
+
+
+def qwen_next_linear(s: Sizes) -> Arrays:
+    """Gated delta-net attention."""
+    emb, value_heads = s["base_emb_dim"], s["gdn_num_value_heads"]
+    keys, values = s["gdn_num_key_heads"] * s["gdn_key_head_dim"], value_heads * s["gdn_value_head_dim"]
+    inner = {
+        "A_log": (value_heads,),
+        "dt_bias": (value_heads,),
+        "conv1d.kernel": (s["gdn_conv_kernel_dim"], 1, 2 * keys + values),
+        "in_proj_ba.kernel": (emb, 2 * value_heads),
+        "in_proj_qkvz.kernel": (emb, 2 * keys + 2 * values),
+        "norm.rms_norm.scale": (s["gdn_value_head_dim"],),
+        "out_proj.kernel": (values, emb),
+    }
+    return {**_qwen_next(s), **below("attention", inner)}
+
+
+def _qwen_next(s: Sizes) -> Arrays:
+    emb = s["base_emb_dim"]
+    return {
+        **norms(emb, "input_layernorm", "post_attention_layernorm"),
+        **below("mlp.routed_experts", experts(s)),
+        **below("mlp.shared_expert", mlp(emb, s["base_moe_mlp_dim"])),
+        "mlp.shared_expert_gate.kernel": (emb, 1),
+    }
+
+
+def _pre_post(s: Sizes) -> Arrays:
+    return norms(s["base_emb_dim"], "pre_self_attention_layer_norm", "post_self_attention_layer_norm")
+
+
+def _mlp(s: Sizes) -> Arrays:
+    return below("mlp", mlp(s["base_emb_dim"], s["base_mlp_dim"]))
+
+
+def _head_norms(head_dim: int) -> Arrays:
+    return below("self_attention", norms(head_dim, "query_norm", "key_norm"))
+
+
+def _gemma_norms(s: Sizes) -> tuple[str, ...]:
+    after_attention = ("post_self_attention_norm",) if s["use_post_attn_norm"] else ()
+    after_ffw = ("post_ffw_norm",) if s["use_post_ffw_norm"] else ()
+    return ("pre_self_attention_norm", "pre_ffw_norm", *after_attention, *after_ffw)

@@ -1,0 +1,104 @@
+"""The sizes that decide which arrays a model has: its own configuration, with the keys of a command line. Pure.
+
+source: maxtext@0.2.5 configs/base.yml, configs/models/*.yml; tests/catalog/test_arrays.py compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from xsft.catalog.layers import Sizes
+from xsft.catalog.models import pins
+
+DEFAULTS: Mapping[str, int] = MappingProxyType(
+    {
+        "vocab_size": 32_000,
+        "logits_via_embedding": 0,
+        "base_emb_dim": 2048,
+        "base_num_decoder_layers": 16,
+        "base_num_query_heads": 16,
+        "base_num_kv_heads": 16,
+        "head_dim": 128,
+        "base_mlp_dim": 7168,
+        "base_moe_mlp_dim": -1,
+        "num_experts": 1,
+        "shared_experts": 0,
+        "routed_bias": 0,
+        "first_num_dense_layers": 0,
+        "q_lora_rank": 0,
+        "kv_lora_rank": 512,
+        "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 128,
+        "use_indexer": 0,
+        "indexer_n_heads": 64,
+        "indexer_head_dim": 128,
+        "use_post_attn_norm": 0,
+        "use_post_ffw_norm": 0,
+        "inhomogeneous_layer_cycle_interval": 1,
+        "interleave_moe_layer_step": 1,
+        "global_head_dim": 0,
+        "global_num_kv_heads": 0,
+        "share_kv_projections": 0,
+        "gdn_conv_kernel_dim": 4,
+        "gdn_key_head_dim": 128,
+        "gdn_value_head_dim": 128,
+        "gdn_num_key_heads": 16,
+        "gdn_num_value_heads": 32,
+    }
+)
+"""The keys that decide which arrays there are, with MaxText's defaults; a switch is 0 or 1."""
+
+OTHER_KEYS: Mapping[str, object] = MappingProxyType(
+    {
+        "attention_sink": False,
+        "attention_type": "global",
+        "dcn_pipeline_parallelism": 1,
+        "engram_layers": [],
+        "fused_mlp": False,
+        "fused_qkv": False,
+        "ici_pipeline_parallelism": 1,
+        "mhc_expansion_rate": 1,
+        "mtp_num_layers": 0,
+        "prefuse_moe_weights": False,
+        "qk_norm_with_scale": True,
+        "trainable_position_size": -1,
+        "use_m3_model": False,
+        "use_qk_norm": False,
+    }
+)
+"""Keys that change arrays in ways that are not computed here, with MaxText's defaults.
+
+source: every switch of maxtext@0.2.5 turned for qwen3-0.6b, and its arrays compared; the others were read.
+"""
+
+
+def sizes(name: str, given: Mapping[str, object]) -> Sizes | None:
+    """All of `DEFAULTS` with the keys `given`; None where one is no whole number, or a scale changes them all."""
+    if "global_parameter_scale" in given:
+        return None
+    own = pins(name)
+    known = {key: _number(given.get(key, own.get(key, default))) for key, default in DEFAULTS.items()}
+    certain = {key: value for key, value in known.items() if value is not None}
+    return certain if len(certain) == len(known) else None
+
+
+def decoder_block(name: str, given: Mapping[str, object]) -> str:
+    return str(given.get("decoder_block", pins(name).get("decoder_block", "llama2")))
+
+
+def is_rebuilt(name: str, given: Mapping[str, object]) -> bool:
+    """Whether the model has arrays that its sizes and its kind of decoder do not tell."""
+    own = {**OTHER_KEYS, **pins(name)}
+    is_changed = any(key in given and str(given[key]).lower() != str(own[key]).lower() for key in OTHER_KEYS)
+    return is_changed or own["mhc_expansion_rate"] != 1
+
+
+def _number(value: object) -> int | None:
+    """As MaxText reads it: `True` is 1, and so is `"1"`; None for what is no whole number."""
+    switch = {"true": 1, "false": 0}.get(str(value).lower())
+    try:
+        return int(str(value)) if switch is None else switch
+    except ValueError:
+        return None

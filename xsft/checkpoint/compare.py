@@ -1,0 +1,131 @@
+"""Whether a checkpoint holds the arrays that a model reads. Pure.
+
+source: maxtext@0.2.5 utils/model_creation_utils.py from_pretrained: it takes what has the right name, pads or repeats
+what has another size, and drops the rest; orbax-checkpoint@0.12.8 _src/serialization/replica_slices.py (shares).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from xsft.catalog.arrays import EMBEDDING, Layout, Required, required
+from xsft.catalog.layers import Shape
+from xsft.catalog.models import names
+from xsft.facts import CheckpointFacts, SavedArray
+
+ROOTS = ("decoder", "token_embedder")
+_LEAVES = frozenset({"kernel", "scale", "bias", "embedding", "wi_0", "wi_1", "wo"})
+"""Last parts of a weight's name; what is called otherwise may be state of another kind, which MaxText drops."""
+
+
+class Resized(Struct, frozen=True, kw_only=True):
+    """An array of another shape than the model's."""
+
+    name: str
+    saved: SavedArray
+    wanted: Shape
+
+
+class Mismatch(Struct, frozen=True, kw_only=True):
+    """What a model's arrays and a checkpoint's do not have in common; names are dotted, as in `Required`."""
+
+    resized: tuple[Resized, ...]
+    missing: tuple[str, ...]
+    """The model has them, the checkpoint has not."""
+    extra: tuple[str, ...]
+    """The checkpoint has them, the model has not."""
+    of: int
+    """Arrays that the model has."""
+
+
+def mismatch(held: Mapping[str, SavedArray], wanted: Required) -> Mismatch | None:
+    """None where the checkpoint may be the model's."""
+    resized = tuple(
+        Resized(name=name, saved=held[name], wanted=shape)
+        for name, shape in wanted.arrays.items()
+        if name in held and not _fits(held[name], shape)
+    )
+    missing = tuple(name for name in wanted.arrays if name not in held and (wanted.complete or name == EMBEDDING))
+    extra = tuple(name for name in held if name not in wanted.arrays and _is_weight(name)) if wanted.complete else ()
+    if not (resized or missing or extra):
+        return None
+    return Mismatch(resized=resized, missing=missing, extra=extra, of=len(wanted.arrays))
+
+
+def _fits(array: SavedArray, shape: Shape) -> bool:
+    """MaxText transposes a matrix of the reverse shape; a router's bias lay the other way round until 0.2.4."""
+    return may_be(array, shape) or (len(shape) == 2 and may_be(array, shape[::-1]))
+
+
+def may_be(array: SavedArray, shape: Shape) -> bool:
+    """Whether an array of this shape would have been written in such pieces.
+
+    Usually a piece is the whole over the ways it was cut. Where devices held copies, each may have written its share
+    along one axis; Pathways' handler calls the whole array a piece.
+    """
+    piece, ways = array.piece, array.ways
+    if piece is None or piece == shape:
+        return True
+    if len(piece) != len(shape) or min(piece) < 1:
+        return False
+    if ways is None:
+        return all(size % part == 0 for size, part in zip(shape, piece, strict=True))
+    if any(size % cut for size, cut in zip(shape, ways, strict=True)):
+        return False
+    shard = tuple(size // cut for size, cut in zip(shape, ways, strict=True))
+    return piece == shard or _is_share(piece, shard, copies=array.copies)
+
+
+def _is_share(piece: Shape, shard: Shape, *, copies: int) -> bool:
+    (held, wrote), *others = [(size, part) for size, part in zip(shard, piece, strict=True) if size != part]
+    return not others and held % wrote == 0 and copies % (held // wrote) == 0
+
+
+def weights(arrays: Iterable[SavedArray]) -> dict[str, SavedArray]:
+    """The arrays of a model by their names in it, whichever way the tree was saved: `params.params.…` by the converter
+    (`params.MoEBiasVar.…` for what it takes for no parameter), `….value` and perhaps `base.…` by trainers.
+    """
+    named = ((_name(array.path), array) for array in arrays)
+    return {name: array for name, array in named if name is not None}
+
+
+def is_adapter(name: str) -> bool:
+    """source: google-tunix@0.1.7 and qwix@0.1.8: `kernel_lora_a`, `kernel_lora_b`."""
+    return name.rpartition(".")[2].endswith(("_lora_a", "_lora_b"))
+
+
+def _name(path: Sequence[str]) -> str | None:
+    parts = path[:-1] if path and path[-1] == "value" else path
+    root = next((i for i, part in enumerate(parts) if part in ROOTS), None)
+    if root is None or any(part not in ("params", "base") and not part.endswith("Var") for part in parts[:root]):
+        return None
+    return ".".join(parts[root:])
+
+
+def _is_weight(name: str) -> bool:
+    return name.rpartition(".")[2] in _LEAVES
+
+
+def layouts(found: CheckpointFacts, *, axis: int) -> tuple[Layout, ...]:
+    """How its layers may be put together; param_scan_axis is first taken for `axis` where the files do not tell it."""
+    axes = dict.fromkeys((axis, 0, 1) if found.param_scan_axis is None else (found.param_scan_axis,))
+    scanned = tuple(Layout(scan=True, axis=one) for one in axes)
+    match found.scan_layers:
+        case True:
+            return scanned
+        case False:
+            return (Layout(scan=False),)
+        case None:
+            return (*scanned, Layout(scan=False))
+
+
+def models(held: Mapping[str, SavedArray], ways: Sequence[Layout]) -> tuple[str, ...]:
+    """Every model of the catalogue whose arrays these are, all of them."""
+    return tuple(name for name in names() if any(_is(name, held, layout) for layout in ways))
+
+
+def _is(name: str, held: Mapping[str, SavedArray], layout: Layout) -> bool:
+    wanted = required(name, {}, layout=layout)
+    return wanted is not None and wanted.complete and mismatch(held, wanted) is None

@@ -1,0 +1,211 @@
+"""What the small files of an Orbax checkpoint say: its format, and its arrays with the shapes they were written in.
+Pure: contents in, facts out.
+
+source: orbax-checkpoint@0.12.8 handlers/base_pytree_checkpoint_handler.py (`use_ocdbt`, `use_zarr3` in `_METADATA`),
+_src/metadata/array_metadata.py (`write_shape`), _src/metadata/sharding.py (`_sharding`); maxtext@0.2.5
+common/checkpointing.py load_checkpoint_metadata. tests/contract/test_checkpoint_formats.py compares it with real
+checkpoints.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from xsft.facts import SavedArray
+
+METADATA = "_METADATA"
+STEP_METADATA = "_CHECKPOINT_METADATA"
+ARRAY_METADATA = "array_metadatas/process_0"
+SHARDING = "_sharding"
+OCDBT_MANIFEST = "manifest.ocdbt"
+
+STACKS = frozenset({"layers", "dense_layers", "moe_layers", "scanned_blocks"})
+"""Names of scanned layers (maxtext@0.2.5 layers/nnx_decoders.py); unscanned ones are numbered, `layers_0`."""
+_NUMBERED = re.compile(r"(?:dense_|moe_)?layers_\d+")
+
+Key = tuple[str, ...]
+Shapes = Mapping[Key, tuple[int, ...]]
+"""Array -> shape of one written piece."""
+
+
+def parse_json(content: bytes) -> dict[str, Any] | None:
+    """None where it is not a JSON object."""
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def flag(metadata: Mapping[str, Any], name: str) -> bool | None:
+    value = metadata.get(name)
+    return value if isinstance(value, bool) else None
+
+
+def recorded_scan(step_metadata: Mapping[str, Any]) -> bool | None:
+    """`custom_metadata.scan_layers`, which `to_maxtext` writes and MaxText >= 0.2.4 adopts."""
+    custom = step_metadata.get("custom_metadata")
+    return flag(custom, "scan_layers") if isinstance(custom, dict) else None
+
+
+def saved_arrays(
+    metadata: Mapping[str, Any], *, sharding: Mapping[str, Any], array_metadata: Mapping[str, Any]
+) -> tuple[SavedArray, ...]:
+    """Every array of the tree, from `_METADATA`, `_sharding` and `array_metadatas/process_0`; without the state of
+    random generators.
+    """
+    pieces = {**array_shapes(array_metadata), **shapes(metadata)}
+    cuts = shardings(sharding)
+    keys = (_key(entry) for entry in _entries(metadata) if _is_array(entry))
+    return tuple(_saved(key, pieces.get(key), cuts.get(key)) for key in keys if "rngs" not in key)
+
+
+def _saved(key: Key, piece: tuple[int, ...] | None, cut: Cut | None) -> SavedArray:
+    ways = cut.ways(len(piece)) if cut is not None and piece is not None else None
+    copies = cut.devices // math.prod(ways) if cut is not None and ways is not None else 1
+    return SavedArray(path=key, piece=piece, ways=ways, copies=copies)
+
+
+def shapes(metadata: Mapping[str, Any]) -> dict[Key, tuple[int, ...]]:
+    """Empty for checkpoints of an older Orbax, whose `_METADATA` holds no shapes."""
+    found = ((_key(entry), _shape(entry.get("value_metadata"))) for entry in _entries(metadata))
+    return {key: shape for key, shape in found if shape is not None}
+
+
+def array_shapes(array_metadata: Mapping[str, Any]) -> dict[Key, tuple[int, ...]]:
+    """The same from `array_metadatas/process_0`."""
+    listed = array_metadata.get("array_metadatas")
+    holders = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+    items = (item for holder in holders if isinstance(item := holder.get("array_metadata"), dict))
+    named = ((str(item.get("param_name", "")), _shape(item)) for item in items)
+    return {tuple(name.split(".")): shape for name, shape in named if shape is not None}
+
+
+class Cut(Struct, frozen=True, kw_only=True):
+    """How an array lay on the devices that wrote it."""
+
+    mesh: Mapping[str, int]
+    """Axis of the mesh -> devices along it."""
+    spec: tuple[tuple[str, ...], ...]
+    """For each axis of the array the axes of the mesh that cut it; the last ones may be missing."""
+
+    @property
+    def devices(self) -> int:
+        return math.prod(self.mesh.values())
+
+    def ways(self, rank: int) -> tuple[int, ...]:
+        """Into how many parts each of `rank` axes is cut."""
+        cut = tuple(math.prod(self.mesh[axis] for axis in axes) for axes in self.spec)
+        return (*cut, *(1,) * (rank - len(cut)))[:rank]
+
+
+def shardings(document: Mapping[str, Any]) -> dict[Key, Cut]:
+    """`_sharding`: base64 of an array's dotted path -> JSON text; what is not understood is left out."""
+    found = ((_path(name), _cut(text)) for name, text in document.items())
+    return {path: cut for path, cut in found if path is not None and cut is not None}
+
+
+def _path(name: str) -> Key | None:
+    try:
+        return tuple(base64.b64decode(name, altchars="-_", validate=True).decode().split("."))
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _cut(text: object) -> Cut | None:
+    said = parse_json(text.encode()) if isinstance(text, str) else None
+    match said:
+        case {"sharding_type": "SingleDeviceSharding"}:
+            return Cut(mesh={}, spec=())
+        case {
+            "sharding_type": "NamedSharding",
+            "shape": list(sizes),
+            "axis_names": list(names),
+            "partition_spec": list(spec),
+        }:
+            mesh = {name: size for name, size in zip(names, sizes, strict=False) if isinstance(size, int) and size > 0}
+            axes = tuple(tuple(_axes_of(entry)) for entry in spec)
+            return Cut(mesh=mesh, spec=axes) if all(axis in mesh for cut in axes for axis in cut) else None
+        case _:
+            return None
+
+
+def _axes_of(entry: object) -> Iterator[str]:
+    for axis in entry if isinstance(entry, list) else [entry]:
+        if axis is not None:
+            yield str(axis)
+
+
+def told_scan(keys: Iterable[Key]) -> bool | None:
+    """Whether the decoder's layers are stacked, told from the names alone; None where they tell nothing."""
+    decoder = [key for key in keys if "decoder" in key]
+    if any(_stack(key) for key in decoder):
+        return True
+    return False if any(_NUMBERED.fullmatch(part) for key in decoder for part in key) else None
+
+
+def told_axis(arrays: Sequence[SavedArray]) -> int | None:
+    """param_scan_axis: the one axis along which all arrays of a stack have the same size, the number of layers.
+
+    None where axes 0 and 1 both fit, or neither.
+    """
+    certain = [array for array in arrays if array.copies == 1] or list(arrays)
+    stacks: dict[str, list[tuple[int, ...]]] = {}
+    for array in certain:
+        if (name := _stack(array.path)) and len(shape := whole(array) or array.piece or ()) > 1:
+            stacks.setdefault(name, []).append(shape)
+    axes = {_common_axis(members) for members in stacks.values()}
+    return axes.pop() if len(axes) == 1 else None
+
+
+def whole(array: SavedArray) -> tuple[int, ...] | None:
+    """Its shape, where the files say it; of an array that several devices held, that of one device's share."""
+    if array.piece is None or array.ways is None:
+        return None
+    return tuple(size * ways for size, ways in zip(array.piece, array.ways, strict=True))
+
+
+def _common_axis(members: Iterable[tuple[int, ...]]) -> int | None:
+    sizes = list(members)
+    fitting = [axis for axis in (0, 1) if len({shape[axis] for shape in sizes}) == 1]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _stack(key: Key) -> str | None:
+    """The stack an array of the decoder is in; a number below it means a list of single layers instead.
+
+    A router's bias is left out: it is stacked in front whatever param_scan_axis says.
+    """
+    if "decoder" not in key or ("gate" in key and "bias" in key):
+        return None
+    inside = key[key.index("decoder") + 1 :]
+    pairs = zip(inside, (*inside[1:], ""), strict=True)
+    return next((part for part, below in pairs if part in STACKS and not below.isdigit()), None)
+
+
+def _is_array(entry: Mapping[str, Any]) -> bool:
+    holder = entry.get("value_metadata")
+    return isinstance(holder, dict) and holder.get("value_type", "jax.Array") in ("jax.Array", "np.ndarray")
+
+
+def _entries(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+    tree = metadata.get("tree_metadata")
+    return tuple(entry for entry in tree.values() if isinstance(entry, dict)) if isinstance(tree, dict) else ()
+
+
+def _key(entry: Mapping[str, Any]) -> Key:
+    parts = entry.get("key_metadata")
+    return tuple(str(p.get("key", "")) for p in parts if isinstance(p, dict)) if isinstance(parts, list) else ()
+
+
+def _shape(holder: object) -> tuple[int, ...] | None:
+    shape = holder.get("write_shape") if isinstance(holder, dict) else None
+    return tuple(n for n in shape if isinstance(n, int)) if isinstance(shape, list) else None

@@ -1,0 +1,87 @@
+"""What a run reads again when it goes on after an interruption. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from xsft.catalog.datasets import dataset
+from xsft.checks.data import rows_of
+from xsft.checks.schedule import may_restart
+from xsft.facts import Facts
+from xsft.problems import Problem, error, note, warning
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+from xsft.trainers.shuffling import reshuffles
+
+BUFFER_ROWS = 1000
+"""Rows of a file that the streaming shuffle mixes at a time. source: datasets@5.2.0 iterable_dataset.py
+IterableDataset.shuffle, buffer_size; maxtext@0.2.5 input_pipeline/hf_data_processing.py gives the seed alone.
+"""
+
+FILES_PER_READER = 8
+"""So many, and a restart reads again what chance makes it read again (tests/contract/test_rows_read_twice.py)."""
+
+_EVERY = re.compile(r"[*?\]}]-of-0*([1-9][0-9]{0,8})(?![0-9])")
+"""`train-*-of-00064.parquet`"""
+
+
+def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """A run on this machine can be interrupted like any other."""
+    del facts
+    if run.spec.restarts.data == "reshuffle" and run.spec.data.shuffle is False:
+        message = "restarts.data: reshuffle asks for another order of the rows, and data.shuffle: false for none."
+        yield error("reshuffle-unshuffled", "restarts.data", message, "Remove one of the two.")
+    yield _reads_again(run)
+    if reshuffles(run) and may_restart(run) and keys.get("dataset_type", "hf") == "hf":
+        yield from _few_files(run)
+
+
+def readers(run: Run) -> int:
+    """Processes that read data: each host in McJAX, else one."""
+    if run.spec.target == "local" or run.mode.value == "pathways" or run.slice is None:
+        return 1
+    return run.slice.hosts * run.num_slices
+
+
+def files(run: Run) -> int | None:
+    """Of the training split; None where nothing tells."""
+    data = run.spec.data
+    if data.hf_train_files is None:
+        known = dataset(data.hf_path)
+        return known.files(data.train_split, hf_name=data.hf_name or "") if known and not data.hf_data_dir else None
+    if set(data.hf_train_files) & set("*?[{") or data.hf_train_files.endswith("/"):
+        named = _EVERY.search(data.hf_train_files)
+        return int(named[1]) if named else None
+    return 1
+
+
+def _reads_again(run: Run) -> Problem:
+    again = "A run that goes on after an interruption reads its data from the first row again,"
+    if reshuffles(run):
+        message = f"{again} in another order: some rows are trained on twice, others later or not at all."
+        fix = f"Data in {FILES_PER_READER * readers(run)} files or more keeps it to what chance repeats."
+    else:
+        message = f"{again} in the same order: its loss falls below that of a run without an interruption."
+        fix = "Remove data.shuffle: false." if run.spec.data.shuffle is False else "Remove restarts.data: repeat."
+    return note("resume-data-restarts", "restarts.data", message, fix)
+
+
+def _few_files(run: Run) -> Iterator[Problem]:
+    found, wanted, rows = files(run), FILES_PER_READER * readers(run), rows_of(run)
+    if found is None or found >= wanted or (rows is not None and rows <= BUFFER_ROWS * found):
+        return
+    message = (
+        f"After a restart many rows are read again that were read before: the shuffle mixes {BUFFER_ROWS:,} rows of a"
+        f" file at a time, and the data has {_counted(found, 'file')} for {_counted(readers(run), 'process', 'es')}"
+        " that read it. Measured, of the rows read until a quarter of the data is: 96 % again with one file, 69 % with"
+        f" one file a process, 25 % (chance) with {FILES_PER_READER}."
+    )
+    fix = (
+        f"Write the data as {wanted} files or more, e.g. on gs:// with data.hf_train_files, or accept it under checks:."
+    )
+    yield warning("resume-few-files", "data", message, fix)
+
+
+def _counted(number: int, word: str, plural: str = "s") -> str:
+    return f"{number} {word}{plural if number != 1 else ''}"

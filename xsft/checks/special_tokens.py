@@ -1,0 +1,156 @@
+"""Special tokens: which ones MaxText trains at the end of an answer, and which stand where inference has none. Pure.
+
+A target is masked when it equals the pad token (where there is none: the unknown token) or the BOS.
+source: maxtext@0.2.5 maxtext/input_pipeline/hf_data_processing.py [_get_pad_id, preprocessing_pipeline]; the same in
+all releases from 0.1.0. tests/contract/test_special_tokens.py asks MaxText's pipeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from msgspec.structs import replace
+
+from xsft.catalog.tokenizers import SpecialTokens, special_tokens
+from xsft.facts import Facts, TokenizerFacts
+from xsft.problems import Problem, error, note, warning
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+from xsft.trainers.chat import chat_format
+
+ROUNDS = ["messages"]
+"""Columns whose rows may hold several rounds."""
+
+
+def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """Answers whose end is masked, what MaxText repeats in each round, and what is known of the tokenizer."""
+    if run.tokenizer is None or keys.get("dataset_type", "hf") != "hf":
+        return
+    yield from _missing(run, facts.tokenizer)
+    tokens = tokens_of(run, keys, facts.tokenizer)
+    if tokens is None:
+        yield _unknown(run.tokenizer)
+        return
+    yield from _end(run, tokens)
+    yield from _rounds(run, tokens)
+    yield _said(run.tokenizer, tokens)
+
+
+def masked(tokens: SpecialTokens) -> dict[str, str]:
+    """Token -> why MaxText masks it, as far as is known."""
+    found = {}
+    if tokens.pad:
+        found[tokens.pad] = "pad token"
+    elif tokens.pad == "" and tokens.unk:
+        found[tokens.unk] = "unknown token, which stands in for the pad token it lacks"
+    if tokens.bos:
+        found.setdefault(tokens.bos, "BOS token")
+    return found
+
+
+def trained(tokens: SpecialTokens) -> tuple[str, ...]:
+    """The special tokens after an answer whose prediction is trained."""
+    return tuple(token for token in tokens.ends or () if token not in masked(tokens))
+
+
+def tokens_of(run: Run, keys: Mapping[str, Value], read: TokenizerFacts | None) -> SpecialTokens | None:
+    """What the tokenizer's files say, else the catalogue; with the workload's own tokens and chat template."""
+    known = _own(read) if read else special_tokens(run.tokenizer or "")
+    if known is None:
+        return None
+    model = run.spec.model
+    tokens = replace(known, pad=model.pad_token or known.pad, bos=model.bos_token or known.bos)
+    template = keys.get("chat_template") or (read.template if read else None)
+    if keys.get("chat_template_path"):
+        return replace(tokens, ends=None, repeats=None)
+    return _formatted(tokens, template, read) if isinstance(template, str) else tokens
+
+
+def _own(read: TokenizerFacts) -> SpecialTokens:
+    return SpecialTokens(bos=read.bos, eos=read.eos, pad=read.pad, unk=read.unk)
+
+
+def _formatted(tokens: SpecialTokens, template: str, read: TokenizerFacts | None) -> SpecialTokens:
+    """With what this template writes; unknown where it cannot be rendered, or ends answers with other text."""
+    named = {"bos_token": tokens.bos, "eos_token": tokens.eos, "pad_token": tokens.pad, "unk_token": tokens.unk}
+    found = chat_format(template, {name: token for name, token in named.items() if token})
+    if found is None:
+        return replace(tokens, ends=None, repeats=None)
+    special = read.special if read else (*(tokens.ends or ()), *(token for token in named.values() if token))
+    ends = tuple(dict.fromkeys(token for token in special if token in found.after_answer))
+    text = bool(found.after_answer.strip())
+    return replace(tokens, ends=ends or (None if text else ()), repeats=found.repeated)
+
+
+def _missing(run: Run, read: TokenizerFacts | None) -> Iterator[Problem]:
+    model = run.spec.model
+    for field, token in (("pad_token", model.pad_token), ("bos_token", model.bos_token)):
+        if read and token in read.missing:
+            message = f"The tokenizer in {read.folder} has no token {token}; the run would end at its start."
+            yield error("token-unknown", f"model.{field}", message, "Name a token of its vocabulary.")
+
+
+def _end(run: Run, tokens: SpecialTokens) -> Iterator[Problem]:
+    lost = masked(tokens)
+    if tokens.ends == ():
+        message = "The chat template writes nothing after an answer, so the model does not learn to stop."
+        fix = "Let it write the EOS after each answer."
+        yield warning("answer-without-end", "data.chat_template", message, fix)
+    elif tokens.ends and not trained(tokens):
+        end = tokens.ends[0]
+        message = (
+            f"{run.tokenizer} ends an answer with {end}, which is also its {lost[end]}: MaxText trains no target "
+            "equal to it, and the model never learns to stop."
+        )
+        yield error("answer-end-masked", _where(run, end), message, _way_out(tokens, lost[end]))
+    elif tokens.ends is None and tokens.eos in lost:
+        message = (
+            f"The EOS of {run.tokenizer}, {tokens.eos}, is also its {lost[tokens.eos or '']}: MaxText trains no "
+            "target equal to it. Where it ends the answers, the model never learns to stop."
+        )
+        fix = _way_out(tokens, lost[tokens.eos or ""])
+        yield warning("answer-end-masked", _where(run, tokens.eos), message, fix)
+
+
+def _where(run: Run, token: str | None) -> str:
+    model = run.spec.model
+    if token == model.pad_token:
+        return "model.pad_token"
+    return "model.bos_token" if token == model.bos_token else "model.tokenizer"
+
+
+def _way_out(tokens: SpecialTokens, why: str) -> str:
+    field = "model.bos_token" if why.startswith("BOS") else "model.pad_token"
+    if tokens.unused and tokens.unused not in (tokens.pad, tokens.bos):
+        return f"Set {field}: {tokens.unused!r}; each host then uses a copy of the tokenizer with it."
+    return f"Set {field} to a token of its vocabulary that no text uses; each host then copies the tokenizer with it."
+
+
+def _rounds(run: Run, tokens: SpecialTokens) -> Iterator[Problem]:
+    if not tokens.repeats or run.spec.data.columns != ROUNDS:
+        return
+    message = (
+        f"MaxText renders each round of a conversation alone, so this tokenizer's template writes {tokens.repeats!r} "
+        "before every round; at inference it stands before the first only."
+    )
+    fix = (
+        "Train on single rounds, and silence this; or put a system message, which may be empty, at the head of every "
+        "conversation, and let data.chat_template write the head only where one stands."
+    )
+    yield warning("repeated-per-round", "data.columns", message, fix)
+
+
+def _unknown(tokenizer: str) -> Problem:
+    message = f"Which special tokens MaxText trains and masks with {tokenizer} is unknown."
+    fix = (
+        "Look into its tokenizer_config.json: the token that ends an answer must be neither pad_token nor bos_token, "
+        "nor unk_token where there is no pad_token."
+    )
+    return note("special-tokens", "model.tokenizer", message, fix)
+
+
+def _said(tokenizer: str, tokens: SpecialTokens) -> Problem:
+    kept = ", ".join(trained(tokens)) or ("none" if tokens.ends is not None else "unknown")
+    lost = ", ".join(f"{token} ({why.partition(',')[0]})" for token, why in masked(tokens).items()) or "none"
+    message = f"{tokenizer}: special tokens trained at the end of an answer: {kept}; masked: {lost}."
+    return note("special-tokens", "model.tokenizer", message)

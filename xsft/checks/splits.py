@@ -1,0 +1,77 @@
+"""Splits of the data: MaxText reads them as streams, which have names and no slices. Pure.
+
+source: maxtext@0.2.5 input_pipeline/hf_data_processing.py (streaming=True), configs/types.py (hf_eval_files);
+datasets@5.2.0 builder.py as_streaming_dataset ("Bad split"), data_files.py sanitize_patterns (files are `train`)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from xsft.catalog.datasets import dataset
+from xsft.facts import Facts
+from xsft.problems import Problem, error, warning
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+
+_NAME = re.compile(r"\w+(\.\w+)*")
+"""source: datasets@5.2.0 naming.py _split_re."""
+
+_ALL = "all"
+"""Every split there is, unless one has this name."""
+
+
+def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """A split that MaxText would not find when the slices are taken."""
+    del keys, facts
+    data = run.spec.data
+    yield from _split(run, data.train_split, "data.train_split", of_files=data.hf_train_files is not None)
+    if data.hf_eval_split is not None and data.hf_eval_files is None:  # of files MaxText takes `train` by itself
+        yield from _split(run, data.hf_eval_split, "data.hf_eval_split", of_files=False)
+
+
+def names_of(split: str) -> tuple[str, ...]:
+    """`a+b` is two."""
+    return tuple(name.strip() for name in split.split("+"))
+
+
+def _split(run: Run, split: str, where: str, *, of_files: bool) -> Iterator[Problem]:
+    if not all(_NAME.fullmatch(name) for name in names_of(split)):
+        yield _not_a_name(split, where)
+        return
+    yield from _of_files(split, where) if of_files else _of_known(run, split, where)
+    joined = len(names_of(split)) > 1 or split == _ALL
+    if joined and run.spec.target == "xpk" and run.spec.image.name is None:
+        message = f"{split} joins splits, which streams of the Python package datasets take from 5.0 on only."
+        fix = "Name one split, or silence this where the image has datasets 5.0 or newer."
+        yield warning("split-joined", where, message, fix)
+
+
+def _not_a_name(split: str, where: str) -> Problem:
+    message = (
+        f"{split!r} is not the name of a split. MaxText reads the data as a stream, which has no slices: it stops with"
+        f" `ValueError: Bad split: {split}`."
+    )
+    bare = split.partition("[")[0].strip()
+    whole = f"Write {bare}; " if _NAME.fullmatch(bare) else "Write the name of a split; "
+    return error(
+        "split-slice", where, message, f"{whole}for a part of the rows lower train.steps, or put them in files."
+    )
+
+
+def _of_files(split: str, where: str) -> Iterator[Problem]:
+    if set(names_of(split)) - {"train", _ALL}:
+        message = (
+            f"hf_train_files are read as one split, `train`, and {split} is asked for: MaxText stops with `Bad split`."
+        )
+        yield error("split-of-files", where, message, "Write train; which rows are read is decided by the files.")
+
+
+def _of_known(run: Run, split: str, where: str) -> Iterator[Problem]:
+    known = dataset(run.spec.data.hf_path)
+    splits = known.splits(hf_name=run.spec.data.hf_name or "") if known else ()
+    missing = [name for name in names_of(split) if name not in splits]
+    if known and splits and missing and split != _ALL:
+        message = f"{known.hf_path} has no split {' or '.join(missing)}."
+        yield error("dataset-split", where, message, f"Take one of: {', '.join(splits)}.")

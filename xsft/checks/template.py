@@ -1,0 +1,187 @@
+"""Templates: what MaxText would drop without a word, or stop at. Pure.
+
+source: maxtext@0.2.5 input_pipeline/instruction_data_processing.py, input_pipeline/hf_data_processing.py,
+input_pipeline/grain_data_processing.py; tests/contract/test_templates.py asks them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from string import Formatter
+from typing import cast
+
+from xsft.catalog.models import pins
+from xsft.catalog.releases import at_least, key_ok
+from xsft.checks.trainer_keys import where_of
+from xsft.checks.values import is_on, same
+from xsft.facts import Facts
+from xsft.problems import Problem, error, warning
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+from xsft.spec.template import QUESTION_KEYS, SUFFIXES, WHERE, Template, looks_like_jinja
+from xsft.trainers.maxtext import QUESTION_FORMATTER, QUESTION_TEXTS
+
+PATHS = ("chat_template_path", "formatting_func_kwargs.template_path")
+PROMPT, COMPLETION, SEPARATOR = (f"{QUESTION_TEXTS}.{key}" for key in QUESTION_KEYS)
+
+BESIDE = "Put the file beside the workload and name it: data.chat_template."
+
+Keys = Mapping[str, Value]
+
+
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
+    """Templates that would not format the data, although the workload says they do."""
+    del facts
+    yield from _release(run)
+    yield from _inline(run)
+    yield from _pipeline(run, keys)
+    for key in PATHS:
+        if key in keys:
+            yield from _path(run, keys, key)
+    yield from _jinja(run, keys)
+    yield from _formatter(run, keys)
+    if keys.get("formatting_func_path") == QUESTION_FORMATTER:
+        yield from _questions(run, keys)
+
+
+def _release(run: Run) -> Iterator[Problem]:
+    """Jinja goes by its content from 0.2.1 on, texts for questions from 0.2.2; before, by a path in the image."""
+    template, version = run.template or Template(), run.release.version
+    if template.jinja and not key_ok("chat_template", version=version):
+        message = f"MaxText {version} takes no Jinja: it has no key chat_template."
+        fix = "Take MaxText 0.2.1 or newer, or a tokenizer that has this template itself."
+        yield error("chat-template-release", WHERE, message, fix)
+    if template.questions and not key_ok("formatting_func_path", version=version):
+        message = f"MaxText {version} takes texts for questions by a path in the image only."
+        fix = "Take MaxText 0.2.2 or newer; or put the file there and name it in overrides.maxtext.chat_template_path."
+        yield error("chat-template-release", WHERE, message, fix)
+
+
+def _inline(run: Run) -> Iterator[Problem]:
+    if run.spec.overrides.maxtext.get("chat_template"):
+        message = "chat_template holds a template itself. It arrives as it is, but is hard to read and to compare here."
+        yield warning("jinja-inline", where_of("chat_template", run), message, BESIDE)
+
+
+def _pipeline(run: Run, keys: Keys) -> Iterator[Problem]:
+    """Which input pipeline reads which key."""
+    pipeline = str(keys.get("dataset_type") or "hf")
+    grain = ("grain",) if at_least(run.release.version, "0.2.2") else ()
+    own = cast("Keys", pins(run.spec.model.name))
+    multimodal = is_on(keys.get("use_multimodal", own.get("use_multimodal", False)))
+    readers = {"chat_template": ("hf", *grain), "chat_template_path": ("hf",), "formatting_func_path": ("hf",)}
+    for key, reading in readers.items():
+        if not keys.get(key):
+            continue
+        if multimodal:
+            yield _dropped(run, key, "use_multimodal", "MaxText formats images and text without it")
+        elif not any(same(pipeline, name) for name in reading):
+            yield _dropped(run, key, f"dataset_type={pipeline}", f"only {' and '.join(reading)} read it")
+
+
+def _dropped(run: Run, key: str, cause: str, why: str) -> Problem:
+    message = f"With {cause} MaxText drops {key}: {why}."
+    return error("chat-template-dropped", where_of(key, run), message, f"Leave out {key}, or {cause}.")
+
+
+def _path(run: Run, keys: Keys, key: str) -> Iterator[Problem]:
+    """MaxText joins the path to its package's parent folder, and goes on without a file that it does not find there.
+    Before 0.2.2 that was the only way to format questions and answers.
+    """
+    path, where = str(keys[key] or ""), where_of(key, run)
+    newer = at_least(run.release.version, "0.2.2")
+    suffixes = SUFFIXES if newer and key == PATHS[0] else (".json",)
+    if not path:
+        return
+    if looks_like_jinja(path) or "://" in path or PurePosixPath(path).suffix not in suffixes:
+        message = f"{key} takes a file in the image ({', '.join(suffixes)}); MaxText drops anything else."
+        yield error("chat-template-path", where, message, BESIDE)
+    elif newer and not path.startswith("/"):
+        message = f"MaxText looks for {path} beside its own package, and trains without it."
+        yield error("chat-template-path", where, message, BESIDE)
+    elif newer and key == PATHS[0] and keys.get("chat_template"):
+        yield error("chat-template-path", where, "MaxText drops it beside a chat_template.", "Leave one of them out.")
+    else:
+        message = f"MaxText trains without {path} where the image does not have it, or it holds no such template."
+        yield warning("chat-template-path", where, message, f"{BESIDE} Or silence this if it is in the image.")
+
+
+def _jinja(run: Run, keys: Keys) -> Iterator[Problem]:
+    """MaxText parses it when it starts, with plain Jinja: `break` and `generation` are unknown to it.
+
+    source: maxtext@0.2.1 and 0.2.5 configs/types.py, "Specified chat_template is invalid".
+    """
+    from jinja2 import Environment, TemplateSyntaxError
+
+    text, where = str(keys.get("chat_template") or ""), where_of("chat_template", run)
+    if not text:
+        return
+    try:
+        Environment().parse(text)  # noqa: S701 - parsed, never rendered
+    except (TemplateSyntaxError, RecursionError) as bad:
+        at = f"line {bad.lineno}: {bad.message}" if isinstance(bad, TemplateSyntaxError) else "it is nested too deeply."
+        message = f"MaxText stops at this template, {at}"
+        yield error("chat-template-syntax", where, message, "Correct the template; MaxText takes plain Jinja only.")
+    if not looks_like_jinja(text):
+        message = "The template holds no Jinja, so it makes the same text of every conversation."
+        yield error("chat-template-syntax", where, message, "Name a file whose text is the template, not its path.")
+
+
+def _formatter(run: Run, keys: Keys) -> Iterator[Problem]:
+    if run.template and run.template.questions and run.spec.data.formatting_func:
+        message = "The file of data.chat_template formats questions and answers, and so does data.formatting_func."
+        yield error("chat-template-dropped", "data.formatting_func", message, "Remove one of them.")
+    given = [key for key in keys if key.startswith("formatting_func_kwargs")]
+    if given and not keys.get("formatting_func_path"):
+        message = "MaxText drops formatting_func_kwargs where no function is named."
+        yield error(
+            "chat-template-dropped", where_of(given[0], run), message, "Set data.formatting_func, or remove them."
+        )
+
+
+def _questions(run: Run, keys: Keys) -> Iterator[Problem]:
+    """source: math_qa_formatting, which logs what it drops and goes on."""
+    fields = ("columns", "eval_columns")
+    for name, columns in zip(fields, (run.spec.data.columns, run.spec.data.eval_columns), strict=True):
+        if columns and set(columns) != {"question", "answer"}:
+            message = f"The template formats [question, answer], and data.{name} is [{', '.join(columns)}]."
+            yield error(
+                "question-template", f"data.{name}", message, "Write [question, answer], or name a .jinja file."
+            )
+    for key in keys:
+        if key.startswith(f"{QUESTION_TEXTS}.") and key not in (PROMPT, COMPLETION, SEPARATOR):
+            fix = f"Known: {', '.join(QUESTION_KEYS)}."
+            yield error("question-template", where_of(key, run), f"MaxText drops {key}.", fix)
+    separator = keys.get(SEPARATOR)
+    if PROMPT in keys:
+        yield from _placeholders(run, keys, PROMPT, needed=("question",))
+    if COMPLETION in keys:
+        yield from _placeholders(run, keys, COMPLETION, needed=("reasoning", "answer") if separator else ("answer",))
+    if SEPARATOR in keys and (not separator or COMPLETION not in keys):
+        message = "REASONING_ANSWER_SEPARATOR must be text that is not empty, and needs a COMPLETION_TEMPLATE."
+        yield error("question-template", where_of(SEPARATOR, run), message, "Add the one, or remove the other.")
+
+
+def _placeholders(run: Run, keys: Keys, key: str, *, needed: tuple[str, ...]) -> Iterator[Problem]:
+    """Python's str.format fills them in, where MaxText's own search finds all of them; both must agree."""
+    text = str(keys[key])
+    found = set(re.findall(r"(?<!{){([a-zA-Z0-9_]+)}(?!})", text))
+    if _fields(text) == found == set(needed):
+        return
+    name = key.rpartition(".")[2]
+    message = f"{name} must hold {' and '.join(f'{{{n}}}' for n in needed)}, and no other single brace."
+    fix = "Write any other brace twice, {{ and }}, and none beside a placeholder."
+    if name == QUESTION_KEYS[1] and "reasoning" in found and len(needed) == 1:
+        fix = "Add the REASONING_ANSWER_SEPARATOR that stands between both in the data, e.g. ####."
+    yield error("question-template", where_of(key, run), message, fix)
+
+
+def _fields(text: str) -> set[str]:
+    """Names as str.format reads them; what it stops at, and whatever is more than a name, is the empty name."""
+    try:
+        parsed = [(name, spec, conversion) for _, name, spec, conversion in Formatter().parse(text) if name is not None]
+    except ValueError:
+        return {""}
+    return {"" if spec or conversion else name for name, spec, conversion in parsed}

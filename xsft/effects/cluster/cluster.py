@@ -1,0 +1,249 @@
+"""A cluster: what xsft reads from it, the two things it creates there, JobSets and Secrets, and the one it deletes: a
+JobSet that the user named, by its UID. Nothing here patches or replaces.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from xsft.effects.cluster import resources as kinds
+from xsft.effects.cluster.api import METADATA_ONLY, Api, Patience
+from xsft.effects.cluster.config import Access, Here, Whereabouts, access_for, context_access, this_machine
+from xsft.effects.cluster.connection import connection_for
+from xsft.effects.cluster.create import DRY_RUN, MANAGER, Created, Exists, create, without
+from xsft.effects.cluster.delete import Deleted, delete
+from xsft.effects.cluster.errors import Ask, Reply, invalid, not_installed
+from xsft.effects.cluster.reads import Reads
+from xsft.effects.cluster.resources import Resource
+from xsft.errors import SpecError, XsftError
+from xsft.launchers.labels import RUN_LABEL
+from xsft.problems import Problem, error, warning
+from xsft.reading.children import child_jobs, jobless
+
+Json = dict[str, Any]
+
+
+def connect(place: Whereabouts, *, here: Here | None = None, patience: Patience | None = None) -> Cluster:
+    """The place's cluster. Asks it nothing yet. Raises as `access_for` and `connection_for` do."""
+    machine = here or this_machine()
+    return _connected(access_for(place, here=machine), machine, patience)
+
+
+def connect_context(context: str, *, here: Here | None = None, patience: Patience | None = None) -> Cluster:
+    """The cluster of a kubeconfig context."""
+    machine = here or this_machine()
+    return _connected(context_access(context, here=machine), machine, patience)
+
+
+def _connected(access: Access, machine: Here, patience: Patience | None) -> Cluster:
+    return Cluster(Api(connection_for(access, env=machine.env), access=access, patience=patience))
+
+
+class Cluster:
+    """Raises, unless said otherwise: Unreachable (no answer, login, permission: the id says which), EnvironmentMissing
+    (JobSet or Kueue is not installed), SpecError (the cluster refuses the object; every cause is a problem).
+    """
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    @property
+    def access(self) -> Access:
+        return self._api.access
+
+    @property
+    def reads(self) -> Reads:
+        """What is read to learn how runs are."""
+        return Reads(self._api)
+
+    @property
+    def context(self) -> str:
+        return self._api.access.context
+
+    @property
+    def heard_at(self) -> float:
+        """`clock.monotonic` of its last sign of life."""
+        return self._api.heard_at
+
+    @property
+    def ahead_s(self) -> float:
+        """How far its clock is ahead of this machine's; 0 before it has answered."""
+        return self._api.ahead_s
+
+    def create_jobset(self, manifest: Json, *, mark: str | None = None) -> Created | Exists:
+        """Create it once. `mark` identifies this submission (drawn where not given).
+
+        Raises Unknown where the create was sent and neither its answer nor the object could be read afterwards.
+        """
+        return create(self._api, kinds.JOBSETS, manifest, mark=mark)
+
+    def dry_run_jobset(self, manifest: Json) -> Json:
+        """The object as the cluster would store it, through all its webhooks; the manifest itself where the name is
+        taken (the cluster has judged it all the same).
+        """
+        reply, ask = self._dry_run(kinds.JOBSETS, manifest)
+        if reply.status == 409:
+            return manifest
+        if not reply.ok:
+            raise self._api.failed(reply, ask)
+        return dict(reply.body)
+
+    def dry_run_jobs(self, jobset: Json) -> tuple[Problem, ...]:
+        """What the cluster will refuse about the Jobs that JobSet makes of it; empty where nothing."""
+        refused = (problem for job in child_jobs(jobset) for problem in self._refused_job(job))
+        return (*map(_makes_no_job, jobless(jobset)), *refused)
+
+    def delete_jobset(self, *, name: str, namespace: str, uid: str) -> Deleted:
+        """Only the one of that UID, with its Jobs and pods. Raises Unknown where the outcome could not be learnt."""
+        return delete(self._api, kinds.JOBSETS, name=name, namespace=namespace, uid=uid)
+
+    def get_jobset(self, *, name: str, namespace: str) -> Json | None:
+        return self._api.get(kinds.JOBSETS, name=name, namespace=namespace)
+
+    def list_jobsets(self, *, namespace: str, run_name: str | None = None) -> tuple[Json, ...]:
+        """All of a namespace, or those of one run (every attempt)."""
+        selector = f"{RUN_LABEL}={run_name}" if run_name else ""
+        return self._api.items(kinds.JOBSETS, namespace=namespace, selector=selector)
+
+    def namespace(self, name: str) -> Json | None:
+        return self._api.get(kinds.NAMESPACES, name=name)
+
+    def local_queue(self, *, name: str, namespace: str) -> Json | None:
+        return self._api.get(self._kueue("localqueues"), name=name, namespace=namespace)
+
+    def local_queues(self, *, namespace: str) -> tuple[Json, ...]:
+        return self._api.items(self._kueue("localqueues"), namespace=namespace)
+
+    def cluster_queue(self, name: str) -> Json | None:
+        return self._api.get(self._kueue("clusterqueues", namespaced=False), name=name)
+
+    def resource_flavor(self, name: str) -> Json | None:
+        return self._api.get(self._kueue("resourceflavors", namespaced=False), name=name)
+
+    def workloads(self, *, namespace: str, selector: str = "") -> tuple[Json, ...]:
+        """Kueue's Workloads; a JobSet's is the one whose ownerReferences name its UID."""
+        return self._api.items(self._kueue("workloads"), namespace=namespace, selector=selector)
+
+    def priority_class(self, name: str) -> Json | None:
+        return self._api.get(kinds.PRIORITY_CLASSES, name=name)
+
+    def priority_classes(self) -> tuple[Json, ...]:
+        return self._api.items(kinds.PRIORITY_CLASSES)
+
+    def secret_exists(self, *, name: str, namespace: str) -> bool:
+        """Reads metadata only: no value leaves the cluster."""
+        return self._api.get(kinds.SECRETS, name=name, namespace=namespace, accept=METADATA_ONLY) is not None
+
+    def secret_keys(self, *, name: str, namespace: str) -> frozenset[str] | None:
+        """Names of the Secret's keys; None where there is no such Secret. From its managedFields, and only where those
+        are gone from the object itself, whose values are dropped at once.
+        """
+        metadata = self._api.get(kinds.SECRETS, name=name, namespace=namespace, accept=METADATA_ONLY)
+        if metadata is None:
+            return None
+        keys = _managed_keys(metadata)
+        if keys:
+            return keys
+        secret = self._api.get(kinds.SECRETS, name=name, namespace=namespace)
+        return None if secret is None else frozenset(secret.get("data") or {})
+
+    def create_secret(
+        self, *, name: str, namespace: str, data: Mapping[str, bytes], mark: str | None = None
+    ) -> Created | Exists:
+        """An opaque Secret. The outcome's object is without its data."""
+        encoded = {key: base64.b64encode(value).decode("ascii") for key, value in data.items()}
+        metadata = {"name": name, "namespace": namespace, "labels": {"app.kubernetes.io/managed-by": MANAGER}}
+        body = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "data": encoded}
+        try:
+            outcome = create(self._api, kinds.SECRETS, body, mark=mark)
+        except XsftError as failed:
+            hidden = (*encoded.values(), *(value.decode("utf-8", "replace") for value in data.values()))
+            raise without(failed, hidden) from None
+        bare = {k: v for k, v in outcome.object.items() if k not in {"data", "stringData"}}
+        return Created(object=bare) if isinstance(outcome, Created) else Exists(object=bare)
+
+    def whoami(self) -> str | None:
+        """The user name the cluster knows us by; None where it does not say (Kubernetes before 1.28)."""
+        ask = Ask(verb="create", resource=kinds.SELF_REVIEWS)
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        reply = self._api.question(ask, body=body)
+        if reply.status == 401:
+            raise self._api.failed(reply, ask)
+        info = reply.body.get("status", {}).get("userInfo", {}) if reply.ok else {}
+        return info.get("username")
+
+    def may(self, verb: str, resource: Resource, *, namespace: str | None = None) -> bool | None:
+        """Whether we are allowed to; None where the cluster does not say."""
+        ask = Ask(verb="create", resource=kinds.ACCESS_REVIEWS)
+        attributes = {"verb": verb, "group": resource.group, "resource": resource.plural, "namespace": namespace or ""}
+        kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+        reply = self._api.question(ask, body={**kind, "spec": {"resourceAttributes": attributes}})
+        if reply.status == 401:
+            raise self._api.failed(reply, ask)
+        return bool(reply.body.get("status", {}).get("allowed")) if reply.ok else None
+
+    def _dry_run(self, resource: Resource, body: Json) -> tuple[Reply, Ask]:
+        """Stores nothing, so it may be repeated like a question."""
+        metadata = body["metadata"]
+        ask = Ask(verb="create", resource=resource, namespace=metadata.get("namespace"), name=metadata["name"])
+        return self._api.question(ask, query={**DRY_RUN, "fieldManager": MANAGER}, body=body), ask
+
+    def _refused_job(self, job: Json) -> tuple[Problem, ...]:
+        """A Job of that name that exists already is judged before its name is."""
+        reply, ask = self._dry_run(kinds.JOBS, job)
+        if reply.ok or reply.status == 409:
+            return ()
+        if reply.status in (400, 422):
+            return tuple(invalid(reply, ask))
+        if reply.status == 403 and not reply.by_admission:
+            return (_not_checked(reply, ask),)
+        failed = self._api.failed(reply, ask)
+        if isinstance(failed, SpecError):
+            return failed.problems
+        raise failed
+
+    @cached_property
+    def _kueue_version(self) -> str:
+        """The group's versions are listed under /apis/GROUP."""
+        ask = Ask(verb="get", resource=kinds.group_versions(kinds.KUEUE))
+        reply = self._api.question(ask)
+        if reply.status == 404:
+            raise not_installed(ask.resource, self._api.access)
+        if not reply.ok:
+            raise self._api.failed(reply, ask)
+        served = [str(v.get("version")) for v in reply.body.get("versions") or ()]
+        known = [version for version in kinds.KUEUE_VERSIONS if version in served]
+        return known[0] if known else str(reply.body.get("preferredVersion", {}).get("version", "v1beta1"))
+
+    def _kueue(self, plural: str, *, namespaced: bool = True) -> Resource:
+        return kinds.kueue(plural, version=self._kueue_version, namespaced=namespaced)
+
+
+def _managed_keys(metadata: Json) -> frozenset[str]:
+    """Keys of a Secret's data that somebody manages.
+
+    source: kubernetes.io/docs/reference/using-api/server-side-apply, "Field management".
+    """
+    managers = metadata.get("metadata", {}).get("managedFields") or ()
+    fields = [m.get("fieldsV1", {}).get("f:data") or {} for m in managers if isinstance(m, dict)]
+    return frozenset(key.removeprefix("f:") for found in fields for key in found if key.startswith("f:"))
+
+
+def _makes_no_job(name: str) -> Problem:
+    message = f"JobSet makes no Job of the replicated job {name}: its replicas is 0."
+    return error(
+        "manifest-invalid", "", message, "Ask for one slice or more; `xsft plan --manifest` prints the JobSet."
+    )
+
+
+def _not_checked(reply: Reply, ask: Ask) -> Problem:
+    return warning(
+        "jobs-not-checked",
+        "",
+        f"What JobSet's Jobs may not be is not known: you may not {ask.what}, not even as a dry run ({reply.message}).",
+        "Ask for the verb create on jobs.batch: JobSet accepts pod templates of which no Job can be made, and their"
+        " quota stays taken.",
+    )

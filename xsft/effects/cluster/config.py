@@ -1,0 +1,180 @@
+"""Which cluster, and with which kubeconfig: a context the user named, or GKE's own for project, zone and cluster.
+
+The user's kubeconfig is read and never written; its current context is never used.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from xsft.effects.cluster.kubeconfig import context_names, kubeconfig_files
+from xsft.effects.machine import process
+from xsft.effects.machine.paths import state_dir
+from xsft.effects.machine.process import Completed, own_environment
+from xsft.errors import EnvironmentMissing, Unreachable, UsageError, XsftError
+from xsft.spec.secrets import redact
+
+GCLOUD_TIMEOUT_S = 60.0
+PRIVATE_FILE_AGE_S = 12 * 3600.0
+"""A cluster that was made anew has another address and certificate; asking gcloud again costs a second or two."""
+
+Run = Callable[..., Completed]
+"""`xsft.effects.machine.process.run`, or a test's."""
+
+
+class Whereabouts(Protocol):
+    """What names a cluster: a place, or what a record has kept of one."""
+
+    @property
+    def project(self) -> str | None: ...
+    @property
+    def zone(self) -> str | None: ...
+    @property
+    def cluster(self) -> str | None: ...
+    @property
+    def context(self) -> str | None: ...
+
+
+class Access(Struct, frozen=True, kw_only=True):
+    """How a cluster is reached."""
+
+    kubeconfig: tuple[Path, ...]
+    """Files, read in order as kubectl does; the first that has a name wins."""
+    context: str
+    gke: bool
+    """Whether project, zone and cluster named it: decides which next step is given when the login has expired."""
+
+
+class Here(Struct, frozen=True, kw_only=True):
+    """What finding a cluster looks at on this machine."""
+
+    env: Mapping[str, str]
+    home: Path
+    run: Run = process.run
+    age_s: Callable[[Path], float] = lambda path: time.time() - path.stat().st_mtime
+
+
+def this_machine() -> Here:
+    return Here(env=own_environment(), home=Path.home())
+
+
+def access_for(place: Whereabouts, *, here: Here | None = None) -> Access:
+    """Access to the place's cluster.
+
+    Raises UsageError where the context does not exist or the place names no cluster, EnvironmentMissing where gcloud is
+    needed and missing, Unreachable where gcloud does not get the cluster's credentials.
+    """
+    machine = here or this_machine()
+    if place.context:
+        return context_access(place.context, here=machine)
+    if not (place.project and place.zone and place.cluster):
+        raise UsageError(
+            "The place names no cluster: it needs project, zone and cluster, or a kubeconfig context.",
+            fix="Complete it in places.yaml, or name a context.",
+        )
+    return _gke_access(place.project, place.zone, place.cluster, here=machine)
+
+
+def context_access(context: str, *, here: Here | None = None) -> Access:
+    """Access by a kubeconfig context; UsageError names the known ones where it does not exist."""
+    machine = here or this_machine()
+    files = kubeconfig_files(machine.env, home=machine.home)
+    known = context_names(files)
+    if context not in known:
+        raise UsageError(_unknown_context(context, known=known, files=files), fix=_context_fix(), id="context-unknown")
+    return Access(kubeconfig=files, context=context, gke=context.startswith("gke_"))
+
+
+def _unknown_context(context: str, *, known: tuple[str, ...], files: tuple[Path, ...]) -> str:
+    near = get_close_matches(context, known, n=1)
+    hint = f"; did you mean {near[0]}?" if near else "."
+    where = os.pathsep.join(map(str, files))
+    return f"The kubeconfig has no context {context}{hint} Known: {', '.join(known) or 'none'} ({where})."
+
+
+def _context_fix() -> str:
+    return "Name one of them (place.context, or --context), or set KUBECONFIG to the file that has it."
+
+
+def _gke_access(project: str, zone: str, cluster: str, *, here: Here) -> Access:
+    """The context that gcloud writes is the user's, where it is there; else one of our own."""
+    context = f"gke_{project}_{zone}_{cluster}"
+    files = kubeconfig_files(here.env, home=here.home)
+    if context in context_names(files):
+        return Access(kubeconfig=files, context=context, gke=True)
+    private = state_dir(here.env, home=here.home) / "kube" / f"{context.replace(':', '_')}.yaml"
+    if not _is_fresh(private, here):
+        _get_credentials(private, project=project, zone=zone, cluster=cluster, here=here)
+    return Access(kubeconfig=(private,), context=context, gke=True)
+
+
+def _is_fresh(private: Path, here: Here) -> bool:
+    try:
+        return 0 <= here.age_s(private) < PRIVATE_FILE_AGE_S and bool(context_names((private,)))
+    except (OSError, EnvironmentMissing):
+        return False
+
+
+def _get_credentials(private: Path, *, project: str, zone: str, cluster: str, here: Here) -> None:
+    """gcloud writes into a file beside, which then takes the name: two submitters never see half a file."""
+    _make_private_folder(private.parent)
+    beside = private.with_name(f".{private.name}.{os.getpid()}.tmp")
+    argv = ("gcloud", "container", "clusters", "get-credentials", cluster, f"--location={zone}", f"--project={project}")
+    quiet = {"CLOUDSDK_CORE_DISABLE_PROMPTS": "1", "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "1"}
+    env = {**here.env, **quiet, "KUBECONFIG": str(beside)}
+    try:
+        done = here.run((*argv, "--quiet"), env=env, timeout_s=GCLOUD_TIMEOUT_S)
+        if not done.ok or not context_names((beside,)):
+            raise _no_credentials(argv, done, project=project, zone=zone, cluster=cluster)
+        beside.chmod(stat.S_IRUSR | stat.S_IWUSR)
+        beside.replace(private)
+    except EnvironmentMissing as missing:
+        raise _gcloud_missing(missing, project=project, zone=zone, cluster=cluster) from None
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+
+
+def _make_private_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+    except OSError as failed:
+        raise EnvironmentMissing(
+            f"{folder} cannot be made: {failed.strerror}", fix="Set XSFT_STATE_DIR to a folder you may write in."
+        ) from None
+
+
+def _gcloud_missing(missing: EnvironmentMissing, *, project: str, zone: str, cluster: str) -> EnvironmentMissing:
+    return EnvironmentMissing(
+        f"The cluster {cluster} ({project}, {zone}) is in no kubeconfig, and gcloud cannot fetch its address:"
+        f" {missing.message}.",
+        fix="Install the Google Cloud CLI (https://cloud.google.com/sdk/docs/install), or give the place a kubeconfig"
+        " context instead of project, zone and cluster.",
+        id="gcloud-missing",
+    )
+
+
+def _no_credentials(argv: tuple[str, ...], done: Completed, *, project: str, zone: str, cluster: str) -> XsftError:
+    said = redact(done.stderr.strip() or done.stdout.strip())[-600:]
+    by_hand = " ".join(argv)
+    if "currently have an active account" in said or "auth login" in said:
+        message = f"gcloud is not logged in: {said}"
+        return Unreachable(message, fix="Log in: gcloud auth login (in CI: a service account).", id="login-expired")
+    if "NOT_FOUND" in said or "code=404" in said:
+        message = f"gcloud knows no cluster {cluster} in {zone} of the project {project}: {said}"
+        fix = f"See what there is: gcloud container clusters list --project={project}"
+        return UsageError(message, fix=fix, id="cluster-missing")
+    if "PERMISSION_DENIED" in said or "code=403" in said:
+        fix = "Ask for roles/container.clusterViewer (and roles/container.developer to submit) on the project."
+        return Unreachable(f"gcloud may not look at the cluster {cluster}: {said}", fix=fix, id="forbidden")
+    return Unreachable(f"gcloud did not get the credentials of the cluster {cluster}: {said}", fix=f"Try: {by_hand}")

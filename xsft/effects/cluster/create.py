@@ -1,0 +1,125 @@
+"""Creating an object exactly once, whatever happens to the answer.
+
+A create whose answer got lost is never simply sent again: the object is looked up first. Whose create it was tells
+`managedFields`: the field manager carries a mark of this submission, so that the object itself stays exactly what was
+planned. A name is taken by one object only, so even a create that arrives late makes no second run.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from typing import Any
+
+from msgspec import Struct
+
+from xsft.effects.cluster.api import BUSY, Api, Waits
+from xsft.effects.cluster.errors import Ask, Reply
+from xsft.effects.cluster.http import Lost
+from xsft.effects.cluster.resources import Resource
+from xsft.errors import SpecError, Unknown, Unreachable, XsftError
+from xsft.spec.secrets import HIDDEN
+
+Json = dict[str, Any]
+
+MANAGER = "xsft"
+STRICT = {"fieldValidation": "Strict"}
+"""Else the server drops unknown fields and says so in a header only."""
+DRY_RUN = {**STRICT, "dryRun": "All"}
+
+NOTHING_MADE = frozenset({"login-expired", "forbidden", "jobset-not-installed", "not-served", "tls"})
+"""Ids of failures of `create` after which it is certain that it made nothing; so it is after every SpecError."""
+
+
+class Created(Struct, frozen=True, kw_only=True):
+    """This call made it, even where the answer got lost on the way."""
+
+    object: Json
+
+
+class Exists(Struct, frozen=True, kw_only=True):
+    """The name was taken, by an earlier call or by somebody else; this call changed nothing."""
+
+    object: Json
+
+
+def create(api: Api, resource: Resource, body: Json, *, mark: str | None) -> Created | Exists:
+    """Raises Unknown where the create was sent and neither its answer nor the object could be read."""
+    manager = f"{MANAGER}-{mark or secrets.token_hex(8)}"
+    metadata = body["metadata"]
+    ask = Ask(verb="create", resource=resource, namespace=metadata.get("namespace"), name=metadata["name"])
+    waits, lost = Waits(api.patience), False
+    while True:
+        answer = api.once(ask, body=body, query={**STRICT, "fieldManager": manager})
+        if isinstance(answer, Reply) and answer.ok:
+            return Created(object=answer.body)
+        found = _found(api, ask, manager, answer)
+        if found is not None:
+            return found
+        if not _may_be_sent_again(answer) or not waits.again(_asked_wait(answer)):
+            failed = _not_created(api, ask, answer)
+            raise _unclear(ask, answer, failed) if lost and failed.problem_id in NOTHING_MADE else failed
+        lost = lost or (_is_open(answer) and not _is_conflict(answer))
+
+
+def without(failed: XsftError, values: tuple[str, ...]) -> XsftError:
+    """The same error without the values, whatever the cluster quoted."""
+    if isinstance(failed, SpecError):
+        return SpecError(tuple(replace(p, message=_hidden(p.message, values)) for p in failed.problems))
+    return type(failed)(_hidden(failed.message, values), fix=failed.fix, id=failed.problem_id)
+
+
+def _found(api: Api, ask: Ask, manager: str, answer: Reply | Lost) -> Created | Exists | None:
+    """What stands under the name, where the answer leaves that open; None: nothing does."""
+    if not _is_open(answer):
+        return None
+    try:
+        there = api.get(ask.resource, name=ask.name or "", namespace=ask.namespace)
+    except Unreachable as failed:
+        raise _unclear(ask, answer, failed) from None
+    if there is None:
+        return None
+    ours = any(m.get("manager") == manager for m in there["metadata"].get("managedFields") or ())
+    return Created(object=there) if ours else Exists(object=there)
+
+
+def _is_open(answer: Reply | Lost) -> bool:
+    """Whether something may stand under the name now: after a lost answer, a server error, or a conflict."""
+    return answer.sent if isinstance(answer, Lost) else answer.status == 409 or answer.status >= 500
+
+
+def _is_conflict(answer: Reply | Lost) -> bool:
+    return isinstance(answer, Reply) and answer.status == 409
+
+
+def _may_be_sent_again(answer: Reply | Lost) -> bool:
+    """Once nothing stands under the name: what was not executed, or met something that is gone by now."""
+    return answer.again if isinstance(answer, Lost) else answer.status == 409 or answer.status in BUSY
+
+
+def _asked_wait(answer: Reply | Lost) -> float | None:
+    return answer.retry_after_s if isinstance(answer, Reply) else None
+
+
+def _unclear(ask: Ask, answer: Reply | Lost, failed: XsftError) -> Unknown:
+    said = answer.reason if isinstance(answer, Lost) else f"HTTP {answer.status} {answer.message}"
+    return Unknown(
+        f"The request to {ask.what} was sent and its outcome is not known: {said} Reading it back failed too:"
+        f" {failed.message}",
+        fix="Run the same command again when the cluster answers: it finds what was created, or creates it.",
+        id="create-unclear",
+    )
+
+
+def _not_created(api: Api, ask: Ask, answer: Reply | Lost) -> XsftError:
+    """A request that was sent and lost may still be under way."""
+    if isinstance(answer, Lost):
+        what = "It was not created so far." if answer.sent else "Nothing was created."
+        return Unreachable(f"{answer.reason} {what}", fix=answer.fix, id=answer.id)
+    return api.failed(answer, ask)
+
+
+def _hidden(text: str, values: tuple[str, ...]) -> str:
+    for value in sorted(filter(None, values), key=len, reverse=True):
+        text = text.replace(value, HIDDEN)
+    return text

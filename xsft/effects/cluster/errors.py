@@ -1,0 +1,174 @@
+"""What a cluster's refusals mean, and the next step for each. Pure; secrets never pass."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from xsft.effects.cluster.config import Access
+from xsft.effects.cluster.resources import JOBSETS, KUEUE, SECRETS, Resource
+from xsft.errors import EnvironmentMissing, Refused, SpecError, Unreachable, XsftError
+from xsft.problems import Problem, error
+from xsft.spec.secrets import redact
+
+INSTALL_JOBSET = "Install JobSet (https://jobset.sigs.k8s.io/docs/installation), or `xpk cluster adapt`."
+INSTALL_KUEUE = "Install Kueue (https://kueue.sigs.k8s.io/docs/installation), or `xpk cluster adapt`."
+
+MAX_MESSAGE = 1500
+"""Characters; a webhook may quote a whole object."""
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    """An answer of the API server."""
+
+    status: int
+    body: Any
+    """Parsed JSON, or the text where it is none."""
+    retry_after_s: float | None = None
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300
+
+    @property
+    def message(self) -> str:
+        """The server's words, redacted."""
+        text = self.body.get("message", "") if isinstance(self.body, dict) else str(self.body or "")
+        return redact(" ".join(str(text).split()))[:MAX_MESSAGE]
+
+    @property
+    def not_served(self) -> bool:
+        """The kind itself is unknown: the server's 404 for a path is text, for an object it is a Status."""
+        return self.status == 404 and not self._details.get("name") and self._details.get("kind") is None
+
+    @property
+    def missing_namespace(self) -> bool:
+        return self.status == 404 and self._details.get("kind") == "namespaces"
+
+    @property
+    def by_admission(self) -> bool:
+        """A webhook or a quota said no, not RBAC."""
+        return self.status == 403 and re.search(r"\bcannot \S+ resource\b|\brequires one of\b", self.message) is None
+
+    @property
+    def causes(self) -> tuple[tuple[str, str], ...]:
+        """(field, message) of each thing that is wrong."""
+        found = self._details.get("causes") or []
+        return tuple((str(c.get("field", "")), redact(str(c.get("message", "")))) for c in found if isinstance(c, dict))
+
+    @property
+    def _details(self) -> dict[str, Any]:
+        details = self.body.get("details") if isinstance(self.body, dict) else None
+        return details if isinstance(details, dict) else {}
+
+
+class Ask(Struct, frozen=True, kw_only=True):
+    """What was asked, for messages."""
+
+    verb: str
+    """RBAC's: get, list, create."""
+    resource: Resource
+    namespace: str | None = None
+    name: str | None = None
+
+    @property
+    def what(self) -> str:
+        name = f" {self.name}" if self.name else ""
+        where = f" in the namespace {self.namespace}" if self.namespace and self.resource.namespaced else ""
+        return f"{self.verb} {self.resource.full_name}{name}{where}"
+
+
+def explain(reply: Reply, ask: Ask, access: Access) -> XsftError:
+    """The error for an answer that is not ok."""
+    if reply.status == 401:
+        return login_expired(reply, access)
+    if reply.status == 403:
+        return SpecError((_denied(reply, ask),)) if reply.by_admission else _forbidden(reply, ask, access)
+    if reply.status == 404:
+        return _absent(reply, ask, access)
+    if reply.status == 409:
+        return Refused(
+            f"{ask.name} exists already in the namespace {ask.namespace}.", fix="Take another name.", id="name-taken"
+        )
+    if reply.status in (400, 413, 422):
+        return SpecError(tuple(invalid(reply, ask)))
+    return Unreachable(
+        f"The cluster (context {access.context}) could not {ask.what}: HTTP {reply.status} {reply.message}".rstrip(),
+        fix=_later(reply),
+        id="cluster-error",
+    )
+
+
+def _absent(reply: Reply, ask: Ask, access: Access) -> XsftError:
+    if reply.not_served:
+        return not_installed(ask.resource, access)
+    if reply.missing_namespace and ask.namespace:
+        from xsft.checks.admission import namespace_missing  # the checks know every key of a workload
+
+        return SpecError((namespace_missing(ask.namespace, access.context),))
+    return SpecError(tuple(invalid(reply, ask)))
+
+
+def login_expired(reply: Reply, access: Access) -> Unreachable:
+    ways = "gcloud auth login (in CI: a service account)" if access.gke else "renew the credentials of that context"
+    return Unreachable(
+        f"The cluster does not accept the login of the context {access.context} (HTTP 401 {reply.message}).",
+        fix=f"Log in again: {ways}; `kubectl --context {access.context} auth whoami` says who you are.",
+        id="login-expired",
+    )
+
+
+def not_installed(resource: Resource, access: Access) -> XsftError:
+    where = f"on the cluster (context {access.context}): it does not serve {resource.group}."
+    if resource.group == JOBSETS.group:
+        return EnvironmentMissing(f"JobSet is not installed {where}", fix=INSTALL_JOBSET, id="jobset-not-installed")
+    if resource.group == KUEUE:
+        return EnvironmentMissing(f"Kueue is not installed {where}", fix=INSTALL_KUEUE, id="kueue-not-installed")
+    return EnvironmentMissing(
+        f"The cluster (context {access.context}) does not serve {resource.full_name}.",
+        fix="Is the address that of a Kubernetes API server? Check the context's server.",
+        id="not-served",
+    )
+
+
+def invalid(reply: Reply, ask: Ask) -> Iterator[Problem]:
+    """One problem per cause."""
+    fix = "Change the workload so that the object is valid; `xsft plan --manifest` prints it."
+    if ask.resource == SECRETS:
+        fix = "Change what the cluster names: the name, the key, or the length of the value."
+    elif reply.status == 413:
+        fix = "Make the command and the environment shorter: a cluster stores at most 1.5 MB per object."
+    what = f"the {ask.resource.plural.removesuffix('s')} {ask.name}"
+    for field, message in reply.causes or (("", reply.message),):
+        at = f"{field}: " if field else ""
+        yield error("manifest-invalid", "", f"The cluster refuses {what}: {at}{message}", fix)
+
+
+def _denied(reply: Reply, ask: Ask) -> Problem:
+    return error(
+        "admission-denied",
+        "",
+        f"The cluster refuses to {ask.what}: {reply.message}",
+        "The words are those of the cluster's own rule (webhook, quota, policy): change what it names, or ask who runs"
+        " the cluster.",
+    )
+
+
+def _forbidden(reply: Reply, ask: Ask, access: Access) -> Unreachable:
+    scope = f" -n {ask.namespace}" if ask.resource.namespaced and ask.namespace else ""
+    kind = "role" if scope else "clusterrole"
+    rule = f"kubectl create {kind} xsft --verb={ask.verb} --resource={ask.resource.full_name}{scope}"
+    gke = "roles/container.developer on the project, or " if access.gke else ""
+    return Unreachable(
+        f"You may not {ask.what} (context {access.context}): {reply.message}",
+        fix=f"Ask for {gke}an RBAC rule that allows it ({rule}, and a binding to you).",
+        id="forbidden",
+    )
+
+
+def _later(reply: Reply) -> str:
+    wait = f" in {reply.retry_after_s:g} s" if reply.retry_after_s else " in a minute"
+    return f"Try again{wait}: nothing that the cluster did not confirm is taken for done."

@@ -1,0 +1,101 @@
+"""Waiting for a change of one JobSet by a watch of the Kubernetes API, so that it is seen at once.
+
+A watch only says that it is time to look again; what is told of a run comes from a look. So nothing is lost where a
+watch breaks, is told 410 Gone, or may not be opened: who waits then looks at the usual times.
+
+source: kubernetes.io/docs/reference/using-api/api-concepts, "Efficient detection of changes" and "410 Gone responses".
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from xsft.effects.cluster import resources as kinds
+from xsft.effects.cluster.cluster import Cluster
+from xsft.effects.cluster.errors import Ask
+from xsft.effects.cluster.http import Stream
+from xsft.effects.machine import clock
+from xsft.errors import XsftError
+from xsft.reading.jobsets import jobset_of
+from xsft.reading.lenient import mapping, text
+from xsft.states.model import JobSet
+
+SOONEST_S = 2.0
+"""Several changes come together, most often: looks have a pause between them all the same."""
+
+
+def pause_until_changed(connect: Callable[[], Cluster], jobset: JobSet, *, seconds: float) -> None:
+    """Return when the JobSet is another than it was, and after so many seconds at the latest. Never raises XsftError.
+
+    Costs one request that the API server answers from its memory.
+    """
+    began = clock.monotonic()
+    changed = seconds > SOONEST_S and _changed(connect, jobset, until=began + seconds)
+    clock.pause(began + (min(seconds, SOONEST_S) if changed else seconds) - clock.monotonic())
+
+
+def _changed(connect: Callable[[], Cluster], jobset: JobSet, *, until: float) -> bool:
+    """False where the watch tells nothing (any more)."""
+    try:
+        stream = _opened(connect(), jobset, seconds=until - clock.monotonic())
+    except XsftError:
+        return False
+    if stream is None:
+        return False
+    try:
+        for line in stream.lines():
+            found = _tells(line, jobset)
+            if found is not None or clock.monotonic() >= until:
+                return bool(found)
+    except OSError:
+        return False
+    finally:
+        stream.close()
+    return False
+
+
+def _opened(cluster: Cluster, jobset: JobSet, *, seconds: float) -> Stream | None:
+    """From the state that the server has in its memory (version 0), which comes first."""
+    ask = Ask(verb="watch", resource=kinds.JOBSETS, namespace=jobset.namespace)
+    query = {
+        "watch": "true",
+        "fieldSelector": f"metadata.name={jobset.name}",
+        "resourceVersion": "0",
+        "allowWatchBookmarks": "true",
+        "timeoutSeconds": str(max(1, math.ceil(seconds))),
+    }
+    answer = cluster.reads.api.opened(ask, query=query, read_timeout_s=max(1.0, seconds))
+    return answer if isinstance(answer, Stream) else None
+
+
+def _tells(line: bytes, jobset: JobSet) -> bool | None:
+    """Whether it is another one now; None: go on listening. False where the watch is over, 410 Gone included."""
+    event = _object(line)
+    match text(event.get("type")):
+        case "ADDED" | "MODIFIED":
+            return True if _gist(jobset_of(mapping(event, "object"))) != _gist(jobset) else None
+        case "DELETED":
+            return True
+        case "BOOKMARK":
+            return None
+        case _:
+            return False
+
+
+def _gist(jobset: JobSet) -> tuple[JobSet, bool]:
+    """Without the counts, which change with every slice; that all are up is what matters of them."""
+    up = bool(jobset.jobs) and all(job.ready + job.succeeded >= job.replicas for job in jobset.jobs)
+    return replace(jobset, jobs=()), up
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,120 @@
+"""What this machine has of what xsft needs, and the command that mends what is missing."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from msgspec import Struct
+
+from xsft.effects.environments import envbuild, environments, interpreters
+from xsft.effects.environments.envbuild import Place
+from xsft.effects.environments.installed import EnvironmentSpec, find_in
+from xsft.effects.environments.tools import Check, Run, run_tool, tool_checks, version_of
+from xsft.effects.environments.uv import find_uv
+from xsft.effects.machine import process
+from xsft.errors import EnvironmentMissing
+
+
+class Machine(Struct, frozen=True, kw_only=True):
+    """What the checks look at; a test passes another."""
+
+    run: Run
+    place: Place
+    specs: tuple[EnvironmentSpec, ...]
+    free_bytes: Callable[[Path], int]
+    python: tuple[int, int, int]
+
+
+def this_machine() -> Machine:
+    env = process.own_environment()
+    return Machine(
+        run=partial(run_tool, env=env),
+        place=Place(cache=environments.default_cache(), env=env, home=Path.home()),
+        specs=tuple(environments.environment_for(name) for name in environments.NAMES),
+        free_bytes=lambda path: shutil.disk_usage(_existing(path)).free,
+        python=sys.version_info[:3],
+    )
+
+
+def examine(machine: Machine) -> tuple[Check, ...]:
+    """Every check, in the order of the table."""
+    here = (_python(machine), _uv(machine), *(_environment(machine, spec=spec) for spec in machine.specs))
+    return (*here, _disk(machine), *tool_checks(machine.run))
+
+
+def is_ok(checks: tuple[Check, ...]) -> bool:
+    return all(check.ok for check in checks if check.required)
+
+
+def _python(machine: Machine) -> Check:
+    return Check(
+        id="python",
+        ok=machine.python >= (3, 11),
+        required=True,
+        version=".".join(map(str, machine.python)),
+        needed_for="xsft itself",
+        detail=sys.executable,
+        fix=interpreters.how_to_get((3, 12)),
+    )
+
+
+def _uv(machine: Machine) -> Check:
+    uv, missing = "", ""
+    try:
+        uv = find_uv()
+    except EnvironmentMissing as problem:
+        missing = problem.message
+    return Check(
+        id="uv",
+        ok=bool(uv),
+        required=True,
+        version=version_of(machine.run((uv, "--version"))) if uv else "",
+        needed_for="environments",
+        detail=uv or missing,
+        fix="install xsft again with pip or uv: it depends on uv",
+    )
+
+
+def _environment(machine: Machine, *, spec: EnvironmentSpec) -> Check:
+    needed_for = {"xpk": "plan and submit", "maxtext": "local runs"}
+    row = partial(Check, id=f"{spec.name}-environment", required=True, needed_for=needed_for.get(spec.name, spec.name))
+    found = find_in(machine.place.cache, spec)
+    if found is None:
+        return row(ok=False, version="", detail="not built, or not finished", fix=_how_to_build(machine, spec))
+    faults = envbuild.file_faults(found, machine.place)
+    return row(
+        ok=not faults,
+        version=found.version,
+        detail="; ".join(faults) or str(found.folder),
+        fix=f"xsft setup --verify {spec.name}",
+    )
+
+
+def _how_to_build(machine: Machine, spec: EnvironmentSpec) -> str:
+    command = f"xsft setup {spec.name}"
+    if interpreters.find(spec.pythons, env=machine.place.env, home=machine.place.home):
+        return command
+    return f"{interpreters.how_to_get(spec.pythons[0])}; then {command}"
+
+
+def _disk(machine: Machine) -> Check:
+    missing = [spec for spec in machine.specs if find_in(machine.place.cache, spec) is None]
+    needed_gib = sum(spec.size_gib for spec in missing)
+    free_gib = machine.free_bytes(machine.place.cache) / 2**30
+    return Check(
+        id="disk",
+        ok=free_gib >= needed_gib,
+        required=True,
+        version="",
+        needed_for="environments",
+        detail=f"{free_gib:.1f} GiB free in {machine.place.cache}, about {needed_gib:.1f} needed",
+        fix="free some space, or set XSFT_CACHE_DIR (and UV_CACHE_DIR) to a larger disk",
+    )
+
+
+def _existing(path: Path) -> Path:
+    return next(folder for folder in (path, *path.parents) if folder.exists())

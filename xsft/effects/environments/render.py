@@ -1,0 +1,215 @@
+"""The door to xpk's renderer: `xpk workload create …` lines in, manifests out, exactly as xpk writes them.
+
+Rendering is a pure function of the line and of xpk's lock, so the result is kept under a name made of both. What is not
+there yet goes to one process in xpk's environment (`xpk_worker`); whatever that one is not sure of goes to xpk's plain
+command line, which is slower and has the last word. xpk runs dry, with an environment made from nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from xsft.effects.environments import xpk_worker
+from xsft.effects.machine import process
+from xsft.errors import EnvironmentMissing, SpecError, XsftError
+from xsft.problems import Problem, error
+
+Argv = tuple[str, ...]
+
+_REVISION = "1"
+"""Changes when this module or the worker would write another manifest for the same line and lock."""
+WORKER = Path(xpk_worker.__file__)
+_VERBS = (("xpk", "workload", "create"), ("xpk", "workload", "create-pathways"))
+_BROKEN = 99
+_PLAIN = f"""\
+import sys
+try:
+    from xpk.main import main
+except Exception as problem:
+    print(repr(problem))
+    sys.exit({_BROKEN})
+main()
+"""
+_FIX = "run `xsft setup --verify` (or `make setup`), then `xsft doctor`"
+
+
+class Xpk(Struct, frozen=True, kw_only=True):
+    """xpk's interpreter, the worker and the private directory of one call."""
+
+    python: Path
+    worker: Path
+    scratch: Path
+
+    def run(self, *arguments: str, jobs: int) -> process.Completed:
+        # -I: no PYTHON* variable, no user site, no current directory.
+        argv = (str(self.python), "-I", "-X", "utf8", *arguments)
+        return process.run(argv, env=_environment(self.scratch), cwd=self.scratch, timeout_s=120 + jobs)
+
+    def manifest(self, index: int) -> Path:
+        return self.scratch / f"{index}.yaml"
+
+
+def render(
+    argvs: Sequence[Argv], *, python: Path, lock_digest: str, cache: Path, worker: Path = WORKER
+) -> tuple[str, ...]:
+    """The manifest of each `("xpk", "workload", "create" | "create-pathways", "--flag=value", …)`, in order.
+
+    `python` is the interpreter of xpk's environment, `lock_digest` names what is installed there, `cache` is xsft's
+    cache directory. Raises SpecError with xpk's own words where xpk refuses a line, EnvironmentMissing where xpk
+    cannot run, TimedOut where it hangs.
+    """
+    for argv in argvs:
+        _require_renderable(argv)
+    entries = {argv: cache / "renders" / _entry(argv, lock_digest) for argv in argvs}
+    known = {argv: manifest for argv, path in entries.items() if (manifest := _read(path)) is not None}
+    missing = tuple(argv for argv in entries if argv not in known)
+    fresh = _render_all(missing, python=python, worker=worker) if missing else {}
+    for argv, manifest in fresh.items():
+        _write(entries[argv], manifest)
+    return tuple({**known, **fresh}[argv] for argv in argvs)
+
+
+def _require_renderable(argv: Argv) -> None:
+    """Callers build these lines; a flag that would run, prompt or overwrite must never come this far."""
+    if argv[:3] not in _VERBS:
+        raise XsftError(f"not a line that xpk renders: {argv[:3]}")
+    # argparse takes abbreviations: --q is --quiet, --d is --dry-run.
+    for flag in (argument.partition("=")[0] for argument in argv[3:]):
+        if not flag.startswith("--") or flag.startswith(("--q", "--dr", "--ou", "--no-q", "--no-d")):
+            raise XsftError(f"the flag {flag!r} does not belong on a line to render")
+
+
+@contextlib.contextmanager
+def scratch_for(python: Path, *, worker: Path = WORKER) -> Iterator[Xpk]:
+    """xpk with a private directory (0700) that is removed whatever happens: xpk leaves manifests behind in TMPDIR."""
+    with tempfile.TemporaryDirectory(prefix="xsft-xpk-") as scratch:
+        yield Xpk(python=python, worker=worker, scratch=Path(scratch))
+
+
+def _render_all(argvs: tuple[Argv, ...], *, python: Path, worker: Path) -> dict[Argv, str]:
+    try:
+        with scratch_for(python, worker=worker) as xpk:
+            lean = render_lean(argvs, xpk)
+            return lean | _plain_all(tuple(argv for argv in argvs if argv not in lean), xpk)
+    except OSError as problem:
+        raise EnvironmentMissing(
+            f"xpk's manifest could not be written to {tempfile.gettempdir()}: {problem.strerror}",
+            fix="make room there, or name another folder in TMPDIR",
+        ) from problem
+
+
+def render_lean(argvs: tuple[Argv, ...], xpk: Xpk) -> dict[Argv, str]:
+    """What one worker process could render with certainty; possibly nothing."""
+    jobs, results = xpk.scratch / "jobs.json", xpk.scratch / "results.json"
+    work = [{"argv": argv[1:], "manifest": str(xpk.manifest(index))} for index, argv in enumerate(argvs)]
+    jobs.write_text(json.dumps(work), encoding="utf-8")
+    done = xpk.run(str(xpk.worker), str(jobs), str(results), jobs=len(argvs))
+    codes = _codes(results) if done.ok else []
+    sure = {
+        argv: xpk.manifest(index) for index, (argv, code) in enumerate(zip(argvs, codes, strict=False)) if code == 0
+    }
+    return {argv: _text(manifest) for argv, manifest in sure.items() if manifest.exists()}
+
+
+def _codes(results: Path) -> list[object]:
+    try:
+        codes = json.loads(_text(results))
+    except (FileNotFoundError, ValueError):
+        return []
+    return codes if isinstance(codes, list) else []
+
+
+def _plain_all(argvs: tuple[Argv, ...], xpk: Xpk) -> dict[Argv, str]:
+    """Through xpk's own command line, one process each. Raises SpecError with every refusal, not the first."""
+    outcomes = {argv: _plain(argv, xpk) for argv in argvs}
+    refusals = tuple(outcome for outcome in outcomes.values() if isinstance(outcome, Problem))
+    if refusals:
+        raise SpecError(refusals)
+    return {argv: outcome for argv, outcome in outcomes.items() if isinstance(outcome, str)}
+
+
+def _plain(argv: Argv, xpk: Xpk) -> str | Problem:
+    """xpk prints the manifest, environment values included: of its output only an error's last lines are shown."""
+    manifest = xpk.scratch / "plain.yaml"
+    manifest.unlink(missing_ok=True)
+    done = xpk.run("-c", _PLAIN, *argv[1:], "--dry-run", f"--output-manifest-file={manifest}", jobs=1)
+    if done.ok and manifest.exists():
+        return _text(manifest)
+    output = done.stdout + done.stderr
+    spoke = "[XPK]" in output or "usage: xpk" in output
+    if not spoke or done.status == _BROKEN or done.status < 0:
+        raise EnvironmentMissing(f"xpk cannot run in {xpk.python}: {_last_words(output)}", fix=_FIX)
+    written = _text(manifest) if manifest.exists() else ""
+    return _refusal(argv, _last_words(output.replace(written, "") if written else output))
+
+
+def _refusal(argv: Argv, words: str) -> Problem:
+    name = next((a.partition("=")[2] for a in argv if a.startswith("--workload=")), "the workload")
+    return error("xpk-refused", "", f"xpk refuses to render {name}: {words}", "change what xpk names, or report it")
+
+
+def _last_words(output: str) -> str:
+    """The last line says it all after argparse's usage or a traceback; xpk's own messages run over several."""
+    lines = [line.strip().removeprefix("[XPK] ") for line in output.splitlines() if line.strip()]
+    last = 1 if "usage: xpk" in output or "Traceback (most recent" in output else 3
+    return " | ".join(lines[-last:]) or "it said nothing"
+
+
+def _environment(scratch: Path) -> Mapping[str, str]:
+    """Nothing of the user's gets in: xpk's feature flags, gcloud's and kubectl's settings are all variables."""
+    loader = os.environ.get("LD_LIBRARY_PATH")
+    return {
+        **({"LD_LIBRARY_PATH": loader} if loader else {}),
+        "PATH": "/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "HOME": str(scratch),
+        "TMPDIR": str(scratch),
+        "KUBECONFIG": str(scratch / "kubeconfig"),
+        "TELEMETRY_ENABLED": "false",
+        "DEPENDENCY_AUTO_DOWNLOAD": "false",
+        "XPK_TESTER": "false",
+    }
+
+
+def _text(path: Path) -> str:
+    return path.read_bytes().decode("utf-8")
+
+
+def _entry(argv: Argv, lock_digest: str) -> str:
+    key = json.dumps([_REVISION, lock_digest, argv])
+    return f"{hashlib.sha256(key.encode()).hexdigest()}.yaml"
+
+
+def _header(manifest: str) -> str:
+    return f"# sha256 of what follows: {hashlib.sha256(manifest.encode()).hexdigest()}\n"
+
+
+def _read(path: Path) -> str | None:
+    """None where there is no entry, or one that is not what was written."""
+    try:
+        header, newline, manifest = _text(path).partition("\n")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return manifest if header + newline == _header(manifest) else None
+
+
+def _write(path: Path, manifest: str) -> None:
+    """All or nothing. A cache that cannot be written costs time, not correctness, so that is no error."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".new", delete=False) as new:
+            try:
+                new.write((_header(manifest) + manifest).encode())
+                new.flush()
+                Path(new.name).replace(path)
+            except BaseException:
+                Path(new.name).unlink(missing_ok=True)
+                raise

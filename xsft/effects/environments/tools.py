@@ -1,0 +1,182 @@
+"""The tools of other projects that some verbs use: which are here, which version, how to get the others."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from xsft.effects.images.docker_build import ALSO, INSTALL_BUILDX, NEEDS_BUILDX
+from xsft.effects.machine import process
+from xsft.effects.machine.process import Completed
+from xsft.errors import EnvironmentMissing, TimedOut
+from xsft.image.docker_errors import PERMIT, START
+
+TOOL_TIMEOUT_S = 20.0
+
+
+class Check(Struct, frozen=True, kw_only=True):
+    """One thing that is there or not."""
+
+    id: str
+    """Stable, e.g. `xpk-environment`."""
+    ok: bool
+    required: bool
+    """Needed to plan and to train on this machine; the others are needed only for what `needed_for` says."""
+    version: str
+    """Empty where it has none or could not be learnt."""
+    needed_for: str
+    detail: str
+    fix: str
+    """The command that mends it."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "fix": self.next_step}
+
+    @property
+    def next_step(self) -> str:
+        return "" if self.ok else self.fix
+
+
+Run = Callable[[tuple[str, ...]], Completed | None]
+"""Runs a tool; None where it cannot be started or does not answer in time."""
+
+
+def tool_checks(run: Run) -> Iterator[Check]:
+    """In the order of the table; asked side by side, because gcloud alone takes a second."""
+    checks = (_pid_namespace, _kubectl, _gcloud, _auth_plugin, _docker_client, _docker_build, _docker_engine)
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        yield from pool.map(lambda check: check(run), checks)
+
+
+def run_tool(argv: tuple[str, ...], *, env: Mapping[str, str]) -> Completed | None:
+    """Run a tool; None where it cannot be started or does not answer in 20 s."""
+    try:
+        return process.run(argv, env=env, timeout_s=TOOL_TIMEOUT_S)
+    except (EnvironmentMissing, TimedOut):
+        return None
+
+
+def _pid_namespace(run: Run) -> Check:
+    own = ("--pid", "--fork", "--mount-proc", "--kill-child", "true")
+    ways = {"as root": ("unshare", *own), "with a user namespace": ("unshare", "--user", "--map-root-user", *own)}
+    works = next((way for way, argv in ways.items() if (done := run(argv)) and done.ok), "")
+    return Check(
+        id="pid-namespace",
+        ok=bool(works),
+        required=False,
+        version="",
+        needed_for="keeping a local run apart",
+        detail=f"unshare works {works}"
+        if works
+        else "no PID namespace here: MaxText's data loader kills other people's orphaned multiprocessing processes",
+        fix="install util-linux and allow user namespaces (sysctl kernel.unprivileged_userns_clone=1), or run as root",
+    )
+
+
+def _kubectl(run: Run) -> Check:
+    return _tool(
+        run,
+        argv=("kubectl", "version", "--client", "-o", "json"),
+        needed_for="submit --through-xpk",
+        fix="https://kubernetes.io/docs/tasks/tools, or gcloud components install kubectl",
+    )
+
+
+def _gcloud(run: Run) -> Check:
+    return _tool(
+        run,
+        argv=("gcloud", "version", "--format=json"),
+        needed_for="clusters on GKE",
+        fix="https://cloud.google.com/sdk/docs/install",
+    )
+
+
+def _auth_plugin(run: Run) -> Check:
+    return _tool(
+        run,
+        argv=("gke-gcloud-auth-plugin", "--version"),
+        needed_for="the login to GKE",
+        fix="gcloud components install gke-gcloud-auth-plugin",
+    )
+
+
+def _docker_client(run: Run) -> Check:
+    return _tool(
+        run,
+        argv=("docker", "--version"),
+        needed_for="building and pushing images",
+        fix="https://docs.docker.com/engine/install",
+    )
+
+
+def _docker_build(run: Run) -> Check:
+    """As `docker_build.find_client` chooses."""
+    builds = next((path for path in ("docker", *(f"{folder}/docker" for folder in ALSO)) if _builds(run, path)), "")
+    return Check(
+        id="docker-buildkit",
+        ok=bool(builds),
+        required=False,
+        version="",
+        needed_for="building images",
+        detail=f"{builds} can build" if builds else "no docker command here can use BuildKit",
+        fix=INSTALL_BUILDX,
+    )
+
+
+def _builds(run: Run, path: str) -> bool:
+    plugin = run((path, "buildx", "version"))
+    if plugin and plugin.ok and "buildx" in plugin.stdout:
+        return True
+    version = version_of(run((path, "--version")))
+    return bool(version) and int(version.partition(".")[0]) < NEEDS_BUILDX
+
+
+def _docker_engine(run: Run) -> Check:
+    done = run(("docker", "version", "--format", "{{json .Server}}"))
+    server = _json(done.stdout) if done and done.ok else None
+    return Check(
+        id="docker-engine",
+        ok=isinstance(server, dict),
+        required=False,
+        version=server.get("Version", "") if isinstance(server, dict) else "",
+        needed_for="building images, and local runs in one",
+        detail="answers" if server else _first_line(done) or "docker is not installed",
+        fix=PERMIT if "permission denied" in _first_line(done).lower() else START,
+    )
+
+
+def _tool(run: Run, *, argv: tuple[str, ...], needed_for: str, fix: str) -> Check:
+    done = run(argv)
+    return Check(
+        id=argv[0],
+        ok=done is not None and done.ok,
+        required=False,
+        version=version_of(done),
+        needed_for=needed_for,
+        detail=(shutil.which(argv[0]) or "") if done and done.ok else _first_line(done) or "not found on PATH",
+        fix=fix,
+    )
+
+
+def version_of(done: Completed | None) -> str:
+    """The first thing that looks like a version in what a tool says."""
+    found = re.search(r"\bv?(\d+(?:\.\d+)+)", done.stdout) if done and done.ok else None
+    return found[1] if found else ""
+
+
+def _first_line(done: Completed | None) -> str:
+    return next(iter((done.stderr or done.stdout).strip().splitlines()), "") if done else ""
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

@@ -1,0 +1,191 @@
+"""Renders manifests with xpk's own code; runs INSIDE xpk's environment, never inside xsft's (stdlib and xpk only).
+
+`python -I xpk_worker.py JOBS RESULTS`, where JOBS holds `[{"argv": ["workload", "create", …], "manifest": PATH}, …]`.
+
+Most of the 0.8 CPU-seconds of an xpk dry run go into importing libraries that it never calls (kubernetes, google,
+docker). Here inert stand-ins take their place while xpk is imported. Afterwards they are sealed: whoever touches one
+gets an error, that job is reported as failed, and the caller asks the plain command line instead. So a stand-in can
+cost time, never truth. tests/contract/test_xpk_render.py proves the output equal, byte for byte.
+source: xpk 1.16.0 xpk/main.py [main], xpk/commands/workload.py [workload_create].
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import importlib.abc
+import importlib.machinery
+import io
+import json
+import sys
+import types
+from pathlib import Path
+from typing import Any, NoReturn
+
+UNUSED = (
+    "google",
+    "kubernetes",
+    "docker",
+    "requests",
+    "setuptools_scm",
+    "ruamel",
+    "yaml",
+    "argcomplete",
+    "tabulate",
+    "packaging",
+)
+"""Top-level packages that xpk's modules import and that rendering a TPU workload never calls."""
+PATHWAYS_ONLY = "jinja2"
+"""McJAX manifests are made with str.format, Pathways ones with Jinja."""
+
+
+class StandInTouchedError(RuntimeError):
+    """Rendering needed a library that was replaced: the output cannot be trusted."""
+
+
+class Seal:
+    """Closed once xpk is imported; remembers what was touched, because xpk may swallow the error."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.touched: list[str] = []
+
+    def check(self, name: str) -> None:
+        if self.closed:
+            self.touched.append(name)
+            raise StandInTouchedError(name)
+
+
+class StandIn:
+    """Any attribute or call while xpk is imported; an error afterwards, and always where a value would be used."""
+
+    def __init__(self, name: str, seal: Seal) -> None:
+        self._name, self._seal = name, seal
+
+    def __getattr__(self, attribute: str) -> StandIn:
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        self._seal.check(f"{self._name}.{attribute}")
+        return StandIn(f"{self._name}.{attribute}", self._seal)
+
+    def __call__(self, *_args: object, **_kwargs: object) -> StandIn:
+        self._seal.check(f"{self._name}()")
+        return StandIn(f"{self._name}()", self._seal)
+
+    def __or__(self, _other: object) -> StandIn:
+        return self
+
+    __ror__ = __or__
+
+    def _value(self, *_args: object) -> NoReturn:
+        self._seal.touched.append(self._name)
+        raise StandInTouchedError(self._name)
+
+    __bool__ = __str__ = __repr__ = __format__ = __iter__ = __len__ = __lt__ = __gt__ = __mro_entries__ = _value
+    __getitem__ = __setitem__ = __contains__ = __enter__ = __add__ = __radd__ = __int__ = __float__ = _value
+    __eq__ = __hash__ = _value
+
+
+class StandInFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Answers `import NAME` for the unused packages and everything below them."""
+
+    def __init__(self, packages: frozenset[str], seal: Seal) -> None:
+        self._packages, self._seal = packages, seal
+
+    def find_spec(
+        self, fullname: str, _path: object = None, _target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname.partition(".")[0] not in self._packages:
+            return None
+        self._seal.check(fullname)
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        module = types.ModuleType(spec.name)
+        module.__path__ = []
+        module.__getattr__ = functools.partial(getattr, StandIn(spec.name, self._seal))  # type: ignore[method-assign]
+        return module
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        if module.__name__ == "setuptools_scm":
+            # What the real one does outside a git checkout; xpk then asks importlib.metadata for its version.
+            module.get_version = _no_checkout  # type: ignore[attr-defined]
+
+
+def _no_checkout(**_kwargs: object) -> NoReturn:
+    raise LookupError
+
+
+class Renderer:
+    """xpk's parser and functions, imported once, called many times."""
+
+    def __init__(self, *, packages: frozenset[str]) -> None:
+        self._seal = Seal()
+        sys.meta_path.insert(0, StandInFinder(packages, self._seal))
+        from xpk.commands import workload  # type: ignore[import-not-found]
+        from xpk.parser.workload import set_workload_parsers  # type: ignore[import-not-found]
+        from xpk.utils.execution_context import set_context  # type: ignore[import-not-found]
+
+        self._parser = argparse.ArgumentParser(description="xpk command", prog="xpk")
+        commands = self._parser.add_subparsers(title="xpk subcommands", dest="xpk_subcommands")
+        set_workload_parsers(workload_parser=commands.add_parser("workload"))
+        self._set_context = set_context
+        if PATHWAYS_ONLY not in packages:
+            _share_compiled_templates(workload)
+        self._seal.closed = True
+
+    def render(self, argv: list[str], manifest: str) -> int | None:
+        """xpk's exit status for one line; None where xpk raised or a stand-in was touched."""
+        self._seal.touched.clear()
+        # What xpk prints holds the whole manifest, environment values included: it goes nowhere.
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            rc = self._run([*argv, "--dry-run", f"--output-manifest-file={manifest}"])
+        return None if self._seal.touched else rc
+
+    def _run(self, argv: list[str]) -> int | None:
+        try:
+            args = self._parser.parse_args(argv)
+            args.enable_ray_cluster = False
+            self._set_context(dry_run_value=True, quiet_value=False)
+            args.func(args)
+        except SystemExit as exit_:
+            return exit_.code if isinstance(exit_.code, int) else 0 if exit_.code is None else 1
+        except Exception:  # noqa: BLE001 (whatever xpk raises, the plain command line decides)
+            return None
+        return 0
+
+
+def _share_compiled_templates(workload: Any) -> None:
+    """xpk makes a new Jinja environment, and compiles its template again, for every workload: 15 ms each."""
+    from jinja2 import BytecodeCache, Environment
+
+    class Memory(BytecodeCache):
+        def __init__(self) -> None:
+            self._codes: dict[str, tuple[str, object]] = {}
+
+        def load_bytecode(self, bucket: Any) -> None:
+            checksum, code = self._codes.get(bucket.key, ("", None))
+            if checksum == bucket.checksum:
+                bucket.code = code
+
+        def dump_bytecode(self, bucket: Any) -> None:
+            self._codes[bucket.key] = (bucket.checksum, bucket.code)
+
+    workload.Environment = functools.partial(Environment, bytecode_cache=Memory())
+
+
+def packages_to_replace(argvs: list[list[str]]) -> frozenset[str]:
+    pathways = any(argv[1:2] == ["create-pathways"] for argv in argvs)
+    return frozenset(UNUSED if pathways else (*UNUSED, PATHWAYS_ONLY))
+
+
+def main(jobs_path: str, results_path: str) -> None:
+    jobs = json.loads(Path(jobs_path).read_text(encoding="utf-8"))
+    renderer = Renderer(packages=packages_to_replace([job["argv"] for job in jobs]))
+    results = [renderer.render(job["argv"], job["manifest"]) for job in jobs]
+    Path(results_path).write_text(json.dumps(results), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,141 @@
+"""What a tokenizer's files say, where they lie on this machine: a folder, or the hub's cache. Nothing is fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec.structs import replace
+
+from xsft.data import located
+from xsft.facts import TokenizerFacts
+
+_NO_DEFAULTS = frozenset({"PreTrainedTokenizerFast", "TokenizersBackend"})
+"""Tokenizer classes of transformers that have no special tokens of their own; others may, where a key is absent."""
+
+_ROLES = ("bos_token", "eos_token", "pad_token", "unk_token")
+
+
+class _Added(Struct):
+    content: str
+
+
+_Token: TypeAlias = str | _Added | UnsetType | None
+
+
+class _Named(Struct):
+    name: str
+    template: str
+
+
+class _Config(Struct):
+    """tokenizer_config.json and special_tokens_map.json, as far as they matter."""
+
+    tokenizer_class: str | None = None
+    bos_token: _Token = UNSET
+    eos_token: _Token = UNSET
+    pad_token: _Token = UNSET
+    unk_token: _Token = UNSET
+    chat_template: str | list[_Named] | None = None
+    added_tokens_decoder: Raw | UnsetType = UNSET
+
+
+class _Padding(Struct):
+    pad_token: str
+
+
+class _Model(Struct):
+    vocab: dict[str, int] | list[tuple[str, float]] = field(default_factory=dict)
+
+
+class _TokenizerJson(Struct):
+    """tokenizer.json, as far as it matters."""
+
+    added_tokens: list[_Added] = field(default_factory=list)
+    padding: _Padding | None = None
+    model: _Model = field(default_factory=_Model)
+
+
+def read_tokenizer(name: str, *, hub_cache: Path, wanted: tuple[str, ...] = ()) -> TokenizerFacts | None:
+    """`name` is a folder or an id on the hub; `wanted` are tokens to look up. None where there is nothing to read.
+
+    source: transformers@5.23.0 tokenization_utils_base.py [_from_pretrained], tokenization_utils_tokenizers.py
+    [TokenizersBackend.__init__].
+    """
+    try:
+        folder = _folder(name, hub_cache)
+        vocabulary = _vocabulary(folder / "tokenizer.json")
+        config = _config(folder, vocabulary)
+        template = _template(folder, config)
+    except (OSError, UnicodeDecodeError, msgspec.MsgspecError):
+        return None
+    special = tuple(token.content for token in vocabulary.added_tokens)
+    known = {*special, *(entry if isinstance(entry, str) else entry[0] for entry in vocabulary.model.vocab)}
+    bos, eos, pad, unk = (_token(config, role) for role in _ROLES)
+    return TokenizerFacts(
+        folder=str(folder),
+        bos=bos,
+        eos=eos,
+        pad=pad,
+        unk=unk,
+        special=special,
+        template=template,
+        missing=tuple(token for token in wanted if known and token not in known),
+    )
+
+
+def hub_cache(env: Mapping[str, str]) -> Path:
+    """source: huggingface_hub constants.py [HF_HUB_CACHE]."""
+    if given := env.get("HF_HUB_CACHE"):
+        return Path(given)
+    cache = env.get("XDG_CACHE_HOME") or Path(env.get("HOME", "/")) / ".cache"
+    return Path(env.get("HF_HOME") or Path(cache) / "huggingface") / "hub"
+
+
+def _folder(name: str, hub_cache: Path) -> Path:
+    path = Path(located(name)).expanduser()
+    if path.is_dir():
+        return path
+    repository = hub_cache / f"models--{name.replace('/', '--')}"
+    return repository / "snapshots" / (repository / "refs" / "main").read_text(encoding="utf-8").strip()
+
+
+def _vocabulary(file: Path) -> _TokenizerJson:
+    return msgspec.json.decode(file.read_bytes(), type=_TokenizerJson) if file.is_file() else _TokenizerJson()
+
+
+def _config(folder: Path, vocabulary: _TokenizerJson) -> _Config:
+    config = _decoded(folder / "tokenizer_config.json")
+    more = folder / "special_tokens_map.json"
+    if config.added_tokens_decoder is UNSET and more.is_file():
+        said = _decoded(more)
+        config = replace(config, **{role: getattr(said, role) for role in _ROLES if getattr(said, role) is not UNSET})
+    if config.pad_token is UNSET and vocabulary.padding:
+        return replace(config, pad_token=vocabulary.padding.pad_token)
+    return config
+
+
+def _decoded(file: Path) -> _Config:
+    return msgspec.json.decode(file.read_bytes(), type=_Config)
+
+
+def _token(config: _Config, role: str) -> str | None:
+    """Empty: it has none. None: the tokenizer's class decides."""
+    value: _Token = getattr(config, role)
+    if value is UNSET:
+        return "" if config.tokenizer_class in _NO_DEFAULTS else None
+    return value.content if isinstance(value, _Added) else value or ""
+
+
+def _template(folder: Path, config: _Config) -> str | None:
+    """A file of its own wins; of several templates MaxText's is the one named default."""
+    file = folder / "chat_template.jinja"
+    if file.is_file():
+        return file.read_text(encoding="utf-8")
+    found = config.chat_template
+    if isinstance(found, list):
+        return next((one.template for one in found if one.name == "default"), None)
+    return found

@@ -1,0 +1,186 @@
+"""Repositories of Artifact Registry, over its REST API: found, created where asked, their images listed. Nothing is
+changed or removed.
+
+source: artifactregistry.googleapis.com v1 REST reference: projects.locations.repositories (get, create, dockerImages
+list) and projects.locations.operations (get).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from xsft.effects.images.registry_http import MAX_BYTES, Answer, patiently, send
+from xsft.effects.machine.google_login import google_credentials, google_session, may_log_in
+from xsft.image.artifact_errors import Asked, about_project, explain, no_login, not_docker, timed_out
+from xsft.image.artifact_names import Repository
+
+URL = "https://artifactregistry.googleapis.com"
+BUDGET_S = 45.0
+"""For one question, pauses included; and for a creation to be done."""
+POLL_S = 1.0
+DESCRIPTION = "Images of fine-tuning runs (xsft)"
+PAGE = 1000
+HTTP_OF_RPC = {3: 400, 5: 404, 7: 403, 8: 429, 16: 401}
+"""Of an operation that failed. source: google.rpc.Code."""
+ALREADY_EXISTS = 6
+
+
+class ImageListed(Struct, frozen=True, kw_only=True):
+    name: str
+    """Below the repository: `post-training`."""
+    digest: str
+    tags: tuple[str, ...]
+    size: int
+    """Bytes stored."""
+    uploaded_at: str
+    """UTC, ISO 8601."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArtifactRegistry:
+    """Asks with one login."""
+
+    session: Any = field(repr=False)
+    """Of google-auth, authorised."""
+    url: str = URL
+    sleep: Callable[[float], None] = time.sleep
+
+    def ensure(
+        self, repository: Repository, *, create: bool, on_progress: Callable[[str], None] = lambda _: None
+    ) -> Literal["found", "created"]:
+        """See that images can be pushed there; with `create`, make it where it is missing.
+
+        Raises EnvironmentMissing (repository-missing, artifact-registry-disabled), Unreachable (registry-forbidden with
+        the role that is missing, no login, no answer), UsageError where it holds something else than images.
+        """
+        held = self.format_of(repository)
+        if held:
+            if held != "DOCKER":
+                raise not_docker(repository.docker, held)
+            return "found"
+        asked = Asked(permission="artifactregistry.repositories.create", repository=repository)
+        if not create:
+            raise explain(404, "", asked)
+        on_progress(f"creating {repository.docker}")
+        self._create(repository, asked)
+        return "created"
+
+    def format_of(self, repository: Repository) -> str | None:
+        """`DOCKER`, `PYTHON` …; None where there is no such repository. Raises as `ensure` does."""
+        asked = Asked(permission="artifactregistry.repositories.get", repository=repository)
+        answer = self._asked("GET", repository.path, asked)
+        if answer.status == 404 and not about_project(_said(answer)):
+            return None
+        return str(_good(answer, asked).get("format", ""))
+
+    def images(self, repository: Repository, *, name: str | None = None) -> tuple[ImageListed, ...]:
+        """Newest first; of one image where `name` is given."""
+        wanted = (image for image in self._listed(repository) if name in (None, image.name))
+        return tuple(sorted(wanted, key=lambda image: image.uploaded_at, reverse=True))
+
+    def _listed(self, repository: Repository) -> Iterator[ImageListed]:
+        asked = Asked(permission="artifactregistry.dockerimages.list", repository=repository)
+        token: str | None = ""
+        while token is not None:
+            more = {"pageToken": token} if token else {}
+            answer = self._asked("GET", f"{repository.path}/dockerImages", asked, params={"pageSize": PAGE, **more})
+            page = _good(answer, asked)
+            yield from (_image(found, repository) for found in page.get("dockerImages") or ())
+            token = page.get("nextPageToken") or None
+
+    def _create(self, repository: Repository, asked: Asked) -> None:
+        """Somebody else's creation at the same moment is as good as ours."""
+        body = {"format": "DOCKER", "description": DESCRIPTION}
+        answer = self._asked(
+            "POST", f"{repository.parent}/repositories", asked, params={"repositoryId": repository.name}, json=body
+        )
+        if answer.status == 409:
+            return
+        operation, waited_s = _good(answer, asked), 0.0
+        while not operation.get("done"):
+            if waited_s >= BUDGET_S:
+                raise timed_out(f"the repository is not made after {BUDGET_S:g} s", asked)
+            self.sleep(POLL_S)
+            waited_s += POLL_S
+            operation = _good(self._asked("GET", str(operation.get("name")), asked), asked)
+        failed = operation.get("error") or {}
+        if failed and failed.get("code") != ALREADY_EXISTS:
+            raise explain(HTTP_OF_RPC.get(failed.get("code", 0)), str(failed.get("message", "")), asked)
+
+    def _asked(self, method: str, path: str, asked: Asked, **options: Any) -> Answer:
+        from google.auth.exceptions import GoogleAuthError
+        from requests import RequestException
+
+        options = {"stream": False, **options}  # AuthorizedSession@2.62 leaves a streamed 401 open
+        try:
+            return patiently(
+                lambda: send(self.session, method, f"{self.url}/v1/{path}", **options),
+                sleep=self.sleep,
+                budget_s=BUDGET_S,
+            )
+        except GoogleAuthError as failed:
+            raise no_login(str(failed)) from None
+        except RequestException as failed:
+            raise timed_out(str(failed), asked) from None
+
+
+def connect(env: Mapping[str, str]) -> ArtifactRegistry:
+    """With the Application Default Credentials. Raises Unreachable, registry-login-missing."""
+    if not may_log_in(env):
+        raise no_login("nobody is logged in")
+    from google.auth.exceptions import GoogleAuthError
+
+    try:
+        return ArtifactRegistry(session=google_session(google_credentials()))
+    except GoogleAuthError as failed:
+        raise no_login(str(failed)) from None
+
+
+def _good(answer: Answer, asked: Asked) -> dict[str, Any]:
+    """The document of an answer that is none of a failure."""
+    if answer.status != 200:
+        raise explain(answer.status, _said(answer), asked)
+    found = _json(answer.content) if len(answer.content) <= MAX_BYTES else None
+    if found is None:
+        raise timed_out("its answer is no JSON object (is there a proxy between?)", asked)
+    return found
+
+
+def _said(answer: Answer) -> str:
+    """Google's own words, and its reason, e.g. SERVICE_DISABLED. source: google.rpc.Status, google.rpc.ErrorInfo."""
+    failed = (_json(answer.content) or {}).get("error")
+    if not isinstance(failed, dict):
+        return f"HTTP {answer.status}"
+    details = (one for one in failed.get("details") or () if isinstance(one, dict))
+    reason = next((str(one["reason"]) for one in details if one.get("reason")), "")
+    return f"{failed.get('message', '')}{f' ({reason})' if reason else ''}"
+
+
+def _json(content: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _image(found: Mapping[str, Any], repository: Repository) -> ImageListed:
+    name, _, digest = str(found.get("uri", "")).partition("@")
+    return ImageListed(
+        name=name.removeprefix(f"{repository.docker}/"),
+        digest=digest,
+        tags=tuple(sorted(found.get("tags") or ())),
+        size=int(found.get("imageSizeBytes") or 0),
+        uploaded_at=_to_second(str(found.get("uploadTime", ""))),
+    )
+
+
+def _to_second(time: str) -> str:
+    """`2026-11-21T12:00:00.123456Z` -> `2026-11-21T12:00:00Z`."""
+    return f"{time.partition('.')[0].removesuffix('Z')}Z" if time else ""

@@ -1,0 +1,26 @@
+"""What was learnt and can be learnt again: kept where that is possible, never a reason to fail."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from xsft.effects.machine.files import write_atomic
+from xsft.errors import XsftError
+
+
+def kept(path: Path) -> dict[str, Any]:
+    """Empty where nothing was kept, or nothing that can be read."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def keep(path: Path, content: dict[str, Any]) -> None:
+    with suppress(OSError, XsftError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, json.dumps(content))

@@ -1,0 +1,235 @@
+"""The Docker engine, through Docker's own SDK: what images it holds, tagged and pulled. Nothing is ever removed.
+
+BuildKit's builds need the command line: `docker_build`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from msgspec import Struct
+
+from xsft.image.docker_errors import Doing, explain, no_engine
+from xsft.image.progress import Layer
+from xsft.image.registry_names import named
+
+TIMEOUT_S = 60.0
+"""For one answer; between two lines of a pull or push as much may pass. The SDK's own default."""
+STREAM_TIMEOUT_S = 600.0
+
+_MOVING = ("Pushing", "Downloading", "Extracting")
+_DONE = ("Pushed", "Pull complete", "Mounted from")
+_EXISTS = ("Layer already exists", "Already exists")
+_WAITING = ("Preparing", "Waiting", "Pulling fs layer", "Verifying Checksum", "Download complete")
+"""source: moby@20.10 distribution/push_v2.go, pull_v2.go, xfer/; moby@28 daemon/containerd/progress.go."""
+
+
+class ImageSeen(Struct, frozen=True, kw_only=True):
+    """An image that the engine holds."""
+
+    id: str
+    """`sha256:…` of its configuration (of its manifest where the engine stores images in containerd)."""
+    tags: tuple[str, ...]
+    """`repository:tag`."""
+    digests: tuple[str, ...]
+    """`repository@sha256:…`, of each registry that it was pushed to or pulled from."""
+    labels: Mapping[str, str]
+    size: int
+    """Bytes, unpacked."""
+    platform: str
+    """`linux/amd64`."""
+    created: str
+    user: str = ""
+    env: tuple[str, ...] = ()
+
+    def digest_in(self, repository: str) -> str | None:
+        """`sha256:…` of the manifest as that repository knows it."""
+        named = (digest.partition("@") for digest in self.digests)
+        return next((digest for name, _, digest in named if name == repository), None)
+
+
+class EngineInfo(Struct, frozen=True, kw_only=True):
+    version: str
+    root: str
+    """Folder of the engine's own machine that holds the layers."""
+    driver: str
+    platform: str
+    rootless: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """An engine that answered."""
+
+    host: str
+    """`unix:///var/run/docker.sock`, `ssh://…`, `tcp://…`."""
+    api: Any = field(repr=False)
+    """docker.APIClient."""
+    env: Mapping[str, str] = field(repr=False)
+
+    @cached_property
+    def info(self) -> EngineInfo:
+        with told(Doing(what="tell about itself")):
+            said = self.api.info()
+        security = said.get("SecurityOptions") or ()
+        return EngineInfo(
+            version=said.get("ServerVersion", ""),
+            root=said.get("DockerRootDir", ""),
+            driver=said.get("Driver", ""),
+            platform=f"{said.get('OSType', 'linux')}/{_machine(said.get('Architecture', ''))}",
+            rootless=any("rootless" in option for option in security),
+        )
+
+    def image(self, ref: str) -> ImageSeen | None:
+        """None where the engine has no image of that name, digest or id."""
+        from docker.errors import ImageNotFound
+
+        with told(Doing(what=f"look at {ref}")):
+            try:
+                return _seen(self.api.inspect_image(ref))
+            except ImageNotFound:
+                return None
+
+    def images(self, *, label: str) -> tuple[ImageSeen, ...]:
+        """Those with the label (`name` or `name=value`), newest first."""
+        with told(Doing(what="list its images")):
+            found = self.api.images(filters={"label": label})
+            return tuple(_seen(self.api.inspect_image(one["Id"])) for one in found)
+
+    def tag(self, ref: str, *, repository: str, tag: str) -> None:
+        """Give a held image one more name. Raises EnvironmentMissing where there is no such image."""
+        with told(Doing(what=f"tag {ref} as {repository}:{tag}")):
+            self.api.tag(ref, repository, tag)
+
+    def pull(
+        self, ref: str, *, auth: Mapping[str, str] | None = None, doing: Doing | None = None,
+        on_event: Callable[[Layer], None] = lambda _: None,
+    ) -> ImageSeen:  # fmt: skip
+        """By digest or tag. `auth`: as `docker_login.auth_for` reads it. Raises Unreachable and EnvironmentMissing."""
+        doing = doing or Doing(what=f"pull {ref}", host=named(ref).host, repository=named(ref).repository)
+        at = named(ref)  # a digest is passed as the tag, as the engine's API wants it
+        with told(doing):
+            lines = self.api.pull(
+                at.repository, tag=at.reference, stream=True, decode=True, auth_config=dict(auth or {})
+            )
+            for layer in layers(lines, doing):
+                on_event(layer)
+        found = self.image(ref)
+        if found is None:
+            raise explain(f"{ref}: not found after the pull", doing)
+        return found
+
+
+def connect(env: Mapping[str, str], *, timeout_s: float = TIMEOUT_S) -> Engine:
+    """The engine that `docker` would use with this environment: DOCKER_HOST, else the context, else the machine's own.
+
+    Raises EnvironmentMissing: docker-missing, docker-permission or docker-not-running.
+    """
+    import docker
+    from docker.errors import DockerException
+
+    from xsft.effects.machine.http_session import Session
+
+    class Api(Session, docker.APIClient):  # type: ignore[misc]
+        """The engine is sent no login of ~/.netrc."""
+
+    make: Callable[..., Any] = Api
+    settings = _address(env)
+    host = settings.get("base_url") or "unix:///var/run/docker.sock"
+    try:
+        _knock(host)
+        api = make(version="auto", timeout=timeout_s, use_ssh_client=True, **settings)
+    except (DockerException, OSError, ValueError) as failed:
+        raise no_engine(str(failed), host=host, client=shutil.which("docker", path=env.get("PATH"))) from None
+    return Engine(host=host, api=api, env=env)
+
+
+@contextmanager
+def told(doing: Doing) -> Iterator[None]:
+    """What the SDK or its transport raises, as an error of ours that names the next step."""
+    from docker.errors import APIError, DockerException
+    from requests.exceptions import RequestException
+
+    try:
+        yield
+    except APIError as failed:
+        raise explain(f"{failed.explanation or failed} (HTTP {failed.status_code})", doing) from None
+    except (DockerException, RequestException, OSError) as failed:
+        raise explain(str(failed), doing) from None
+
+
+def layers(lines: Iterable[Mapping[str, Any]], doing: Doing) -> Iterator[Layer]:
+    """The layers' progress in a push's or pull's answer. Raises as `explain` does where it says that it failed."""
+    for line in lines:
+        if error := error_of(line):
+            raise explain(error, doing)
+        if layer := layer_of(line):
+            yield layer
+
+
+def error_of(line: Mapping[str, Any]) -> str:
+    detail = line.get("errorDetail")
+    return str((detail.get("message") if isinstance(detail, dict) else None) or line.get("error") or "")
+
+
+def layer_of(line: Mapping[str, Any]) -> Layer | None:
+    """None for a line that is not about one layer."""
+    status, detail = str(line.get("status", "")), line.get("progressDetail") or {}
+    layer, moved, total = str(line.get("id", "")), int(detail.get("current") or 0), int(detail.get("total") or 0)
+    if not layer:
+        return None
+    if status.startswith(_MOVING):
+        return Layer(id=layer, state="moving", bytes=min(moved, total) if total else moved, total=total)
+    if status.startswith(_DONE):
+        return Layer(id=layer, state="done")
+    if status.startswith(_EXISTS):
+        return Layer(id=layer, state="exists")
+    return Layer(id=layer, state="waiting") if status.startswith(_WAITING) else None
+
+
+def _address(env: Mapping[str, str]) -> dict[str, Any]:
+    """base_url and tls for the SDK."""
+    from docker.context import ContextAPI
+    from docker.errors import DockerException
+    from docker.utils import kwargs_from_env
+
+    try:
+        named = dict(kwargs_from_env(environment=dict(env) or {"": ""}))
+        return named if "base_url" in named else {**ContextAPI.kwargs_from_context(environment=dict(env)), **named}
+    except (DockerException, OSError, ValueError) as failed:
+        raise no_engine(str(failed), host=env.get("DOCKER_HOST") or "the current context", client="docker") from None
+
+
+def _knock(host: str) -> None:
+    """Raises OSError where nobody listens: the SDK tells less of it, and leaves its own socket open."""
+    if not host.startswith("unix://"):
+        return
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(TIMEOUT_S)
+        probe.connect(host.removeprefix("unix://"))
+
+
+def _seen(said: Mapping[str, Any]) -> ImageSeen:
+    config = said.get("Config") or {}
+    return ImageSeen(
+        id=said["Id"],
+        tags=tuple(said.get("RepoTags") or ()),
+        digests=tuple(said.get("RepoDigests") or ()),
+        labels=dict(config.get("Labels") or {}),
+        size=int(said.get("Size") or 0),
+        platform=f"{said.get('Os', 'linux')}/{_machine(said.get('Architecture', ''))}",
+        created=said.get("Created", ""),
+        user=config.get("User") or "",
+        env=tuple(config.get("Env") or ()),
+    )
+
+
+def _machine(name: str) -> str:
+    """The engine's kernel says x86_64 where images say amd64."""
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(name, name)

@@ -1,0 +1,94 @@
+"""A build context as a tar stream: the same bytes for the same files, whoever sends them and when."""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, cast
+
+from msgspec import Struct, field
+
+from xsft.errors import Refused
+from xsft.image.model import ContextFile
+from xsft.image.progress import Sent
+
+MTIME_S = 315_619_200
+"""1980-01-02T00:00:00Z. Not 0: a zip (so a wheel, where one is built from the context) cannot hold a time before 1980,
+in any time zone."""
+
+
+def write(files: Sequence[ContextFile], into: IO[bytes], *, on_sent: Callable[[Sent], None] = lambda _: None) -> None:
+    """Write the tar; a large context is never held in memory.
+
+    Raises Refused where a file is no longer what it was when it was hashed: the tag would name other bytes.
+    """
+    total, sent = sum(file.size for file in files), 0
+    with tarfile.open(fileobj=into, mode="w|", format=tarfile.PAX_FORMAT, bufsize=1 << 16) as tar:
+        for file in with_folders(files):
+            if file.kind == "file":
+                _add(tar, file)
+            else:
+                tar.addfile(entry(file))
+            sent += file.size
+            on_sent(Sent(bytes=sent, total=total))
+
+
+def with_folders(files: Sequence[ContextFile]) -> Iterator[ContextFile]:
+    """Sorted, each folder before what is in it, named or not."""
+    named = {file.path: file for file in files}
+    parents = {str(folder) for path in named for folder in PurePosixPath(path).parents}
+    for missing in parents - {".", *named}:
+        named[missing] = ContextFile(path=missing, kind="folder")
+    yield from (named[path] for path in sorted(named))
+
+
+def entry(file: ContextFile) -> tarfile.TarInfo:
+    """Owner root, one time, one of two modes: what differs between two users' checkouts is not the image's."""
+    info = tarfile.TarInfo(file.path)
+    info.mtime, info.uid, info.gid = MTIME_S, 0, 0
+    match file.kind:
+        case "file":
+            info.size, info.mode = file.size, 0o755 if file.executable else 0o644
+        case "folder":
+            info.type, info.mode = tarfile.DIRTYPE, 0o755
+        case "link":
+            info.type, info.mode, info.linkname = tarfile.SYMTYPE, 0o777, file.target or ""
+    return info
+
+
+class _Hashing(Struct):
+    """What is read through it is hashed on the way."""
+
+    source: IO[bytes]
+    sha: Any = field(default_factory=hashlib.sha256)
+
+    def read(self, size: int = -1) -> bytes:
+        chunk = self.source.read(size)
+        self.sha.update(chunk)
+        return chunk
+
+
+def _add(tar: tarfile.TarFile, file: ContextFile) -> None:
+    try:
+        with Path(file.source).open("rb") as source:
+            content = _Hashing(source)
+            tar.addfile(entry(file), cast("IO[bytes]", content))
+            longer = source.read(1) != b""
+    except BrokenPipeError:  # of whoever takes the tar
+        raise
+    except OSError as failed:  # also where tarfile meets the file's end too early
+        raise _changed(file, failed.strerror or "it became shorter") from None
+    if longer:
+        raise _changed(file, "it became longer")
+    if file.sha256 and content.sha.hexdigest() != file.sha256:
+        raise _changed(file, "its content is another")
+
+
+def _changed(file: ContextFile, why: str) -> Refused:
+    return Refused(
+        f"{file.path} changed while the image was built: {why}.",
+        fix="Build again when nothing writes in the context any more.",
+        id="context-changed",
+    )

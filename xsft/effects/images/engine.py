@@ -1,0 +1,154 @@
+"""The real engine and the base image, as `image_build` wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
+
+from xsft.effects.images.build import Docker, Registry
+from xsft.effects.images.cache import keep, kept
+from xsft.effects.machine.paths import own_cache
+from xsft.errors import EnvironmentMissing, XsftError
+from xsft.image.model import Base, BuildStep, Locked
+from xsft.image.recipe import IMAGE_LABEL, base_of
+from xsft.image.reference import parse_reference
+
+if TYPE_CHECKING:
+    from xsft.effects.images.docker_build import Client
+    from xsft.effects.images.docker_client import Engine, ImageSeen
+    from xsft.effects.images.docker_login import Credential
+    from xsft.effects.images.docker_push import Pushed, Pusher
+    from xsft.effects.images.registry_client import Registries
+    from xsft.image.progress import Event
+
+
+@dataclass(frozen=True, kw_only=True)
+class RealDocker:
+    """One engine, its docker command and the user's logins."""
+
+    engine: Engine
+    registries: Registries
+    env: Mapping[str, str] = field(repr=False)
+
+    @cached_property
+    def client(self) -> Client:
+        """Looked for once something must be built. Four processes, so what was found is kept while it is there."""
+        from xsft.effects.images.docker_build import Client, find_client
+
+        at = own_cache() / "docker-client.json"
+        known = kept(at)
+        with suppress(OSError, KeyError, TypeError):
+            if known["stamp"] == _stamp(known["client"]["path"]):
+                return Client(**known["client"])
+        found = find_client(self.env)
+        keep(at, {"client": asdict(found), "stamp": _stamp(found.path)})
+        return found
+
+    def labels(self, ref: str) -> Mapping[str, str] | None:
+        found = self.engine.image(ref)
+        return found.labels if found else None
+
+    def images(self, image: str) -> tuple[ImageSeen, ...]:
+        return self.engine.images(label=f"{IMAGE_LABEL}={image}")
+
+    def base(self, ref: str) -> Base | None:
+        found = self.engine.image(ref)
+        if found is None:
+            return None
+        digest = found.digest_in(parse_reference(ref).name)
+        return Base(ref=ref, digest=digest, image_id=None if digest else found.id)
+
+    def build(self, step: BuildStep, *, name: str, on_event: Callable[[Event], None]) -> None:
+        from xsft.effects.images.docker_build import build
+        from xsft.effects.images.installed import thinned
+
+        below = self.engine.image(step.args["DEPS_IMAGE"]) if "DEPS_IMAGE" in step.args else None
+        if below is not None:
+            cache = own_cache() / "image-installed"
+            step = thinned(step, image_id=below.id, docker=self.client.path, env=self.env, cache=cache)
+        build(step, engine=self.engine, client=self.client, names=(name,), logins=self._logins(step), on_event=on_event)
+
+    def pull(self, ref: str, *, on_event: Callable[[Event], None]) -> None:
+        self._pusher().pull(ref, on_event=on_event)
+
+    def tag(self, ref: str, *, repository: str, tag: str) -> None:
+        self.engine.tag(ref, repository=repository, tag=tag)
+
+    def push(self, image: str, *, repository: str, tag: str, on_event: Callable[[Event], None]) -> Pushed:
+        return self._pusher().push(image, repository=repository, tag=tag, on_event=on_event)
+
+    def _pusher(self) -> Pusher:
+        from xsft.effects.images.docker_push import pusher
+
+        return pusher(self.engine, registries=self.registries)
+
+    def _logins(self, step: BuildStep) -> tuple[Credential, ...]:
+        """For a base in one of Google's registries; other logins are the user's own, which the build has anyway."""
+        from xsft.effects.images.docker_login import GOOGLE_USER, credential_for
+        from xsft.image.registry_names import is_google
+
+        host = parse_reference(step.args["BASE_IMAGE"]).host if step.args.get("BASE_IMAGE") else ""
+        found = credential_for(host, env=self.env) if is_google(host) else None
+        return (found,) if found and found.user == GOOGLE_USER else ()
+
+
+def _stamp(path: str) -> list[int]:
+    """Another program has another one. Raises OSError where there is none."""
+    found = Path(path).stat()
+    return [found.st_mtime_ns, found.st_size]
+
+
+def real_docker(*, registries: Registries, env: Mapping[str, str]) -> RealDocker:
+    """Raises EnvironmentMissing where no engine answers."""
+    from xsft.effects.images.docker_client import connect
+
+    return RealDocker(engine=connect(env), registries=registries, env=env)
+
+
+def resolve_base(
+    ref: str | None, *, held: Iterable[Locked], docker: Callable[[], Docker], registry: Registry, again: bool
+) -> Base | None:
+    """Which bytes the base is: as its digest says, else as the lock has it (so that everybody builds on the same), else
+    as the engine or the registry says. `again`: whatever the lock has. None where the Dockerfile takes no base.
+
+    Raises EnvironmentMissing where neither the engine nor the registry has it; as they do where they do not tell.
+    """
+    if ref is None:
+        return None
+    named = parse_reference(ref)
+    if named.digest:
+        return Base(ref=ref.partition("@")[0], digest=named.digest)
+    if not again:
+        known = (base_of(locked.base) for locked in held)
+        before = next((base for base in known if base and base.ref == ref and base.digest), None)
+        if before:
+            return before
+    return _looked_up(ref, docker=docker, registry=registry)
+
+
+def _looked_up(ref: str, *, docker: Callable[[], Docker], registry: Registry) -> Base:
+    """The engine's own first: it is what FROM would take. Where neither answers, both are told, the engine first."""
+    missing: EnvironmentMissing | None = None
+    try:
+        found = docker().base(ref)
+    except EnvironmentMissing as failed:  # without an engine the registry may still tell what would be built
+        found, missing = None, failed
+    if found:
+        return found
+    try:
+        digest = registry.manifest_digest(ref)
+    except XsftError as failed:
+        raise (missing.beside(failed) if missing else failed) from None
+    if digest is None:
+        raise EnvironmentMissing(
+            f"The base image {ref} is neither in the engine nor in its registry.",
+            fix="Correct --base, or BASE_IMAGE in the Dockerfile.",
+            id="image-absent",
+        )
+    return Base(ref=ref, digest=digest)

@@ -1,0 +1,83 @@
+"""What a dependencies' image has installed, by content: asked once per image, and kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from xsft.effects.images.cache import keep, kept
+from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.process import run
+from xsft.errors import XsftError
+from xsft.image.model import BuildStep, ContextFile
+from xsft.image.thin import LISTED, OVERLAYS, Installed, left_out, listing, without
+
+ASK_TIMEOUT_S = 120.0
+PROGRAM = """
+import hashlib, importlib.util, json, os, sys
+found = {}
+for name in sys.argv[1:]:
+    spec = importlib.util.find_spec(name)
+    roots = list(spec.submodule_search_locations or ()) if spec else []
+    files = {}
+    for at, _, names in os.walk(roots[0]) if roots else ():
+        for file in names if "__pycache__" not in at else ():
+            path = os.path.join(at, file)
+            with open(path, "rb") as opened:
+                files[os.path.relpath(path, roots[0])] = hashlib.sha256(opened.read()).hexdigest()
+    found[name] = files
+print(json.dumps(found))
+"""
+
+
+def thinned(step: BuildStep, *, image_id: str, docker: str, env: Mapping[str, str], cache: Path) -> BuildStep:
+    """The step without files that the image below has in the same place; as it is where that cannot be learnt, or where
+    the image lays its trees in another way than images/post_training does.
+    """
+    laid = [package for package in OVERLAYS if any(f.path.startswith(f"{package}/{package}/") for f in step.files)]
+    laid = laid if _understands(step) else []
+    found = _installed(image_id, docker=docker, env=env, cache=cache) if laid else {}
+    for package in laid:
+        files = left_out(step, package, found.get(package, {}))
+        if files:
+            step = without(step, files, instead=_listed(listing(files, package), package, cache=cache))
+    return step
+
+
+def _understands(step: BuildStep) -> bool:
+    """Whether its place.py reads what was left out."""
+    place = next((f for f in step.files if f.path == "place.py"), None)
+    return place is not None and LISTED in Path(place.source).read_text(encoding="utf-8", errors="replace")
+
+
+def _installed(image_id: str, *, docker: str, env: Mapping[str, str], cache: Path) -> dict[str, Installed]:
+    at = cache / f"{image_id.removeprefix('sha256:')}.json"
+    found: dict[str, Installed] = kept(at) or _asked(image_id, docker=docker, env=env)
+    if found and not at.exists():
+        keep(at, dict(found))
+    return found
+
+
+def _asked(image_id: str, *, docker: str, env: Mapping[str, str]) -> dict[str, Installed]:
+    """By the image's own Python, without a network. Empty where it does not run: then everything is sent."""
+    argv = (docker, "run", "--rm", "--network=none", "--entrypoint=python3", image_id, "-I", "-c", PROGRAM, *OVERLAYS)
+    try:
+        done = run(argv, env=env, timeout_s=ASK_TIMEOUT_S)
+        return dict(json.loads(done.stdout)) if done.ok else {}
+    except (XsftError, ValueError):
+        return {}
+
+
+def _listed(text: str, package: str, *, cache: Path) -> ContextFile:
+    """Written down, because contexts are sent from files."""
+    content = text.encode("utf-8", "surrogateescape")
+    sha = hashlib.sha256(content).hexdigest()
+    path = cache / f"{sha}.txt"
+    if not path.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, content)
+    return ContextFile(
+        path=f"{package}/{LISTED}", kind="file", size=len(content), sha256=sha, source=str(path.absolute())
+    )

@@ -1,0 +1,129 @@
+"""`images/<name>.lock.json` on disk: read by `plan` and `submit`, written after a push, whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path, PurePosixPath
+
+from xsft.effects.images.context import code_part, deps_part, hashed, image_names, images_folder
+from xsft.effects.machine.filelock import exclusive
+from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.paths import own_cache
+from xsft.errors import Refused, UsageError, XsftError
+from xsft.facts import ImageFacts
+from xsft.image.lock import read_lock, same_image, updated
+from xsft.image.model import Locked, Material, Options
+from xsft.image.recipe import base_of, make_recipe, repository_in
+
+
+def lock_file(images: Path, name: str) -> Path:
+    """Beside the image's folder, so that it is in no build context."""
+    return images / f"{name}.lock.json"
+
+
+def locked_images(images: Path, name: str) -> dict[str, Locked]:
+    """By repository; empty without a lock. Raises UsageError, image-lock-unreadable."""
+    file = lock_file(images, name)
+    try:
+        return read_lock(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as failed:
+        raise UsageError(
+            f"{file} cannot be read: {failed}.",
+            fix="Take it back from git, or remove it and push again: the image itself is in its registry.",
+            id="image-lock-unreadable",
+        ) from None
+
+
+def keep(images: Path, locked: Locked) -> bool:
+    """Write the lock; whether it had to be written. Two processes write one after the other.
+
+    Raises Refused for a lock that this xsft cannot write without losing some of it, EnvironmentMissing as
+    `write_atomic` does.
+    """
+    file = lock_file(images, locked.image)
+    with exclusive(_guard(file), waiting=lambda: None):
+        try:
+            text = file.read_text(encoding="utf-8") if file.exists() else None
+            before = read_lock(text).get(locked.repository) if text else None
+            if before is not None and same_image(before, locked):
+                return False
+            write_atomic(file, updated(text, locked))
+        except (OSError, ValueError) as failed:
+            raise Refused(
+                f"{file} is not written: {failed}. {locked.ref} is pushed.",
+                fix="Remove it, or use the xsft that wrote it; then push again.",
+                id="image-lock-unreadable",
+            ) from None
+    return True
+
+
+def image_facts(name: str, *, start: Path, registry: str | None) -> ImageFacts:
+    """What the lock has for the place's registry, or for its only one where the place names none."""
+    images = images_folder(start, name)
+    if images is None:
+        return ImageFacts(name=name, there=False, others=image_names(start))
+    try:
+        held = locked_images(images, name)
+    except UsageError as failed:
+        return ImageFacts(name=name, lock_problem=failed.message)
+    repository = repository_in(registry, name) if registry else (next(iter(held)) if len(held) == 1 else None)
+    locked = held.get(repository or "")
+    return ImageFacts(
+        name=name,
+        repository=repository,
+        digest=locked.digest if locked else None,
+        maxtext=locked.maxtext if locked else None,
+        stale=is_stale(images, locked) if locked else None,
+        pushed_to=tuple(sorted(held)),
+    )
+
+
+def is_stale(images: Path, locked: Locked) -> bool | None:
+    """Whether what lies here would make another image with the same options; None where that cannot be told offline."""
+    if locked.options is None or not (images / locked.image).is_dir():
+        return None
+    sources = (locked.options.maxtext_source, locked.options.tunix_source)
+    if any(source.startswith("git+") for source in sources) or not all(
+        map(_is_inside, (*sources, *locked.options.code))
+    ):
+        return None
+    try:
+        return current_tag(images, locked.options, base=locked.base) != locked.code
+    except XsftError:
+        return None
+
+
+def current_tag(images: Path, options: Options, *, base: str) -> str:
+    """Of the code's image as it would be built now. Raises as `code_part` does."""
+    folder, project = images / options.image, images.parent
+    material = Material(
+        deps=hashed(deps_part(folder)),
+        code=hashed(
+            code_part(
+                folder,
+                code=tuple(project / path for path in options.code),
+                maxtext=_local(options.maxtext_source, project),
+                tunix=_local(options.tunix_source, project),
+            )
+        ),
+        base=base_of(base),
+    )
+    return make_recipe(options, material).code.tag
+
+
+def _is_inside(folder: str) -> bool:
+    """A lock comes from a repository: nothing outside the project is read because it says so."""
+    path = PurePosixPath(folder)
+    return not path.is_absolute() and ".." not in path.parts
+
+
+def _local(source: str, project: Path) -> Path | None:
+    return None if source == "pypi" else project / source
+
+
+def _guard(file: Path) -> Path:
+    """In the cache: nothing is left in the user's repository."""
+    name = hashlib.sha256(str(file.absolute()).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return own_cache() / "image-locks" / f"{name}.lock"

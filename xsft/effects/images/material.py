@@ -1,0 +1,120 @@
+"""Everything that a recipe needs, gathered: the image's folder, the user's trees, the base image, the commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePath
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft.effects.images.context import code_part, deps_part, folder_under_images, hashed, image_names, images_folder
+from xsft.effects.images.source import Source, source_of
+from xsft.effects.inputs.checkout import checkout
+from xsft.errors import SpecError, UsageError
+from xsft.image.context import accepting, context_problems
+from xsft.image.model import Base, Material, Options, Part, Recipe
+from xsft.image.problems import material_problems, option_problems
+from xsft.image.recipe import CODE_DOCKERFILE, DEPS_DOCKERFILE, make_recipe
+from xsft.problems import Problem, errors_in
+
+
+class Planned(Struct, frozen=True, kw_only=True):
+    """An image that could be built: nothing is wrong with it but warnings."""
+
+    recipe: Recipe
+    material: Material
+    options: Options
+    """As the user chose."""
+    kept: Options | None
+    """As the lock keeps them; None where a folder outside the project is among them."""
+    problems: tuple[Problem, ...]
+
+
+class Gathering(Struct, frozen=True, kw_only=True):
+    """How the world is asked."""
+
+    images: Path
+    env: Mapping[str, str]
+    cache: Path
+    base: Callable[[str | None], Base | None]
+    """Of a reference: which bytes it is."""
+    accept: Sequence[str] = ()
+    progress: Callable[[str], None] = lambda _line: None
+
+
+def plan_image(options: Options, by: Gathering) -> Planned:
+    """Raises SpecError with every problem of one kind, UsageError for what is missing, and as `by.base` does."""
+    said = _no_errors(option_problems(options))
+    folder, project = by.images / options.image, by.images.parent
+    deps = deps_part(folder)
+    maxtext, tunix = (_source(text, by) for text in (options.maxtext_source, options.tunix_source))
+    code = code_part(
+        folder,
+        code=tuple(project / path for path in options.code),
+        maxtext=maxtext.folder if maxtext else None,
+        tunix=tunix.folder if tunix else None,
+    )
+    said += _no_errors(accepting((*context_problems(deps.files), *context_problems(code.files)), by.accept))
+    said += _no_errors(material_problems(options, Material(deps=deps, code=code)))
+    here = checkout(project)
+    material = Material(
+        deps=hashed(deps),
+        code=hashed(code),
+        base=by.base(_base_ref(options, deps)),
+        revision=here.commit if here else None,
+        dirty=here.dirty if here else None,
+        maxtext_label=maxtext.label if maxtext else "pypi",
+    )
+    recipe = make_recipe(options, material)
+    return Planned(recipe=recipe, material=material, options=options, kept=_kept(options), problems=said)
+
+
+def find_images(start: Path, name: str) -> Path:
+    """The images/ that has a folder of this name. Raises UsageError with those that are there."""
+    bare, known = PurePath(name).name, image_names(start)
+    found = images_folder(start, name) if bare == name else None
+    if found is not None and (found / name).is_dir():
+        return found
+    if bare != name and bare in known:
+        raise UsageError(f"{name!r} is a path.", fix=f"Give the folder's name alone: --image {bare}.", id="image-name")
+    if (empty := folder_under_images(start, bare)) is not None:
+        raise UsageError(
+            f"{empty} has no {DEPS_DOCKERFILE}.",
+            fix=f"An image is a folder with {DEPS_DOCKERFILE} and {CODE_DOCKERFILE}, as images/post_training is.",
+            id="image-dockerfile",
+        )
+    raise UsageError(
+        f"There is no image {name!r} under images/ here or above. There is: {', '.join(known) or 'none'}.",
+        fix="Name one with --image, or change into the project's folder.",
+        id="image-unknown",
+    )
+
+
+def within_project(path: str, *, project: Path, cwd: Path) -> str:
+    """A folder as the lock can keep it: relative to the project where it lies in it, else absolute."""
+    absolute = (cwd / path).resolve()
+    home = project.resolve()
+    return absolute.relative_to(home).as_posix() if absolute.is_relative_to(home) else str(absolute)
+
+
+def _source(text: str, by: Gathering) -> Source | None:
+    return source_of(text, project=by.images.parent, env=by.env, cache=by.cache, progress=by.progress)
+
+
+def _base_ref(options: Options, deps: Part) -> str | None:
+    return (options.base or deps.args["BASE_IMAGE"]) if "BASE_IMAGE" in deps.args else None
+
+
+def _kept(options: Options) -> Options | None:
+    """Without what is of this call or of this machine alone."""
+    folders = (*options.code, options.maxtext_source, options.tunix_source)
+    if any(Path(folder).is_absolute() for folder in folders):
+        return None
+    return replace(options, registry=None, pip_config=None)
+
+
+def _no_errors(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+    if errors_in(problems):
+        raise SpecError(errors_in(problems))
+    return problems

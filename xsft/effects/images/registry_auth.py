@@ -1,0 +1,85 @@
+"""What a registry is told about who asks: nothing until it asks for it, and never to another owner's host.
+
+source: distribution@2.8 docs/spec/auth/token.md; Artifact Registry's documentation, "Access token".
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from xsft.effects.images.docker_login import GOOGLE_USER, Credential, credential_for
+from xsft.errors import XsftError
+from xsft.image.docker_errors import Doing, login_missing, login_refused
+from xsft.image.registry_names import is_google, may_be_told
+
+TOKEN_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True)
+class Login:
+    """The user's login to one registry, if there is one."""
+
+    host: str
+    env: Mapping[str, str]
+
+    @cached_property
+    def credential(self) -> Credential | None:
+        return credential_for(self.host, env=self.env)
+
+    def at_once(self) -> dict[str, str]:
+        """Google's registries take the access token itself."""
+        if not is_google(self.host) or self.credential is None or self.credential.user != GOOGLE_USER:
+            return {}
+        return {"Authorization": f"Bearer {self.credential.secret}"}
+
+    def answer(self, session: Any, challenge: str, *, scope: str) -> dict[str, str]:
+        """The header for a 401's `WWW-Authenticate`; empty where there is nothing to say."""
+        kind, _, rest = challenge.partition(" ")
+        if kind.lower() == "basic":
+            return _basic(self.credential)
+        if kind.lower() != "bearer":
+            return {}
+        asked = dict(re.findall(r'(\w+)="([^"]*)"', rest))
+        token = self._token(session, asked, scope=asked.get("scope") or scope)
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
+    def refused(self, said: str, doing: Doing) -> XsftError:
+        return login_refused(said, doing) if self.credential else login_missing(self.host, google=is_google(self.host))
+
+    def _token(self, session: Any, asked: Mapping[str, str], *, scope: str) -> str | None:
+        """From the registry's token service; anonymous where there is no login."""
+        realm = asked.get("realm", "")
+        if not may_be_told(realm, self.host):
+            return None
+        parameters = {"scope": scope, **({"service": asked["service"]} if asked.get("service") else {})}
+        options = {"timeout": TOKEN_TIMEOUT_S, "allow_redirects": False}
+        if self.credential and self.credential.refresh:
+            answer = session.post(realm, data={**parameters, **_refreshing(self.credential)}, **options)
+        else:
+            answer = session.get(realm, params=parameters, headers=_basic(self.credential), **options)
+        try:
+            found = answer.json() if answer.status_code == 200 else {}
+        except ValueError:
+            return None
+        return found.get("token") or found.get("access_token") if isinstance(found, dict) else None
+
+
+def login_for(host: str, env: Mapping[str, str]) -> Login:
+    return Login(host, env)
+
+
+def _refreshing(credential: Credential) -> dict[str, str]:
+    """source: distribution@2.8 docs/spec/auth/oauth.md."""
+    return {"grant_type": "refresh_token", "refresh_token": credential.secret, "client_id": "xsft"}
+
+
+def _basic(credential: Credential | None) -> dict[str, str]:
+    if credential is None or credential.refresh:
+        return {}
+    pair = base64.b64encode(f"{credential.user}:{credential.secret}".encode()).decode()
+    return {"Authorization": f"Basic {pair}"}

@@ -1,0 +1,220 @@
+"""What a registry holds: digests, tags, labels; by the OCI Distribution API (v2). Nothing is written."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+from urllib.parse import urljoin
+
+import msgspec
+from msgspec import Struct
+
+from xsft.effects.images.registry_auth import Login, login_for
+from xsft.effects.images.registry_http import BUSY, TIMEOUT_S, Answer, Asking
+from xsft.effects.records.storage import within
+from xsft.errors import Unknown
+from xsft.image.recipe import PLATFORM
+from xsft.image.registry_names import Named, base_url, named
+
+T = TypeVar("T")
+
+BUDGET_S = 30.0
+"""For one question, pauses included."""
+KINDS = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
+PAGE = 1000
+MAX_TAGS = 20_000
+
+
+class Manifest(Struct, frozen=True, kw_only=True):
+    """Proven: the digest is that of the bytes that were read."""
+
+    digest: str
+    kind: str
+    """Its media type."""
+    config: str
+    """Digest of the image's configuration; empty where it has none."""
+    platforms: Mapping[str, str]
+    """Of an index: `linux/amd64` -> digest of the manifest."""
+    size: int
+    """Bytes stored: configuration and layers, compressed."""
+
+
+class _Platform(Struct):
+    os: str = ""
+    architecture: str = ""
+
+
+class _Descriptor(Struct):
+    digest: str = ""
+    size: int = 0
+    platform: _Platform | None = None
+
+
+class _Document(Struct, rename="camel"):
+    """A manifest or an index. source: OCI image-spec v1.1 manifest.md, image-index.md."""
+
+    media_type: str = ""
+    config: _Descriptor | None = None
+    layers: tuple[_Descriptor, ...] | None = ()
+    manifests: tuple[_Descriptor, ...] | None = ()
+
+
+class _Run(Struct):
+    labels: dict[str, str] | None = msgspec.field(default=None, name="Labels")
+
+
+class _Configuration(Struct):
+    """source: OCI image-spec v1.1 config.md."""
+
+    config: _Run | None = None
+
+
+class _Tags(Struct):
+    tags: tuple[str, ...] | None = ()
+
+
+class ImageThere(Struct, frozen=True, kw_only=True):
+    """An image in a registry, proven by its bytes."""
+
+    digest: str
+    """Of what the name means: a manifest or an index."""
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registries:
+    """Asks any registry, with the login that the user has for it."""
+
+    env: Mapping[str, str] = field(repr=False)
+    login: Callable[[str, Mapping[str, str]], Login] = login_for
+    sleep: Callable[[float], None] = time.sleep
+    budget_s: float = BUDGET_S
+    _logins: dict[str, Login] = field(default_factory=dict, repr=False)
+    """By host: a token is fetched once."""
+
+    def manifest_digest(self, ref: str) -> str | None:
+        """`sha256:…`; None where the registry says that there is no such image. Raises as `manifest` does."""
+        found = self.manifest(ref)
+        return found.digest if found else None
+
+    def manifest(self, ref: str) -> Manifest | None:
+        """Raises Unreachable where the registry does not tell, Unknown where it contradicts itself."""
+        at = named(ref)
+        answer = self._get(at, at.url("manifests", at.reference), accept=KINDS)
+        return None if answer is None else _manifest(at, answer)
+
+    def tags(self, repository: str) -> tuple[str, ...]:
+        """Sorted; empty where there is no such repository. Raises Unreachable."""
+        at = named(repository)
+        found: set[str] = set()
+        url: str | None = f"{at.url('tags/list')}?n={PAGE}"
+        while url and len(found) < MAX_TAGS:
+            answer = self._get(at, url)
+            if answer is None:
+                break
+            found.update(_read(at, answer.content, _Tags).tags or ())
+            url = _same_host(at, answer.next, answer.url)
+        return tuple(sorted(found))
+
+    def image_labels(self, ref: str) -> Mapping[str, str] | None:
+        found = self.image(ref)
+        return found.labels if found else None
+
+    def image(self, ref: str) -> ImageThere | None:
+        """Of an index the image for TPU hosts (linux/amd64) has the labels. None where there is no such image."""
+        at, meant = named(ref), self.manifest(ref)
+        manifest = meant
+        if manifest and (of_platform := manifest.platforms.get(PLATFORM)):
+            manifest = self.manifest(f"{at.repository}@{of_platform}")
+        if meant is None or manifest is None:
+            return None
+        return ImageThere(digest=meant.digest, labels=self._labels(at, manifest.config))
+
+    def _labels(self, at: Named, config: str) -> Mapping[str, str]:
+        """Empty where there is no configuration: what is stored is not an image."""
+        answer = self._get(at, at.url("blobs", config)) if config else None
+        if answer is None:
+            return {}
+        if digest_of(answer.content) != config:
+            raise _contradicts(at, f"the configuration {config} has other bytes")
+        run = _read(at, answer.content, _Configuration).config
+        return (run.labels if run else None) or {}
+
+    def pause_asked(self, host: str) -> float | None:
+        """Seconds that a busy registry wants to be left alone; None where it does not say or answers again."""
+        from requests import RequestException
+
+        from xsft.effects.machine.http_session import Session
+
+        try:
+            with Session() as session:
+                answer = session.get(f"{base_url(host)}/v2/", timeout=TIMEOUT_S, allow_redirects=False)
+        except RequestException:
+            return None
+        said = answer.headers.get("Retry-After", "")
+        return float(said) if answer.status_code in BUSY and said.isdecimal() else None
+
+    def login_to(self, host: str) -> Login:
+        if host not in self._logins:
+            self._logins[host] = self.login(host, self.env)
+        return self._logins[host]
+
+    def _get(self, at: Named, url: str, *, accept: tuple[str, ...] = ()) -> Answer | None:
+        """None for a 404."""
+        asking = Asking(at=at, login=self.login_to(at.host), sleep=self.sleep, budget_s=self.budget_s)
+        return within(self.budget_s + TIMEOUT_S, lambda: asking.get(url, accept=accept))
+
+
+def _manifest(at: Named, answer: Answer) -> Manifest:
+    digest = digest_of(answer.content)
+    claims = {answer.headers.get("Docker-Content-Digest") or digest}
+    if at.reference.startswith("sha256:"):
+        claims.add(at.reference)
+    if claims != {digest}:
+        raise _contradicts(at, f"it says {' and '.join(sorted(claims - {digest}))} of bytes that are {digest}")
+    found = _read(at, answer.content, _Document)
+    platforms = {
+        f"{one.platform.os}/{one.platform.architecture}": one.digest for one in found.manifests or () if one.platform
+    }
+    return Manifest(
+        digest=digest,
+        kind=found.media_type or str(answer.headers.get("Content-Type") or ""),
+        config=found.config.digest if found.config else "",
+        platforms=platforms,
+        size=sum(part.size for part in (found.config, *(found.layers or ())) if part),
+    )
+
+
+def digest_of(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def _read(at: Named, content: bytes, document: type[T]) -> T:
+    try:
+        return msgspec.json.decode(content, type=document)
+    except (msgspec.DecodeError, RecursionError) as wrong:
+        raise _contradicts(at, f"what it sent is not what a registry sends ({wrong})") from None
+
+
+def _contradicts(at: Named, why: str) -> Unknown:
+    return Unknown(
+        f"{at.repository}: the registry's answer cannot be believed: {why}.",
+        fix="Is there a proxy between? Ask again from another network; nothing was recorded.",
+        id="registry-contradicts",
+    )
+
+
+def _same_host(at: Named, url: str | None, now: str) -> str | None:
+    """The next page; only where it is the same registry's."""
+    if not url:
+        return None
+    following = urljoin(now, url)
+    return following if following.startswith(f"{base_url(at.host)}/v2/") else None

@@ -1,0 +1,91 @@
+"""Where MaxText's and Tunix's source comes from: a folder of the user's, or a commit, checked out in the cache.
+
+git asks its own credential helpers; nothing of a login passes through here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from xsft.effects.inputs.checkout import checkout, git_commit
+from xsft.effects.machine.filelock import exclusive
+from xsft.effects.machine.process import Completed, run
+from xsft.errors import EnvironmentMissing, Unreachable
+from xsft.spec.secrets import redact
+
+FETCH_TIMEOUT_S = 600.0
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+class Source(Struct, frozen=True, kw_only=True):
+    """A tree on this machine."""
+
+    folder: Path
+    label: str
+    """`git <commit>` or `tree <commit>[-dirty]`: for a label; never a path or an address."""
+
+
+def source_of(
+    text: str, *, project: Path, env: Mapping[str, str], cache: Path, progress: Callable[[str], None]
+) -> Source | None:
+    """None for `pypi`. Raises Unreachable where the commit cannot be fetched, EnvironmentMissing without git."""
+    if text == "pypi":
+        return None
+    if text.startswith("git+"):
+        url, _, ref = text.removeprefix("git+").rpartition("@")
+        return _checked_out(url, ref, env=env, cache=cache / "image-sources", progress=progress)
+    folder = project / text
+    found = checkout(folder) if folder.is_dir() else None
+    return Source(folder=folder, label=f"tree {found.commit}{'-dirty' if found.dirty else ''}" if found else "tree")
+
+
+def _checked_out(url: str, ref: str, *, env: Mapping[str, str], cache: Path, progress: Callable[[str], None]) -> Source:
+    """A full commit that is here already is taken without asking anybody; a tag or branch is looked up each time."""
+    name = hashlib.sha256(url.encode()).hexdigest()[:16]
+    with exclusive(cache / f"{name}.lock", waiting=lambda: progress("waiting for another fetch of the same source")):
+        held = cache / name / ref
+        if _COMMIT.fullmatch(ref) and held.is_dir():
+            return Source(folder=held, label=f"git {ref}")
+        progress(f"fetching {ref} of {redact(url)}")
+        fresh = cache / name / "fetching"
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
+        commit = _fetch(url, ref, into=fresh, env=env)
+        held = cache / name / commit
+        if held.is_dir():
+            shutil.rmtree(fresh)
+        else:
+            fresh.rename(held)
+        return Source(folder=held, label=f"git {commit}")
+
+
+def _fetch(url: str, ref: str, *, into: Path, env: Mapping[str, str]) -> str:
+    """The commit that was fetched: one commit deep."""
+    asking = {**env, "GIT_TERMINAL_PROMPT": "0"}
+    for arguments in (
+        ("init", "--quiet"),
+        ("fetch", "--quiet", "--depth", "1", "--end-of-options", url, ref),
+        ("-c", "advice.detachedHead=false", "checkout", "--quiet", "FETCH_HEAD"),
+    ):
+        done = run(("git", "-C", str(into), *arguments), env=asking, timeout_s=FETCH_TIMEOUT_S)
+        if not done.ok:
+            raise _not_fetched(url, ref, done)
+    commit = git_commit(into)
+    if commit is None:
+        raise EnvironmentMissing(f"git fetched {ref}, and checked nothing out.", fix="Update git.", id="image-source")
+    return commit
+
+
+def _not_fetched(url: str, ref: str, done: Completed) -> Unreachable:
+    said = redact(" ".join(done.stderr.split()))[:300]
+    return Unreachable(
+        f"{ref} of {redact(url)} could not be fetched: {said}",
+        fix="Is the commit pushed, and does `git ls-remote` with that address answer? Or name a folder instead.",
+        id="image-source",
+    )

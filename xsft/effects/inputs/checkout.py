@@ -1,0 +1,50 @@
+"""The git checkout that a folder lies in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from xsft.effects.machine.process import own_environment, run
+from xsft.errors import XsftError
+
+GIT_TIMEOUT_S = 10.0
+_OID = "# branch.oid "
+
+
+class Checkout(Struct, frozen=True, kw_only=True):
+    commit: str
+    """40 hex digits."""
+    dirty: bool
+    """A tracked file differs from the commit."""
+
+
+def checkout(folder: Path) -> Checkout | None:
+    """None without a checkout, a first commit or git. One process: `git status` tells both."""
+    said = _git(folder, "status", "--porcelain=v2", "--branch", "--untracked-files=no")
+    lines = (said or "").splitlines()
+    commit = next((line.removeprefix(_OID) for line in lines if line.startswith(_OID)), "(initial)")
+    if commit == "(initial)":
+        return None
+    return Checkout(commit=commit, dirty=any(not line.startswith("#") for line in lines))
+
+
+def git_commit(folder: Path) -> str | None:
+    """Of the commit checked out in `folder`; None where `checkout` is."""
+    head = _git(folder, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    return head.strip() or None if head is not None else None
+
+
+def git_dirty(folder: Path) -> bool | None:
+    """Whether a tracked file differs from the commit; None where `git_commit` is."""
+    found = checkout(folder)
+    return found.dirty if found else None
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = run(("git", "-C", str(folder), *arguments), env=own_environment(), timeout_s=GIT_TIMEOUT_S)
+    except XsftError:
+        return None
+    return done.stdout if done.ok else None

@@ -1,0 +1,59 @@
+"""How an attempt on this machine ended, judged by all that its trainer printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from xsft.effects.local.folder import whole_log
+from xsft.effects.local.watch import End, Watch
+from xsft.problems import Problem, warning
+from xsft.states.worth import ENOUGH, WORTHLESS, text_of, worthless, zero_loss_warning
+from xsft.trainers.explain import reason
+from xsft.trainers.record import Attempt
+
+DONE = End(outcome="completed")
+
+
+def judge(watch: Watch, *, steps: int, status: int) -> End:
+    """Completed only with the last step asked for, its checkpoint, and something learnt: MaxText exits with 0 when its
+    data ends, and when no step had a target token. `steps`: asked for; `status`: the trainer's exit status.
+    """
+    why = reason(tuple(watch.tail))
+    said = watch.said
+    nothing = None if said.aborted else worthless(said, asked=steps)
+    if nothing:
+        crashed = f"; it ended with exit status {status} ({why or 'nothing says why'})" if status else ""
+        return End(outcome="failed", reason=f"{text_of(said, nothing)}{crashed}", state_reason=nothing)
+    if status != 0:
+        return End(outcome="failed", reason=why or f"the trainer ended with exit status {status}")
+    if watch.last_step < steps:
+        return End(outcome="short", reason=why or "the trainer ended without saying why")
+    if watch.folder.latest_step() < steps:
+        return End(outcome="short", reason=f"the checkpoint of step {steps} is not there")
+    return DONE
+
+
+def ended_then(attempt: Attempt, *, steps: int) -> End:
+    """Of a run that has its last checkpoint. Its log is read too: a record of an xsft that did not look says nothing
+    of what was learnt.
+    """
+    if attempt.state_reason in WORTHLESS:
+        return End(outcome="failed", reason=attempt.reason, state_reason=attempt.state_reason)
+    said = whole_log(Path(attempt.log))
+    nothing = None if said.aborted else worthless(said, asked=steps)
+    return End(outcome="failed", reason=text_of(said, nothing), state_reason=nothing) if nothing else DONE
+
+
+def warnings_of(watch: Watch) -> tuple[Problem, ...]:
+    """What it printed that makes its result doubtful."""
+    padding = (_padding(watch.padded_arrays),) if watch.padded_arrays else ()
+    zeros = watch.tally.zero_loss_steps
+    return (*padding, *((zero_loss_warning(watch.record.run_name, zeros),) if zeros >= ENOUGH else ()))
+
+
+def _padding(arrays: int) -> Problem:
+    message = (
+        f"The initial checkpoint is another size of model: MaxText padded or repeated {arrays} arrays and went on."
+    )
+    fix = "Convert the checkpoint of this model and train again; these results are worth nothing."
+    return warning("checkpoint-padded", "model.checkpoint", message, fix)

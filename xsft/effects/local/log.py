@@ -1,0 +1,62 @@
+"""The log of a run on this machine: a file that its xsft writes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from xsft.effects.machine import clock
+from xsft.errors import EnvironmentMissing
+
+POLL_S = 0.3
+
+
+def read_log(path: Path, *, tail: int | None = None) -> Iterator[str]:
+    """Its lines, the last `tail` of them. Raises EnvironmentMissing where it cannot be read."""
+    yield from _last(_lines(path), tail)
+
+
+def follow_log(
+    path: Path, *, tail: int | None, alive: Callable[[], bool], pause: Callable[[float], None] = clock.pause
+) -> Iterator[str]:
+    """What is there and what comes, until the run's xsft lets go of it and everything is read."""
+    with _opened(path) as log:
+        yield from _last((_text(line) for line in log), tail)
+        part = b""
+        while True:
+            going = alive()  # asked before reading: what was written until then is read below
+            for line in log:
+                part += line
+                if part.endswith(b"\n"):
+                    yield _text(part)
+                    part = b""
+            if not going:
+                break
+            pause(POLL_S)
+        if part:
+            yield _text(part)
+
+
+def _last(lines: Iterator[str], tail: int | None) -> Iterator[str]:
+    return lines if tail is None else iter(deque(lines, maxlen=tail))
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with _opened(path) as log:
+        for line in log:
+            yield _text(line)
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "replace").rstrip("\r\n")
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as failed:
+        raise EnvironmentMissing(
+            f"{path} cannot be read: {failed.strerror or failed}", fix="The run's record may be all that is left."
+        ) from None

@@ -1,0 +1,145 @@
+"""A PID namespace of the trainer's own, where the system allows one.
+
+MaxText ends every process of the machine that looks like a lost data worker: `multiprocessing.spawn` or
+`multiprocessing.resource_tracker` in its command line and PID 1 as its parent, whoever started it.
+source: maxtext@0.2.5 input_pipeline/multihost_dataloading.py _cleanup_orphaned_multiprocessing_processes. In its own
+namespace the trainer sees itself alone, and as PID 1 it skips the hunt.
+
+It also writes /dev/termination-log on a configuration error (maxtext@0.2.5 configs/pyconfig.py). In the namespace that
+file is /dev/null; where there is none, /dev takes no new files.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from msgspec import Struct
+
+from xsft.effects.machine.process import Completed, own_environment, run
+from xsft.errors import EnvironmentMissing, Refused, TimedOut
+from xsft.problems import Problem, warning
+
+MARKS = ("multiprocessing.spawn", "multiprocessing.resource_tracker")
+SHIELD = (
+    "sh",
+    "-c",
+    '{ mount --bind /dev/null /dev/termination-log || mount -o remount,bind,ro /dev; } 2>/dev/null; exec "$@"',
+    "sh",
+)
+"""argv travels as arguments of the shell, never as its text. Where neither mount works, the file is written."""
+
+Probe = Callable[[tuple[str, ...]], Completed]
+
+
+class Containment(Struct, frozen=True, kw_only=True):
+    """How the trainer is started on this machine."""
+
+    prefix: tuple[str, ...]
+    """Goes in front of the trainer's argv."""
+    private: bool
+    """Whether it gets a PID namespace."""
+    why_not: str = ""
+    needed: bool = True
+    """False where there is no /proc to hunt in, as on macOS."""
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        if self.private or not self.needed:
+            return ()
+        message = (
+            "MaxText runs without a PID namespace of its own here, and ends orphaned multiprocessing workers of other "
+            f"programs of yours that it finds on this machine ({self.why_not})."
+        )
+        fix = (
+            "Allow user namespaces (sysctl user.max_user_namespaces and kernel.apparmor_restrict_unprivileged_userns), "
+            "or run as root."
+        )
+        return (warning("no-pid-namespace", "target", message, fix),)
+
+
+@cache
+def detect() -> Containment:
+    """What works on this machine, by trying it once."""
+    return containment(system=platform.system(), root=os.geteuid() == 0, probe=_probe, which=shutil.which)
+
+
+def containment(
+    *,
+    system: str,
+    root: bool,
+    probe: Probe,
+    which: Callable[[str], str | None],
+) -> Containment:
+    """What works; `probe` runs an argv, `which` finds a program."""
+    if system != "Linux":
+        return Containment(prefix=(), private=False, why_not=f"{system} has no PID namespaces", needed=False)
+    tied = _tied(which)
+    if which("unshare") is None:
+        return Containment(prefix=tied, private=False, why_not="there is no `unshare`; it is part of util-linux")
+    why_not = ""
+    for prefix in _candidates(root=root):
+        done = probe((*prefix, "sh", "-c", "test $$ = 1 && test -r /proc/1/comm"))
+        if done.ok:
+            return Containment(prefix=(*tied, *prefix, *SHIELD), private=True)
+        why_not = why_not or _last_line(done.stderr)
+    return Containment(prefix=tied, private=False, why_not=why_not or "`unshare --pid` failed")
+
+
+def refuse_where_harmful(found: Containment, *, proc: Path = Path("/proc"), uid: int | None = None) -> None:
+    """Raises Refused when, without a namespace, the trainer would end a process that runs here now."""
+    if found.private or not found.needed:
+        return
+    if victims := tuple(orphans(proc, uid=os.geteuid() if uid is None else uid)):
+        named = ", ".join(str(pid) for pid in victims)
+        raise Refused(
+            f"MaxText would end processes of other programs: {named} (orphaned multiprocessing workers), and no PID "
+            f"namespace can keep it from them ({found.why_not})",
+            fix="end them yourself if they are yours and lost, or run where `unshare --user --pid --fork true` works",
+        )
+
+
+def orphans(proc: Path, *, uid: int) -> Iterator[int]:
+    """Processes that MaxText would end; of this user, or of anybody where this user is root."""
+    for entry in proc.iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes().decode(errors="ignore")
+            status = _status(entry / "status")
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        if any(mark in command for mark in MARKS) and status["PPid"] == 1 and uid in {0, status["Uid"]}:
+            yield int(entry.name)
+
+
+def _tied(which: Callable[[str], str | None]) -> tuple[str, ...]:
+    """The trainer dies with xsft, however xsft dies (prctl PR_SET_PDEATHSIG)."""
+    return ("setpriv", "--pdeathsig", "KILL", "--") if which("setpriv") else ()
+
+
+def _candidates(*, root: bool) -> Iterator[tuple[str, ...]]:
+    alone = ("--pid", "--fork", "--mount-proc", "--kill-child", "--")
+    if root:
+        yield ("unshare", *alone)
+    yield ("unshare", "--user", "--map-root-user", *alone)
+
+
+def _probe(argv: tuple[str, ...]) -> Completed:
+    try:
+        return run(argv, env=own_environment(LC_ALL="C"), timeout_s=10)
+    except (EnvironmentMissing, TimedOut) as problem:
+        return Completed(argv=argv, status=1, stdout="", stderr=problem.message)
+
+
+def _status(path: Path) -> Mapping[str, int]:
+    pairs = (line.partition(":") for line in path.read_text(encoding="utf-8", errors="replace").splitlines())
+    return {name: int(value.split()[0]) for name, _, value in pairs if name in {"PPid", "Uid"}}
+
+
+def _last_line(text: str) -> str:
+    return text.strip().rpartition("\n")[2]

@@ -1,0 +1,244 @@
+"""Do a plan of `target: local`: the real trainer on this machine, watched, recorded, resumed.
+
+xsft's own files lie in `<output>/<run_name>/xsft/`: run.json (the record), trainer-<attempt>.log, lock. Checkpoints are
+MaxText's, in `<output>/<run_name>/checkpoints/`. Nothing is ever deleted.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from msgspec import Struct
+
+from xsft.effects.local.end import DONE, ended_then, judge, warnings_of
+from xsft.effects.local.folder import RunFolder, admit, folder_of, recovered
+from xsft.effects.local.machine import Machine, trainer_command
+from xsft.effects.local.namespace import Containment
+from xsft.effects.local.start import contained, train
+from xsft.effects.local.trainer_process import GRACE_S
+from xsft.effects.local.watch import End, Watch
+from xsft.effects.machine.filelock import exclusive
+from xsft.effects.records.records import record_store
+from xsft.errors import EnvironmentMissing, Refused
+from xsft.naming import RowOrder
+from xsft.problems import Problem
+from xsft.spec.digest import canonical
+from xsft.steps import Plan
+from xsft.trainers.lines import Event
+from xsft.trainers.record import Attempt, Outcome, Record
+from xsft.trainers.shuffling import order_of
+
+
+class LocalResult(Struct, frozen=True, kw_only=True):
+    action: str
+    """created | attempt | finished."""
+    outcome: Outcome
+    reason: str | None
+    """Why it did not complete."""
+    state_reason: str | None = None
+    """As `Attempt.state_reason`."""
+    exit_status: int | None
+    """The trainer's; None when it did not run because the run was finished."""
+    steps_asked: int
+    steps: int
+    """Done, over all attempts."""
+    losses: Mapping[int, float]
+    resumed_from: int | None
+    resumed_order: RowOrder | None
+    checkpoints: tuple[Path, ...]
+    """Complete ones, oldest first."""
+    folder: Path
+    """`<output>/<run_name>`."""
+    record: Path
+    log: Path | None
+    private_pids: bool
+    warnings: tuple[Problem, ...] = ()
+
+    @property
+    def first_loss(self) -> float | None:
+        return self.losses[min(self.losses)] if self.losses else None
+
+    @property
+    def last_loss(self) -> float | None:
+        return self.losses[max(self.losses)] if self.losses else None
+
+
+def run_local(
+    plan: Plan, *, machine: Machine, on_event: Callable[[Event], None], grace_s: float = GRACE_S
+) -> LocalResult:
+    """Train to the plan's last step, going on from the last checkpoint; a finished run is not run again.
+
+    A run that fails, ends short or is interrupted comes back as a result that says so: the record is kept either way.
+    `grace_s`: seconds the trainer has to stop when the user interrupts.
+    Raises Refused (another workload in this folder, or running now) and EnvironmentMissing (cannot start, disk full).
+    """
+    folder = folder_of(plan)
+    with _held(folder):
+        record = recovered(admit(plan, folder), folder)
+        if folder.latest_step() >= plan.run.spec.train.steps:
+            return _finished(plan, folder, record)
+        found = contained(machine, folder)
+        return _attempt(plan, folder, record=record, machine=machine, found=found, on_event=on_event, grace_s=grace_s)
+
+
+def already_done(plan: Plan) -> LocalResult | None:
+    """The result of a finished run, from its record; nothing is started or written.
+
+    Raises Refused where the folder holds something else, EnvironmentMissing where it cannot be read, so that nothing is
+    built for a run that may not start.
+    """
+    folder = folder_of(plan)
+    with _usable(folder):
+        record = recovered(admit(plan, folder), folder)
+        return _finished(plan, folder, record) if folder.latest_step() >= plan.run.spec.train.steps else None
+
+
+@contextmanager
+def _held(folder: RunFolder) -> Iterator[None]:
+    """One submit at a time; the kernel frees the lock when its holder dies."""
+
+    def refuse() -> None:
+        raise Refused(
+            f"{folder.path.name} is running now: another xsft holds {folder.lock}",
+            fix=f"wait for it, or follow it: tail -f {folder.own}/trainer-*.log",
+        )
+
+    with _usable(folder):
+        folder.own.mkdir(parents=True, exist_ok=True)
+        with exclusive(folder.lock, waiting=refuse):
+            yield
+
+
+@contextmanager
+def _usable(folder: RunFolder) -> Iterator[None]:
+    """A folder that cannot be read or written, or a full disk, is the user's to mend."""
+    try:
+        yield
+    except OSError as failed:
+        raise EnvironmentMissing(
+            f"{folder.own} cannot be used: {failed.strerror or failed}",
+            fix="free some space or name another output; nothing that was saved is lost",
+        ) from failed
+
+
+def _finished(plan: Plan, folder: RunFolder, record: Record) -> LocalResult:
+    """As it ended: no further attempt would teach it what its steps did not."""
+    last = record.attempts[-1] if record.attempts else None
+    end = ended_then(last, steps=plan.run.spec.train.steps) if last else DONE
+    return LocalResult(
+        action="finished",
+        outcome=end.outcome,
+        reason=end.reason,
+        state_reason=end.state_reason,
+        exit_status=None,
+        steps_asked=plan.run.spec.train.steps,
+        steps=folder.latest_step(),
+        losses=record.losses,
+        resumed_from=last.resumed_from if last else None,
+        resumed_order=last.order if last else None,
+        checkpoints=folder.checkpoints(),
+        folder=folder.path,
+        record=folder.record,
+        log=Path(last.log) if last else None,
+        private_pids=bool(last and last.private_pids),
+    )
+
+
+def _attempt(
+    plan: Plan,
+    folder: RunFolder,
+    *,
+    record: Record,
+    machine: Machine,
+    found: Containment,
+    on_event: Callable[[Event], None],
+    grace_s: float,
+) -> LocalResult:
+    with tempfile.TemporaryDirectory(prefix="xsft-", ignore_cleanup_errors=True) as scratch:
+        attempt = _new_attempt(plan, folder, record=record, machine=machine, found=found)
+        watch = Watch(
+            folder=folder, record=_with(record, plan, attempt), on_event=on_event, starts_from=folder.latest_step()
+        )
+        watch.save()
+        _index(watch, machine)
+        status: int | None = None
+        try:
+            status = train(
+                plan,
+                attempt,
+                folder,
+                machine=machine,
+                found=found,
+                scratch=Path(scratch),
+                on_line=watch.line,
+                grace_s=grace_s,
+            )
+            end = judge(watch, steps=plan.run.spec.train.steps, status=status)
+        except KeyboardInterrupt:
+            end = End(outcome="interrupted", reason="interrupted by the user")
+        except BaseException as failed:
+            watch.close(End(outcome="failed", reason=str(failed)), status=status, at=machine.now())
+            raise
+        watch.close(end, status=status, at=machine.now())
+    return _result(plan, watch, found)
+
+
+def _index(watch: Watch, machine: Machine) -> None:
+    """From its first moment on `status` finds it. What cannot be written is said at the end, by whoever reports it."""
+    folder = watch.folder
+    record_store(machine.env).index(replace(watch.record, output=str(folder.path.parent)), str(folder.record))
+
+
+def _new_attempt(plan: Plan, folder: RunFolder, *, record: Record, machine: Machine, found: Containment) -> Attempt:
+    number = 1 + max((a.number for a in record.attempts), default=0)
+    resumes = folder.latest_step() > 0
+    # What an attempt without a checkpoint has read is forgotten with it.
+    argv = trainer_command(plan, python=machine.python, attempt=number if resumes else 1)
+    return Attempt(
+        number=number,
+        argv=argv,
+        resumed_order=order_of(argv, earlier=[one.argv for one in record.attempts]) if resumes else None,
+        env=plan.trainer_env,
+        log=str(folder.own / f"trainer-{number}.log"),
+        started_at=machine.now(),
+        spec_digest=plan.spec_digest,
+        private_pids=found.private,
+    )
+
+
+def _with(record: Record, plan: Plan, attempt: Attempt) -> Record:
+    return replace(
+        record,
+        spec=json.loads(canonical(plan.run)),
+        spec_digest=plan.spec_digest,
+        steps=plan.run.spec.train.steps,
+        mode=plan.mode.value,
+        attempts=(*record.attempts, attempt),
+    )
+
+
+def _result(plan: Plan, watch: Watch, found: Containment) -> LocalResult:
+    attempt = watch.record.attempts[-1]
+    return LocalResult(
+        action="created" if len(watch.record.attempts) == 1 else "attempt",
+        outcome=attempt.outcome,
+        reason=attempt.reason,
+        state_reason=attempt.state_reason,
+        exit_status=attempt.exit_status,
+        steps_asked=plan.run.spec.train.steps,
+        steps=watch.last_step,
+        losses=watch.record.losses,
+        resumed_from=watch.resumed_from,
+        resumed_order=attempt.order,
+        checkpoints=watch.folder.checkpoints(),
+        folder=watch.folder.path,
+        record=watch.folder.record,
+        log=Path(attempt.log),
+        private_pids=found.private,
+        warnings=(*found.warnings, *warnings_of(watch)),
+    )

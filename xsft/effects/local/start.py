@@ -1,0 +1,50 @@
+"""How the trainer of a local run is started: as a child process, or in the workload's image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from xsft.effects.local.folder import RunFolder
+from xsft.effects.local.machine import Machine, trainer_environment
+from xsft.effects.local.namespace import Containment, refuse_where_harmful
+from xsft.effects.local.trainer_process import follow
+from xsft.steps import Plan
+from xsft.trainers.record import Attempt
+
+
+def contained(machine: Machine, folder: RunFolder) -> Containment:
+    """Raises Refused where the trainer would harm another process, or an earlier one still writes in the folder."""
+    found = machine.contain()
+    refuse_where_harmful(found)
+    if machine.container:
+        machine.container.refuse_where_running(folder.path)
+    return found
+
+
+def train(
+    plan: Plan,
+    attempt: Attempt,
+    folder: RunFolder,
+    *,
+    machine: Machine,
+    found: Containment,
+    scratch: Path,
+    on_line: Callable[[str], None],
+    grace_s: float,
+) -> int:
+    """Its exit status. Raises as `trainer_process.follow` and `docker_run.run_in_container` do."""
+    env, log = trainer_environment(plan, machine=machine, scratch=scratch), Path(attempt.log)
+    if machine.container is None:
+        return follow((*found.prefix, *attempt.argv), env=env, log=log, on_line=on_line, grace_s=grace_s)
+    hub = machine.cache / "huggingface"
+    hub.mkdir(parents=True, exist_ok=True)
+    return machine.container.run(
+        plan,
+        argv=attempt.argv,
+        env=env,
+        writable=(folder.path, hub, scratch),
+        log=log,
+        on_line=on_line,
+        grace_s=grace_s,
+    )

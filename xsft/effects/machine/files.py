@@ -1,0 +1,247 @@
+"""Reading a workload without being hung, flooded or surprised; writing a file whole or not at all."""
+
+from __future__ import annotations
+
+import codecs
+import errno
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from difflib import get_close_matches
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+from msgspec import Struct
+
+from xsft.errors import EnvironmentMissing, SpecError, UsageError
+from xsft.problems import error
+from xsft.spec.template import SUFFIXES
+
+MAX_BYTES = 1024 * 1024
+"""A workload is a page or two; more is a mistake (a data file, a log)."""
+MAX_TEMPLATE_BYTES = 64 * 1024
+"""Chat templates on the hub take up to 20 kB; a container's command holds 120,000 bytes (launchers.encoding)."""
+STDIN = "-"
+
+
+class Kind(Struct, frozen=True, kw_only=True):
+    """What a file is read as."""
+
+    noun: str
+    max_bytes: int
+    suffixes: tuple[str, ...]
+    """Of the siblings that a wrong name may have meant."""
+    where: str
+    """What to do about a name that is near to none."""
+    make: str
+    """What to do about an empty file."""
+
+
+WORKLOAD = Kind(
+    noun="workload",
+    max_bytes=MAX_BYTES,
+    suffixes=(".yaml", ".yml"),
+    where="Check the path; `xsft init` writes a new workload.",
+    make="Write a workload; `xsft init` makes one with comments.",
+)
+TEMPLATE = Kind(
+    noun="template",
+    max_bytes=MAX_TEMPLATE_BYTES,
+    suffixes=SUFFIXES,
+    where="Check the path; it starts from the workload's folder.",
+    make="Write the template, or leave data.chat_template out.",
+)
+
+_BOMS = (
+    (codecs.BOM_UTF32_LE, "UTF-32"),  # before UTF-16, whose mark it starts with
+    (codecs.BOM_UTF32_BE, "UTF-32"),
+    (codecs.BOM_UTF16_LE, "UTF-16"),
+    (codecs.BOM_UTF16_BE, "UTF-16"),
+)
+_MAX_SIBLINGS = 2000
+
+
+def read_workload_text(
+    path: str | Path, *, stdin: BinaryIO | None = None, open_fd: Callable[[str, int], int] = os.open
+) -> str:
+    """The file's text; `-` reads standard input. Never reads more than `MAX_BYTES` + 1, never waits on a pipe.
+
+    Raises SpecError with one problem: file-missing, file-directory, file-not-regular, file-too-big, file-unreadable,
+    file-encoding or file-empty.
+    """
+    name = str(path)
+    content = _from_stdin(stdin or sys.stdin.buffer) if name == STDIN else _from_file(name, open_fd, WORKLOAD)
+    return _text(name, content, WORKLOAD)
+
+
+def read_template_text(path: Path, *, open_fd: Callable[[str, int], int] = os.open) -> str:
+    """Like `read_workload_text`, for the file that `data.chat_template` names."""
+    return _text(str(path), _from_file(str(path), open_fd, TEMPLATE), TEMPLATE)
+
+
+def write_atomic(
+    path: str | Path, data: bytes | str, *, durable: bool = True, write: Callable[[int, bytes], int] = os.write
+) -> None:
+    """Write to a sibling, sync, rename: readers see the old content or the new, never a part.
+
+    `durable`: it outlasts a power cut; what can be read anew need not. A symlink's target is replaced; permissions are
+    kept. Raises EnvironmentMissing when the disk or folder does not take it; the old content is untouched then, and
+    nothing is left behind.
+    """
+    content = data.encode() if isinstance(data, str) else data
+    try:
+        target = Path(path).resolve()
+        if target.is_dir():
+            raise UsageError(f"cannot write {_named(str(path))}: it is a directory", fix="Name a file in it.")
+        _write_beside(target, content, write, durable=durable)
+    except (
+        OSError,
+        RuntimeError,
+        ValueError,
+    ) as failed:  # RuntimeError: looping links; ValueError: a NUL
+        raise _not_written(Path(path), failed) from failed
+
+
+def _text(name: str, content: bytes, kind: Kind) -> str:
+    if len(content) > kind.max_bytes:
+        raise _too_big(name, f"more than {kind.max_bytes:,} bytes", kind)
+    text = _decode(name, content, kind)
+    if not text.strip():
+        raise _problem("file-empty", name, f"{_named(name)} is empty", kind.make)
+    return text
+
+
+def _from_stdin(stdin: BinaryIO) -> bytes:
+    try:
+        return stdin.read(MAX_BYTES + 1)
+    except OSError as failed:
+        raise _unreadable(STDIN, failed) from None
+
+
+def _from_file(name: str, open_fd: Callable[[str, int], int], kind: Kind) -> bytes:
+    if not name:  # which Path would take for the current folder
+        raise _problem("file-missing", name, "the file's name is empty", "Name a workload, e.g. workloads/my.yaml.")
+    try:
+        _refuse_by_stat(name, Path(name).stat(), kind)  # before opening: opening a device can act on it
+        fd = open_fd(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with os.fdopen(fd, "rb") as file:
+            _refuse_by_stat(name, os.fstat(fd), kind)
+            return file.read(kind.max_bytes + 1)
+    except FileNotFoundError:
+        raise _problem("file-missing", name, f"{_named(name)} does not exist", _did_you_mean(name, kind)) from None
+    except (OSError, ValueError) as failed:  # ValueError: a NUL in the name
+        raise _unreadable(name, failed) from None
+
+
+def _refuse_by_stat(name: str, found: os.stat_result, kind: Kind) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        fix = f"Name a file in it: {_named(name).rstrip('/')}/*{kind.suffixes[0]}"
+        raise _problem("file-directory", name, f"{_named(name)} is a directory", fix)
+    if not stat.S_ISREG(found.st_mode):
+        message = f"{_named(name)} is a pipe, socket or device, not a file"
+        piped = ", or give - and pipe the workload to standard input" if kind is WORKLOAD else ""
+        raise _problem("file-not-regular", name, message, f"Name a file{piped}.")
+    if found.st_size > kind.max_bytes:
+        raise _too_big(name, f"{found.st_size:,} bytes", kind)
+
+
+def _decode(name: str, content: bytes, kind: Kind) -> str:
+    fix = "Save the file as UTF-8 text."
+    for bom, encoding in _BOMS:
+        if content.startswith(bom):
+            raise _problem("file-encoding", name, f"{_named(name)} is {encoding}; a {kind.noun} is UTF-8", fix)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as bad:
+        line = content.count(b"\n", 0, bad.start) + 1
+        message = f"{_named(name)} is not UTF-8 text: line {line} holds the byte 0x{content[bad.start]:02x}"
+    raise _problem("file-encoding", name, message, fix)
+
+
+def _did_you_mean(name: str, kind: Kind) -> str:
+    path = Path(name)
+    try:
+        siblings = [p.name for p in islice(path.parent.iterdir(), _MAX_SIBLINGS) if p.suffix in kind.suffixes]
+    except (OSError, ValueError):
+        return "Check the path: its folder cannot be read either."
+    near = get_close_matches(path.name, siblings, n=3, cutoff=0.6)
+    found = ", ".join(_named(str(path.with_name(n))) for n in near)
+    return f"Did you mean {found}?" if near else kind.where
+
+
+def _write_beside(target: Path, content: bytes, write: Callable[[int, bytes], int], *, durable: bool) -> None:
+    beside = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
+    try:
+        _write_whole(beside, target, content, write, durable=durable)
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)  # also after Ctrl-C; gone already when it was renamed
+    if durable:
+        _sync_folder(target.parent)
+
+
+def _write_whole(
+    beside: Path, target: Path, content: bytes, write: Callable[[int, bytes], int], *, durable: bool
+) -> None:
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        if target.exists():
+            os.fchmod(fd, stat.S_IMODE(target.stat().st_mode))
+        rest = memoryview(content)
+        while rest:
+            rest = rest[write(fd, bytes(rest)) :]
+        if durable:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes the rename last through a power cut, where the file system can; the content is in place either way."""
+    with suppress(OSError):
+        fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def _not_written(path: Path, failed: Exception) -> EnvironmentMissing:
+    name, folder = _named(str(path)), _named(str(path.parent))
+    code = failed.errno if isinstance(failed, OSError) else None
+    if code in {errno.ENOSPC, errno.EDQUOT}:
+        fix = f"Free some space (df -h {folder}) and run the same command again; nothing was half-written."
+        return EnvironmentMissing(f"cannot write {name}: the disk is full", fix=fix)
+    fixes = {
+        errno.ENOENT: f"Create the folder: mkdir -p {folder}",
+        errno.EROFS: "The file system is read-only: choose another place.",
+    }
+    fix = fixes.get(code or 0, f"Check that you may write in {folder}.")
+    return EnvironmentMissing(f"cannot write {name}: {_reason(failed)}", fix=fix)
+
+
+def _too_big(name: str, size: str, kind: Kind) -> SpecError:
+    message = f"{_named(name)} has {size}; a {kind.noun} has at most {kind.max_bytes:,}"
+    fix = f"Is this a {kind.noun}? Give the path of the {kind.suffixes[0]} file, not of data or logs."
+    return _problem("file-too-big", name, message, fix)
+
+
+def _unreadable(name: str, failed: OSError | ValueError) -> SpecError:
+    fix = "Check its permissions (ls -l) and its path."
+    return _problem("file-unreadable", name, f"{_named(name)} cannot be read: {_reason(failed)}", fix)
+
+
+def _reason(failed: Exception) -> str:
+    return (isinstance(failed, OSError) and failed.strerror) or str(failed)
+
+
+def _named(name: str) -> str:
+    return "standard input" if name == STDIN else ascii(name)[1:-1] if not name.isprintable() else name
+
+
+def _problem(id: str, name: str, message: str, fix: str) -> SpecError:
+    return SpecError((error(id, "", message, fix).in_file(name),))

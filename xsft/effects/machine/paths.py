@@ -1,0 +1,30 @@
+"""Where xsft keeps things on this machine, by the XDG base directory specification; overridable for tests and CI."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from xsft.effects.machine.process import own_environment
+
+
+def cache_dir(env: Mapping[str, str], *, home: Path) -> Path:
+    """What can be made again: environments, renderings. `XSFT_CACHE_DIR`, else `$XDG_CACHE_HOME/xsft`."""
+    return _folder(env, override="XSFT_CACHE_DIR", xdg="XDG_CACHE_HOME", default=home / ".cache")
+
+
+def state_dir(env: Mapping[str, str], *, home: Path) -> Path:
+    """What cannot be made again: the records of runs. `XSFT_STATE_DIR`, else `$XDG_STATE_HOME/xsft`."""
+    return _folder(env, override="XSFT_STATE_DIR", xdg="XDG_STATE_HOME", default=home / ".local" / "state")
+
+
+def own_cache() -> Path:
+    """The cache folder of the user who runs this process."""
+    return cache_dir(own_environment(), home=Path.home())
+
+
+def _folder(env: Mapping[str, str], *, override: str, xdg: str, default: Path) -> Path:
+    if env.get(override):
+        return Path(env[override]).expanduser().absolute()
+    base = Path(env.get(xdg) or default)
+    return (base if base.is_absolute() else default) / "xsft"  # the specification: a relative path is ignored

@@ -1,0 +1,133 @@
+"""The one door to other processes. argv is a tuple and never meets a shell; the environment is always said."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xsft.errors import EnvironmentMissing, TimedOut
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completed:
+    """A process that has ended."""
+
+    argv: tuple[str, ...]
+    status: int
+    """Exit status; negative: the signal that ended it."""
+    stdout: str
+    stderr: str
+
+    @property
+    def ok(self) -> bool:
+        return self.status == 0
+
+
+def own_environment(**changes: str) -> dict[str, str]:
+    """This process's environment with `changes` applied; nothing of ours is changed."""
+    return {**os.environ, **changes}
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path | None = None,
+    timeout_s: float | None = None,
+    stdin: str = "",
+) -> Completed:
+    """Run to the end and capture both streams.
+
+    Raises EnvironmentMissing when the program cannot be started, TimedOut when it was killed after `timeout_s`.
+    """
+    try:
+        done = subprocess.run(
+            tuple(argv),
+            env=dict(env),
+            cwd=cwd,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+        )
+    except OSError as problem:
+        raise _not_started(argv, problem) from problem
+    except subprocess.TimeoutExpired as problem:
+        raise TimedOut(
+            f"{argv[0]} did not end within {timeout_s:g} s", fix=f"try it by hand: {' '.join(argv)}"
+        ) from problem
+    return Completed(argv=tuple(argv), status=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+
+def at_terminal(argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float) -> Completed:
+    """Run a program that may talk to the user: stdin and stderr are this process's own, only stdout is captured.
+
+    Raises as `run`.
+    """
+    try:
+        done = subprocess.run(
+            tuple(argv), env=dict(env), stdout=subprocess.PIPE, text=True, encoding="utf-8", errors="replace",
+            timeout=timeout_s, check=False,
+        )  # fmt: skip
+    except OSError as problem:
+        raise _not_started(argv, problem) from problem
+    except subprocess.TimeoutExpired as problem:
+        raise TimedOut(
+            f"{argv[0]} did not end within {timeout_s:g} s", fix=f"try it by hand: {' '.join(argv)}"
+        ) from problem
+    return Completed(argv=tuple(argv), status=done.returncode, stdout=done.stdout, stderr="")
+
+
+def follow(
+    argv: Sequence[str], *, env: Mapping[str, str], on_line: Callable[[str], None], cwd: Path | None = None
+) -> Completed:
+    """Run to the end, passing each line of either stream on as it comes; `stdout` holds the last 200 of them.
+
+    The process is killed when `on_line` raises or the user interrupts. Raises EnvironmentMissing as `run` does.
+    """
+    try:
+        process = subprocess.Popen(
+            tuple(argv),
+            env=dict(env),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+        )
+    except OSError as problem:
+        raise _not_started(argv, problem) from problem
+    with process:
+        try:
+            tail = _pass_on(process, on_line)
+        except BaseException:
+            process.kill()
+            raise
+    return Completed(argv=tuple(argv), status=process.returncode, stdout="\n".join(tail), stderr="")
+
+
+def _pass_on(process: subprocess.Popen[str], on_line: Callable[[str], None]) -> deque[str]:
+    tail: deque[str] = deque(maxlen=200)
+    for line in process.stdout or ():
+        tail.append(line.rstrip("\n"))
+        on_line(tail[-1])
+    return tail
+
+
+def _not_started(argv: Sequence[str], problem: OSError) -> EnvironmentMissing:
+    if isinstance(problem, FileNotFoundError):
+        return EnvironmentMissing(
+            f"{argv[0]} was not found", fix="`xsft doctor` names what is missing and how to get it"
+        )
+    return EnvironmentMissing(
+        f"{argv[0]} could not be started: {problem.strerror}", fix="`xsft doctor` checks each tool"
+    )

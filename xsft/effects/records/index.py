@@ -1,0 +1,128 @@
+"""The runs that were submitted from this machine: one small file each, in the state folder. A convenience, not the
+truth: that lies beside each run's output, and on the cluster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, to_builtins
+
+from xsft.effects.machine.filelock import exclusive
+from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.leftovers import sweep
+from xsft.problems import Problem, warning
+from xsft.records.where import Cluster
+
+if TYPE_CHECKING:
+    from xsft.records.model import Record
+
+SCHEMA = "xsft.run/1"
+_FAMILY = SCHEMA.partition("/")[0]
+
+
+class IndexEntry(Struct, frozen=True, kw_only=True):
+    """Where to look for a run. Its state is not kept here: that would be old."""
+
+    run_name: str
+    target: str
+    output: str
+    """base_output_directory; the run's folder is `<output>/<run_name>`."""
+    record: str = ""
+    """Path of the last attempt's record."""
+    spec_digest: str = ""
+    steps: int = 0
+    mode: str | None = None
+    attempt: int = 1
+    jobset: str | None = None
+    namespace: str | None = None
+    cluster: Cluster | None = None
+    uid: str | None = None
+    updated_at: str = ""
+    """UTC, ISO 8601."""
+
+
+class Index(Struct, frozen=True, kw_only=True):
+    entries: tuple[IndexEntry, ...]
+    """By time, the oldest first."""
+    problems: tuple[Problem, ...]
+    """Files of the index that could not be read."""
+
+
+def entry_of(record: Record, *, path: str, at: str) -> IndexEntry:
+    last = record.last
+    return IndexEntry(
+        run_name=record.run_name,
+        target=record.target,
+        output=record.output or "",
+        record=path,
+        spec_digest=record.spec_digest,
+        steps=record.steps,
+        mode=record.mode,
+        attempt=last.number,
+        jobset=last.jobset,
+        namespace=last.namespace,
+        cluster=last.cluster,
+        uid=last.uid,
+        updated_at=at,
+    )
+
+
+def keep(folder: Path, entry: IndexEntry) -> None:
+    """An earlier attempt does not replace a later one. Raises OSError or EnvironmentMissing where it cannot write."""
+    from xsft.records.scrub import scrub
+
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = folder / _file_name(entry)
+    with exclusive(folder / ".lock", waiting=lambda: None):
+        sweep(folder)
+        before = _read(path)
+        if before is None or before.attempt <= entry.attempt:
+            document = {key: value for key, value in to_builtins(entry).items() if value is not None}
+            write_atomic(path, json.dumps({"schema": SCHEMA, **scrub(document)}, indent=1, ensure_ascii=False) + "\n")
+
+
+def read_index(folder: Path) -> Index:
+    entries: list[IndexEntry] = []
+    problems: list[Problem] = []
+    for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+        entry = _read(path)
+        if entry is None:
+            fix = "Remove the file; the record beside the run's output has all it held, and more."
+            problems.append(warning("index-unreadable", "", f"{path} is not an entry of the index of runs.", fix))
+        else:
+            entries.append(entry)
+    return Index(entries=tuple(sorted(entries, key=lambda e: e.updated_at)), problems=tuple(problems))
+
+
+def _file_name(entry: IndexEntry) -> str:
+    """Runs of one name in two outputs are two runs."""
+    where = hashlib.sha256(f"{entry.output.rstrip('/')}/{entry.run_name}".encode()).hexdigest()
+    return f"{entry.run_name[:100]}-{where[:12]}.json"
+
+
+def _read(path: Path) -> IndexEntry | None:
+    try:
+        return _entry(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
+
+
+def _entry(document: Any) -> IndexEntry | None:
+    if not isinstance(document, Mapping) or str(document.get("schema", "")).partition("/")[0] != _FAMILY:
+        return None
+    known = {name: document[name] for name in IndexEntry.__struct_fields__ if document.get(name) is not None}
+    values: dict[str, Any] = {name: value for name, value in known.items() if isinstance(value, _kind(name))}
+    where = document.get("cluster")
+    names = {f.name for f in fields(Cluster)}
+    cluster = Cluster(**{k: v for k, v in where.items() if k in names}) if isinstance(where, Mapping) else None
+    return IndexEntry(**{**values, "cluster": cluster})
+
+
+def _kind(name: str) -> type:
+    return int if name in {"steps", "attempt"} else str

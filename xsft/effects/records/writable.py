@@ -1,0 +1,105 @@
+"""Can a run's output be written? Told before anything is created, and without leaving anything behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from xsft.effects.machine.process import own_environment
+from xsft.effects.records.objects import GcsObjects
+from xsft.effects.records.storage import bucket_and_name, gcs_client
+from xsft.problems import Problem, error, warning
+
+OBJECT_PERMISSIONS = ("storage.objects.create", "storage.objects.get", "storage.objects.list")
+BUCKET_PERMISSION = "storage.buckets.get"
+"""MaxText asks for the bucket itself and calls it missing without this. source: maxtext docs
+tutorials/posttraining/sft_on_multi_host.md, prerequisites.
+"""
+MIN_FREE_BYTES = 100 * 10**6
+"""A record takes some 30 kB; below this a run on this machine cannot even log."""
+
+
+def check_writable(
+    output: str,
+    *,
+    env: Mapping[str, str] | None = None,
+    objects: GcsObjects | None = None,
+    free: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free,
+) -> tuple[Problem, ...]:
+    """What is wrong with `output` (a folder of this machine, or gs://), as far as it can be told from here.
+
+    Raises Unreachable where the bucket does not answer within ten seconds, or nobody is logged in.
+    """
+    if not output.startswith("gs://"):
+        return tuple(_local(Path(output), free))
+    return tuple(_bucket(output, objects or GcsObjects(gcs_client(own_environment() if env is None else env))))
+
+
+def _bucket(output: str, objects: GcsObjects) -> Iterator[Problem]:
+    bucket, _ = bucket_and_name(output)
+    held = objects.held_permissions(bucket, (*OBJECT_PERMISSIONS, BUCKET_PERMISSION))
+    if held is None:
+        yield error(
+            "output-bucket-missing",
+            "output",
+            f"The bucket {bucket} does not exist, or is hidden from your login.",
+            f"Create it, or correct the name: gcloud storage buckets create gs://{bucket}",
+        )
+        return
+    lacking = [name for name in OBJECT_PERMISSIONS if name not in held]
+    if lacking:
+        yield error(
+            "output-permission",
+            "output",
+            f"Your login may not use the bucket {bucket} for results: it lacks {', '.join(lacking)}.",
+            f"Have somebody who owns it grant roles/storage.objectUser: {_grant(bucket, 'roles/storage.objectUser')}",
+        )
+    if BUCKET_PERMISSION not in held:
+        yield warning(
+            "output-bucket-get",
+            "output",
+            f"Your login lacks {BUCKET_PERMISSION} on {bucket}; MaxText calls a bucket missing where the run's service "
+            "account lacks it too.",
+            "Grant that account roles/storage.legacyBucketReader beside roles/storage.objectUser: "
+            f"{_grant(bucket, 'roles/storage.legacyBucketReader')}",
+        )
+
+
+def _grant(bucket: str, role: str) -> str:
+    return f"gcloud storage buckets add-iam-policy-binding gs://{bucket} --member=… --role={role}"
+
+
+def _local(output: Path, free: Callable[[Path], int]) -> Iterator[Problem]:
+    try:
+        folder = next(path for path in (output, *output.absolute().parents) if _is_there(path))
+        writable = folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)  # also False where mounted read-only
+        space = free(folder) if writable else 0
+    except (OSError, ValueError) as failed:  # ValueError: a NUL in the name
+        yield _not_writable(str(output), str(failed))
+        return
+    if not writable:
+        reason = "it may not be written to" if folder.is_dir() else "it is no folder"
+        yield _not_writable(str(output), f"{folder}: {reason}")
+    elif space < MIN_FREE_BYTES:
+        yield error(
+            "output-disk-full",
+            "output",
+            f"{folder} has {space / 10**6:.0f} MB free, and a run needs at least {MIN_FREE_BYTES / 10**6:.0f} MB.",
+            f"Free some space (df -h {folder}), or name another output.",
+        )
+
+
+def _is_there(path: Path) -> bool:
+    """Also a dangling link. Raises OSError or ValueError for names that no file system takes."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def _not_writable(output: str, reason: str) -> Problem:
+    message = f"Results cannot be written to {ascii(output)[1:-1]}: {reason}."
+    return error("output-not-writable", "output", message, "Name a folder that you may write to, or change its rights.")

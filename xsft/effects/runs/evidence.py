@@ -1,0 +1,229 @@
+"""What may explain a run, beyond its state: events, its queue and who is in it, the logs of what failed. Each part is
+asked for at the same time, and what cannot be read is None.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft.effects.cluster.cluster import Cluster
+from xsft.effects.machine import clock
+from xsft.effects.machine.parallel import Started, start
+from xsft.effects.runs.evidence_logs import attempts_before, ends_of, failing_logs
+from xsft.effects.runs.observe import unread
+from xsft.errors import XsftError
+from xsft.problems import Problem
+from xsft.reading.events import is_about, named_objects
+from xsft.reading.jobsets import conditions_of
+from xsft.reading.lenient import mapping, text
+from xsft.reading.pods import pods_selector
+from xsft.reading.queue import Holding, quotas_of, waits
+from xsft.states.classify import classify
+from xsft.states.evidence import End, Event, Evidence, Log, Neighbour
+from xsft.states.model import Condition, JobSet, KueueWorkload, Observation, Pod, Status
+from xsft.states.moments import seconds_between
+
+T = TypeVar("T")
+
+DEADLINE_S = 15.0
+NO_JOBS = frozenset({"broken-spec", "no-jobs"})
+"""Reasons for which the Jobs are dry-run."""
+
+_UID = re.compile(r"\bUID: ([0-9a-f-]{36})\b")
+
+
+def read_evidence(
+    cluster: Cluster,
+    *,
+    seen: Observation,
+    status: Status,
+    attempts: Sequence[Observation] = (),
+    deadline_s: float = DEADLINE_S,
+    now: Callable[[], str] = clock.now,
+) -> Evidence:
+    """`seen` has a JobSet; `attempts`: all that are known of the run, this one among them. Never raises for what cannot
+    be read.
+    """
+    jobset = seen.jobset
+    if jobset is None:
+        return Evidence(seen=seen, status=status)
+    pods = start(lambda: cluster.reads.pods(namespace=jobset.namespace, labels=pods_selector([jobset.name])))
+    asked = _Asked(cluster=cluster, jobset=jobset, workload=seen.workload, status=status)
+    begun = _begun(asked, earlier=partial(ends_of, cluster, attempts_before(jobset, attempts), now))
+    whole = _with_pods(seen, pods, deadline_s)
+    logs = start(partial(failing_logs, cluster, whole, jobset))
+    return _gathered(asked, begun, logs, seen=whole, now=now(), until=clock.monotonic() + deadline_s)
+
+
+class _Begun(Struct, frozen=True, kw_only=True):
+    """Questions that have been asked, and not answered yet."""
+
+    events: Started[tuple[Event, ...]]
+    node_events: Started[tuple[Event, ...] | None]
+    cluster_queue: Started[Any]
+    holdings: Started[tuple[Holding, ...] | None]
+    ahead: Started[tuple[Neighbour, ...] | None]
+    missing: Started[tuple[str, ...] | None]
+    dry_run: Started[tuple[Problem, ...] | None]
+    earlier: Started[tuple[End, ...]]
+
+
+def _begun(asked: _Asked, *, earlier: Callable[[], tuple[End, ...]]) -> _Begun:
+    """All at once; two of them wait for the JobSet as it is."""
+    raw = start(lambda: asked.cluster.get_jobset(name=asked.jobset.name, namespace=asked.jobset.namespace))
+    return _Begun(
+        events=start(asked.events),
+        node_events=start(asked.node_events),
+        cluster_queue=start(asked.cluster_queue),
+        holdings=start(asked.holdings),
+        ahead=start(asked.ahead),
+        missing=start(lambda: asked.missing(raw.result())),
+        dry_run=start(lambda: asked.dry_run(raw.result())),
+        earlier=start(earlier),
+    )
+
+
+def _gathered(
+    asked: _Asked, begun: _Begun, logs: Started[tuple[Log, ...]], *, seen: Observation, now: str, until: float
+) -> Evidence:
+    """What has come by then. The pods of all hosts may tell more of its state than those that `status` reads."""
+    queue, held = _came(begun.cluster_queue, until), _came(begun.holdings, until)
+    return Evidence(
+        seen=seen,
+        status=asked.status if seen.pods is None else classify(seen, now=now),
+        events=_came(begun.events, until),
+        node_events=_of_its_nodes(_came(begun.node_events, until), seen),
+        logs=_came(logs, until),
+        quotas=None if queue is None else quotas_of(queue),
+        cluster_queue=None if queue is None else _active(queue),
+        holders=None if held is None else asked.holders(held, queue),
+        ahead=_came(begun.ahead, until),
+        preemptor=asked.preemptor(held or ()),
+        missing=_came(begun.missing, until),
+        dry_run=_came(begun.dry_run, until),
+        earlier=_came(begun.earlier, until) or (),
+    )
+
+
+def _came(started: Started[T], until: float) -> T | None:
+    try:
+        return started.result(until - clock.monotonic())
+    except XsftError:
+        return None
+
+
+def _with_pods(seen: Observation, pods: Started[tuple[Pod, ...]], timeout_s: float) -> Observation:
+    try:
+        return replace(seen, pods=pods.result(timeout_s))
+    except XsftError as failed:
+        return replace(seen, unread=(*seen.unread, unread("pods", failed)))
+
+
+def _of_its_nodes(events: tuple[Event, ...] | None, seen: Observation) -> tuple[Event, ...] | None:
+    """Of the nodes that its pods are on: those made anew are placed where those of before were, more often than not."""
+    nodes = {f"Node/{pod.node}" for pod in seen.pods or () if pod.node}
+    return None if events is None else tuple(one for one in events if one.object in nodes)
+
+
+def _active(queue: Any) -> Condition | None:
+    return next((c for c in conditions_of(mapping(queue, "status")) if c.type == "Active"), None)
+
+
+class _Asked(Struct, frozen=True, kw_only=True):
+    """Questions about one run; each raises XsftError, or answers None where it does not apply."""
+
+    cluster: Cluster
+    jobset: JobSet
+    workload: KueueWorkload | None
+    status: Status
+
+    @property
+    def waiting(self) -> bool:
+        return self.workload is not None and waits(self.workload)
+
+    def events(self) -> tuple[Event, ...]:
+        """Warnings of the namespace that are about it, and everything about the JobSet itself."""
+        reads, namespace = self.cluster.reads, self.jobset.namespace
+        own = reads.events(namespace=namespace, fields=f"involvedObject.uid={self.jobset.uid}")
+        warnings = reads.events(namespace=namespace, fields="type=Warning")
+        name = self.workload.name if self.workload else None
+        about = (one for one in warnings if is_about(one, self.jobset, workload=name))
+        return tuple(dict.fromkeys((*own, *about)))
+
+    def node_events(self) -> tuple[Event, ...] | None:
+        """Of all nodes, since it was made; they stand in this namespace, whatever the run's."""
+        if not self.jobset.restarts:
+            return None
+        found = self.cluster.reads.events(namespace="default", fields="involvedObject.kind=Node,type=Warning")
+        return tuple(one for one in found if (seconds_between(self.jobset.created_at, one.at) or 0.0) >= 0)
+
+    def cluster_queue(self) -> Any | None:
+        """The one its LocalQueue feeds, or that it holds quota in."""
+        name = self.workload.cluster_queue if self.workload else None
+        queue = (self.workload.queue if self.workload else None) or self.jobset.queue
+        if name is None and queue is not None:
+            local = self.cluster.local_queue(name=queue, namespace=self.jobset.namespace)
+            name = text(mapping(local, "spec").get("clusterQueue"))
+        return self.cluster.cluster_queue(name) if name else None
+
+    def holdings(self) -> tuple[Holding, ...] | None:
+        """Of the whole cluster where that may be seen: its queues serve several namespaces."""
+        if not self.waiting:
+            return None
+        try:
+            return self.cluster.reads.holdings(namespace=None)
+        except XsftError:
+            return self.cluster.reads.holdings(namespace=self.jobset.namespace)
+
+    def holders(self, held: Sequence[Holding], queue: Any | None) -> tuple[Neighbour, ...]:
+        """Who holds no accelerators holds nothing up."""
+        name = text(mapping(queue, "metadata").get("name"))
+        there = [one for one in held if name in (None, one.cluster_queue) and one.holds]
+        ordered = sorted(there, key=lambda one: (-(one.priority or 0), one.jobset or ""))
+        return tuple(Neighbour(name=one.jobset or one.uid, priority=one.priority, holds=one.holds) for one in ordered)
+
+    def ahead(self) -> tuple[Neighbour, ...] | None:
+        if not self.waiting or self.workload is None or self.workload.queue is None:
+            return None
+        waiting = self.cluster.reads.waiting(namespace=self.jobset.namespace, queue=self.workload.queue)
+        if waiting is None:
+            return None
+        own = next((one.position for one in waiting if one.name == self.workload.name), None)
+        before = sorted((one for one in waiting if own is not None and one.position < own), key=lambda o: o.position)
+        return tuple(
+            Neighbour(name=one.jobset or one.name, priority=one.priority, position=one.position) for one in before
+        )
+
+    def preemptor(self, held: Sequence[Holding]) -> str | None:
+        """Kueue names the preemptor's Workload by its UID, in words only."""
+        said = (c.message for c in (self.workload.conditions if self.workload else ()) if c.type == "Preempted")
+        uids = {uid for message in said for uid in _UID.findall(message)}
+        return next((one.jobset for one in held if uids & {one.uid, one.owner_uid}), None)
+
+    def missing(self, raw: Any) -> tuple[str, ...] | None:
+        """Of what the run names; only what the cluster says is not there."""
+        if raw is None:
+            return None
+        return tuple(f"{kind}/{name}" for kind, name in named_objects(raw) if not self._is_there(kind, name))
+
+    def dry_run(self, raw: Any) -> tuple[Problem, ...] | None:
+        return self.cluster.dry_run_jobs(raw) if raw is not None and self.status.reason in NO_JOBS else None
+
+    def _is_there(self, kind: str, name: str) -> bool:
+        namespace = self.jobset.namespace
+        try:
+            match kind:
+                case "LocalQueue":
+                    return self.cluster.local_queue(name=name, namespace=namespace) is not None
+                case "PriorityClass":
+                    return self.cluster.priority_class(name) is not None
+                case _:
+                    return self.cluster.secret_exists(name=name, namespace=namespace)
+        except XsftError:
+            return True  # not known to be missing

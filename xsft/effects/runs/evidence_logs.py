@@ -1,0 +1,106 @@
+"""The logs that may explain a run: of the processes that failed first, and of the attempts before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from xsft.effects.cluster.cluster import Cluster
+from xsft.effects.cluster.logs import LogAsk, read_log
+from xsft.effects.machine.parallel import start
+from xsft.errors import XsftError
+from xsft.reading.pods import pods_selector, prints_steps, trainer_container
+from xsft.states.evidence import End, Log
+from xsft.states.failing import suspects
+from xsft.states.model import Container, JobSet, Observation, Pod
+from xsft.trainers.failures import diagnose
+from xsft.trainers.progress import Said as LogLine
+from xsft.trainers.progress import progress_of
+
+LOGS = 3
+"""Of failed processes, the likeliest causes first; a run of two slices has 128."""
+EARLIER = 2
+"""Attempts before this one whose end is looked at."""
+TAIL = 400
+"""Lines of each."""
+
+
+def failing_logs(cluster: Cluster, seen: Observation, jobset: JobSet) -> tuple[Log, ...]:
+    """Of the processes that failed, else of the one that prints steps."""
+    pods = seen.pods or ()
+    wanted = suspects(pods)[:LOGS] or [pod for pod in pods if prints_steps(pod, jobset)][:1]
+    started = [start(partial(_log, cluster, jobset, pod)) for pod in wanted]
+    return tuple(log for one in started if (log := one.result()) is not None)
+
+
+def _log(cluster: Cluster, jobset: JobSet, pod: Pod) -> Log | None:
+    """Of the container that failed: where it was started anew, of the one before. Its termination message is the end
+    of its log, and stays where the log itself is gone; None where neither is there.
+    """
+    container = _failed(pod)
+    again = container is not None and container.state != "terminated"
+    wanted = LogAsk(
+        namespace=jobset.namespace,
+        pod=pod.name,
+        container=container.name if container else trainer_container(pod),
+        tail=TAIL,
+        previous=again,
+    )
+    lines = _lines(cluster, wanted)
+    end = container.last if again and container else container
+    last = tuple(end.message.splitlines()) if end else ()
+    texts = tuple(line.text for line in lines) or last
+    if not texts:
+        return None
+    return Log(
+        replicated_job=pod.replicated_job,
+        slice_index=pod.slice_index,
+        host=pod.host,
+        pod=pod.name,
+        lines=texts,
+        said=diagnose(texts) or diagnose(last),
+        said_at=next((line.at for line in reversed(lines) if line.at), None),
+        attempt=pod.attempt,
+    )
+
+
+def _lines(cluster: Cluster, wanted: LogAsk) -> tuple[LogLine, ...]:
+    """None of them where the log cannot be read."""
+    try:
+        return read_log(cluster.reads.api, wanted) or ()
+    except XsftError:
+        return ()
+
+
+def _failed(pod: Pod) -> Container | None:
+    """The trainer's before others of the pod."""
+    ended = [one for one in pod.containers for end in (one, one.last) if end is not None and _is_failure(end)]
+    return next((one for one in ended if one.name == trainer_container(pod)), ended[0] if ended else None)
+
+
+def _is_failure(container: Container) -> bool:
+    return container.state == "terminated" and container.exit_code != 0
+
+
+def attempts_before(jobset: JobSet, attempts: Sequence[Observation]) -> tuple[JobSet, ...]:
+    """The attempts before this one that are still there, the latest last."""
+    others = [one.jobset for one in attempts if one.jobset and one.jobset.uid != jobset.uid]
+    earlier = [one for one in others if one.created_at <= jobset.created_at]
+    return tuple(sorted(earlier, key=lambda one: one.created_at)[-EARLIER:])
+
+
+def ends_of(cluster: Cluster, earlier: Sequence[JobSet], now: Callable[[], str]) -> tuple[End, ...]:
+    return tuple(_end(cluster, jobset, now) for jobset in earlier)
+
+
+def _end(cluster: Cluster, jobset: JobSet, now: Callable[[], str]) -> End:
+    pods = cluster.reads.pods(namespace=jobset.namespace, labels=pods_selector([jobset.name]))
+    found = suspects(pods)[:1]
+    log = _log(cluster, jobset, found[0]) if found else None
+    printers = [pod for pod in pods if prints_steps(pod, jobset)][:1]
+    wanted = [
+        LogAsk(namespace=jobset.namespace, pod=p.name, container=trainer_container(p), tail=TAIL) for p in printers
+    ]
+    lines = read_log(cluster.reads.api, wanted[0]) if wanted else None
+    step = progress_of(lines, read_at=now()).step if lines else None
+    return End(name=jobset.name, signature=log.said.signature if log and log.said else "", step=step)

@@ -1,0 +1,83 @@
+"""Runs that were submitted from this machine and that their cluster does not have: known by the index and by the record
+beside their output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from xsft.effects.records.index import IndexEntry, entry_of
+from xsft.reading.lastknown_line import Known
+from xsft.reading.lenient import text, whole
+from xsft.states.model import Observation, Recorded
+
+if TYPE_CHECKING:
+    from xsft.records.model import Record
+
+
+def forgotten(entry: IndexEntry, *, cluster: str, known: Mapping[str, Known], now: str) -> Observation:
+    """A run that was submitted from here and whose JobSet is not on the cluster."""
+    last = known.get(entry.uid or "")
+    ended = last if last and last.ended else None
+    return Observation(
+        run_name=entry.run_name,
+        target="xpk",
+        observed_at=now,
+        mode=entry.mode,
+        cluster=cluster,
+        steps=entry.steps or None,
+        was=last.jobset if last else None,
+        ahead_s=last.ahead_s if last else 0.0,
+        record=Recorded(
+            outcome="created" if entry.uid else "submitting",
+            jobset=entry.jobset,
+            uid=entry.uid,
+            started_at=entry.updated_at or None,
+            finished_at=ended.ended_at if ended else None,
+        ),
+        last_known=ended.status if ended else None,
+        progress=ended.progress if ended else None,
+    )
+
+
+def recorded_of(records: Sequence[Record], uid: str | None) -> Recorded | None:
+    """The attempt of that JobSet, else the last."""
+    attempts = [record.last for record in records if record.attempts]
+    found = next((one for one in attempts if uid and one.uid == uid), attempts[-1] if attempts else None)
+    if found is None:
+        return None
+    return Recorded(
+        outcome=found.outcome,
+        reason=found.reason,
+        state_reason=found.state_reason or "",
+        jobset=found.jobset,
+        uid=found.uid,
+        started_at=found.started_at or None,
+        finished_at=found.finished_at,
+        number=found.number,
+        tpu=text(found.resolved.get("tpu")),
+        num_slices=whole(found.resolved.get("num_slices")),
+    )
+
+
+def attempt_gone(record: Record, *, cluster: str, known: Callable[[str], Mapping[str, Known]], now: str) -> Observation:
+    """An earlier attempt, as its record tells it; `known`: what earlier looks saw in a namespace."""
+    entry = entry_of(record, path="", at=record.last.started_at)
+    before = known(record.last.namespace or "default") if record.target == "xpk" else {}
+    seen = forgotten(entry, cluster=cluster, known=before, now=now)
+    last = before.get(record.last.uid or "")
+    return replace(seen, record=recorded_of((record,), record.last.uid), progress=last.progress if last else None)
+
+
+def went_to(entry: IndexEntry, *, cluster: str, namespace: str) -> bool:
+    where = (cluster_of(entry), entry.namespace or "default")
+    return entry.target == "xpk" and where == (cluster, namespace)
+
+
+def cluster_of(entry: IndexEntry) -> str:
+    """As `effects.sources.cluster_name`."""
+    where = entry.cluster
+    return (where.context or f"{where.project}/{where.zone}/{where.cluster}") if where else ""

@@ -1,0 +1,142 @@
+"""All runs at once: every cluster that was asked for, this machine, and what both have forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft.effects.cluster.cluster import Cluster
+from xsft.effects.machine.parallel import Hurry, start
+from xsft.effects.records.index import IndexEntry
+from xsft.effects.records.records import RecordStore
+from xsft.effects.runs.ask import Look
+from xsft.effects.runs.forgotten import cluster_of, recorded_of
+from xsft.effects.runs.local import observe_local
+from xsft.effects.runs.patience import Say
+from xsft.effects.runs.printer_log import LONG_TAIL, TAIL
+from xsft.effects.runs.progress import Source, not_asked, read_progress
+from xsft.effects.runs.turns import Turns, turns
+from xsft.effects.runs.wanted import Wanted
+from xsft.problems import Problem
+from xsft.reading.lastknown_line import Known
+from xsft.states.folding import name_of
+from xsft.states.model import Observation, Progress, Recorded
+
+
+class Gathered(Struct, frozen=True, kw_only=True):
+    settled: tuple[Observation, ...]
+    """Of which nothing more is read: whole runs, with all their attempts."""
+    rest: Callable[[], tuple[Observation, ...]]
+    """The others, once their progress is read. Raises no XsftError."""
+    problems: tuple[Problem, ...] = ()
+    """Clusters that did not answer: warnings."""
+    answered: bool = True
+    """Anything could be read at all."""
+    whole: bool = True
+    """Everything that was asked answered."""
+
+    @property
+    def observations(self) -> tuple[Observation, ...]:
+        return tuple(chain.from_iterable(self.parts()))
+
+    def parts(self) -> Iterator[tuple[Observation, ...]]:
+        """What is there first first, so that there is something to do while the rest is read."""
+        yield self.settled
+        yield self.rest()
+
+
+def gather_runs(
+    look: Look,
+    *,
+    store: RecordStore,
+    local: bool = True,
+    say: Say = lambda _line: None,
+) -> Gathered:
+    """One Observation per attempt of a run. Raises no XsftError. `local`: also the runs on this machine; `say` hears
+    which cluster is waited for.
+
+    A cluster that does not answer gives what was last known of its runs, if anything, and a problem.
+    """
+    wanted, entries = look.wanted, look.index.entries
+    here = observe_local((one for one in entries if wanted.entry(one)), now=wanted.now) if local else ()
+    answers = look.answers(say=say)
+    found = tuple(seen for answer in answers for seen in answer.observations)
+    silent = tuple(answer.problem for answer in answers if answer.problem is not None)
+    clusters = {one.name: answer.cluster for one, answer in zip(look.targets, answers, strict=True) if answer.cluster}
+    pods = {(one.name, one.namespace): answer.first_pods for one, answer in zip(look.targets, answers, strict=True)}
+    source = replace(_source(clusters, store=store, entries=entries), first_pods=pods)
+    whose, known = turns(found, wanted=wanted), [answer.known for answer in answers]
+    hurry = Hurry(first=whose.first, until=look.begun_at + wanted.effort.soon_s)
+    read = start(partial(_read, whose.asked, source=source, wanted=wanted, hurry=hurry))
+    settled, beside = _parted(whose, wanted=wanted)
+    return Gathered(
+        settled=(*_with_last_words(settled, known), *here),
+        rest=lambda: (*_with_last_words((*read.result(), *beside), known),),
+        problems=(*silent, *look.index.problems),
+        answered=len(silent) < len(answers) or not answers or bool(found) or bool(here),
+        whole=not silent,
+    )
+
+
+def _read(asked: Sequence[Observation], *, source: Source, wanted: Wanted, hurry: Hurry) -> tuple[Observation, ...]:
+    tail = LONG_TAIL if wanted.names else TAIL
+    return read_progress(asked, source=source, deadline_s=wanted.effort.progress_s, tail=tail, hurry=hurry)
+
+
+def _parted(whose: Turns, *, wanted: Wanted) -> tuple[list[Observation], list[Observation]]:
+    """Those whose progress is not read: of other runs, and of the same runs, as those whose progress is."""
+    runs = {name_of(one) for one in whose.asked}
+    parts: tuple[list[Observation], list[Observation]] = ([], [])
+    for one in whose.left:
+        parts[name_of(one) in runs].append(not_asked(one) if wanted.progress(one) else one)
+    return parts
+
+
+def _with_last_words(several: Iterable[Observation], known: Sequence[Mapping[str, Known]]) -> Iterator[Observation]:
+    return (_with_last(one, known) for one in several)
+
+
+def _with_last(seen: Observation, known: Sequence[Mapping[str, Known]]) -> Observation:
+    """What it had said when it was looked at before, and cannot be read now: all, of a run that has failed and whose
+    log is gone with its pods (of one that completed, an older step could be taken for its last), and of one whose
+    JobSet is gone; the last checkpoint, of which the end of a log need not tell.
+    """
+    said, held, gone = seen.progress, seen.jobset or seen.was, seen.jobset is None
+    unsaid = said.saved_step is None if said else held is not None and held.terminal == "Failed"
+    last = _last(held.uid, known) if held is not None and (gone or unsaid) else None
+    if last is None:
+        return seen
+    if said is None:
+        return replace(seen, progress=last)
+    further = gone and last.step is not None and last.step > (said.step or 0)
+    saved = said.saved_step if said.saved_step is not None else last.saved_step
+    return replace(seen, progress=replace(last if further else said, saved_step=saved))
+
+
+def _last(uid: str, known: Sequence[Mapping[str, Known]]) -> Progress | None:
+    return next((one[uid].progress for one in known if uid in one), None)
+
+
+def _source(clusters: Mapping[str, Cluster], *, store: RecordStore, entries: Sequence[IndexEntry]) -> Source:
+    outputs = {(cluster_of(one), one.run_name): one.output for one in entries if one.output}
+
+    def output(seen: Observation) -> str | None:
+        said = seen.jobset.output if seen.jobset else None
+        return said or outputs.get((seen.cluster or "", seen.run_name)) or (seen.was.output if seen.was else None)
+
+    def recorded(seen: Observation) -> Recorded | None:
+        place = output(seen)
+        records = store.read_run(place, seen.run_name) if place else ()
+        return recorded_of(records, seen.record.uid if seen.record else None)
+
+    return Source(
+        cluster=lambda name: clusters[name],
+        objects=store.objects_at,
+        output=output,
+        recorded=recorded,
+        now=store.now,
+    )

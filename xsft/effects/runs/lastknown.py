@@ -1,0 +1,165 @@
+"""What was known of runs when their cluster last answered: for when it does not, and for runs it has forgotten.
+
+One small file per cluster and namespace in the state folder, written whole or not at all: a line that says what it is,
+then one per attempt of a run. What is in it is old, is said to be old, and never makes a run failed that was not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from xsft.effects.machine.files import write_atomic
+from xsft.effects.runs.wanted import passed_over
+from xsft.errors import XsftError
+from xsft.reading.lastknown_line import Known, Line, line_of, read_line
+from xsft.states.model import ENDED, RUNNING, JobSet, Observation, Status
+from xsft.states.moments import seconds_between
+
+SCHEMA = "xsft.known/2"
+_FAMILY = SCHEMA.partition("/")[0]
+FORGET_AFTER_S = 14 * 24 * 3600.0
+"""Of a run that the cluster has forgotten."""
+MAX_RUNS = 3000
+MAX_BYTES = 16 * 1024 * 1024
+
+
+class Memory(Mapping[str, Known]):
+    """By the JobSet's UID. A line is taken apart when it is asked for: most are not."""
+
+    def __init__(self, lines: Iterable[Line] = ()) -> None:
+        self._lines = {one.uid: one for one in lines}
+        self._read: dict[str, Known | None] = {}
+
+    def __getitem__(self, uid: str) -> Known:
+        if uid not in self._read:
+            self._read[uid] = self._lines[uid].known()
+        known = self._read[uid]
+        if known is None:
+            raise KeyError(uid)
+        return known
+
+    def __iter__(self) -> Iterator[str]:
+        """Of all that make sense."""
+        return (uid for uid in self._lines if self.get(uid) is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def lines(self) -> tuple[Line, ...]:
+        return tuple(self._lines.values())
+
+
+def remember(state: Path, seen: Iterable[tuple[Observation, Status]], *, now: str) -> None:
+    """Keep what was read of each run now. A file that cannot be written is no fault of the runs: nothing is said.
+
+    Of a run whose JobSet is gone its end is kept, where its record tells one: it is not read again.
+    """
+    by_place: dict[tuple[str, str], list[Known]] = defaultdict(list)
+    for one, status in seen:
+        jobset = one.jobset or (one.was if status.state in ENDED else None)
+        if one.cluster and jobset and one.last_known is None and status.state != "unknown":
+            by_place[one.cluster, jobset.namespace].append(_known(one, jobset, status))
+    for (cluster, namespace), several in by_place.items():
+        path = _path(state, cluster, namespace)
+        there = _read(path)
+        told = {one.uid: one for one in there if one.has_found or one.has_progress}
+        lines = [line_of(_with_told(one, told.get(one.jobset.uid))) for one in several]
+        fresh = {one.uid for one in lines}
+        older = [one for one in there if one.uid not in fresh and not _forgotten(one, now)]
+        _write(path, (*lines, *older), cluster=cluster, namespace=namespace, now=now)
+
+
+def _with_told(known: Known, line: Line | None) -> Known:
+    """What was found of a failure stays until the restart that follows it, `before` has it then, or until it runs. How
+    far a run had come that was not asked now stays too.
+    """
+    unfound = not known.found and known.status.state not in RUNNING
+    unasked = known.progress is None and (known.unheard or not known.ended)
+    last = line.known() if line and (unfound or unasked) else None
+    if last is None or last.jobset.restarts != known.jobset.restarts:
+        return known
+    return replace(
+        known,
+        found=last.found if unfound else known.found,
+        progress=last.progress if unasked else known.progress,
+    )
+
+
+def forget(
+    state: Path, *, cluster: str, namespace: str, there: Collection[str], now: str, known: Memory | None = None
+) -> None:
+    """`there`: UIDs of all JobSets, the cluster having answered. What lived when it was seen last and is not among them
+    lives no more: it must not be shown as living once the cluster is silent. How far it came, or how it ended, stays
+    known. `known`: what was recalled for this look; where nothing of it has gone, the file is not read again.
+    """
+    if known is not None and not any(_has_gone(one, there) for one in known.lines()):
+        return
+    path = _path(state, cluster, namespace)
+    lines = _read(path)
+    if any(_has_gone(one, there) for one in lines):
+        left = [one.as_gone() if _has_gone(one, there) else one for one in lines]
+        _write(path, left, cluster=cluster, namespace=namespace, now=now)
+
+
+def _has_gone(line: Line, there: Collection[str]) -> bool:
+    return not line.ended and line.uid not in there
+
+
+def recall(state: Path, *, cluster: str, namespace: str) -> Memory:
+    """Empty where nothing was kept, or where that makes no sense any more."""
+    return Memory(_read(_path(state, cluster, namespace)))
+
+
+def _write(path: Path, lines: Iterable[Line], *, cluster: str, namespace: str, now: str) -> None:
+    ordered = sorted(lines, key=lambda one: one.observed_at, reverse=True)[:MAX_RUNS]
+    first = json.dumps({"schema": SCHEMA, "cluster": cluster, "namespace": namespace, "at": now})
+    with suppress(XsftError, OSError):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_atomic(path, "".join(f"{text}\n" for text in (first, *(one.text for one in ordered))), durable=False)
+
+
+def _forgotten(line: Line, now: str) -> bool:
+    age = seconds_between(line.observed_at, now)
+    return age is None or age > FORGET_AFTER_S
+
+
+def _path(state: Path, cluster: str, namespace: str) -> Path:
+    where = hashlib.sha256(f"{cluster}\0{namespace}".encode()).hexdigest()[:12]
+    return state / "known" / f"{re.sub(r'[^A-Za-z0-9.-]+', '_', cluster)[:80]}-{where}.jsonl"
+
+
+def _known(seen: Observation, jobset: JobSet, status: Status) -> Known:
+    return Known(
+        jobset=jobset,
+        status=status,
+        observed_at=seen.observed_at,
+        ahead_s=seen.ahead_s,
+        progress=seen.progress,
+        steps=seen.steps,
+        mode=seen.mode,
+        before=seen.before,
+        found=seen.found,
+        ended_at=seen.record.finished_at if seen.record and seen.jobset is None else None,
+        unheard=status.state in ENDED and passed_over(seen),
+    )
+
+
+def _read(path: Path) -> list[Line]:
+    """Leniently: a file of another version, or half a file, is read as far as it goes."""
+    try:
+        with path.open("rb") as file:
+            first, *rest = file.read(MAX_BYTES).decode("utf-8", "replace").split("\n")
+        said = json.loads(first)
+    except (OSError, ValueError, RecursionError):
+        return []
+    if not isinstance(said, dict) or str(said.get("schema")).partition("/")[0] != _FAMILY:
+        return []
+    return [line for text in rest if (line := read_line(text)) is not None]

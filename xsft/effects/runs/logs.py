@@ -1,0 +1,196 @@
+"""Logs of a run's processes, merged: read once, or followed through restarts, new pods and an API that hiccups."""
+
+from __future__ import annotations
+
+import heapq
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import chain, islice
+
+from xsft.effects.cluster.cluster import Cluster
+from xsft.effects.machine import clock
+from xsft.effects.machine.parallel import start
+from xsft.effects.runs.logstream import Follower, Over
+from xsft.effects.runs.logtypes import LogLine, Mark, Pace, Role
+from xsft.errors import UsageError
+from xsft.reading.pods import trainer_job
+from xsft.states.model import JobSet, Pod
+from xsft.trainers.progress import sortable
+
+__all__ = ["AT_MOST", "STREAM_THREAD", "LogLine", "Pace", "Role", "follow_logs", "printer", "read_logs", "role_of"]
+
+AT_MOST = 4
+"""Logs that are opened at once unless the user asks for more: a run of two slices has 128."""
+WINDOW_S = 0.25
+"""Lines of several processes that come within it are put into the order of their times."""
+STREAM_THREAD = "xsft-log"
+WATCH_THREAD = "xsft-log-watch"
+WAITING_LINES = 10_000
+"""That nobody has taken yet; then the streams wait."""
+
+LOOKS_PER_S = 2.0
+"""At pods of silent streams, all together: --all may have opened a hundred."""
+
+Item = LogLine | Mark | Exception | None
+"""None: one stream has ended."""
+Lines = queue.Queue[Item]
+Say = Callable[[str], None]
+
+
+def printer(jobset: JobSet) -> Role:
+    """The one process that prints steps."""
+    return Role(replicated_job=trainer_job(jobset) or "", slice_index=0, host=0)
+
+
+def role_of(pod: Pod) -> Role:
+    return Role(replicated_job=pod.replicated_job, slice_index=pod.slice_index, host=pod.host)
+
+
+def read_logs(
+    cluster: Cluster,
+    *,
+    jobset: JobSet,
+    roles: Sequence[Role],
+    since: str | None = None,
+    tail: int | None = None,
+    at_most: int = AT_MOST,
+) -> Iterator[LogLine]:
+    """What these processes have said, by time; that of one comes while it is read. `tail`: lines of each.
+
+    Raises UsageError for more than `at_most` of them; while it is read Unreachable, where a log cannot be.
+    """
+    _require(roles, at_most)
+    stop, pace = threading.Event(), Pace()
+    over = Over(cluster, jobset, pace=pace, now=clock.monotonic)
+    followers = [Follower(cluster, jobset, role, pace=pace, over=over, stop=stop, say=lambda _: None) for role in roles]
+    return _begun(followers, since=since, tail=tail)
+
+
+def follow_logs(
+    cluster: Cluster,
+    *,
+    jobset: JobSet,
+    roles: Sequence[Role],
+    since: str | None = None,
+    tail: int | None = None,
+    at_most: int = AT_MOST,
+    pace: Pace | None = None,
+    trouble: Say = lambda _text: None,
+) -> Iterator[LogLine]:
+    """What they have said (`read_logs`) and go on to say, through restarts in place and new pods, until the JobSet has
+    ended or is gone and everything is read. `trouble` hears of what is being waited for and, between the lines, of
+    restarts; a line each.
+
+    Each line comes once. Raises as `read_logs`; a cluster that does not answer for a while is waited for.
+    """
+    _require(roles, at_most)
+    lines: Lines = queue.Queue(WAITING_LINES)
+    stop = threading.Event()
+    pace = pace or Pace()
+    over = Over(cluster, jobset, pace=pace, now=clock.monotonic)
+    followers = [Follower(cluster, jobset, role, pace=pace, over=over, stop=stop, say=trouble) for role in roles]
+    try:
+        yield from _begun(followers, since=since, tail=tail)
+        for one in followers:
+            threading.Thread(target=_pump, args=(one, lines, stop), daemon=True, name=STREAM_THREAD).start()
+        threading.Thread(target=_watch, args=(followers, pace, stop), daemon=True, name=WATCH_THREAD).start()
+        yield from _merged(lines, streams=len(followers), mark=_once(trouble))
+    finally:
+        stop.set()
+        for one in followers:
+            one.interrupt()
+
+
+def _begun(followers: Sequence[Follower], *, since: str | None, tail: int | None) -> Iterator[LogLine]:
+    """Whole logs, in the order of their times."""
+    if len(followers) == 1:
+        return followers[0].begin(since=since, tail=tail)
+    started = [start(partial(_opened, one.begin(since=since, tail=tail))) for one in followers]
+    return heapq.merge(*(one.result() for one in started), key=_order)
+
+
+def _opened(lines: Iterator[LogLine]) -> Iterator[LogLine]:
+    """With its first line read, which takes a server the longest; the others come when they are wanted."""
+    return chain(tuple(islice(lines, 1)), lines)
+
+
+def _pump(follower: Follower, lines: Lines, stop: threading.Event) -> None:
+    """None at the end."""
+    last: Exception | None = None
+    try:
+        for line in follower.lines():
+            _put(lines, line, stop)
+    except Exception as failed:  # noqa: BLE001 - raised again by who reads, who would wait for ever for this end
+        last = failed
+    _put(lines, last, stop)
+
+
+def _watch(followers: Sequence[Follower], pace: Pace, stop: threading.Event) -> None:
+    """Notice processes that are new while their old streams stay open."""
+    while not stop.wait(max(pace.look_s / 2, len(followers) / LOOKS_PER_S)):
+        for one in followers:
+            one.look()
+
+
+def _once(say: Say) -> Say:
+    """A restart of the run is one of all its processes."""
+    told: set[str] = set()
+
+    def tell(text: str) -> None:
+        if text not in told:
+            told.add(text)
+            say(text)
+
+    return tell
+
+
+def _put(lines: Lines, item: Item, stop: threading.Event) -> None:
+    while not stop.is_set():
+        with suppress(queue.Full):
+            lines.put(item, timeout=0.2)
+            return
+
+
+def _merged(lines: Lines, *, streams: int, mark: Say) -> Iterator[LogLine]:
+    left = streams
+    while left:
+        held: list[LogLine] = []
+        for item in _batch(lines, window_s=WINDOW_S if left > 1 else 0.0):
+            if isinstance(item, LogLine):
+                held.append(item)
+                continue
+            yield from sorted(held, key=_order)  # what was said before it comes before it
+            held.clear()
+            if isinstance(item, Exception):
+                raise item
+            if isinstance(item, Mark):
+                mark(item.text)
+            left -= item is None
+        yield from sorted(held, key=_order)
+
+
+def _batch(lines: Lines, *, window_s: float) -> list[Item]:
+    """At least one, and all that come within the window."""
+    batch = [lines.get()]
+    end = clock.monotonic() + window_s
+    with suppress(queue.Empty):
+        while True:
+            batch.append(lines.get(timeout=max(0.0, end - clock.monotonic())) if window_s else lines.get_nowait())
+    return batch
+
+
+def _order(line: LogLine) -> str:
+    return sortable(line.at)
+
+
+def _require(roles: Sequence[Role], at_most: int) -> None:
+    if len(roles) > at_most:
+        raise UsageError(
+            f"That would open {len(roles)} logs at once, and at most {at_most} are unless you ask for more.",
+            fix="Name one with --slice and --host, or say --all.",
+        )
+    if not roles:
+        raise UsageError("No process of that run is named so.", fix="xsft why RUN lists its pods.")

@@ -1,0 +1,246 @@
+"""One process of a run and its log, whichever pod and container it is in by now."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Iterator
+
+from xsft.effects.cluster.api import Waits
+from xsft.effects.cluster.cluster import Cluster
+from xsft.effects.cluster.http import Stream
+from xsft.effects.cluster.logs import LogAsk, open_log
+from xsft.effects.machine import clock
+from xsft.effects.runs.logtypes import Given, LogLine, Mark, Pace, Role
+from xsft.errors import Unreachable, XsftError
+from xsft.reading.pods import trainer_container
+from xsft.states.model import JobSet, Pod
+from xsft.trainers.progress import Said, said
+
+MENDS_ITSELF = frozenset({"unreachable", "cluster-error"})
+"""Ids of failures after which the cluster is asked again."""
+
+AT_A_RESTART, AT_THE_END = 2, 5
+"""Tries to read what a process said last, the waits between them growing; its node may be gone for good."""
+
+
+class Over:
+    """Whether the run has ended; asked at most once per `poll_s`, by whichever process asks."""
+
+    def __init__(self, cluster: Cluster, jobset: JobSet, *, pace: Pace, now: Callable[[], float]) -> None:
+        self._cluster, self._jobset, self._pace, self._now = cluster, jobset, pace, now
+        self._lock = threading.Lock()
+        self._asked: float | None = None
+        self._over = False
+
+    def __call__(self) -> bool:
+        """Raises Unreachable."""
+        with self._lock:
+            if not self._over and (self._asked is None or self._now() - self._asked >= self._pace.poll_s):
+                there = self._cluster.reads.jobset(name=self._jobset.name, namespace=self._jobset.namespace)
+                self._over = there is None or there.uid != self._jobset.uid or there.terminal is not None
+                self._asked = self._now()
+            return self._over
+
+
+class Follower:
+    """`begin` once, then `lines`; `interrupt` from another thread."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        jobset: JobSet,
+        role: Role,
+        *,
+        pace: Pace,
+        over: Over,
+        stop: threading.Event,
+        say: Callable[[str], None],
+    ) -> None:
+        self._cluster, self._jobset, self._role = cluster, jobset, role
+        self._pace, self._over, self._stop, self._say = pace, over, stop, say
+        self._given = Given()
+        self._pod: Pod | None = None
+        self._stream: Stream | None = None
+        self._heard = 0.0
+        """When the stream said something last, by the monotonic clock."""
+        self._wait_s = 0.0
+        self._failures = 0
+        """In a row, of reading what a process said last."""
+        self._drained = False
+        """All that the pod's container has said is given, and it says no more."""
+
+    def begin(self, *, since: str | None, tail: int | None) -> Iterator[LogLine]:
+        """What it has said so far. Raises Unreachable.
+
+        With a tail of 0 the last line is read all the same: it tells where the log is, so that none of it comes later.
+        """
+        self._given.since, floor = since, ""
+        self._pod = newest(self._cluster, self._jobset, self._role)
+        for line in self._read(self._pod, tail=None if tail is None else max(tail, 1)) if self._pod else ():
+            floor = floor or line.at
+            if tail != 0:
+                yield line
+        self._given.floor = floor if tail is not None else ""
+
+    def lines(self) -> Iterator[LogLine | Mark]:
+        """What it says from then on, each line once. Raises Unreachable where asking again will not help."""
+        while not self._stop.is_set():
+            try:
+                if (yield from self._round()):
+                    return
+                self._stop.wait(self._pace.poll_s)
+            except XsftError as failed:
+                self._back_off(failed)
+
+    def interrupt(self) -> None:
+        stream = self._stream  # the reading thread takes it away
+        if stream is not None:
+            stream.interrupt()
+
+    def look(self) -> None:
+        """From another thread than the one that reads: end a stream that is silent where its process is another by
+        now, has ended or is gone.
+        """
+        stream, pod = self._stream, self._pod
+        if stream is None or pod is None or clock.monotonic() - self._heard < self._pace.look_s:
+            return
+        try:
+            there = newest(self._cluster, self._jobset, self._role)
+        except XsftError:
+            return  # the stream may be good all the same
+        if there is None or has_ended(there) or (_key(there), _restarts(there)) != (_key(pod), _restarts(pod)):
+            stream.interrupt()
+
+    def _round(self) -> Generator[LogLine | Mark, None, bool]:
+        """One look at what its pod is now, and its log up to where that breaks or ends; True at the end of it all."""
+        over = self._over()  # first: what is said before the end is there once the end is
+        pod = newest(self._cluster, self._jobset, self._role)
+        if pod is not None:
+            yield from self._turned_to(pod)
+            if not self._drained and (over or has_ended(pod)):
+                yield from self._last_words(pod, tries=AT_THE_END)
+                self._drained = has_ended(pod)
+            elif not self._drained:
+                yield from self._streamed(pod)
+        return over
+
+    def _turned_to(self, pod: Pod) -> Iterator[LogLine | Mark]:
+        """The rest of the pod, or of the container in it, that was there before."""
+        before = self._pod
+        if before is None or (_key(before) == _key(pod) and _restarts(before) >= _restarts(pod)):
+            self._pod = pod
+            return
+        yield from self._last_words(before, tries=AT_A_RESTART, previous=_key(before) == _key(pod))
+        yield Mark(text=_turn(before, pod, jobset=self._jobset))
+        self._pod, self._given, self._drained = pod, Given(), False
+
+    def _last_words(self, pod: Pod, *, tries: int, previous: bool = False) -> Iterator[LogLine]:
+        """Raises Unreachable for so many tries less one; then they are done without."""
+        try:
+            yield from self._read(pod, previous=previous)
+        except XsftError as failed:
+            self._failures += 1
+            if failed.problem_id not in MENDS_ITSELF or self._failures < tries:
+                raise
+            self._say(f"What {pod.name} said last cannot be read: {failed.message}")
+        self._failures = 0
+
+    def _read(self, pod: Pod, *, tail: int | None = None, previous: bool = False) -> Iterator[LogLine]:
+        """All that it has said by now, however long that is, while it comes."""
+        waits = Waits(self._cluster.reads.api.patience)
+        while True:
+            found = self._opened(pod, tail=tail, previous=previous, follow=False)
+            if isinstance(found, Stream):
+                found = yield from self._whole(pod, found)
+            if found is None:
+                return
+            if not waits.again():
+                raise found
+
+    def _whole(self, pod: Pod, opened: Stream) -> Generator[LogLine, None, Unreachable | None]:
+        """Where it broke off, why."""
+        try:
+            yield from self._new(pod, opened)
+        except OSError as broken:
+            return Unreachable(f"The log of {pod.name} broke off: {broken}", fix="Try again.")
+        finally:
+            opened.close()
+        return None
+
+    def _streamed(self, pod: Pod) -> Iterator[LogLine]:
+        opened = self._opened(pod, follow=True)
+        if isinstance(opened, Unreachable):
+            if not self._given.lines and opened.problem_id == "unreachable":
+                return  # it has said nothing yet; whether the cluster answers, the next look tells
+            raise opened
+        if opened is None:
+            return
+        self._heard, self._stream = clock.monotonic(), opened
+        try:
+            for line in self._new(pod, opened):
+                self._heard, self._wait_s = clock.monotonic(), 0.0
+                yield line
+        except OSError:
+            return  # opened anew in the next round, from where it broke
+        finally:
+            self._stream = None
+            opened.close()
+
+    def _opened(
+        self, pod: Pod, *, follow: bool, tail: int | None = None, previous: bool = False
+    ) -> Stream | Unreachable | None:
+        api = self._cluster.reads.api
+        wanted = LogAsk(
+            namespace=self._jobset.namespace,
+            pod=pod.name,
+            container=trainer_container(pod),
+            since=self._given.since,
+            tail=tail,
+            previous=previous,
+        )
+        streaming_s = self._pace.silence_s if self._given.lines else self._pace.first_s
+        silence_s = streaming_s if follow else api.patience.read_timeout_s
+        return open_log(api, wanted, follow=follow, read_timeout_s=silence_s)
+
+    def _new(self, pod: Pod, opened: Stream) -> Iterator[LogLine]:
+        said_now: Iterator[Said] = (said(text.decode("utf-8", "replace")) for text in opened.lines())
+        for line in self._given.new(said_now):
+            yield LogLine(role=self._role, pod=pod.name, at=line.at, text=line.text, attempt=pod.attempt)
+
+    def _back_off(self, failed: XsftError) -> None:
+        """Longer each time; what no time mends is raised."""
+        if failed.problem_id not in MENDS_ITSELF:
+            raise failed
+        self._say(failed.message)
+        self._wait_s = min(self._pace.longest_wait_s, max(self._pace.poll_s, 2 * self._wait_s))
+        self._stop.wait(self._wait_s)
+
+
+def newest(cluster: Cluster, jobset: JobSet, role: Role) -> Pod | None:
+    """The pod that has the role now; one that is being deleted only where there is no other."""
+    pods = cluster.reads.pods(namespace=jobset.namespace, labels=role.selector(jobset.name))
+    return max(pods, key=lambda pod: (not pod.deleting, pod.attempt, pod.created_at, pod.name), default=None)
+
+
+def has_ended(pod: Pod) -> bool:
+    return pod.phase in ("Succeeded", "Failed")
+
+
+def _key(pod: Pod) -> tuple[str, str]:
+    return (pod.name, pod.created_at)
+
+
+def _restarts(pod: Pod) -> int:
+    """Of the container that is read, in place."""
+    name = trainer_container(pod)
+    return sum(container.restarts for container in pod.containers if name in (None, container.name))
+
+
+def _turn(before: Pod, pod: Pod, *, jobset: JobSet) -> str:
+    """What a restart looks like in a log: the same text for all its processes, where all are new."""
+    if pod.attempt > before.attempt:
+        most = f" of {jobset.max_restarts}" if jobset.max_restarts is not None else ""
+        return f"-- {jobset.name}: restart {pod.attempt}{most}; what follows is said by the new processes --"
+    if _key(before) == _key(pod):
+        return f"-- {pod.name}: its container was started anew; what follows is said by the new one --"
+    return f"-- {before.name} was replaced; what follows is said by {pod.name} --"

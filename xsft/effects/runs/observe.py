@@ -1,0 +1,196 @@
+"""How the runs on a cluster are: a handful of lists, whatever the number of runs, and nothing that is missing fatal."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft.effects.cluster.cluster import Cluster
+from xsft.effects.cluster.lists import Lists, ask_lists
+from xsft.effects.cluster.reads import Reads
+from xsft.effects.machine import clock
+from xsft.effects.machine.parallel import Answering, Started, start
+from xsft.errors import XsftError
+from xsft.launchers.labels import RUN_LABEL
+from xsft.reading.pods import pods_selector
+from xsft.reading.queue import Owned, queues_of, waits, with_positions
+from xsft.spec.secrets import redact
+from xsft.states.model import JobSet, KueueWorkload, Observation, Pod, Unread, What
+
+T = TypeVar("T")
+
+LATE_S = 3.0
+"""When nothing has come for so long, and the JobSets are there, the rest is not waited for. Well before a silent
+cluster is given up where others answer (`observe_patience.QUIET_S`): the JobSets are told then.
+"""
+
+MAX_QUEUES = 4
+"""LocalQueues of which it is asked who waits; xpk makes one per namespace."""
+
+NOT_ASKED = Unread(what="queue", why=f"not read: {MAX_QUEUES} other queues are fuller")
+
+
+def observe_cluster(
+    cluster: Cluster, *, namespace: str, name: str, now: str, run_names: Iterable[str] | None = None
+) -> tuple[Observation, ...]:
+    """One Observation per JobSet of the namespace, each an attempt of a run; `run_names`: only those (exact names of
+    runs or JobSets). `name`: the cluster as the user names it.
+
+    Four lists at most: JobSets, Kueue's Workloads, where a run starts the first pod of each Job that is pending, and
+    who waits in the queue; one more for each other queue in which one waits, of the fullest. `pods` holds those pending
+    ones, and is None where a run has none. A list that cannot be read is in `unread`. Raises Unreachable where the
+    JobSets themselves cannot be read, EnvironmentMissing where the cluster has no JobSet.
+    """
+    return observations_of(ask_lists(cluster, namespace=namespace), name=name, now=now, run_names=run_names)
+
+
+def observations_of(
+    lists: Lists,
+    *,
+    name: str,
+    now: str,
+    run_names: Iterable[str] | None = None,
+    first_pods: Sequence[Answering[tuple[Pod, ...]]] | None = None,
+) -> tuple[Observation, ...]:
+    """As `observe_cluster`, of lists that were asked for. `first_pods`: lists with those of all Jobs that start; None:
+    they are asked for where any does.
+    """
+    jobsets = lists.jobsets.result()
+    wanted = None if run_names is None else frozenset(run_names)
+    pods = [lists.ask_pods()] if first_pods is None and any(map(starts, jobsets)) else first_pods or ()
+    beside = _beside(lists.reads, lists.workloads, pods, namespace=lists.namespace, phase="Pending")
+    shown = (one for one in jobsets if wanted is None or {one.name, one.run_name} & wanted)
+    return tuple(beside.of(jobset, name=name, now=now) for jobset in shown)
+
+
+def starts(jobset: JobSet) -> bool:
+    """Some of its Jobs are not up, so that one of its pods may be pending."""
+    up = bool(jobset.jobs) and all(job.ready + job.succeeded >= job.replicas for job in jobset.jobs)
+    return jobset.terminal is None and not jobset.suspended and not up
+
+
+def observe_run(cluster: Cluster, *, namespace: str, name: str, run_name: str, now: str) -> tuple[Observation, ...]:
+    """One Observation per attempt of exactly this run (or JobSet) that is there, with all its pods, the newest first;
+    empty where the cluster has none. Raises as `observe_cluster`.
+    """
+    reads = cluster.reads
+    attempts = attempts_of(reads, namespace=namespace, run_name=run_name)
+    if not attempts:
+        return ()
+    workloads = start(lambda: reads.workloads(namespace=namespace))
+    pods = start(lambda: reads.pods(namespace=namespace, labels=pods_selector(one.name for one in attempts)))
+    beside = _beside(reads, workloads, [pods], namespace=namespace)
+    seen = (beside.of(jobset, name=name, now=now) for jobset in attempts)
+    return tuple(replace(one, pods=one.pods or ()) if beside.pods is not None else one for one in seen)
+
+
+def attempts_of(reads: Reads, *, namespace: str, run_name: str) -> tuple[JobSet, ...]:
+    """The JobSets of the run, or the one of that name, the newest first. Costs one list of that label and one get."""
+    there = reads.jobsets(namespace=namespace, selector=f"{RUN_LABEL}={run_name}") if is_label(run_name) else ()
+    named = None if any(one.name == run_name for one in there) else reads.jobset(name=run_name, namespace=namespace)
+    every = (*there, *((named,) if named and not there else ()))
+    return tuple(sorted(every, key=lambda one: (one.created_at, len(one.name), one.name), reverse=True))
+
+
+def unread(what: What, failed: XsftError) -> Unread:
+    """A line of why."""
+    return Unread(what=what, why=redact(" ".join(failed.message.split()))[:300])
+
+
+class _Beside(Struct, frozen=True, kw_only=True):
+    """What came beside the JobSets."""
+
+    workloads: dict[str, KueueWorkload]
+    """By the JobSet's UID."""
+    pods: dict[str, tuple[Pod, ...]] | None
+    """By the JobSet's name; None where they could not be read."""
+    unread: tuple[Unread, ...]
+    queue_unread: tuple[Unread, ...]
+    """Concerns those that wait in the queues that were asked."""
+    queues: frozenset[str]
+    """Those that were asked."""
+    ahead_s: float
+
+    def of(self, jobset: JobSet, *, name: str, now: str) -> Observation:
+        workload = self.workloads.get(jobset.uid)
+        return Observation(
+            run_name=jobset.run_name,
+            target="xpk",
+            observed_at=now,
+            ahead_s=self.ahead_s,
+            mode=jobset.mode,
+            cluster=name,
+            steps=jobset.steps,
+            jobset=jobset,
+            workload=workload,
+            pods=None if self.pods is None else self.pods.get(jobset.name),
+            unread=(*self.unread, *(self._queue_unread(workload) if workload and waits(workload) else ())),
+        )
+
+    def _queue_unread(self, workload: KueueWorkload) -> tuple[Unread, ...]:
+        return self.queue_unread if workload.queue in self.queues or not workload.queue else (NOT_ASKED,)
+
+
+def _beside(
+    reads: Reads,
+    workloads: Started[tuple[Owned, ...]],
+    pods: Sequence[Answering[tuple[Pod, ...]]],
+    *,
+    namespace: str,
+    phase: str | None = None,
+) -> _Beside:
+    """`phase`: only pods of that one."""
+    left = partial(_left, reads, clock.monotonic())
+    owned, no_workloads = _got(workloads, "workloads", left)
+    queues = queues_of(one.workload for one in owned or ())[:MAX_QUEUES]
+    positions, no_positions = _positions(reads, queues, namespace=namespace, left=left)
+    by_uid = {one.owner: with_positions(one.workload, positions) for one in owned or () if one.owner}
+    answers = [_got(one, "pods", left) for one in pods]
+    by_name: dict[str, list[Pod]] = defaultdict(list)
+    for pod in (pod for found, _ in answers for pod in found or ()):
+        if phase in (None, pod.phase):
+            by_name[pod.jobset].append(pod)
+    return _Beside(
+        workloads=by_uid,
+        pods=None if any(found is None for found, _ in answers) else {name: tuple(p) for name, p in by_name.items()},
+        unread=(*no_workloads, *dict.fromkeys(one for _, missing in answers for one in missing)),
+        queue_unread=no_positions,
+        queues=frozenset(queues),
+        ahead_s=reads.api.ahead_s,
+    )
+
+
+def _positions(
+    reads: Reads, queues: Iterable[str], *, namespace: str, left: Callable[[], float]
+) -> tuple[dict[str, int], tuple[Unread, ...]]:
+    """By the Workload's name."""
+    asked = [start(partial(reads.waiting, namespace=namespace, queue=queue)) for queue in queues]
+    answers = [_got(one, "queue", left) for one in asked]
+    positions = {one.name: one.position for waiting, _ in answers for one in waiting or ()}
+    return positions, tuple(dict.fromkeys(one for _, missing in answers for one in missing))
+
+
+def _left(reads: Reads, since: float) -> float:
+    """Seconds; every byte of any of the lists gives all of them more time."""
+    return LATE_S - (clock.monotonic() - max(since, reads.api.heard_at))
+
+
+def _got(started: Answering[T], what: What, left: Callable[[], float]) -> tuple[T | None, tuple[Unread, ...]]:
+    while not started.ended(max(0.0, left())):
+        if left() <= 0:
+            return None, (Unread(what=what, why=f"no answer within {LATE_S:g} s"),)
+    try:
+        return started.result(), ()
+    except XsftError as failed:
+        return None, (unread(what, failed),)
+
+
+def is_label(name: str) -> bool:
+    """Whether a label can have that value: a selector with another one is refused as a whole."""
+    return re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", name) is not None

@@ -1,0 +1,90 @@
+"""Where runs are looked for: which namespaces of which clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from xsft.effects.cluster.config import Whereabouts
+from xsft.effects.inputs.places_file import places_file
+from xsft.effects.machine.process import own_environment
+from xsft.effects.records.index import IndexEntry
+from xsft.errors import UsageError
+from xsft.records.where import Cluster as Where
+
+if TYPE_CHECKING:
+    from xsft.spec.place import Place
+
+DEFAULT_NAMESPACE = "default"
+"""`spec.place.Place.namespace`; a test holds them together."""
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """Where to look. Nothing named: everywhere."""
+
+    place: str | None = None
+    context: str | None = None
+    namespace: str | None = None
+
+
+class Source(Struct, frozen=True, kw_only=True):
+    """One namespace of one cluster."""
+
+    name: str
+    """The cluster as the user names it: project/zone/cluster, or the context."""
+    where: Where
+    namespace: str
+
+
+def sources(
+    asked: Asked, *, places: Mapping[str, Place], file: str | None, entries: Iterable[IndexEntry]
+) -> tuple[Source, ...]:
+    """Each namespace of each cluster once. Raises UsageError for a place that is not in places.yaml."""
+    if asked.context is not None:
+        return (_source(Where(context=asked.context), asked.namespace or DEFAULT_NAMESPACE),)
+    if asked.place is not None:
+        if asked.place not in places:
+            known = f"Known: {', '.join(sorted(places)) or 'none'} ({file or 'no places.yaml'})."
+            raise UsageError(f"There is no place {asked.place}. {known}", fix="Name one of them, or --context NAME.")
+        return (source_at(places[asked.place], asked.namespace),)
+    everywhere = (
+        *(source_at(place, asked.namespace) for place in places.values()),
+        *_submitted_to(entries, asked.namespace),
+    )
+    return tuple(
+        {(one.name, one.namespace): one for one in reversed(everywhere) if _names_a_cluster(one.where)}.values()
+    )
+
+
+def cluster_name(where: Whereabouts) -> str:
+    return where.context or f"{where.project}/{where.zone}/{where.cluster}"
+
+
+def known_places() -> tuple[Mapping[str, Place], str | None]:
+    if places_file(Path.cwd(), env=own_environment(), home=Path.home()) is None:
+        return {}, None
+    from xsft.effects.inputs.places import load_places  # with it comes pydantic: 0.1 s
+
+    return load_places(Path.cwd())
+
+
+def source_at(place: Place, namespace: str | None) -> Source:
+    where = Where(project=place.project, zone=place.zone, cluster=place.cluster, context=place.context)
+    return _source(where, namespace or place.namespace)
+
+
+def _source(where: Where, namespace: str) -> Source:
+    return Source(name=cluster_name(where), where=where, namespace=namespace)
+
+
+def _submitted_to(entries: Iterable[IndexEntry], namespace: str | None) -> Iterator[Source]:
+    for entry in entries:
+        if entry.cluster is not None:
+            yield _source(entry.cluster, namespace or entry.namespace or DEFAULT_NAMESPACE)
+
+
+def _names_a_cluster(where: Whereabouts) -> bool:
+    return bool(where.context or (where.project and where.zone and where.cluster))

@@ -1,0 +1,90 @@
+"""Looking at a cluster before something is created there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from xsft.checks.admission import ClusterFacts, Unseen, admission_problems
+from xsft.checks.demand import Demand, Json, demand_of
+from xsft.effects.cluster.cluster import Cluster
+from xsft.errors import Unreachable
+from xsft.problems import Problem
+from xsft.steps import Plan
+
+T = TypeVar("T")
+
+
+def examine(cluster: Cluster, plan: Plan) -> tuple[ClusterFacts, tuple[Problem, ...]]:
+    """What is there, and what stands in the plan's way. Creates nothing. The plan must have a manifest.
+
+    Raises as `Cluster` does, but for what may not be looked at: that is a problem of its own.
+    """
+    if plan.manifest is None:
+        raise ValueError("a plan without a manifest goes to no cluster")
+    demand = demand_of(plan.manifest, plan.run)
+    facts = inspect(cluster, demand)
+    return facts, admission_problems(facts, demand)
+
+
+def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
+    namespace = demand.namespace
+    queue = _seen(lambda: cluster.local_queue(name=demand.queue, namespace=namespace))
+    cluster_queue = _cluster_queue(cluster, queue)
+    classes = {name: _has_class(cluster, name) for name in demand.priority_classes}
+    return ClusterFacts(
+        context=cluster.context,
+        namespace=_seen(lambda: cluster.namespace(namespace)),
+        local_queue=queue,
+        known_queues=_names(lambda: cluster.local_queues(namespace=namespace)) if queue is None else (),
+        cluster_queue=cluster_queue,
+        flavors=_flavors(cluster, cluster_queue),
+        priority_classes=classes,
+        known_priorities=_names(cluster.priority_classes) if False in classes.values() else (),
+        secrets={need.name: _keys(cluster, need.name, namespace) for need in demand.secrets},
+        jobsets=cluster.list_jobsets(namespace=namespace, run_name=demand.run_name),
+        same_name=cluster.get_jobset(name=demand.jobset, namespace=namespace),
+    )
+
+
+def _cluster_queue(cluster: Cluster, queue: Json | Unseen | None) -> Json | Unseen | None:
+    if queue is None or isinstance(queue, Unseen):
+        return queue
+    name = str(queue.get("spec", {}).get("clusterQueue"))
+    return _seen(lambda: cluster.cluster_queue(name))
+
+
+def _flavors(cluster: Cluster, queue: Json | Unseen | None) -> dict[str, Json]:
+    """Those that are there and may be read; the quota check leaves a group alone that lacks one."""
+    if queue is None or isinstance(queue, Unseen):
+        return {}
+    groups = queue.get("spec", {}).get("resourceGroups") or ()
+    names = dict.fromkeys(str(flavor["name"]) for group in groups for flavor in group.get("flavors") or ())
+    found = {name: _flavor(cluster, name) for name in names}
+    return {name: flavor for name, flavor in found.items() if isinstance(flavor, dict)}
+
+
+def _flavor(cluster: Cluster, name: str) -> Json | Unseen | None:
+    return _seen(lambda: cluster.resource_flavor(name))
+
+
+def _has_class(cluster: Cluster, name: str) -> bool | Unseen:
+    return _seen(lambda: cluster.priority_class(name) is not None)
+
+
+def _keys(cluster: Cluster, name: str, namespace: str) -> frozenset[str] | Unseen | None:
+    return _seen(lambda: cluster.secret_keys(name=name, namespace=namespace))
+
+
+def _seen(look: Callable[[], T]) -> T | Unseen:
+    try:
+        return look()
+    except Unreachable as failed:
+        if failed.problem_id != "forbidden":
+            raise
+        return Unseen(why=failed.message)
+
+
+def _names(look: Callable[[], tuple[Json, ...]]) -> tuple[str, ...]:
+    found = _seen(look)
+    return () if isinstance(found, Unseen) else tuple(str(item["metadata"]["name"]) for item in found)

@@ -1,0 +1,63 @@
+"""Writing down beside a run how it ended, where the cluster forgets that with its JobSet: that somebody cancelled it,
+or that its steps taught nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from xsft.effects.records.records import RecordStore, ref_of
+from xsft.errors import XsftError
+from xsft.problems import Problem, warning
+from xsft.records.model import Facts, Record
+from xsft.states.model import JobSet
+from xsft.states.rows import Row
+from xsft.states.worth import WORTHLESS, text_of
+
+
+def record_cancel(store: RecordStore, jobset: JobSet, *, user: str) -> tuple[Problem, ...]:
+    """Warnings where it cannot be written; nothing for a JobSet that has no record of ours."""
+    if not jobset.output:
+        return ()
+    try:
+        record = _record(store.read_run(jobset.output, jobset.run_name), uid=jobset.uid, name=jobset.name)
+        if record is None:
+            return ()
+        facts = Facts(
+            outcome="cancelled", at=store.now(), submitter=secrets.token_hex(8), reason=f"cancelled by {user}"
+        )
+        return store.finish(ref_of(record), facts).problems
+    except XsftError as failed:
+        message = f"The JobSet is deleted, and its record does not say so: {failed.message}"
+        return (
+            warning("cancel-not-recorded", "", message, "xsft status may call the run unknown; nothing else is lost."),
+        )
+
+
+def record_worthless(store: RecordStore, row: Row) -> tuple[Problem, ...]:
+    """So that it is not taken for finished once its last checkpoint is all that is left. As `record_cancel`."""
+    if row.target != "xpk" or not row.output or row.reason not in WORTHLESS:
+        return ()
+    try:
+        record = _record(store.read_run(row.output, row.run_name), uid=row.uid, name=row.jobset)
+        if record is None or record.last.state_reason == row.reason:
+            return ()
+        facts = Facts(
+            outcome="failed",
+            at=store.now(),
+            submitter=secrets.token_hex(8),
+            reason=text_of(row.progress, row.reason),
+            state_reason=row.reason,
+        )
+        return store.finish(ref_of(record), facts).problems
+    except XsftError as failed:
+        message = f"The run's record does not say that it failed: {failed.message}"
+        fix = "Submitting it again may call it finished, by its last checkpoint; nothing else is lost."
+        return (warning("end-not-recorded", "", message, fix),)
+
+
+def _record(records: tuple[Record, ...], *, uid: str | None, name: str | None) -> Record | None:
+    """Of the attempt with that UID; where a submitter died before it learnt the UID, of that JobSet's name."""
+    by_uid = [one for one in records if uid and one.attempts and one.last.uid == uid]
+    by_name = [one for one in records if one.attempts and one.last.uid is None and one.last.jobset == name]
+    return next(iter((*by_uid, *by_name)), None)

@@ -1,0 +1,199 @@
+"""`submit --through-xpk`: the shown xpk line itself, run by the pinned xpk, and then the truth from the cluster.
+
+xpk runs with a private folder for its temporary files, its kubeconfig and its home (removed afterwards), without a
+terminal, without telemetry and downloads, and never with --quiet: under it xpk deletes a running workload of the same
+name (xpk@1.16.0 commands/workload.py). Its exit status is not the truth: it can fail after the JobSet was made.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from xsft.effects.cluster.cluster import Cluster
+from xsft.effects.cluster.create import Created, Exists
+from xsft.effects.cluster.kubeconfig import load_kubeconfig
+from xsft.effects.machine import process
+from xsft.effects.machine.process import Completed
+from xsft.errors import EnvironmentMissing, Refused, SpecError, TimedOut, Unknown, XsftError
+from xsft.launchers.readback import lacking_of_xpk, lost_by_xpk
+from xsft.problems import error, note
+from xsft.spec.asked import asked_fields
+from xsft.spec.secrets import names_secret, redact
+from xsft.steps import Plan
+
+Json = dict[str, Any]
+
+TIMEOUT_S = 900.0
+"""xpk waits ten seconds at a time; gcloud may be slow to log in."""
+ADDED = ("--skip-validation",)
+"""Else xpk wants crane, which builds images, beside kubectl and gcloud."""
+TOOLS = ("gcloud", "kubectl")
+PASSED_ON = ("CLOUDSDK_", "GOOGLE_", "GCE_", "LC_", "SSL_", "REQUESTS_", "STORAGE_EMULATOR_HOST", "USE_GKE_")
+LOGIN = ("CLOUDSDK_", "GOOGLE_APPLICATION_")
+"""How gcloud logs in where nobody can be asked."""
+PASSED_ON_EXACTLY = frozenset(
+    {"PATH", "LANG", "LD_LIBRARY_PATH", "USER", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"}
+)
+OFF = {
+    "TELEMETRY_ENABLED": "false",
+    "DEPENDENCY_AUTO_DOWNLOAD": "false",
+    "XPK_TESTER": "false",
+    "PIP_NO_INDEX": "1",  # xpk asks PyPI for its latest version at every start
+    "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
+}
+
+NOTE = note(
+    "through-xpk",
+    "",
+    "xpk made the JobSet by its own line: it bears no label of xsft's, and the manifest digest recorded is that of the"
+    " plan's manifest.",
+)
+
+
+def refuse_losses(plan: Plan) -> None:
+    """Raises Refused where the xpk line alone would lose something that was asked for, or cannot reach the cluster."""
+    place = plan.run.place
+    if place is None or place.context:
+        raise Refused(
+            "xpk reaches GKE clusters only, by project, zone and cluster; the place names a kubeconfig context.",
+            fix="Submit without --through-xpk.",
+            id="xpk-cluster",
+        )
+    lost = lost_by_xpk(plan.audit, asked=(*asked_fields(plan.run.spec), "queue"))
+    if lost:
+        fields = ", ".join(dict.fromkeys(row.field for row in lost))
+        raise Refused(
+            f"xpk would lose what the workload asks for: {fields} ({'; '.join(plan.by_hand)}).",
+            fix="Submit without --through-xpk, or leave those fields out.",
+            id="xpk-loses",
+        )
+
+
+class ThroughXpk(Struct, frozen=True, kw_only=True):
+    """Creates a plan's JobSet by its xpk line (for `Submitter.create`)."""
+
+    python: Path
+    """Of xpk's environment."""
+    env: Mapping[str, str]
+    """The user's."""
+    run: Callable[..., Completed] = process.run
+    timeout_s: float = TIMEOUT_S
+
+    def __call__(self, cluster: Cluster, plan: Plan, _mark: str) -> Created | Exists:
+        """Raises EnvironmentMissing without gcloud or kubectl, SpecError where xpk made nothing, Unknown where nobody
+        can tell.
+        """
+        _require_tools(self.env)
+        there = cluster.get_jobset(name=plan.jobset, namespace=plan.run.namespace)
+        if there is not None:
+            return Exists(object=there)
+        said, ended = self._xpk(cluster, plan)
+        held = _held(cluster, plan, said)
+        if held is None:
+            raise _nothing_made(plan, said) if ended else _unclear(plan, said)
+        as_told = not lacking_of_xpk(plan.audit, manifest=plan.manifest or {}, held=held)
+        return Created(object=held) if as_told else Exists(object=held)
+
+    def _xpk(self, cluster: Cluster, plan: Plan) -> tuple[str, bool]:
+        """Its last words, and whether it came to an end of its own with an error."""
+        with tempfile.TemporaryDirectory(prefix="xsft-through-xpk-") as folder:
+            scratch = Path(folder)
+            _copy_kubeconfig(cluster, scratch / "kubeconfig")
+            argv = (str(self.python), "-I", "-X", "utf8", "-c", _MAIN, *(plan.xpk_argv or ())[1:], *ADDED)
+            env = environment(self.env, scratch=scratch)
+            number = _project_number(plan, env=env, run=self.run)
+            try:
+                done = self.run((*argv, *number), env=env, cwd=scratch, timeout_s=self.timeout_s)
+            except TimedOut:
+                return f"it did not end within {self.timeout_s:g} s", False
+        return _last_words(done), not done.ok
+
+
+def differences(plan: Plan, held: Json) -> list[str]:
+    """For `Submitter.compare`."""
+    return lacking_of_xpk(plan.audit, manifest=plan.manifest or {}, held=held)
+
+
+def environment(own: Mapping[str, str], *, scratch: Path) -> dict[str, str]:
+    """What gcloud needs to log in, and nothing else of the user's: no secret, no kubeconfig, no setting of xpk's."""
+    home = own.get("HOME") or str(Path.home())
+    kept = {name: value for name, value in own.items() if _is_passed_on(name)}
+    config = {"CLOUDSDK_CONFIG": str(Path(home) / ".config" / "gcloud"), **kept}
+    private = {"HOME": str(scratch), "TMPDIR": str(scratch), "KUBECONFIG": str(scratch / "kubeconfig")}
+    return {**config, **private, **OFF}
+
+
+_MAIN = "import sys; from xpk.main import main; sys.exit(main())"
+
+
+def _is_passed_on(name: str) -> bool:
+    upper = name.upper()
+    named = upper in PASSED_ON_EXACTLY or upper.startswith(PASSED_ON)
+    return named and (upper.startswith(LOGIN) or not names_secret(name))
+
+
+def _require_tools(env: Mapping[str, str]) -> None:
+    missing = [tool for tool in TOOLS if shutil.which(tool, path=env.get("PATH")) is None]
+    if missing:
+        raise EnvironmentMissing(
+            f"xpk needs {' and '.join(missing)} on PATH.",
+            fix="Install the Google Cloud CLI with kubectl (gcloud components install kubectl), or submit without"
+            " --through-xpk.",
+            id="xpk-tools",
+        )
+
+
+def _copy_kubeconfig(cluster: Cluster, target: Path) -> None:
+    """xpk goes on with the current context where gcloud gave it none: that must be the right one."""
+    import yaml
+
+    configs = (load_kubeconfig(file) for file in cluster.access.kubeconfig)
+    known = (c for c in configs if any(one.get("name") == cluster.context for one in c.get("contexts") or ()))
+    content = {**next(known, {}), "current-context": cluster.context}
+    target.touch(mode=0o600)
+    target.write_text(yaml.safe_dump(content), encoding="utf-8")
+
+
+def _project_number(plan: Plan, *, env: Mapping[str, str], run: Callable[..., Completed]) -> tuple[str, ...]:
+    """Spares xpk a second login (application default credentials), which it needs to look the number up itself."""
+    project = plan.run.place.project if plan.run.place else None
+    if not project:
+        return ()
+    argv = ("gcloud", "projects", "describe", project, "--format=value(projectNumber)")
+    try:
+        done = run(argv, env=env, timeout_s=60)
+    except XsftError:
+        return ()
+    number = done.stdout.strip()
+    return (f"--project-number={number}",) if done.ok and number.isdecimal() else ()
+
+
+def _held(cluster: Cluster, plan: Plan, said: str) -> Json | None:
+    try:
+        return cluster.get_jobset(name=plan.jobset, namespace=plan.run.namespace)
+    except XsftError as failed:
+        raise _unclear(plan, f"{said}; reading it back failed: {failed}") from None
+
+
+def _nothing_made(plan: Plan, said: str) -> SpecError:
+    message = f"xpk made no JobSet {plan.jobset}: {said}"
+    return SpecError((error("xpk-failed", "", message, "Mend what xpk names, or submit without --through-xpk."),))
+
+
+def _unclear(plan: Plan, said: str) -> Unknown:
+    return Unknown(
+        f"xpk was told to make the JobSet {plan.jobset}, and it is not there: {said}",
+        fix="Run the same command again: it finds what was created, or creates it.",
+        id="create-unclear",
+    )
+
+
+def _last_words(done: Completed) -> str:
+    lines: Iterable[str] = (line.strip().removeprefix("[XPK] ") for line in (done.stdout + done.stderr).splitlines())
+    return redact(" | ".join([line for line in lines if line][-4:]))[-600:] or "it said nothing"

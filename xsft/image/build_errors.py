@@ -1,0 +1,111 @@
+"""Why a build failed, in words that say what to do. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from xsft.errors import EnvironmentMissing, UsageError, XsftError
+from xsft.image.docker_errors import Doing, explain, words
+from xsft.image.model import BuildStep
+from xsft.image.progress import Reading
+from xsft.spec.secrets import redact
+
+_NO_PYTHON = r"(?:^|[\s:/\"])python3?\"?: (?:command not|not|executable file not) found|no module named pip"
+_NETWORK = (
+    r"temporary failure (?:in name resolution|resolving)|name or service not known|network is unreachable|"
+    r"connection (?:refused|timed out|reset)|newconnectionerror|could not resolve|read timed out|max retries exceeded"
+)
+
+
+class Known(Struct, frozen=True, kw_only=True):
+    """Something that the output of a build says, and what it means."""
+
+    pattern: str
+    id: str
+    fix: str
+    error: type[XsftError] = EnvironmentMissing
+
+
+KNOWN: tuple[Known, ...] = (
+    Known(
+        pattern=_NO_PYTHON,
+        id="base-without-python",
+        fix="Take a base image with CPython 3.12 and pip as `python3`, e.g. python:3.12-slim (image base, BASE_IMAGE).",
+        error=UsageError,
+    ),
+    Known(
+        pattern=r"do not match the hashes|hash(?:es)? (?:mis)?match|hashes are required",
+        id="build-hash-mismatch",
+        fix="The index serves other bytes than the lock names: ask who runs the index, or lock anew and read the diff.",
+    ),
+    Known(
+        pattern=r"no matching distribution found|could not find a version that satisfies",
+        id="build-package-missing",
+        fix="Does the index have this version for the base image's Python? A pip.conf goes in as a secret.",
+    ),
+    Known(
+        pattern=r"no space left on device|errno 28\b",
+        id="disk-full",
+        fix="Look with `docker system df`; `docker builder prune` frees the build cache. xsft removes nothing.",
+    ),
+    Known(
+        pattern=_NETWORK,
+        id="build-no-network",
+        fix="Can the engine's machine reach the package index? Behind a mirror, give the build a pip.conf (a secret).",
+    ),
+    Known(
+        pattern=r"certificate verify failed|self[- ]signed certificate|sslerror",
+        id="build-certificate",
+        fix="The network's own certificate authority is not in the base image: take a base that has it.",
+    ),
+    Known(
+        pattern=r"exec format error",
+        id="build-platform",
+        fix="The base image is for another processor; TPU hosts are linux/amd64.",
+    ),
+    Known(
+        pattern=r"\bkilled\b|exit code: 137",
+        id="build-out-of-memory",
+        fix="Give the engine more memory (Docker Desktop: Resources).",
+    ),
+    Known(
+        pattern=r"dockerfile parse error|unknown instruction|unknown flag",
+        id="dockerfile-invalid",
+        fix="Correct the Dockerfile.",
+        error=UsageError,
+    ),
+    Known(
+        pattern=r"failed to compute cache key|failed to calculate checksum",
+        id="context-incomplete",
+        fix="The Dockerfile copies a file that is not in its context.",
+        error=UsageError,
+    ),
+)
+"""The first that is found. source: pip@24 exceptions.py, moby@20.10, buildkit@0.8."""
+
+
+def build_failed(reading: Reading, step: BuildStep) -> XsftError:
+    """The step that failed, why where that is known, and the last lines of the output."""
+    tail = redact("\n".join(reading.tail))
+    where = f" at {_short(reading.failed)}" if reading.failed else ""
+    said = f"The {step.name} image could not be built{where}: {words(reading.error) or 'docker build ended'}"
+    base = re.search(r"load metadata for (\S+)", reading.failed)
+    if base:
+        return explain(reading.error, Doing(what=f"read the base image {base[1]}", host=base[1].partition("/")[0]))
+    for known in KNOWN:
+        if re.search(known.pattern, tail, re.IGNORECASE):
+            return known.error(_with_tail(said, tail), fix=known.fix, id=known.id)
+    if not reading.failed:
+        return explain(reading.error or tail, Doing(what=f"build the {step.name} image"))
+    fix = "The last lines above are the step's own; correct what they name and build again: what succeeded is kept."
+    return EnvironmentMissing(_with_tail(said, tail), fix=fix, id="build-failed")
+
+
+def _with_tail(said: str, tail: str) -> str:
+    return f"{said}\n{tail}"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 120 else f"{name[:117]}…"

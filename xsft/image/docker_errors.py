@@ -1,0 +1,193 @@
+"""What Docker's refusals mean, and the command that mends each. Pure; nothing is ever run or removed from here.
+
+The words are those of the engine, of BuildKit and of registries as the engine passes them on. source: moby@20.10
+distribution/errors.go, client/errors.go; the errors of distribution@2.8 registry/api/errcode/register.go.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from xsft.errors import EnvironmentMissing, Unreachable, XsftError
+from xsft.reading.network_words import plain
+from xsft.spec.secrets import redact
+
+MAX_WORDS = 300
+"""Characters of somebody else's message that are quoted."""
+
+INSTALL = "Install Docker (https://docs.docker.com/engine/install), or name one that runs: DOCKER_HOST=ssh://USER@HOST."
+START = "Start it (sudo systemctl start docker, or Docker Desktop); `docker version` says whether it answers."
+PERMIT = "Join the group that may: sudo usermod -aG docker $USER, then log in again (or `newgrp docker`)."
+FREE = (
+    "Look with `docker system df`; `docker builder prune` frees the build cache, `docker image prune` unnamed images. "
+    "xsft removes nothing."
+)
+LOG_IN_GOOGLE = (
+    "Log in: gcloud auth application-default login (in CI: a service account, GOOGLE_APPLICATION_CREDENTIALS)."
+)
+
+_NOT_THERE = r"no such file or directory|connection refused|cannot connect to the docker daemon|errno 2\b|errno 111\b"
+_PERMISSION = r"permission denied|errno 13\b"
+_FULL = r"no space left on device|disk quota exceeded|errno 28\b|not enough space|disk full"
+_DNS = (
+    r"no such host|name resolution|server misbehaving|temporary failure in name|could not resolve|name or service not"
+)
+_LIMIT = r"\b429\b|toomanyrequests|too many requests|rate limit|quota exceeded for quota metric"
+_UNAUTHORIZED = r"\b401\b|unauthorized|no basic auth credentials|authentication required|incorrect username or password"
+_DENIED = r"\b403\b|\bdenied\b|forbidden"
+_NAME_UNKNOWN = r"name[_ ]unknown|repository name not known|repository .*not found|repository does not exist"
+_NOT_FOUND = r"manifest unknown|not found|no such image|\b404\b"
+_SERVER = r"\b50[0-4]\b|internal server error|bad gateway|service unavailable|gateway timeout"
+_CUT = (
+    r"\beof\b|connection reset|broken pipe|timeout|timed out|connection refused|network is unreachable|"
+    r"no route to host|connection aborted|use of closed|tls handshake|blob upload (?:unknown|invalid)|digest invalid|"
+    r"digest did not match|connection broken|stream error"
+)
+
+
+class Doing(Struct, frozen=True, kw_only=True):
+    """What was being done when Docker said no; for messages."""
+
+    what: str
+    """`push us-docker.pkg.dev/p/r/i:code-1`."""
+    host: str = ""
+    """The registry's; empty where the engine alone was asked."""
+    repository: str = ""
+    google: bool = False
+    pushes: bool = False
+
+
+def explain(said: str, doing: Doing) -> XsftError:
+    """The error for what the engine, BuildKit or a registry said."""
+    for pattern, make in _CASES:
+        if re.search(pattern, said, re.IGNORECASE):
+            return make(words(said), doing)
+    return EnvironmentMissing(
+        f"Could not {doing.what}: {words(said)}",
+        fix="`docker info` says how the engine is; the words are Docker's own.",
+        id="docker-failed",
+    )
+
+
+def is_passing(said: str) -> bool:
+    """Whether trying again may help: a server's trouble or a cut connection, not a refusal."""
+    if re.search(_FULL, said, re.IGNORECASE) and not re.search(_SERVER, said, re.IGNORECASE):
+        return False
+    if re.search(rf"{_LIMIT}|{_SERVER}", said, re.IGNORECASE):
+        return True
+    refused = re.search(rf"{_UNAUTHORIZED}|{_DENIED}|{_NAME_UNKNOWN}|{_DNS}", said, re.IGNORECASE)
+    return refused is None and re.search(_CUT, said, re.IGNORECASE) is not None
+
+
+def is_limited(said: str) -> bool:
+    """Whether the registry asks to be left alone for a while."""
+    return re.search(_LIMIT, said, re.IGNORECASE) is not None
+
+
+def no_engine(said: str, *, host: str, client: str | None) -> EnvironmentMissing:
+    """Why the engine at `host` cannot be used. `client`: the docker command that is on PATH, None without one."""
+    if re.search(_PERMISSION, said, re.IGNORECASE):
+        return EnvironmentMissing(f"You may not use the Docker engine at {host}.", fix=PERMIT, id="docker-permission")
+    if client is None and re.search(r"no such file|errno 2\b", said, re.IGNORECASE):
+        return EnvironmentMissing(
+            f"Docker is not here: no docker command on PATH, and no engine at {host}.", fix=INSTALL, id="docker-missing"
+        )
+    if re.search(_NOT_THERE, said, re.IGNORECASE):
+        return EnvironmentMissing(f"No Docker engine answers at {host}.", fix=START, id="docker-not-running")
+    return EnvironmentMissing(
+        f"The Docker engine at {host} cannot be used: {words(said)}", fix=START, id="docker-not-running"
+    )
+
+
+def disk_full(said: str, doing: Doing) -> EnvironmentMissing:
+    return EnvironmentMissing(f"The disk is full: could not {doing.what}: {said}", fix=FREE, id="disk-full")
+
+
+def login_missing(host: str, *, google: bool) -> Unreachable:
+    fix = LOG_IN_GOOGLE if google else f"Log in: docker login {host}."
+    return Unreachable(f"You are not logged in to {host}.", fix=fix, id="registry-login-missing")
+
+
+def login_refused(said: str, doing: Doing) -> Unreachable:
+    fix = LOG_IN_GOOGLE if doing.google else f"Log in again: docker login {doing.host}."
+    return Unreachable(
+        f"{doing.host or 'The registry'} does not accept the login: {said}", fix=fix, id="registry-login-refused"
+    )
+
+
+def denied(said: str, doing: Doing) -> Unreachable:
+    """Logged in, and not allowed."""
+    role = "roles/artifactregistry.writer" if doing.pushes else "roles/artifactregistry.reader"
+    right = "push to" if doing.pushes else "read"
+    fix = f"Ask for {role} on {doing.repository}." if doing.google else f"Ask for the right to {right} it."
+    return Unreachable(
+        f"You may not {right} {doing.repository or doing.host}: {said}",
+        fix=f"{fix} `xsft image push` does not create a right.",
+        id="registry-forbidden",
+    )
+
+
+def repository_missing(said: str, doing: Doing) -> EnvironmentMissing:
+    create = (
+        "Create it: xsft image push --create, or gcloud artifacts repositories create NAME "
+        "--repository-format=docker --location=LOCATION --project=PROJECT."
+    )
+    return EnvironmentMissing(
+        f"There is no repository {doing.repository}: {said}",
+        fix=create if doing.google else "Correct its name, or create it at that registry.",
+        id="repository-missing",
+    )
+
+
+def not_found(said: str, doing: Doing) -> XsftError:
+    if doing.google and doing.pushes:
+        return repository_missing(said, doing)
+    return EnvironmentMissing(
+        f"Could not {doing.what}: {said}", fix="Check the reference, or push the image first.", id="image-absent"
+    )
+
+
+def limited(said: str, doing: Doing) -> Unreachable:
+    return Unreachable(
+        f"{doing.host or 'The registry'} takes no more requests for now: {said}",
+        fix="Try again in some minutes: what was pushed stays pushed. A login raises the limit of public registries.",
+        id="registry-rate-limited",
+    )
+
+
+def no_network(said: str, doing: Doing) -> Unreachable:
+    return Unreachable(
+        f"Could not {doing.what}: {said}",
+        fix=f"Check network, DNS and proxy, here and where the engine runs: can both reach {doing.host or 'it'}?",
+        id="registry-unreachable",
+    )
+
+
+def broken_off(said: str, doing: Doing) -> Unreachable:
+    return Unreachable(
+        f"Could not {doing.what}: {said}",
+        fix="Try again: what was transferred stays transferred.",
+        id="registry-unreachable",
+    )
+
+
+def words(said: str) -> str:
+    """Somebody else's message, short, without tokens and without the insides of a library."""
+    return redact(plain(" ".join(said.split())))[:MAX_WORDS]
+
+
+_CASES: tuple[tuple[str, Callable[[str, Doing], XsftError]], ...] = (
+    (_LIMIT, limited),
+    (_FULL, disk_full),
+    (_NAME_UNKNOWN, repository_missing),
+    (_UNAUTHORIZED, login_refused),
+    (_DENIED, denied),
+    (_DNS, no_network),
+    (_NOT_FOUND, not_found),
+    (_SERVER, broken_off),
+    (_CUT, broken_off),
+)
+"""In this order: a registry's 403 says "denied" and its 429 may say "denied" too."""

@@ -1,0 +1,98 @@
+"""Where an image's name leads: the registry's host and its addresses. Pure.
+
+source: distribution@2.8 reference/normalize.go (docker.io, library/), docs/spec/auth/token.md.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from xsft.errors import UsageError
+from xsft.image.reference import parse_reference
+
+HUB = "docker.io"
+HUB_API = "registry-1.docker.io"
+GOOGLE = (".pkg.dev", ".gcr.io")
+"""With the dot: anybody may own xgcr.io, and would be sent a token of the user's."""
+
+
+class Named(Struct, frozen=True, kw_only=True):
+    """An image's name, taken apart."""
+
+    host: str
+    """With port: `us-docker.pkg.dev`, `127.0.0.1:5000`."""
+    path: str
+    """The repository at that host: `my-project/xsft/post-training`."""
+    reference: str
+    """A digest, else a tag."""
+
+    @property
+    def repository(self) -> str:
+        return f"{self.host}/{self.path}"
+
+    def url(self, kind: str, reference: str | None = None) -> str:
+        """`manifests`, `blobs` or `tags/list`."""
+        last = f"/{reference}" if reference else ""
+        return f"{base_url(self.host)}/v2/{self.path}/{kind}{last}"
+
+
+def named(ref: str) -> Named:
+    """Names without a host are Docker Hub's. No tag and no digest mean `latest`. Raises UsageError."""
+    try:
+        found = parse_reference(ref)
+    except ValueError as wrong:
+        raise UsageError(str(wrong), fix="Correct the name of the image.", id="image-reference") from None
+    path = found.repository if found.host or "/" in found.repository else f"library/{found.repository}"
+    return Named(host=found.host or HUB, path=path, reference=found.digest or found.tag or "latest")
+
+
+def base_url(host: str) -> str:
+    """Loopback registries speak HTTP, as Docker takes it; everything else is asked over TLS."""
+    scheme = "http" if is_loopback(_hostname(host)) else "https"
+    return f"{scheme}://{HUB_API if host == HUB else host}"
+
+
+def is_google(host: str) -> bool:
+    """Whether the registry is Google's, which may be sent a token of the user's login."""
+    return host == "gcr.io" or host.endswith(GOOGLE)
+
+
+def is_loopback(name: str) -> bool:
+    """`name`: a host's, without port or brackets."""
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def may_be_told(realm: str, host: str) -> bool:
+    """Whether a registry's login may be sent where the registry says tokens are made.
+
+    Over TLS, to the same host or a sibling under one domain that somebody owns; loopback's to loopback.
+    """
+    there = urlsplit(realm)
+    name = there.hostname or ""
+    if is_loopback(_hostname(host)):
+        return is_loopback(name)
+    return there.scheme == "https" and _domain(name) == _domain(_hostname(host))
+
+
+def _hostname(host: str) -> str:
+    """Without its port."""
+    return urlsplit(f"//{host}").hostname or ""
+
+
+def _domain(name: str) -> str:
+    """`docker.io` of `auth.docker.io`; three labels under a country's own second level (`example.co.uk`); an address is
+    under none.
+    """
+    labels = name.split(".")
+    if labels[-1].isdecimal() or ":" in name:
+        return name
+    short = len(labels) > 2 and len(labels[-1]) == 2 and len(labels[-2]) <= 3
+    return ".".join(labels[-3 if short else -2 :])

@@ -1,0 +1,67 @@
+"""Kubernetes events, and what a JobSet names that must be there. Pure; nothing here raises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xsft.reading.jobsets import QUEUE_LABEL
+from xsft.reading.lenient import Json, mapping, rows, text, whole
+from xsft.states.evidence import Event
+from xsft.states.model import JobSet
+
+
+def event_of(json: Json) -> Event:
+    """source: k8s.io/api core/v1 Event; `series` and `eventTime` replaced `count` and `lastTimestamp` in new ones."""
+    about, series = mapping(json, "involvedObject"), mapping(json, "series")
+    at = series.get("lastObservedTime") or json.get("lastTimestamp") or json.get("eventTime")
+    created = mapping(json, "metadata").get("creationTimestamp")
+    return Event(
+        reason=text(json.get("reason")) or "",
+        message=" ".join((text(json.get("message")) or "").split()),
+        object=f"{text(about.get('kind')) or ''}/{text(about.get('name')) or ''}",
+        count=whole(series.get("count")) or whole(json.get("count")) or 1,
+        at=text(at) or text(created) or "",
+    )
+
+
+def is_about(event: Event, jobset: JobSet, *, workload: str | None) -> bool:
+    """Whether it is about the JobSet, its Jobs, its pods or its Workload; another run's name may begin with its."""
+    kind, _, name = event.object.partition("/")
+    if kind == "JobSet":
+        return name == jobset.name
+    if kind == "Workload":
+        return name == workload
+    jobs = {f"{jobset.name}-{job.name}-{i}" for job in jobset.jobs for i in range(min(job.replicas, 10_000))}
+    if kind == "Job":
+        return name in jobs
+    return kind == "Pod" and name.rsplit("-", 2)[0] in jobs  # Job, completion index, five letters
+
+
+def named_objects(jobset: Json) -> tuple[tuple[str, str], ...]:
+    """(kind, name) of what its pods and its queue label name: PriorityClass, Secret, LocalQueue; each once."""
+    return tuple(dict.fromkeys(pair for pair in _named(jobset) if pair[1]))
+
+
+def _named(jobset: Json) -> Iterator[tuple[str, str]]:
+    yield "LocalQueue", text(mapping(jobset, "metadata", "labels").get(QUEUE_LABEL)) or ""
+    for job in rows(mapping(jobset, "spec").get("replicatedJobs")):
+        pod = mapping(job, "template", "spec", "template", "spec")
+        yield "PriorityClass", text(pod.get("priorityClassName")) or ""
+        for secret in _secrets(pod):
+            yield "Secret", secret
+
+
+def _secrets(pod: Json) -> Iterator[str]:
+    """A Secret that is optional may be missing."""
+    for volume in rows(pod.get("volumes")):
+        yield from _required(mapping(volume, "secret"), "secretName")
+    for pull in rows(pod.get("imagePullSecrets")):
+        yield text(pull.get("name")) or ""
+    for container in (*rows(pod.get("initContainers")), *rows(pod.get("containers"))):
+        for variable in rows(container.get("env")):
+            yield from _required(mapping(variable, "valueFrom", "secretKeyRef"), "name")
+
+
+def _required(reference: Json, key: str) -> Iterator[str]:
+    if reference.get("optional") is not True:
+        yield text(reference.get(key)) or ""

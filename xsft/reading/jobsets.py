@@ -1,0 +1,184 @@
+"""JobSets as the cluster holds them, reduced to what a state depends on; anybody's, not only those xsft made. Pure.
+
+Nothing here raises, whatever the JSON: a field that is missing or of another kind is not known.
+source: jobset@v0.10.1 api/jobset/v1alpha2/jobset_types.go; xpk@1.16.0 as rendered (tests/golden/*.manifest.yaml).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from xsft.catalog.tpu import generations, parse_tpu_type
+from xsft.launchers.jobset import TRAINER_CONTAINER
+from xsft.launchers.labels import (
+    DATA_ANNOTATION,
+    DIGEST_ANNOTATION,
+    MODE_LABEL,
+    OUTPUT_ANNOTATION,
+    RUN_LABEL,
+    STEPS_ANNOTATION,
+)
+from xsft.modes import mode_module
+from xsft.naming import ModeName
+from xsft.reading.lenient import Json, count, mapping, rows, text, texts, whole
+from xsft.states.model import Condition, JobSet, ReplicatedJob
+
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+XPK_LABEL = "xpk.google.com/workload"
+"""xpk's own list goes by it (xpk@1.16.0 commands/workload.py)."""
+ACCELERATOR = "cloud.google.com/gke-tpu-accelerator"
+TOPOLOGY = "cloud.google.com/gke-tpu-topology"
+MANAGER_LABEL = "app.kubernetes.io/managed-by"
+
+MODES: tuple[ModeName, ...] = ("mcjax", "pathways")
+
+_TOPOLOGY = re.compile(r"[0-9]{1,4}(x[0-9]{1,4}){1,2}", re.ASCII)
+_ARGUMENT = r"(?<![\w.$-]){}=([^\s'\";&|)]*)"
+_ATTEMPT = re.compile(r"(-[0-9]{1,4})?", re.ASCII)
+_STEPS = re.compile(_ARGUMENT.format("steps"))
+_OUTPUT = re.compile(_ARGUMENT.format("base_output_directory"))
+
+
+def jobset_of(json: Json) -> JobSet:
+    metadata, spec, status = mapping(json, "metadata"), mapping(json, "spec"), mapping(json, "status")
+    labels, annotations = mapping(metadata, "labels"), mapping(metadata, "annotations")
+    name = text(metadata.get("name")) or ""
+    run_name = _run_name(text(labels.get(RUN_LABEL)), jobset=name)
+    jobs = rows(spec.get("replicatedJobs"))
+    mode, conditions = _mode(labels, jobs), conditions_of(status)
+    slices, trainer = _slices(jobs, mode), _trainer(jobs, mode)
+    command = " ".join((*texts(trainer.get("command")), *texts(trainer.get("args"))))
+    return JobSet(
+        name=name,
+        namespace=text(metadata.get("namespace")) or "",
+        uid=text(metadata.get("uid")) or "",
+        created_at=text(metadata.get("creationTimestamp")) or "",
+        run_name=run_name or name,
+        ours=run_name is not None and labels.get(MANAGER_LABEL) == "xsft",
+        mode=mode,
+        tpu=_tpu(_pod_spec(slices)),
+        num_slices=whole(slices.get("replicas")) if slices else None,
+        steps=whole(annotations.get(STEPS_ANNOTATION)) or whole(_literal(_STEPS, command)),
+        output=text(annotations.get(OUTPUT_ANNOTATION)) or _literal(_OUTPUT, command),
+        spec_digest=text(annotations.get(DIGEST_ANNOTATION)),
+        queue=text(labels.get(QUEUE_LABEL)),
+        image=text(trainer.get("image")),
+        suspended=spec.get("suspend") is True,
+        terminal=text(status.get("terminalState")) or _terminal(conditions),
+        conditions=conditions,
+        jobs=_replicated(jobs, status),
+        has_status=bool(status),
+        restarts=count(status.get("restarts")),
+        max_restarts=whole(mapping(spec, "failurePolicy").get("maxRestarts")),
+        data_on_restart=text(annotations.get(DATA_ANNOTATION)),
+        deleting_at=text(metadata.get("deletionTimestamp")),
+    )
+
+
+def _run_name(label: str | None, *, jobset: str) -> str | None:
+    """The label, where the JobSet can be an attempt of that run: somebody may have copied it (`naming.jobset_name`)."""
+    its = label is not None and jobset.startswith(label) and _ATTEMPT.fullmatch(jobset, len(label))
+    return label if its else None
+
+
+def trains(json: Json) -> bool:
+    """Whether it is a run at all: xsft's or xpk's, or one that asks for TPUs; a cluster may hold other JobSets."""
+    labels = mapping(json, "metadata", "labels")
+    jobs = rows(mapping(json, "spec").get("replicatedJobs"))
+    return RUN_LABEL in labels or XPK_LABEL in labels or any(ACCELERATOR in _selector(job) for job in jobs)
+
+
+def conditions_of(status: Json) -> tuple[Condition, ...]:
+    return tuple(_condition(row) for row in rows(status.get("conditions")))
+
+
+def _terminal(conditions: tuple[Condition, ...]) -> str | None:
+    """JobSet before 0.6 writes the condition alone."""
+    return next((c.type for c in conditions if c.type in ("Failed", "Completed") and c.status == "True"), None)
+
+
+def _condition(row: Json) -> Condition:
+    return Condition(
+        type=text(row.get("type")) or "",
+        status=text(row.get("status")) or "Unknown",
+        reason=text(row.get("reason")) or "",
+        message=text(row.get("message")) or "",
+        at=text(row.get("lastTransitionTime")) or "",
+    )
+
+
+def _mode(labels: Json, jobs: tuple[Json, ...]) -> ModeName | None:
+    said = next((mode for mode in MODES if labels.get(MODE_LABEL) == mode), None)
+    names = {text(job.get("name")) for job in jobs}
+    return said or next(
+        (m for m in MODES if {mode_module(m).REPLICATED_JOB, mode_module(m).TRAINER_JOB} <= names), None
+    )
+
+
+def _slices(jobs: tuple[Json, ...], mode: ModeName | None) -> Json:
+    """The replicated job of the slices: by its name, else the first that asks for TPUs."""
+    name = mode_module(mode).REPLICATED_JOB if mode else None
+    found = (job for job in jobs if (job.get("name") == name if name else ACCELERATOR in _selector(job)))
+    return next(found, {})
+
+
+def _trainer(jobs: tuple[Json, ...], mode: ModeName | None) -> Json:
+    """The container that trains: xpk's name for it, else the first of the first job."""
+    name = mode_module(mode).TRAINER_JOB if mode else None
+    job = next((job for job in jobs if job.get("name") == name), jobs[0] if jobs else {})
+    containers = rows(_pod_spec(job).get("containers"))
+    named = (c for c in containers if str(c.get("name", "")).startswith(TRAINER_CONTAINER))
+    return next(named, containers[0] if containers else {})
+
+
+def _pod_spec(job: Json) -> Json:
+    return mapping(job, "template", "spec", "template", "spec")
+
+
+def _selector(job: Json) -> Json:
+    return mapping(_pod_spec(job), "nodeSelector")
+
+
+def _tpu(pod: Json) -> str | None:
+    selector = mapping(pod, "nodeSelector")
+    accelerator, topology = text(selector.get(ACCELERATOR)), text(selector.get(TOPOLOGY))
+    return _type_of(accelerator, topology) if accelerator and topology else None
+
+
+@cache
+def _type_of(accelerator: str, topology: str) -> str | None:
+    """The inverse of what xpk writes into the node selector; None for a slice that xpk does not know."""
+    generation = next((g.name for g in generations().values() if g.accelerator == accelerator), None)
+    if generation is None or not _TOPOLOGY.fullmatch(topology):
+        return None
+    try:
+        return parse_tpu_type(f"{generation}-{topology}").tpu_type
+    except ValueError:
+        return None
+
+
+def _literal(pattern: re.Pattern[str], command: str) -> str | None:
+    """What an argument is set to, where the command says it once and without a variable."""
+    values = set(pattern.findall(command))
+    value = values.pop() if len(values) == 1 else ""
+    return value if value and "$" not in value and "`" not in value else None
+
+
+def _replicated(jobs: tuple[Json, ...], status: Json) -> tuple[ReplicatedJob, ...]:
+    """In the spec's order: the status lists them in any."""
+    counts = {text(row.get("name")): row for row in rows(status.get("replicatedJobsStatus"))}
+    return tuple(_counted(job, counts.get(text(job.get("name")), {})) for job in jobs)
+
+
+def _counted(job: Json, counts: Json) -> ReplicatedJob:
+    replicas = whole(job.get("replicas"))
+    return ReplicatedJob(
+        name=text(job.get("name")) or "",
+        replicas=1 if replicas is None else replicas,
+        ready=count(counts.get("ready")),
+        active=count(counts.get("active")),
+        succeeded=count(counts.get("succeeded")),
+        failed=count(counts.get("failed")),
+        suspended=count(counts.get("suspended")),
+    )

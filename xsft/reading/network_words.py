@@ -1,0 +1,47 @@
+"""What a failed connection means, without the names of the libraries that met it. Pure.
+
+source: the texts of urllib3@2 exceptions.py, requests@2 adapters.py and CPython's ssl, met by asking.
+"""
+
+from __future__ import annotations
+
+import re
+
+_LIBRARY = re.compile(
+    r"ConnectionPool\(|HTTPS?Connection\(|Max retries exceeded|'Connection aborted\.'|Connection broken:"
+)
+"""A text that holds one of them is a library's, and says too much."""
+_MEANINGS = (
+    (r"Tunnel connection failed: 407", "the proxy requires a login (407)"),
+    (r"Tunnel connection failed: (?P<said>\d+ [A-Za-z ]+)", "the proxy refused the host ({said})"),
+    (r"ProxyError|connect to proxy", "the proxy could not be reached"),
+    (r"failed to resolve '(?P<said>[^']+)'", "the name {said} could not be resolved"),
+    (r"failed to resolve|name or service not known|name resolution|no such host", "its name could not be resolved"),
+    (r"certificate has expired", "its certificate has expired, or this machine's clock is wrong"),
+    (r"certificate is not yet valid", "its certificate is not valid yet, or this machine's clock is wrong"),
+    (r"(?P<said>self.signed certificate)", "it shows a {said}, which this machine does not trust"),
+    (r"certificate is not valid for|doesn't match", "its certificate is another host's"),
+    (r"certificate[ _]verify[ _]failed", "its certificate is not one that this machine trusts"),
+    (r"wrong[ _]version[ _]number", "the server does not speak TLS on this port"),
+    (r"\bssl\b|\btls\b|SSLError", "the TLS handshake failed"),
+    (r"connection refused", "connection refused"),
+    (r"timed out|timeout", "timed out"),
+    (r"network is unreachable|no route to host", "no route to host"),
+    (r"permission denied", "permission denied"),
+    (r"no such file", "no such file"),
+    (r"IncompleteRead", "incomplete answer"),
+)
+"""The first that is found: a proxy's name that is not known is the proxy's."""
+
+
+def plain(said: str) -> str:
+    """A library's text in words of ours; any other text as it is."""
+    return meaning(said) if _LIBRARY.search(said) else said
+
+
+def meaning(said: str) -> str:
+    """What is certainly a library's text, in words of ours."""
+    for pattern, words in _MEANINGS:
+        if found := re.search(pattern, said, re.IGNORECASE):
+            return words.format(**found.groupdict())
+    return "connection closed or reset"

@@ -1,0 +1,95 @@
+"""Pods of JobSets as the cluster holds them, reduced to what a state depends on. Pure; nothing here raises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from msgspec.structs import replace
+
+from xsft.launchers.jobset import TRAINER_CONTAINER
+from xsft.launchers.labels import COMPLETION_INDEX, JOBSET_NAME, RESTART_ATTEMPT
+from xsft.modes import mode_module
+from xsft.reading.jobsets import MODES, conditions_of
+from xsft.reading.lenient import Json, count, mapping, rows, text, whole
+from xsft.states.model import Container, JobSet, Pod
+
+REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
+JOB_INDEX = "jobset.sigs.k8s.io/job-index"
+"""source: jobset@v0.10.1 api/jobset/v1alpha2/jobset_types.go; all are labels of each pod."""
+
+ContainerState = Literal["waiting", "running", "terminated"]
+_STATES: tuple[ContainerState, ...] = ("terminated", "running", "waiting")
+
+
+def pod_of(json: Json) -> Pod:
+    metadata, status = mapping(json, "metadata"), mapping(json, "status")
+    labels = mapping(metadata, "labels")
+    index = labels.get(COMPLETION_INDEX, mapping(metadata, "annotations").get(COMPLETION_INDEX))
+    containers = (*rows(status.get("initContainerStatuses")), *rows(status.get("containerStatuses")))
+    return Pod(
+        name=text(metadata.get("name")) or "",
+        jobset=text(labels.get(JOBSET_NAME)) or "",
+        replicated_job=text(labels.get(REPLICATED_JOB)) or "",
+        slice_index=count(labels.get(JOB_INDEX)),
+        host=count(index),
+        phase=text(status.get("phase")) or "Unknown",
+        conditions=conditions_of(status),
+        containers=tuple(_container(row) for row in containers),
+        node=text(mapping(json, "spec").get("nodeName")),
+        attempt=count(labels.get(RESTART_ATTEMPT)),
+        deleting=text(metadata.get("deletionTimestamp")) is not None,
+        created_at=text(metadata.get("creationTimestamp")) or "",
+    )
+
+
+def _container(row: Json) -> Container:
+    last = mapping(row, "lastState")
+    now = _in_state(row, mapping(row, "state"))
+    return replace(now, last=_in_state(row, last)) if "terminated" in last else now
+
+
+def _in_state(row: Json, state: Json) -> Container:
+    name: ContainerState | None = next((name for name in _STATES if isinstance(state.get(name), dict)), None)
+    said = mapping(state, name) if name else {}
+    return Container(
+        name=text(row.get("name")) or "",
+        state=name or "unknown",
+        reason=text(said.get("reason")) or "",
+        message=text(said.get("message")) or "",
+        exit_code=whole(said.get("exitCode")),
+        restarts=count(row.get("restartCount")),
+        started_at=text(said.get("startedAt")),
+        finished_at=text(said.get("finishedAt")),
+    )
+
+
+def pods_selector(jobsets: Iterable[str]) -> str:
+    """Label selector of all pods of these JobSets, by their exact names."""
+    return f"{JOBSET_NAME} in ({','.join(sorted(jobsets))})"
+
+
+def first_hosts_selector(jobsets: Iterable[str]) -> str:
+    """Of the first pod of each of their Jobs: `prints_steps` finds one per JobSet among them, and why a Job does not
+    start can be read off its first pod (`FIRST_HOSTS`).
+    """
+    return f"{pods_selector(jobsets)},{COMPLETION_INDEX}=0"
+
+
+def trainer_job(jobset: JobSet) -> str | None:
+    """The replicated job whose first pod prints the steps; of a JobSet of an unknown make, its first."""
+    known = next((mode for mode in MODES if mode == jobset.mode), None)
+    if known:
+        return mode_module(known).TRAINER_JOB
+    return jobset.jobs[0].name if jobset.jobs else None
+
+
+def prints_steps(pod: Pod, jobset: JobSet) -> bool:
+    """Host 0 of slice 0, or the Pathways head: every McJAX host prints steps, and this one is also the coordinator."""
+    return (pod.jobset, pod.replicated_job, pod.slice_index, pod.host) == (jobset.name, trainer_job(jobset), 0, 0)
+
+
+def trainer_container(pod: Pod) -> str | None:
+    """Name of the container whose output is the trainer's; None lets the cluster choose the pod's only one."""
+    named = [c.name for c in pod.containers if c.name.startswith(TRAINER_CONTAINER)]
+    return named[0] if named else None

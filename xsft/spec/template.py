@@ -1,0 +1,87 @@
+"""The template file that `data.chat_template` names: which names it may have, and what its text says. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import PurePosixPath
+from typing import Any
+
+from msgspec import Struct, field
+
+from xsft.problems import Problem, error
+
+WHERE = "data.chat_template"
+JINJA_SUFFIXES = (".jinja", ".j2", ".txt")
+SUFFIXES = (*JINJA_SUFFIXES, ".json")
+"""source: maxtext@0.2.5 input_pipeline/instruction_data_processing.py load_chat_template_from_file."""
+
+JINJA_KEY = "chat_template"
+QUESTION_KEYS = ("PROMPT_TEMPLATE", "COMPLETION_TEMPLATE", "REASONING_ANSWER_SEPARATOR")
+"""source: maxtext@0.2.5 input_pipeline/instruction_data_processing.py math_qa_formatting."""
+
+
+class Template(Struct, frozen=True, kw_only=True):
+    """What a template file says: at least one of both."""
+
+    jinja: str | None = None
+    """What makes one text of a conversation."""
+    questions: Mapping[str, str] = field(default_factory=dict)
+    """By key of `QUESTION_KEYS`: the text around a question, and around its reasoning and answer."""
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """sha256 by key: short enough to be shown where two runs differ."""
+        texts = {**({JINJA_KEY: self.jinja} if self.jinja else {}), **self.questions}
+        return {key: sha256(text.encode()).hexdigest() for key, text in texts.items()}
+
+
+def template_name_problem(name: str) -> Problem | None:
+    """Why no file of this name is read; None where one is."""
+    if looks_like_jinja(name) or "\n" in name:
+        message = "data.chat_template names a file, and this is a template itself."
+        fix = f"Write it into a file beside the workload and name that, e.g. chat{SUFFIXES[0]}."
+        return error("jinja-inline", WHERE, message, fix)
+    if "://" in name:
+        message = f"{name!r} is an address; a template is a file beside the workload, whose content goes to MaxText."
+        return error("chat-template-file", WHERE, message, "Copy the file beside the workload and name that.")
+    if PurePosixPath(name).suffix not in SUFFIXES:
+        message = f"{name!r} is named like no template; allowed: {', '.join(SUFFIXES)}."
+        return error(
+            "chat-template-file", WHERE, message, "Rename the file: .json for MaxText's keys, .jinja for Jinja."
+        )
+    return None
+
+
+def looks_like_jinja(text: str) -> bool:
+    """No file is named so; a template without either would make the same text of every conversation."""
+    return "{{" in text or "{%" in text
+
+
+def read_template(name: str, text: str) -> Template | Problem:
+    """What the text of the file says, or the problem of a JSON file that says something else."""
+    if not name.endswith(".json"):
+        return Template(jinja=text)
+    try:
+        found = json.loads(text)
+        json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair cannot be
+    except (ValueError, RecursionError) as bad:
+        return _unfit(f"{name!r} is not JSON: {bad}.")
+    return _of_json(name, found)
+
+
+def _of_json(name: str, found: Any) -> Template | Problem:
+    allowed = (JINJA_KEY, *QUESTION_KEYS)
+    if not isinstance(found, dict) or not found:
+        return _unfit(f"{name!r} holds no JSON object with {', '.join(allowed)}.")
+    if unknown := sorted(found.keys() - set(allowed)):
+        return _unfit(f"{name!r} holds {', '.join(map(ascii, unknown))}, which MaxText drops.")
+    if wrong := [key for key, value in found.items() if not isinstance(value, str) or not value]:
+        return _unfit(f"{name!r}: {', '.join(wrong)} must be text that is not empty.")
+    return Template(jinja=found.pop(JINJA_KEY, None), questions=found)
+
+
+def _unfit(message: str) -> Problem:
+    fix = f"Write a JSON object with {JINJA_KEY}, or with {', '.join(QUESTION_KEYS)}; or name a .jinja file."
+    return error("chat-template-file", WHERE, message, fix)

@@ -1,0 +1,65 @@
+"""Whether a run learns anything: steps without a target token, and losses that are no numbers. Pure.
+
+MaxText goes on and exits with 0 where every target token is cut off (`total_weights: 0`), and, where it is told not to
+abort, after a loss of NaN.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from xsft.problems import Problem, warning
+from xsft.states.model import Progress
+from xsft.states.rows import ProgressRead, Row
+
+ENOUGH = 3
+"""Steps: one or two may be an odd batch. Where a run has fewer, all of them."""
+
+Worthless = Literal["no-target-tokens", "loss-not-finite"]
+WORTHLESS: frozenset[str] = frozenset({"no-target-tokens", "loss-not-finite"})
+"""Reasons for which a run has failed, whatever its exit status, and will fail as long as it lives."""
+
+
+def worthless(said: Progress | None, *, asked: int | None) -> Worthless | None:
+    """`asked`: steps asked for. None where nothing shows it."""
+    if said is None:
+        return None
+    least = min(ENOUGH, _all_of_them(said, asked) or ENOUGH)
+    if said.no_target_steps >= least:
+        return "no-target-tokens"
+    return "loss-not-finite" if said.not_finite_steps >= least else None
+
+
+def text_of(said: Progress | ProgressRead, reason: str) -> str:
+    """One clause. `reason`: of WORTHLESS."""
+    if reason == "no-target-tokens":
+        return (
+            f"{said.no_target_steps} steps in a row had no target token (total_weights: 0) and taught the model nothing"
+        )
+    return f"the loss of {said.not_finite_steps} steps was NaN or infinite, and MaxText was told to go on"
+
+
+def doubts(row: Row) -> tuple[Problem, ...]:
+    """Warnings where its losses are not worth comparing."""
+    if row.reason not in WORTHLESS:
+        return zero_loss(row)
+    fix = f"Leave it out of the comparison; xsft why {row.run_name} says more."
+    return (warning(row.reason, row.run_name, f"Its losses say nothing: {text_of(row.progress, row.reason)}.", fix),)
+
+
+def zero_loss(row: Row) -> tuple[Problem, ...]:
+    """A warning where the loss is printed as 0.000 again and again, and there are targets."""
+    steps = row.progress.zero_loss_steps
+    return (zero_loss_warning(row.run_name, steps),) if steps >= ENOUGH else ()
+
+
+def zero_loss_warning(run_name: str, steps: int) -> Problem:
+    message = f"The loss was printed as 0.000 at {steps} steps in a row, although they had target tokens."
+    fix = "Look whether the data is as it should be: so little is left to learn where rows repeat, or hold no answer."
+    return warning("loss-zero", run_name, message, fix)
+
+
+def _all_of_them(said: Progress, asked: int | None) -> int:
+    """Steps of this process, where it has done its last; else 0."""
+    over = said.data_ended or said.phase == "ended" or (asked is not None and (said.step or 0) >= asked)
+    return max(0, (said.step or 0) - (said.resumed_from or 0)) if over else 0  # none where it found its last checkpoint

@@ -1,0 +1,100 @@
+"""The order in which a run reads its rows, and the other orders of its later starts. Pure.
+
+A trainer that goes on from a checkpoint reads its data from the first row again: no release saves or skips a position
+(maxtext@0.2.5 trainers/post_train/hooks.py load_next_train_batch; google-tunix@0.1.7 sft/peft_trainer.py skips rows
+only for trainers without data hooks, and MaxText's has them). With the same seed those are the rows that it has seen;
+every start of a run that reshuffles has a seed of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from xsft.naming import RowOrder
+from xsft.spec.resolve import Run
+from xsft.trainers.arguments import argument
+
+SEED = "data_shuffle_seed"
+
+UNSHUFFLED = argument("enable_data_shuffling", False)  # noqa: FBT003
+
+MAXTEXT_SEED = 0
+"""source: maxtext@0.2.5 configs/types.py data_shuffle_seed."""
+
+STARTS = 1001
+"""Of one attempt at most: the first, and the 1,000 restarts that `restarts.max` allows. Not the workload's own number:
+it may change from one attempt to the next.
+"""
+
+
+class Seeds(Struct, frozen=True, kw_only=True):
+    """The value of `data_shuffle_seed` at every start of a run; no two starts share one.
+
+    MaxText adds i to it for epoch i, so neighbours lie `num_epoch` apart.
+    source: maxtext@0.2.5 input_pipeline/hf_data_processing.py preprocessing_pipeline
+    """
+
+    first: int
+    """At the first start of this attempt."""
+    per_restart: int
+    """More at each restart of the attempt's JobSet."""
+    per_attempt: int
+    """More at the first start of each later attempt."""
+
+
+def reshuffles(run: Run) -> bool:
+    """Whether a start that resumes reads the rows in another order. By default where there is an order to change."""
+    match run.spec.restarts.data:
+        case None:
+            return run.spec.data.shuffle is not False
+        case "reshuffle":
+            return True
+        case "repeat":
+            return False
+
+
+def seeds(run: Run) -> Seeds | None:
+    """None where every start reads the rows in the same order."""
+    if not reshuffles(run):
+        return None
+    epochs = run.spec.data.num_epoch or 1
+    of_workload = MAXTEXT_SEED if run.spec.data.shuffle_seed is None else run.spec.data.shuffle_seed
+    per_attempt = STARTS * epochs
+    return Seeds(first=of_workload + per_attempt * (run.attempt - 1), per_restart=epochs, per_attempt=per_attempt)
+
+
+def restarts_in_place(run: Run) -> bool:
+    """Whether JobSet may start this attempt again."""
+    return run.spec.target == "xpk" and run.spec.restarts.max > 0
+
+
+def counted_seeds(run: Run) -> Seeds | None:
+    """Where the command must add up the restarts of its JobSet; None where its seed never changes."""
+    return seeds(run) if restarts_in_place(run) else None
+
+
+def first_seed(run: Run) -> int | None:
+    """Of this attempt's first start, as its command line has it; None: MaxText's own. A run of one start keeps the
+    command line that its workload asks for.
+    """
+    found = seeds(run)
+    counts = restarts_in_place(run) or run.attempt > 1
+    return found.first if found and counts else run.spec.data.shuffle_seed
+
+
+def order_at_first(run: Run) -> RowOrder:
+    """In which the first start of this attempt reads what earlier ones have trained."""
+    return "reshuffled" if reshuffles(run) and run.attempt > 1 else "repeated"
+
+
+def order_of(argv: Iterable[str], *, earlier: Iterable[Iterable[str]]) -> RowOrder:
+    """In which a trainer reads that resumes what those with the `earlier` command lines have trained."""
+    read = {_seed_in(one) for one in earlier}
+    return "repeated" if UNSHUFFLED in (words := tuple(argv)) or _seed_in(words) in read else "reshuffled"
+
+
+def _seed_in(argv: Iterable[str]) -> str:
+    given = [word.partition("=")[2] for word in argv if word.startswith(f"{SEED}=")]
+    return given[-1] if given else str(MAXTEXT_SEED)

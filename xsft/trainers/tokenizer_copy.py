@@ -1,0 +1,75 @@
+"""A copy of the tokenizer with another pad or BOS token, made on each host before the trainer starts. Pure.
+
+MaxText trains no target equal to the pad id (where there is none: the unknown id) or to the BOS id, and has no key for
+either: where one of them is the token that ends an answer, no end is trained. A command line cannot carry a tokenizer
+(DeepSeek-V3's has 8 MB), and transformers reads none from a bucket, so the host that downloads it anyway makes the
+copy. source: maxtext@0.2.5 maxtext/input_pipeline/hf_data_processing.py [_get_pad_id, preprocessing_pipeline],
+input_pipeline_utils.py [shift_and_refine]; the same in all releases from 0.1.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from xsft.data import located
+from xsft.spec.resolve import Run
+
+FOLDER = "/tmp/xsft-tokenizer"  # noqa: S108 - in a container, which holds one run
+"""Where the copy lies on a cluster's host."""
+
+_LINES = """\
+import os, sys
+from transformers import AutoTokenizer
+name, pad, bos, folder = sys.argv[1:5]
+tokenizer = AutoTokenizer.from_pretrained(name)
+unknown = {pad, bos} - {"", *tokenizer.get_vocab()}
+unknown and sys.exit(f"xsft: the tokenizer {name} has no token {unknown.pop()}")
+tokenizer.pad_token = pad or tokenizer.pad_token
+tokenizer.bos_token = bos or tokenizer.bos_token
+tokenizer.save_pretrained(folder)
+os.execv(sys.executable, [sys.executable, *sys.argv[5:]])
+"""
+
+PROGRAM = "; ".join(_LINES.splitlines())
+"""Python on one line, so that the command is one line. It ends where the vocabulary lacks a token, which would else be
+added to it and be no row of the embedding. At its end it becomes the trainer, which gets its signals.
+"""
+
+
+class Copying(Struct, frozen=True, kw_only=True):
+    """What is copied, with which tokens in place of its own; empty: its own."""
+
+    tokenizer: str
+    pad_token: str = ""
+    bos_token: str = ""
+
+
+def copy_of(run: Run) -> str | None:
+    """The folder of the copy; None where the tokenizer is used as it is."""
+    if _copying(run) is None:
+        return None
+    return f"{run.output}/{run.run_name}/tokenizer" if run.spec.target == "local" else FOLDER
+
+
+def copying(run: Run) -> tuple[str, ...]:
+    """What stands between `python3` and the trainer's `-m`; nothing where the tokenizer is used as it is."""
+    found, folder = _copying(run), copy_of(run)
+    if found is None or folder is None:
+        return ()
+    return ("-c", PROGRAM, found.tokenizer, found.pad_token, found.bos_token, folder)
+
+
+def split_copying(words: Sequence[str]) -> tuple[Copying | None, tuple[str, ...]]:
+    """(what is copied, rest) of the words after `python3`; (None, all of them) where `copying` wrote none."""
+    if tuple(words[:2]) == ("-c", PROGRAM) and len(words) >= 6:
+        return Copying(tokenizer=words[2], pad_token=words[3], bos_token=words[4]), tuple(words[6:])
+    return None, tuple(words)
+
+
+def _copying(run: Run) -> Copying | None:
+    model = run.spec.model
+    if run.tokenizer is None or not (model.pad_token or model.bos_token):
+        return None
+    return Copying(tokenizer=located(run.tokenizer), pad_token=model.pad_token or "", bos_token=model.bos_token or "")
