@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.observations import NOW, finished, jobset, judged, local, observed, queued, said
 from tests.replacing import replace
 from xsft.states.folding import Seen, fold
-from xsft.states.model import Observation, Recorded, Status, Unread
+from xsft.states.model import JobSet, Observation, Recorded, Status, Unread
 from xsft.states.rows import aged, row_of
 
 
@@ -30,6 +30,12 @@ def test_a_row_says_how_far_and_how_fast_and_how_old() -> None:
     assert row.progress.read
     assert row.progress.saved_step == 100
     assert row.chips == 512
+
+
+@pytest.mark.parametrize("pace", [float("inf"), float("nan"), 1e308])
+def test_a_pace_that_is_no_number_gives_no_time_left(pace: float) -> None:
+    (found,) = rows(observed(steps=1000, progress=said(1, step_seconds=pace)))
+    assert found.row.eta_s is None
 
 
 def test_mfu_is_the_share_of_the_chips_peak() -> None:
@@ -121,3 +127,29 @@ def observations(draw: st.DrawFn) -> Observation:
         was=draw(st.one_of(st.none(), st.just(jobset(tpu=draw(texts))))),
         unread=(Unread(what="log", why=draw(st.text(max_size=9))),),
     )
+
+
+RESHUFFLES = {"data_on_restart": "reshuffle"}
+
+
+@pytest.mark.parametrize(
+    ("held", "order"),
+    [
+        (jobset(restarts=1, **RESHUFFLES), "reshuffled"),
+        (jobset("gemma-2", run_name="gemma", **RESHUFFLES), "reshuffled"),
+        (jobset(**RESHUFFLES), "repeated"),  # Kueue evicted it, or a pod was replaced: nobody counts that
+        (jobset(restarts=1, data_on_restart="repeat"), "repeated"),
+        (jobset(restarts=1), "repeated"),  # made by an xsft that knew nothing else
+        (jobset(restarts=1, ours=False), None),
+    ],
+)
+def test_in_which_order_a_run_reads_since_it_resumed(held: JobSet, order: str | None) -> None:
+    (resumed,) = rows(observed(jobset=held, progress=said(resumed_from=100)))
+    assert (resumed.row.progress.resumed_from, resumed.row.progress.resumed_order) == (100, order)
+    (first,) = rows(observed(jobset=held, progress=said()))
+    assert first.row.progress.resumed_order is None
+
+
+def test_a_local_run_says_itself_in_which_order_it_reads() -> None:
+    (resumed,) = rows(local(progress=said(resumed_from=10, resumed_order="reshuffled")))
+    assert resumed.row.progress.resumed_order == "reshuffled"

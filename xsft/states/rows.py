@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.catalog.tpu import parse_tpu_type
-from xsft.states.model import ENDED, RUNNING, Observation, State, Status
+from xsft.naming import RowOrder
+from xsft.states.model import ENDED, RUNNING, JobSet, Observation, State, Status
 from xsft.states.moments import seconds_between, with_z
 
 
@@ -25,6 +27,14 @@ class ProgressRead(Struct, frozen=True, kw_only=True):
     saved_step: int | None = None
     """Latest complete checkpoint; None where it was not read or there is none."""
     resumed_from: int | None = None
+    resumed_order: RowOrder | None = None
+    """Of the rows since then; None where it has not resumed, or nothing tells."""
+    no_target_steps: int = 0
+    """Steps in a row, at most, that had no token to learn from; of those that were read, as the next two."""
+    not_finite_steps: int = 0
+    """Steps whose loss was NaN or infinite."""
+    zero_loss_steps: int = 0
+    """Steps in a row, at most, whose loss was printed as 0.000 although they had tokens to learn from."""
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -177,7 +187,8 @@ def _age(since: str | None, now: str, *, ahead_s: float = 0.0) -> float | None:
 def _eta(*, step: int | None, steps: int | None, pace: float | None) -> float | None:
     if step is None or steps is None or pace is None:
         return None
-    return max(0, steps - step) * pace
+    seconds = max(0, steps - step) * pace
+    return seconds if isfinite(seconds) else None
 
 
 def _mfu(seen: Observation) -> float | None:
@@ -212,4 +223,18 @@ def _progress(seen: Observation) -> ProgressRead:
         said_at=_shown(said.said_at),
         saved_step=said.saved_step,
         resumed_from=said.resumed_from,
+        resumed_order=None if said.resumed_from is None else said.resumed_order or order_of(seen.jobset or seen.was),
+        no_target_steps=said.no_target_steps,
+        not_finite_steps=said.not_finite_steps,
+        zero_loss_steps=said.zero_loss_steps,
     )
+
+
+def order_of(held: JobSet | None) -> RowOrder | None:
+    """In which a run that has resumed reads its rows since. Neither Kueue's evictions nor replaced pods are counted by
+    the seed: where nothing else started it again, it repeats.
+    """
+    if held is None or not held.ours:
+        return None
+    counted = held.restarts > 0 or held.name != held.run_name
+    return "reshuffled" if held.data_on_restart == "reshuffle" and counted else "repeated"
