@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.gcs import Bucket, serving
+from tests.fakes.gcs import Bucket, Failure, serving
 from xsft.effects.records.storage import GcsStorage, LocalStorage, gcs_storage, storage_for, within
 from xsft.errors import Unreachable
 
@@ -62,11 +62,17 @@ def test_a_login_that_is_not_accepted_is_said(bucket: Bucket) -> None:
         client().read("gs://my-bucket/a/file", limit=9)
 
 
-def test_a_server_error_is_said_after_one_try(bucket: Bucket) -> None:
+def test_a_server_error_is_said_after_two_tries(bucket: Bucket) -> None:
     bucket.status = 503
     with pytest.raises(Unreachable, match="HTTP 503"):
         client().names("gs://my-bucket/a")
-    assert len([line for line in bucket.asked if "/o?" in line]) == 1
+    assert len([line for line in bucket.asked if "/o?" in line]) == 2
+
+
+@pytest.mark.parametrize("failure", [Failure(), Failure(status=429), Failure(cut=True)])
+def test_a_request_without_an_answer_is_repeated(bucket: Bucket, failure: Failure) -> None:
+    bucket.failures = [failure]
+    assert client().read("gs://my-bucket/a/file", limit=4) == b"0123"
 
 
 def test_no_server_is_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:

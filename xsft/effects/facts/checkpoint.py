@@ -27,7 +27,8 @@ from xsft.facts import CheckpointFacts, SavedArray
 
 MAX_METADATA = 16 * 1024 * 1024
 """Bytes. `_METADATA` takes some 600 bytes for each array: 1.2 MB for 2,000 of them (deepseek3 unscanned)."""
-DEADLINE_S = 10.0
+DEADLINE_S = 15.0
+"""From the first request: one that gets no answer in 5 s is repeated once. Imports do not count."""
 
 
 def read_checkpoint(
@@ -37,10 +38,14 @@ def read_checkpoint(
     env: Mapping[str, str] | None = None,
     deadline_s: float = DEADLINE_S,
 ) -> CheckpointFacts:
-    """What the checkpoint at `path` is, on this machine or at gs://; answers within `deadline_s` and raises nothing."""
+    """What the checkpoint at `path` is, on this machine or at gs://; answers within `deadline_s` and raises nothing.
+
+    The time runs from the first request: on a busy machine the imports of Google's client alone take longer.
+    """
     where = path.rstrip("/") or "/"
     try:
-        return within(deadline_s, lambda: _look(where, storage or storage_for(where, env=env or own_environment())))
+        asked = storage or storage_for(where, env=env or own_environment())
+        return within(deadline_s, lambda: _look(where, asked))
     except Unreachable as failed:
         detail = f"{failed.message}. {failed.fix}".strip()
         return CheckpointFacts(path=path, status="unreadable", detail=detail)

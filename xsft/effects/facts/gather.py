@@ -27,7 +27,7 @@ def gather(
     """Facts for one workload; `today` is the UTC date, YYYYMMDD.
 
     `offline` leaves the checkpoint unread. Pass a cached `look` for many workloads: they often share a checkpoint, and
-    one that does not answer costs ten seconds. Raises SpecError when the places.yaml it names is wrong.
+    one that does not answer costs fifteen seconds. Raises SpecError when the places.yaml it names is wrong.
     """
     folder = folder_of(file)
     places, places_file = load_places(folder) if isinstance(spec.place, str) else ({}, None)

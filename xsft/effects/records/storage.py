@@ -21,6 +21,8 @@ from xsft.spec.secrets import redact
 T = TypeVar("T")
 
 REQUEST_TIMEOUT_S = 5.0
+PAUSES_S = (0.5,)
+"""Before each further try of a question that got no answer (429, 503, a broken connection, a timeout)."""
 MAX_NAMES = 1000
 """Entries of a folder that are looked at; a checkpoint of one directory per parameter has a few hundred."""
 
@@ -77,9 +79,12 @@ class LocalStorage:
 class GcsStorage:
     """Objects of Cloud Storage, through the given google.cloud.storage client."""
 
-    def __init__(self, client: Any, *, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+    def __init__(
+        self, client: Any, *, timeout_s: float = REQUEST_TIMEOUT_S, pauses: Sequence[float] = PAUSES_S
+    ) -> None:
         self._client = client
         self._timeout_s = timeout_s
+        self._pauses = pauses
 
     def read(self, path: str, *, limit: int) -> bytes | None:
         bucket, name = bucket_and_name(path)
@@ -102,7 +107,7 @@ class GcsStorage:
         return tuple(sorted(name for name in (*files, *folders) if name))
 
     def _ask(self, path: str, question: Callable[[], T]) -> T | None:
-        return ask(path, question)
+        return ask(path, question, pauses=self._pauses)
 
 
 def ask(
