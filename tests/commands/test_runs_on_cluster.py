@@ -76,6 +76,16 @@ def test_a_name_is_exact_and_the_near_one_is_offered(runs: Runs, said: Any) -> N
         assert "xsft status --all" in err
 
 
+def test_an_expired_login_ends_every_verb_at_once_and_keeps_its_id(api: ClusterApi, runs: Runs, said: Any) -> None:
+    runs.admitted("gemma")
+    api.expire_login()
+    for verb in ("status", "why", "logs", "wait", "cancel"):
+        status, out, err = said(verb, "gemma")
+        assert (status, out) == (5, ""), verb
+        assert "[login-expired]" in err, verb
+        assert "HTTP 401" in err, verb
+
+
 def test_cancel_deletes_that_one_and_no_other(api: ClusterApi, runs: Runs, said: Any) -> None:
     runs.admitted("gemma")
     runs.admitted("gemma-ultrachat")

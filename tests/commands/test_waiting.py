@@ -177,6 +177,48 @@ def test_a_silent_cluster_is_waited_for_and_said_once() -> None:
     assert "Waiting on." in played.lines[1]
 
 
+EXPIRED = warning("login-expired", "", "lab: the login has expired", "Log in again.")
+INDEX = warning("index-unreadable", "", "no entry of the index", "Remove the file.")
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        (Read((), (EXPIRED,), answered=False, whole=False),),
+        (Read((), (EXPIRED, INDEX), answered=False, whole=False),),
+        (Read((local("other"),), (EXPIRED,), whole=False),),
+        (at("training", 5), Read((), (EXPIRED,), answered=False, whole=False)),
+        (at("training", 5, unread=(Unread(what="jobsets", why="expired", id="login-expired"),)),),
+    ],
+)
+@pytest.mark.parametrize("timeout_s", [None, 3600])
+def test_what_waiting_cannot_mend_ends_it_at_once(answers: tuple[Read, ...], timeout_s: float | None) -> None:
+    played = Played(*answers)
+    assert played.status(timeout_s=timeout_s) == 5
+    assert played.looks == len(answers)
+
+
+def test_a_login_that_expired_keeps_its_id_and_its_fix() -> None:
+    deaf = Read((), (EXPIRED,), answered=False, whole=False)
+    with pytest.raises(
+        Unreachable, match=r"does not help: .*the login has expired.*Last seen: gemma  training"
+    ) as ended:
+        wait_and_report(
+            "gemma",
+            goal=DONE,
+            query=(played := Played(at("training", 5), deaf)).query,
+            patience=Patience(timeout_s=None, poll_s=10),
+            clock=played.clock,
+            json=False,
+        )
+    assert (ended.value.problem_id, ended.value.fix) == ("login-expired", "Log in again.")
+
+
+def test_an_expired_login_beside_a_silent_cluster_is_waited_with() -> None:
+    both = Read((), (EXPIRED, SILENT), answered=False, whole=False)
+    assert Played(both, both, at("succeeded", 1000)).wait().outcome == "reached"
+
+
 def test_one_answer_without_the_run_is_not_its_end() -> None:
     played = Played(at("training", 5), EMPTY, EMPTY, at("training", 6), EMPTY, EMPTY, at("succeeded", 1000))
     assert played.wait().outcome == "reached"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xsft.image.docker_errors import words
-from xsft.reading.network_words import plain
+from xsft.reading.network_words import blames_network, plain
 
 LIBRARY = ("Pool", "HTTPConnection", "HTTPSConnection", "retries", "Caused by", "Errno", "(_ssl.c")
 
@@ -88,3 +88,17 @@ def test_what_cannot_be_met_here(said: str, expected: str) -> None:
 def test_another_text_stays_as_it_is_and_no_librarys_text_does(said: str) -> None:
     assert plain(said) == said
     assert not [part for part in LIBRARY if part in plain(f"HTTPSConnectionPool(host='r', port=443): {said!a}")]
+
+
+@pytest.mark.parametrize(
+    ("said", "network"),
+    [
+        ("dial tcp: lookup oauth2.googleapis.com: no such host", True),
+        ("HTTPSConnectionPool(host='oauth2.googleapis.com', port=443): Max retries exceeded with url: /token", True),
+        ("dial tcp 10.0.0.1:443: i/o timeout", True),
+        ("please run: gcloud auth login", False),
+        ("invalid_grant: Token has been expired or revoked.", False),
+    ],
+)
+def test_a_login_program_that_blames_the_network(said: str, network: bool) -> None:
+    assert blames_network(said) is network

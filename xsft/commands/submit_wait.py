@@ -80,7 +80,7 @@ class After(Struct, frozen=True, kw_only=True):
         left = replace(self.patience, timeout_s=None if limit is None else max(0.0, limit - spent_s))
         waited = self._until(DONE, name, left)
         with suppress(XsftError):  # it has not been read to its end by now, or cannot be
-            following.result(0.0 if waited.outcome == "timeout" or waited.goes_on else DRAIN_S)
+            following.result(0.0 if waited.outcome in ("timeout", "unreachable") or waited.goes_on else DRAIN_S)
         return replace(waited, seconds=waited.seconds + spent_s)
 
     def _follow(self, name: str) -> None:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 EPILOG = (
     "Exit status: 0 it came there · 6 it failed, was cancelled or ended short of it · 7 the time is up · 8 the run is"
-    " gone and nothing says how it ended · 5 nothing answered the whole time. A cluster that is silent for a while is"
-    " waited for: it says nothing about the run."
+    " gone and nothing says how it ended · 5 nothing answered the whole time, or at once what waiting cannot mend (an"
+    " expired login). A cluster that is silent for a while is waited for: it says nothing about the run."
 )
 POLL_S = 10.0
 

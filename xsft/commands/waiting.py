@@ -15,9 +15,9 @@ from xsft.errors import RunFailed, TimedOut, Unknown, Unreachable, UsageError, X
 from xsft.problems import Problem
 from xsft.run_query import RunQuery, look
 from xsft.states.folding import named
-from xsft.states.lookup import missing, one_run, silence, unread
+from xsft.states.lookup import missing, one_run, silent, unread
 from xsft.states.rows import Row
-from xsft.states.waiting import Goal, beyond, verdict
+from xsft.states.waiting import LASTING, Goal, beyond, verdict
 from xsft.states.worth import zero_loss
 
 MISSES = 3
@@ -26,6 +26,10 @@ MISSES = 3
 Say = Callable[[str], None]
 Record = Callable[[Row], tuple[Problem, ...]]
 """Writes beside the run that its steps teach nothing, where they do; warnings where that cannot be written."""
+
+
+Ended = Literal["reached", "ended", "lost", "unreachable"]
+"""Why it is not waited any longer, but for the time."""
 
 
 class Patience(Struct, frozen=True, kw_only=True):
@@ -106,7 +110,7 @@ def wait_for(
         ended = watch.look()
         passed = clock.monotonic() - began
         if ended is not None:
-            return Waited(outcome=ended, row=watch.row, seconds=passed)
+            return Waited(outcome=ended, row=watch.row, seconds=passed, silence=watch.silence)
         left = None if patience.timeout_s is None else patience.timeout_s - passed
         if left is not None and left <= 0:
             outcome: Literal["timeout", "unreachable"] = "timeout" if watch.row else "unreachable"
@@ -125,26 +129,25 @@ class _Watch(Struct, kw_only=True):
     silence: XsftError | None = None
     said: str = ""
 
-    def look(self) -> Literal["reached", "ended", "lost"] | None:
+    def look(self) -> Ended | None:
         try:
             found, rows = look(self.query)
-        except Unreachable as silent:
-            self._silent(silent)
-            return None
+        except Unreachable as failed:
+            return self._silent(failed)
         if not named(rows, self.name):
             if not found.whole:
-                self._silent(unread(found, f"{self.name} is not in what could be read"))
-                return None
+                return self._silent(unread(found, f"{self.name} is not in what could be read"))
             if self.row is None and not self.known:
                 raise missing(self.name, rows, found)
             return self._missed()
         hit = one_run(self.name, rows, found)
-        if (why := silence(hit.seen)) and hit.row.state != "succeeded":  # what failed may have been submitted again
-            self._silent(Unreachable(f"The cluster of {self.name} does not answer: {why}."))
-            return None
+        if (why := silent(hit.seen)) and hit.row.state != "succeeded":  # what failed may have been submitted again
+            fix = next((p.fix for p in found.problems if p.id == why.id), "")
+            message = f"The cluster of {self.name} does not answer: {why.why.rstrip('.')}."
+            return self._silent(Unreachable(message, fix=fix, id=why.id))
         return self._seen(hit.row)
 
-    def _seen(self, row: Row) -> Literal["reached", "ended", "lost"] | None:
+    def _seen(self, row: Row) -> Ended | None:
         self.silence = None
         first, self.row = self.row is None, row
         lost = row.state == "unknown" and not row.unread
@@ -166,10 +169,13 @@ class _Watch(Struct, kw_only=True):
         self.misses += 1
         return "lost" if self.misses >= MISSES else None
 
-    def _silent(self, why: XsftError) -> None:
-        """Nothing is known of the run now: neither counts it as gone."""
+    def _silent(self, why: XsftError) -> Literal["unreachable"] | None:
+        """Nothing is known of the run now, which does not count it as gone. What lasts is not waited for."""
         self.silence = why
+        if why.problem_id in LASTING:
+            return "unreachable"
         self._tell(f"{self.name}: {why.message} Waiting on.")
+        return None
 
     def _tell(self, line: str) -> None:
         if line != self.said:
@@ -191,13 +197,22 @@ def error_of(name: str, goal: Goal, waited: Waited) -> XsftError | None:
             message = f"{name} is over or gone, and nothing certain says how it ended. Last seen: {seen}."
             return Unknown(message, fix=f"xsft why {name}; its output has the checkpoints.")
         case "unreachable":
-            why = waited.silence.message if waited.silence else ""
-            message = f"{after} are up, and {name} was never seen. {why}"
-            return Unreachable(message, fix=waited.silence.fix if waited.silence else "")
+            return _unreachable(name, waited)
         case "timeout" if row is not None and row.state == "unknown":
             return Unknown(f"{after} are up, and what {name} does is not known: {seen}.", fix=f"xsft why {name}")
         case "timeout":
             return TimedOut(f"{after} are up, and it has not come to {goal.text}: {seen}.", fix=f"xsft why {name}")
+
+
+def _unreachable(name: str, waited: Waited) -> Unreachable:
+    why = waited.silence or Unreachable("")
+    if why.problem_id not in LASTING:
+        return Unreachable(
+            f"{duration_text(waited.seconds)} are up, and {name} was never seen. {why.message}", fix=why.fix
+        )
+    last = f" Last seen: {change(waited.row)}." if waited.row else ""
+    message = f"Waiting for {name} does not help: {why.message}{last}"
+    return Unreachable(message, fix=why.fix, id=why.problem_id)
 
 
 def told(line: str) -> None:

@@ -33,6 +33,17 @@ _MEANINGS = (
 )
 """The first that is found: a proxy's name that is not known is the proxy's."""
 
+_NETWORK = re.compile(
+    r"could not resolve|name resolution|no such host|connection (?:refused|reset|aborted)|network is unreachable|"
+    r"no route to host|timed out|\btimeout\b|Max retries exceeded|NewConnectionError",
+    re.IGNORECASE,
+)
+
+
+def blames_network(said: str) -> bool:
+    """Whether a program that asked its own server says that the network failed, which may mend itself."""
+    return _NETWORK.search(said) is not None
+
 
 def plain(said: str) -> str:
     """A library's text in words of ours; any other text as it is."""

@@ -12,7 +12,8 @@ from typing import Protocol
 from xsft.errors import Unreachable, UsageError, XsftError
 from xsft.problems import Problem
 from xsft.states.folding import Seen, folder, named
-from xsft.states.model import Observation
+from xsft.states.model import Observation, Unread
+from xsft.states.waiting import LASTING, MENDS_ITSELF
 
 
 class Reading(Protocol):
@@ -53,11 +54,17 @@ def require_answer(found: Reading) -> None:
 
 
 def unread(found: Reading, what: str) -> Unreachable:
-    """With what stood in the way, the first one's next step included."""
+    """With what stood in the way, and the first one's next step; its id where waiting mends none of them."""
     said = (" ".join(p.message.split()).rstrip(".") for p in found.problems)
     why = "; ".join(dict.fromkeys(said)) or "no cluster answered"
     fix = next((p.fix for p in found.problems if p.fix), "Try again, or name one place: --place NAME.")
-    return Unreachable(f"{what}: {why}.", fix=fix)
+    return Unreachable(f"{what}: {why}.", fix=fix, id=_common_id(found.problems))
+
+
+def _common_id(problems: Sequence[Problem]) -> str:
+    """The first that lasts, where none of them may mend itself."""
+    ids = [p.id for p in problems]
+    return Unreachable.id if MENDS_ITSELF.intersection(ids) else next((i for i in ids if i in LASTING), Unreachable.id)
 
 
 def require_names(names: Sequence[str], rows: Sequence[Seen], found: Reading) -> None:
@@ -115,7 +122,13 @@ def silence(seen: Observation) -> str | None:
     """Why its cluster does not answer; None where it did, and for a run on this machine. What an observation holds
     beside it is of an earlier call.
     """
-    return next((one.why for one in seen.unread if one.what == "jobsets"), None)
+    found = silent(seen)
+    return found.why if found else None
+
+
+def silent(seen: Observation) -> Unread | None:
+    """As `silence`, with the failure's id."""
+    return next((one for one in seen.unread if one.what == "jobsets"), None)
 
 
 def _place(hit: Seen) -> str:

@@ -198,6 +198,8 @@ class Unread(Struct, frozen=True, kw_only=True):
     what: What
     why: str
     """One line, without secrets."""
+    id: str = "unreachable"
+    """Problem id of the failure."""
 
 
 class Observation(Struct, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ from xsft.effects.cluster.kubeconfig import Entry, Section, unusable
 from xsft.effects.machine import clock
 from xsft.effects.machine.process import Completed, at_terminal, run
 from xsft.errors import EnvironmentMissing, TimedOut, Unreachable
+from xsft.reading.network_words import blames_network
 from xsft.spec.secrets import redact
 from xsft.states.moments import moment
 
@@ -135,7 +136,6 @@ class Login:
             raise Unreachable(
                 f"The login of the context {self._access.context} did not end: no answer within {LOGIN_TIMEOUT_S:g} s.",
                 fix="Log in by hand first, then try again.",
-                id="login-expired",
             ) from None
 
     def _exec_info(self, section: Section, *, interactive: bool) -> str:
@@ -162,6 +162,8 @@ class Login:
         if self._access.gke:
             fix = "Log in: gcloud auth login (in CI: a service account)."
         message = f"{who} of the context {self._access.context} gave no credentials: {said}"
+        if blames_network(said):
+            return Unreachable(message, fix="Check the network and the VPN, and try again.")
         return Unreachable(message, fix=fix, id="login-expired")
 
 

@@ -14,10 +14,8 @@ from xsft.effects.runs.logtypes import Given, LogLine, Mark, Pace, Role
 from xsft.errors import Unreachable, XsftError
 from xsft.reading.pods import trainer_container
 from xsft.states.model import JobSet, Pod
+from xsft.states.waiting import MENDS_ITSELF
 from xsft.trainers.progress import Said, said
-
-MENDS_ITSELF = frozenset({"unreachable", "cluster-error"})
-"""Ids of failures after which the cluster is asked again."""
 
 AT_A_RESTART, AT_THE_END = 2, 5
 """Tries to read what a process said last, the waits between them growing; its node may be gone for good."""

@@ -100,7 +100,7 @@ def attempts_of(reads: Reads, *, namespace: str, run_name: str) -> tuple[JobSet,
 
 def unread(what: What, failed: XsftError) -> Unread:
     """A line of why."""
-    return Unread(what=what, why=redact(" ".join(failed.message.split()))[:300])
+    return Unread(what=what, why=redact(" ".join(failed.message.split()))[:300], id=failed.problems[0].id)
 
 
 class _Beside(Struct, frozen=True, kw_only=True):
