@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.gcs import Bucket, serving
@@ -74,6 +78,33 @@ def test_a_name_is_exact_and_the_near_one_is_offered(runs: Runs, said: Any) -> N
         assert (status, out) == (2, ""), verb
         assert "gemma-ultrachat" in err
         assert "xsft status --all" in err
+
+
+@pytest.mark.parametrize("path", [".", "watch=true"])
+def test_a_timeout_of_wait_ends_in_time_whatever_hangs(api: ClusterApi, runs: Runs, said: Any, path: str) -> None:
+    runs.admitted("gemma")
+    runs.pod("gemma")
+    api.server.fail(path, action="hang-before", times=99)
+    began = time.monotonic()
+    status, out, err = said("wait", "gemma", "--timeout", "3s", "--poll", "1h", "--json")
+    assert time.monotonic() - began < 4.5
+    made = document("wait", out)
+    assert (status, made["outcome"]) == ((5, "unreachable") if path == "." else (7, "timeout")), err
+
+
+def test_a_timeout_of_wait_includes_a_login_program(api: ClusterApi, runs: Runs, tmp_path: Path) -> None:
+    """In a process of its own, whose end waits for no thread."""
+    runs.admitted("gemma")
+    config = yaml.safe_load(api.kubeconfig.read_text())
+    section = {"apiVersion": "client.authentication.k8s.io/v1", "command": "sleep", "args": ["8"]}
+    config["users"][0]["user"] = {"exec": section}
+    api.kubeconfig.write_text(yaml.safe_dump(config))
+    argv = (sys.executable, "-m", "xsft", "wait", "gemma", "--context", api.context, "--timeout", "1s")
+    began = time.monotonic()
+    ended = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert ended.returncode == 5
+    assert "No answer so far" in ended.stderr
+    assert time.monotonic() - began < 6
 
 
 def test_an_expired_login_ends_every_verb_at_once_and_keeps_its_id(api: ClusterApi, runs: Runs, said: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import TYPE_CHECKING
 
 from xsft.commands.arguments import add_json
@@ -41,12 +42,16 @@ def add_timing(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from xsft.commands.changes import changes_of
     from xsft.commands.run_sources import runs_of
-    from xsft.commands.waiting import Patience, wait_and_report
+    from xsft.commands.waiting import Patience, Waited, in_time, report, wait_and_report
+    from xsft.effects.machine import clock
     from xsft.effects.submit.interrupts import goes_on, when_interrupted
 
-    patience = Patience(timeout_s=args.timeout, poll_s=args.poll)
+    patience = Patience(timeout_s=args.timeout, poll_s=args.poll, began_at=clock.monotonic())
     with when_interrupted(goes_on(args.run, where=where_text(args))):
-        runs = runs_of(args, args.run)
+        runs = in_time(partial(runs_of, args, args.run), args.timeout)  # connects where a place or context is named
+        if runs is None:
+            never = Waited(outcome="unreachable", row=None, seconds=args.timeout)
+            return report(args.run, goal=args.goal, waited=never, json=args.json)
         query, here = changes_of(runs)
         return wait_and_report(
             args.run,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.commands.durations import duration_text
 from xsft.commands.status_watch import change
+from xsft.effects.machine.parallel import start
 from xsft.errors import RunFailed, TimedOut, Unknown, Unreachable, UsageError, XsftError
 from xsft.problems import Problem
 from xsft.run_query import RunQuery, look
@@ -23,6 +25,7 @@ from xsft.states.worth import zero_loss
 MISSES = 3
 """A run that was there is gone when so many whole answers in a row lack it: one may be a moment between two objects."""
 
+T = TypeVar("T")
 Say = Callable[[str], None]
 Record = Callable[[Row], tuple[Problem, ...]]
 """Writes beside the run that its steps teach nothing, where they do; warnings where that cannot be written."""
@@ -32,10 +35,17 @@ Ended = Literal["reached", "ended", "lost", "unreachable"]
 """Why it is not waited any longer, but for the time."""
 
 
+GRACE_S = 0.5
+"""For a look that is under way when the time is up; a timeout of 0 is one look."""
+NO_ANSWER = Unreachable("No answer so far.", fix="Check the network and the login, or wait longer.")
+
+
 class Patience(Struct, frozen=True, kw_only=True):
     timeout_s: float | None
     """None: for ever."""
     poll_s: float
+    began_at: float | None = None
+    """By the clock's `monotonic`; None: when it is first looked."""
 
 
 class Clock(Struct, frozen=True, kw_only=True):
@@ -74,10 +84,14 @@ def wait_and_report(
     """0 where the run came there. Raises RunFailed, TimedOut, Unknown or Unreachable where not; under `json` the
     document is printed, and the exit status returned instead.
     """
+    waited = wait_for(name, goal=goal, query=query, patience=patience, clock=clock, say=told)
+    return report(name, goal=goal, waited=replace(waited, problems=noted(waited, record)), json=json)
+
+
+def report(name: str, *, goal: Goal, waited: Waited, json: bool) -> int:
+    """As `wait_and_report`."""
     from xsft.commands.failure import print_problems
 
-    waited = wait_for(name, goal=goal, query=query, patience=patience, clock=clock, say=told)
-    waited = replace(waited, problems=noted(waited, record))
     failed = error_of(name, goal, waited)
     if json:
         _print_document(name, goal, waited, failed)
@@ -105,17 +119,33 @@ def wait_for(
     answer has no such run, or one that will never do so many steps.
     """
     watch = _Watch(name=name, goal=goal, query=query, say=say, known=known)
-    began = clock.monotonic()
+    began = clock.monotonic() if patience.began_at is None else patience.began_at
+    left = _left(patience, clock.monotonic() - began)
     while True:
-        ended = watch.look()
+        ended = in_time(watch.look, left)
         passed = clock.monotonic() - began
         if ended is not None:
             return Waited(outcome=ended, row=watch.row, seconds=passed, silence=watch.silence)
-        left = None if patience.timeout_s is None else patience.timeout_s - passed
+        left = _left(patience, passed)
         if left is not None and left <= 0:
             outcome: Literal["timeout", "unreachable"] = "timeout" if watch.row else "unreachable"
             return Waited(outcome=outcome, row=watch.row, seconds=passed, silence=watch.silence)
-        clock.pause(patience.poll_s if left is None else min(patience.poll_s, left))
+        in_time(partial(clock.pause, patience.poll_s if left is None else min(patience.poll_s, left)), left)
+        left = _left(patience, clock.monotonic() - began)
+
+
+def in_time(act: Callable[[], T], left_s: float | None) -> T | None:
+    """What it returned; None where the time is up first. It is left behind then, be it in DNS, TLS or a login program:
+    its own timeouts are longer.
+    """
+    if left_s is None:
+        return act()
+    started = start(act)
+    return started.result() if started.ended(max(0.0, left_s) + GRACE_S) else None
+
+
+def _left(patience: Patience, passed: float) -> float | None:
+    return None if patience.timeout_s is None else patience.timeout_s - passed
 
 
 class _Watch(Struct, kw_only=True):
@@ -205,7 +235,7 @@ def error_of(name: str, goal: Goal, waited: Waited) -> XsftError | None:
 
 
 def _unreachable(name: str, waited: Waited) -> Unreachable:
-    why = waited.silence or Unreachable("")
+    why = waited.silence or NO_ANSWER
     if why.problem_id not in LASTING:
         return Unreachable(
             f"{duration_text(waited.seconds)} are up, and {name} was never seen. {why.message}", fix=why.fix
