@@ -66,6 +66,14 @@ def test_an_unknown_token_stands_in_for_a_missing_pad() -> None:
     assert trained(replace(tokens, pad="<pad>")) == ("</s>",)
 
 
+def test_grain_masks_the_pad_token_alone() -> None:
+    grain = {"maxtext": {"dataset_type": "grain", "add_bos": False, "add_eos": False}}
+    olmo = {"name": "olmo3-7b", "tokenizer": "allenai/Olmo-3-7B-Instruct"}
+    assert "answer-end-masked" not in found(spec(model=olmo, overrides=grain))
+    deepseek = found(spec(FLAGSHIP, model={"pad_token": DROP}, overrides=grain))
+    assert deepseek["answer-end-masked"].severity == "error"
+
+
 def test_one_trained_token_among_those_that_end_an_answer_is_enough() -> None:
     two = TokenizerFacts(
         folder="/t",
@@ -131,7 +139,7 @@ def test_an_unknown_tokenizer_is_said_to_be_unknown() -> None:
 
 
 def test_other_pipelines_and_missing_tokenizers_are_left_to_other_checks() -> None:
-    assert ids(check, spec(overrides={"maxtext": {"dataset_type": "grain"}})) == set()
+    assert ids(check, spec(overrides={"maxtext": {"dataset_type": "tfds"}})) == set()
     assert ids(check, spec(model={"name": "llama2-7b", "tokenizer": DROP})) == set()
 
 

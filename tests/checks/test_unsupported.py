@@ -28,6 +28,20 @@ def test_a_key_without_effect_warns_unless_it_is_the_default(key: str):
     assert ids(check, overriding(**{key: default})) == set()
 
 
+def test_marks_are_ignored_by_hf_and_heeded_by_grain():
+    grain: dict[str, object] = {"dataset_type": "grain"}
+    assert ids(check, overriding(add_bos=False, add_eos="false")) == {"no-op-key"}
+    assert ids(check, overriding(add_bos=True, add_eos=True)) == set()
+    off = {"add_bos": False, "add_eos": "false"}
+    assert ids(check, overriding(**grain, **off)) == {"dataset-type"}
+    found = {p.id: p for p in problems(check, overriding(**grain))}
+    assert found.keys() == {"dataset-type", "grain-marks"}
+    assert "adds BOS and EOS around" in found["grain-marks"].message
+    assert found["grain-marks"].fix == "Set overrides.maxtext: {add_bos: false, add_eos: false}."
+    half = {p.id: p for p in problems(check, overriding(**grain, add_bos=False))}
+    assert half["grain-marks"].fix == "Set overrides.maxtext: {add_eos: false}."
+
+
 def test_clipping_acts_on_sft_since_0_2_0():
     keys = {"maxtext": {"gradient_clipping_threshold": 0.5}}
     assert ids(check, spec(image={"maxtext": "tutorial-v1.5.0"}, overrides=keys)) == {"no-op-key"}
@@ -50,7 +64,7 @@ def test_clipping_acts_on_sft_since_0_2_0():
         ("not-sft", {"use_dpo": True}, {"use_dpo": False}),
         ("multimodal-packing", {"use_multimodal": True}, {"use_multimodal": False}),
         ("grain-workers", {"grain_worker_count": 2}, {"grain_worker_count": 1}),
-        ("dataset-type", {"dataset_type": "grain"}, {"dataset_type": "hf"}),
+        ("dataset-type", {"dataset_type": "tfds"}, {"dataset_type": "hf"}),
         ("conversion-on-tpu", {"convert_checkpoint_if_possible": True}, {"convert_checkpoint_if_possible": False}),
     ],
 )

@@ -40,6 +40,9 @@ def _asked(
     """(what the check knows, the row that MaxText makes) of one conversation."""
     file = tmp_path / "rows.jsonl"
     file.write_text(json.dumps({"messages": messages}) + "\n")
+    if maxtext.get("dataset_type") == "grain":
+        parquet = pipeline.parquet([{"messages": messages}], file=tmp_path / "rows.parquet")
+        maxtext |= {"grain_file_type": "parquet", "grain_train_files": str(parquet)}
     keys = {"model.tokenizer": str(folder), "data.hf_train_files": str(file), "train.per_device_batch_size": 1}
     spec = varied(spec_of("tiny_local"), keys)
     run = resolve(spec.model_copy(update={"overrides": _with(spec, maxtext)}), Facts())[0]
@@ -76,6 +79,20 @@ def test_the_check_knows_which_special_tokens_are_trained(
     assert set(row.trained) & special == set(trained(tokens))
     repeated = tokens.repeats or ""
     assert row.text.count(repeated) == 2 if repeated else row.text.count(tokens.ends[-1]) >= 2
+
+
+@pytest.mark.parametrize("marks", [True, False], ids=["marks", "no-marks"])
+@pytest.mark.parametrize("made", [tiny, lambda folder: tiny(folder, bos_token="<|end|>"), like_deepseek])
+def test_grain_trains_what_the_check_says(
+    made: Callable[[Path], Path], marks: bool, tmp_path: Path, maxtext_pipeline: Pipeline
+) -> None:
+    keys = {"dataset_type": "grain", "add_bos": marks, "add_eos": marks}
+    tokens, row = _asked(made(tmp_path / "own"), MESSAGES, tmp_path, maxtext_pipeline, **keys)
+    assert tokens.ends
+    special = {*tokens.ends, *masked(tokens), tokens.eos}
+    assert set(row.trained) & special == set(trained(tokens))
+    _, plain = _asked(tmp_path / "own", MESSAGES, tmp_path, maxtext_pipeline)
+    assert (row.text == plain.text) is not marks
 
 
 def test_the_catalogue_says_of_qwen3_what_maxtexts_copy_of_its_tokenizer_says(

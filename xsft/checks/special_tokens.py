@@ -1,8 +1,10 @@
 """Special tokens: which ones MaxText trains at the end of an answer, and which stand where inference has none. Pure.
 
-A target is masked when it equals the pad token (where there is none: the unknown token) or the BOS.
-source: maxtext@0.2.5 maxtext/input_pipeline/hf_data_processing.py [_get_pad_id, preprocessing_pipeline]; the same in
-all releases from 0.1.0. tests/contract/test_special_tokens.py asks MaxText's pipeline.
+A target is masked when it equals the pad token (where there is none: the unknown token); Hugging Face's pipeline masks
+the BOS, too, and Grain's does not.
+source: maxtext@0.2.5 maxtext/input_pipeline/hf_data_processing.py [_get_pad_id, preprocessing_pipeline],
+data_processing_utils.py [format_and_batch]; the same in all releases from 0.1.0 (Grain: 0.2.2).
+tests/contract/test_special_tokens.py asks MaxText's pipelines.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from xsft.catalog.tokenizers import SpecialTokens, special_tokens
+from xsft.checks.values import is_on
 from xsft.facts import Facts, TokenizerFacts
 from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
@@ -24,7 +27,7 @@ ROUNDS = ["messages"]
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Answers whose end is masked, what MaxText repeats in each round, and what is known of the tokenizer."""
-    if run.tokenizer is None or keys.get("dataset_type", "hf") != "hf":
+    if run.tokenizer is None or _pipeline(keys) not in ("hf", "grain"):
         return
     yield from _missing(run, facts.tokenizer)
     tokens = tokens_of(run, keys, facts.tokenizer)
@@ -34,6 +37,10 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _end(run, tokens)
     yield from _rounds(run, tokens)
     yield _said(run.tokenizer, tokens)
+
+
+def _pipeline(keys: Mapping[str, Value]) -> str:
+    return str(keys.get("dataset_type") or "hf")
 
 
 def masked(tokens: SpecialTokens) -> dict[str, str]:
@@ -62,8 +69,17 @@ def tokens_of(run: Run, keys: Mapping[str, Value], read: TokenizerFacts | None) 
     tokens = replace(known, pad=model.pad_token or known.pad, bos=model.bos_token or known.bos)
     template = keys.get("chat_template") or (read.template if read else None)
     if keys.get("chat_template_path"):
-        return replace(tokens, ends=None, repeats=None)
-    return _formatted(tokens, template, read) if isinstance(template, str) else tokens
+        return _as_masked(replace(tokens, ends=None, repeats=None), keys)
+    return _as_masked(_formatted(tokens, template, read) if isinstance(template, str) else tokens, keys)
+
+
+def _as_masked(tokens: SpecialTokens, keys: Mapping[str, Value]) -> SpecialTokens:
+    """Without the BOS where Grain does not mask it, and with the EOS that it adds after each answer."""
+    if _pipeline(keys) != "grain":
+        return tokens
+    added = tokens.eos if is_on(keys.get("add_eos", True)) else None
+    ends = tokens.ends if tokens.ends is None or not added else tuple(dict.fromkeys((*tokens.ends, added)))
+    return replace(tokens, bos=None, ends=ends)
 
 
 def _own(read: TokenizerFacts) -> SpecialTokens:

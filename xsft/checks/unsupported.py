@@ -30,12 +30,18 @@ NO_OPS: Mapping[str, tuple[Value, str]] = MappingProxyType(
         "enable_emergency_checkpoint": (False, "it works in MaxText's pre-training loop only"),
         "enable_multi_tier_checkpointing": (False, "it is started and then never saved through"),
         "enable_continuous_checkpointing": (False, "it works in MaxText's pre-training loop only"),
-        "add_bos": (True, "chat data takes its marks from the chat template"),
-        "add_eos": (True, "chat data takes its marks from the chat template"),
         "use_chat_template": (False, "only decoding reads it"),
     }
 )
 """Key -> MaxText's default, and why another value changes nothing in SFT."""
+
+MARKS: Mapping[str, str] = MappingProxyType({"add_bos": "BOS", "add_eos": "EOS"})
+"""Both are on by default. Hugging Face's pipeline ignores them in SFT; Grain's puts the tokens around each prompt and
+each answer, where the chat template has its own.
+
+source: maxtext@0.2.5 input_pipeline/hf_data_processing.py (`if not use_sft`), input_pipeline/data_processing_utils.py
+[get_tokenizer_and_pad_id]; tests/contract/test_special_tokens.py asks both.
+"""
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
@@ -52,6 +58,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     """Keys that mislead: silently without effect, or stopping the run."""
     del facts
     yield from _no_ops(run, keys)
+    yield from _marks(run, keys)
     yield from _refused(run, keys)
     if not same(keys.get("dataset_type", "hf"), "hf"):
         message = f"dataset_type={keys['dataset_type']}: data.hf_path and the other data fields are then ignored."
@@ -72,6 +79,22 @@ def _no_ops(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     if not run.release.gradient_clipping and "gradient_clipping_threshold" in keys:
         message = f"gradient_clipping_threshold changes nothing in MaxText {run.release.version}'s SFT trainer."
         yield warning("no-op-key", where_of("gradient_clipping_threshold", run), message, "Remove it.")
+
+
+def _marks(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    pipeline = str(keys.get("dataset_type", "hf"))
+    if pipeline == "hf":
+        for key in MARKS:
+            if not is_on(keys.get(key, True)):
+                message = f"{key}={keys[key]} changes nothing: chat data takes its marks from the chat template."
+                yield warning("no-op-key", where_of(key, run), message, "Remove it.")
+    elif pipeline == "grain" and (added := [key for key in MARKS if is_on(keys.get(key, True))]):
+        tokens = " and ".join(MARKS[key] for key in added)
+        message = (
+            f"dataset_type=grain: MaxText adds {tokens} around each prompt and each answer, besides the template's."
+        )
+        fix = f"Set overrides.maxtext: {{{', '.join(f'{key}: false' for key in added)}}}."
+        yield warning("grain-marks", where_of(added[0], run) or where_of("dataset_type", run), message, fix)
 
 
 def _refused(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
