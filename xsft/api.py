@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.errors import SpecError, Unreachable, UsageError, XsftError
 from xsft.facts import TemplateFacts
+from xsft.launchers.rendering import Manifest, Rendering, XpkLine
 from xsft.planner import make_intent, make_plan
 from xsft.problems import Problem, errors_in
 from xsft.spec.model import WorkloadSpec
@@ -111,7 +112,7 @@ def submit(
     """
     (made,) = plan((workload,), progress=progress)
     accepted(made)
-    if made.target == "local":
+    if made.on_this_machine:
         return _submit_local(made, progress=progress)
     return submitter_for(workload, made, through_xpk=through_xpk, progress=progress).submit(made)
 
@@ -174,6 +175,8 @@ def submitter_for(workload: Loaded, made: Plan, *, through_xpk: bool, progress: 
 
     if made.run.place is None:
         raise UsageError("the workload names no place.", fix="Give it one: place: main, or inline.")
+    if through_xpk and made.xpk_argv is None:
+        raise UsageError(f"--through-xpk: {made.target} is another launcher.", fix="Leave it out.")
     if through_xpk:
         refuse_losses(made)
     return Submitter(
@@ -230,13 +233,27 @@ def _secrets(problems: Sequence[Problem]) -> bool:
 
 
 def _render_all(intents: Sequence[Intent], *, progress: Progress) -> tuple[dict[str, Any] | None, ...]:
+    by_xpk = _render_by_xpk(intents, progress=progress)
+    return tuple(_manifest(intent.rendering, by_xpk) for intent in intents)
+
+
+def _manifest(rendering: Rendering | None, by_xpk: Mapping[tuple[str, ...], dict[str, Any]]) -> dict[str, Any] | None:
+    match rendering:
+        case None:
+            return None
+        case XpkLine(argv=argv):
+            return by_xpk[argv]
+        case Manifest(document=document):
+            return cast("dict[str, Any]", document)
+
+
+def _render_by_xpk(intents: Sequence[Intent], *, progress: Progress) -> dict[tuple[str, ...], dict[str, Any]]:
     argvs = tuple(dict.fromkeys(intent.xpk_argv for intent in intents if intent.xpk_argv))
     if not argvs:
-        return tuple(None for _ in intents)
+        return {}
     xpk = environments.ensure("xpk", progress=progress)
     texts = render(argvs, python=xpk.python, lock_digest=xpk.digest, cache=own_cache())
-    rendered = {argv: _parsed(text) for argv, text in zip(argvs, texts, strict=True)}
-    return tuple(rendered[intent.xpk_argv] if intent.xpk_argv else None for intent in intents)
+    return {argv: _parsed(text) for argv, text in zip(argvs, texts, strict=True)}
 
 
 def _parsed(manifest: str) -> dict[str, Any]:

@@ -139,7 +139,7 @@ def _refuse_begun_elsewhere(run: Run, *, spec: Json, world: World) -> None:
     would save into the same folder.
     """
     for begun in world.records:
-        unsettled = begun.target == "xpk" and begun.last.outcome == "submitting" and begun.spec
+        unsettled = begun.on_cluster and begun.last.outcome == "submitting" and begun.spec
         if unsettled and _where(begun.spec) != _where(spec):
             raise Refused(
                 f"{run.run_name} was begun in {_where(begun.spec)}, and whether it lives there was never recorded; this"

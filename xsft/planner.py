@@ -9,8 +9,9 @@ from xsft.checks import check, silence
 from xsft.facts import Facts
 from xsft.launchers.audit import audit, audit_problems
 from xsft.launchers.expect import expectations
-from xsft.launchers.patch import apply, changes
-from xsft.launchers.xpk import xpk_argv
+from xsft.launchers.launcher import launcher_of
+from xsft.launchers.patch import apply
+from xsft.launchers.rendering import Rendering, XpkLine
 from xsft.problems import Problem, error, errors_in
 from xsft.spec.digest import spec_digest
 from xsft.spec.model import WorkloadSpec
@@ -22,26 +23,26 @@ from xsft.trainers.shuffling import seeds
 
 
 def make_intent(spec: WorkloadSpec, facts: Facts) -> Intent:
-    """Decide everything xpk must be told, and check it."""
+    """Decide everything the launcher must be told, and check it."""
     run, unresolved = resolve(spec, facts)
     problems = silence((*unresolved, *check(run, facts)), spec.checks)
     digest = spec_digest(run)
-    line, unencodable = _xpk_line(run, problems)
+    rendering, unencodable = _rendering(run, problems)
     return Intent(
         run=run,
         spec_digest=digest,
         trainer_argv=trainer_argv(run),
         trainer_env=trainer_env(run),
         conversion_argv=conversion_argv(run),
-        xpk_argv=line,
-        changes=changes(run, digest=digest) if line else (),
-        expectations=expectations(run, digest=digest) if line else (),
+        rendering=rendering,
+        changes=launcher_of(spec.target).changes(run, digest=digest) if rendering else (),
+        expectations=expectations(run, digest=digest) if rendering else (),
         problems=(*problems, *unencodable),
     )
 
 
 def make_plan(intent: Intent, *, rendered: dict[str, Any] | None, file: str = "") -> Plan:
-    """Join the intent with what xpk rendered for it; None for local runs and for intents without an xpk line."""
+    """Join the intent with what was rendered for it; None for local runs and for intents without a rendering."""
     manifest = apply(intent.changes, rendered) if rendered is not None else None
     rows = audit(intent.expectations, rendered=rendered, manifest=manifest) if rendered is not None else ()
     run = intent.run
@@ -77,15 +78,15 @@ UNRENDERABLE = frozenset(
         "env-name",
     }
 )
-"""Problems that leave xpk nothing it could render."""
+"""Problems that leave a launcher nothing it could render."""
 
 
-def _xpk_line(run: Run, problems: Iterable[Problem]) -> tuple[tuple[str, ...] | None, tuple[Problem, ...]]:
-    """The line, or None with the reason where there is none to render."""
-    if run.spec.target == "local" or run.slice is None or any(p.id in UNRENDERABLE for p in errors_in(problems)):
+def _rendering(run: Run, problems: Iterable[Problem]) -> tuple[Rendering | None, tuple[Problem, ...]]:
+    """What the launcher renders, or None with the reason where it can render nothing."""
+    if run.spec.on_this_machine or run.slice is None or any(p.id in UNRENDERABLE for p in errors_in(problems)):
         return None, ()
     try:
-        return xpk_argv(run), ()
+        return launcher_of(run.spec.target).rendering(run), ()
     except ValueError as e:
         return None, (
             error("command-encoding", "", f"the trainer's command cannot be sent: {e}", "Change that value."),
@@ -93,7 +94,9 @@ def _xpk_line(run: Run, problems: Iterable[Problem]) -> tuple[tuple[str, ...] | 
 
 
 def _by_hand(intent: Intent, rendered: dict[str, Any]) -> tuple[str, ...]:
-    """The reasons of the changes that xpk's own manifest still needs."""
+    """The reasons of the changes that xpk's own manifest still needs; another launcher has no line to run by hand."""
+    if not isinstance(intent.rendering, XpkLine):
+        return ()
     needed = (change.why for change in intent.changes if apply((change,), rendered) != rendered)
     return tuple(dict.fromkeys((*_reach(intent.run), *needed)))
 

@@ -4,40 +4,47 @@ on them.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 
 from xsft.launchers.audit import AuditRow, Expectation
 from xsft.launchers.patch import Change
+from xsft.launchers.rendering import Rendering, XpkLine
 from xsft.problems import Problem, errors_in
 from xsft.spec.resolve import Mode, Run
+from xsft.targets import Targeted
 from xsft.trainers.shuffling import Seeds
 
 
 class Intent(Struct, frozen=True, kw_only=True):
-    """What should run, before xpk has rendered it."""
+    """What should run, before it is rendered."""
 
     run: Run
     spec_digest: str
     trainer_argv: tuple[str, ...]
     trainer_env: dict[str, str]
     conversion_argv: tuple[str, ...] | None
-    xpk_argv: tuple[str, ...] | None
-    """None for `target: local`, and where a problem leaves no line to render."""
+    rendering: Rendering | None
+    """None for `target: local`, and where a problem leaves nothing to render."""
     changes: tuple[Change, ...]
     expectations: tuple[Expectation, ...]
     problems: tuple[Problem, ...]
 
+    @property
+    def xpk_argv(self) -> tuple[str, ...] | None:
+        """None for other launchers too."""
+        return self.rendering.argv if isinstance(self.rendering, XpkLine) else None
 
-class Plan(Struct, frozen=True, kw_only=True):
+
+class Plan(Targeted, Struct, frozen=True, kw_only=True):
     """Exactly what `submit` does."""
 
     file: str
     run_name: str
     jobset: str
     spec_digest: str
-    target: Literal["xpk", "local"]
+    target: str
     mode: Mode
     trainer_argv: tuple[str, ...]
     """At the first start of this attempt."""

@@ -100,13 +100,21 @@ def parse_tpu_type(text: str) -> Slice:
 
     Raises ValueError, naming the nearest types, when xpk would refuse it.
     """
-    generation = generations().get(text.partition("-")[0])
+    name, size = _parts(text)
+    generation = generations().get(name)
     if generation is None:
         raise ValueError(_unknown_generation(text))
-    topology = _topology(generation, text.partition("-")[2])
+    topology = _topology(generation, size)
     if topology is None:
         raise ValueError(_unknown_shape(generation, text))
     return _slice(generation, topology=topology, xpk_type=text)
+
+
+def _parts(text: str) -> tuple[str, str]:
+    """Generation and size. A generation's own name may have a dash in it; the longest one that fits is meant."""
+    first, _, rest = text.partition("-")
+    name = max((known for known in generations() if text.startswith(f"{known}-")), key=len, default=None)
+    return (first, rest) if name is None else (name, text[len(name) + 1 :])
 
 
 def tpu_types() -> Iterator[str]:
@@ -207,7 +215,7 @@ def _chip_counts(generation: Generation) -> tuple[int, ...]:
 
 
 def _unknown_generation(text: str) -> str:
-    prefix, _, size = text.lower().partition("-")
+    prefix, size = _parts(text.lower())
     for generation in generations().values():
         if prefix == generation.name or prefix in generation.aliases:
             meant = f"{generation.name}-{size}"
@@ -224,7 +232,7 @@ def _if_known(generation: Generation, size: str, meant: str) -> str:
 
 
 def _unknown_shape(generation: Generation, text: str) -> str:
-    size = text.partition("-")[2]
+    size = _parts(text)[1]
     cores = " (the number counts TensorCores, 2 per chip)" if generation.cores_per_chip == 2 else ""
     return f"{text!r} is not a TPU type that xpk accepts{cores}. Nearest: {_nearest(generation, size)}."
 

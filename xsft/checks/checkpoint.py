@@ -41,7 +41,7 @@ def _not_looked(run: Run) -> Iterator[Problem]:
     path = run.checkpoint or ""
     if path.startswith("gs://"):
         yield _unread(run, f"{path} was not looked at: its format is not known.")
-    elif run.spec.target == "xpk" and not path.startswith(("/", ".", "~", "xsft://")):  # checks.data speaks of those
+    elif run.spec.on_cluster and not path.startswith(("/", ".", "~", "xsft://")):  # checks.data speaks of those
         message = f"{path} is neither in a bucket nor a path in the image."
         fix = "Give gs://…/0/items; weights of Hugging Face go under model.hf: {repo: …}."
         yield error("checkpoint-path", _where(run), message, fix)

@@ -70,7 +70,7 @@ def _enough(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Rows per step are at least what MaxText loads when each sequence holds one row; packing needs more of them."""
     rows = rows_of(run)
     padded = is_on(keys.get("generate_padding_batch_train", False))
-    if rows is None or padded or (run.spec.target == "xpk" and run.slice is None):
+    if rows is None or padded or (run.spec.on_cluster and run.slice is None):
         return
     epochs = run.spec.data.num_epoch or 1
     per_step = rows_per_step(run, keys)
@@ -123,7 +123,7 @@ def _hub(run: Run) -> Iterator[Problem]:
     """In McJAX every host streams for itself; under Pathways only the head does."""
     data = run.spec.data
     from_hub = data.hf_path not in FILE_FORMATS and not data.hf_path.startswith(_NOT_HUB)
-    if run.spec.target != "xpk" or run.mode.value != "mcjax" or run.slice is None or not from_hub:
+    if not run.spec.on_cluster or run.mode.value != "mcjax" or run.slice is None or not from_hub:
         return
     hosts = run.slice.hosts * run.num_slices
     if hosts > STREAMING_HOSTS:
@@ -137,7 +137,7 @@ def _hub(run: Run) -> Iterator[Problem]:
 
 def _local_paths(run: Run) -> Iterator[Problem]:
     """Paths of this machine mean nothing in a pod; an absolute one may be in the image."""
-    if run.spec.target != "xpk":
+    if not run.spec.on_cluster:
         return
     for where, path in _paths(run):
         if path.startswith("xsft://"):

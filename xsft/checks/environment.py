@@ -35,7 +35,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     """Names, values and flags on a cluster; names that bash keeps only matter there too."""
     del keys, facts
     yield from _values(run)
-    if run.spec.target != "xpk":
+    if not run.spec.on_cluster:
         yield from _local(run)
         return
     yield from _names(run)
@@ -91,7 +91,7 @@ def _values(run: Run) -> Iterator[Problem]:
 
 
 def _libtpu(run: Run) -> Iterator[Problem]:
-    if "XLA_FLAGS" in run.spec.env and run.mode.value == "pathways" and run.spec.target == "xpk":
+    if "XLA_FLAGS" in run.spec.env and run.mode.value == "pathways" and run.spec.on_cluster:
         message = "XLA_FLAGS acts on the head, which has no TPU; under Pathways programs are compiled in the proxy."
         yield warning("xla-flags-head", "env.XLA_FLAGS", message, "Write TPU flags under xla_flags.")
     if "LIBTPU_INIT_ARGS" not in run.spec.env:

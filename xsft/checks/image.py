@@ -17,7 +17,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     del keys
     if run.spec.image.name is not None:
         yield from _named(run, facts.image or ImageFacts(name=run.spec.image.name))
-    elif run.spec.target == "xpk":
+    elif run.spec.on_cluster:
         yield from _reference(run.spec.image.ref)
 
 

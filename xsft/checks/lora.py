@@ -73,7 +73,7 @@ def _modules(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
         )
         fix = f"Set lora.module_path: '{run.model.lora_module_path}' (attention only; compiled for v6e-256)."
         yield error("lora-module-path", "lora.module_path", message, fix)
-    elif not run.model.lora_verified and run.spec.target == "xpk":
+    elif not run.model.lora_verified and run.spec.on_cluster:
         message = (
             f"MaxText has no LoRA pattern for {run.model.name} and falls back to a general one, which may find nothing."
         )

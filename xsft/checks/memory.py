@@ -34,7 +34,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _scan_axis(keys)
     if run.model is None or is_on(keys.get("override_model_config", False)):
         return
-    if run.spec.target == "local":
+    if run.spec.on_this_machine:
         yield from _machine(run.model, keys, facts)
     elif run.slice is not None:
         yield from _accelerator(run, run.model, run.slice, keys)

@@ -37,7 +37,7 @@ OWN_RULES = ("custom_mesh", "custom_mesh_and_rule", "logical_axis_rules", "mesh_
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Shapes that JAX or MaxText would refuse once the slices are up."""
     del facts
-    if run.spec.target == "local":
+    if run.spec.on_this_machine:
         yield from _local(run)
         return
     yield from _unknown_axes(run)

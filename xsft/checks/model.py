@@ -51,7 +51,7 @@ def _weights(run: Run) -> Iterator[Problem]:
     if not model.checkpoint and not model.hf:
         message = "No initial weights: the run starts from random ones."
         fix = "Set model.checkpoint (converted) or model.hf (to convert)."
-        if run.spec.target == "local":
+        if run.spec.on_this_machine:
             yield note("no-initial-checkpoint", "model", message, fix)
         else:
             yield warning("no-initial-checkpoint", "model", message, fix)

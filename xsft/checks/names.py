@@ -17,7 +17,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if run.run_name in MISREAD_NAMES:
         message = f"YAML reads {run.run_name!r} as a word of its own; as a run_name MaxText would misread it."
         yield error("name-misread", "name", message, f"Add a word: {run.run_name}-run.")
-    if run.spec.target == "xpk":
+    if run.spec.on_cluster:
         yield from _length(run, facts)
 
 

@@ -17,7 +17,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     for key, value in keys.items():
         if not isinstance(value, str) or not value.startswith(SCHEME):
             continue
-        if run.spec.target == "local":
+        if run.spec.on_this_machine:
             yield _unknown(key, value)
         else:
             yield _remote(key, value)

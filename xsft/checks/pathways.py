@@ -27,7 +27,7 @@ TEMPLATE_ARGS = frozenset(
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """The servers in Pathways mode; in McJAX a section that nothing would read."""
     del keys, facts
-    if run.spec.target != "xpk":
+    if not run.spec.on_cluster:
         return
     if run.mode.value == "pathways":
         found = run.servers

@@ -16,7 +16,7 @@ GKE = ("project", "zone", "cluster")
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Everything a cluster needs to be told, all that is missing at once."""
     del keys, facts
-    if run.spec.target != "xpk":
+    if not run.spec.on_cluster:
         return
     if run.spec.place is None:
         message = "No place: which cluster the run goes to is not said."

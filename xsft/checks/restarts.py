@@ -26,7 +26,7 @@ WRAPPER_S = 10
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """What restarts mean on a cluster."""
     del keys, facts
-    if run.spec.target == "xpk":
+    if run.spec.on_cluster:
         yield from _codes(run)
         yield from _spot(run)
         yield from _lost_slice(run)

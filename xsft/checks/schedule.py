@@ -34,12 +34,12 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 def may_restart(run: Run) -> bool:
     """Whether the run is expected to go on after an interruption."""
     spot = run.spec.tpu is not None and run.spec.tpu.capacity == "spot"
-    return run.spec.target == "xpk" and (run.spec.restarts.max > 0 or spot)
+    return run.spec.on_cluster and (run.spec.restarts.max > 0 or spot)
 
 
 def _checkpoints(run: Run) -> Iterator[Problem]:
     period, steps = run.spec.train.checkpoint_period, run.spec.train.steps
-    if period is not None and run.spec.target == "xpk" and 2 * period > steps:
+    if period is not None and run.spec.on_cluster and 2 * period > steps:
         message = (
             f"checkpoint_period {period} saves less than twice in {steps} steps; an interruption loses up to "
             f"{period} of them."

@@ -29,7 +29,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
             yield _literal(where)
         elif where.startswith("env.") and names_secret(where) and not NO_SECRET.fullmatch(text):
             yield _named(where)
-    if run.spec.target == "xpk" and run.spec.secrets.hf_token is None:
+    if run.spec.on_cluster and run.spec.secrets.hf_token is None:
         yield from _gated(run)
 
 

@@ -42,7 +42,7 @@ def _split(run: Run, split: str, where: str, *, of_files: bool) -> Iterator[Prob
         return
     yield from _of_files(split, where) if of_files else _of_known(run, split, where)
     joined = len(names_of(split)) > 1 or split == _ALL
-    if joined and run.spec.target == "xpk" and run.spec.image.name is None:
+    if joined and run.spec.on_cluster and run.spec.image.name is None:
         message = f"{split} joins splits, which streams of the Python package datasets take from 5.0 on only."
         fix = "Name one split, or silence this where the image has datasets 5.0 or newer."
         yield warning("split-joined", where, message, fix)

@@ -106,7 +106,7 @@ def where_of(key: str, run: Run) -> str:
 
 def _release(run: Run) -> Iterator[Problem]:
     version = run.release.version
-    if run.spec.target == "local" and run.spec.image.ref is None and version != DEFAULT:
+    if run.spec.on_this_machine and run.spec.image.ref is None and version != DEFAULT:
         message = f"image.maxtext is {version}, but this machine trains with MaxText {DEFAULT}."
         yield error("local-release", "image.maxtext", message, f"Write {DEFAULT}, or name an image of {version}.")
     if run.release.layout == "legacy":

@@ -112,7 +112,7 @@ def _cancelled(name: str, *, world: World, yes: bool) -> Cancelled:
     hit = one_run(name, rows, found)
     if hit.row.ended:
         return Cancelled(action="nothing", row=hit.row, jobset=None, why=f"it has ended: {hit.row.state}")
-    if hit.row.target == "local":
+    if hit.row.on_this_machine:
         return _local(hit.seen, hit.row, world=world, yes=yes)
     _require_its_cluster(hit.seen, hit.row)
     jobset = hit.seen.jobset

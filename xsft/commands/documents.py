@@ -21,7 +21,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
     return {
         "file": plan.file,
         "run_name": plan.run_name,
-        "jobset": plan.jobset if plan.target == "xpk" else None,
+        "jobset": plan.jobset if plan.on_cluster else None,
         "spec_digest": plan.spec_digest,
         "target": plan.target,
         "mode": {"value": plan.mode.value, "reason": plan.mode.reason},

@@ -29,7 +29,7 @@ def evidence_of(runs: Runs) -> Callable[[Seen], Evidence]:
 
 
 def _evidence(runs: Runs, hit: Seen) -> Evidence:
-    if hit.seen.target == "local":
+    if hit.seen.on_this_machine:
         log = _local_log(runs, hit)
         return Evidence(seen=hit.seen, status=hit.status, logs=(log,) if log else None)
     if hit.seen.jobset is None:

@@ -53,7 +53,8 @@ class Plan(Document):
     """The JobSet's name: `run_name`, with `-2`, `-3`, … for later attempts. null for `target: local`."""
     spec_digest: str
     """sha256 of the resolved workload, 64 hex digits; equal digests are the same run."""
-    target: Literal["xpk", "local"]
+    target: str
+    """`local`, or the launcher that took it to a cluster: `xpk`."""
     mode: Mode
     trainer_argv: list[str]
     """What the trainer's process receives, byte for byte, at the first start of this attempt; starts

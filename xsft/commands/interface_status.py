@@ -59,7 +59,8 @@ class Run(Document):
     namespace: str | None
     cluster: str | None
     """Project/zone/cluster, or the kubeconfig context; null for a run on this machine."""
-    target: Literal["xpk", "local"]
+    target: str
+    """`local`, or the launcher that took it to a cluster: `xpk`."""
     mode: str | None
     """mcjax or pathways."""
     tpu: str | None

@@ -99,7 +99,7 @@ def logs(name: str, *, asked: LogRequest, world: World, timestamps: bool, stdout
         world.query.listen(say)
         found, rows = look(world.query)
     hit = one_run(name, rows, found)
-    if hit.row.target == "local":
+    if hit.row.on_this_machine:
         _refuse_slices(asked)
         write_lines(world.local_lines(hit.seen, asked), stdout)
         return _ended(hit.seen, asked=asked, world=world)

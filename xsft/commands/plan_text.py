@@ -50,12 +50,12 @@ def _decisions(plan: Plan) -> Iterator[str]:
     yield f"digest      {plan.spec_digest}"
     yield f"target      {plan.target}"
     yield f"mode        {plan.mode.value} ({plan.mode.reason})"
-    if plan.target == "xpk":
+    if plan.on_cluster:
         yield f"cluster     {_cluster(plan)}"
         yield f"JobSet      {plan.jobset} in namespace {run.namespace}, queue {run.queue}, priority {run.spec.priority}"
-    if run.slice and plan.target == "xpk":
+    if run.slice and plan.on_cluster:
         yield f"slices      {run.num_slices} x {run.slice.describe}: {run.chips} chips"
-    if plan.target == "local" and run.spec.image.ref:
+    if plan.on_this_machine and run.spec.image.ref:
         yield f"image       {run.spec.image.ref}, in a container on this machine"
     yield f"MaxText     {run.release.version}, {run.release.layout} layout"
     yield f"steps       {run.spec.train.steps}, a checkpoint every {run.checkpoint_period}"

@@ -89,7 +89,7 @@ _STYLES = {
 
 
 def _tpu(row: Row) -> str:
-    if row.target == "local":
+    if row.on_this_machine:
         return "local"
     if row.tpu is None:
         return NOTHING
@@ -138,7 +138,7 @@ def _seen(row: Row) -> str:
 
 
 def _cluster(row: Row) -> str:
-    if row.target == "local":
+    if row.on_this_machine:
         return _safe(f"this machine: {row.output}" if row.output else "this machine")
     return _safe(row.cluster)
 

@@ -151,5 +151,5 @@ def _older(rows: Iterable[Row], now: str) -> tuple[Row, ...]:
 
 
 def _key(row: Row) -> tuple[str, ...]:
-    where = (row.cluster if row.target == "xpk" else row.output) or NOTHING
+    where = (row.cluster if row.on_cluster else row.output) or NOTHING
     return (row.target, where, row.namespace or NOTHING, row.run_name)

@@ -46,20 +46,18 @@ def run(args: argparse.Namespace) -> int:
     with when_interrupted(NOTHING_CREATED), shown("xsft") as progress:
         (plan,) = api.plan((loaded,), progress=progress)
     warnings = tuple(p for p in api.accepted(plan) if p.severity == "warning")
-    match plan.target:
-        case "local":
-            from xsft.commands.submit_local import submit_local
+    if plan.on_this_machine:
+        from xsft.commands.submit_local import submit_local
 
-            print_problems(warnings)
-            if args.through_xpk:
-                raise UsageError("--through-xpk: the workload runs on this machine.", fix="Leave it out.")
-            return submit_local(plan, json=args.json)
-        case "xpk":
-            from xsft.commands.submit_cluster import submit_cluster
+        print_problems(warnings)
+        if args.through_xpk:
+            raise UsageError("--through-xpk: the workload runs on this machine.", fix="Leave it out.")
+        return submit_local(plan, json=args.json)
+    from xsft.commands.submit_cluster import submit_cluster
 
-            connect = partial(api.submitter_for, loaded, plan, through_xpk=args.through_xpk)
-            wait = _after(plan, args).wait if args.wait or args.follow else None
-            return submit_cluster(plan, connect=connect, json=args.json, wait=wait, warnings=warnings)
+    connect = partial(api.submitter_for, loaded, plan, through_xpk=args.through_xpk)
+    wait = _after(plan, args).wait if args.wait or args.follow else None
+    return submit_cluster(plan, connect=connect, json=args.json, wait=wait, warnings=warnings)
 
 
 def _after(plan: Plan, args: argparse.Namespace) -> After:

@@ -91,6 +91,15 @@ def _read(expectation: Expectation, value: Any) -> Any:
     if expectation.reads == "value" or value is MISSING:
         return value
     try:
-        return command_in_wrapper(value[2])
-    except (ValueError, LookupError, TypeError):
-        return "(not xpk's wrapper)"
+        script = value[2]
+    except (LookupError, TypeError):
+        return value
+    return _command(script)
+
+
+def _command(script: Any) -> Any:
+    """What xpk wraps its own lines around; another launcher's script is the command."""
+    try:
+        return command_in_wrapper(script)
+    except (ValueError, AttributeError):
+        return script

@@ -1,10 +1,14 @@
-"""The xpk command line of a run. Pure. Flags that xpk ignores in a mode are not passed: the patch says them instead."""
+"""The launcher xpk: the command line of a run. Pure. Flags that xpk ignores in a mode are not passed: the patch says
+them instead.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from xsft.launchers.encoding import Counted, encode_command, encode_env_value
+from xsft.launchers.patch import changes as changes  # noqa: PLC0414 -- its answer as a launcher
+from xsft.launchers.rendering import XpkLine
 from xsft.modes import mode_module
 from xsft.spec.resolve import Run
 from xsft.trainers.maxtext import command_env, container_env, trainer_argv
@@ -21,6 +25,10 @@ DRY_RUN_ZONE = "us-central1-a"
 """Stands in where a kubeconfig context is used: xpk wants a zone even to render (AttributeError otherwise), and
 writes it nowhere.
 """
+
+
+def rendering(run: Run) -> XpkLine:
+    return XpkLine(argv=xpk_argv(run))
 
 
 def xpk_argv(run: Run) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from xsft.naming import RowOrder
 from xsft.problems import Problem
 from xsft.records.where import Cluster as Cluster  # noqa: PLC0414 -- re-exported
+from xsft.targets import Targeted
 
 SCHEMA = "xsft.record/1"
 
@@ -121,7 +122,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class Record(Targeted):
     run_name: str
     spec_digest: str = ""
     spec: Mapping[str, Any] = field(default_factory=dict)

@@ -117,7 +117,7 @@ def _decided(run: Run) -> dict[str, Any]:
     }
     if run.spec.pathways or run.mode.value == "pathways":
         decided["pathways"] = _pathways(run)
-    if run.spec.target == "xpk":  # this machine has no cluster, whatever place the file names
+    if run.spec.on_cluster:  # this machine has no cluster, whatever place the file names
         decided |= {"place": _place(run), "queue": run.queue, "namespace": run.namespace}
     return decided
 

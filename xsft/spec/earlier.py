@@ -11,6 +11,7 @@ from typing import Any
 
 from xsft.spec.digest import NEUTRAL, NOT_IDENTITY, WHERE, Json, as_text, sha256, stated
 from xsft.spec.resolve import Run
+from xsft.targets import THIS_MACHINE
 
 MAXTEXT = "0.2.5"
 """The default of image.maxtext then."""
@@ -58,7 +59,7 @@ def in_todays_form(document: Json) -> dict[str, Any]:
     }
     if document.get("mode") == "pathways":
         today["pathways"] = {**_section(place, "pathways"), **_section(document, "pathways")}
-    if document.get("target") == "local":
+    if document.get("target") == THIS_MACHINE:
         return _without(today, "place", "queue", "namespace")
     return today
 

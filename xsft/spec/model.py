@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema
+from pydantic_core import PydanticKnownError
 
 from xsft.spec import forms
 from xsft.spec.base import DnsLabel, EnvName, Section, Storage, Value
@@ -22,6 +23,7 @@ from xsft.spec.sections import (
     Tpu,
     Train,
 )
+from xsft.targets import Targeted, targets
 
 RunName = Annotated[str, StringConstraints(pattern=forms.NAME, max_length=40)]
 """xpk's rule (xpk@1.16.0 parser/validators.py name_type)."""
@@ -37,7 +39,16 @@ class Overrides(Section):
     """
 
 
-class WorkloadSpec(Section):
+def _known_target(name: str) -> str:
+    if name not in targets():
+        raise PydanticKnownError("literal_error", {"expected": " or ".join(repr(one) for one in targets())})
+    return name
+
+
+Target = Annotated[str, AfterValidator(_known_target), WithJsonSchema({"type": "string", "enum": list(targets())})]
+
+
+class WorkloadSpec(Targeted, Section):
     """One fine-tuning run."""
 
     name: RunName
@@ -48,8 +59,8 @@ class WorkloadSpec(Section):
     """How JAX is driven. `auto`: Pathways where the workload has a pathways section, else McJAX; the plan says which
     and why.
     """
-    target: Literal["xpk", "local"] = "xpk"
-    """Where it runs: a cluster through xpk, or this machine."""
+    target: Target = "xpk"
+    """Where it runs: a cluster through xpk, or this machine (`local`)."""
     place: Place | Annotated[str, StringConstraints(min_length=1)] | None = None
     """A name from places.yaml, or the cluster itself."""
     tpu: Tpu | None = None

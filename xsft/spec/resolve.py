@@ -80,14 +80,14 @@ class Run(Struct, frozen=True, kw_only=True):
     @property
     def chips(self) -> int:
         """All chips of all slices; 1 on this machine, where JAX sees one CPU device."""
-        if self.spec.target == "local" or self.slice is None:
+        if self.spec.on_this_machine or self.slice is None:
             return 1
         return self.slice.chips * self.num_slices
 
     @property
     def devices(self) -> int:
         """JAX devices of all slices; what batch sizes are counted per. 1 on this machine."""
-        if self.spec.target == "local" or self.slice is None:
+        if self.spec.on_this_machine or self.slice is None:
             return 1
         return self.slice.devices * self.num_slices
 
@@ -170,7 +170,7 @@ def _with_image(spec: WorkloadSpec, found: ImageFacts | None) -> WorkloadSpec:
 
 
 def _mode(spec: WorkloadSpec) -> Mode:
-    if spec.target == "local":
+    if spec.on_this_machine:
         return Mode(value="mcjax", reason="one Python process on this machine")
     match spec.mode:
         case "mcjax" | "pathways":
@@ -187,7 +187,7 @@ def _place(spec: WorkloadSpec, facts: Facts) -> tuple[Place | None, tuple[Proble
     if spec.place is None:
         return None, ()
     found = facts.places.get(spec.place)
-    if found is not None or spec.target == "local":
+    if found is not None or spec.on_this_machine:
         return found, ()
     return None, (_unknown_place(spec.place, facts),)
 
@@ -263,7 +263,7 @@ def _run_name(spec: WorkloadSpec, facts: Facts) -> tuple[str, tuple[Problem, ...
 
 
 def _default_output(spec: WorkloadSpec, place: Place | None) -> str | None:
-    if spec.target == "local":
+    if spec.on_this_machine:
         return LOCAL_OUTPUT
     return place.output if place else None
 
@@ -272,7 +272,7 @@ def _here(spec: WorkloadSpec, facts: Facts, path: str | None) -> str | None:
     """Absolute for a run on this machine: Orbax takes no other path. source: orbax-checkpoint@0.12.8
     _src/serialization/tensorstore_utils.py
     """
-    if path is None or spec.target != "local" or "://" in path:
+    if path is None or not spec.on_this_machine or "://" in path:
         return path
     return posixpath.normpath(posixpath.join(facts.working_directory, path))
 

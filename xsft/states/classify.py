@@ -38,7 +38,7 @@ _EVICTED = {
 
 def classify(seen: Observation, *, now: str, stall_factor: float = STALL_FACTOR) -> Status:
     """`now`: UTC, ISO 8601. `stall_factor`: a trainer that prints no step for this many median steps has stalled."""
-    if seen.target == "local":
+    if seen.on_this_machine:
         return recorded(seen) or _alive(seen, now=now, stall_factor=stall_factor)
     silent = any(one.what == "jobsets" for one in seen.unread)
     if silent and seen.last_known is not None:

@@ -77,7 +77,7 @@ def named(rows: Iterable[Seen], name: str) -> tuple[Seen, ...]:
 
 def folder(row: Row) -> str | None:
     """`<output>/<run name>` of a run on this machine."""
-    return f"{row.output.rstrip('/')}/{row.run_name}" if row.target == "local" and row.output else None
+    return f"{row.output.rstrip('/')}/{row.run_name}" if row.on_this_machine and row.output else None
 
 
 def _matches(row: Row, wanted: Wanted) -> bool:

@@ -113,7 +113,7 @@ def _which(hits: Sequence[Seen]) -> str:
     """Of those on this machine each has its folder, of those on clusters each its place."""
     here = [where for hit in hits if (where := folder(hit.row))]
     ways = [f"its folder instead of its name ({here[0]})"] if here else []
-    if len(hits) > sum(hit.row.target == "local" for hit in hits):
+    if len(hits) > sum(hit.row.on_this_machine for hit in hits):
         ways.append("--place NAME, or --context NAME and --namespace NAME")
     return f"Say which: {'; or '.join(ways)}."
 
@@ -133,6 +133,6 @@ def silent(seen: Observation) -> Unread | None:
 
 def _place(hit: Seen) -> str:
     row = hit.row
-    if row.target == "local":
+    if row.on_this_machine:
         return f"this machine, {folder(row) or 'in a folder that is not known'}"
     return f"JobSet {row.jobset} in namespace {row.namespace} of {row.cluster}"

@@ -14,6 +14,7 @@ from xsft.states.moments import before, moment, seconds_between
 from xsft.states.podmodel import Condition as Condition  # noqa: PLC0414 -- re-exported
 from xsft.states.podmodel import Container as Container  # noqa: PLC0414 -- re-exported
 from xsft.states.podmodel import Pod as Pod  # noqa: PLC0414 -- re-exported
+from xsft.targets import Targeted
 
 State = Literal[
     "queued",
@@ -202,11 +203,11 @@ class Unread(Struct, frozen=True, kw_only=True):
     """Problem id of the failure."""
 
 
-class Observation(Struct, frozen=True, kw_only=True):
+class Observation(Targeted, Struct, frozen=True, kw_only=True):
     """All that was read of one run, at one time."""
 
     run_name: str
-    target: Literal["xpk", "local"]
+    target: str
     observed_at: str
     """UTC, ISO 8601: when the cluster (or this machine) answered; of a last known state, when that was. By the clock
     of the API server where it tells (its Date header): it is compared with the times of conditions.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,6 +11,7 @@ from xsft.catalog.tpu import parse_tpu_type
 from xsft.naming import RowOrder
 from xsft.states.model import ENDED, RUNNING, JobSet, Observation, State, Status
 from xsft.states.moments import seconds_between, with_z
+from xsft.targets import Targeted
 
 
 class ProgressRead(Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class ProgressRead(Struct, frozen=True, kw_only=True):
     """Steps in a row, at most, whose loss was printed as 0.000 although they had tokens to learn from."""
 
 
-class Row(Struct, frozen=True, kw_only=True):
+class Row(Targeted, Struct, frozen=True, kw_only=True):
     """One run, all its attempts folded into the newest. None: not read, or the run has none. Times are UTC with a Z."""
 
     run_name: str
@@ -45,7 +45,7 @@ class Row(Struct, frozen=True, kw_only=True):
     namespace: str | None
     cluster: str | None
     """As the user names it; None for a run on this machine."""
-    target: Literal["xpk", "local"]
+    target: str
     mode: str | None
     tpu: str | None
     """Of one slice, e.g. `v6e-256`."""

@@ -53,16 +53,16 @@ def trainer_argv(run: Run) -> tuple[str, ...]:
 
 def trainer_env(run: Run) -> dict[str, str]:
     """What the trainer must see in its environment."""
-    local = local_env(run) if run.spec.target == "local" else {}
+    local = local_env(run) if run.spec.on_this_machine else {}
     return {**dict(_mode_env(run)), **local, **container_env(run)}
 
 
 def container_env(run: Run) -> dict[str, str]:
     """The part of the environment that belongs to the container; the mode's part travels with the command."""
     env = dict(run.spec.env)
-    if run.spec.xla_flags and run.mode.value == "mcjax" and run.spec.target == "xpk":
+    if run.spec.xla_flags and run.mode.value == "mcjax" and run.spec.on_cluster:
         env["LIBTPU_INIT_ARGS"] = " ".join(run.spec.xla_flags)
-    if run.spec.secrets.hf_token and run.spec.target == "xpk":
+    if run.spec.secrets.hf_token and run.spec.on_cluster:
         env["HF_TOKEN_PATH"] = f"{HF_TOKEN_DIRECTORY}/{run.spec.secrets.hf_token.key}"
     return env
 
@@ -84,11 +84,11 @@ def trainer_keys(run: Run) -> Keys:
         **_mesh_keys(run),
         **mode_module(run.mode.value).TRAINER_KEYS,
         **template_keys(run.template or Template()),  # behind the mode's, where `xsft import` finds overrides
-        **(LOCAL_KEYS if run.spec.target == "local" else {}),
+        **(LOCAL_KEYS if run.spec.on_this_machine else {}),
         **run.spec.overrides.maxtext,
     }
     given = {key: value for key, value in keys.items() if value is not None or key in run.spec.overrides.maxtext}
-    return _with_shipped_data(given) if run.spec.target == "local" else given
+    return _with_shipped_data(given) if run.spec.on_this_machine else given
 
 
 def _with_shipped_data(keys: Keys) -> Keys:
@@ -196,7 +196,7 @@ def _lora_keys(run: Run) -> Keys:
 
 def _mesh_keys(run: Run) -> Keys:
     mesh = run.spec.parallelism
-    if run.spec.target == "local":
+    if run.spec.on_this_machine:
         return {}
     return {
         **{f"ici_{axis}_parallelism": size for axis, size in mesh.ici.items()},

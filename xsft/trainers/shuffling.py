@@ -67,7 +67,7 @@ def seeds(run: Run) -> Seeds | None:
 
 def restarts_in_place(run: Run) -> bool:
     """Whether JobSet may start this attempt again."""
-    return run.spec.target == "xpk" and run.spec.restarts.max > 0
+    return run.spec.on_cluster and run.spec.restarts.max > 0
 
 
 def counted_seeds(run: Run) -> Seeds | None:

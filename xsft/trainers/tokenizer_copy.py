@@ -50,7 +50,7 @@ def copy_of(run: Run) -> str | None:
     """The folder of the copy; None where the tokenizer is used as it is."""
     if _copying(run) is None:
         return None
-    return f"{run.output}/{run.run_name}/tokenizer" if run.spec.target == "local" else FOLDER
+    return f"{run.output}/{run.run_name}/tokenizer" if run.spec.on_this_machine else FOLDER
 
 
 def copying(run: Run) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ def gather(
         places=places,
         places_file=places_file,
         image=_image(spec, folder, places),
-        machine=machine() if spec.target == "local" else MachineFacts(),
+        machine=machine() if spec.on_this_machine else MachineFacts(),
     )
     facts = replace(facts, tokenizer=_tokenizer(spec, facts))
     return facts if offline else replace(facts, checkpoint=_checkpoint(spec, facts, look))
@@ -68,7 +68,7 @@ def _image(spec: WorkloadSpec, folder: Path, places: Mapping[str, Place]) -> Ima
 def _tokenizer(spec: WorkloadSpec, facts: Facts) -> TokenizerFacts | None:
     """An absolute path of a run on a cluster lies in its image."""
     name, model = resolve(spec, facts)[0].tokenizer, spec.model
-    if name is None or (spec.target == "xpk" and name.startswith(("/", "gs://"))):
+    if name is None or (spec.on_cluster and name.startswith(("/", "gs://"))):
         return None
     wanted = tuple(token for token in (model.pad_token, model.bos_token) if token)
     return read_tokenizer(name, hub_cache=hub_cache(os.environ), wanted=wanted)
@@ -79,6 +79,6 @@ def _checkpoint(spec: WorkloadSpec, facts: Facts, look: Look) -> CheckpointFacts
     absolute already.
     """
     path = resolve(spec, facts)[0].checkpoint
-    if path is None or (spec.target == "xpk" and not path.startswith("gs://")):
+    if path is None or (spec.on_cluster and not path.startswith("gs://")):
         return None
     return look(path)

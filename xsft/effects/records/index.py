@@ -18,6 +18,7 @@ from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.leftovers import sweep
 from xsft.problems import Problem, warning
 from xsft.records.where import Cluster
+from xsft.targets import Targeted
 
 if TYPE_CHECKING:
     from xsft.records.model import Record
@@ -26,7 +27,7 @@ SCHEMA = "xsft.run/1"
 _FAMILY = SCHEMA.partition("/")[0]
 
 
-class IndexEntry(Struct, frozen=True, kw_only=True):
+class IndexEntry(Targeted, Struct, frozen=True, kw_only=True):
     """Where to look for a run. Its state is not kept here: that would be old."""
 
     run_name: str

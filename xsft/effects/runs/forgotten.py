@@ -66,7 +66,7 @@ def recorded_of(records: Sequence[Record], uid: str | None) -> Recorded | None:
 def attempt_gone(record: Record, *, cluster: str, known: Callable[[str], Mapping[str, Known]], now: str) -> Observation:
     """An earlier attempt, as its record tells it; `known`: what earlier looks saw in a namespace."""
     entry = entry_of(record, path="", at=record.last.started_at)
-    before = known(record.last.namespace or "default") if record.target == "xpk" else {}
+    before = known(record.last.namespace or "default") if record.on_cluster else {}
     seen = forgotten(entry, cluster=cluster, known=before, now=now)
     last = before.get(record.last.uid or "")
     return replace(seen, record=recorded_of((record,), record.last.uid), progress=last.progress if last else None)
@@ -74,7 +74,7 @@ def attempt_gone(record: Record, *, cluster: str, known: Callable[[str], Mapping
 
 def went_to(entry: IndexEntry, *, cluster: str, namespace: str) -> bool:
     where = (cluster_of(entry), entry.namespace or "default")
-    return entry.target == "xpk" and where == (cluster, namespace)
+    return entry.on_cluster and where == (cluster, namespace)
 
 
 def cluster_of(entry: IndexEntry) -> str:

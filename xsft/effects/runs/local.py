@@ -36,7 +36,7 @@ GOING = frozenset({"submitting", "created", "running"})
 
 def observe_local(entries: Iterable[IndexEntry], *, now: str) -> tuple[Observation, ...]:
     """One per run on this machine that the index knows and whose folder is there. Never raises."""
-    local = (entry for entry in entries if entry.target == "local" and entry.output)
+    local = (entry for entry in entries if entry.on_this_machine and entry.output)
     return tuple(seen for entry in local if (seen := _observed(entry, now)) is not None)
 
 

@@ -46,7 +46,7 @@ class Part(Struct, frozen=True, kw_only=True):
 def read_curve(seen: Observation, *, output: str | None, store: RecordStore, lines: Lines) -> Curve:
     """A step that two sources have counts with the later one's loss: the log is exacter than the metrics."""
     readers: dict[str, Callable[[], Part]] = {"record": lambda: _recorded(store, output, seen.run_name)}
-    if seen.target == "xpk":
+    if seen.on_cluster:
         readers["metrics"] = lambda: Part(points=_metrics(store, output, seen.run_name))
         readers["log"] = lambda: _logged(lines(seen), order=order_of(seen.jobset))
     return _curve(seen.run_name, readers)

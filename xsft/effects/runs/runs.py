@@ -157,7 +157,7 @@ class Runs(Struct, frozen=True, kw_only=True):
             step = latest_step(self.store.objects_at(output), output=output, run_name=seen.run_name)
         except XsftError as failed:
             return Saved(why=failed.message)
-        if step is None and seen.target == "xpk" and not output.startswith("gs://"):
+        if step is None and seen.on_cluster and not output.startswith("gs://"):
             return Saved(why=f"{output} is no bucket; it may be a folder of its pods")
         return Saved(step=step)
 

@@ -48,7 +48,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     def entry(self, entry: IndexEntry) -> bool:
         """Of the index: what is named, else what was submitted lately."""
         if self.names:
-            folder = f"{entry.output.rstrip('/')}/{entry.run_name}" if entry.target == "local" else None
+            folder = f"{entry.output.rstrip('/')}/{entry.run_name}" if entry.on_this_machine else None
             return bool({entry.run_name, entry.jobset, folder} & self.names)
         age = seconds_between(entry.updated_at, self.now)
         return self.everything or age is None or age < LATELY_S
@@ -81,7 +81,7 @@ def untold(seen: Observation) -> bool:
 
 def tells(seen: Observation) -> bool:
     """Whether its trainer can have said anything: it runs or has run. What waits for quota or pods has not begun."""
-    if seen.target != "xpk" or seen.last_known or any(one.what == "jobsets" for one in seen.unread):
+    if not seen.on_cluster or seen.last_known or any(one.what == "jobsets" for one in seen.unread):
         return False
     jobset = seen.jobset
     if jobset is None or jobset.terminal is not None:

@@ -36,7 +36,7 @@ def record_cancel(store: RecordStore, jobset: JobSet, *, user: str) -> tuple[Pro
 
 def record_worthless(store: RecordStore, row: Row) -> tuple[Problem, ...]:
     """So that it is not taken for finished once its last checkpoint is all that is left. As `record_cancel`."""
-    if row.target != "xpk" or not row.output or row.reason not in WORTHLESS:
+    if not row.on_cluster or not row.output or row.reason not in WORTHLESS:
         return ()
     try:
         record = _record(store.read_run(row.output, row.run_name), uid=row.uid, name=row.jobset)

@@ -65,8 +65,8 @@ def record_of(
         problems=tuple(problem for problem in plan.problems if problem.severity != "error"),
         submitter=provenance.submitter,
         action=action,
-        jobset=plan.jobset if plan.target == "xpk" else None,
-        namespace=run.namespace if plan.target == "xpk" else None,
+        jobset=plan.jobset if plan.on_cluster else None,
+        namespace=run.namespace if plan.on_cluster else None,
         cluster=_cluster(plan),
         xpk_argv=plan.xpk_argv,
         manifest_digest=manifest_digest(plan.manifest) if plan.manifest else None,
@@ -103,7 +103,7 @@ def image_of(ref: str) -> Image:
 
 def _cluster(plan: Plan) -> Cluster | None:
     place = plan.run.place
-    if plan.target != "xpk" or place is None:
+    if not plan.on_cluster or place is None:
         return None
     return Cluster(project=place.project, zone=place.zone, cluster=place.cluster, context=place.context)
 
@@ -116,7 +116,7 @@ def _resolved(plan: Plan) -> dict[str, Any]:
         "num_slices": run.num_slices,
         "chips": run.chips,
         "devices": run.devices,
-        "queue": run.queue if plan.target == "xpk" else None,
+        "queue": run.queue if plan.on_cluster else None,
         "checkpoint": run.checkpoint,
         "checkpoint_period": run.checkpoint_period,
         "conversion_argv": list(plan.conversion_argv) if plan.conversion_argv else None,

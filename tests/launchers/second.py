@@ -1,0 +1,112 @@
+"""A second launcher, to prove the seam: it writes the JobSet itself, without xpk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xsft.launchers.encoding import escape_expansion
+from xsft.launchers.jobset import FAIL_JOBSET_RULE, TRAINER_CONTAINER, pod_failure_policy
+from xsft.launchers.patch import changes as changes  # noqa: PLC0414 -- what identifies a run is the same everywhere
+from xsft.launchers.rendering import Manifest
+from xsft.launchers.xpk import command, proxy_args
+from xsft.modes import mode_module
+from xsft.spec.resolve import Run
+from xsft.trainers.maxtext import container_env
+
+Json = dict[str, Any]
+COORDINATOR = {"fieldRef": {"fieldPath": "metadata.labels['jobset.sigs.k8s.io/coordinator']"}}
+
+
+def rendering(run: Run) -> Manifest:
+    return Manifest(document=jobset(run))
+
+
+def jobset(run: Run) -> Json:
+    match run.mode.value:
+        case "mcjax":
+            jobs, more = [_slices(run, container=_trainer(run, chips=True))], {}
+        case "pathways":
+            jobs = [_head(run), _slices(run, container=_worker(run))]
+            more = {"coordinator": {"replicatedJob": "pathways-head"}}
+    policy = {"maxRestarts": run.spec.restarts.max, "rules": [FAIL_JOBSET_RULE]}
+    ttl = run.spec.ttl_seconds_after_finished
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": run.jobset, "labels": _labels(run)},
+        "spec": {**more, "ttlSecondsAfterFinished": ttl, "failurePolicy": policy, "replicatedJobs": jobs},
+    }
+
+
+def _slices(run: Run, *, container: Json) -> Json:
+    assert run.slice is not None
+    selector = {
+        "cloud.google.com/gke-tpu-accelerator": run.slice.accelerator_label,
+        "cloud.google.com/gke-tpu-topology": run.slice.topology,
+    }
+    pod = {**_pod(run, container), "nodeSelector": selector}
+    return {"name": mode_module(run.mode.value).REPLICATED_JOB, "replicas": run.num_slices} | _job(
+        run, pod, hosts=run.slice.hosts
+    )
+
+
+def _head(run: Run) -> Json:
+    servers = run.servers
+    manager = [*(run.spec.pathways.server_args if run.spec.pathways else ()), f"--instance_count={run.num_slices}"]
+    sidecars = [
+        _server("pathways-proxy", image=servers.proxy_image, args=[*proxy_args(run)], run=run),
+        _server("pathways-rm", image=servers.server_image, args=manager, run=run),
+    ]
+    pod = {
+        **_pod(run, _trainer(run, chips=False)),
+        "initContainers": [{**s, "restartPolicy": "Always"} for s in sidecars],
+    }
+    return {"name": "pathways-head", "replicas": 1} | _job(run, pod, hosts=1)
+
+
+def _worker(run: Run) -> Json:
+    args = [*(run.spec.pathways.worker_args if run.spec.pathways else ())]
+    server = _server("pathways-worker", image=run.servers.server_image, args=args, run=run)
+    assert run.slice is not None
+    return {**server, "resources": {"limits": {"google.com/tpu": str(run.slice.chips_per_host)}}}
+
+
+def _server(name: str, *, image: str | None, args: list[str], run: Run) -> Json:
+    """One of Pathways' own containers."""
+    scratch = [f"--gcs_scratch_location={run.servers.scratch}"]
+    head = [{"name": "PATHWAYS_HEAD", "valueFrom": COORDINATOR}]
+    return {"name": name, "image": image, "args": [*scratch, *args], "env": head}
+
+
+def _trainer(run: Run, *, chips: bool) -> Json:
+    env = [{"name": name, "value": escape_expansion(value)} for name, value in container_env(run).items()]
+    script = ["bash", "-c", command(run)]
+    trainer = {"name": TRAINER_CONTAINER, "image": run.spec.image.ref, "env": env, "command": script}
+    tpu = {"google.com/tpu": run.slice.chips_per_host} if chips and run.slice else {}
+    return {**trainer, "resources": {"limits": tpu}}
+
+
+def _job(run: Run, pod: Json, *, hosts: int) -> Json:
+    counts = {"parallelism": hosts, "completions": hosts, "completionMode": "Indexed", "backoffLimit": 0}
+    trains = any(one["name"] == TRAINER_CONTAINER for one in pod["containers"])
+    policy = {"podFailurePolicy": pod_failure_policy(run.spec.restarts.on_exit_codes)} if trains else {}
+    return {"template": {"spec": {**counts, **policy, "template": {"metadata": {"labels": _labels(run)}, "spec": pod}}}}
+
+
+def _pod(run: Run, container: Json) -> Json:
+    """`restartPolicy: Never` is what a podFailurePolicy asks for."""
+    grace = run.spec.restarts.grace_period_s
+    ends = {} if grace is None else {"terminationGracePeriodSeconds": grace}
+    taint = {"operator": "Exists", "key": "google.com/tpu"}
+    return {
+        "restartPolicy": "Never",
+        "priorityClassName": run.spec.priority,
+        "tolerations": [taint],
+        **ends,
+        "containers": [container],
+    }
+
+
+def _labels(run: Run) -> Json:
+    """xpk's label too: `status` and the audit know a run's pods by it."""
+    return {"xpk.google.com/workload": run.jobset}

@@ -1,0 +1,135 @@
+"""The seam of launchers: a second one goes the whole way, from the workload to the API server's strict dry run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.everything import changed
+from tests.fakes.clusters import ClusterApi
+from tests.stories import ROOT, facts_for
+from xsft import api, targets
+from xsft.planner import make_intent, make_plan
+from xsft.problems import errors_in
+from xsft.spec.model import WorkloadSpec
+from xsft.spec.reader import read_spec
+from xsft.steps import Plan
+
+SECOND = "second"
+MODES = {"mcjax": "gemma2_ultrachat", "pathways": "deepseek_ultrachat"}
+"""A shipped workload in each mode."""
+
+MISTAKES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "no TPU": {"tpu": None},
+        "no place": {"place": None},
+        "another place": {"place": "nowhere"},
+        "no image": {"image": {}},
+        "a secret": {"env": {"XSFT_RESTARTS": "1"}},
+        "a mesh that does not multiply": {"parallelism": {"ici": {"fsdp": 3}}},
+        "several at once": {"image": {}, "env": {"XSFT_RESTARTS": "1"}, "parallelism": {"ici": {"fsdp": 3}}},
+    }
+)
+"""Each wrong wherever a cluster is meant."""
+
+
+@pytest.fixture(autouse=True)
+def second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line that adding a launcher takes in the registry."""
+    registry = {**targets.LAUNCHERS, SECOND: "tests.launchers.second"}
+    monkeypatch.setattr(targets, "LAUNCHERS", MappingProxyType(registry))
+
+
+def document(mode: str, **changes: Any) -> dict[str, Any]:
+    """A shipped workload as it is written, with changes."""
+    written: dict[str, Any] = yaml.safe_load((ROOT / "workloads" / f"{MODES[mode]}.yaml").read_text(encoding="utf-8"))
+    return changed(written, changes)
+
+
+def spec(mode: str, *, target: str, **changes: Any) -> WorkloadSpec:
+    return read_spec(yaml.safe_dump(document(mode, target=target, **changes)))
+
+
+def plan(workload: WorkloadSpec) -> Plan:
+    intent = make_intent(workload, facts_for(workload))
+    (manifest,) = api._render_all((intent,), progress=lambda _line: None)
+    return make_plan(intent, rendered=manifest)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_its_manifest_holds_everything_the_workload_asks_for(mode: str) -> None:
+    made = plan(spec(mode, target=SECOND))
+    assert {row.outcome for row in made.audit} == {"landed", "patched"}
+    assert [p.id for p in made.problems if p.id.startswith("audit")] == []
+    assert (made.xpk_argv, made.by_hand) == (None, ())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_field_is_audited_as_xpks_are(mode: str) -> None:
+    ours = plan(spec(mode, target=SECOND))
+    intent = make_intent(spec(mode, target="xpk"), facts_for(spec(mode, target="xpk")))
+    fields = {(e.field, e.path) for e in intent.expectations}
+    assert {row.field for row in ours.audit} == {field for field, _path in fields}
+    assert len(ours.audit) == len(intent.expectations)
+
+
+def test_what_it_drops_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.launchers import second as module
+
+    monkeypatch.setattr(module, "container_env", lambda _run: {})
+    assert "audit-dropped" in {p.id for p in plan(spec("mcjax", target=SECOND)).problems}
+
+
+def test_the_token_of_the_hub_reaches_the_trainer() -> None:
+    made = plan(spec("mcjax", target=SECOND))
+    (container,) = made.manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]  # type: ignore[index]
+    assert {"name": "HF_TOKEN_PATH", "value": "/etc/xsft/hf-token/token"} in container["env"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_the_same_one_on_every_cluster(mode: str, mistake: str) -> None:
+    """What an added launcher once lost: checks asked for xpk by name, and said nothing of another cluster."""
+    found = [_ids(spec(mode, target=target, **MISTAKES[mistake])) for target in ("xpk", SECOND)]
+    assert found[0] == found[1]
+    assert found[0] - _ids(spec(mode, target="xpk")), "the mistake is one"
+
+
+def test_this_machine_has_mistakes_of_its_own() -> None:
+    """The same file for this machine: nothing that only a cluster needs is asked for."""
+    wrong = {"image": {}, "env": {"XSFT_RESTARTS": "1"}, "parallelism": {"ici": {"fsdp": 3}}, "place": "nowhere"}
+    found = {name for name, _where in _ids(spec("mcjax", target="local", **wrong))}
+    assert found == {"local-memory"}
+
+
+def _ids(workload: WorkloadSpec) -> set[tuple[str, str]]:
+    intent = make_intent(workload, facts_for(workload))
+    return {(p.id, p.where) for p in errors_in(intent.problems)}
+
+
+def test_it_is_one_of_the_targets_that_a_workload_may_name() -> None:
+    with pytest.raises(api.SpecError) as refused:
+        spec("mcjax", target="third")
+    (problem,) = refused.value.problems
+    assert "second" in problem.message + problem.fix
+
+
+def test_a_dry_run_is_not_sent_through_xpk() -> None:
+    workload = spec("mcjax", target=SECOND)
+    loaded = api.Loaded(file="", spec=workload)
+    with pytest.raises(api.UsageError, match="another launcher"):
+        api.submitter_for(loaded, plan(workload), through_xpk=True, progress=lambda _line: None)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_its_manifest_is_accepted(cluster_api: ClusterApi, mode: str) -> None:
+    """Strictly: a field that the API server does not know is refused."""
+    made = plan(spec(mode, target=SECOND, namespace=cluster_api.namespace))
+    cluster = cluster_api.connect()
+    stored = cluster.dry_run_jobset(made.manifest)
+    assert stored["spec"]["suspend"] is True
+    assert cluster.dry_run_jobs(stored) == ()

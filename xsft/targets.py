@@ -1,0 +1,47 @@
+"""Where a run goes: to a cluster, by a launcher, or to this machine. Pure; the only place that lists the launchers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+LAUNCHERS: Mapping[str, str] = MappingProxyType({"xpk": "xsft.launchers.xpk"})
+"""The registry: a launcher's name, which a workload gives as its `target`, and the module that answers for it
+(`xsft.launchers.launcher.Launcher`). Named, not imported: workloads are read below the launchers.
+"""
+
+THIS_MACHINE = "local"
+
+
+def targets() -> tuple[str, ...]:
+    """All that a workload may name."""
+    return (*LAUNCHERS, THIS_MACHINE)
+
+
+def on_cluster(target: str) -> bool:
+    """False for a target that a record names and this xsft does not know."""
+    return target in LAUNCHERS
+
+
+def on_this_machine(target: str) -> bool:
+    return target == THIS_MACHINE
+
+
+class Targeted:
+    """A mixin for what has a target: one property per question about it."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def target(self) -> str: ...
+
+    @property
+    def on_cluster(self) -> bool:
+        return on_cluster(self.target)
+
+    @property
+    def on_this_machine(self) -> bool:
+        return on_this_machine(self.target)
