@@ -330,6 +330,21 @@ def test_an_interrupt_stops_the_trainer_and_keeps_what_was_done(tmp_path: Path, 
     assert (resumed.resumed_from, resumed.outcome) == (4, "completed")
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_ends_xsft_is_like_an_interrupt(
+    tmp_path: Path, fake: FakeTrainer, number: signal.Signals
+) -> None:
+    def end(event: Event) -> None:
+        if isinstance(event, Saved) and event.step == 4:
+            signal.raise_signal(number)
+
+    machine = fake.machine(hang_at=4)
+    result = run_local(plan(tmp_path), machine=machine, on_event=end, grace_s=0.5)
+    assert (result.outcome, result.reason) == ("interrupted", f"ended by {number.name}")
+    assert from_json(result.record.read_text()).outcome == "interrupted"
+    assert not _running(str(machine.python))
+
+
 def test_a_run_killed_with_xsft_is_picked_up_from_its_log(tmp_path: Path, fake: FakeTrainer) -> None:
     first = ran(plan(tmp_path), fake, data_ends=3)
     document = json.loads(first.record.read_text())

@@ -7,6 +7,7 @@ MaxText's, in `<output>/<run_name>/checkpoints/`. Nothing is ever deleted.
 from __future__ import annotations
 
 import json
+import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from xsft.effects.local.start import contained, train
 from xsft.effects.local.trainer_process import GRACE_S
 from xsft.effects.local.watch import End, Watch
 from xsft.effects.machine.filelock import exclusive
+from xsft.effects.machine.signals import raised
 from xsft.effects.records.records import record_store
 from xsft.errors import EnvironmentMissing, Refused
 from xsft.naming import RowOrder
@@ -168,24 +170,31 @@ def _attempt(
         _index(watch, machine)
         status: int | None = None
         try:
-            status = train(
-                plan,
-                attempt,
-                folder,
-                machine=machine,
-                found=found,
-                scratch=Path(scratch),
-                on_line=watch.line,
-                grace_s=grace_s,
-            )
+            with raised(_like_ctrl_c):
+                status = train(
+                    plan,
+                    attempt,
+                    folder,
+                    machine=machine,
+                    found=found,
+                    scratch=Path(scratch),
+                    on_line=watch.line,
+                    grace_s=grace_s,
+                )
             end = judge(watch, steps=plan.run.spec.train.steps, status=status)
-        except KeyboardInterrupt:
-            end = End(outcome="interrupted", reason="interrupted by the user")
+        except KeyboardInterrupt as stop:
+            by = f"ended by {stop}" if str(stop) else "interrupted by the user"
+            end = End(outcome="interrupted", reason=by)
         except BaseException as failed:
             watch.close(End(outcome="failed", reason=str(failed)), status=status, at=machine.now())
             raise
         watch.close(end, status=status, at=machine.now())
     return _result(plan, watch, found)
+
+
+def _like_ctrl_c(number: int) -> KeyboardInterrupt:
+    """systemd, Slurm and `timeout` end a process so: its trainer is stopped and the record closed all the same."""
+    return KeyboardInterrupt(signal.Signals(number).name)
 
 
 def _index(watch: Watch, machine: Machine) -> None:
