@@ -54,6 +54,7 @@ from xsft.states.model import (
 )
 from xsft.states.rule import Cause, Explanation
 from xsft.states.rules import groups
+from xsft.trainers.killed import killed_text
 
 RULES = tuple(rule for group in groups() for rule in group)
 
@@ -501,6 +502,13 @@ STATES: tuple[Row, ...] = (
         ("40 minutes",),
     ),
     ("no-output", why(observation(progress=progress(said_at=None))), ("printed nothing",)),
+    (
+        "trainer-killed",
+        why(
+            local("failed", record=Recorded(outcome="failed", reason=killed_text(memory_bytes=4 * 10**9, kernel=None)))
+        ),
+        ("killed", "4.0 GB"),
+    ),
     ("recorded", why(local("failed", record=Recorded(outcome="failed", reason="KeyError: 'x'"))), ("KeyError: 'x'",)),
     (
         "recorded",

@@ -14,6 +14,7 @@ from xsft.effects.local.run import LocalResult, already_done, run_local
 from xsft.errors import INTERRUPTED, RunFailed
 from xsft.problems import Problem
 from xsft.steps import Plan
+from xsft.trainers.killed import KILLED, LESS
 from xsft.trainers.size import default_parameters, saved_parameters
 
 
@@ -210,5 +211,7 @@ def _fix(result: LocalResult) -> str:
             change = "set data.num_epoch higher, or train.steps lower, and submit it again under the same name"
             again = "as it is it would read the same rows from the first one"
             return f"{change}; {again}; {log}"
+        case _ if (result.reason or "").startswith(KILLED):
+            return f"{LESS} {log}"
         case _:
             return log

@@ -14,6 +14,7 @@ import pytest
 from tests.localruns import FakeTrainer, local_plan
 from tests.replacing import replace
 from xsft.effects.local.machine import trainer_command
+from xsft.effects.local.namespace import detect
 from xsft.effects.local.run import LocalResult, already_done, run_local
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.records.index import read_index
@@ -120,7 +121,24 @@ def test_a_trainer_that_fails_is_quoted(tmp_path: Path, fake: FakeTrainer) -> No
 
 def test_a_trainer_that_is_killed_says_so(tmp_path: Path, fake: FakeTrainer) -> None:
     result = ran(plan(tmp_path), fake, exit=137)
-    assert result.reason == "the trainer ended with exit status 137"
+    assert (result.reason or "").startswith("the trainer was killed (SIGKILL)")
+    assert ran(plan(tmp_path), fake, exit=139).reason == "the trainer was ended by SIGSEGV"
+    assert ran(plan(tmp_path), fake, exit=255).reason == "the trainer ended with exit status 255"
+
+
+def test_a_kill_behind_unshare_is_told(tmp_path: Path, fake: FakeTrainer) -> None:
+    """As the kernel's out-of-memory killer does it, in the namespace that this machine allows."""
+
+    def kill(event: Event) -> None:
+        if isinstance(event, Saved) and event.step == 4:
+            for pid in _pids(str(machine.python)):
+                os.kill(pid, signal.SIGKILL)
+
+    machine = replace(fake.machine(hang_at=4), contain=detect)
+    result = run_local(plan(tmp_path), machine=machine, on_event=kill)
+    assert (result.outcome, result.exit_status, result.steps) == ("failed", 137, 4)
+    assert (result.reason or "").startswith("the trainer was killed (SIGKILL)")
+    assert "GB of memory" in (result.reason or "")
 
 
 def test_a_new_attempt_goes_on_and_the_losses_are_of_the_whole_run(tmp_path: Path, fake: FakeTrainer) -> None:
@@ -386,6 +404,13 @@ def test_an_output_below_a_file_is_said(tmp_path: Path) -> None:
     assert "name another output" in caught.value.fix
 
 
+def _pids(name: str) -> list[int]:
+    """Of the trainer itself, not of what started it."""
+    listed = subprocess.run(["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+    rows = (line.split(maxsplit=2) for line in listed.splitlines()[1:])
+    return [int(row[0]) for row in rows if len(row) > 2 and "python" in Path(row[1]).name and row[2].startswith(name)]
+
+
 def _running(name: str) -> bool:
-    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     return any(name in line for line in listed.splitlines())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from xsft.effects.local.folder import whole_log
+from xsft.effects.local.killed import signal_text
 from xsft.effects.local.watch import End, Watch
 from xsft.problems import Problem, warning
 from xsft.states.worth import ENOUGH, WORTHLESS, text_of, worthless, zero_loss_warning
@@ -24,6 +25,8 @@ def judge(watch: Watch, *, steps: int, status: int) -> End:
     if nothing:
         crashed = f"; it ended with exit status {status} ({why or 'nothing says why'})" if status else ""
         return End(outcome="failed", reason=f"{text_of(said, nothing)}{crashed}", state_reason=nothing)
+    if killed := signal_text(status, since=watch.began):
+        return End(outcome="failed", reason=killed)
     if status != 0:
         return End(outcome="failed", reason=why or f"the trainer ended with exit status {status}")
     if watch.last_step < steps:

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from xsft.effects.local.end import DONE, ended_then, judge, warnings_of
 from xsft.effects.local.folder import RunFolder, admit, folder_of, recovered
+from xsft.effects.local.killed import true_status
 from xsft.effects.local.machine import Machine, trainer_command
 from xsft.effects.local.namespace import Containment
 from xsft.effects.local.start import contained, train
@@ -181,6 +182,7 @@ def _attempt(
                     on_line=watch.line,
                     grace_s=grace_s,
                 )
+            status = true_status(status, watch.tail)
             end = judge(watch, steps=plan.run.spec.train.steps, status=status)
         except KeyboardInterrupt as stop:
             by = f"ended by {stop}" if str(stop) else "interrupted by the user"

@@ -12,6 +12,7 @@ from dataclasses import replace
 from msgspec import Struct, field
 
 from xsft.effects.local.folder import RunFolder
+from xsft.effects.machine import clock
 from xsft.effects.machine.files import write_atomic
 from xsft.states.model import Progress
 from xsft.trainers.lines import Aborted, Event, Restored, Saved, ShapePadding, Step, StepLoss, parse
@@ -48,6 +49,7 @@ class Watch(Struct, kw_only=True):
     padded_arrays: int = 0
     tally: Tally = field(default_factory=Tally)
     aborted: str | None = None
+    began: float = field(default_factory=clock.monotonic)
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
 
     def line(self, text: str) -> None:

@@ -1,0 +1,64 @@
+"""What this machine says of a trainer that was killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from xsft.effects.local.killed import kernel_said, memory_bytes, signal_text, true_status
+from xsft.trainers.killed import KILLED, killed_text
+
+OOM = "Out of memory: Killed process 4711 (python3) total-vm:21GB, anon-rss:14GB, oom_score_adj:0"
+IN_A_GROUP = "Memory cgroup out of memory: Killed process 42 (python) total-vm:2GB"
+
+
+@pytest.mark.parametrize(
+    ("status", "last", "true"),
+    [
+        (1, "unshare: sigprocmask unblock failed: Invalid argument", 137),
+        (1, "ValueError: unshare: what: ever", 1),
+        (137, "", 137),
+        (0, "unshare: a: b", 0),
+    ],
+)
+def test_unshare_hides_a_kill(status: int, last: str, true: int) -> None:
+    assert true_status(status, ["before", last]) == true
+    assert true_status(status, []) == status
+
+
+def test_the_kernels_last_word_since_the_trainer_began() -> None:
+    records = (f"6,1,{at}000000,-;{text}\n SUBSYSTEM=x" for at, text in ((5, IN_A_GROUP), (99, OOM), (100, "eth0: up")))
+    known = tuple(records)
+    assert kernel_said(since=90, read=lambda: iter(known)) == OOM
+    assert kernel_said(since=200, read=lambda: iter(known)) is None
+    assert kernel_said(since=0, read=lambda: iter((f"6,1,5000000,-;{IN_A_GROUP}",))) == IN_A_GROUP
+    assert kernel_said(since=0, read=lambda: iter(("nonsense", "6,1,x,-;y"))) is None
+
+
+def test_the_log_of_this_kernel_ends_no_run() -> None:
+    assert kernel_said(since=float("inf")) is None
+
+
+def test_a_control_group_may_allow_less(tmp_path: Path) -> None:
+    (tmp_path / "self").mkdir()
+    (tmp_path / "meminfo").write_text("MemTotal:       16000000 kB\nMemFree: 1 kB\n")
+    groups = tmp_path / "groups"
+    (groups / "job").mkdir(parents=True)
+    assert memory_bytes(proc=tmp_path, groups=groups) == 16_384_000_000
+    (tmp_path / "self" / "cgroup").write_text("0::/job\n")
+    (groups / "job" / "memory.max").write_text("max\n")
+    assert memory_bytes(proc=tmp_path, groups=groups) == 16_384_000_000
+    (groups / "job" / "memory.max").write_text("2000000000\n")
+    assert memory_bytes(proc=tmp_path, groups=groups) == 2_000_000_000
+    assert memory_bytes(proc=tmp_path / "none", groups=groups) is None
+
+
+def test_what_is_said() -> None:
+    assert killed_text(memory_bytes=4 * 10**9, kernel=OOM) == (
+        f"{KILLED} for want of memory: {OOM}; this machine has 4.0 GB of memory"
+    )
+    assert "sudo dmesg" in killed_text(memory_bytes=None, kernel=None)
+    assert signal_text(134, since=0) == "the trainer was ended by SIGABRT"
+    assert signal_text(1, since=0) is None
+    assert signal_text(255, since=0) is None

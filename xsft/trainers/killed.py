@@ -1,0 +1,19 @@
+"""What to say of a trainer on this machine that was killed, and what to do then. Pure."""
+
+from __future__ import annotations
+
+KILLED = "the trainer was killed (SIGKILL)"
+"""How the text begins; a rule of `xsft why` looks for it."""
+LESS = (
+    "Reduce what it holds in memory: train.max_target_length, train.per_device_batch_size, or take a smaller model; or"
+    " free memory, and submit it again."
+)
+
+
+def killed_text(*, memory_bytes: int | None, kernel: str | None) -> str:
+    """`kernel`: its own message of an out-of-memory kill, where it was read."""
+    machine = f"this machine has {memory_bytes / 1e9:.1f} GB of memory" if memory_bytes else ""
+    if kernel:
+        return "; ".join(part for part in (f"{KILLED} for want of memory: {kernel}", machine) if part)
+    usual = "by whom is not known; usually the kernel does it when memory runs out (`sudo dmesg` tells)"
+    return "; ".join(part for part in (f"{KILLED}: {usual}", machine) if part)
