@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from xsft.catalog import tpu
 
 NAMES = tuple(tpu.tpu_types())
+GENERATIONS = tpu.generations()
 
 
 @given(st.sampled_from(NAMES))
@@ -45,6 +47,18 @@ def test_any_other_text_is_refused_with_a_hint(text: str) -> None:
         return
     with pytest.raises(ValueError, match="is not a TPU type"):
         tpu.parse_tpu_type(text)
+
+
+def test_a_generation_may_have_a_dash_in_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One section of the data file is all that a generation takes."""
+    monkeypatch.setattr(
+        tpu, "generations", lambda: {**GENERATIONS, "v7x-lite": replace(GENERATIONS["v6e"], name="v7x-lite")}
+    )
+    parse = tpu.parse_tpu_type.__wrapped__
+    found = [parse(name) for name in ("v7x-lite-16", "v7x-lite-4x4", "v6e-16")]
+    assert [(one.generation, one.topology) for one in found] == [("v7x-lite", "4x4")] * 2 + [("v6e", "4x4")]
+    with pytest.raises(ValueError, match="Nearest: v7x-lite-16"):
+        parse("v7x-lite-17")
 
 
 def test_v6e_256() -> None:

@@ -71,7 +71,7 @@ def _level(found: CheckpointFacts) -> str:
 
 def _format(run: Run, found: CheckpointFacts) -> Iterator[Problem]:
     """McJAX reads every format: Orbax goes by what is on disk, whatever the flags say."""
-    if run.mode.value != "pathways":
+    if not run.mode.single_controller:
         return
     fix = (
         "Convert it again with checkpoint_storage_use_ocdbt=False checkpoint_storage_use_zarr3=False (model.hf does),"

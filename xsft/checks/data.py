@@ -123,7 +123,7 @@ def _hub(run: Run) -> Iterator[Problem]:
     """In McJAX every host streams for itself; under Pathways only the head does."""
     data = run.spec.data
     from_hub = data.hf_path not in FILE_FORMATS and not data.hf_path.startswith(_NOT_HUB)
-    if not run.spec.on_cluster or run.mode.value != "mcjax" or run.slice is None or not from_hub:
+    if not run.spec.on_cluster or run.mode.single_controller or run.slice is None or not from_hub:
         return
     hosts = run.slice.hosts * run.num_slices
     if hosts > STREAMING_HOSTS:

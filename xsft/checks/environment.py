@@ -68,7 +68,7 @@ def _names(run: Run) -> Iterator[Problem]:
         elif INJECTED.fullmatch(name):
             message = f"{name} is set in the pods by GKE or Kubernetes; another value breaks how hosts meet."
             yield error("env-reserved", where, message, "Remove it.")
-        elif name in _pathways_names() and run.mode.value == "mcjax":
+        elif name in _pathways_names() and not run.mode.single_controller:
             message = f"{name} drives Pathways; in McJAX it keeps JAX from the TPU."
             yield error("env-other-mode", where, message, "Remove it, or set mode: pathways, which sets it.")
 
@@ -91,13 +91,13 @@ def _values(run: Run) -> Iterator[Problem]:
 
 
 def _libtpu(run: Run) -> Iterator[Problem]:
-    if "XLA_FLAGS" in run.spec.env and run.mode.value == "pathways" and run.spec.on_cluster:
+    if "XLA_FLAGS" in run.spec.env and run.mode.single_controller and run.spec.on_cluster:
         message = "XLA_FLAGS acts on the head, which has no TPU; under Pathways programs are compiled in the proxy."
         yield warning("xla-flags-head", "env.XLA_FLAGS", message, "Write TPU flags under xla_flags.")
     if "LIBTPU_INIT_ARGS" not in run.spec.env:
         return
     where = "env.LIBTPU_INIT_ARGS"
-    if run.mode.value == "pathways":
+    if run.mode.single_controller:
         message = "LIBTPU_INIT_ARGS has no effect under Pathways: the trainer runs on the head, which has no TPU."
         yield error("libtpu-pathways", where, message, "Write the flags under xla_flags: they go to the proxy.")
     elif run.spec.xla_flags:

@@ -29,7 +29,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     del keys, facts
     if not run.spec.on_cluster:
         return
-    if run.mode.value == "pathways":
+    if run.mode.single_controller:
         found = run.servers
         yield from _images(found)
         yield from _scratch(found)

@@ -61,7 +61,7 @@ def _spot(run: Run) -> Iterator[Problem]:
 
 def _lost_slice(run: Run) -> Iterator[Problem]:
     restarts = run.spec.restarts
-    if run.mode.value != "pathways" or restarts.max == 0 or LOST_SLICE in restarts.on_exit_codes:
+    if not run.mode.single_controller or restarts.max == 0 or LOST_SLICE in restarts.on_exit_codes:
         return
     message = (
         "Under Pathways a lost slice reaches the trainer as a Python exception: exit code 1, which restarts nothing."

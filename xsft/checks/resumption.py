@@ -39,7 +39,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 def readers(run: Run) -> int:
     """Processes that read data: each host in McJAX, else one."""
-    if run.spec.on_this_machine or run.mode.value == "pathways" or run.slice is None:
+    if run.spec.on_this_machine or run.mode.single_controller or run.slice is None:
         return 1
     return run.slice.hosts * run.num_slices
 

@@ -124,7 +124,7 @@ def _since_0_2_3(value: Value, run: Run) -> bool:
 
 
 def _safetensors_pathways(value: Value, run: Run) -> bool:
-    return value == "safetensors_dynamic" and run.mode.value == "pathways"
+    return value == "safetensors_dynamic" and run.mode.single_controller
 
 
 def _multimodal(value: Value, run: Run) -> bool:

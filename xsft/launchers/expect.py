@@ -40,7 +40,7 @@ def expectations(run: Run, *, digest: str) -> tuple[Expectation, ...]:
         *_trainer(run, at),
         *_policies(run, at),
         *_secrets(run, at),
-        *(_pathways(run, at) if run.mode.value == "pathways" else ()),
+        *(_pathways(run, at) if run.mode.single_controller else ()),
     )
 
 
@@ -75,7 +75,7 @@ def _slices(run: Run, at: Places) -> Iterator[Expectation]:
         field="tpu.type", path=(*selector, "cloud.google.com/gke-tpu-accelerator"), value=tpu.accelerator_label
     )
     yield Expectation(field="tpu.type", path=(*selector, "cloud.google.com/gke-tpu-topology"), value=tpu.topology)
-    chips: int | str = tpu.chips_per_host if run.mode.value == "mcjax" else str(tpu.chips_per_host)
+    chips: int | str = tpu.chips_per_host if not run.mode.single_controller else str(tpu.chips_per_host)
     yield Expectation(field="tpu.type", path=at.chips, value=chips, requested=tpu.chips_per_host)
     yield from _capacity(run, at, selector)
 

@@ -70,7 +70,7 @@ def changes(run: Run, *, digest: str) -> tuple[Change, ...]:
         *_pull_secret(run, at),
         *_capacity(run, at),
         *_restarts(run, at),
-        *(_pathways(run, at) if run.mode.value == "pathways" else ()),
+        *(_pathways(run, at) if run.mode.single_controller else ()),
     )
 
 

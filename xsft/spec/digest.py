@@ -115,7 +115,7 @@ def _decided(run: Run) -> dict[str, Any]:
         "mode": run.mode.value,
         "output": run.output,
     }
-    if run.spec.pathways or run.mode.value == "pathways":
+    if run.spec.pathways or run.mode.single_controller:
         decided["pathways"] = _pathways(run)
     if run.spec.on_cluster:  # this machine has no cluster, whatever place the file names
         decided |= {"place": _place(run), "queue": run.queue, "namespace": run.namespace}
@@ -124,7 +124,7 @@ def _decided(run: Run) -> dict[str, Any]:
 
 def _pathways(run: Run) -> dict[str, Any]:
     own = stated(run.spec.pathways, leave_out=(), neutral={}) if run.spec.pathways else {}
-    if run.mode.value != "pathways":
+    if not run.mode.single_controller:
         return own
     servers = run.servers
     images = {"proxy_image": servers.proxy_image, "server_image": servers.server_image, "scratch": servers.scratch}

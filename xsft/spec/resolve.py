@@ -31,6 +31,15 @@ class Mode(Struct, frozen=True, kw_only=True):
     value: ModeName
     reason: str
 
+    @property
+    def single_controller(self) -> bool:
+        """One process on a head pod drives all chips, through servers with images of their own."""
+        match self.value:
+            case "mcjax":
+                return False
+            case "pathways":
+                return True
+
 
 class PathwaysServers(Struct, frozen=True, kw_only=True):
     """Pathways' images and scratch bucket: the workload's, else the place's."""

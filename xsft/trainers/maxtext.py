@@ -60,7 +60,7 @@ def trainer_env(run: Run) -> dict[str, str]:
 def container_env(run: Run) -> dict[str, str]:
     """The part of the environment that belongs to the container; the mode's part travels with the command."""
     env = dict(run.spec.env)
-    if run.spec.xla_flags and run.mode.value == "mcjax" and run.spec.on_cluster:
+    if run.spec.xla_flags and not run.mode.single_controller and run.spec.on_cluster:
         env["LIBTPU_INIT_ARGS"] = " ".join(run.spec.xla_flags)
     if run.spec.secrets.hf_token and run.spec.on_cluster:
         env["HF_TOKEN_PATH"] = f"{HF_TOKEN_DIRECTORY}/{run.spec.secrets.hf_token.key}"
