@@ -83,9 +83,9 @@ bench: environments
 .PHONY: image push
 IMAGE ?= post_training
 IMAGE_ARGS = --image=$(IMAGE) $(if $(REGISTRY),--registry=$(REGISTRY)) $(if $(PLACE),--place=$(PLACE)) $(ARGS)
-image: setup
-	@$(BIN)/xsft image build $(IMAGE_ARGS)
-push: setup | $(filter image,$(MAKECMDGOALS))
+image: setup # a push builds, too, and first asks the registry whether it may
+	$(if $(filter push,$(MAKECMDGOALS)),@:,@$(BIN)/xsft image build $(IMAGE_ARGS))
+push: setup
 	@$(BIN)/xsft image push $(IMAGE_ARGS)
 
 .PHONY: clean

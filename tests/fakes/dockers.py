@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xsft.effects.images.build import HeldImage
-from xsft.errors import Unreachable
+from xsft.errors import Unreachable, XsftError
 from xsft.image.model import Base, BuildStep
 from xsft.image.progress import Event
 
@@ -33,6 +33,8 @@ class FakeRegistry:
     """By digest."""
     asked: list[str] = field(default_factory=list)
     down: bool = False
+    refuses: XsftError | None = None
+    """What a push is told."""
 
     def manifest_digest(self, ref: str) -> str | None:
         self.asked.append(ref)
@@ -43,6 +45,10 @@ class FakeRegistry:
     def image(self, ref: str) -> There | None:
         digest = self.manifest_digest(ref)
         return There(digest, self.labels.get(digest, {})) if digest else None
+
+    def try_push(self, repository: str) -> None:
+        if self.refuses:
+            raise self.refuses
 
     def take(self, repository: str, tag: str, digest: str, labels: Mapping[str, str]) -> None:
         self.images[f"{repository}:{tag}"] = self.images[f"{repository}@{digest}"] = digest

@@ -92,6 +92,7 @@ class Work(Struct, frozen=True, kw_only=True):
             registry=self.tools.registries,
             progress=self.display.say,
             on_event=self.display.event,
+            creates=self.create,
             ready=lambda: ensure_repository(
                 str(registry), env=self.tools.env, create=self.create, progress=self.display.say
             ),

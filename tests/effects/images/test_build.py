@@ -14,7 +14,7 @@ from tests.image.materials import OPTIONS, file, material, recipe
 from tests.replacing import replace
 from xsft.effects.images.build import Maker, PushDone
 from xsft.effects.images.lock import lock_file, locked_images
-from xsft.errors import EnvironmentMissing, Refused, Unknown, Unreachable
+from xsft.errors import EnvironmentMissing, Refused, Unknown, Unreachable, XsftError
 from xsft.image.model import Recipe
 from xsft.image.recipe import local_name
 
@@ -252,6 +252,22 @@ def test_ctrl_c_while_pushing_leaves_the_lock_as_it_was(images: Path, at: str) -
         pushed(maker(images, FakeDocker(registry, before_push=interrupt)), changed)
     assert locked_images(images, "post_training") == {before.repository: before}
     assert [path.name for path in images.iterdir()] == ["post_training.lock.json"]
+
+
+@pytest.mark.parametrize("id", ["registry-forbidden", "registry-login-missing", "repository-missing"])
+def test_a_push_that_would_be_refused_is_refused_before_the_build(images: Path, id: str) -> None:
+    docker = FakeDocker(FakeRegistry())
+    docker.registry.refuses = (EnvironmentMissing if id == "repository-missing" else Unreachable)("no", id=id)
+    with pytest.raises(XsftError) as refused:
+        pushed(maker(images, docker), recipe())
+    assert (refused.value.problem_id, docker.did) == (id, [])
+
+
+def test_with_create_a_missing_repository_is_no_obstacle_to_the_build(images: Path) -> None:
+    docker = FakeDocker(FakeRegistry())
+    docker.registry.refuses = EnvironmentMissing("no", id="repository-missing")
+    pushed(maker(images, docker, creates=True, ready=lambda: docker.did.append("created")), recipe())
+    assert docker.did == ["build deps", "build code", "created", "push deps", "push code"]
 
 
 def test_the_repository_is_looked_at_once_the_image_is_built_and_before_it_is_sent(images: Path) -> None:

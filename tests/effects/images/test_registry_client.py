@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 
+from tests.engine.badproxy import BadProxy
 from tests.engine.daemon import Engine as RunningEngine
 from tests.engine.registryserver import Registry
 from tests.engine.steps import step
@@ -24,7 +25,7 @@ from xsft.effects.images.docker_build import build, find_client
 from xsft.effects.images.docker_push import pusher
 from xsft.effects.images.registry_client import Registries
 from xsft.effects.images.registry_http import MAX_BYTES
-from xsft.errors import Unknown, Unreachable
+from xsft.errors import Unknown, Unreachable, XsftError
 
 
 @dataclass
@@ -44,6 +45,7 @@ class Served:
     asked: list[tuple[str, str]] = field(default_factory=list)
     posted: list[str] = field(default_factory=list)
     """Bodies."""
+    deleted: list[str] = field(default_factory=list)
 
 
 @pytest.fixture
@@ -53,6 +55,10 @@ def served() -> Iterator[Served]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             found.posted.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            self.do_GET()
+
+        def do_DELETE(self) -> None:
+            found.deleted.append(self.path)
             self.do_GET()
 
         def do_GET(self) -> None:
@@ -345,6 +351,64 @@ def test_what_lies_elsewhere_is_not_the_registrys_word(served: Served, registrie
     served.answers["/storage"] = blob
     served.answers[f"/v2/team/image/blobs/{digest(CONFIG)}"] = lambda _: Answer(307, headers={"Location": "/storage"})
     assert registries.image_labels(f"{image}:v1") == {"a": "1"}
+
+
+UPLOADS = "/v2/team/image/blobs/uploads/"
+
+
+@pytest.mark.parametrize("location", ["/v2/team/image/blobs/uploads/7?s=1", "/uploads/7", "http://{}/artifacts/7"])
+def test_an_upload_that_may_begin_is_cancelled(served: Served, registries: Registries, location: str) -> None:
+    at = location.format(served.address)
+    served.answers[UPLOADS] = lambda _: Answer(202, headers={"Location": at})
+    registries.try_push(f"{served.address}/team/image")
+    assert served.posted == [""]
+    assert served.deleted == [at.removeprefix(f"http://{served.address}")]
+
+
+def test_an_upload_at_another_host_is_left_alone(served: Served, registries: Registries) -> None:
+    served.answers[UPLOADS] = lambda _: Answer(202, headers={"Location": f"http://{served.address}.invalid/7"})
+    registries.try_push(f"{served.address}/team/image")
+    assert served.deleted == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "logs_in", "id"),
+    [
+        (Answer(401, headers={"WWW-Authenticate": 'Basic realm="r"'}), False, "registry-login-missing"),
+        (Answer(401, headers={"WWW-Authenticate": 'Basic realm="r"'}), True, "registry-login-refused"),
+        (Answer(401, headers={"WWW-Authenticate": 'Bearer error="insufficient_scope"'}), True, "registry-forbidden"),
+        (Answer(401, headers={"WWW-Authenticate": 'Bearer error="insufficient_scope"'}), False,
+         "registry-login-missing"),
+        (Answer(403, b'{"errors": [{"code": "DENIED"}]}'), True, "registry-forbidden"),
+        (Answer(404, b'{"errors": [{"code": "NAME_UNKNOWN"}]}'), True, "repository-missing"),
+        (Answer(405, b'{"errors": [{"code": "UNSUPPORTED"}]}'), True, "registry-forbidden"),
+        (Answer(500), True, "registry-unreachable"),
+    ],
+)  # fmt: skip
+def test_what_a_push_would_be_refused_for(
+    served: Served, registries: Registries, tmp_path: Path, answer: Answer, logs_in: bool, id: str
+) -> None:
+    if logs_in:
+        logged_in(tmp_path, served.address, secrets.token_hex())
+    served.answers[UPLOADS] = lambda _: answer
+    with pytest.raises(XsftError) as refused:
+        registries.try_push(f"{served.address}/team/image")
+    assert refused.value.problem_id == id
+
+
+def test_the_right_to_push_is_asked_for(served: Served, registries: Registries, tmp_path: Path) -> None:
+    logged_in(tmp_path, served.address, secrets.token_hex())
+    challenge = f'Bearer realm="http://{served.address}/token"'
+    served.answers[UPLOADS] = lambda _: Answer(401, headers={"WWW-Authenticate": challenge})
+    with pytest.raises(Unreachable):
+        registries.try_push(f"{served.address}/team/image")
+    assert "/token?scope=repository%3Ateam%2Fimage%3Apull%2Cpush" in [path for path, _ in served.asked]
+
+
+@pytest.mark.engine
+def test_a_real_registry_lets_an_upload_begin_and_forgets_it(bad_proxy: BadProxy, tmp_path: Path) -> None:
+    Registries(env={"HOME": str(tmp_path)}).try_push(f"{bad_proxy.address}/team/image")
+    assert [(seen.line.split()[0], seen.code) for seen in bad_proxy.seen] == [("POST", 202), ("DELETE", 204)]
 
 
 def test_how_long_a_busy_registry_wants_to_be_left_alone(served: Served, registries: Registries) -> None:

@@ -81,11 +81,17 @@ class ImageThere(Protocol):
 
 
 class Registry(Protocol):
-    """A registry, as far as images need one. Both prove the bytes by their digest, and say None where nothing is."""
+    """A registry, as far as images need one. The first two prove the bytes by their digest, and say None where nothing
+    is.
+    """
 
     def manifest_digest(self, ref: str) -> str | None: ...
 
     def image(self, ref: str) -> ImageThere | None: ...
+
+    def try_push(self, repository: str) -> None:
+        """Raises as a push would: no login, no right, no such repository."""
+        ...
 
 
 class StepDone(Struct, frozen=True, kw_only=True):
@@ -120,6 +126,8 @@ class Maker(Struct, frozen=True, kw_only=True):
     on_event: Callable[[Event], None] = lambda _event: None
     ready: Callable[[], None] = lambda: None
     """Called before the first push: sees that the repository is there."""
+    creates: bool = False
+    """`ready` makes a repository that is missing."""
     now: Callable[[], str] = clock.now
     monotonic: Callable[[], float] = field(default=clock.monotonic)
 
@@ -145,6 +153,8 @@ class Maker(Struct, frozen=True, kw_only=True):
         self.progress(f"asking {recipe.repository} for {recipe.code.tag}")
         code, deps = self._both_there(recipe)
         pushed = code is None
+        if pushed:
+            self._try_push(recipe.repository)
         steps = self._made(recipe, deps=deps) if pushed else self._skipped(recipe, "in-registry")
         if code is None:
             code, deps = self._sent(recipe, deps=deps)
@@ -177,6 +187,14 @@ class Maker(Struct, frozen=True, kw_only=True):
             except EnvironmentMissing as missing:
                 raise missing.beside(failed) from None
             raise
+
+    def _try_push(self, repository: str) -> None:
+        """Before minutes of building: what would be refused after them is refused now."""
+        try:
+            self.registry.try_push(repository)
+        except EnvironmentMissing as missing:
+            if not (self.creates and missing.problem_id == "repository-missing"):
+                raise
 
     def _deps_there(self, recipe: Recipe) -> str | None:
         """As the lock has them, wherever their tag may lead by now; else by their tag."""

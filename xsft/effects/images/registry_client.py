@@ -1,4 +1,4 @@
-"""What a registry holds: digests, tags, labels; by the OCI Distribution API (v2). Nothing is written."""
+"""What a registry holds: digests, tags, labels; by the OCI Distribution API (v2). Nothing is stored there."""
 
 from __future__ import annotations
 
@@ -148,6 +148,15 @@ class Registries:
         run = _read(at, answer.content, _Configuration).config
         return (run.labels if run else None) or {}
 
+    def try_push(self, repository: str, *, budget_s: float | None = None) -> None:
+        """Begin an upload and cancel it: the right to push, and the repository, before minutes of building.
+
+        Raises Unreachable (login, right, limit, network) and EnvironmentMissing, repository-missing.
+        source: OCI distribution-spec v1.1, "Pushing a blob in chunks"; distribution@2.8 docs/spec/api.md, "Canceling".
+        """
+        asking = self._asking(named(repository), budget_s=self.budget_s if budget_s is None else budget_s, pushes=True)
+        asking.cancel_upload(within(asking.budget_s + TIMEOUT_S, asking.begin_upload))
+
     def pause_asked(self, host: str) -> float | None:
         """Seconds that a busy registry wants to be left alone; None where it does not say or answers again."""
         from requests import RequestException
@@ -169,8 +178,11 @@ class Registries:
 
     def _get(self, at: Named, url: str, *, accept: tuple[str, ...] = ()) -> Answer | None:
         """None for a 404."""
-        asking = Asking(at=at, login=self.login_to(at.host), sleep=self.sleep, budget_s=self.budget_s)
+        asking = self._asking(at, budget_s=self.budget_s, pushes=False)
         return within(self.budget_s + TIMEOUT_S, lambda: asking.get(url, accept=accept))
+
+    def _asking(self, at: Named, *, budget_s: float, pushes: bool) -> Asking:
+        return Asking(at=at, login=self.login_to(at.host), sleep=self.sleep, budget_s=budget_s, pushes=pushes)
 
 
 def _manifest(at: Named, answer: Answer) -> Manifest:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
+from urllib.parse import urljoin
 
 from msgspec import Struct
 
 from xsft.effects.images.registry_auth import Login
 from xsft.errors import Unknown, XsftError
-from xsft.image.docker_errors import Doing, broken_off, denied, limited, no_network, words
-from xsft.image.registry_names import Named, is_google
+from xsft.image.docker_errors import Doing, broken_off, denied, limited, no_network, repository_missing, words
+from xsft.image.registry_names import Named, base_url, is_google
 
 TIMEOUT_S = 10.0
 PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -29,35 +31,62 @@ class Asking(Struct, frozen=True, kw_only=True):
     login: Login
     sleep: Callable[[float], None]
     budget_s: float
+    pushes: bool = False
+    """Asks for the right to push too."""
 
     def get(self, url: str, *, accept: tuple[str, ...]) -> Answer | None:
+        """None for a 404."""
+        return self._judged(self._patiently("GET", url, accept))
+
+    def begin_upload(self) -> str:
+        """Address of an upload that the registry let begin. Raises as a push would."""
+        url = self.at.url("blobs/uploads/")
+        begun = self._patiently("POST", url)
+        if begun.status == 404:
+            raise repository_missing(begun.said, self._doing())
+        scope = "insufficient_scope" in begun.headers.get("WWW-Authenticate", "")  # so Docker Hub says it, with a 401
+        if begun.status == 405 or (scope and self.login.credential):
+            raise denied(begun.said, self._doing())
+        self._judged(begun)
+        return urljoin(url, begun.headers.get("Location", ""))
+
+    def cancel_upload(self, url: str) -> None:
+        """Only at the registry itself. One that is not cancelled ends by itself after a while."""
+        if url.startswith(f"{base_url(self.at.host)}/"):
+            with suppress(XsftError):
+                self._patiently("DELETE", url)
+
+    def _patiently(self, method: str, url: str, accept: tuple[str, ...] = ()) -> Answer:
         from requests import RequestException
 
         from xsft.effects.machine.http_session import Session
 
         try:
             with Session() as session:
-                once = patiently(lambda: self._once(session, url, accept), sleep=self.sleep, budget_s=self.budget_s)
+                return patiently(
+                    lambda: self._once(session, method, url, accept), sleep=self.sleep, budget_s=self.budget_s
+                )
         except RequestException as failed:
             raise no_network(words(str(failed)), self._doing()) from None
-        return self._judged(once)
 
-    def _once(self, session: Any, url: str, accept: tuple[str, ...]) -> Answer:
+    def _once(self, session: Any, method: str, url: str, accept: tuple[str, ...]) -> Answer:
         """With the login that the registry asks for, once it asks. A redirect takes no login to another host."""
         headers = {"Accept": ", ".join(accept)} if accept else {}
-        elsewhere = "/blobs/" in url  # a blob's bytes prove themselves; what else comes from elsewhere is nobody's word
-        answer = send(session, "GET", url, headers={**headers, **self.login.at_once()}, allow_redirects=elsewhere)
+        # a blob's bytes prove themselves; what else comes from elsewhere is nobody's word
+        elsewhere = method == "GET" and "/blobs/" in url
+        answer = send(session, method, url, headers={**headers, **self.login.at_once()}, allow_redirects=elsewhere)
         if answer.status == 401:
             challenge = answer.headers.get("WWW-Authenticate", "")
-            more = self.login.answer(session, challenge, scope=f"repository:{self.at.path}:pull")
+            actions = "pull,push" if self.pushes else "pull"
+            more = self.login.answer(session, challenge, scope=f"repository:{self.at.path}:{actions}")
             if more:
-                answer = send(session, "GET", url, headers={**headers, **more}, allow_redirects=elsewhere)
+                answer = send(session, method, url, headers={**headers, **more}, allow_redirects=elsewhere)
         return answer
 
     def _judged(self, answer: Answer) -> Answer | None:
         if answer.status == 200 and len(answer.content) > MAX_BYTES:
             raise self._too_large()
-        if answer.status == 200:
+        if answer.status in {200, 202}:
             return answer
         if answer.status == 404:
             return None
@@ -74,10 +103,11 @@ class Asking(Struct, frozen=True, kw_only=True):
 
     def _doing(self) -> Doing:
         return Doing(
-            what=f"read {self.at.repository}",
+            what=f"{'push to' if self.pushes else 'read'} {self.at.repository}",
             host=self.at.host,
             repository=self.at.repository,
             google=is_google(self.at.host),
+            pushes=self.pushes,
         )
 
 
