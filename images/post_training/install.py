@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 SETTINGS = {
@@ -21,6 +21,7 @@ SETTINGS = {
     "extra-index-url": "UV_INDEX",
     "trusted-host": "UV_INSECURE_HOST",
     "timeout": "UV_HTTP_TIMEOUT",
+    "retries": "UV_HTTP_RETRIES",
     "cert": "SSL_CERT_FILE",
 }
 """pip's option to uv's environment variable. source: pip documentation, pip install; uv documentation, environment."""
@@ -33,7 +34,7 @@ def main(uv_lock: str, lock: str, *requirements: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         quiet = ("--quiet", "--no-cache-dir", "--disable-pip-version-check", "--root-user-action=ignore")
         pip = (sys.executable, "-m", "pip", "install", *quiet, "--require-hashes", "--no-deps", "--target", folder)
-        run(*pip, "--requirement", uv_lock, env=os.environ)
+        run(*pip, "--requirement", uv_lock, env=os.environ, otherwise=index_refusals)
         uv = (str(Path(folder, "bin", "uv")), "pip", "install", "--python", sys.executable, *ALL)
         env = {**os.environ, **uv_settings(pip_settings(os.environ.get("PIP_CONFIG_FILE", "")))}
         run(*uv, "--require-hashes", "--requirement", lock, env=env)
@@ -50,14 +51,28 @@ def pip_settings(path: str) -> dict[str, str]:
 
 
 def uv_settings(options: Mapping[str, str]) -> dict[str, str]:
-    """With several indexes pip takes the best of all; the lock's hashes say which that is."""
+    """With several indexes pip takes the best of all; the lock's hashes say which that is.
+
+    Not with one: only uv's own strategy says that an index answered 401 or 403.
+    """
     given = {variable: options[option] for option, variable in SETTINGS.items() if options.get(option)}
-    return {"UV_LINK_MODE": "copy", "UV_INDEX_STRATEGY": "unsafe-best-match", **given}
+    several = {"UV_INDEX_STRATEGY": "unsafe-best-match"} if "UV_INDEX" in given else {}
+    return {"UV_LINK_MODE": "copy", **several, **given}
 
 
-def run(*argv: str, env: Mapping[str, str]) -> None:
+def run(
+    *argv: str, env: Mapping[str, str], otherwise: Callable[..., Iterable[str]] = lambda *_argv, **_env: ()
+) -> None:
+    """End with the status of a command that failed, after the lines of `otherwise`."""
     if status := subprocess.run(argv, env=env, check=False).returncode:
+        print(*otherwise(*argv, env=env), sep="\n", flush=True)
         sys.exit(status)
+
+
+def index_refusals(*argv: str, env: Mapping[str, str]) -> list[str]:
+    """What an index answered to pip, which says so among hundreds of other lines only (one v undoes --quiet)."""
+    done = subprocess.run((*argv, "-vvv"), env=env, capture_output=True, text=True, check=False)
+    return [line.strip() for line in done.stdout.splitlines() if "Could not fetch URL" in line]
 
 
 if __name__ == "__main__":

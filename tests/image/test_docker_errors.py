@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.image.docker_words import SAID
+from xsft.errors import XsftError
 from xsft.image.build_errors import build_failed
 from xsft.image.docker_errors import Doing, explain, is_passing, no_engine
 from xsft.image.model import BuildStep
@@ -78,6 +81,34 @@ def test_why_a_step_failed(output: str, id: str, status: int) -> None:
     assert (error.problem_id, error.exit_status) == (id, status)
     assert "RUN pip install" in error.message
     assert output in error.message
+
+
+_, *PRINTED = (Path(__file__).parent / "build_words.txt").read_text(encoding="utf-8").split("=== ")
+
+
+@pytest.mark.parametrize(("id", "said"), [printed.split("\n", 1) for printed in PRINTED])
+def test_why_a_package_cannot_be_had(id: str, said: str) -> None:
+    assert failed_with(said).problem_id == id
+
+
+def failed_with(said: str) -> XsftError:
+    """Of the step that prints it, as BuildKit passes it on."""
+    reading = Reading()
+    output = (f"#5 9.1 {line}" for line in said.splitlines())
+    for line in ("#5 [2/2] RUN install.py", *output, "#5 ERROR: executor failed running [/bin/sh]: exit code: 1"):
+        list(reading.events(line))
+    return build_failed(reading, STEP)
+
+
+@pytest.mark.parametrize(
+    ("base", "host"), [("docker.io/library/python:3.12", "docker.io"), ("localhost:5000/x:1", "localhost:5000")]
+)
+def test_a_login_that_a_bases_registry_refuses_is_told_with_its_host(base: str, host: str) -> None:
+    reading = Reading()
+    for line in (f"#3 [internal] load metadata for {base}", "#3 ERROR: unexpected status: 401 Unauthorized"):
+        list(reading.events(line))
+    error = build_failed(reading, STEP)
+    assert (error.problem_id, error.fix) == ("registry-login-refused", f"Log in again: docker login {host}.")
 
 
 def test_a_base_that_cannot_be_read_is_told_as_that() -> None:

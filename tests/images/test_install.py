@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import secrets
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from tests.images.tiny import BUILD
+from xsft.effects.environments.uv import find_uv
+from xsft.image.build_errors import build_failed
+from xsft.image.model import BuildStep
+from xsft.image.progress import Reading
 
 
 @pytest.fixture
@@ -35,10 +46,13 @@ extra-index-url =
     https://third.example/simple
 trusted_host = first.example
 timeout = 7
+retries = 2
 unknown = 1
 """
-    found = settings(install, text, tmp_path)
-    assert {name: value for name, value in found.items() if name not in ALWAYS} == {
+    assert settings(install, text, tmp_path) == {
+        "UV_LINK_MODE": "copy",
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+        "UV_HTTP_RETRIES": "2",
         "UV_DEFAULT_INDEX": "https://user:p%40ss@first.example/simple",
         "UV_INDEX": "https://second.example/simple https://third.example/simple",
         "UV_INSECURE_HOST": "first.example",
@@ -53,7 +67,71 @@ def test_a_section_for_install_wins(install: ModuleType, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("path", ["", "/no/such/file"])
 def test_without_a_pip_conf_nothing_is_set(install: ModuleType, path: str) -> None:
-    assert install.uv_settings(install.pip_settings(path)).keys() == ALWAYS
+    assert install.uv_settings(install.pip_settings(path)) == {"UV_LINK_MODE": "copy"}
 
 
-ALWAYS = {"UV_LINK_MODE", "UV_INDEX_STRATEGY"}
+@pytest.fixture(scope="module")
+def refusing() -> Iterator[str]:
+    """Address of an index whose /STATUS/simple answers with that status; /200 lists one version of every package."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, name = int(self.path.split("/")[1]), self.path.strip("/").rpartition("/")[2]
+            body = f'<a href="/{name}-1.0-py3-none-any.whl">{name}-1.0-py3-none-any.whl</a>'.encode()
+            self.send_response(status)
+            self.send_header("WWW-Authenticate", 'Basic realm="tests"')
+            self.send_header("Content-Type", "text/html")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("tool", ["pip", "uv"])
+@pytest.mark.parametrize(
+    ("index", "id"),
+    [
+        ("http://127.0.0.1:1/simple", "build-no-network"),
+        ("https://xsft-tests-nowhere.invalid/simple", "build-no-network"),
+        ("http://me:{secret}@{}/401/simple", "build-index-login"),
+        ("http://{}/401/simple", "build-index-login"),
+        ("http://{}/403/simple", "build-index-login"),
+        ("http://{}/500/simple", "build-no-network"),
+        ("http://{}/404/simple", "build-package-missing"),
+        ("http://{}/200/simple", "build-package-missing"),
+    ],
+)
+def test_what_the_real_tools_print_is_understood(
+    install: ModuleType, refusing: str, tmp_path: Path, tool: str, index: str, id: str
+) -> None:
+    secret = secrets.token_hex()
+    (tmp_path / "lock.txt").write_text(f"six==9.9 --hash=sha256:{'0' * 64}\n")
+    lines = (f"index-url = {index.format(refusing, secret=secret)}", "retries = 0")
+    (tmp_path / "pip.conf").write_text("\n".join(("[global]", *lines)))
+    uv = (find_uv(), "pip", "install", "--python", sys.executable, "--target", str(tmp_path), *install.ALL)
+    argv = {
+        "pip": (sys.executable, str(BUILD / "install.py"), "lock.txt", "lock.txt"),
+        "uv": (*uv, "--require-hashes", "--requirement", "lock.txt"),
+    }[tool]
+    pip_conf = {"PIP_CONFIG_FILE": "pip.conf", **install.uv_settings(install.pip_settings(str(tmp_path / "pip.conf")))}
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
+    env = {**clean, **pip_conf, "HOME": str(tmp_path), "NO_PROXY": "127.0.0.1,.invalid", "UV_NO_CACHE": "1"}
+    done = subprocess.run(
+        argv, cwd=tmp_path, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    reading = Reading()
+    for line in ("#5 [2/2] RUN install.py", *(f"#5 9.1 {line}" for line in done.stdout.splitlines())):
+        list(reading.events(line))
+    error = build_failed(reading, BuildStep(name="deps", tag="deps-1", dockerfile="Dockerfile", files=()))
+    assert error.problem_id == id, done.stdout
+    assert secret not in done.stdout

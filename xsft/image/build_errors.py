@@ -10,13 +10,26 @@ from xsft.errors import EnvironmentMissing, UsageError, XsftError
 from xsft.image.docker_errors import Doing, explain, words
 from xsft.image.model import BuildStep
 from xsft.image.progress import Reading
+from xsft.image.registry_names import named
 from xsft.spec.secrets import redact
 
 _NO_PYTHON = r"(?:^|[\s:/\"])python3?\"?: (?:command not|not|executable file not) found|no module named pip"
 _NETWORK = (
     r"temporary failure (?:in name resolution|resolving)|name or service not known|network is unreachable|"
-    r"connection (?:refused|timed out|reset)|newconnectionerror|could not resolve|read timed out|max retries exceeded"
+    r"connection (?:refused|timed out|reset)|newconnectionerror|could not resolve|read timed out|max retries exceeded|"
+    r"dns error|operation timed out|proxyerror|no route to host|http status server error|\b5\d\d server error"
 )
+_LOGIN = (
+    r"\b401 error, credentials not correct|lack of valid authentication credentials|returned a 403 forbidden|"
+    r"_prompt_for_password|\b401 unauthorized|\b403 forbidden|\b40[13] client error"
+)
+"""In the words of pip (which asks a person where pip.conf has no login), uv and urllib."""
+_LISTED = r"\(from versions: (?!none)|there is no version of"
+"""The index answered and has others: what was said of the network before it is past."""
+_NOT_LISTED = (
+    r"no matching distribution found|could not find a version that satisfies|not found in the package registry"
+)
+"""After the network and the login: pip says it of any index that did not answer."""
 
 
 class Known(Struct, frozen=True, kw_only=True):
@@ -41,9 +54,9 @@ KNOWN: tuple[Known, ...] = (
         fix="The index serves other bytes than the lock names: ask who runs the index, or lock anew and read the diff.",
     ),
     Known(
-        pattern=r"no matching distribution found|could not find a version that satisfies",
+        pattern=_LISTED,
         id="build-package-missing",
-        fix="Does the index have this version for the base image's Python? A pip.conf goes in as a secret.",
+        fix="The index has other versions: does it have this one for the base image's Python? Or lock anew.",
     ),
     Known(
         pattern=r"no space left on device|errno 28\b",
@@ -51,14 +64,26 @@ KNOWN: tuple[Known, ...] = (
         fix="Look with `docker system df`; `docker builder prune` frees the build cache. xsft removes nothing.",
     ),
     Known(
-        pattern=_NETWORK,
-        id="build-no-network",
-        fix="Can the engine's machine reach the package index? Behind a mirror, give the build a pip.conf (a secret).",
-    ),
-    Known(
-        pattern=r"certificate verify failed|self[- ]signed certificate|sslerror",
+        pattern=r"certificate verify failed|self[- ]signed certificate|sslerror|invalid peer certificate",
         id="build-certificate",
         fix="The network's own certificate authority is not in the base image: take a base that has it.",
+    ),
+    Known(
+        pattern=_LOGIN,
+        id="build-index-login",
+        fix="The package index wants another login: correct user and password in the file of --pip-config.",
+    ),
+    Known(
+        pattern=_NETWORK,
+        id="build-no-network",
+        fix="Can the engine's machine reach the package index, and is the index up? Behind a mirror, give its address "
+        "in a pip.conf (--pip-config).",
+    ),
+    Known(
+        pattern=_NOT_LISTED,
+        id="build-package-missing",
+        fix="The index lists no version at all: check the address and the login in the file of --pip-config, and "
+        "whether the index has this package.",
     ),
     Known(
         pattern=r"exec format error",
@@ -83,7 +108,9 @@ KNOWN: tuple[Known, ...] = (
         error=UsageError,
     ),
 )
-"""The first that is found. source: pip@24 exceptions.py, moby@20.10, buildkit@0.8."""
+"""The first that is found, so what is certain stands before what may be a consequence. The words: tests/image/
+build_words.txt. source: pip@23.2, uv@0.13, moby@20.10, buildkit@0.8.
+"""
 
 
 def build_failed(reading: Reading, step: BuildStep) -> XsftError:
@@ -93,7 +120,7 @@ def build_failed(reading: Reading, step: BuildStep) -> XsftError:
     said = f"The {step.name} image could not be built{where}: {words(reading.error) or 'docker build ended'}"
     base = re.search(r"load metadata for (\S+)", reading.failed)
     if base:
-        return explain(reading.error, Doing(what=f"read the base image {base[1]}", host=base[1].partition("/")[0]))
+        return explain(reading.error, Doing(what=f"read the base image {base[1]}", host=named(base[1]).host))
     for known in KNOWN:
         if re.search(known.pattern, tail, re.IGNORECASE):
             return known.error(_with_tail(said, tail), fix=known.fix, id=known.id)
