@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import secrets
@@ -15,13 +16,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.engine.badproxy import BadProxy
 from tests.engine.base import BaseImage
 from tests.engine.daemon import Engine as RunningEngine
+from tests.engine.registryserver import Registry
 from tests.engine.steps import step
 from tests.replacing import replace
 from xsft.effects.images import docker_client
 from xsft.effects.images.docker_build import Client, arguments, build, find_client
 from xsft.effects.images.docker_client import Engine
+from xsft.effects.images.docker_login import Credential
 from xsft.errors import EnvironmentMissing, Refused, UsageError
 from xsft.image.model import BuildStep
 from xsft.image.progress import Event, Sent, StepDone, StepStarted
@@ -218,6 +222,30 @@ def test_a_base_without_python(docker: Engine, client: Client, base_image: BaseI
     with pytest.raises(UsageError) as failed:
         build(step(tmp_path, {}, dockerfile=dockerfile), engine=docker, client=client, names=("xsft-test/nopython:1",))
     assert failed.value.problem_id == "base-without-python"
+
+
+@needs_engine
+@pytest.mark.parametrize("whose", ["given", "own"])
+def test_a_private_base_is_read_with_the_login(
+    docker: Engine, client: Client, bad_proxy: BadProxy, registry: Registry, tmp_path: Path, whose: str
+) -> None:
+    made = step(tmp_path / "base", {"data": registry.repository})
+    build(made, engine=docker, client=client, names=(registry.reference("base"),))
+    docker.api.push(registry.reference("base").rpartition(":")[0], "base", auth_config={})
+    password = secrets.token_hex()
+    bad_proxy.login = f"me:{password}"
+    (tmp_path / "config.json").write_text(
+        json.dumps({"auths": {bad_proxy.address: {"auth": encoded(bad_proxy.login)}}})
+    )
+    above = step(tmp_path / "above", {"more": "x"}, dockerfile=f"FROM {bad_proxy.address}/{registry.repository}:base\n")
+    engine = replace(docker, env={**docker.env, "DOCKER_CONFIG": str(tmp_path)} if whose == "own" else docker.env)
+    logins = (Credential(host=bad_proxy.address, user="me", secret=password),) if whose == "given" else ()
+    build(above, engine=engine, client=client, names=("xsft-test/above:1",), logins=logins)
+    assert any(request.login == bad_proxy.login and request.code == 200 for request in bad_proxy.seen)
+
+
+def encoded(login: str) -> str:
+    return base64.b64encode(login.encode()).decode()
 
 
 @needs_engine

@@ -1,4 +1,4 @@
-"""A login reaches Docker on standard input, in a folder that is gone afterwards; the user's own is never written."""
+"""A login reaches Docker by a configuration that is in no folder; the user's own is never written."""
 
 from __future__ import annotations
 
@@ -11,42 +11,24 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from xsft.effects.images.docker_login import (
     GOOGLE_USER,
     Credential,
-    auth_for,
     credential_for,
-    logged_in,
     own_credential,
     private_config,
 )
-from xsft.errors import EnvironmentMissing, Unreachable
 
 HOST = "registry.example.com"
-
-DOCKER = """\
-#!/bin/sh
-# Notes what it was started with, and does what `docker login` does to the configuration.
-echo "$@" >> "$NOTES/argv"
-cat > "$NOTES/stdin"
-cp "$DOCKER_CONFIG/config.json" "$NOTES/config-before.json"
-stat -c %a "$DOCKER_CONFIG" "$DOCKER_CONFIG/config.json" > "$NOTES/modes"
-tr '\\0' '\\n' < /proc/$$/environ > "$NOTES/environ"
-[ -e "$NOTES/says" ] && { cat "$NOTES/says" >&2; exit 1; }
-for host; do :; done
-printf '{"auths": {"%s": {"auth": "%s"}}}' "$host" "$(printf '%s:%s' "$3" "$(cat "$NOTES/stdin")" | base64 -w0)" \\
-  > "$DOCKER_CONFIG/config.json"
-"""
 
 
 @pytest.fixture
 def notes(tmp_path: Path) -> Path:
-    """A folder with a `docker` that notes down; the home of a user with logins of his own."""
-    (tmp_path / "docker").write_text(DOCKER)
-    (tmp_path / "docker").chmod(0o755)
+    """The home of a user with logins of his own."""
     own = tmp_path / ".docker"
     (own / "cli-plugins").mkdir(parents=True)
     content = {
@@ -59,7 +41,7 @@ def notes(tmp_path: Path) -> Path:
 
 
 def env(notes: Path, **more: str) -> dict[str, str]:
-    return {"PATH": f"{notes}:{os.environ['PATH']}", "HOME": str(notes), "NOTES": str(notes), **more}
+    return {"PATH": f"{notes}:{os.environ['PATH']}", "HOME": str(notes), **more}
 
 
 def credential() -> Credential:
@@ -70,30 +52,27 @@ def snapshot(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_the_token_goes_by_standard_input_into_a_folder_of_its_own(notes: Path) -> None:
+def read(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "config.json").read_text())
+    return found
+
+
+def test_a_login_is_beside_the_users_own_and_no_file_holds_it(notes: Path) -> None:
     own, login = snapshot(notes / ".docker"), credential()
-    with logged_in(login, env=env(notes), docker=str(notes / "docker")) as folder:
+    with private_config(env=env(notes), logins=(login,)) as folder:
         assert not folder.is_relative_to(notes)
-        found = auth_for(HOST, folder=folder, env=env(notes))
-        assert found is not None
-        assert (found["username"], found["password"]) == (GOOGLE_USER, login.secret)
+        given = base64.b64encode(f"{GOOGLE_USER}:{login.secret}".encode()).decode()
+        assert read(folder)["auths"][HOST] == {"auth": given}
+        assert [path.name for path in folder.iterdir() if not path.is_symlink()] == []
+        assert Path(os.readlink(folder / "config.json")).parent == Path(f"/proc/{os.getpid()}/fd")
     assert not folder.exists()
-    assert (notes / "stdin").read_text() == login.secret
-    assert (notes / "argv").read_text() == f"login --username {GOOGLE_USER} --password-stdin {HOST}\n"
-    assert login.secret not in (notes / "environ").read_text()
-    assert (notes / "modes").read_text().split() == ["700", "600"]
     assert snapshot(notes / ".docker") == own
 
 
-def test_no_store_of_the_system_can_be_chosen_for_it(notes: Path) -> None:
-    with logged_in(credential(), env=env(notes), docker=str(notes / "docker"), own=True):
-        pass
-    given = json.loads((notes / "config-before.json").read_text())
-    assert given["credHelpers"][HOST] == ""
-    assert HOST not in given["auths"]
-    with logged_in(credential(), env=env(notes), docker=str(notes / "docker")):
-        pass
-    assert json.loads((notes / "config-before.json").read_text()) == {"auths": {}, "credHelpers": {HOST: ""}}
+def test_no_store_of_the_system_is_asked_for_it(notes: Path) -> None:
+    with private_config(env=env(notes), logins=(credential(),)) as folder:
+        assert read(folder)["credHelpers"] == {HOST: ""}
+        assert read(folder)["credsStore"] == "keychain"
 
 
 def test_a_secret_is_not_printed() -> None:
@@ -101,53 +80,29 @@ def test_a_secret_is_not_printed() -> None:
     assert login.secret not in repr(login)
 
 
-@pytest.mark.parametrize(
-    ("says", "id"),
-    [
-        ("Error response from daemon: Get https://x/v2/: unauthorized: incorrect", "registry-login-refused"),
-        ("Error response from daemon: dial tcp: lookup x: no such host", "registry-unreachable"),
-    ],
-)
-def test_a_login_that_fails(notes: Path, says: str, id: str) -> None:
-    login = credential()
-    (notes / "says").write_text(f"{says} {login.secret}")
-    with (
-        pytest.raises(Unreachable) as refused,
-        logged_in(login, env=env(notes), docker=str(notes / "docker")),
-    ):
-        pass
-    assert refused.value.problem_id == id
-    assert login.secret not in refused.value.message
-
-
-def test_without_a_docker_command(notes: Path) -> None:
-    with pytest.raises(EnvironmentMissing), logged_in(credential(), env=env(notes), docker=str(notes / "none")):
-        pass
-
-
 def test_a_private_copy_holds_what_pulling_needs_and_nothing_else(notes: Path) -> None:
     with private_config(env=env(notes)) as folder:
-        copied = json.loads((folder / "config.json").read_text())
-        assert set(copied) == {"auths", "credsStore"}
+        copied = read(folder)
+        assert set(copied) == {"auths", "credHelpers", "credsStore"}
         assert (folder / "cli-plugins").resolve() == notes / ".docker" / "cli-plugins"
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert not folder.exists()
     assert (notes / ".docker" / "cli-plugins").is_dir()
     with private_config(env=env(notes), own=False) as folder:
-        assert json.loads((folder / "config.json").read_text()) == {}
+        assert read(folder) == {"auths": {}, "credHelpers": {}}
 
 
 def test_a_configuration_that_is_none_is_taken_for_empty(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("[broken")
     with private_config(env={"DOCKER_CONFIG": str(tmp_path)}) as folder:
-        assert json.loads((folder / "config.json").read_text()) == {}
+        assert read(folder) == {"auths": {}, "credHelpers": {}}
 
 
 KILLED = """
 import os, sys, time
-from xsft.effects.images.docker_login import Credential, logged_in
+from xsft.effects.images.docker_login import Credential, private_config
 login = Credential(host="h.example.com", user="u", secret=os.environ["S"])
-with logged_in(login, env=dict(os.environ), docker="docker") as folder:
+with private_config(env=dict(os.environ), logins=(login,)) as folder:
     print(folder, flush=True)
     time.sleep(60)
 """
@@ -169,6 +124,22 @@ def test_it_is_gone_after_a_signal_too(notes: Path, sent: signal.Signals) -> Non
     assert child.returncode != 0
     assert not folder.exists()
     assert snapshot(notes / ".docker") == own
+
+
+def test_after_sigkill_no_file_holds_a_login(notes: Path) -> None:
+    child = subprocess.Popen(
+        (sys.executable, "-c", KILLED), env=env(notes, S=secrets.token_hex()), stdout=subprocess.PIPE, text=True
+    )
+    with child:
+        assert child.stdout is not None
+        folder = Path(child.stdout.readline().strip())
+        assert set(read(folder)["auths"]) == {HOST, "h.example.com"}
+        child.kill()
+    assert folder.is_dir()
+    assert [path for path in folder.rglob("*") if path.is_file()] == []
+    folder.joinpath("config.json").unlink()
+    folder.joinpath("cli-plugins").unlink()
+    folder.rmdir()
 
 
 def test_a_signal_that_is_ignored_stays_ignored(notes: Path) -> None:

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from xsft.effects.images import docker_context
 from xsft.effects.images.docker_client import Engine, ImageSeen
-from xsft.effects.images.docker_login import Credential, log_in, private_config
+from xsft.effects.images.docker_login import Credential, private_config
 from xsft.effects.machine import process
 from xsft.errors import EnvironmentMissing, TimedOut, Unknown
 from xsft.image.build_errors import build_failed
@@ -59,7 +59,7 @@ class Client(Struct, frozen=True, kw_only=True):
 def find_client(env: Mapping[str, str], *, also: Sequence[str] = ALSO) -> Client:
     """The first docker command that can use BuildKit. Raises EnvironmentMissing, docker-buildkit-missing."""
     paths = tuple(_commands(env, also))
-    with private_config(env=env, own=True) as config:
+    with private_config(env=env, own=False) as config:
         clients = tuple(found for path in paths if (found := _client(path, {**env, "DOCKER_CONFIG": str(config)})))
     if not clients:
         tried = f"{', '.join(paths)} is not Docker's" if paths else "nothing of that name"
@@ -96,9 +96,7 @@ def build(
     the failure is; on Ctrl-C the engine is told to stop, and no name is given.
     """
     one_at_a_time = _serial(on_event)
-    with private_config(env=engine.env) as config:
-        for login in logins:
-            log_in(login, folder=config, env=engine.env, docker=client.path)
+    with private_config(env=engine.env, logins=logins) as config:
         env = {**engine.env, **client.env(), "DOCKER_CONFIG": str(config)}
         _run((*client.argv(), *arguments(step, names=names), "-"), step=step, env=env, on_event=one_at_a_time)
     found = engine.image(names[0])

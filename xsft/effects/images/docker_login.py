@@ -1,4 +1,4 @@
-"""Who one is to a registry: a credential in memory, handed to Docker in a private folder that is gone afterwards.
+"""Who one is to a registry: a credential in memory, handed to Docker by a configuration that is in no folder.
 
 The user's own Docker configuration is read and never written. Google's registries get a token of the Application
 Default Credentials, which lives for an hour.
@@ -6,25 +6,24 @@ Default Credentials, which lives for an hour.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from xsft.effects.machine import process
 from xsft.effects.machine.google_login import google_credentials, google_token, may_log_in
 from xsft.effects.machine.signals import raised
-from xsft.image.docker_errors import Doing, login_refused, no_network, words
+from xsft.image.docker_errors import Doing, login_refused, words
 from xsft.image.registry_names import HUB, is_google
 
 GOOGLE_USER = "oauth2accesstoken"
 """source: Artifact Registry documentation, "Access token"."""
-LOGIN_TIMEOUT_S = 60.0
 COPIED = ("auths", "credHelpers", "credsStore", "proxies", "HttpHeaders", "currentContext")
 """Of the user's configuration, what pulling a private base image and finding the engine need."""
 LINKED = ("contexts", "cli-plugins")
@@ -102,48 +101,56 @@ def auth_for(host: str, *, folder: Path, env: Mapping[str, str]) -> dict[str, st
 
 
 @contextmanager
-def private_config(*, env: Mapping[str, str], own: bool = True) -> Iterator[Path]:
+def private_config(*, env: Mapping[str, str], own: bool = True, logins: Iterable[Credential] = ()) -> Iterator[Path]:
     """A Docker configuration that only this process sees, removed at the end, also after Ctrl-C and SIGTERM.
 
-    `own`: with the user's logins copied in, for pulling; without them it holds nothing.
+    `own`: with what the user's own has for pulling; `logins`: beside those. Nothing secret is on a disk: where the
+    system has files in memory, SIGKILL leaves an empty folder.
     """
-    with raised(_exit), tempfile.TemporaryDirectory(prefix="xsft-docker-", dir=_memory(env)) as name:
-        folder, mine = Path(name), own_folder(env)
-        copied = {key: value for key, value in _read(mine / "config.json").items() if key in COPIED} if own else {}
-        _write(folder / "config.json", copied)
-        for linked in (mine / part for part in LINKED):
+    copied = {key: value for key, value in _read(own_folder(env) / "config.json").items() if key in COPIED and own}
+    with (
+        raised(_exit),
+        tempfile.TemporaryDirectory(prefix="xsft-docker-", dir=_memory(env)) as name,
+        _in_memory(json.dumps(_with_logins(copied, logins))) as config,
+    ):
+        folder = Path(name)
+        (folder / "config.json").symlink_to(config)
+        for linked in (own_folder(env) / part for part in LINKED):
             if linked.is_dir():
                 (folder / linked.name).symlink_to(linked.absolute())
         yield folder
 
 
 @contextmanager
-def logged_in(
-    credential: Credential, *, env: Mapping[str, str], own: bool = False, docker: str = "docker"
-) -> Iterator[Path]:
-    """A private configuration that is logged in by `docker login`, the secret on its standard input.
+def _in_memory(text: str) -> Iterator[Path]:
+    """Path of a file that is in no folder and ends with this process. On macOS, which has none, of a temporary one:
+    Docker keeps its logins in the keychain there.
 
-    Raises Unreachable where the registry refuses or does not answer, EnvironmentMissing without a docker command.
+    source: memfd_create(2); proc(5), /proc/pid/fd.
     """
-    with private_config(env=env, own=own) as folder:
-        log_in(credential, folder=folder, env=env, docker=docker)
-        yield folder
+    memory = hasattr(os, "memfd_create")
+    with open(os.memfd_create("xsft-docker"), "w") if memory else tempfile.NamedTemporaryFile("w") as file:
+        file.write(text)
+        file.flush()
+        yield Path(f"/proc/{os.getpid()}/fd/{file.fileno()}" if memory else file.name)
 
 
-def log_in(credential: Credential, *, folder: Path, env: Mapping[str, str], docker: str = "docker") -> None:
-    """`docker login` into the configuration in `folder`."""
-    _keep_out_of_stores(folder / "config.json", credential.host)
-    argv = (docker, "login", "--username", credential.user, "--password-stdin", credential.host)
-    done = process.run(
-        argv, env={**env, "DOCKER_CONFIG": str(folder)}, stdin=credential.secret, timeout_s=LOGIN_TIMEOUT_S
-    )
-    if done.ok:
-        return
-    said = words((done.stderr or done.stdout).replace(credential.secret, "…"))
-    doing = Doing(what=f"log in to {credential.host}", host=credential.host, google=is_google(credential.host))
-    if any(word in said.lower() for word in ("unauthorized", "denied", "incorrect", "401", "403")):
-        raise login_refused(said, doing)
-    raise no_network(said, doing)
+def _with_logins(config: Mapping[str, Any], logins: Iterable[Credential]) -> dict[str, Any]:
+    """An empty helper for a host keeps the client from asking the user's keychain for it.
+
+    source: docker/cli@28 cli/config/configfile/file.go, GetCredentialsStore and getConfiguredCredentialStore.
+    """
+    given = {login.host: login for login in logins}
+    auths = {host: {"auth": _basic(login)} for host, login in given.items()}
+    return {
+        **config,
+        "auths": {**(config.get("auths") or {}), **auths},
+        "credHelpers": {**(config.get("credHelpers") or {}), **dict.fromkeys(given, "")},
+    }
+
+
+def _basic(login: Credential) -> str:
+    return base64.b64encode(f"{login.user}:{login.secret}".encode()).decode()
 
 
 def own_folder(env: Mapping[str, str]) -> Path:
@@ -163,19 +170,6 @@ def _memory(env: Mapping[str, str]) -> str | None:
     return folder if folder and os.access(folder, os.W_OK | os.X_OK) else None
 
 
-def _keep_out_of_stores(config: Path, host: str) -> None:
-    """An empty helper for the host makes `docker login` write into this file, never into a keychain of the user's.
-
-    Without any login or helper in it, the client would choose a store of the system by itself.
-    source: docker/cli@28 cli/config/configfile/file.go, GetCredentialsStore and ContainsAuth.
-    """
-    found = _read(config)
-    helpers = {**found.get("credHelpers", {}), host: ""}
-    # The SDK takes an empty helper for none and would ask the default store: nobody's token is there under this name.
-    auths = {name: value for name, value in found.get("auths", {}).items() if name != host}
-    _write(config, {**found, "auths": auths, "credHelpers": helpers})
-
-
 def _read(config: Path) -> dict[str, Any]:
     """Empty where there is none or it is not Docker's."""
     try:
@@ -183,11 +177,6 @@ def _read(config: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _write(config: Path, content: Mapping[str, Any]) -> None:
-    config.touch(mode=0o600)
-    config.write_text(json.dumps(content), encoding="utf-8")
 
 
 def _exit(number: int) -> SystemExit:

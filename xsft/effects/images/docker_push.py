@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec import Struct
 
 from xsft.effects.images.docker_client import Engine, ImageSeen, error_of, layer_of, told
-from xsft.effects.images.docker_login import GOOGLE_USER, Credential, auth_for, credential_for, logged_in, own_folder
+from xsft.effects.images.docker_login import GOOGLE_USER, Credential, auth_for, credential_for, own_folder
 from xsft.effects.images.registry_client import Registries
 from xsft.errors import Unknown, XsftError
 from xsft.image.docker_errors import Doing, explain, is_limited, is_passing, login_missing, words
@@ -54,9 +53,8 @@ class Pusher:
     engine: Engine
     registries: Registries
     credential: Callable[[str], Credential | None] = field(repr=False)
-    """For Google's registries: what is handed to `docker login`."""
+    """For Google's registries."""
     google: Callable[[str], bool] = is_google
-    docker: str = "docker"
     sleep: Callable[[float], None] = time.sleep
 
     def push(
@@ -72,10 +70,10 @@ class Pusher:
         doing = Doing(
             what=f"push {repository}:{tag}", host=host, repository=repository, google=self.google(host), pushes=True
         )
-        with self._authorised(repository) as auth:
-            if not auth and doing.google:
-                raise login_missing(host, google=True)
-            said = self._until_done(repository, tag, auth=auth, doing=doing, on_event=on_event)
+        auth = self._auth(repository)
+        if not auth and doing.google:
+            raise login_missing(host, google=True)
+        said = self._until_done(repository, tag, auth=auth, doing=doing, on_event=on_event)
         return self._proven(repository, tag, said)
 
     def pull(self, ref: str, *, on_event: Callable[[Event], None] = lambda _: None) -> ImageSeen:
@@ -83,28 +81,22 @@ class Pusher:
 
         Raises as `Engine.pull` does; registry-login-missing where the registry wants a login and there is none.
         """
-        with self._authorised(ref) as auth:
-            try:
-                return self.engine.pull(ref, auth=auth, on_event=on_event)
-            except XsftError as failed:
-                if not auth and failed.problem_id in {"registry-login-refused", "registry-forbidden"}:
-                    host = named(ref).host
-                    raise login_missing(host, google=self.google(host)) from None
-                raise
+        auth = self._auth(ref)
+        try:
+            return self.engine.pull(ref, auth=auth, on_event=on_event)
+        except XsftError as failed:
+            if not auth and failed.problem_id in {"registry-login-refused", "registry-forbidden"}:
+                host = named(ref).host
+                raise login_missing(host, google=self.google(host)) from None
+            raise
 
-    @contextmanager
-    def _authorised(self, ref: str) -> Iterator[Mapping[str, str]]:
-        """The login for pushing and pulling `ref`, in the SDK's form; empty where there is none.
-
-        Google's token goes through `docker login` into a private configuration; others are read where they lie.
-        """
+    def _auth(self, ref: str) -> Mapping[str, str]:
+        """The login for pushing and pulling `ref`, in the SDK's form; empty where there is none."""
         host, env = named(ref).host, self.engine.env
         credential = self.credential(host) if self.google(host) else None
         if credential:
-            with logged_in(credential, env=env, docker=self.docker) as folder:
-                yield auth_for(host, folder=folder, env=env) or {}
-            return
-        yield auth_for(host, folder=own_folder(env), env=env) or {}
+            return {"username": credential.user, "password": credential.secret}
+        return auth_for(host, folder=own_folder(env), env=env) or {}
 
     def _until_done(
         self, repository: str, tag: str, *, auth: Mapping[str, str], doing: Doing, on_event: Callable[[Event], None]
@@ -155,13 +147,12 @@ class Pusher:
         )
 
 
-def pusher(engine: Engine, *, registries: Registries | None = None, docker: str = "docker") -> Pusher:
+def pusher(engine: Engine, *, registries: Registries | None = None) -> Pusher:
     """With the user's own logins."""
     return Pusher(
         engine=engine,
         registries=registries or Registries(env=engine.env),
         credential=lambda host: _google_only(credential_for(host, env=engine.env)),
-        docker=docker,
     )
 
 
