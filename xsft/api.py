@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.checks import UNREAD_IS_FATAL, for_submission
+from xsft.checks import NOT_READ, for_submission
 from xsft.effects.environments import environments
 from xsft.effects.environments.render import render
 from xsft.effects.facts import gather
@@ -158,7 +158,7 @@ def accepted(made: Plan) -> tuple[Problem, ...]:
     """
     problems = for_submission(made.problems)
     errors = errors_in(problems)
-    if errors and all(problem.id in UNREAD_IS_FATAL for problem in errors):
+    if errors and all(problem.id in NOT_READ for problem in errors):
         raise Unreachable(errors[0].message, fix=errors[0].fix, id=errors[0].id)
     if errors:
         raise SpecError(errors)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.checks.factory import run_of, spec
-from xsft.checks import UNREAD_IS_FATAL, check, for_submission, silence
+from xsft.checks import KNOWN_ABSENT, REFUSED_AT_SUBMISSION, check, for_submission, silence
 from xsft.facts import Facts
 from xsft.problems import error, note, warning
 
@@ -27,7 +29,9 @@ def test_a_warning_that_is_accepted_becomes_a_note_with_the_reason() -> None:
 
 
 def test_an_error_cannot_be_accepted() -> None:
-    assert silence((ERROR, NOTE), {"bad": "I insist", "known": "yes"}) == (ERROR, NOTE)
+    found = silence((ERROR, NOTE), {"bad": "I insist", "known": "yes"})
+    assert found[:2] == (ERROR, NOTE)
+    assert [(p.id, p.severity, p.where) for p in found[2:]] == [("checks-not-accepted", "warning", "checks.bad")]
 
 
 def test_accepting_one_leaves_the_others() -> None:
@@ -42,10 +46,16 @@ def test_accepting_what_nobody_says_is_said() -> None:
     ]
 
 
-def test_a_submission_takes_no_checkpoint_unread_even_where_the_warning_is_accepted() -> None:
-    unread = warning("checkpoint-unread", "model.checkpoint", "could not look", "Log in.")
-    accepted = silence((unread,), {"checkpoint-unread": "it is there"})
-    for problems in ((unread,), accepted):
-        assert [p.severity for p in for_submission(problems)] == ["error"]
+@pytest.mark.parametrize("id", sorted(REFUSED_AT_SUBMISSION))
+def test_what_a_plan_calls_accepted_is_accepted_by_submit(id: str) -> None:
+    """Plan and submit decide by the same rule; where a plan says `accepted`, submit does not refuse."""
+    (found, *complaints) = silence((warning(id, "x", "could not look", "Log in."),), {id: "it is there"})
+    (asked,) = for_submission((found,))
+    assert ("accepted: it is there" in found.message) == (asked.severity == "note") == (id not in KNOWN_ABSENT)
+    assert [p.id for p in complaints] == (["checks-not-accepted"] if id in KNOWN_ABSENT else [])
+
+
+@pytest.mark.parametrize("id", sorted(REFUSED_AT_SUBMISSION))
+def test_a_submission_is_stricter_about_what_is_not_accepted(id: str) -> None:
+    assert [p.severity for p in for_submission((warning(id, "x", "open", "Close it."),))] == ["error"]
     assert for_submission((ERROR, WARNING, NOTE)) == (ERROR, WARNING, NOTE)
-    assert "checkpoint-unread" in UNREAD_IS_FATAL

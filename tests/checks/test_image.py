@@ -73,7 +73,11 @@ def test_what_is_not_pushed_has_a_stand_in_that_no_submission_takes():
     named = spec(image={"name": "mine", "ref": DROP})
     assert run_of(named, facts).spec.image.ref == "us-docker.pkg.dev/p/r/mine:not-pushed"
     found = silence(problems(check, named, facts), {"image-not-pushed": "it will be"})
-    assert [p.severity for p in for_submission(found)] == ["error"]
+    assert [(p.id, p.severity) for p in for_submission(found)] == [
+        ("image-not-pushed", "error"),
+        ("checks-not-accepted", "warning"),
+    ]
+    assert not any("(accepted:" in p.message for p in found)
 
 
 def test_a_name_and_a_reference_are_one_too_many():
@@ -99,7 +103,11 @@ def test_an_error_about_the_image_may_be_accepted_and_others_may_not():
     named = spec(image={"name": "mine", "ref": DROP, "maxtext": "0.2.5"})
     reasons = {"image-maxtext-differs": "same layout", "image-missing": "no"}
     found = silence((*problems(check, named, facts), *problems(check, spec(image={"ref": DROP}))), reasons)
-    assert [(p.id, p.severity) for p in found] == [("image-maxtext-differs", "note"), ("image-missing", "error")]
+    assert [(p.id, p.severity) for p in found] == [
+        ("image-maxtext-differs", "note"),
+        ("image-missing", "error"),
+        ("checks-not-accepted", "warning"),
+    ]
 
 
 def test_what_only_a_submission_finds_is_not_called_unused():

@@ -85,52 +85,65 @@ def subjects() -> tuple[Check, ...]:
 OVERRIDABLE = frozenset({"checkpoint-model", "gradient-accumulation-tunix", "image-maxtext-differs", "image-not-found"})
 """Errors that may be accepted by their id: they may be wrong about what a user knows better, and lose nothing."""
 
+KNOWN_ABSENT = frozenset({"image-not-pushed", "checkpoint-to-convert"})
+"""Warnings about what the run needs and what does not exist yet: accepting one does not make it exist."""
+
+NOT_READ = frozenset({"checkpoint-unread"})
+"""Warnings about what could not be looked at from here; the cluster may well read it."""
+
+REFUSED_AT_SUBMISSION = KNOWN_ABSENT | NOT_READ | {"image-not-pinned"}
+"""Warnings of a plan that are errors when slices are taken, unless they are accepted."""
+
 AT_SUBMISSION = frozenset({"image-not-found", "image-maxtext-differs"})
 """What may be found only just before something is created: a plan does not call it unused."""
 
 
+def can_be_accepted(problem: Problem) -> bool:
+    """Whether `checks: {ID: why}` makes it a note, for plan and submit alike."""
+    if problem.severity == "error":
+        return problem.id in OVERRIDABLE
+    return problem.severity == "warning" and problem.id not in KNOWN_ABSENT
+
+
 def silence(problems: Iterable[Problem], reasons: Mapping[str, str]) -> tuple[Problem, ...]:
-    """Warnings named under `checks:` become notes that carry the reason; errors stay errors, but for `OVERRIDABLE`; a
-    name that silences nothing is said.
+    """What is accepted under `checks:` becomes a note that carries the reason. A name that nothing raises, or that
+    cannot be accepted, is a warning.
     """
     found = tuple(problems)
-    ids = {p.id for p in found} | AT_SUBMISSION
-    unused = tuple(_unused(name) for name in reasons if name not in ids)
-    return (*overridden(found, reasons), *unused)
+    raised = {p.id for p in found}
+    refused = {p.id: p for p in found if p.id in reasons and p.severity != "note" and not can_be_accepted(p)}
+    unused = tuple(_unused(name) for name in reasons if name not in raised | AT_SUBMISSION)
+    return (*overridden(found, reasons), *map(_not_accepted, refused.values()), *unused)
 
 
 def overridden(problems: Iterable[Problem], reasons: Mapping[str, str]) -> tuple[Problem, ...]:
     """Like `silence`, for what is found later: nothing is called unused."""
-    return tuple(_silenced(p, reasons) for p in problems)
-
-
-UNREAD_IS_FATAL = frozenset({"checkpoint-unread"})
-"""Warnings of a plan that must not be open when slices are taken."""
-
-KNOWN_ABSENT = frozenset({"image-not-pushed", "checkpoint-to-convert"})
-"""Warnings of a plan about what the run needs and what does not exist yet; accepting one does not make it exist."""
-
-FATAL_UNLESS_ACCEPTED = frozenset({"image-not-pinned"})
+    return tuple(_accepted(p, reasons[p.id]) if p.id in reasons and can_be_accepted(p) else p for p in problems)
 
 
 def for_submission(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """The same problems, stricter: what a plan may leave unknown, a submission may not."""
-    return tuple(replace(p, severity="error") if _is_fatal(p) else p for p in problems)
+    """The same problems, stricter: what a plan may leave open, a submission may not, unless it is accepted."""
+    return tuple(replace(p, severity="error") if _is_refused(p) else p for p in problems)
 
 
-def _is_fatal(problem: Problem) -> bool:
-    accepted = problem.severity == "note"
-    return problem.id in UNREAD_IS_FATAL | KNOWN_ABSENT or (problem.id in FATAL_UNLESS_ACCEPTED and not accepted)
+def _is_refused(problem: Problem) -> bool:
+    """A note was accepted."""
+    return problem.severity == "warning" and problem.id in REFUSED_AT_SUBMISSION
 
 
 _ORDER = {"error": 0, "warning": 1, "note": 2}
 
 
-def _silenced(problem: Problem, reasons: Mapping[str, str]) -> Problem:
-    open_to_it = problem.severity == "warning" or problem.id in OVERRIDABLE
-    if problem.id not in reasons or not open_to_it:
-        return problem
-    return replace(problem, severity="note", message=f"{problem.message} (accepted: {reasons[problem.id]})")
+def _accepted(problem: Problem, reason: str) -> Problem:
+    return replace(problem, severity="note", message=f"{problem.message} (accepted: {reason})")
+
+
+def _not_accepted(problem: Problem) -> Problem:
+    message = f"{problem.id} cannot be accepted: {_WHY_NOT[problem.id in KNOWN_ABSENT]}."
+    return warning("checks-not-accepted", f"checks.{problem.id}", message, f"Remove this line. {problem.fix}".strip())
+
+
+_WHY_NOT = {True: "what the run needs does not exist yet", False: "it is an error, and only warnings can be accepted"}
 
 
 def _unused(name: str) -> Problem:

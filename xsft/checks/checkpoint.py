@@ -48,7 +48,7 @@ def _not_looked(run: Run) -> Iterator[Problem]:
 
 
 def _unread(run: Run, message: str) -> Problem:
-    fix = "Make it readable from here; `submit` refuses what it cannot check."
+    fix = "Make it readable from here, or accept it: checks: {checkpoint-unread: why}. Otherwise submit refuses it."
     if (run.checkpoint or "").rstrip("/").rsplit("/", 1)[-1] not in ("items", "model_params"):
         message += " MaxText's checkpoints end in /items (converted) or /model_params (fine-tuned); this path does not."
     return warning("checkpoint-unread", _where(run), message, fix)
