@@ -32,6 +32,7 @@ from xsft.steps import Intent, Plan
 if TYPE_CHECKING:
     from xsft.effects.local.machine import Machine
     from xsft.effects.local.run import LocalResult
+    from xsft.effects.submit.proposal import Proposal
     from xsft.effects.submit.submission import Submission, Submitter
     from xsft.states.rows import Row
 
@@ -165,8 +166,18 @@ def accepted(made: Plan) -> tuple[Problem, ...]:
     return problems
 
 
-def submitter_for(workload: Loaded, made: Plan, *, through_xpk: bool, progress: Progress) -> Submitter:
-    """Connected to the plan's cluster. Raises Refused where xpk was asked for and would lose something."""
+def submitter_for(
+    workload: Loaded,
+    made: Plan,
+    *,
+    through_xpk: bool,
+    progress: Progress,
+    confirm: Callable[[Proposal], None] = lambda _proposal: None,
+) -> Submitter:
+    """Connected to the plan's cluster. Raises Refused where xpk was asked for and would lose something.
+
+    `confirm`: asked just before something is created; raises Refused where the answer is no.
+    """
     from xsft.effects.cluster import cluster
     from xsft.effects.records import records
     from xsft.effects.submit import recording
@@ -185,6 +196,7 @@ def submitter_for(workload: Loaded, made: Plan, *, through_xpk: bool, progress: 
         provenance=recording.gather_provenance(made.file),
         replan=lambda attempt: plan((workload,), attempt=attempt)[0],
         progress=progress,
+        confirm=confirm,
         **(_by_xpk(progress) if through_xpk else {}),
     )
 

@@ -95,7 +95,7 @@ def test_weights_that_are_not_converted_may_be_planned_and_never_submitted():
     found = one(converting, facts("missing", detail="nothing is there"))
     assert (found.id, found.severity, found.where) == ("checkpoint-to-convert", "warning", "model.hf")
     for problems_ in ((found,), silence((found,), {found.id: "it will be"})):
-        assert [p.severity for p in for_submission(problems_)][0] == "error"
+        assert next(p.severity for p in for_submission(problems_)) == "error"
     assert ids(check, converting, facts()) == set()
 
 

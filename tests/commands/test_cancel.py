@@ -10,7 +10,8 @@ import pytest
 from tests.commands.test_status import SILENT
 from tests.observations import NOW, Read, finished, jobset, judged, local, observed, queued, said
 from tests.replacing import replace
-from xsft.commands.cancel import World, cancel, confirm
+from xsft.commands.asking import confirm
+from xsft.commands.cancel import World, cancel
 from xsft.commands.interface import DOCUMENTS
 from xsft.effects.cluster.delete import Deleted
 from xsft.errors import Refused, Unreachable, UsageError, XsftError

@@ -84,7 +84,7 @@ def submit(
         gather=gather,
         record=record,
     )
-    connect: Any = lambda progress: Submitted(action, problems)  # noqa: E731
+    connect: Any = lambda progress, confirm: Submitted(action, problems)  # noqa: E731
     return submit_cluster(PLAN, connect=connect, json=json, wait=after.wait, warnings=warnings)
 
 

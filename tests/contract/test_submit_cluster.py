@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +81,49 @@ def test_a_person_is_told_what_is_taken_and_what_was_made(here: Machine) -> None
         f"checkpoints  gs://my-bucket/runs/{NAME}/checkpoints",
         f"record       gs://my-bucket/runs/{NAME}/xsft/attempt-1.json",
     ]
+
+
+def at_a_terminal(here: Machine, *arguments: object, answer: str = "") -> tuple[int, str]:
+    """Exit status, and what the terminal showed."""
+    person, terminal = os.openpty()
+    os.write(person, answer.encode())
+    with subprocess.Popen(
+        (str(XSFT), *map(str, arguments)),
+        env={**here.env, "TERM": "dumb", "COLUMNS": "200"},
+        cwd=here.folder,
+        stdin=terminal,
+        stdout=subprocess.DEVNULL,
+        stderr=terminal,
+    ) as process:
+        os.close(terminal)
+        shown = read_to_the_end(person)
+    return process.returncode, shown
+
+
+def read_to_the_end(terminal: int) -> str:
+    shown = b""
+    with suppress(OSError), os.fdopen(terminal, "rb", buffering=0) as file:  # EIO: the other end is closed
+        while part := file.read(4096):
+            shown += part
+    return shown.decode()
+
+
+QUESTION = "Take 512 chips (2 x v6e-256) from queue multislice-queue? [y/N]"
+
+
+def test_a_person_at_a_terminal_is_asked_before_slices_are_taken(here: Machine) -> None:
+    status, shown = at_a_terminal(here, "submit", here.workload(), answer="n\n")
+    assert (status, QUESTION in shown, here.jobsets) == (4, True, [])
+    assert "[not-confirmed]" in shown
+    status, shown = at_a_terminal(here, "submit", here.workload(), answer="y\n")
+    assert (status, QUESTION in shown, len(here.jobsets)) == (0, True, 1)
+    assert QUESTION not in at_a_terminal(here, "submit", here.workload())[1]  # adopted
+
+
+@pytest.mark.parametrize("option", ["--yes", "--json"])
+def test_nobody_is_asked_with(here: Machine, option: str) -> None:
+    status, shown = at_a_terminal(here, "submit", here.workload(), option)
+    assert (status, QUESTION in shown, len(here.jobsets)) == (0, False, 1)
 
 
 def test_a_failed_run_is_tried_again_and_a_finished_one_is_left(here: Machine) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from xsft.commands.arguments import add_json
+from xsft.commands.asking import at_terminal, confirm
 from xsft.commands.run_arguments import add_run, add_where
 
 if TYPE_CHECKING:
@@ -46,16 +47,9 @@ def run(args: argparse.Namespace) -> int:
         stop_local=runs.stop_local,
         record=runs.record_cancel,
         saved=runs.saved,
-        confirm=confirm if sys.stdin.isatty() and sys.stderr.isatty() else None,
+        confirm=confirm if at_terminal() else None,
     )
     return cancel(args.run, world=world, yes=args.yes, json=args.json)
-
-
-def confirm(question: str) -> bool:
-    """On stderr, so that a piped stdout stays clean."""
-    sys.stderr.write(question)
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 class World(Struct, frozen=True, kw_only=True):

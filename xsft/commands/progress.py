@@ -5,17 +5,34 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Protocol
+
+
+class Shown(Protocol):
+    """Takes progress lines."""
+
+    def __call__(self, line: str, /) -> None: ...
+
+    def pause(self) -> None:
+        """Clear the terminal for a question; the next line goes on."""
 
 
 @contextmanager
-def shown(title: str) -> Iterator[Callable[[str], None]]:
-    """Yields the function that takes progress lines; rich is imported only once there is a line to show."""
+def shown(title: str) -> Iterator[Shown]:
+    """Yields what takes progress lines; rich is imported only once there is a line to show."""
     if not sys.stderr.isatty():
-        yield lambda line: print(f"xsft: {line}", file=sys.stderr, flush=True)
+        yield _Lines()
         return
     with ExitStack() as stack:
-        spinner = _Spinner(title, stack)
-        yield spinner.say
+        yield _Spinner(title, stack)
+
+
+class _Lines:
+    def __call__(self, line: str, /) -> None:
+        print(f"xsft: {line}", file=sys.stderr, flush=True)
+
+    def pause(self) -> None:
+        """Lines are in nobody's way."""
 
 
 class _Spinner:
@@ -24,9 +41,13 @@ class _Spinner:
         self._stack = stack
         self._update: Callable[[str], None] | None = None
 
-    def say(self, line: str) -> None:
+    def __call__(self, line: str, /) -> None:
         self._update = self._update or self._start()
         self._update(f"{self._title}: {line}")
+
+    def pause(self) -> None:
+        self._stack.close()
+        self._update = None
 
     def _start(self) -> Callable[[str], None]:
         from rich.console import Console

@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run the xpk line itself (gcloud, kubectl); refused where it would lose something",
     )
+    parser.add_argument("--yes", action="store_true", help="do not ask before slices of a cluster are taken")
     parser.add_argument(
         "--wait", action="store_true", help="wait for the run's end; its exit status is that of xsft wait"
     )
@@ -33,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from xsft import api
+    from xsft.commands.asking import at_terminal, confirm
     from xsft.commands.failure import print_problems
     from xsft.commands.progress import shown
     from xsft.effects.submit.interrupts import NOTHING_CREATED, when_interrupted
@@ -57,7 +59,8 @@ def run(args: argparse.Namespace) -> int:
 
     connect = partial(api.submitter_for, loaded, plan, through_xpk=args.through_xpk)
     wait = _after(plan, args).wait if args.wait or args.follow else None
-    return submit_cluster(plan, connect=connect, json=args.json, wait=wait, warnings=warnings)
+    ask = confirm if at_terminal() and not (args.yes or args.json) else None
+    return submit_cluster(plan, connect=connect, json=args.json, wait=wait, warnings=warnings, ask=ask)
 
 
 def _after(plan: Plan, args: argparse.Namespace) -> After:

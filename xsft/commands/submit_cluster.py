@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from xsft.commands.progress import Shown
 from xsft.commands.resumed_text import ORDERS
 from xsft.commands.run_documents import finite
 from xsft.commands.waiting import Waited
 from xsft.effects.submit.interrupts import NOTHING_CREATED, goes_on, when_interrupted
+from xsft.effects.submit.proposal import Proposal
 from xsft.effects.submit.submission import Submission, Submitter
-from xsft.errors import XsftError
+from xsft.errors import Refused, XsftError
 from xsft.problems import Problem
 from xsft.steps import Plan
 
@@ -21,7 +24,7 @@ from xsft.steps import Plan
 class Connect(Protocol):
     """Makes the submitter for a plan."""
 
-    def __call__(self, *, progress: Callable[[str], None]) -> Submitter: ...
+    def __call__(self, *, progress: Callable[[str], None], confirm: Callable[[Proposal], None]) -> Submitter: ...
 
 
 Wait = Callable[[Submission], Waited]
@@ -29,26 +32,35 @@ Wait = Callable[[Submission], Waited]
 
 
 def submit_cluster(
-    plan: Plan, *, connect: Connect, json: bool, wait: Wait | None = None, warnings: tuple[Problem, ...] = ()
+    plan: Plan,
+    *,
+    connect: Connect,
+    json: bool,
+    wait: Wait | None = None,
+    warnings: tuple[Problem, ...] = (),
+    ask: Callable[[str], bool] | None = None,
 ) -> int:
-    """Create, adopt or recognise the run; 0. With `wait`, on to its end. `warnings`: of the plan.
+    """Create, adopt or recognise the run; 0. With `wait`, on to its end. `warnings`: of the plan. `ask`: whether to
+    create it, the person at the terminal; None where nobody is asked.
 
-    Raises as `connect` and `Submitter.submit` do, and as `waiting.error_of` says; under `json` the document is printed
-    instead and the exit status returned.
+    Raises as `connect` and `Submitter.submit` do, Refused where the answer is no, and as `waiting.error_of` says; under
+    `json` the document is printed instead and the exit status returned.
     """
     from xsft.commands.failure import print_problems
     from xsft.commands.progress import shown
 
     sys.stderr.write("\n".join(_asks_for(plan)) + "\n")
+    told = _Told()
     try:
         with shown("submit") as progress:
+            asking = partial(_confirm, ask=ask, progress=progress, told=told, warnings=warnings)
             with when_interrupted(NOTHING_CREATED):
-                submitter = connect(progress=progress)
+                submitter = connect(progress=progress, confirm=asking)
             done = submitter.submit(plan)
     except XsftError:
-        print_problems(warnings)
+        told.tell(warnings)
         raise
-    _warn(done, warnings)
+    _warn(done, warnings, told)
     if wait is None:
         return _done(done, json=json)
     if not json and done.action != "finished":
@@ -69,12 +81,60 @@ def _done(done: Submission, *, json: bool) -> int:
     return 0
 
 
-def _warn(done: Submission, of_the_plan: tuple[Problem, ...]) -> None:
-    """What the plan warns of was told when the run was created: of one that is there already it changes nothing."""
-    from xsft.commands.failure import print_problems
+class _Told:
+    """Prints each warning once: what was told with the question is not repeated after the answer."""
 
+    def __init__(self) -> None:
+        self._told: set[Problem] = set()
+
+    def tell(self, problems: Iterable[Problem]) -> None:
+        from xsft.commands.failure import print_problems
+
+        new = [p for p in problems if p.severity == "warning" and p not in self._told]
+        self._told |= set(new)
+        print_problems(new)
+
+
+def _confirm(
+    proposal: Proposal,
+    *,
+    ask: Callable[[str], bool] | None,
+    progress: Shown,
+    told: _Told,
+    warnings: tuple[Problem, ...],
+) -> None:
+    """Say what would be created and ask. Raises Refused where the answer is no."""
+    if ask is None:
+        return
+    progress.pause()
+    told.tell((*warnings, *proposal.problems))
+    sys.stderr.writelines(f"{line}\n" for line in _proposed(proposal))
+    with when_interrupted(NOTHING_CREATED):
+        agreed = ask(f"{_takes(proposal.plan)}? [y/N] ")
+    if not agreed:
+        raise Refused("Nothing was created.", fix="Answer y, or pass --yes.", id="not-confirmed")
+
+
+def _proposed(proposal: Proposal) -> Iterator[str]:
+    """What is not the same as at the last attempt."""
+    if proposal.attempt > 1:
+        step = proposal.resumes_from
+        begins = "no checkpoint was saved: it begins at step 0" if step is None else f"resumes from step {step}"
+        yield f"attempt {proposal.attempt}: {begins}"
+    if proposal.since is not None:
+        yield f"changed since attempt {proposal.since}: {'; '.join(proposal.changed) or 'nothing'}"
+
+
+def _takes(plan: Plan) -> str:
+    run = plan.run
+    described = run.slice.xpk_type if run.slice else "?"
+    return f"Take {run.chips} chips ({run.num_slices} x {described}) from queue {run.queue}"
+
+
+def _warn(done: Submission, of_the_plan: tuple[Problem, ...], told: _Told) -> None:
+    """What the plan warns of was told when the run was created: of one that is there already it changes nothing."""
     new = done.action in ("created", "attempt")
-    print_problems((*(of_the_plan if new else ()), *(p for p in done.problems if p.severity == "warning")))
+    told.tell((*(of_the_plan if new else ()), *done.problems))
     if of_the_plan and not new:
         count = f"{len(of_the_plan)} warning{'s' if len(of_the_plan) > 1 else ''}"
         sys.stderr.write(f"{count} of the workload, told when the run was created: xsft plan {done.plan.file}\n")

@@ -24,6 +24,7 @@ from tests.submissions import planned as shown
 from xsft.effects.cluster.create import Created
 from xsft.effects.records.records import RecordStore
 from xsft.effects.submit.cancelling import record_worthless
+from xsft.effects.submit.proposal import Proposal
 from xsft.effects.submit.submission import Submission, Submitter, create_planned
 from xsft.errors import EnvironmentMissing, Refused, RunFailed, SpecError, Unknown, Unreachable, XsftError
 from xsft.launchers.labels import DIGEST_ANNOTATION
@@ -112,6 +113,50 @@ def test_what_is_created_is_the_plans_manifest(cluster_api: ClusterApi, submit: 
         uid=uids(cluster_api)[0],
         record=f"gs://my-bucket/{FOLDER}/attempt-1.json",
     )
+
+
+class Person:
+    """Answers, and remembers what was proposed."""
+
+    def __init__(self, *, agrees: bool) -> None:
+        self.agrees = agrees
+        self.asked: list[Proposal] = []
+
+    def __call__(self, proposal: Proposal) -> None:
+        self.asked.append(proposal)
+        if not self.agrees:
+            raise Refused("Nothing was created.")
+
+
+def test_a_no_leaves_nothing_behind(cluster_api: ClusterApi, submit: Submits, bucket: Bucket) -> None:
+    person = Person(agrees=False)
+    with pytest.raises(Refused):
+        submit(confirm=person)
+    nothing_left(cluster_api, bucket)
+    (proposal,) = person.asked
+    assert (proposal.plan.jobset, proposal.attempt, proposal.since, proposal.changed) == (NAME, 1, None, ())
+
+
+def test_adopted_and_finished_runs_ask_nothing(cluster_api: ClusterApi, submit: Submits, bucket: Bucket) -> None:
+    person = Person(agrees=True)
+    actions = [submit(confirm=person).action for _ in range(2)]
+    ends(cluster_api, "Completed")
+    saves(bucket, STEPS)
+    assert [*actions, submit(confirm=person).action] == ["created", "adopted", "finished"]
+    assert len(person.asked) == 1
+
+
+def test_the_question_tells_what_changed_since_the_last_attempt(
+    cluster_api: ClusterApi, submit: Submits, bucket: Bucket
+) -> None:
+    person = Person(agrees=True)
+    submit()
+    ends(cluster_api, "Failed")
+    saves(bucket, 700)
+    submit(confirm=person, changes={"train.steps": STEPS * 2})
+    (proposal,) = person.asked
+    assert (proposal.plan.jobset, proposal.attempt, proposal.resumes_from) == (f"{NAME}-2", 2, 700)
+    assert (proposal.since, proposal.changed[-1]) == (1, f"train.steps: {STEPS} -> {STEPS * 2}")
 
 
 def test_the_dry_runs_come_first_and_everything_is_strict(cluster_api: ClusterApi, submit: Submits) -> None:

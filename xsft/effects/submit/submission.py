@@ -22,6 +22,7 @@ from xsft.effects.records.writable import check_writable
 from xsft.effects.submit import notes
 from xsft.effects.submit.admission import examine
 from xsft.effects.submit.interrupts import NOTHING_CREATED, goes_on, when_interrupted
+from xsft.effects.submit.proposal import Proposal, proposal_of
 from xsft.effects.submit.recording import Provenance, manifest_digest, record_of
 from xsft.errors import SpecError, XsftError
 from xsft.identity import Adopt, Decision, Finished, Seen, Start, World, attempt_of, decide, seen_of
@@ -85,6 +86,8 @@ class Submitter(Struct, frozen=True, kw_only=True):
     """Where what the cluster holds is not what was sent."""
     notes: tuple[Problem, ...] = ()
     """On how it is created; they go into the record."""
+    confirm: Callable[[Proposal], None] = lambda _proposal: None
+    """Asked once, just before something is created. Raises Refused where the answer is no."""
 
     def submit(self, plan: Plan) -> Submission:
         """Raises as Cluster and RecordStore do, Refused where something else is in the way."""
@@ -112,7 +115,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
             case Start(attempt=attempt):
                 image = notes.image_notes(plan, look=self.image, maxtext=self.maxtext)
                 said = (*unwritable, *image, *problems, *notes.resume_notes(latest, attempt=attempt), *passed_over)
-                done = self._start(plan, attempt, resumes_from=latest, problems=_no_errors(said))
+                done = self._start(plan, attempt, world=world, problems=_no_errors(said))
                 return replace(done, resumed_from=latest) if done.action in ("created", "attempt") else done
 
     def _decided(self, plan: Plan, world: World) -> tuple[Decision, tuple[Problem, ...]]:
@@ -144,16 +147,15 @@ class Submitter(Struct, frozen=True, kw_only=True):
                 seen = recognised(seen_of(held), run_name=plan.run_name, records=records, as_told=as_told)
                 yield from (seen,) if seen.run_name == plan.run_name else ()
 
-    def _start(
-        self, first: Plan, attempt: int, *, resumes_from: int | None, problems: tuple[Problem, ...]
-    ) -> Submission:
+    def _start(self, first: Plan, attempt: int, *, world: World, problems: tuple[Problem, ...]) -> Submission:
         plan = first if attempt == 1 else self.replan(attempt)
         manifest = manifest_of(plan)
         self.progress("asking the cluster whether it would take the JobSet and its Jobs")
         self.cluster.dry_run_jobset(manifest)
         said = (*problems, *_no_errors(self.cluster.dry_run_jobs(manifest)))
+        self.confirm(proposal_of(plan, attempt=attempt, world=world, problems=said))
         action: Action = "created" if attempt == 1 else "attempt"
-        record = record_of(plan, self.provenance, number=attempt, action=action, resumes_from=resumes_from)
+        record = record_of(plan, self.provenance, number=attempt, action=action, resumes_from=world.latest_step)
         begun = self.store.begin(record)
         # Taken: by a submitter that died, or by one that is a moment ahead. The JobSet's name decides who is first.
         ref = begun if isinstance(begun, RecordRef) else begun.ref

@@ -1,0 +1,40 @@
+"""What is about to be created, for whoever may still say no."""
+
+from __future__ import annotations
+
+import json
+
+from msgspec import Struct
+
+from xsft.identity import World
+from xsft.problems import Problem
+from xsft.spec.digest import canonical
+from xsft.steps import Plan
+from xsft.trainers.record import all_differences
+
+
+class Proposal(Struct, frozen=True, kw_only=True):
+    """One new JobSet that the cluster would take."""
+
+    plan: Plan
+    attempt: int
+    resumes_from: int | None
+    """Step of the last saved checkpoint."""
+    since: int | None
+    """The attempt that `changed` compares with; None where none is recorded."""
+    changed: tuple[str, ...]
+    """`key: old -> new`."""
+    problems: tuple[Problem, ...]
+
+
+def proposal_of(plan: Plan, *, attempt: int, world: World, problems: tuple[Problem, ...]) -> Proposal:
+    before = world.records[-1] if world.records and world.records[-1].spec else None
+    now = json.loads(canonical(plan.run))
+    return Proposal(
+        plan=plan,
+        attempt=attempt,
+        resumes_from=world.latest_step,
+        since=before.last.number if before else None,
+        changed=all_differences(before.spec, now) if before else (),
+        problems=problems,
+    )
