@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -71,3 +74,21 @@ def test_a_run_is_named_by_its_folder(folders: tuple[str, str], capsys: pytest.C
         assert [run["output"] for run in json.loads(out)["runs"]] == [str(Path(folder).parent)]
     status, out, _ = asked(capsys, "compare", *folders, "--json")
     assert [run["run_name"] for run in json.loads(out)["runs"]] == list(folders)
+
+
+def test_status_waits_for_no_pipe_among_its_files(folders: tuple[str, str], tmp_path: Path) -> None:
+    """In a process of its own, which can be ended where it hangs."""
+    first, second = map(Path, folders)
+    (log,) = (second / "xsft").glob("trainer-*.log")
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "places.yaml").write_text("lab: {project: my-lab-1, zone: us-east5-b, cluster: lab}\n")
+    for path in (first / "xsft" / "run.json", log, tmp_path / "state" / "runs" / "x.json", tmp_path / "none"):
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)
+    argv = (sys.executable, "-m", "xsft", "status", "--all", "--json")
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    made = json.loads(done.stdout)
+    assert {one["id"] for one in made["problems"]} >= {"index-unreadable", "kubeconfig-unreadable"}
+    states = {run["output"]: run["state"] for run in made["runs"]}
+    assert states == {str(first.parent): "unknown", str(second.parent): "succeeded"}

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
+from xsft.effects.machine.regular import read_bytes, read_text
 from xsft.errors import EnvironmentMissing
 
 Section = Mapping[str, Any]
@@ -52,7 +53,7 @@ def context_names(files: tuple[Path, ...]) -> tuple[str, ...]:
 def load_kubeconfig(file: Path) -> dict[str, Any]:
     """One file, parsed; empty where it does not exist. Raises EnvironmentMissing where it cannot be read or is none."""
     try:
-        parsed = yaml.load(file.read_text(encoding="utf-8"), Loader=_loader())  # noqa: S506 - a safe loader
+        parsed = yaml.load(read_text(file), Loader=_loader())  # noqa: S506 - a safe loader
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as failed:
@@ -119,7 +120,7 @@ def _bytes(section: Section, key: str, *, folder: Path, context: str) -> bytes |
     try:
         if data:
             return base64.b64decode(str(data), validate=True)
-        return (folder / str(path)).read_bytes() if path else None
+        return read_bytes(folder / str(path)) if path else None
     except binascii.Error:
         raise unusable(context, f"{key}-data is not base64") from None
     except OSError as failed:

@@ -21,6 +21,7 @@ from xsft.effects.cluster.config import Access
 from xsft.effects.cluster.kubeconfig import Entry, Section, unusable
 from xsft.effects.machine import clock
 from xsft.effects.machine.process import Completed, at_terminal, run
+from xsft.effects.machine.regular import read_text
 from xsft.errors import EnvironmentMissing, TimedOut, Unreachable
 from xsft.reading.network_words import blames_network
 from xsft.spec.secrets import redact
@@ -85,7 +86,7 @@ class Login:
 
     def _token_file(self, path: str) -> str:
         try:
-            return (self._entry.user_folder / path).read_text(encoding="utf-8").strip()
+            return read_text(self._entry.user_folder / path).strip()
         except (OSError, ValueError) as failed:
             raise unusable(self._access.context, f"its tokenFile {path} cannot be read: {failed}") from None
 

@@ -14,6 +14,7 @@ from typing import Any
 import urllib3
 
 from xsft.effects.cluster.tls import context_of
+from xsft.effects.machine.regular import read_bytes
 
 TIMEOUT_S = 10.0
 
@@ -61,5 +62,5 @@ def _answer(response: urllib3.BaseHTTPResponse) -> Mapping[str, Any]:
 
 def _trust(config: Mapping[str, Any], folder: Path) -> Any:
     data, path = config.get("idp-certificate-authority-data"), config.get("idp-certificate-authority")
-    ca = base64.b64decode(str(data)) if data else (folder / str(path)).read_bytes() if path else None
+    ca = base64.b64decode(str(data)) if data else read_bytes(folder / str(path)) if path else None
     return context_of(ca=ca)

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.regular import read_text
 from xsft.errors import XsftError
 
 
 def kept(path: Path) -> dict[str, Any]:
     """Empty where nothing was kept, or nothing that can be read."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_text(path))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from xsft.effects.machine.google_login import google_credentials, google_token, may_log_in
+from xsft.effects.machine.regular import read_text
 from xsft.effects.machine.signals import raised
 from xsft.image.docker_errors import Doing, login_refused, words
 from xsft.image.registry_names import HUB, is_google
@@ -173,7 +174,7 @@ def _memory(env: Mapping[str, str]) -> str | None:
 def _read(config: Path) -> dict[str, Any]:
     """Empty where there is none or it is not Docker's."""
     try:
-        found = json.loads(config.read_text(encoding="utf-8"))
+        found = json.loads(read_text(config))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

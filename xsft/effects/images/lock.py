@@ -9,6 +9,7 @@ from xsft.effects.images.context import code_part, deps_part, hashed, image_name
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.paths import own_cache
+from xsft.effects.machine.regular import read_text
 from xsft.errors import Refused, UsageError, XsftError
 from xsft.facts import ImageFacts
 from xsft.image.lock import read_lock, same_image, updated
@@ -25,7 +26,7 @@ def locked_images(images: Path, name: str) -> dict[str, Locked]:
     """By repository; empty without a lock. Raises UsageError, image-lock-unreadable."""
     file = lock_file(images, name)
     try:
-        return read_lock(file.read_text(encoding="utf-8"))
+        return read_lock(read_text(file))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as failed:
@@ -45,7 +46,7 @@ def keep(images: Path, locked: Locked) -> bool:
     file = lock_file(images, locked.image)
     with exclusive(_guard(file), waiting=lambda: None):
         try:
-            text = file.read_text(encoding="utf-8") if file.exists() else None
+            text = read_text(file) if file.exists() else None
             before = read_lock(text).get(locked.repository) if text else None
             if before is not None and same_image(before, locked):
                 return False

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from xsft.effects.machine.regular import open_regular, read_text
 from xsft.errors import Refused, UsageError
 from xsft.spec.digest import canonical
 from xsft.states.model import Progress
@@ -130,7 +131,7 @@ def _refuse_fewer_steps(plan: Plan, folder: RunFolder) -> None:
 
 def _read(folder: RunFolder) -> Record | None:
     try:
-        return from_json(folder.record.read_text(encoding="utf-8"))
+        return from_json(read_text(folder.record))
     except FileNotFoundError:
         return None
     except ValueError as broken:
@@ -162,4 +163,7 @@ def whole_log(log: Path) -> Progress:
 
 
 def _lines(log: Path) -> list[str]:
-    return log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
+    if not log.is_file():
+        return []
+    with open_regular(log) as file:
+        return file.read().decode("utf-8", "replace").splitlines()

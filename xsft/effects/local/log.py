@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from xsft.effects.machine import clock
+from xsft.effects.machine.regular import open_regular
 from xsft.errors import EnvironmentMissing
 
 POLL_S = 0.3
@@ -55,7 +56,7 @@ def _text(line: bytes) -> str:
 
 def _opened(path: Path) -> BinaryIO:
     try:
-        return path.open("rb")
+        return open_regular(path)
     except OSError as failed:
         raise EnvironmentMissing(
             f"{path} cannot be read: {failed.strerror or failed}", fix="The run's record may be all that is left."

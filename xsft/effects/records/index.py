@@ -16,6 +16,7 @@ from msgspec import Struct, to_builtins
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.leftovers import sweep
+from xsft.effects.machine.regular import read_text
 from xsft.problems import Problem, warning
 from xsft.records.where import Cluster
 from xsft.targets import Targeted
@@ -109,7 +110,7 @@ def _file_name(entry: IndexEntry) -> str:
 
 def _read(path: Path) -> IndexEntry | None:
     try:
-        return _entry(json.loads(path.read_text(encoding="utf-8")))
+        return _entry(json.loads(read_text(path)))
     except (OSError, ValueError, TypeError, RecursionError):
         return None
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from xsft.effects.machine.google_login import google_credentials, google_session, may_log_in
 from xsft.effects.machine.parallel import start
+from xsft.effects.machine.regular import open_regular
 from xsft.errors import Unreachable
 from xsft.spec.secrets import redact
 
@@ -59,7 +60,7 @@ class LocalStorage:
         try:
             if not stat.S_ISREG(Path(path).stat().st_mode):
                 return None
-            with Path(path).open("rb") as file:
+            with open_regular(path) as file:
                 return file.read(limit)
         except (FileNotFoundError, NotADirectoryError):
             return None

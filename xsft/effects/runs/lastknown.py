@@ -17,6 +17,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.regular import open_regular
 from xsft.effects.runs.wanted import passed_over
 from xsft.errors import XsftError
 from xsft.reading.lastknown_line import Known, Line, line_of, read_line
@@ -155,7 +156,7 @@ def _known(seen: Observation, jobset: JobSet, status: Status) -> Known:
 def _read(path: Path) -> list[Line]:
     """Leniently: a file of another version, or half a file, is read as far as it goes."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             first, *rest = file.read(MAX_BYTES).decode("utf-8", "replace").split("\n")
         said = json.loads(first)
     except (OSError, ValueError, RecursionError):

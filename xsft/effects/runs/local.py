@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from xsft.effects.local.stop import holder
+from xsft.effects.machine.regular import open_regular, read_bytes
 from xsft.effects.records.index import IndexEntry
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.records.records import FOLDER
@@ -29,7 +30,6 @@ LOCK = "lock"
 """`effects.local_folder.RunFolder.lock`."""
 TAIL_BYTES = 128 * 1024
 """Of the log: some 600 lines."""
-MAX_RECORD = 16 * 1024 * 1024
 GOING = frozenset({"submitting", "created", "running"})
 """Outcomes of a record that tells no end."""
 
@@ -83,8 +83,7 @@ def _record(path: Path) -> Record | None:
     from xsft.records.document import read_record
 
     try:
-        with path.open("rb") as file:
-            return read_record(file.read(MAX_RECORD))
+        return read_record(read_bytes(path))
     except FileNotFoundError:
         return None
 
@@ -103,7 +102,7 @@ def _progress(record: Record, now: str, *, saved_step: int | None) -> Progress:
 def _logged(log: Path, now: str) -> Progress | None:
     """The lines' own times name neither year nor zone; the file's is the last line's."""
     try:
-        with log.open("rb") as file:
+        with open_regular(log) as file:
             size, written = os.fstat(file.fileno()).st_size, os.fstat(file.fileno()).st_mtime
             file.seek(max(0, size - TAIL_BYTES))
             text = file.read(TAIL_BYTES).decode("utf-8", "replace")

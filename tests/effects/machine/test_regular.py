@@ -1,0 +1,85 @@
+"""Files that others may have put there: a pipe hangs nothing, and nothing is read without end."""
+
+from __future__ import annotations
+
+import ast
+import errno
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from xsft.effects.machine.regular import open_regular, read_bytes, read_text
+
+ROOT = Path(__file__).parents[3]
+OURS_ALONE = {
+    "environments": "folders that xsft itself made, and files that it just asked for",
+    "facts": "the cache of huggingface_hub, which is the user's own; checked as regular before",
+    "images/context.py": "files of a build context, checked as regular when they are listed",
+    "images/docker_context.py": "the same",
+    "images/installed.py": "the same",
+    "local/killed.py": "the kernel's",
+    "local/namespace.py": "the kernel's",
+    "local/stop.py": "the kernel's",
+    "machine/google_login.py": "the kernel's",
+}
+"""Who reads by itself, and why nobody else can have put a pipe there."""
+
+
+def test_a_file_is_read_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"\xc3\xa4\n")
+    (tmp_path / "link").symlink_to(path)
+    assert (read_text(path), read_bytes(tmp_path / "link")) == ("ä\n", b"\xc3\xa4\n")
+    with open_regular(path) as file:
+        assert file.read() == b"\xc3\xa4\n"
+
+
+def test_what_is_no_file_is_an_error_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    held = socket.socket(socket.AF_UNIX)
+    held.bind(str(tmp_path / "socket"))
+    for path in (tmp_path / "pipe", tmp_path / "link", tmp_path / "socket", Path("/dev/zero")):
+        with pytest.raises(OSError, match="not a file"):
+            read_bytes(path)
+    held.close()
+    with pytest.raises(IsADirectoryError):
+        read_bytes(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        read_bytes(tmp_path / "none")
+
+
+def test_a_file_without_end_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "sparse"
+    with path.open("wb") as file:
+        file.truncate(10**12)
+    with pytest.raises(OSError, match="more than 100 bytes") as big:
+        read_bytes(path, limit=100)
+    assert big.value.errno == errno.EFBIG
+
+
+def test_nothing_else_opens_files_of_others_by_itself() -> None:
+    found = {
+        str(path.relative_to(ROOT / "xsft/effects")): line
+        for path in sorted((ROOT / "xsft/effects").rglob("*.py"))
+        if (line := _opens(path))
+    }
+    allowed = tuple(OURS_ALONE)
+    assert {path: line for path, line in found.items() if not path.startswith(allowed)} == {}
+    assert all(any(path.startswith(one) for path in found) for one in allowed)
+
+
+def _opens(path: Path) -> int:
+    """A line where a file is opened to be read."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        mode = [a.value for a in node.args if isinstance(a, ast.Constant)]
+        method = isinstance(node.func.value, ast.Name) and node.func.value.id == "regular"
+        if node.func.attr in {"read_text", "read_bytes"} and not method:
+            return node.lineno
+        if node.func.attr == "open" and mode[:1] in (["r"], ["rb"], []) and "os" not in ast.dump(node.func):
+            return node.lineno
+    return 0
