@@ -949,7 +949,16 @@ ENDS: tuple[Case, ...] = (
     (
         "failed after the last step was saved",
         failing("FailJobSetFailurePolicyAction", progress=training(STEPS, saved_step=STEPS)),
-        ("failed", "after-last-step"),
+        ("succeeded", "after-last-step"),
+    ),
+    (
+        "killed for memory after the last step was saved",
+        failing(
+            "ReachedMaxRestarts",
+            pods=pods((pod(0, 2, "Failed", containers=(terminated(137, "OOMKilled"),)),)),
+            progress=training(STEPS, saved_step=STEPS),
+        ),
+        ("succeeded", "after-last-step"),
     ),
     (
         "failed: only terminalState",
@@ -1116,6 +1125,12 @@ LOCAL: tuple[tuple[Observation, tuple[str, str]], ...] = (
     (local("short"), ("failed", "ended-short")),
     (local("short", progress=training(3, data_ended=True)), ("failed", "data-ended")),
     (local("failed"), ("failed", "trainer-failed")),
+    (local("failed", progress=training(6, saved_step=6)), ("succeeded", "after-last-step")),
+    (local("failed", progress=training(6, saved_step=6, aborted="NaN loss")), ("failed", "aborted")),
+    (
+        local("completed", record=Recorded(outcome="completed", reason="exit status 139")),
+        ("succeeded", "after-last-step"),
+    ),
     (local("failed", progress=training(3, aborted="NaN loss")), ("failed", "aborted")),
     (local("running", alive=True, progress=training(3, no_target_steps=3)), ("training", "no-target-tokens")),
     (local("completed", progress=training(6, no_target_steps=6)), ("failed", "no-target-tokens")),

@@ -519,7 +519,23 @@ STATES: tuple[Row, ...] = (
     (
         "after-last-step",
         why(failing("FailedJobs", pods=(), progress=training(1000, saved_step=1000))),
-        ("the result is whole",),
+        ("the result is whole", "A process failed afterwards."),
+    ),
+    (
+        "after-last-step",
+        why(
+            failing(
+                "FailedJobs",
+                pods=(pod(0, 2, "Failed", containers=(terminated(139),)),),
+                progress=training(1000, saved_step=1000),
+            )
+        ),
+        ("the result is whole", "slice 0 host 2", "exit code 139"),
+    ),
+    (
+        "after-last-step",
+        why(local("completed", record=Recorded(outcome="completed", reason="the trainer was ended by SIGSEGV"))),
+        ("Afterwards: the trainer was ended by SIGSEGV.",),
     ),
     (
         "no-target-tokens",

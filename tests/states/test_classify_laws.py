@@ -87,7 +87,9 @@ def test_the_reasons_of_worthless_runs_are_reasons() -> None:
 
 @given(seen=observations, names=st.sets(st.sampled_from(("jobset", "workload", "pods", "progress"))))
 def test_what_is_not_read_makes_no_failure(seen: Observation, names: set[str]) -> None:
-    """Reading less never turns a run that has not failed into one that has."""
+    """Reading less never turns a run that has not failed into one that has, but for one whose JobSet failed after the
+    last checkpoint was saved: without that, the JobSet's word is the last.
+    """
     seen = replace(seen, last_known=None, target="xpk", jobset=seen.jobset or jobset(), unread=())
     whole = classify(seen, now=NOW)
     kinds = {"jobset": "jobsets", "workload": "workloads", "pods": "pods", "progress": "log"}
@@ -99,7 +101,7 @@ def test_what_is_not_read_makes_no_failure(seen: Observation, names: set[str]) -
         progress=None if "progress" in names else seen.progress,
         unread=not_read(*(kinds[name] for name in sorted(names))),
     )
-    assert whole.state == "failed" or classify(less, now=NOW).state != "failed"
+    assert whole.state == "failed" or whole.reason == "after-last-step" or classify(less, now=NOW).state != "failed"
 
 
 @given(seen=observations, was=st.none() | jobsets, output=st.none() | st.just("/a"), found=st.just("x"))

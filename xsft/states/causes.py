@@ -142,6 +142,7 @@ def words(evidence: Evidence, *, now: str) -> dict[str, str]:
         "silence": _silence(evidence, now=now),
         "median": _median(evidence, now=now),
         "exits": _exits(evidence),
+        "exit_after": _exit_after(evidence),
         **restart_words(evidence),
         "holders": _holders(evidence),
         "quotas": _quotas(evidence),
@@ -186,6 +187,16 @@ def _exits(evidence: Evidence) -> str:
         f"Exit codes 42 and 127 to 255 are started again, {jobset.restarts} of {jobset.max_restarts} times so far;"
         " others end the run at once."
     )
+
+
+def _exit_after(evidence: Evidence) -> str:
+    """Of a process that ended after the last step was saved."""
+    failure, record = first_failure(evidence), evidence.seen.record
+    if failure is not None:
+        code = failure.container.exit_code
+        how = f"exit code {'unknown' if code is None else code} ({failure.container.reason or 'Error'})"
+        return f"Afterwards {place(failure.pod)} ended with {how}."
+    return f"Afterwards: {record.reason}." if record and record.reason else "A process failed afterwards."
 
 
 def times(count: int) -> str:

@@ -65,16 +65,21 @@ def _said_all(seen: Observation, said: Progress, *, done: int, asked: int, ended
 
 
 def failed(seen: Observation, reason: str, *, told_by: str) -> Status:
-    """`reason`: of the JobSet's condition. What its pods and its trainer said names the cause better, where read."""
+    """`reason`: of the JobSet's condition. What its pods and its trainer said names the cause better, where read.
+
+    With the checkpoint of the last step the result is complete, whatever ended the processes after it: such a run
+    succeeded, also once its JobSet is gone.
+    """
     said, asked = seen.progress, steps_asked(seen)
+    told = _told(said, asked=asked) if said else None
+    if said and told is None and _whole(said, asked=asked):
+        return Status(state="succeeded", reason="after-last-step", evidence=(told_by, said.source))
     if oom_killed(current(seen)):
         return Status(state="failed", reason="oom-killed", evidence=(told_by, "pods"))
     if seen.known_end and (seen.known_end.state, seen.known_end.reason) == ("failed", "oom-killed"):
         return seen.known_end  # only its pod tells, and that may be gone, or not be read now
-    if said and (told := _told(said, asked=asked)):
+    if said and told:
         return Status(state="failed", reason=told, evidence=(told_by, said.source))
-    if said and asked is not None and said.saved_step is not None and said.saved_step >= asked:
-        return Status(state="failed", reason="after-last-step", evidence=(told_by, said.source))
     if reason == "ReachedMaxRestarts" and seen.jobset and seen.jobset.restarts > 0:
         return Status(state="failed", reason="restarts-used-up", evidence=(told_by,))
     slug = "trainer-failed" if reason in _TRAINER_FAILED else "jobset-failed"
@@ -144,6 +149,10 @@ def _recorded_end(seen: Observation) -> Status | None:
         return Status(state=state, reason="aborted", evidence=("record",))
     if nothing := _taught_nothing(seen):
         return nothing
+    if (state == "succeeded" and record.reason) or (
+        state == "failed" and said and _whole(said, asked=steps_asked(seen))
+    ):
+        return Status(state="succeeded", reason="after-last-step", evidence=("record",))
     if reason == "ended-short" and said and said.data_ended:
         reason = "data-ended"
     return Status(state=state, reason=reason, evidence=("record",))
@@ -152,9 +161,14 @@ def _recorded_end(seen: Observation) -> Status | None:
 def _last_step_saved(seen: Observation) -> Status | None:
     """The checkpoint of the last step is proof, whatever is gone, unless its steps taught nothing."""
     said, asked = seen.progress, steps_asked(seen)
-    if said is None or said.saved_step is None or asked is None or said.saved_step < asked:
+    if said is None or not _whole(said, asked=asked):
         return None
     return _taught_nothing(seen) or Status(state="succeeded", reason="last-step-saved", evidence=("checkpoints",))
+
+
+def _whole(said: Progress, *, asked: int | None) -> bool:
+    """The checkpoint of the last step is saved."""
+    return asked is not None and said.saved_step is not None and said.saved_step >= asked
 
 
 def _taught_nothing(seen: Observation) -> Status | None:

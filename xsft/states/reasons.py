@@ -99,6 +99,7 @@ REASONS: tuple[Reason, ...] = (
     *_of(
         "succeeded",
         steps_not_known="it completed, and nothing says how many steps were asked for (not xsft's)",
+        after_last_step="the checkpoint of the last step is saved; a process of it ended with an error afterwards",
         last_step_saved="its objects are gone; the checkpoint of the last step is there",
     ),
     *_of(
@@ -108,7 +109,6 @@ REASONS: tuple[Reason, ...] = (
         oom_killed="a process took more host memory than its pod may have; only its pod says so (see below)",
         aborted="the trainer gave up: the loss is not a number, or infinite",
         ended_short="it ended without an error before the steps asked for",
-        after_last_step="the checkpoint of the last step is saved; it failed afterwards",
         broken_spec="admitted, its quota taken, and no Job can be made from it",
         jobset_failed="the JobSet says that it failed, for a reason that xsft does not know",
         not_created="the cluster refused the JobSet",

@@ -303,6 +303,17 @@ def test_a_crash_is_told_beside_it(tmp_path: Path, fake: FakeTrainer) -> None:
     assert "it ended with exit status 1 (ValueError: late)" in (result.reason or "")
 
 
+def test_a_crash_after_the_last_checkpoint_is_no_failure(tmp_path: Path, fake: FakeTrainer) -> None:
+    result = ran(plan(tmp_path), fake, ends_with=139)
+    assert (result.outcome, result.reason) == ("completed", "the trainer was ended by SIGSEGV")
+    assert [w.id for w in result.warnings] == ["failed-after-last-step"]
+    assert from_json(result.record.read_text()).last.reason == result.reason
+    raised = ran(plan(tmp_path, name="b"), fake, ends_with=1, last_words="ValueError: late")
+    assert (raised.outcome, raised.reason) == ("completed", "the trainer ended with exit status 1: ValueError: late")
+    short = ran(plan(tmp_path, name="c"), fake, ends_with=1, not_saved=6)
+    assert short.outcome == "failed"
+
+
 def test_two_odd_batches_are_no_failure_and_all_of_two_are(tmp_path: Path, fake: FakeTrainer) -> None:
     assert ran(plan(tmp_path, name="six"), fake, losses={"1": float("nan"), "2": float("nan")}).outcome == "completed"
     two = ran(plan(tmp_path, name="two", train__steps=2), fake, **NOTHING)

@@ -25,15 +25,23 @@ def judge(watch: Watch, *, steps: int, status: int) -> End:
     if nothing:
         crashed = f"; it ended with exit status {status} ({why or 'nothing says why'})" if status else ""
         return End(outcome="failed", reason=f"{text_of(said, nothing)}{crashed}", state_reason=nothing)
-    if killed := signal_text(status, since=watch.began):
-        return End(outcome="failed", reason=killed)
     if status != 0:
-        return End(outcome="failed", reason=why or f"the trainer ended with exit status {status}")
+        return _crashed(watch, steps=steps, status=status, why=why)
     if watch.last_step < steps:
         return End(outcome="short", reason=why or "the trainer ended without saying why")
     if watch.folder.latest_step() < steps:
         return End(outcome="short", reason=f"the checkpoint of step {steps} is not there")
     return DONE
+
+
+def _crashed(watch: Watch, *, steps: int, status: int, why: str | None) -> End:
+    """After its last checkpoint the result is complete all the same; the exit is kept as the reason."""
+    killed = signal_text(status, since=watch.began)
+    plain = f"the trainer ended with exit status {status}"
+    whole = watch.said.aborted is None and min(watch.last_step, watch.folder.latest_step()) >= steps
+    if whole:
+        return End(outcome="completed", reason=killed or (f"{plain}: {why}" if why else plain))
+    return End(outcome="failed", reason=killed or why or plain)
 
 
 def ended_then(attempt: Attempt, *, steps: int) -> End:
@@ -51,7 +59,14 @@ def warnings_of(watch: Watch) -> tuple[Problem, ...]:
     """What it printed that makes its result doubtful."""
     padding = (_padding(watch.padded_arrays),) if watch.padded_arrays else ()
     zeros = watch.tally.zero_loss_steps
-    return (*padding, *((zero_loss_warning(watch.record.run_name, zeros),) if zeros >= ENOUGH else ()))
+    last = watch.record.last
+    after = (_after(last.reason),) if last.outcome == "completed" and last.reason else ()
+    return (*padding, *after, *((zero_loss_warning(watch.record.run_name, zeros),) if zeros >= ENOUGH else ()))
+
+
+def _after(reason: str) -> Problem:
+    message = f"The checkpoint of the last step is saved; afterwards {reason}."
+    return warning("failed-after-last-step", "", message, "Use the checkpoint; nothing has to be run again.")
 
 
 def _padding(arrays: int) -> Problem:
