@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -39,6 +40,8 @@ class Machine:
         document = yaml.safe_load((ROOT / "workloads" / f"{story}.yaml").read_text(encoding="utf-8"))
         document |= {"place": {**shared, **(place or {"context": self.api.context})}, "image": IMAGE}
         document |= {**self._namespace, **changes}
+        if template := document["data"].get("chat_template"):
+            shutil.copy(ROOT / "workloads" / template, self.folder)
         file = self.folder / "w.yaml"
         file.write_text(yaml.safe_dump({k: v for k, v in document.items() if v is not None}), encoding="utf-8")
         return file

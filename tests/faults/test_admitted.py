@@ -23,6 +23,8 @@ from xsft.launchers.readback import lacking
 pytestmark = [pytest.mark.cluster, pytest.mark.contract]
 
 SHIPPED = tuple(name for name in NAMES if spec_of(name).target == "xpk")
+CONVERTED = {spec_of(name).model.name for name in SHIPPED if spec_of(name).model.hf is not None}
+"""Their weights must be there before they are submitted."""
 FOUR = {
     "tpu": {"type": "v6e-256", "num_slices": 4},
     "parallelism": {"ici": {"fsdp": 16, "expert": 16}, "dcn": {"fsdp": 2, "data": 2}},
@@ -44,7 +46,8 @@ def api(real_cluster: Cluster, tmp_path: Path) -> Iterator[ClusterApi]:
 @pytest.fixture
 def here(tmp_path: Path, xpk_environment: Environment, api: ClusterApi) -> Iterator[Machine]:
     with machine(tmp_path, environments=xpk_environment.folder.parent, api=api) as made:
-        made.bucket.objects["templates/math_qa.json"] = b"{}"
+        for model in CONVERTED:
+            made.bucket.objects[f"runs/converted/{model}/0/items/_METADATA"] = b"{}"
         yield made
 
 
