@@ -96,6 +96,24 @@ def test_a_short_run_fails_with_how_far_it_came_and_why(
     assert capsys.readouterr().out == ""
 
 
+def test_every_failure_names_a_next_step(tmp_path: Path, fake: FakeTrainer) -> None:
+    loading = (
+        "Traceback (most recent call last):",
+        '  File "/x/maxtext/input_pipeline/hf_data_processing.py", line 512',
+    )
+    with pytest.raises(RunFailed, match="the data set has no rows") as empty:
+        submit_local(
+            local_plan(tmp_path / "a"), json=False, machine=fake.machine(plain=(*loading, "StopIteration"), exit=1)
+        )
+    assert "data.hf_train_files" in empty.value.fix
+    with pytest.raises(RunFailed, match="KeyError") as other:
+        submit_local(local_plan(tmp_path / "b"), json=False, machine=fake.machine(plain=("KeyError: 'x'",), exit=1))
+    assert other.value.fix.startswith(f"xsft why {tmp_path / 'b' / 'tiny-local'} ")
+    with pytest.raises(RunFailed, match="was killed") as killed:
+        submit_local(local_plan(tmp_path / "c"), json=False, machine=fake.machine(exit=137))
+    assert "train.per_device_batch_size" in killed.value.fix
+
+
 def test_a_run_that_learns_nothing_fails_also_the_second_time(
     tmp_path: Path, fake: FakeTrainer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -425,6 +425,7 @@ FAILED: tuple[Row, ...] = (
             ("checkpoint-shape", "another size"),
             ("chat-template", "chat template"),
             ("data-columns", "columns"),
+            ("data-empty", "no rows"),
             ("data-unreadable", "30 times"),
             ("profiler-steps", "profiler"),
             ("hub-denied", "gated"),

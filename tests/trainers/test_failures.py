@@ -18,6 +18,12 @@ HEARTBEAT = (
 )
 
 # Lines as the programs print them; MaxText's of 0.2.5, run on a CPU or read in its source.
+LOADING = (
+    "Traceback (most recent call last):",
+    '  File "/x/site-packages/maxtext/input_pipeline/hf_data_processing.py", line 512, in make_hf_train_iterator',
+    "    train_ds = datasets.load_dataset(",
+)
+"""As the real trainer ended with an empty file (maxtext@0.2.5, datasets@5.2.0)."""
 LINES: list[tuple[str, tuple[str, ...], str]] = [
     (
         "config-error",
@@ -84,6 +90,14 @@ LINES: list[tuple[str, tuple[str, ...], str]] = [
         ("RuntimeError: Unable to initialize backend 'tpu': INTERNAL: Failed to get global TPU topology.",),
         "topology",
     ),
+    ("data-empty", (*LOADING, "StopIteration", "Exception ignored in atexit", "RuntimeError: at shutdown"), "no rows"),
+    (
+        "data-empty",
+        (*LOADING, "ValueError: Column name ['messages'] not in the dataset. Columns in the dataset: []."),
+        "no rows",
+    ),
+    ("data-empty", (*LOADING, 'ValueError: Instruction "train" corresponds to no data!'), "no rows"),
+    ("exception", ("Traceback (most recent call last):", '  File "x.py", line 1', "StopIteration"), "StopIteration"),
     ("module-missing", ("/usr/bin/python3: No module named maxtext.trainers",), "maxtext.trainers"),
     ("module-missing", ("ModuleNotFoundError: No module named 'tunix'",), "tunix"),
     ("command-missing", ("bash: line 1: python3: command not found",), "python3"),
@@ -142,7 +156,13 @@ def test_too_many_requests_are_no_lack_of_memory() -> None:
 
 def test_every_kind_has_a_rule() -> None:
     explained = {rule.pattern for group in groups() for rule in group}
-    kinds = {one.kind for one in (*OWN, *ECHOES)} | {"config-error", "not-a-number", "exception", "data-ended"}
+    kinds = {one.kind for one in (*OWN, *ECHOES)} | {
+        "config-error",
+        "not-a-number",
+        "exception",
+        "data-empty",
+        "data-ended",
+    }
     assert {f"^{kind}$" for kind in kinds} <= explained
     assert {line[0] for line in LINES} == kinds
 

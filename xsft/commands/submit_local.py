@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,8 +15,11 @@ from xsft.effects.local.run import LocalResult, already_done, run_local
 from xsft.errors import INTERRUPTED, RunFailed
 from xsft.problems import Problem
 from xsft.steps import Plan
+from xsft.trainers.explain import EMPTY
 from xsft.trainers.killed import KILLED, LESS
 from xsft.trainers.size import default_parameters, saved_parameters
+
+LOOK_AT_THE_DATA = "name a file or a split with rows: data.hf_train_files, data.hf_path, data.hf_name, data.train_split"
 
 
 def submit_local(plan: Plan, *, json: bool, machine: Machine | None = None, stderr: TextIO | None = None) -> int:
@@ -213,5 +217,7 @@ def _fix(result: LocalResult) -> str:
             return f"{change}; {again}; {log}"
         case _ if (result.reason or "").startswith(KILLED):
             return f"{LESS} {log}"
+        case _ if result.reason == EMPTY:
+            return f"{LOOK_AT_THE_DATA}; {log}"
         case _:
-            return log
+            return f"xsft why {shlex.quote(str(result.folder))} names the cause and what to do; {log}"

@@ -12,10 +12,20 @@ MAX_CHARACTERS = 600
 
 _UNKNOWN_KEY = re.compile(r"'([^']*)' not in '")
 _EXCEPTION = re.compile(
-    r"^([A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Timeout)\b.*|[\w.]+\.\w*Error\w*: .*"
+    r"^([A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Iteration|Timeout)\b.*|[\w.]+\.\w*Error\w*: .*"
     r"|[a-z_]\w*(?:\.\w+)*\.[A-Z]\w*: .*)"  # google.api_core.exceptions.Forbidden: 403 …
 )
 _RULER = "=========="
+
+EMPTY = "the data set has no rows"
+_NO_ROWS = re.compile(
+    r"^(?:StopIteration$|ValueError: Instruction .* corresponds to no data|\S*EmptyDatasetError\b"
+    r"|ValueError: Column name .* not in the dataset\. Columns in the dataset: \[\])"
+)
+"""source: datasets@5.2.0 packaged_modules/json/json.py _split_generators (the first of no tables), arrow_reader.py,
+load.py, iterable_dataset.py (a file of blank lines has no columns); the first and the last met by asking.
+"""
+_OF_DATA = re.compile(r'^\s+File ".*[/\\]maxtext[/\\]input_pipeline[/\\]', re.IGNORECASE)
 
 
 def reason(lines: Sequence[str]) -> str | None:
@@ -29,6 +39,8 @@ def reason(lines: Sequence[str]) -> str | None:
                 return f"MaxText stopped because of {why}"
             case _:
                 pass
+    if no_rows(bare):
+        return EMPTY
     raised = exception(bare)
     return _short(raised) if raised else _data_ended(bare)
 
@@ -42,6 +54,18 @@ def exception(lines: Sequence[str]) -> str | None:
         elif _EXCEPTION.match(line):
             found, ignored = (found if ignored else line), False
     return found or None
+
+
+def no_rows(lines: Sequence[str]) -> str | None:
+    """The exception of MaxText's input pipeline that tells of an empty data set."""
+    through = False
+    for line in lines:
+        if line.startswith("Traceback"):
+            through = False
+        through = through or _OF_DATA.match(line) is not None
+        if through and _NO_ROWS.match(line):
+            return line
+    return None
 
 
 def _config_error(message: str, following: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from xsft.states.evidence import Said
-from xsft.trainers.explain import exception, reason
+from xsft.trainers.explain import EMPTY, exception, no_rows, reason
 from xsft.trainers.lines import Aborted, ConfigError, DataEnded, parse
 from xsft.trainers.plain import plain
 
@@ -51,6 +51,8 @@ def signature(line: str) -> str:
 def _found(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
     yield from _events(lines, {ConfigError: "config-error", Aborted: "not-a-number"})
     yield from _matches(lines, OWN)
+    if empty := no_rows(lines):
+        yield "data-empty", empty
     raised = exception(lines)
     echo = raised is not None and any(one.pattern.search(raised) for one in ECHOES)
     if raised and not echo:
@@ -77,6 +79,8 @@ def _matches(lines: Sequence[str], patterns: Sequence[Pattern]) -> Iterator[tupl
 def _text(kind: str, line: str, lines: Sequence[str]) -> str:
     if kind in {"config-error", "not-a-number"}:
         return reason(lines) or line
+    if kind == "data-empty":
+        return EMPTY
     return _short(_PREFIX.sub("", line).strip())
 
 
