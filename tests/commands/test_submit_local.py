@@ -61,6 +61,8 @@ def test_people_get_a_report_on_stdout(tmp_path: Path, fake: FakeTrainer, capsys
     out = capsys.readouterr().out
     assert f"checkpoints  {tmp_path}/out/tiny-local/checkpoints/{{1,2,4,6}}" in out
     assert "loss.png" in out
+    assert f"tensorboard  {tmp_path}/out/tiny-local/tensorboard\n" in out
+    assert "profile " not in out
     assert "step 6/6" in told.getvalue()
 
 

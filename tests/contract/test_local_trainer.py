@@ -64,6 +64,7 @@ def test_the_tiny_workload_learns_and_harms_nobody(tmp_path: Path, machine: Mach
     os.kill(orphan, 0)
     assert result.log is not None
     assert "Terminating orphaned" not in result.log.read_text()
+    assert list((result.folder / "tensorboard").glob("events.out.tfevents.*"))
     again = ran(local_plan(tmp_path), machine)
     assert (again.action, again.losses) == ("finished", result.losses)
 

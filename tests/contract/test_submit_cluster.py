@@ -79,6 +79,7 @@ def test_a_person_is_told_what_is_taken_and_what_was_made(here: Machine) -> None
     assert done.stdout.splitlines() == [
         f"{NAME}: created JobSet {NAME}, uid {uid}",
         f"checkpoints  gs://my-bucket/runs/{NAME}/checkpoints",
+        f"tensorboard  gs://my-bucket/runs/{NAME}/tensorboard",
         f"record       gs://my-bucket/runs/{NAME}/xsft/attempt-1.json",
     ]
 

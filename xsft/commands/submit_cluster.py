@@ -19,6 +19,7 @@ from xsft.effects.submit.submission import Submission, Submitter
 from xsft.errors import Refused, XsftError
 from xsft.problems import Problem
 from xsft.steps import Plan
+from xsft.trainers.tensorboard import tensorboard_lines
 
 
 class Connect(Protocol):
@@ -184,7 +185,9 @@ def _report(done: Submission) -> Iterator[str]:
             yield f"{plan.run_name}: JobSet {done.jobset}, uid {done.uid}, lives with the same workload; nothing sent"
         case "finished":
             yield f"{plan.run_name}: finished; its checkpoint of step {done.steps} is saved; nothing was sent"
-    yield f"checkpoints  {str(plan.run.output).rstrip('/')}/{plan.run_name}/checkpoints"
+    folder = f"{str(plan.run.output).rstrip('/')}/{plan.run_name}"
+    yield f"checkpoints  {folder}/checkpoints"
+    yield from tensorboard_lines(plan.run, folder=folder)
     if done.record:
         yield f"record       {done.record}"
 

@@ -18,6 +18,7 @@ from xsft.steps import Plan
 from xsft.trainers.explain import EMPTY
 from xsft.trainers.killed import KILLED, LESS
 from xsft.trainers.size import default_parameters, saved_parameters
+from xsft.trainers.tensorboard import tensorboard_lines
 
 LOOK_AT_THE_DATA = "name a file or a split with rows: data.hf_train_files, data.hf_path, data.hf_name, data.train_split"
 
@@ -82,6 +83,7 @@ def report(plan: Plan, result: LocalResult, *, picture: Path | None) -> Iterator
     yield f"checkpoints  {_checkpoints(result)}"
     if adapter := adapter_text(plan, result):
         yield f"adapter      {adapter}"
+    yield from tensorboard_lines(plan.run, folder=str(result.folder))
     if picture:
         yield f"loss curve   {picture}"
     yield f"record       {result.record}"

@@ -43,7 +43,7 @@ class Started(Generic[T_co]):
     def __init__(self, look: Callable[[], T_co]) -> None:
         self._look = look
         self._answer: list[T_co] = []
-        self._failure: list[Exception] = []
+        self._failure: list[BaseException] = []
         self._thread = threading.Thread(target=self._work, daemon=True, name="xsft-look")
         self._thread.start()
 
@@ -64,7 +64,7 @@ class Started(Generic[T_co]):
     def _work(self) -> None:
         try:
             self._answer.append(self._look())
-        except Exception as failed:  # noqa: BLE001 - handed to the caller, whatever it is
+        except BaseException as failed:  # noqa: BLE001 - handed to the caller, whatever it is
             self._failure.append(failed)
 
 

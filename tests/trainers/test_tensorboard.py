@@ -1,0 +1,17 @@
+"""What is said of TensorBoard's files is where MaxText writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.localruns import local_plan
+from xsft.trainers.tensorboard import tensorboard_lines
+
+
+def test_metrics_and_a_profile_where_one_is_asked_for(tmp_path: Path) -> None:
+    plain = local_plan(tmp_path).run
+    assert list(tensorboard_lines(plain, folder="gs://b/runs/a/")) == ["tensorboard  gs://b/runs/a/tensorboard"]
+    traced = local_plan(tmp_path, train__profiler="xplane").run
+    assert list(tensorboard_lines(traced, folder="gs://b/runs/a"))[1:] == [
+        "profile      gs://b/runs/a/tensorboard/plugins/profile"
+    ]
