@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.checkpoint.compare import may_be, weights
+from xsft.checkpoint.compare import in_collections, may_be, weights
 from xsft.facts import SavedArray
 
 SMALL = st.integers(1, 6)
@@ -45,3 +45,13 @@ def test_every_way_to_save_a_tree_gives_the_same_names() -> None:
     for path in paths:
         assert list(weights([SavedArray(path=path)])) == ["decoder.layers.mlp.wo.kernel"]
     assert weights([SavedArray(path=("opt_state", "1", "mu", *name)), SavedArray(path=("step",))]) == {}
+
+
+def test_weights_beside_params_are_told_where_a_converter_wrote_the_tree() -> None:
+    bias = ("decoder", "moe_layers", "DeepSeekMoeBlock_0", "MoeBlock_0", "gate", "bias")
+    rest = [SavedArray(path=("params", "params", "decoder", "decoder_norm", "scale")), SavedArray(path=("params",))]
+    beside = SavedArray(path=("params", "MoEBiasVar", *bias))
+    assert in_collections([*rest, beside]) == (".".join(beside.path),)
+    assert in_collections([*rest, SavedArray(path=("params", "params", *bias))]) == ()
+    assert in_collections([*rest, SavedArray(path=("params", "intermediates", "x"))]) == ()
+    assert in_collections([SavedArray(path=("base", *bias, "value"))]) == ()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.checks.factory import FLAGSHIP, ids, problems, spec
 from tests.stories import ROOT
@@ -46,6 +47,22 @@ def converted(recorded: Path, name: str) -> Facts:
 
 def tiny(**changed: object) -> WorkloadSpec:
     return spec(overrides={"maxtext": {"override_model_config": True, **SIZES, **changed}})
+
+
+def test_weights_in_a_collection_of_their_own_are_refused_before_a_slice_is_taken() -> None:
+    wanted = required("deepseek3-671b", {}, layout=Layout(axis=0))
+    assert wanted is not None
+    paths = {name: ("params", "params", *name.split(".")) for name in wanted.arrays}
+    good = [SavedArray(path=path, piece=wanted.arrays[name]) for name, path in paths.items()]
+    split = [replace(a, path=("params", "MoEBiasVar", *a.path[2:])) if a.path[-1] == "bias" else a for a in good]
+    assert ids(check, spec(FLAGSHIP), _holding(good)) == set()
+    assert ids(check, spec(FLAGSHIP), _holding(split)) == {"checkpoint-collection"}
+
+
+def _holding(arrays: list[SavedArray]) -> Facts:
+    return Facts(
+        checkpoint=CheckpointFacts(path="gs://b/0/items", status="read", param_scan_axis=0, arrays=tuple(arrays))
+    )
 
 
 @pytest.mark.parametrize("name", QWEN)

@@ -1,7 +1,8 @@
 """Runs in MaxText's environment: what MaxText itself makes of command lines. Arguments: `jobs.json results.json`.
 
-A job is `{"values": [arg, …]}` (OmegaConf alone), `{"trainer": argv}` or `{"conversion": argv}` (MaxText's
-configuration, as the module named in argv would load it; `slices` are keys that describe the hardware it would find).
+A job is `{"values": [arg, …]}` (OmegaConf alone), `{"trainer": argv}`, `{"conversion": argv}` (MaxText's configuration,
+as the module named in argv would load it; `slices` are keys that describe the hardware it would find) or
+`{"mapping": argv}` (the conversion up to its first weight: every array of the model has a source).
 Importing MaxText takes seconds, so all jobs share one process.
 """
 
@@ -37,7 +38,10 @@ def answer(job: dict[str, Any]) -> Any:
     heard = Listener()
     logging.getLogger().addHandler(heard)
     try:
-        outcome = conversion(job["conversion"]) if "conversion" in job else trainer(job["trainer"], *slices)
+        if "mapping" in job:
+            outcome = mapping(job["mapping"])
+        else:
+            outcome = conversion(job["conversion"]) if "conversion" in job else trainer(job["trainer"], *slices)
     except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever MaxText says is the answer
         outcome = {"error": f"{type(problem).__name__}: {str(problem)[:1000]}"}
     finally:
@@ -96,6 +100,31 @@ def conversion(argv: list[str]) -> dict[str, Any]:
     finally:
         pyconfig.initialize = real
     raise AssertionError("the conversion did not ask for its configuration")
+
+
+def mapping(argv: list[str]) -> dict[str, Any]:
+    """Arrays that the conversion would write; the weights' own files are not here."""
+    import huggingface_hub
+    from maxtext.checkpoint_conversion.utils import utils
+
+    validate = utils.validate_and_filter_param_map_keys
+    seen: dict[str, Any] = {}
+
+    def validated(sources: Any, arrays: Any) -> None:
+        validate(sources, arrays)
+        seen.update(arrays=len(arrays))
+        raise Stop
+
+    huggingface_hub.list_repo_files = lambda *_, **__: ["model.safetensors"]
+    utils.load_hf_dict_from_safetensors = lambda *_, **__: {}
+    utils.validate_and_filter_param_map_keys = validated
+    _python, _m, module, *arguments = argv
+    sys.argv = [script_of(module), *arguments]
+    try:
+        runpy.run_path(script_of(module), run_name="__main__")
+    except Stop:
+        return seen
+    raise AssertionError("the conversion did not compare the arrays")
 
 
 def script_of(module: str) -> str:

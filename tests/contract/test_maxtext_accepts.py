@@ -16,6 +16,7 @@ import yaml
 
 from tests.maxtext import ask
 from tests.stories import FILES, intent_of, spec_of, varied
+from xsft.catalog.models import model
 from xsft.catalog.releases import DEFAULT, key_ok
 from xsft.checks.trainer_keys import FIELD_OF
 from xsft.spec.base import Value
@@ -185,6 +186,23 @@ def test_the_converter_refuses_a_wrong_flag_and_a_wrong_key(maxtext_python: Path
     argv = intent_of(spec_of(BASE)).conversion_argv or ()
     jobs = [{"conversion": (*argv, wrong)} for wrong in ("--save_dtyp2=bfloat16", "scan_layer=True")]
     assert ["error" in answer for answer in ask(jobs, python=maxtext_python)] == [True, True]
+
+
+CONVERTED = ("qwen3-0.6b", "qwen3-vl-2b", "deepseek3-671b", "deepseek3.2-671b", "qwen3-480b-a35b")
+
+
+def test_the_converter_knows_a_source_of_every_array_or_the_check_says_so(maxtext_python: Path) -> None:
+    specs = [varied(spec_of("qwen3_gsm8k"), _hf(name)) for name in CONVERTED]
+    intents = [intent_of(spec) for spec in specs]
+    stops = ["model-not-convertible" in {problem.id for problem in intent.problems} for intent in intents]
+    answers = ask([{"mapping": intent.conversion_argv} for intent in intents], python=maxtext_python)
+    assert ["error" in answer for answer in answers] == stops == [False, False, True, True, True], answers
+
+
+def _hf(name: str) -> dict[str, Any]:
+    found = model(name)
+    scan = {"model.scan_layers": False} if found.unscanned else {}
+    return {"model.name": name, "model.tokenizer": found.hf_id, "model.hf.repo": found.hf_id, **scan}
 
 
 def _different(keys: Keys, values: Mapping[str, Any]) -> dict[str, tuple[Value, Any]]:

@@ -46,6 +46,12 @@ def test_lazy_loading_is_said_where_it_is_known_and_not_the_default(version: str
     assert ("--lazy_load_tensors=True" in _argv(image__maxtext=version)) is lazy
 
 
+def test_a_model_of_images_and_text_is_converted_whole_and_not_lazily() -> None:
+    argv = _argv(model__name="qwen3-vl-2b", model__hf={"repo": "Qwen/Qwen3-VL-2B-Instruct"}, model__scan_layers=False)
+    assert "--lazy_load_tensors=False" in argv
+    assert not any(argument.startswith("use_multimodal=") for argument in argv)
+
+
 @pytest.mark.parametrize("version", versions())
 @pytest.mark.parametrize("mode", ["mcjax", "pathways"])
 def test_what_it_writes_can_be_read_in_both_modes(version: str, mode: str) -> None:

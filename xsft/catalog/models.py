@@ -46,6 +46,8 @@ class Model(Struct, frozen=True, kw_only=True):
     """The output layer is the embedding table."""
     hf_id: str | None
     """Repository that `to_maxtext` converts and that 0.2.1+ takes as default tokenizer; None: neither."""
+    unconverted_since: str | None
+    """First release whose `to_maxtext` stops at the model although it names a repository."""
     tokenizer_family: str | None
     built_in: bool
     """False: MaxText has no configuration for the name and would silently build its small default model."""
@@ -132,6 +134,7 @@ def _model(name: str, *, row: Mapping[str, object], lora_paths: Mapping[str, str
         vocab=_int(pinned, "vocab_size", default=32_000),
         tied=bool(pinned.get("logits_via_embedding", False)),
         hf_id=_str(row.get("hf_id")),
+        unconverted_since=_str(row.get("unconverted")),
         tokenizer_family=_str(row.get("family")),
         built_in=bool(pinned),
         unscanned=_unscanned(name, pinned),

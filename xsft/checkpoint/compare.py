@@ -91,6 +91,18 @@ def weights(arrays: Iterable[SavedArray]) -> dict[str, SavedArray]:
     return {name: array for name, array in named if name is not None}
 
 
+def in_collections(arrays: Iterable[SavedArray]) -> tuple[str, ...]:
+    """Weights that a converter's tree keeps beside `params.params`, e.g. `params.MoEBiasVar.decoder.…`.
+
+    from_pretrained asks for every weight under `params.params` where there is one: run on 0.2.5 with deepseek3-tiny, a
+    router's bias there loads, and one in a collection ends in `RuntimeError: Array has been deleted`.
+    """
+    paths = [array.path for array in arrays]
+    if not any(path[:2] == ("params", "params") for path in paths):
+        return ()
+    return tuple(".".join(path) for path in paths if path[:1] == ("params",) != path[1:2] and _name(path))
+
+
 def is_adapter(name: str) -> bool:
     """source: google-tunix@0.1.7 and qwix@0.1.8: `kernel_lora_a`, `kernel_lora_b`."""
     return name.rpartition(".")[2].endswith(("_lora_a", "_lora_b"))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
 from xsft.catalog.models import pins, suggest
-from xsft.catalog.releases import at_least, models_of
+from xsft.catalog.releases import at_least, models_of, versions
 from xsft.catalog.tokenizers import has_chat_template, tokenizer_family, tokenizer_fits
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on
@@ -71,6 +71,8 @@ def _conversion(run: Run) -> Iterator[Problem]:
         message = f"MaxText's to_maxtext does not convert {model.name}."
         fix = "Convert with MaxText's own script for the model, and name the result as model.checkpoint."
         yield error("model-not-convertible", "model.hf", message, fix)
+    elif model.unconverted_since and at_least(run.release.version, model.unconverted_since):
+        yield _stops(run, model.unconverted_since)
     elif hf.repo != model.hf_id and run.release.layout == "legacy":
         message = (
             f"MaxText {run.release.version} converts {model.name} from {model.hf_id} only: it has no --hf_model_path, "
@@ -86,6 +88,20 @@ def _conversion(run: Run) -> Iterator[Problem]:
             "not say so."
         )
         yield note("hf-tuned-weights", "model.hf.repo", message, "For the base model name its repository.")
+
+
+def _stops(run: Run, since: str) -> Problem:
+    """source: `missing keys: {'MoEBiasVar-decoder-moe_layers-…-gate-bias'}` of to_maxtext@0.2.5, which still reads the
+    checkpoints of 0.2.4.
+    """
+    message = f"to_maxtext of MaxText {run.release.version} stops at {run.spec.model.name} before it reads a weight."
+    older = [version for version in versions()[: versions().index(since)] if version[0].isdigit()]
+    fix = (
+        f"Convert with MaxText {older[-1]}, and name the result as model.checkpoint."
+        if older
+        else "Take another model."
+    )
+    return error("model-not-convertible", "model.hf", message, fix)
 
 
 def _revision(run: Run) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from xsft.catalog.arrays import Layout, required
 from xsft.catalog.models import pins
 from xsft.catalog.sizes import DEFAULTS
-from xsft.checkpoint.compare import Mismatch, Resized, is_adapter, layouts, mismatch, models, weights
+from xsft.checkpoint.compare import Mismatch, Resized, in_collections, is_adapter, layouts, mismatch, models, weights
 from xsft.checkpoint.files import whole
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import number, same
@@ -23,12 +23,24 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if run.checkpoint is None or found is None or not found.arrays:
         return
     held = weights(found.arrays)
+    if beside := in_collections(found.arrays):
+        yield _collections(run, beside)
+        return
     if held and all(is_adapter(name) for name in held):
         yield _adapters(run)
     elif held:
         yield from _model(run, keys, found, {name: array for name, array in held.items() if not is_adapter(name)})
     else:
         yield _no_weights(run, found)
+
+
+def _collections(run: Run, beside: Sequence[str]) -> Problem:
+    message = (
+        f"{run.checkpoint} keeps {len(beside)} of its arrays outside params.params, where MaxText's SFT trainer looks "
+        f"for all of them: {beside[0]}. It would stop with `Array has been deleted`."
+    )
+    fix = "Convert it with a release that writes them there: for deepseek3 that is MaxText 0.2.4."
+    return error("checkpoint-collection", _where(run), message, fix)
 
 
 def _adapters(run: Run) -> Problem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xsft.catalog.models import pins
 from xsft.spec.resolve import Run, converted_directory
 from xsft.trainers.arguments import argument
 
@@ -29,7 +30,7 @@ def _keys(run: Run, directory: str) -> tuple[str, ...]:
         "base_output_directory": directory,
         "scan_layers": scan,
         "param_scan_axis": axis,
-        "use_multimodal": None if legacy else False,
+        "use_multimodal": None if legacy or _is_multimodal(run) else False,
         "hardware": None if legacy else "cpu",
         "checkpoint_storage_use_zarr3": False,
         "checkpoint_storage_use_ocdbt": False,
@@ -41,12 +42,22 @@ def _keys(run: Run, directory: str) -> tuple[str, ...]:
 def _flags(run: Run) -> tuple[str, ...]:
     hf, release = run.spec.model.hf, run.release
     lazy = ("--lazy_load_tensors=True",) if release.lazy_load_flag and not release.lazy_load_default else ()
+    if _is_multimodal(run):
+        lazy = ("--lazy_load_tensors=False",)
     if hf is None or release.layout == "legacy":
         return lazy
     source = (f"--hf_model_path={hf.repo}",) if _names_other_weights(run) else ()
     revision = (f"--revision={hf.revision}",) if hf.revision else ()
     dtype = ("--save_dtype=bfloat16",)
     return (*lazy, *dtype, *source, *revision)
+
+
+def _is_multimodal(run: Run) -> bool:
+    """MaxText refuses use_multimodal=False for a model that sets it, and loading lazily where it is on.
+
+    source: maxtext@0.2.5 configs/pyconfig.py validate_no_keys_overridden_twice, checkpoint_conversion/to_maxtext.py
+    """
+    return pins(run.spec.model.name).get("use_multimodal") is True
 
 
 def _names_other_weights(run: Run) -> bool:
