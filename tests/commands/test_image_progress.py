@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import ExitStack
 
 import pytest
 
-from xsft.commands.image_progress import Bars, Layers, Lines
+from xsft.commands.image_progress import Bars, Layers, Lines, showing
 from xsft.image.progress import Event, Layer, Retrying, Sent, StepDone, StepLine, StepStarted
 
 EVENTS: tuple[Event, ...] = (
@@ -36,6 +37,34 @@ def test_a_log_has_a_line_for_what_begins_what_is_tried_again_and_what_was_moved
         "try 2 in 1 s: 503",
         "layers: 2.0 kB of 1 layers, 1 there already",
     ]
+
+
+def test_each_minute_a_log_has_a_line_of_what_is_going_on() -> None:
+    said: list[str] = []
+    lines = Lines(said.append)
+    lines.beat()
+    lines.say("building deps-1")
+    lines.beat()
+    lines.event(StepStarted(id=2, name="RUN install", number=1, total=2))
+    lines.event(StepLine(id=2, text="Prepared 12 packages"))
+    lines.beat()
+    lines.say("pushing r:deps-1")
+    lines.event(Layer(id="a", state="moving", bytes=300_000_000, total=800_000_000))
+    lines.beat()
+    assert [line for line in said if " min" in line] == [
+        "2 min: building deps-1",
+        "3 min: [1/2] RUN install: Prepared 12 packages",
+        "4 min: pushing r:deps-1: 300.0 MB of 800.0 MB",
+    ]
+
+
+def test_without_a_terminal_it_beats_until_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    said = ""
+    with showing("xsft image", every_s=0.01) as display:
+        display.say("building")
+        while said.count(" min: building") < 2:
+            said += capsys.readouterr().err
+    assert [thread.name for thread in threading.enumerate() if thread.name == "xsft-beat"] == []
 
 
 def test_layers_add_up_and_begin_anew_with_the_next_push() -> None:

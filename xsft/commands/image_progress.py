@@ -1,8 +1,10 @@
-"""What a build or a push shows on stderr: a bar and the last words on a terminal, a plain line per step elsewhere."""
+"""What a build or a push shows on stderr: a bar and the last words on a terminal; elsewhere a plain line
+per step, and one per minute."""
 
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
@@ -12,6 +14,8 @@ from msgspec import Struct, field
 from xsft.image.context import in_words
 from xsft.image.progress import Event, Layer, Retrying, Sent, StepDone, StepLine, StepStarted
 
+EVERY_S = 60.0
+
 
 class Display(Protocol):
     def say(self, line: str) -> None: ...
@@ -20,13 +24,33 @@ class Display(Protocol):
 
 
 @contextmanager
-def showing(title: str) -> Iterator[Display]:
+def showing(title: str, *, every_s: float = EVERY_S) -> Iterator[Display]:
     """rich is imported only on a terminal, and only once there is something to show."""
     if not sys.stderr.isatty():
-        yield Lines(lambda line: print(f"xsft: {line}", file=sys.stderr, flush=True))
+        lines = Lines(lambda line: print(f"xsft: {line}", file=sys.stderr, flush=True))
+        with each(every_s, lines.beat):
+            yield lines
         return
     with ExitStack() as stack:
         yield Bars(title, stack)
+
+
+@contextmanager
+def each(seconds: float, do: Callable[[], None]) -> Iterator[None]:
+    """Call `do` again and again meanwhile, in a thread of its own."""
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(seconds):
+            do()
+
+    thread = threading.Thread(target=beat, daemon=True, name="xsft-beat")
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 class Layers(Struct):
@@ -54,24 +78,46 @@ class Layers(Struct):
 
 
 class Lines:
-    """For logs: what begins, what fails, what a transfer came to; no line of a step's own output."""
+    """For logs: what begins, what fails, what a transfer came to; and at each beat what is going on."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
         self._layers = Layers()
+        self._doing, self._last, self._beats = "", "", 0
+        self._lock = threading.Lock()
 
     def say(self, line: str) -> None:
-        self._write(line)
-        self._layers = Layers()
+        with self._lock:
+            self._begin(line)
 
     def event(self, event: Event) -> None:
+        with self._lock:
+            self._event(event)
+
+    def beat(self) -> None:
+        """A job whose log stays silent is taken for dead. Called once a minute."""
+        with self._lock:
+            self._beats += 1
+            if self._doing:
+                self._write(": ".join(filter(None, (f"{self._beats} min", self._doing, self._last))))
+
+    def _begin(self, doing: str) -> None:
+        self._write(doing)
+        self._layers, self._doing, self._last = Layers(), doing, ""
+
+    def _event(self, event: Event) -> None:
         match event:
             case StepStarted(name=name, number=number, total=total) if number:
-                self._write(f"[{number}/{total}] {_first_line(name)}")
+                self._begin(f"[{number}/{total}] {_first_line(name)}")
+            case StepLine(text=text):
+                self._last = _first_line(text)
+            case Sent(bytes=sent, total=total):
+                self._last = f"context: {in_words(sent)} of {in_words(total)}"
             case Retrying(attempt=attempt, pause_s=pause, why=why):
                 self._write(f"try {attempt} in {pause:g} s: {why}")
             case Layer():
                 self._layer(event)
+                self._last = f"{in_words(self._layers.moved)} of {in_words(self._layers.total)}"
             case _:
                 pass
 
