@@ -1,13 +1,16 @@
-"""The matcher agrees with the Docker SDK's own."""
+"""The matcher agrees with Docker's own, and with the SDK's wherever that one does."""
 
 from __future__ import annotations
 
 from itertools import permutations
+from pathlib import Path
 
+import pytest
 from docker.utils.build import PatternMatcher
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.engine.daemon import Engine
 from xsft.image.ignore import ignoring
 
 RULES = ("*", "!requirements.txt", "**/__pycache__", "a/*", "!a/b", "**/*.pyc", "a/**", "/x", "a?c", "[ab]c", "a/**/z")
@@ -33,3 +36,40 @@ def test_comments_blanks_and_a_byte_order_mark_are_no_rules() -> None:
     assert not ignored("a")
     assert not ignored("b")
     assert ignoring("#x\na")("a")
+
+
+UNLIKE_THE_SDK = {
+    "**/.cache": (
+        "a/.cache/x",
+        "a/b/.cache/x",
+        "a/.cachex/y",
+    ),  # the SDK looks at as many parents as the rule has parts
+    "Data": ("Data/x", "data/x"),  # the SDK takes them for the same
+    "**/keep/*": ("a/b/keep/x/y", "a/keep"),
+    "!a/.cache/mine.py": ("a/.cache/mine.py", "data/mine.py"),
+}
+"""Rules in this order, and paths that they are about."""
+
+
+def test_docker_py_reads_some_rules_in_another_way() -> None:
+    """Why xsft has a matcher of its own: docker 7.1.0, utils/build.py `PatternMatcher.matches`, utils/fnmatch.py."""
+    assert ignoring("**/.cache")("a/b/.cache/x")
+    assert not PatternMatcher(["**/.cache"]).matches("a/b/.cache/x")
+    assert not ignoring("Data")("data/x")
+    assert PatternMatcher(["Data"]).matches("data/x")
+
+
+@pytest.mark.engine
+def test_a_real_build_takes_the_same_files(engine: Engine, tmp_path: Path) -> None:
+    paths = sorted({path for paths in UNLIKE_THE_SDK.values() for path in paths})
+    for path in paths:
+        (tmp_path / "context" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "context" / path).write_text(path)
+    rules = "\n".join(UNLIKE_THE_SDK)
+    (tmp_path / "context" / ".dockerignore").write_text(f"{rules}\nDockerfile\n.dockerignore\n")
+    (tmp_path / "context" / "Dockerfile").write_text("FROM scratch\nCOPY . /\n")
+    engine.docker("build", "--output", str(tmp_path / "out"), str(tmp_path / "context"))
+    taken = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file())
+    assert taken == [path for path in paths if not ignoring(rules)(path)]
+    assert "data/x" in taken
+    assert "a/b/.cache/x" not in taken

@@ -1,7 +1,8 @@
 """Which files a `.dockerignore` keeps out of a build context. Pure.
 
 source: moby v28 pkg/patternmatcher: the last rule that matches wins, `!` takes back, a rule for a folder holds for all
-below it. tests/image/test_ignore.py compares with the Docker SDK's own matcher.
+below it. The Docker SDK's own matcher (docker 7.1.0 utils/build.py) ignores case, and misses what lies below a folder
+that a `**` rule names; tests/image/test_ignore.py compares with a real build.
 """
 
 from __future__ import annotations
