@@ -158,6 +158,23 @@ def test_after_some_tries_it_is_given_up_and_nothing_is_there(
     assert registry.digest("code-1") is None
 
 
+@pytest.mark.parametrize("on", ["^POST /v2/.*/blobs/uploads/", "^(PATCH|PUT) /v2/.*/blobs/uploads/"])
+def test_a_registry_that_fails_for_ever_is_reported_within_a_minute(
+    docker: Engine, bad_proxy: BadProxy, registry: Registry, image: str, on: str
+) -> None:
+    bad_proxy.faults.append(Fault(on=on, code=500, times=999))
+    started = time.monotonic()
+    with pytest.raises(Unreachable) as failed:
+        pusher(docker).push(image, repository=f"{bad_proxy.address}/{registry.repository}", tag="code-1")
+    seconds = time.monotonic() - started
+    assert failed.value.problem_id == "registry-unreachable"
+    assert ("HTTP 500" if "POST" in on else "broke off each try") in failed.value.message
+    assert 25 < seconds < 60, "some 31 s; this machine may be busy"
+    asked = len(bad_proxy.seen)
+    time.sleep(25)  # the engine's next pause would be over
+    assert len(bad_proxy.seen) == asked, "the engine goes on"
+
+
 def test_a_right_that_is_missing_is_not_tried_again(
     docker: Engine, bad_proxy: BadProxy, registry: Registry, image: str
 ) -> None:

@@ -5,6 +5,7 @@ BuildKit's builds need the command line: `docker_build`.
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -106,6 +107,25 @@ class Engine:
         """Give a held image one more name. Raises EnvironmentMissing where there is no such image."""
         with told(Doing(what=f"tag {ref} as {repository}:{tag}")):
             self.api.tag(ref, repository, tag)
+
+    @contextmanager
+    def pushing(self, repository: str, tag: str, *, auth: Mapping[str, str]) -> Iterator[Iterator[Mapping[str, Any]]]:
+        """What the engine tells of a push, line by line; leaving the block ends the push.
+
+        Not the SDK's own `push`, whose connection cannot be closed before its end.
+        """
+        from docker.auth import encode_header
+        from docker.errors import create_api_error_from_http_exception
+        from requests import HTTPError
+
+        url = f"{self.api.base_url}/v{self.api.api_version}/images/{repository}/push"
+        options = {"params": {"tag": tag}, "headers": {"X-Registry-Auth": encode_header(dict(auth))}, "stream": True}
+        with self.api.post(url, timeout=self.api.timeout, **options) as answer:
+            try:
+                answer.raise_for_status()
+            except HTTPError as failed:
+                create_api_error_from_http_exception(failed)
+            yield (json.loads(line) for line in answer.iter_lines() if line)
 
     def pull(
         self, ref: str, *, auth: Mapping[str, str] | None = None, doing: Doing | None = None,

@@ -17,12 +17,16 @@ from xsft.effects.images.docker_client import Engine, ImageSeen, error_of, layer
 from xsft.effects.images.docker_login import GOOGLE_USER, Credential, auth_for, credential_for, own_folder
 from xsft.effects.images.registry_client import Registries
 from xsft.errors import Unknown, XsftError
-from xsft.image.docker_errors import Doing, explain, is_limited, is_passing, login_missing, words
+from xsft.image.docker_errors import Doing, broken_off, explain, is_limited, is_passing, login_missing, words
 from xsft.image.progress import Event, Retrying
 from xsft.image.registry_names import is_google, named
 
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Between tries; each try of the engine's is five of its own for a layer. source: moby@20.10 distribution/xfer."""
+PATIENCE_S = sum(PAUSES_S)
+"""Of pauses, the engine's own among them, in which no layer gets further: then the registry's trouble is reported."""
+FURTHER = 1 << 20
+"""Bytes; less is what fits into buffers on the way to a registry that takes nothing."""
 UNANSWERED_TRIES = 2
 """Where nobody answers at all: a wrong name or a missing network stays so."""
 LONGEST_PAUSE_S = 60.0
@@ -56,6 +60,7 @@ class Pusher:
     """For Google's registries."""
     google: Callable[[str], bool] = is_google
     sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
 
     def push(
         self, image: str, *, repository: str, tag: str, on_event: Callable[[Event], None] = lambda _: None
@@ -102,10 +107,14 @@ class Pusher:
         self, repository: str, tag: str, *, auth: Mapping[str, str], doing: Doing, on_event: Callable[[Event], None]
     ) -> str:
         """The digest that the engine says it pushed."""
+        pauses = _Pauses(clock=self.clock)
         for tries in itertools.count(1):
-            failed, digest = self._once(repository, tag, auth=auth, doing=doing, on_event=on_event)
+            with told(doing), self.engine.pushing(repository, tag, auth=auth) as lines:
+                failed, digest = _followed(lines, on_event, pauses)
             if digest:
                 return digest
+            if pauses.over:
+                raise self._stalled(repository, doing)
             pause = self._pause(failed, tries, doing.host)
             if pause is None:
                 raise _refusal(failed, doing, has_login=bool(auth))
@@ -113,13 +122,15 @@ class Pusher:
             self.sleep(pause)
         raise AssertionError  # count() does not end
 
-    def _once(
-        self, repository: str, tag: str, *, auth: Mapping[str, str], doing: Doing, on_event: Callable[[Event], None]
-    ) -> tuple[str, str]:
-        """What went wrong, and the digest; one of them is empty."""
-        with told(doing):
-            lines = self.engine.api.push(repository, tag, stream=True, decode=True, auth_config=dict(auth))
-            return _followed(lines, on_event)
+    def _stalled(self, repository: str, doing: Doing) -> XsftError:
+        """The engine keeps to itself what it was answered, so the registry is asked."""
+        try:
+            self.registries.try_push(repository, budget_s=0.0)
+        except XsftError as failed:
+            return failed
+        return broken_off(
+            f"the registry broke off each try for {PATIENCE_S:g} s (the engine's log has its words)", doing
+        )
 
     def _pause(self, failed: str, tries: int, host: str) -> float | None:
         """Seconds to the next try; None where another one does not help.
@@ -168,9 +179,42 @@ def _google_only(found: Credential | None) -> Credential | None:
     return found if found and found.user == GOOGLE_USER else None
 
 
-def _followed(lines: Iterable[Mapping[str, Any]], on_event: Callable[[Event], None]) -> tuple[str, str]:
+@dataclass
+class _Pauses:
+    """The engine's pauses between its tries of a layer, since one last got further."""
+
+    clock: Callable[[], float]
+    _waited_s: float = 0.0
+    _last: float = 0.0
+    """When the line before was seen."""
+    _furthest: dict[str, int] = field(default_factory=dict)
+    """Bytes by layer."""
+
+    @property
+    def over(self) -> bool:
+        return self._waited_s > PATIENCE_S
+
+    def see(self, line: Mapping[str, Any]) -> None:
+        """source: moby@20.10 distribution/xfer/upload.go: a line for each second of a pause."""
+        now, layer = self.clock(), layer_of(line)
+        if str(line.get("status", "")).startswith("Retrying in"):
+            self._waited_s += now - self._last
+        elif layer and layer.bytes >= self._furthest.get(layer.id, 0) + FURTHER:
+            self._furthest[layer.id], self._waited_s = layer.bytes, 0.0
+        elif layer and layer.state == "done":
+            self._waited_s = 0.0
+        self._last = now
+
+
+def _followed(
+    lines: Iterable[Mapping[str, Any]], on_event: Callable[[Event], None], pauses: _Pauses
+) -> tuple[str, str]:
+    """What went wrong, and the digest; one of them is empty."""
     digest = ""
     for line in lines:
+        pauses.see(line)
+        if pauses.over:
+            return "no layer got further", ""
         if failed := error_of(line):
             return failed, ""
         if layer := layer_of(line):
