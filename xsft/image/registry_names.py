@@ -6,12 +6,18 @@ source: distribution@2.8 reference/normalize.go (docker.io, library/), docs/spec
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from xsft.errors import UsageError
 from xsft.image.reference import parse_reference
+
+if TYPE_CHECKING:
+    from tldextract.tldextract import ExtractResult
 
 HUB = "docker.io"
 HUB_API = "registry-1.docker.io"
@@ -88,11 +94,21 @@ def _hostname(host: str) -> str:
 
 
 def _domain(name: str) -> str:
-    """`docker.io` of `auth.docker.io`; three labels under a country's own second level (`example.co.uk`); an address is
-    under none.
+    """What somebody owns: `docker.io` of `auth.docker.io`, `mine.co.uk`, `me.github.io`; an address is under none.
+
+    Under a suffix that is in no list, a company's own, the last two labels.
     """
-    labels = name.split(".")
-    if labels[-1].isdecimal() or ":" in name:
+    if name.rpartition(".")[2].isdecimal() or ":" in name:
         return name
-    short = len(labels) > 2 and len(labels[-1]) == 2 and len(labels[-2]) <= 3
-    return ".".join(labels[-3 if short else -2 :])
+    found = _public_suffixes()(name)
+    if found.suffix:
+        return found.top_domain_under_public_suffix or name
+    return ".".join(name.split(".")[-2:])
+
+
+@cache
+def _public_suffixes() -> Callable[[str], ExtractResult]:
+    """By the list that comes with tldextract: nothing is fetched, and nothing kept. source: publicsuffix.org/list."""
+    from tldextract import TLDExtract
+
+    return TLDExtract(cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True)
