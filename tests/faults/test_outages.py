@@ -121,7 +121,7 @@ def test_without_jobsets_webhook_nothing_is_made_and_its_words_are_passed_on(
             submit()
     finally:
         real_cluster.start("jobset")
-    assert caught.value.exit_status == 5
+    assert (caught.value.exit_status, caught.value.problem_id) == (5, "webhook-down")
     assert (uids(api), bucket.objects) == ([], {})
     assert real_cluster.patiently(submit_when(submit)).action == "created"
 

@@ -14,7 +14,7 @@ from xsft.states.worth import WORTHLESS
 Verdict = Literal["reached", "ended", "waiting"]
 """`ended`: the run is over, or will be, without having come there."""
 
-MENDS_ITSELF = frozenset({"unreachable", "cluster-error"})
+MENDS_ITSELF = frozenset({"unreachable", "cluster-error", "webhook-down"})
 """Ids of failures after which the cluster is asked again."""
 LASTING = frozenset(
     {

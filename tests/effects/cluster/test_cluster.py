@@ -163,6 +163,41 @@ def test_a_webhooks_words_are_passed_on(cluster_api: ClusterApi) -> None:
     assert "JobSet name is too long" in problem.message
 
 
+NO_ENDPOINTS = (
+    'Internal error occurred: failed calling webhook "mjobset.kb.io": failed to call webhook: Post'
+    ' "https://jobset-webhook-service.jobset-system.svc:443/mutate-jobset?timeout=10s": no endpoints available for'
+    ' service "jobset-webhook-service"'
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "look"),
+    [
+        (NO_ENDPOINTS, "-n jobset-system get deployment jobset-controller-manager"),
+        (NO_ENDPOINTS.replace("jobset", "kueue"), "-n kueue-system get deployment kueue-controller-manager"),
+        (NO_ENDPOINTS.replace("jobset", "policy"), "-n policy-system get endpoints policy-webhook-service"),
+    ],
+)
+def test_a_webhook_that_is_down_is_named_with_its_deployment(cluster_api: ClusterApi, message: str, look: str) -> None:
+    manifest = sent_to(cluster_api)
+    cluster_api.server.fail("^POST ", code=500, message=message, times=9)
+    with pytest.raises(Unreachable, match="no endpoints available") as caught:
+        cluster_api.connect().create_jobset(manifest)
+    assert (caught.value.problem_id, caught.value.exit_status) == ("webhook-down", 5)
+    assert f"kubectl --context {cluster_api.context} {look}" in caught.value.fix
+
+
+def test_a_field_that_the_installed_jobset_lacks_asks_for_its_upgrade(cluster_api: ClusterApi) -> None:
+    manifest = sent_to(cluster_api)
+    said = 'JobSet in version "v1alpha2" cannot be handled as a JobSet: strict decoding error: unknown field'
+    cluster_api.server.fail("^POST ", code=400, message=f'{said} "spec.ttlSecondsAfterFinished"')
+    with pytest.raises(SpecError) as caught:
+        cluster_api.connect().create_jobset(manifest)
+    (problem,) = caught.value.problems
+    assert problem.id == "manifest-invalid"
+    assert "upgrade it to JobSet v0.5.0 or later" in problem.fix
+
+
 def broken_image(manifest: dict[str, Any]) -> None:
     container(manifest)["image"] = ""
 

@@ -17,6 +17,16 @@ from xsft.spec.secrets import redact
 INSTALL_JOBSET = "Install JobSet (https://jobset.sigs.k8s.io/docs/installation), or `xpk cluster adapt`."
 INSTALL_KUEUE = "Install Kueue (https://kueue.sigs.k8s.io/docs/installation), or `xpk cluster adapt`."
 
+WEBHOOK = re.compile(r'failed calling webhook "([^"]+)"')
+SERVICE = re.compile(r"https://([a-z0-9-]+)\.([a-z0-9-]+)\.svc\b")
+"""source: kubernetes@v1.35 staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook (an error that fails closed)."""
+DEPLOYMENTS = {"jobset": "jobset-controller-manager", "kueue": "kueue-controller-manager"}
+"""Which serve the webhooks, by the first word of the service. source: jobset@v0.10.1 and kueue@v0.17.1 manifests."""
+UNKNOWN_FIELD = re.compile(r'unknown field "(?P<field>[^"]+)"')
+"""source: kubernetes@v1.35 fieldValidation=Strict."""
+SINCE = {"spec.ttlSecondsAfterFinished": "v0.5.0"}
+"""JobSet's release that brought the field. source: github.com/kubernetes-sigs/jobset/pull/443."""
+
 MAX_MESSAGE = 1500
 """Characters; a webhook may quote a whole object."""
 
@@ -95,11 +105,7 @@ def explain(reply: Reply, ask: Ask, access: Access) -> XsftError:
         )
     if reply.status in (400, 413, 422):
         return SpecError(tuple(invalid(reply, ask)))
-    return Unreachable(
-        f"The cluster (context {access.context}) could not {ask.what}: HTTP {reply.status} {reply.message}".rstrip(),
-        fix=_later(reply),
-        id="cluster-error",
-    )
+    return _of_its_own(reply, ask, access)
 
 
 def _absent(reply: Reply, ask: Ask, access: Access) -> XsftError:
@@ -137,6 +143,13 @@ def not_installed(resource: Resource, access: Access) -> XsftError:
 def invalid(reply: Reply, ask: Ask) -> Iterator[Problem]:
     """One problem per cause."""
     fix = "Change the workload so that the object is valid; `xsft plan --manifest` prints it."
+    unknown = UNKNOWN_FIELD.search(reply.message)
+    if ask.resource == JOBSETS and unknown:
+        since = f" {SINCE[unknown['field']]} or later" if unknown["field"] in SINCE else ""
+        fix = (
+            f"The installed JobSet does not know {unknown['field']}: upgrade it to JobSet{since} (xpk installs v0.10.1;"
+            " https://jobset.sigs.k8s.io/docs/installation), or ask who runs the cluster to."
+        )
     if ask.resource == SECRETS:
         fix = "Change what the cluster names: the name, the key, or the length of the value."
     elif reply.status == 413:
@@ -145,6 +158,30 @@ def invalid(reply: Reply, ask: Ask) -> Iterator[Problem]:
     for field, message in reply.causes or (("", reply.message),):
         at = f"{field}: " if field else ""
         yield error("manifest-invalid", "", f"The cluster refuses {what}: {at}{message}", fix)
+
+
+def _of_its_own(reply: Reply, ask: Ask, access: Access) -> Unreachable:
+    """An error of the cluster itself, or of a webhook that it calls; nothing was stored then."""
+    message = (
+        f"The cluster (context {access.context}) could not {ask.what}: HTTP {reply.status} {reply.message}".rstrip()
+    )
+    if WEBHOOK.search(reply.message):
+        look = _where_it_runs(reply, access)
+        fix = f"Its webhook does not answer. {look}, or ask who runs the cluster; then try again."
+        return Unreachable(message, fix=fix, id="webhook-down")
+    return Unreachable(message, fix=_later(reply), id="cluster-error")
+
+
+def _where_it_runs(reply: Reply, access: Access) -> str:
+    """What serves a webhook stands beside the service that the message names."""
+    named = SERVICE.search(reply.message)
+    if named is None:
+        return "Look at what serves its address"
+    service, namespace = named[1], named[2]
+    kubectl = f"kubectl --context {access.context} -n {namespace}"
+    deployment = DEPLOYMENTS.get(service.partition("-")[0])
+    what = f"deployment {deployment}" if deployment else f"endpoints {service}"
+    return f"Look why it is down (`{kubectl} get {what}`, `{kubectl} get pods`)"
 
 
 def _denied(reply: Reply, ask: Ask) -> Problem:
