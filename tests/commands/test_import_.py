@@ -97,3 +97,20 @@ def test_an_env_file_is_read_where_it_is(tmp_path: Path, capsys: Capture, monkey
     assert read_spec(document["workload"]).env == {"FOO": "a b"}
     assert [p["where"] for p in document["problems"]] == ["env.INHERITED"]
     assert TOKEN not in json.dumps(document)
+
+
+def test_it_says_why_plan_will_refuse_what_was_imported(pasted: str, tmp_path: Path, capsys: Capture) -> None:
+    """A tutorial's own command: an image without a digest, and a model that needs more slices."""
+    out = tmp_path / "mine.yaml"
+    assert main(("import", pasted, "-o", str(out))) == 0
+    said = capsys.readouterr().err.partition("refuse this workload as it is, because:\n")[2]
+    assert main(("check", str(out))) == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) >= 2
+    assert all(line in said for line in errors)
+
+
+def test_json_says_why_plan_will_refuse_it(pasted: str, capsys: Capture) -> None:
+    assert main(("import", pasted, "--json")) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert "image-untagged" in [p["id"] for p in document["refused"]]

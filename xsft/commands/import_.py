@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from xsft.errors import SpecError
     from xsft.importer.build import Imported
     from xsft.importer.notes import Difference
+    from xsft.problems import Problem
 
 EPILOG = """\
-The paste is an `xpk workload create` or `create-pathways` line, with the `export` lines above it. Exit status 2 where
+The paste is an `xpk workload create` or `create-pathways` line, with the `export` lines above it, or a page of Markdown
+with both in its code blocks. What `xsft plan` would refuse in the workload is listed. Exit status 2 where
 values are missing: the workload is written all the same, and names them. 4 where OUT exists."""
 
 
@@ -28,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="the paste; - (the default) for stdin")
     parser.add_argument("-o", "--output", metavar="OUT", help="write the workload there; without it, to stdout")
+    parser.add_argument("--line", type=int, metavar="N", help="line where the xpk line begins, where there are several")
     add_json(parser)
 
 
@@ -39,22 +42,42 @@ def run(args: argparse.Namespace) -> int:
     target = Path(args.output) if args.output else None
     if target is not None:
         refuse_unless_free(target, instead="without -o it is printed.")
-    imported = import_paste(_paste(args.file), read_file=_env_file)
+    imported = import_paste(_paste(args.file), line=args.line, read_file=_env_file)
     text = schema_line(target.absolute().parent if target else None) + imported.yaml
     problems = tuple(p.in_file(args.output or "") for p in imported.problems)
     status = status_of(problems)
+    refused = () if problems else tuple(p.in_file(args.output or "") for p in _refusals(text, target))
     if target is not None:
         write_new(target, text)
     if args.json:
         differences = [asdict(difference) for difference in imported.differences]
         document = {"file": args.output, "workload": text, "differences": differences}
-        print_json("import", {**document, "problems": problem_documents(problems), "exit_status": status})
+        said = {"problems": problem_documents(problems), "refused": problem_documents(refused)}
+        print_json("import", {**document, **said, "exit_status": status})
         return status
     sys.stdout.write("" if target else text)
     sys.stderr.write("".join(_lines(imported)))
     print_problems(problems)
+    if refused:
+        sys.stderr.write("`xsft plan` and `xsft submit` refuse this workload as it is, because:\n")
+    print_problems(refused)
     sys.stderr.write(f"wrote {target}; next: `xsft check {target}`\n" if target else "")
     return status
+
+
+def _refusals(text: str, target: Path | None) -> tuple[Problem, ...]:
+    """Errors of the plan and of the submission, as far as they can be told without asking anything outside."""
+    from xsft.checks import NOT_READ, for_submission
+    from xsft.effects.facts.gather import gather
+    from xsft.effects.machine import clock
+    from xsft.planner import make_intent
+    from xsft.problems import errors_in
+    from xsft.spec.reader import read_spec
+
+    spec = read_spec(text)
+    facts = gather(spec, file=target or "-", today=clock.today(), offline=True)
+    found = make_intent(spec, facts).problems
+    return errors_in(for_submission(p for p in found if p.id not in NOT_READ))
 
 
 def _lines(imported: Imported) -> Iterable[str]:

@@ -200,4 +200,6 @@ class ImportDocument(Document):
     differences: list[ImportDifference]
     problems: list[Problem]
     """What has to be completed or corrected in it."""
+    refused: list[Problem] = []
+    """Why `xsft plan` and `xsft submit` refuse it as it is; told only where `problems` is empty."""
     exit_status: int

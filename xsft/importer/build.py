@@ -16,6 +16,7 @@ from xsft.importer.environment import ReadFile, flag_environment, workload_envir
 from xsft.importer.fill import complete, fill_holes
 from xsft.importer.flags import Flags, read_flags
 from xsft.importer.keys import read_pairs, removed_keys, token_secret, trainer_fields, with_defaults
+from xsft.importer.markdown import shell_lines
 from xsft.importer.names import name_fields
 from xsft.importer.notes import Difference, Notes
 from xsft.importer.shell import Shell
@@ -56,16 +57,19 @@ class _Pasted(Struct, frozen=True, kw_only=True):
     """What does not depend on the release."""
 
 
-def import_paste(text: str, *, read_file: ReadFile = lambda _name: None) -> Imported:
-    """Raises SpecError for what bash, xpk or MaxText could not read either."""
+def import_paste(text: str, *, line: int | None = None, read_file: ReadFile = lambda _name: None) -> Imported:
+    """Raises SpecError for what bash, xpk or MaxText could not read either.
+
+    The text may be a page of Markdown. `line`: where the wanted xpk line begins, of several.
+    """
     _require_text(text)
     shell = Shell()
-    commands = shell.run(text.replace("\r\n", "\n"))
+    commands = shell.run(shell_lines(text.replace("\r\n", "\n")))
     notes = Notes(shell.holes)
     for name, value in shell.variables.items():
         if names_secret(name):
             notes.remember_secret(value)
-    pasted = _read(find_xpk_line(commands, notes), notes, read_file)
+    pasted = _read(find_xpk_line(commands, notes, line=line), notes, read_file)
     _say_variables(shell, notes)
     tree = _best(pasted, notes)
     todo = fill_holes(tree, notes)

@@ -31,15 +31,16 @@ class XpkLine(Struct, frozen=True, kw_only=True):
         return ("xpk", "workload", self.verb, *self.arguments)
 
 
-def find_xpk_line(commands: Sequence[Simple], notes: Notes) -> XpkLine:
-    """Raises SpecError where there is none, or more than one; names the other commands in the notes."""
-    found = [(one, line) for one in commands if (line := _xpk_line(one.argv))]
-    if not found:
+def find_xpk_line(commands: Sequence[Simple], notes: Notes, *, line: int | None = None) -> XpkLine:
+    """The one that begins in `line`, or the only one. Raises SpecError where there is none, or more than one; names the
+    other commands in the notes.
+    """
+    every = [(one, read) for one in commands if (read := _xpk_line(one.argv))]
+    if not every:
         raise SpecError((_none(commands, notes),))
-    if len(found) > 1:
-        lines = ", ".join(str(one.line) for one, _ in found)
-        message = f"{len(found)} xpk workload lines were pasted (lines {lines}); one workload is one of them."
-        raise SpecError((error("import-several", "", message, "Import them one by one."),))
+    found = [(one, read) for one, read in every if line in (None, one.line)]
+    if len(found) != 1:
+        raise SpecError((_not_one(every, line),))
     ours = found[0][0]
     for one in [one for one in commands if one is not ours][:MAX_NAMED]:
         _say_ignored(one, notes)
@@ -67,6 +68,19 @@ def _is_xpk(words: list[str]) -> bool:
     if first in _LAUNCHERS:
         return re.fullmatch(r"xpk(==.*)?", last) is not None
     return first.startswith("python") and last in ("xpk.py", "xpk", "xpk.main", "main.py")
+
+
+def _not_one(every: Sequence[tuple[Simple, XpkLine]], wanted: int | None) -> Problem:
+    first = every[0][0].line
+    if wanted is not None:
+        message = f"No xpk line begins in line {wanted}; they begin in: {_listed(every)}."
+        return error("import-several", "", message, f"Name one of them: --line {first}.")
+    message = f"{len(every)} xpk workload lines were pasted ({_listed(every)}); one workload is one of them."
+    return error("import-several", "", message, f"Name the one to import by its line: --line {first}.")
+
+
+def _listed(every: Sequence[tuple[Simple, XpkLine]]) -> str:
+    return ", ".join(f"line {one.line}: {read.verb}" for one, read in every)
 
 
 def _none(commands: Sequence[Simple], notes: Notes) -> Problem:
