@@ -217,8 +217,7 @@ xsft check workloads/qwen3_gsm8k.yaml --json
    "message": "…", "fix": "…"}]}
 ```
 
-From Python the same values come typed: `xsft.load(file)` reads a workload, `xsft.plan([…])` plans several in one go,
-`xsft.status()` gives the rows of `xsft status`.
+From Python the same values come typed: [Python](../api.md).
 """
 
 

@@ -1,21 +1,24 @@
 """xsft: one YAML per fine-tuning run on Cloud TPU slices.
 
-`xsft.load`, `xsft.plan`, `xsft.submit` and `xsft.status` take and return the values the command line prints; nothing
-heavy is imported before one is used.
+The functions below take and return the values that the command line prints; docs/api.md shows each. Nothing heavy is
+imported before one is used.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-_API = ("load", "plan", "status", "submit")
+__all__ = ["cancel", "check", "compare", "load", "logs", "plan", "status", "submit", "wait", "why"]
 
-__all__ = ["load", "plan", "status", "submit"]
+if TYPE_CHECKING:
+    from xsft.api import check, load, plan, status, submit
+    from xsft.python import cancel, compare, logs, wait, why
+else:
+    _ABOUT_RUNS = frozenset({"cancel", "compare", "logs", "wait", "why"})
 
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module 'xsft' has no attribute {name!r}")
+        from xsft import api, python
 
-def __getattr__(name: str) -> Any:
-    if name not in _API:
-        raise AttributeError(f"module 'xsft' has no attribute {name!r}")
-    from xsft import api
-
-    return getattr(api, name)
+        return getattr(python if name in _ABOUT_RUNS else api, name)

@@ -27,6 +27,7 @@ from xsft.planner import make_intent, make_plan
 from xsft.problems import Problem, errors_in
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
+from xsft.spec.secrets import redacted
 from xsft.steps import Intent, Plan
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def load(file: str | Path, *, settings: Sequence[str] = (), run_name: str | None
         changes = (*settings, *((f"name={run_name}", "run_name_suffix=none") if run_name else ()))
         spec = read_spec(read_workload_text(name), settings=changes)
     except SpecError as e:
-        raise SpecError(tuple(p.in_file(p.file or name) for p in e.problems)) from None
+        raise SpecError(tuple(redacted(p).in_file(p.file or name) for p in e.problems)) from None
     return Loaded(file=name, spec=spec, template=template_facts(spec, file=name))
 
 
@@ -87,6 +88,11 @@ def intend(workloads: Sequence[Loaded], *, attempt: int = 1) -> tuple[Intent, ..
     facts = (gather.gather(one.spec, file=one.file, today=today, look=look) for one in workloads)
     pairs = zip(workloads, facts, strict=True)
     return tuple(make_intent(one.spec, replace(f, template=one.template, attempt=attempt)) for one, f in pairs)
+
+
+def check(workload: Loaded) -> tuple[Problem, ...]:
+    """Every problem of the workload, errors first, as `xsft check` finds them; nothing is rendered."""
+    return tuple(p.in_file(workload.file) for p in intend((workload,))[0].problems)
 
 
 def plan(workloads: Sequence[Loaded], *, attempt: int = 1, progress: Progress = lambda _line: None) -> tuple[Plan, ...]:
@@ -162,7 +168,7 @@ def accepted(made: Plan) -> tuple[Problem, ...]:
     if errors and all(problem.id in NOT_READ for problem in errors):
         raise Unreachable(errors[0].message, fix=errors[0].fix, id=errors[0].id)
     if errors:
-        raise SpecError(errors)
+        raise SpecError(tuple(map(redacted, errors)))
     return problems
 
 
@@ -237,7 +243,7 @@ def _refuse_secrets(workloads: Sequence[Loaded], intents: Sequence[Intent]) -> N
     pairs = zip(workloads, intents, strict=True)
     holding = [p.in_file(one.file) for one, i in pairs if _secrets(i.problems) for p in i.problems]
     if holding:
-        raise SpecError(tuple(p for p in holding if p.severity == "error"))
+        raise SpecError(tuple(redacted(p) for p in holding if p.severity == "error"))
 
 
 def _secrets(problems: Sequence[Problem]) -> bool:

@@ -46,6 +46,12 @@ class XsftError(Exception):
         return (own, *self._beside)
 
 
+def _listed(problems: tuple[Problem, ...]) -> str:
+    """One problem as a sentence, several as a list."""
+    told = [f"{f'{p.where}: ' if p.where else ''}{p.message} [{p.id}]" for p in problems]
+    return told[0] if len(told) == 1 else "\n- ".join((f"{len(told)} problems:", *told))
+
+
 class UsageError(XsftError):
     exit_status = 2
     id = "usage"
@@ -57,7 +63,7 @@ class SpecError(UsageError):
     id = "spec"
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
-        super().__init__(f"{len(problems)} problem(s)")
+        super().__init__(_listed(problems))
         self._problems = problems
 
     @property

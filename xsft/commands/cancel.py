@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
@@ -15,6 +16,7 @@ from xsft.commands.run_arguments import add_run, add_where
 
 if TYPE_CHECKING:
     from xsft.effects.cluster.delete import Deleted
+    from xsft.effects.runs.runs import Runs
     from xsft.problems import Problem
     from xsft.run_query import RunQuery
     from xsft.states.losing import Loss, Saved
@@ -38,17 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from xsft.commands.run_sources import runs_of
-    from xsft.run_query import query_of
 
-    runs = runs_of(args, args.run)
-    world = World(
-        query=query_of(runs),
-        delete=runs.delete,
-        stop_local=runs.stop_local,
-        record=runs.record_cancel,
-        saved=runs.saved,
-        confirm=confirm if at_terminal() else None,
-    )
+    world = world_of(runs_of(args, args.run), confirm=confirm if at_terminal() else None)
     return cancel(args.run, world=world, yes=args.yes, json=args.json)
 
 
@@ -68,6 +61,24 @@ class World(Struct, frozen=True, kw_only=True):
     """Asks the user; None where there is no terminal."""
 
 
+def world_of(runs: Runs, *, confirm: Callable[[str], bool] | None = None) -> World:
+    """The real one."""
+    from xsft.run_query import query_of
+
+    return World(
+        query=query_of(runs),
+        delete=runs.delete,
+        stop_local=runs.stop_local,
+        record=runs.record_cancel,
+        saved=runs.saved,
+        confirm=confirm,
+    )
+
+
+Agree = Callable[[tuple[str, ...]], None]
+"""Hears what would be cancelled and lost. Raises Refused where that is not wanted."""
+
+
 class Cancelled(Struct, frozen=True, kw_only=True):
     action: Literal["cancelled", "nothing"]
     row: Row
@@ -85,7 +96,7 @@ def cancel(name: str, *, world: World, yes: bool, json: bool) -> int:
     """
     from xsft.commands.failure import print_problems
 
-    done = _cancelled(name, world=world, yes=yes)
+    done = cancelled(name, world=world, agree=partial(_ask, world=world, yes=yes))
     print_problems(() if json else done.problems)
     if json:
         _print_document(done)
@@ -94,7 +105,8 @@ def cancel(name: str, *, world: World, yes: bool, json: bool) -> int:
     return 0
 
 
-def _cancelled(name: str, *, world: World, yes: bool) -> Cancelled:
+def cancelled(name: str, *, world: World, agree: Agree) -> Cancelled:
+    """Raises as `cancel`, and what `agree` raises."""
     from xsft.commands.progress import spinning
     from xsft.effects.submit.interrupts import when_interrupted
     from xsft.run_query import look
@@ -107,7 +119,7 @@ def _cancelled(name: str, *, world: World, yes: bool) -> Cancelled:
     if hit.row.ended:
         return Cancelled(action="nothing", row=hit.row, jobset=None, why=f"it has ended: {hit.row.state}")
     if hit.row.on_this_machine:
-        return _local(hit.seen, hit.row, world=world, yes=yes)
+        return _local(hit.seen, hit.row, world=world, agree=agree)
     _require_its_cluster(hit.seen, hit.row)
     jobset = hit.seen.jobset
     if jobset is None:
@@ -116,7 +128,7 @@ def _cancelled(name: str, *, world: World, yes: bool) -> Cancelled:
         why = f"it is being deleted since {jobset.deleting_at}"
         return Cancelled(action="nothing", row=hit.row, jobset=jobset, why=why)
     loss = _loss(hit.seen, hit.row, world)
-    _ask(_about(hit.row, jobset, loss), world=world, yes=yes)
+    agree(_about(hit.row, jobset, loss))
     with when_interrupted(f"{jobset.name} was being deleted: xsft status {hit.row.run_name} tells whether it is."):
         done = world.delete(hit.seen, jobset)
     if done == "deleted":
@@ -139,13 +151,13 @@ def _require_its_cluster(seen: Observation, row: Row) -> None:
         )
 
 
-def _local(seen: Observation, row: Row, *, world: World, yes: bool) -> Cancelled:
+def _local(seen: Observation, row: Row, *, world: World, agree: Agree) -> Cancelled:
     from xsft.errors import Refused
 
     if seen.record is None or not seen.record.alive:
         return Cancelled(action="nothing", row=row, jobset=None, why="no xsft runs it")
     loss = _loss(seen, row, world)
-    _ask(_about(row, None, loss), world=world, yes=yes)
+    agree(_about(row, None, loss))
     if not world.stop_local(seen):
         raise Refused(
             f"{row.run_name} runs on this machine, and which process it is cannot be proven.",

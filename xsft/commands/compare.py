@@ -15,6 +15,7 @@ from xsft.commands.run_arguments import a_run, add_where
 
 if TYPE_CHECKING:
     from xsft.effects.runs.losses import Curve
+    from xsft.effects.runs.runs import Runs
     from xsft.naming import RowOrder
     from xsft.problems import Problem
     from xsft.run_query import RunQuery
@@ -35,20 +36,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from xsft.commands.log_sources import Logs
     from xsft.commands.run_sources import runs_of
-    from xsft.run_query import query_of
 
     target = Path(args.output) if args.output else None
     runs = runs_of(args, *args.runs)
-    world = World(query=query_of(runs), read=Logs(runs=runs).curves)
-    return compare(tuple(dict.fromkeys(args.runs)), world=world, target=target, json=args.json)
+    return compare(tuple(dict.fromkeys(args.runs)), world=world_of(runs), target=target, json=args.json)
 
 
 class World(Struct, frozen=True, kw_only=True):
     query: RunQuery
     read: Callable[[tuple[Seen, ...]], tuple[Curve, ...]]
     """The curve of each run, in that order. Never raises for one that cannot be read: the curve says why."""
+
+
+def world_of(runs: Runs) -> World:
+    """The real one."""
+    from xsft.commands.log_sources import Logs
+    from xsft.run_query import query_of
+
+    return World(query=query_of(runs), read=Logs(runs=runs).curves)
 
 
 def compare(names: Sequence[str], *, world: World, target: Path | None, json: bool) -> int:
@@ -61,7 +67,7 @@ def compare(names: Sequence[str], *, world: World, target: Path | None, json: bo
     _refuse_odd(names, target)
     if target is not None:
         refuse_unless_free(target, instead="without -o it draws in the terminal only")
-    curves, doubtful = _curves(names, world)
+    curves, doubtful = curves_of(names, world)
     problems = (*_unread(curves), *_read_again(curves), *doubtful)
     print_problems(() if json else problems)
     if target is not None:
@@ -76,7 +82,7 @@ def compare(names: Sequence[str], *, world: World, target: Path | None, json: bo
     return 0
 
 
-def _curves(names: Sequence[str], world: World) -> tuple[tuple[Curve, ...], tuple[Problem, ...]]:
+def curves_of(names: Sequence[str], world: World) -> tuple[tuple[Curve, ...], tuple[Problem, ...]]:
     """And warnings of those that are not worth comparing."""
     from xsft.commands.progress import spinning
     from xsft.errors import Unknown

@@ -7,13 +7,12 @@ import json
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from xsft.effects.machine.streams import silence_stdout
 from xsft.errors import EnvironmentMissing, XsftError
 from xsft.problems import Problem
 from xsft.spec.keypath import printable
-from xsft.spec.secrets import redact
+from xsft.spec.secrets import redact, redacted
 
 
 def report(problem: Exception, arguments: Sequence[str]) -> int:
@@ -35,7 +34,7 @@ def print_problems(problems: Iterable[Problem]) -> None:
 
 def problem_lines(p: Problem) -> tuple[str, ...]:
     """`file: where: message [id]`, then the next step."""
-    p = _redacted(p)
+    p = redacted(p)
     file = printable(p.file)
     place = ": ".join(part for part in ("" if p.message.startswith(file) else file, p.where) if part)
     head = f"{p.severity}: {place + ': ' if place else ''}{p.message} [{p.id}]"
@@ -43,17 +42,12 @@ def problem_lines(p: Problem) -> tuple[str, ...]:
 
 
 def problem_documents(problems: Iterable[Problem]) -> list[dict[str, str]]:
-    return [_redacted(p).as_json() for p in problems]
+    return [redacted(p).as_json() for p in problems]
 
 
 def print_document(arguments: Sequence[str], document: dict[str, object]) -> None:
     verb = redact(next((a for a in arguments if not a.startswith("-")), "xsft"))
     sys.stdout.write(json.dumps({"schema": f"xsft.{verb}/1", **document}, ensure_ascii=False) + "\n")
-
-
-def _redacted(p: Problem) -> Problem:
-    """Messages quote what was given: a token in it goes no further, whichever check quotes it."""
-    return replace(p, message=redact(p.message), fix=redact(p.fix), where=redact(p.where), file=redact(p.file))
 
 
 def _known(problem: OSError) -> EnvironmentMissing | None:

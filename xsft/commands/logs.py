@@ -15,6 +15,7 @@ from xsft.commands.run_arguments import a_count, add_attempt, add_run, add_where
 
 if TYPE_CHECKING:
     from xsft.effects.runs.logs import LogLine, Role
+    from xsft.effects.runs.runs import Runs
     from xsft.run_query import RunQuery
     from xsft.states.model import JobSet, Observation
 
@@ -49,12 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from xsft.commands.log_sources import Logs
     from xsft.commands.run_sources import runs_of
     from xsft.commands.waiting import told
     from xsft.effects.machine import clock
     from xsft.effects.submit.interrupts import goes_on, when_interrupted
-    from xsft.run_query import query_of
     from xsft.states.moments import before
 
     runs = runs_of(args, args.run)
@@ -68,10 +67,7 @@ def run(args: argparse.Namespace) -> int:
         follow=args.follow,
         attempt=args.attempt,
     )
-    sources = Logs(runs=runs, trouble=told)
-    world = World(
-        query=query_of(runs), lines=sources.lines, local_lines=sources.local_lines, say=told, pause=clock.pause
-    )
+    world = world_of(runs, say=told)
     with when_interrupted(goes_on(args.run, where=where_text(args)) if args.follow else ""):
         return logs(args.run, asked=asked, world=world, timestamps=args.timestamps, stdout=sys.stdout)
 
@@ -87,8 +83,35 @@ class World(Struct, frozen=True, kw_only=True):
     pause: Callable[[float], None] = lambda _seconds: None
 
 
+def world_of(runs: Runs, *, say: Callable[[str], None] = lambda _line: None) -> World:
+    """The real one."""
+    from xsft.commands.log_sources import Logs
+    from xsft.effects.machine import clock
+    from xsft.run_query import query_of
+
+    sources = Logs(runs=runs, trouble=say)
+    return World(query=query_of(runs), lines=sources.lines, local_lines=sources.local_lines, say=say, pause=clock.pause)
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """The log that was asked for."""
+
+    seen: Observation
+    lines: Iterator[str]
+    names: tuple[str, ...] = ()
+    """Of its processes on a cluster."""
+
+
 def logs(name: str, *, asked: LogRequest, world: World, timestamps: bool, stdout: TextIO) -> int:
-    """0. Raises UsageError for a name, an attempt, a slice or a host that is not there, and for too many logs."""
+    """0. Raises as `found_lines`."""
+    found = found_lines(name, asked=asked, world=world, timestamps=timestamps)
+    if not write_lines(found.lines, stdout) and found.names:
+        sys.stderr.write(f"nothing is there of {', '.join(found.names[:3])}{_why_nothing(asked)}\n")
+    return _ended(found.seen, asked=asked, world=world)
+
+
+def found_lines(name: str, *, asked: LogRequest, world: World, timestamps: bool) -> Found:
+    """Raises UsageError for a name, an attempt, a slice or a host that is not there, and for too many logs."""
     from xsft.commands.attempts import attempt_of, no_attempt
     from xsft.commands.log_roles import role_text
     from xsft.commands.progress import spinning
@@ -101,8 +124,7 @@ def logs(name: str, *, asked: LogRequest, world: World, timestamps: bool, stdout
     hit = one_run(name, rows, found)
     if hit.row.on_this_machine:
         _refuse_slices(asked)
-        write_lines(world.local_lines(hit.seen, asked), stdout)
-        return _ended(hit.seen, asked=asked, world=world)
+        return Found(seen=hit.seen, lines=world.local_lines(hit.seen, asked))
     seen = attempt_of(hit, name=name, attempt=asked.attempt)
     if seen is None or (asked.attempt is not None and seen.jobset is None):
         raise no_attempt(hit, asked.attempt or 0, gone=GONE, fix=GONE_FIX)
@@ -111,10 +133,7 @@ def logs(name: str, *, asked: LogRequest, world: World, timestamps: bool, stdout
     told = _texts(
         world.lines(seen, jobset, roles, asked), jobset=jobset, prefixed=len(roles) > 1, timestamps=timestamps
     )
-    if not write_lines(told, stdout):
-        names = ", ".join(role_text(jobset, role) for role in roles[:3])
-        sys.stderr.write(f"nothing is there of {names}{_why_nothing(asked)}\n")
-    return _ended(seen, asked=asked, world=world)
+    return Found(seen=seen, lines=told, names=tuple(role_text(jobset, role) for role in roles))
 
 
 def _ended(seen: Observation, *, asked: LogRequest, world: World) -> int:

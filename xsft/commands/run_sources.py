@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
 def runs_of(args: argparse.Namespace, *names: str, everything: bool = True) -> Runs:
     """Of these names, none meaning all; where the arguments of `run_arguments.add_where` say."""
-    asked = Asked(place=args.place, context=args.context, namespace=args.namespace)
+    return runs_asked(
+        Asked(place=args.place, context=args.context, namespace=args.namespace), *names, everything=everything
+    )
+
+
+def runs_asked(asked: Asked, *names: str, everything: bool = True) -> Runs:
+    """As `runs_of`, for what is asked in Python."""
     return runs_for(asked, names=names, everything=everything)
 
 

@@ -245,6 +245,15 @@ def _unreachable(name: str, waited: Waited) -> Unreachable:
     return Unreachable(message, fix=why.fix, id=why.problem_id)
 
 
+def row_of_waited(name: str, goal: Goal, waited: Waited) -> Row:
+    """The run that came there. Raises as `error_of` says."""
+    if failed := error_of(name, goal, waited):
+        raise failed
+    if waited.row is None:
+        raise Unknown(f"{name} was never seen.")
+    return waited.row
+
+
 def told(line: str) -> None:
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()

@@ -13,6 +13,7 @@ from xsft.commands.arguments import add_json
 from xsft.commands.run_arguments import add_attempt, add_run, add_where
 
 if TYPE_CHECKING:
+    from xsft.effects.runs.runs import Runs
     from xsft.run_query import RunQuery
     from xsft.states.evidence import Evidence
     from xsft.states.folding import Seen
@@ -38,13 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from xsft.commands.evidence_sources import evidence_of, forgotten_attempt
     from xsft.commands.run_sources import runs_of
-    from xsft.run_query import query_of
 
-    runs = runs_of(args, args.run)
-    world = World(query=query_of(runs), gather=evidence_of(runs), recorded=forgotten_attempt(runs))
-    return why(args.run, world=world, attempt=args.attempt, json=args.json)
+    return why(args.run, world=world_of(runs_of(args, args.run)), attempt=args.attempt, json=args.json)
 
 
 class World(Struct, frozen=True, kw_only=True):
@@ -55,12 +52,38 @@ class World(Struct, frozen=True, kw_only=True):
     """An attempt of which only the record is left; None where there is none, or it cannot be read."""
 
 
+def world_of(runs: Runs) -> World:
+    """The real one."""
+    from xsft.commands.evidence_sources import evidence_of, forgotten_attempt
+    from xsft.run_query import query_of
+
+    return World(query=query_of(runs), gather=evidence_of(runs), recorded=forgotten_attempt(runs))
+
+
+class Explained(Struct, frozen=True, kw_only=True):
+    row: Row
+    evidence: Evidence
+    explanation: Explanation
+
+
 def why(name: str, *, world: World, attempt: int | None = None, json: bool) -> int:
-    """0, or 8 where the state is unknown. Raises UsageError for a name that no run has or an attempt that never was,
-    Unreachable where the run's cluster does not answer.
+    """0, or 8 where the state is unknown. Raises as `explained`."""
+    from xsft.errors import Unknown
+
+    found = explained(name, world=world, attempt=attempt)
+    status = Unknown.exit_status if found.explanation.state == "unknown" else 0
+    if json:
+        _print_document(found.row, found.evidence, found.explanation, status)
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in text(found.row, found.evidence, found.explanation))
+    return status
+
+
+def explained(name: str, *, world: World, attempt: int | None = None) -> Explained:
+    """Raises UsageError for a name that no run has or an attempt that never was, Unreachable where the run's cluster
+    does not answer.
     """
     from xsft.commands.progress import spinning
-    from xsft.errors import Unknown
     from xsft.run_query import look
     from xsft.states.causes import explain
     from xsft.states.lookup import one_run
@@ -71,14 +94,9 @@ def why(name: str, *, world: World, attempt: int | None = None, json: bool) -> i
         hit = _submission(one_run(name, rows, found), name=name, attempt=attempt, world=world)
         _require_its_cluster(hit.seen, hit.row)
         evidence = world.gather(hit)
-    explained = explain(evidence, now=world.query.now())
-    _keep(hit, evidence, explained, world)
-    status = Unknown.exit_status if explained.state == "unknown" else 0
-    if json:
-        _print_document(hit.row, evidence, explained, status)
-    else:
-        sys.stdout.writelines(f"{line}\n" for line in text(hit.row, evidence, explained))
-    return status
+    told = explain(evidence, now=world.query.now())
+    _keep(hit, evidence, told, world)
+    return Explained(row=hit.row, evidence=evidence, explanation=told)
 
 
 def _submission(hit: Seen, *, name: str, attempt: int | None, world: World) -> Seen:

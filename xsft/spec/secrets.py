@@ -7,6 +7,9 @@ API keys (`AIza`), AWS (`AKIA`, `ASIA`), HTTP bearer headers, and PEM private ke
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+
+from xsft.problems import Problem
 
 HIDDEN = "…"
 
@@ -38,3 +41,8 @@ def names_secret(key_path: str) -> bool:
 def redact(text: str) -> str:
     """The text with every token-shaped part replaced by `…`."""
     return _TOKEN.sub(HIDDEN, text)
+
+
+def redacted(p: Problem) -> Problem:
+    """Messages quote what was given: a token in it goes no further, whichever check quotes it."""
+    return replace(p, message=redact(p.message), fix=redact(p.fix), where=redact(p.where), file=redact(p.file))
