@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from xsft.checkpoint.files import (
     array_shapes,
     flag,
+    parameters,
     parse_json,
     recorded_scan,
     saved_arrays,
@@ -188,3 +189,12 @@ def test_no_document_raises(document: dict[str, object]) -> None:
         assert (told_scan(array.path for array in found), told_axis(found)) == (None, None)
         assert all(isinstance(shape, tuple) for shape in array_shapes(given_document).values())
         assert recorded_scan(given_document) in (None, True, False)
+
+
+def test_parameters_are_counted_over_all_pieces() -> None:
+    whole = SavedArray(path=("a",), piece=(64, 2), ways=(1, 1))
+    cut = SavedArray(path=("b",), piece=(16, 2), ways=(4, 1))
+    assert parameters([whole, cut]) == 256
+    assert parameters([whole, SavedArray(path=("c",), piece=(16, 2), ways=(1, 1), copies=4)]) is None
+    assert parameters([whole, SavedArray(path=("d",), piece=(16, 2))]) is None
+    assert parameters([]) is None

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import json
-
 import yaml
 
 from tests.localruns import WORKLOADS
-from xsft.trainers.size import default_parameters, saved_parameters
+from xsft.trainers.size import default_parameters
 
 
 def test_the_tiny_model_is_what_orbax_writes() -> None:
@@ -21,12 +19,3 @@ def test_the_tiny_model_is_what_orbax_writes() -> None:
 def test_another_model_is_not_guessed() -> None:
     assert default_parameters({"model_name": "gemma2-2b"}) is None
     assert default_parameters({"model_name": "default", "decoder_block": "llama2"}) is None
-
-
-def test_numbers_of_an_adapter_from_its_shapes() -> None:
-    leaf = {"value_metadata": {"value_type": "jax.Array", "write_shape": [64, 2, 4]}}
-    assert saved_parameters(json.dumps({"tree_metadata": {"a": leaf, "b": leaf}, "use_ocdbt": True})) == 1024
-
-
-def test_an_unfamiliar_metadata_file_is_no_number() -> None:
-    assert [saved_parameters(t) for t in ("", "{}", '{"tree_metadata": {"a": {}}}', "[]")] == [None] * 4

@@ -173,6 +173,13 @@ def whole(array: SavedArray) -> tuple[int, ...] | None:
     return tuple(size * ways for size, ways in zip(array.piece, array.ways, strict=True))
 
 
+def parameters(arrays: Iterable[SavedArray]) -> int | None:
+    """Numbers in all of them; None where the size of one is unknown: no sharding was read, or devices held copies."""
+    shapes = [None if array.copies > 1 else whole(array) for array in arrays]
+    known = [shape for shape in shapes if shape is not None]
+    return sum(math.prod(shape) for shape in known) if shapes and len(known) == len(shapes) else None
+
+
 def _common_axis(members: Iterable[tuple[int, ...]]) -> int | None:
     sizes = list(members)
     fitting = [axis for axis in (0, 1) if len({shape[axis] for shape in sizes}) == 1]

@@ -17,7 +17,7 @@ from xsft.problems import Problem
 from xsft.steps import Plan
 from xsft.trainers.explain import EMPTY
 from xsft.trainers.killed import KILLED, LESS
-from xsft.trainers.size import default_parameters, saved_parameters
+from xsft.trainers.size import default_parameters
 from xsft.trainers.tensorboard import tensorboard_lines
 
 LOOK_AT_THE_DATA = "name a file or a split with rows: data.hf_train_files, data.hf_path, data.hf_name, data.train_split"
@@ -96,12 +96,14 @@ def failure(result: LocalResult) -> str:
 
 def adapter_text(plan: Plan, result: LocalResult) -> str | None:
     """What LoRA saved, by its size, beside the model it leaves alone."""
+    from xsft.checkpoint.files import parameters
+    from xsft.effects.facts.checkpoint import read_checkpoint
     from xsft.trainers.maxtext import trainer_keys
 
     if plan.run.spec.lora is None or not result.checkpoints:
         return None
     saved = result.checkpoints[-1] / "model_params"
-    adapter = saved_parameters((saved / "_METADATA").read_text(encoding="utf-8"))
+    adapter = parameters(read_checkpoint(str(saved)).arrays)
     catalogued = plan.run.model.params_b if plan.run.model else None
     whole = int(catalogued * 1e9) if catalogued else default_parameters(trainer_keys(plan.run))
     on_disk = sum(f.stat().st_size for f in saved.rglob("*") if f.is_file())

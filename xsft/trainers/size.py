@@ -1,24 +1,10 @@
-"""How large a saved adapter is beside the model it adapts. Pure."""
+"""How large the model is that an adapter was saved for. Pure."""
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
 
 from xsft.spec.base import Value
-
-
-def saved_parameters(metadata: str) -> int | None:
-    """Numbers in a checkpoint's item, from the shapes in its `_METADATA`; None where a shape is missing.
-
-    source: orbax-checkpoint@0.12.8 _src/metadata/tree.py (`tree_metadata` -> `value_metadata` -> `write_shape`).
-    """
-    try:
-        leaves = json.loads(metadata)["tree_metadata"].values()
-        return sum(int(math.prod(leaf["value_metadata"]["write_shape"])) for leaf in leaves)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
 
 
 def default_parameters(keys: Mapping[str, Value]) -> int | None:
