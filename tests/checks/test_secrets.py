@@ -6,6 +6,8 @@ import pytest
 
 from tests.checks.factory import DROP, FLAGSHIP, ids, problems, spec
 from xsft.checks.secrets import check
+from xsft.facts import Facts
+from xsft.spec.place import PathwaysImages, Place
 
 TOKEN = "h" + "f_" + "A1b2" * 6
 SECRET = {"hf_token": {"secret": "hub", "key": "token"}}
@@ -43,7 +45,21 @@ def test_a_token_on_the_command_line_is_another_checks():
     assert ids(check, spec(data={"hf_name": TOKEN})) == set()
 
 
-@pytest.mark.parametrize("name", ["HF_TOKEN", "WANDB_API_KEY", "DB_PASSWORD", "AWS_SECRET_ACCESS_KEY"])
+def test_a_login_in_an_environment_value():
+    (problem,) = problems(check, spec(env={"PIP_INDEX_URL": "https://user:hunter2@host/simple"}))
+    assert (problem.id, problem.where) == ("secret-literal", "env.PIP_INDEX_URL")
+    assert "hunter2" not in repr(problem)
+    assert ids(check, spec(env={"PIP_INDEX_URL": "https://host/simple"})) == set()
+
+
+def test_a_token_in_the_place_that_is_named():
+    images = PathwaysImages(scratch=f"gs://my-bucket/{TOKEN}")
+    place = Place(project="my-project", zone="us-east5-b", cluster="c", output="gs://my-bucket/o", pathways=images)
+    (problem,) = problems(check, spec(place="main"), facts=Facts(places={"main": place}))
+    assert (problem.id, problem.where) == ("secret-literal", "place.pathways.scratch")
+
+
+@pytest.mark.parametrize("name", ["HF_TOKEN", "WANDB_API_KEY", "DB_PASSWORD", "AWS_SECRET_ACCESS_KEY", "PGPASS"])
 def test_names_of_secrets_have_no_literal_values(name: str):
     (problem,) = problems(check, spec(env={name: "hunter2"}))
     assert (problem.id, problem.where) == ("env-secret", f"env.{name}")
@@ -51,7 +67,18 @@ def test_names_of_secrets_have_no_literal_values(name: str):
     assert ids(check, spec(env={name: "/var/run/secret"})) == set()
 
 
-@pytest.mark.parametrize("env", [{"TOKENIZERS_PARALLELISM": "false"}, {"MAX_TOKENS": "1024"}, {"HF_HOME": "/tmp/hf"}])
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"TOKENIZERS_PARALLELISM": "false"},
+        {"MAX_TOKENS": "1024"},
+        {"HF_HOME": "/tmp/hf"},
+        {"GOOGLE_APPLICATION_CREDENTIALS": "/var/run/key.json"},
+        {"KEYCLOAK_URL": "https://login.example/auth"},
+        {"PGPASS": "$(FROM_A_SECRET)"},
+        {"RUN_ID": "0123456789abcdef" * 4},
+    ],
+)
 def test_what_only_sounds_like_one(env: dict[str, str]):
     assert ids(check, spec(env=env)) == set()
 

@@ -28,10 +28,24 @@ SECRET_PLACES = (
     "{line} --storage=" + TOKEN,
     "{line} --workload=" + TOKEN,
     "export A=$(curl -H " + TOKEN + ")\n{line} --zone=$A",
+    *(f"{{line}} --env={name}=plainsecret1" for name in ("MYSECRET", "GITHUB_PAT", "OPENAI_KEY", "PGPASS", "HFTOKEN")),
+    "export PGPASS=plainsecret1\n{line} --env=X=a$PGPASS",
+    "{line} --env=PIP_INDEX_URL=https://user:plainsecret1@host/simple",
+    "{line} --env=NOTE='Authorization: Basic plainsecret1'",
+    "{line} --zone='https://host/x?sv=1&sig=plainsecret1'",
+    *("{line} --env=" + TOKEN + "=1", "{line} --" + TOKEN + "=1", "{line} --labels=" + TOKEN + "=1"),
+    *("export " + TOKEN + "=1\n{line}", TOKEN + "=1 {line}", "{line} --command='" + TOKEN + "=1 python3 -m x'"),
 )
 
+IN_THE_COMMAND = (
+    *(f"x={TOKEN}", TOKEN, f"{TOKEN}=1", f"lora.{TOKEN}=1", f"formatting_func_kwargs={{{TOKEN}: 1}}"),
+    *(f"formatting_func_kwargs={{a: {{{TOKEN}: {{b: 1}}}}}}", f"{TOKEN}=[1, 2]", f"{TOKEN}"),
+    *("tokenizer_path=https://user:plainsecret1@host/x", "db=postgres://user:plainsecret1@host"),
+)
+"""A secret in a key, a value, or a key in a value."""
 
-@pytest.mark.parametrize("text", [*SECRET_PLACES, paste(more=" x=" + TOKEN), paste(more=" " + TOKEN)])
+
+@pytest.mark.parametrize("text", [*SECRET_PLACES, *(paste(more=f" {text}") for text in IN_THE_COMMAND)])
 def test_no_secret_is_kept_or_shown(text: str) -> None:
     try:
         imported = import_paste(text.replace("{line}", paste().strip()))

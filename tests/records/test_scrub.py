@@ -37,6 +37,7 @@ PLACES = {
     "a quoted value": lambda t: {"xpk_argv": ("xpk", f"--command=A=b API_KEY='{t}'")},
     "a problem": lambda t: {"problems": (warning("w", "x", f"password={t} is odd", "no"),)},
     "what was resolved": lambda t: {"resolved": {"deep": [{"url": f"s3://{t}:x@y"}]}},
+    "a variable of any secret's name": lambda t: {"env": {"PGPASS": t, "GITHUB_PAT": t, "app.key": t}},
     "a reason": lambda t: {"reason": f"GET https://u:{t}@host failed"},
 }
 
@@ -67,6 +68,12 @@ def test_a_token_does_not_reach_any_field(form: str) -> None:
     assert secret not in to_json(record)
     facts = Facts(outcome="failed", at="t", reason=text, problems=attempt.problems)
     assert secret not in facts_to_json(facts, run_name="a", number=1)
+
+
+def test_a_token_does_not_reach_a_key() -> None:
+    secret = token()
+    attempt = replace(WHOLE.last, env={secret: "1"}, versions={secret: "1"}, resolved={"a": {secret: ["b"]}})
+    assert secret not in to_json(Record(run_name="a", output="o", spec={secret: {secret: 1}}, attempts=(attempt,)))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,12 @@
+from pathlib import Path
+
 import pytest
 
-from xsft.spec.secrets import looks_secret, names_secret, redact
+from xsft.catalog.releases import keys as keys_of
+from xsft.catalog.releases import versions
+from xsft.spec.secrets import is_harmless, looks_secret, names_secret, names_secret_variable, redact
+
+WORKLOADS = Path(__file__).parents[2] / "workloads"
 
 # built at run time: no file of the repository holds anything token-shaped
 TOKENS = [
@@ -27,5 +33,68 @@ def test_ordinary_text_is_no_secret(text: str) -> None:
 
 
 def test_key_paths_that_name_a_secret() -> None:
-    assert all(map(names_secret, ["env.HF_TOKEN", "secrets.hf_token.key", "env.API_KEY", "password"]))
+    assert all(map(names_secret, ["env.HF_TOKEN", "secrets.hf_token.key", "env.API_KEY", "password", "env.MYSECRET"]))
     assert not any(map(names_secret, ["model.tokenizer", "train.max_target_length", "data.tokens_per_step"]))
+    assert not any(map(names_secret, ["model.pad_token", "overrides.maxtext.reasoning_end_token", "env.MAX_TOKENS"]))
+
+
+NAMED = (
+    *("MYSECRET", "GITHUB_PAT", "OPENAI_KEY", "PGPASS", "HFTOKEN", "SSH_PRIVATE_KEY", "AWS_SECRET_ACCESS_KEY"),
+    *("DB_PASSWORD", "db-passwd", "KEY_PASSPHRASE", "app.secrets", "MYAPIKEY", "AWS_CREDENTIALS", "SENTRY_DSN"),
+    *("AUTH", "REGISTRY_AUTH", "WANDB_API_KEY", "M_HF_ACCESS_TOKEN", "MYSQL_PWD", "hf_access_token"),
+)
+UNNAMED = (
+    *("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "TOKENIZERS_PARALLELISM", "HF_TOKEN_PATH", "XLA_FLAGS", "KEYCLOAK_URL"),
+    *(
+        "PIP_INDEX_URL",
+        "HF_HOME",
+        "MAX_TOKENS",
+        "KEYBOARD",
+        "AUTHOR",
+        "PATTERN",
+        "PASSES",
+        "SECRET_NAME",
+        "MONKEY_BARS",
+    ),
+    *("SSL_CERT_FILE", "SSH_KEY_FILE", "GOOGLE_CLOUD_PROJECT", "JAX_PLATFORMS", "TPU_STDERR_LOG_LEVEL"),
+)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_variables_that_name_a_secret(name: str) -> None:
+    assert names_secret_variable(name)
+
+
+@pytest.mark.parametrize("name", UNNAMED)
+def test_variables_that_name_none(name: str) -> None:
+    assert not names_secret_variable(name)
+
+
+def test_no_key_of_maxtext_names_a_secret_but_the_hubs_token() -> None:
+    keys = {key for version in versions() for key in keys_of(version)}
+    assert len(keys) > 800
+    assert {key for key in keys if names_secret(key) or names_secret(f"overrides.maxtext.{key}")} == {"hf_access_token"}
+    named = {key for key in keys for name in (key, key.upper(), f"M_{key.upper()}") if names_secret_variable(name)}
+    assert named == {"hf_access_token"}
+    assert not any(looks_secret(f"{key}=value") for key in keys)
+
+
+@pytest.mark.parametrize("workload", sorted(WORKLOADS.glob("*.yaml")), ids=lambda f: f.stem)
+def test_the_shipped_workloads_hold_none(workload: Path) -> None:
+    assert redact(workload.read_text()) == workload.read_text()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("", "0", "1", "-1.5", "true", "off", "/run/secrets/hf", "~/.netrc", "./token", "../a/b", "gs://bucket/file"),
+        *("https://keys.example/v1", "$(HF_TOKEN)", "${HF_TOKEN}", "<token>", "projects/p/secrets/s/versions/latest"),
+    ],
+)  # fmt: skip
+def test_values_that_give_nothing_away(value: str) -> None:
+    assert is_harmless(value)
+
+
+@pytest.mark.parametrize("value", ["hunter2", "a b", "correct horse", "/abc+def=", "12ab", "https://u:pw1@host/x"])
+def test_values_that_may_be_secrets(value: str) -> None:
+    assert not is_harmless(value)

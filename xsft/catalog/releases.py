@@ -94,6 +94,11 @@ def nested_key_ok(key: str, *, version: str = DEFAULT) -> bool:
     return free or child in release(version).nested.get(parent, ())
 
 
+def is_known(key: str) -> bool:
+    """Whether any release has a key of this name, the SFT trainer's or another's."""
+    return key in _masks("release_keys.txt")
+
+
 def key_ok(key: str, *, version: str = DEFAULT) -> bool:
     """Whether the SFT trainer takes `key`, nested or not. A parent alone (`lora`) is not a value one can set."""
     if "." in key:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from xsft.catalog.tokenizers import is_gated
@@ -10,39 +9,42 @@ from xsft.checks.values import texts
 from xsft.facts import Facts
 from xsft.problems import Problem, error, warning
 from xsft.spec.base import Value
-from xsft.spec.keypath import below
+from xsft.spec.keypath import below, key_part
 from xsft.spec.resolve import Run
-from xsft.spec.secrets import looks_secret, names_secret
-
-NO_SECRET = re.compile(r"|[0-9]+|true|false|/[^\s]*|gs://[^\s]*", re.IGNORECASE)
-"""Values under a name like TOKEN that give nothing away: switches, numbers and paths."""
+from xsft.spec.secrets import is_harmless, looks_secret, names_secret_variable
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """`secret-literal`, `env-secret`, `hub-token-missing`."""
     del facts
     on_command_line = {text for value in keys.values() for text in texts(value)}  # checks.trainer_keys speaks of those
-    for where, text in _leaves(run.spec.model_dump(mode="json", exclude_defaults=True), ""):
-        if text in on_command_line:
-            continue
-        if looks_secret(text):
+    for where, text in _written(run):
+        if text not in on_command_line and looks_secret(text):
             yield _literal(where)
-        elif where.startswith("env.") and names_secret(where) and not NO_SECRET.fullmatch(text):
-            yield _named(where)
+    for name, value in run.spec.env.items():
+        if names_secret_variable(name) and not is_harmless(value) and not looks_secret(value):
+            yield _named(name)
     if run.spec.on_cluster and run.spec.secrets.hf_token is None:
         yield from _gated(run)
 
 
+def _written(run: Run) -> Iterator[tuple[str, str]]:
+    """Every text of the workload, and of the place that it names."""
+    yield from _leaves(run.spec.model_dump(mode="json", exclude_defaults=True), "")
+    if isinstance(run.spec.place, str) and run.place is not None:
+        yield from _leaves(run.place.model_dump(mode="json", exclude_defaults=True), "place")
+
+
 def _literal(where: str) -> Problem:
-    message = "This holds something shaped like a token; it would be readable in the manifest, the record and the logs."
-    fix = "Remove it, revoke the token, and name a Kubernetes Secret: secrets.hf_token."
+    message = "This holds something shaped like a secret: it would be readable in the manifest, the record and logs."
+    fix = "Remove it, revoke it, and name a Kubernetes Secret (secrets.hf_token) or the path of a mounted file."
     return error("secret-literal", where, message, fix)
 
 
-def _named(where: str) -> Problem:
-    message = f"{where.removeprefix('env.')} names a secret, and its value would be readable in the manifest."
+def _named(name: str) -> Problem:
+    message = f"{key_part(name)} names a secret, and its value would be readable in the manifest."
     fix = "Name a Kubernetes Secret (secrets.hf_token for the hub), or give the path of a mounted file."
-    return error("env-secret", where, message, fix)
+    return error("env-secret", below("env", name), message, fix)
 
 
 def _gated(run: Run) -> Iterator[Problem]:

@@ -32,7 +32,7 @@ from xsft.spec.explain import validate
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
 from xsft.spec.resolve import resolve
-from xsft.spec.secrets import names_secret
+from xsft.spec.secrets import names_secret_variable, redact
 from xsft.spec.yamltext import ParsedYaml
 
 _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
@@ -67,7 +67,7 @@ def import_paste(text: str, *, line: int | None = None, read_file: ReadFile = la
     commands = shell.run(shell_lines(text.replace("\r\n", "\n")))
     notes = Notes(shell.holes)
     for name, value in shell.variables.items():
-        if names_secret(name):
+        if names_secret_variable(name):
             notes.remember_secret(value)
     pasted = _read(find_xpk_line(commands, notes, line=line), notes, read_file)
     _say_variables(shell, notes)
@@ -77,11 +77,9 @@ def import_paste(text: str, *, line: int | None = None, read_file: ReadFile = la
     if (known := spec or complete(tree, todo)) is not None:
         say_differences(pasted.given, resolve(known, Facts())[0], notes)
     found = (*notes.problems, *problems)
-    body = workload_yaml(tree)
     differences = notes.differences
-    return Imported(
-        yaml=commented(body, problems=found, differences=differences), differences=differences, problems=found
-    )
+    whole = commented(workload_yaml(tree), problems=found, differences=differences)
+    return Imported(yaml=redact(whole), differences=differences, problems=found)
 
 
 def _require_text(text: str) -> None:
@@ -210,7 +208,7 @@ def _say_config(pasted: _Pasted, version: str, notes: Notes) -> None:
 
 def _say_variables(shell: Shell, notes: Notes) -> None:
     for name, default in shell.defaulted.items():
-        if not notes.is_secret(name, default):
+        if not notes.is_secret_variable(name, default):
             notes.differ(f"${name}", now=default, why="it is not set in the paste, so the default beside it is taken")
     for name in [name for name in shell.variables if name not in shell.used]:
         why = "it is set above the line and used nowhere: the command does not know it"

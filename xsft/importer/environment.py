@@ -72,7 +72,7 @@ def workload_environment(env: Mapping[str, str], mode: ModeName, notes: Notes) -
 
 
 def _is_kept(name: str, value: str, notes: Notes) -> bool:
-    if notes.is_secret(name, value):
+    if notes.is_secret_variable(name, value):
         why = "it is a secret, which everybody who may look at the JobSet could read; xsft passes none but the hub's"
         notes.differ(name, given="a secret (not shown)", why=why)
         return False

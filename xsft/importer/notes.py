@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from xsft.checks.secrets import NO_SECRET
 from xsft.importer.holes import Holes
 from xsft.problems import Problem
 from xsft.spec.keypath import printable
-from xsft.spec.secrets import HIDDEN, looks_secret, names_secret, redact
+from xsft.spec.secrets import HIDDEN, is_harmless, looks_secret, names_secret, names_secret_variable, redact
 
 MAX_SHOWN = 160
 """Characters of a pasted value that a difference quotes."""
@@ -54,14 +53,18 @@ class Notes:
 
     def remember_secret(self, value: str) -> None:
         """A value that stands under a secret's name must not appear under another one either."""
-        if len(value) >= _MIN_SECRET and not self.holes.inside(value) and not NO_SECRET.fullmatch(value):
+        if len(value) >= _MIN_SECRET and not self.holes.inside(value) and not is_harmless(value):
             self._secrets.add(value)
 
     def is_secret(self, name: str, value: str) -> bool:
-        """Whether the value is one, by its name, its shape, or because it was one before."""
-        if names_secret(name) and not NO_SECRET.fullmatch(value):
+        """Whether the value is one by its name, by its shape, or because it was one before; or the name itself is."""
+        if names_secret(name) and not is_harmless(value):
             return True
-        return looks_secret(value) or any(secret in value for secret in self._secrets)
+        return any(map(looks_secret, (name, value))) or any(secret in value for secret in self._secrets)
+
+    def is_secret_variable(self, name: str, value: str) -> bool:
+        """The same for an environment variable, whose name tells more."""
+        return (names_secret_variable(name) and not is_harmless(value)) or self.is_secret(name, value)
 
     def shown(self, text: str) -> str:
         """On one line, short, without secrets."""

@@ -6,9 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from xsft.spec.secrets import HIDDEN, names_secret, redact
+from xsft.spec.secrets import HIDDEN, is_harmless, names_secret, names_secret_variable, redact
 
-_USERINFO = re.compile(r"(?<=://)[^/@\s'\"]+@")
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_][\w.\-]*)=(?P<value>'[^']*'|\"[^\"]*\"|[^\s'\"&,;]+)")
 _SIGNED = re.compile(r"(?i)(?:^|[-_])(?:signature|sig)$")
 _REFERENCE = re.compile(r"(?i)(?:_path|_file|pull[-_]secret|_name)$")
@@ -16,7 +15,7 @@ _REFERENCE = re.compile(r"(?i)(?:_path|_file|pull[-_]secret|_name)$")
 
 
 def scrub(value: Any, *, key: str = "") -> Any:
-    """A JSON value without token shapes, URL user names and passwords, and values assigned to secret names.
+    """A JSON value without secrets by their shape, in keys too, and without values assigned to secret names.
 
     Environments are judged by their names too; `key` is the name the value stands under.
     """
@@ -24,7 +23,7 @@ def scrub(value: Any, *, key: str = "") -> Any:
         case str():
             return scrub_text(value)
         case Mapping():
-            return {name: _under(str(name), inner, inside=key) for name, inner in value.items()}
+            return {redact(str(name)): _under(str(name), inner, inside=key) for name, inner in value.items()}
         case list() | tuple():
             return [scrub(item, key=key) for item in value]
         case _:
@@ -32,12 +31,12 @@ def scrub(value: Any, *, key: str = "") -> Any:
 
 
 def scrub_text(text: str) -> str:
-    return redact(_USERINFO.sub(f"{HIDDEN}@", _ASSIGNED.sub(_assigned, text)))
+    return redact(_ASSIGNED.sub(_assigned, text))
 
 
 def _under(name: str, value: Any, *, inside: str) -> Any:
-    if inside == "env" and isinstance(value, str) and _holds_secret(name):
-        return HIDDEN if value else value
+    if inside == "env" and isinstance(value, str) and names_secret_variable(name) and not is_harmless(value):
+        return HIDDEN
     return scrub(value, key=name)
 
 

@@ -1,8 +1,4 @@
-"""Which texts must never be echoed: tokens, and whatever stands under a key that names one. Pure.
-
-The shapes are public ones: Hugging Face (`hf_`), GitHub (`ghp_` and its kin, `github_pat_`), Google OAuth (`ya29.`) and
-API keys (`AIza`), AWS (`AKIA`, `ASIA`), HTTP bearer headers, and PEM private keys.
-"""
+"""Which texts must never be echoed: what has a secret's shape, and what stands under a name that means one. Pure."""
 
 from __future__ import annotations
 
@@ -13,34 +9,81 @@ from xsft.problems import Problem
 
 HIDDEN = "…"
 
-_TOKEN = re.compile(
-    r"hf_[A-Za-z0-9]{20,}"
-    r"|gh[opsur]_[A-Za-z0-9]{20,}"
-    r"|github_pat_[A-Za-z0-9_]{20,}"
-    r"|ya29\.[A-Za-z0-9_.\-]{10,}"
-    r"|AIza[A-Za-z0-9_\-]{30,}"
-    r"|A[KS]IA[A-Z0-9]{12,}"
-    r"|[Bb]earer\s+[A-Za-z0-9_.~+/=\-]{8,}"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
-)
 _SECRET_NAME = re.compile(
     r"(?:^|[_.\-])(?:token|secrets?|password|passwd|credentials?|api_?keys?)(?:$|[_.\-])", re.IGNORECASE
+)
+_SECRET_PART = re.compile(
+    r"KEY|PAT|AUTH|DSN|PWD"
+    r"|.*(?:SECRETS?|TOKEN|PASS|PASSWD|PASSWORD|PASSPHRASE|(?:API|PRIVATE|SECRET)KEY|CREDENTIALS?|CREDS)"
+)
+_REFERENCE_NAME = re.compile(r"(?:.*[_.\-:])?(?:PATH|FILE|DIR|NAME)")
+"""Variables that say where a secret is: HF_TOKEN_PATH."""
+_SPECIAL_TOKENS = frozenset({"pad_token", "bos_token", "eos_token", "unk_token"})
+_HARMLESS = re.compile(
+    r"|[-+]?[0-9]*\.?[0-9]+|true|false|yes|no|on|off|none|null"  # switches and numbers
+    r"|(?:~|\.{1,2})?/[^\s+=]*"  # paths
+    r"|[a-z][a-z0-9+.\-]*://[^\s@]*|projects/[^\s/]+/secrets/\S*"  # addresses
+    r"|\$\(\w+\)|\$\{?\w+\}?|<[^>]*>",  # references, as Kubernetes and shells write them
+    re.IGNORECASE,
 )
 
 
 def looks_secret(text: str) -> bool:
-    """True when `text` holds something shaped like a token, wherever in it."""
-    return _TOKEN.search(text) is not None
+    """True when `text` holds something shaped like a secret, wherever in it."""
+    from xsft.spec.shapes import MIN_LENGTH, every_shape, find
+
+    return len(text) >= MIN_LENGTH and next(find(text, every_shape()), None) is not None
+
+
+def looks_token(text: str) -> bool:
+    """True when `text` holds a token that is known by itself: source code has URLs and headers that are examples."""
+    from xsft.spec.shapes import find, token_shapes
+
+    return next(find(text, token_shapes()), None) is not None
 
 
 def names_secret(key_path: str) -> bool:
     """True when a value under this key path is likely a secret, e.g. `env.HF_TOKEN` (but not `model.tokenizer`)."""
-    return _SECRET_NAME.search(key_path) is not None
+    head, _, variable = key_path.partition(".")
+    if head == "env" and variable:
+        return names_secret_variable(variable)
+    return _SECRET_NAME.search(key_path) is not None and not _is_no_secret(key_path.rpartition(".")[2])
+
+
+def names_secret_variable(name: str) -> bool:
+    """True when an environment variable of this name is likely a secret: GITHUB_PAT, PGPASS, MYSECRET."""
+    upper = name.upper()
+    named = any(_SECRET_PART.fullmatch(part) for part in re.split(r"[_.:\-]", upper))
+    return named and _REFERENCE_NAME.fullmatch(upper) is None and not _is_no_secret(upper.removeprefix("M_").lower())
+
+
+def _is_no_secret(key: str) -> bool:
+    """Keys of the trainer and its tokenizer that only sound like one.
+
+    `M_<KEY>` is how MaxText takes its keys as variables; source: maxtext@0.2.5 configs/pyconfig.py.
+    """
+    from xsft.catalog.releases import is_known
+
+    return key in _SPECIAL_TOKENS or (is_known(key) and key != "hf_access_token")
+
+
+def is_harmless(value: str) -> bool:
+    """True for values that give nothing away under any name: switches, numbers, paths, addresses and references."""
+    return _HARMLESS.fullmatch(value) is not None and not looks_secret(value)
 
 
 def redact(text: str) -> str:
-    """The text with every token-shaped part replaced by `…`."""
-    return _TOKEN.sub(HIDDEN, text)
+    """The text with every part that is shaped like a secret replaced by `…`."""
+    from xsft.spec.shapes import MIN_LENGTH, every_shape, find
+
+    if len(text) < MIN_LENGTH:
+        return text
+    kept, after = [], 0
+    for start, end in sorted(find(text, every_shape())):
+        if start >= after:
+            kept.append(text[after:start])
+        after = max(after, end)
+    return HIDDEN.join((*kept, text[after:]))
 
 
 def redacted(p: Problem) -> Problem:

@@ -5,18 +5,44 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import TextIO
+from collections.abc import Iterable
+from typing import Any, TextIO
+
+from xsft.spec.secrets import redact
+
+
+class Screened:
+    """A text stream through which no secret is written, whoever writes: verbs, argparse, tracebacks, rich."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        self.stream.write(redact(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
 
 
 def prepare_streams() -> None:
-    """Make the streams usable: a closed one is empty or goes nowhere, and text that the locale cannot write is escaped.
+    """Make the streams usable: a closed one is empty or goes nowhere, text that the locale cannot write is escaped, and
+    secrets are not written.
 
     Standard input first: its descriptor is the lowest, so that no socket or file of ours becomes it.
     """
     if sys.stdin is None:
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 - for the whole process
-    sys.stdout = _prepared(sys.stdout)
-    sys.stderr = _prepared(sys.stderr)
+    sys.stdout = _screened(sys.stdout)
+    sys.stderr = _screened(sys.stderr)
+
+
+def _screened(stream: Any) -> Any:
+    return stream if isinstance(stream, Screened) else Screened(_prepared(stream))
 
 
 def _prepared(stream: TextIO | None) -> TextIO:

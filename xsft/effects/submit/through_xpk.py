@@ -24,7 +24,7 @@ from xsft.errors import EnvironmentMissing, Refused, SpecError, TimedOut, Unknow
 from xsft.launchers.readback import lacking_of_xpk, lost_by_xpk
 from xsft.problems import error, note
 from xsft.spec.asked import asked_fields
-from xsft.spec.secrets import names_secret, redact
+from xsft.spec.secrets import names_secret_variable, redact
 from xsft.steps import Plan
 
 Json = dict[str, Any]
@@ -135,7 +135,7 @@ _MAIN = "import sys; from xpk.main import main; sys.exit(main())"
 def _is_passed_on(name: str) -> bool:
     upper = name.upper()
     named = upper in PASSED_ON_EXACTLY or upper.startswith(PASSED_ON)
-    return named and (upper.startswith(LOGIN) or not names_secret(name))
+    return named and (upper.startswith(LOGIN) or not names_secret_variable(name))
 
 
 def _require_tools(env: Mapping[str, str]) -> None:

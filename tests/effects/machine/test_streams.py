@@ -1,0 +1,42 @@
+"""What is written to a standard stream, whoever writes it."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+
+import pytest
+
+from xsft.effects.machine.streams import Screened, prepare_streams
+
+TOKEN = "hf" + "_" + "aB3" * 12
+
+
+def test_no_secret_is_written_by_anyone() -> None:
+    under = io.StringIO()
+    stream = Screened(under)
+    print("a", TOKEN, "b", file=stream)
+    stream.writelines((f"{TOKEN}\n", "plain\n"))
+    argparse.ArgumentParser(prog=TOKEN).print_usage(stream)
+    assert under.getvalue() == "a … b\n…\nplain\nusage: … [-h]\n"
+
+
+def test_a_screened_stream_is_the_stream_in_all_else() -> None:
+    under = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="backslashreplace")
+    stream = Screened(under)
+    assert stream.write("é") == 1
+    stream.flush()
+    assert (stream.encoding, stream.isatty(), under.buffer.getvalue()) == ("ascii", False, b"\\xe9")
+
+
+def test_the_standard_streams_are_screened_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    monkeypatch.setattr(sys, "stderr", None)
+    prepare_streams()
+    first = sys.stdout
+    prepare_streams()
+    assert sys.stdout is first
+    assert not isinstance(first.stream, Screened)
+    assert sys.stderr.write(TOKEN) == len(TOKEN)
+    sys.stderr.stream.close()

@@ -1,0 +1,140 @@
+"""A secret in any text of a workload, in any key and in any place: refused, and in no message, output or file."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.everything import EVERYTHING, Tree
+from xsft.api import SECRET_PROBLEMS
+from xsft.cli import main
+from xsft.commands.failure import problem_documents
+from xsft.errors import SpecError
+from xsft.facts import Facts, TemplateFacts
+from xsft.planner import make_intent
+from xsft.problems import errors_in
+from xsft.spec.place import PathwaysImages, Place
+from xsft.spec.reader import read_spec
+
+Path_ = tuple[str | int, ...]
+
+SHAPES: Mapping[str, Callable[[str], str]] = {
+    "token": lambda s: "hf" + "_" + s,
+    "login": lambda s: f"postgres://user:{s}@host",
+    "signed": lambda s: f"https://host/path?X-Goog-Signature={s}",
+    "header": lambda s: f"Authorization: Basic {s}",
+}
+NAMES = ("MYSECRET", "GITHUB_PAT", "OPENAI_KEY", "PGPASS", "HFTOKEN", "SSH_PRIVATE_KEY", "M_HF_ACCESS_TOKEN")
+FREE_KEYS = (("env",), ("overrides", "maxtext"), ("checks",), ("parallelism", "ici"), (), ("model",), ("place",))
+
+
+def texts(node: Any, at: Path_ = ()) -> Iterator[Path_]:
+    """Where a text stands in a tree."""
+    if isinstance(node, str):
+        yield at
+    elif isinstance(node, Mapping | list):
+        for key, inner in node.items() if isinstance(node, Mapping) else enumerate(node):
+            yield from texts(inner, (*at, key))
+
+
+def planted(at: Path_, put: Callable[[Any], Any]) -> Tree:
+    """EVERYTHING with another value there."""
+    tree: Tree = json.loads(json.dumps(EVERYTHING))
+    node: Any = tree
+    for key in at[:-1]:
+        node = node[key]
+    node[at[-1]] = put(node.get(at[-1]) if isinstance(node, dict) else node[at[-1]])
+    return tree
+
+
+def assert_refused(tree: Tree, secret: str, *, facts: Facts | None = None) -> None:
+    """By its form, or as a secret; and no problem that is shown has it."""
+    try:
+        found = make_intent(read_spec(json.dumps(tree)), facts or Facts()).problems
+    except SpecError as refused:
+        found = refused.problems
+    else:
+        assert SECRET_PROBLEMS & {p.id for p in errors_in(found)}, tree
+    assert secret not in json.dumps(problem_documents(found))
+
+
+@pytest.mark.parametrize("at", list(texts(EVERYTHING)), ids=lambda at: ".".join(map(str, at)))
+def test_in_any_text_of_a_workload(at: Path_) -> None:
+    secret = secrets.token_hex(20)
+    for shaped in SHAPES.values():
+        assert_refused(planted(at, lambda _old, shaped=shaped: shaped(secret)), secret)
+        assert_refused(planted(at, lambda old, shaped=shaped: f"{old}/{shaped(secret)}"), secret)
+
+
+@pytest.mark.parametrize("section", FREE_KEYS, ids=".".join)
+def test_in_any_key_of_a_workload(section: Path_) -> None:
+    secret = secrets.token_hex(20)
+    for shaped in SHAPES.values():
+        for value in ("1", 1, ["a"], {"a": "b"}):
+            assert_refused(planted((*section, shaped(secret)), lambda _none, value=value: value), secret)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_under_any_name_of_a_secret(name: str) -> None:
+    secret = "hunter" + secrets.token_hex(4)
+    assert_refused(planted(("env", name), lambda _none: secret), secret)
+
+
+@pytest.mark.parametrize("field", sorted(Place.model_fields))
+def test_in_the_place_that_a_workload_names(field: str) -> None:
+    secret = secrets.token_hex(20)
+    value: Any = f"gs://bucket/{SHAPES['token'](secret)}"
+    if field == "pathways":
+        value = PathwaysImages(scratch=value)
+    place = Place.model_construct(_fields_set={field}, **{field: value})
+    assert_refused({**EVERYTHING, "place": "main"}, secret, facts=Facts(places={"main": place}))
+
+
+def test_in_a_chat_template() -> None:
+    secret = secrets.token_hex(20)
+    template = TemplateFacts(text=f"{{{{ '{SHAPES['token'](secret)}' }}}}")
+    assert_refused(dict(EVERYTHING), secret, facts=Facts(template=template))
+
+
+WORKLOAD: Tree = {
+    "name": "planted",
+    "mode": "mcjax",
+    "place": {"project": "my-project", "zone": "us-east5-b", "cluster": "c", "output": "gs://my-bucket/runs"},
+    "tpu": {"type": "v6e-8"},
+    "image": {"ref": "us-docker.pkg.dev/my-project/xsft/train:1", "maxtext": "0.2.5"},
+    "model": {"name": "qwen3-0.6b", "tokenizer": "Qwen/Qwen3-0.6B", "hf": {"repo": "Qwen/Qwen3-0.6B"}},
+    "data": {"hf_path": "HuggingFaceH4/ultrachat_200k", "train_split": "train_sft", "columns": ["messages"]},
+    "train": {"steps": 100, "per_device_batch_size": 1},
+}
+VERBS = (("check",), ("check", "--json"), ("plan",), ("plan", "--json"), ("submit",), ("submit", "--json"))
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+@pytest.mark.parametrize("shape", [*SHAPES, "name"])
+def test_no_verb_prints_or_writes_it(
+    verb: tuple[str, ...],
+    shape: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    secret = secrets.token_hex(20)
+    env = {"PGPASS": secret} if shape == "name" else {"NOTE": SHAPES[shape](secret)}
+    file = tmp_path / "planted.yaml"
+    file.write_text(json.dumps({**WORKLOAD, "env": env}))
+    home = tmp_path / "home"
+    home.mkdir()
+    for name in ("HOME", "XSFT_STATE_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(home))
+    assert main((verb[0], str(file), *verb[1:])) == 2
+    assert secret not in "".join(capsys.readouterr())
+    assert main(("check", str(file), "--set", f"env.OTHER={SHAPES['login'](secret)}")) == 2
+    assert main((verb[0], f"{SHAPES['login'](secret)}.yaml", *verb[1:])) == 2
+    assert main((SHAPES["token"](secret), *verb)) == 2
+    assert secret not in "".join(capsys.readouterr())
+    assert [f for f in home.rglob("*") if f.is_file() and secret.encode() in f.read_bytes()] == []

@@ -1,0 +1,140 @@
+"""Shapes of secrets: the tokens of services, logins in URLs and headers, keys in PEM. Pure.
+
+Most are gitleaks' (xsft/catalog/secret_rules.toml). The ones here are open-ended: a token that is longer than the
+service's documentation says is a token too.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+from xsft.catalog.data import toml
+
+
+class Shape(NamedTuple):
+    words: tuple[str, ...]
+    """In small letters; a text without any of them has no such secret. Looking for words is cheap."""
+    pattern: str
+    """Its first group is the secret; without a group, all of it is."""
+    entropy: float = 0.0
+    """Bits a character; a text with less is no secret."""
+
+
+Shapes = tuple[tuple[str, Shape], ...]
+"""Each word with its shape: one pass over a flat tuple is what a text without secrets costs."""
+
+MIN_LENGTH = 8
+"""Of a text with a secret in it: `a://b:c@`."""
+
+_REFERENCE = r"(?:\$\(\w+\)|\$\{?\w+\}?|\{\w*\}|<[^>]*>|\*+|[xX]{3,}|…)"
+"""What stands for a secret in examples, shells and manifests, and what a redaction leaves."""
+
+_PEM = r"[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----"
+
+OWN = (
+    Shape(("hf_",), r"hf_(?:oauth_|jwt_)[\w.-]{16,}|hf_[A-Za-z0-9]{20,}"),
+    Shape(("ghp_", "gho_", "ghs_", "ghu_", "ghr_"), r"gh[opsur]_[A-Za-z0-9]{20,}"),
+    Shape(("github_pat_",), r"github_pat_[A-Za-z0-9_]{20,}"),
+    Shape(("glpat-",), r"glpat-[\w-]{16,}"),
+    Shape(("ya29.",), r"ya29\.[\w.-]{10,}"),  # Google: access tokens, API keys, OAuth clients
+    Shape(("aiza",), r"AIza[\w-]{30,}"),
+    Shape(("gocspx-",), r"GOCSPX-[\w-]{20,}"),
+    Shape(("akia", "asia"), r"A[KS]IA[A-Z0-9]{12,}"),
+    Shape(("sk-",), r"(?<![A-Za-z0-9])sk-(?:(?:ant|proj|svcacct|admin|or)-[\w-]{16,}|[A-Za-z0-9]{20,})"),
+    Shape(("xox",), r"(?<![A-Za-z0-9])xox[abceoprs]-[A-Za-z0-9-]{10,}"),
+    Shape(("dckr_",), r"dckr_(?:pat|oat)_[\w-]{16,}"),
+    Shape(("npm_",), r"(?<![A-Za-z0-9_])npm_[A-Za-z0-9]{30,}"),
+    Shape(("pypi-",), r"(?<![\w-])pypi-(?:AgE[\w-]{16,}|[A-Za-z0-9_]{32,})"),
+    Shape(("eyj",), r"(?<![\w-])eyJ[\w-]{10,}\.eyJ[\w-]{10,}(?:\.[\w-]*)?"),  # RFC 7519; base64 of `{"`
+)
+
+ENVELOPES = (
+    Shape(
+        ("private key",),
+        rf"-----BEGIN{_PEM}(?:(?:(?!-----)(?:[\w+/=\s:,.-]|\\[nr]))*-----END{_PEM}"
+        r"|(?:(?:\s|\\[nr])*[A-Za-z0-9+/=]{16,})*)",
+    ),
+    Shape(("bearer",), r"(?i:\bbearer)\s+([\w.~+/=-]{16,})"),
+    Shape(("basic",), r"\b[Bb]asic\s+([A-Za-z0-9+/]{8,}={1,2}|[A-Za-z0-9+/]{24,})"),
+    Shape(
+        ("authorization",),
+        rf"(?i:authorization[\"']?\s*[:=]\s*[\"']?(?:basic|bearer|token|apikey))\s+(?!{_REFERENCE})([^\s\"'\\,;…]{{4,}})",
+    ),
+    Shape(
+        ("://",),
+        rf"(?<=://)([^\s/@:'\"\\<>\[]{{0,256}}:(?![0-9]*/|{_REFERENCE}@)"
+        r"(?:[^\s/'\"\\]{1,512}|[^\s'\"\\]{1,512}?))@(?!sha(?:256|512):)",
+    ),
+    Shape(("http://", "https://"), r"(?:(?<=http://)|(?<=https://))(?!git@)([^\s/@:'\"\\<>\[{$*…]{1,512})@"),
+    Shape(
+        ("sig=", "signature=", "token=", "key=", "credential=", "password=", "passwd=", "secret="),
+        r"(?i:(?:[?&]|\\u0026)(?:x-(?:goog|amz)-(?:signature|credential|security-token)|sig|signature|password|passwd"
+        rf"|(?:(?:access|auth|id|refresh)[_-]?)?token|api[_-]?key|(?:client[_-]?)?secret)=)(?!{_REFERENCE})"
+        r"([^\s&'\"#\\…]{5,}[^\s&'\"#\\…:.,;)])",
+    ),
+)
+"""A secret of any shape, known by what stands around it: PEM, HTTP headers, a URL's login, a signed URL's query.
+Lengths are bounded where a text could be read in many ways, so that a long one is soon told from a secret.
+"""
+
+_TAIL = re.compile(r"[\w=~-]*")
+"""What still belongs to a token whose rule names a length."""
+
+
+class Found(NamedTuple):
+    start: int
+    end: int
+
+
+@cache
+def token_shapes() -> Shapes:
+    """Shapes that a secret has by itself, wherever it stands."""
+    rules = toml("secret_rules.toml").values()
+    return _by_word((*OWN, *(Shape(tuple(r["words"]), r["pattern"], r.get("entropy", 0.0)) for r in rules)))
+
+
+@cache
+def every_shape() -> Shapes:
+    return (*_by_word(ENVELOPES), *token_shapes())
+
+
+def find(text: str, shapes: Shapes) -> Iterator[Found]:
+    """Where secrets of those shapes stand in the text; they may overlap."""
+    small = text.lower()
+    near = [shape for word, shape in shapes if word in small]
+    for shape in dict.fromkeys(near):
+        yield from _places(text, shape)
+
+
+def _by_word(shapes: tuple[Shape, ...]) -> Shapes:
+    return tuple((word, shape) for shape in shapes for word in shape.words)
+
+
+def _places(text: str, shape: Shape) -> Iterator[Found]:
+    known = 0
+    for match in _compiled(shape.pattern).finditer(text):
+        start, end = match.span(1 if match.lastindex else 0)
+        if start >= known and (not shape.entropy or _entropy(text[start:end]) >= shape.entropy):
+            known = end if shape in ENVELOPES else _end_of_token(text, end)
+            yield Found(start, known)
+
+
+def _end_of_token(text: str, end: int) -> int:
+    tail = _TAIL.match(text, end)
+    return tail.end() if tail else end
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def _entropy(text: str) -> float:
+    """Shannon's, in bits a character, as gitleaks counts it."""
+    shares = [count / len(text) for count in Counter(text).values()]
+    return -sum(share * math.log2(share) for share in shares)
