@@ -1,4 +1,4 @@
-"""`xsft doctor`: what is there, what is missing and the command that mends it."""
+"""`xsft doctor`: what this machine has and lacks, whether the places can be used, and what mends it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ import json
 from xsft.commands.progress import shown
 from xsft.effects.environments import doctor
 from xsft.effects.environments.tools import Check
+from xsft.effects.runs.placecheck import place_checks
 from xsft.errors import EnvironmentMissing
+
+PLACES = frozenset({"place", "bucket", "places.yaml"})
+"""First words of ids that are not about this machine."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Exit status 0 when planning and local training can work, 3 when something they need is missing."""
     with shown("looking around"):
-        checks = doctor.examine(doctor.this_machine())
+        checks = (*doctor.examine(doctor.this_machine()), *place_checks())
     ok = doctor.is_ok(checks)
     if args.json:
         rows = [check.as_json() for check in checks]
@@ -46,4 +50,6 @@ def _print_table(checks: tuple[Check, ...]) -> None:
 def _state(check: Check) -> str:
     if check.ok:
         return "ok"
+    if check.id.partition(":")[0] in PLACES:
+        return "FAILS"
     return "MISSING" if check.required else "absent (optional)"

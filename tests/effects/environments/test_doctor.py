@@ -1,14 +1,15 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.effects.wheels import Shop
 from tests.replacing import replace
-from xsft.effects.environments import doctor, envbuild
+from xsft.effects.environments import doctor, envbuild, tools
 from xsft.effects.environments.doctor import Machine
-from xsft.effects.environments.tools import Check
+from xsft.effects.environments.tools import LATE, Check, run_tool
 from xsft.effects.machine.process import Completed
 
 ANSWERS = {
@@ -74,6 +75,24 @@ def test_a_machine_with_everything_is_ok_and_names_the_versions(machine: Machine
         "docker-buildkit": "",
         "docker-engine": "28.2.2",
     }
+
+
+def test_a_tool_that_is_late_is_not_said_to_be_missing(machine: Machine) -> None:
+    late = Completed(argv=("gcloud",), status=LATE, stdout="", stderr="")
+    but: dict[str, Completed | None] = dict.fromkeys(("gcloud", "docker-engine", "unshare"), late)
+    found = checks(replace(machine, run=lambda argv: answers(argv, but=but)))
+    for name, program in (("gcloud", "gcloud"), ("docker-engine", "docker"), ("pid-namespace", "unshare")):
+        assert found[name].detail == f"{program} timed out: no answer within 20 s"
+        assert "less busy" in found[name].next_step
+    assert found["kubectl"].ok
+
+
+def test_a_tool_that_does_not_end_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools, "TOOL_TIMEOUT_S", 0.2)
+    done = run_tool(("sleep", "5"), env={"PATH": os.environ["PATH"]})
+    assert done is not None
+    assert done.status == LATE
+    assert run_tool(("no-such-tool",), env={"PATH": ""}) is None
 
 
 def test_an_environment_that_is_not_built_is_missing_with_its_command(machine: Machine) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from xsft.effects.images.docker_build import ALSO, INSTALL_BUILDX, NEEDS_BUILDX
 from xsft.effects.machine import process
@@ -19,6 +20,8 @@ from xsft.errors import EnvironmentMissing, TimedOut
 from xsft.image.docker_errors import PERMIT, START
 
 TOOL_TIMEOUT_S = 20.0
+LATE = 124
+"""As the status of `timeout` in coreutils."""
 
 
 class Check(Struct, frozen=True, kw_only=True):
@@ -45,22 +48,44 @@ class Check(Struct, frozen=True, kw_only=True):
 
 
 Run = Callable[[tuple[str, ...]], Completed | None]
-"""Runs a tool; None where it cannot be started or does not answer in time."""
+"""Runs a tool; None where it cannot be started; its status is `LATE` where it does not answer in time."""
 
 
 def tool_checks(run: Run) -> Iterator[Check]:
     """In the order of the table; asked side by side, because gcloud alone takes a second."""
     checks = (_pid_namespace, _kubectl, _gcloud, _auth_plugin, _docker_client, _docker_build, _docker_engine)
     with ThreadPoolExecutor(max_workers=4) as pool:
-        yield from pool.map(lambda check: check(run), checks)
+        yield from pool.map(lambda check: _noted(check, run), checks)
+
+
+def _noted(check: Callable[[Run], Check], run: Run) -> Check:
+    """What did not answer in time is said to be late, not to be missing."""
+    late: list[tuple[str, ...]] = []
+
+    def asked(argv: tuple[str, ...]) -> Completed | None:
+        done = run(argv)
+        late.extend([argv] if done is not None and done.status == LATE else [])
+        return done
+
+    found = check(asked)
+    if found.ok or not late:
+        return found
+    by_hand = shlex.join(late[0])
+    return replace(
+        found,
+        detail=f"{late[0][0]} timed out: no answer within {TOOL_TIMEOUT_S:g} s",
+        fix=f"Try again when the machine is less busy; `{by_hand}` by hand shows whether it answers.",
+    )
 
 
 def run_tool(argv: tuple[str, ...], *, env: Mapping[str, str]) -> Completed | None:
-    """Run a tool; None where it cannot be started or does not answer in 20 s."""
+    """Run a tool; None where it cannot be started, `LATE` where it does not answer in 20 s."""
     try:
         return process.run(argv, env=env, timeout_s=TOOL_TIMEOUT_S)
-    except (EnvironmentMissing, TimedOut):
+    except EnvironmentMissing:
         return None
+    except TimedOut:
+        return Completed(argv=argv, status=LATE, stdout="", stderr="")
 
 
 def _pid_namespace(run: Run) -> Check:

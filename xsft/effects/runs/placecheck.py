@@ -1,0 +1,96 @@
+"""What `xsft doctor` finds of the places of places.yaml: the login, the right to submit, JobSet, and the bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft.effects.cluster import resources as kinds
+from xsft.effects.cluster.cluster import Cluster, connect
+from xsft.effects.cluster.config import Whereabouts
+from xsft.effects.cluster.lists import PATIENCE
+from xsft.effects.environments.tools import Check
+from xsft.effects.machine import clock
+from xsft.effects.machine.parallel import start
+from xsft.effects.records.storage import bucket_and_name
+from xsft.effects.records.writable import check_writable
+from xsft.effects.runs.sources import known_places, source_at
+from xsft.errors import SpecError, XsftError
+from xsft.problems import Problem
+from xsft.spec.place import Place
+
+LATE_S = 25.0
+"""For all of them together; a login program alone takes a second."""
+NO_JOBSET = "xsft-doctor-asks-for-none"
+
+
+class World(Struct, frozen=True, kw_only=True):
+    """What is asked; a test passes another."""
+
+    connect: Callable[[Whereabouts], Cluster] = lambda where: connect(where, patience=PATIENCE)
+    writable: Callable[[str], tuple[Problem, ...]] = check_writable
+    late_s: float = LATE_S
+
+
+def place_checks(world: World | None = None) -> tuple[Check, ...]:
+    """One per place that names a cluster, one per bucket of a place; all are asked at once, and nothing is changed."""
+    try:
+        places, _ = known_places()
+    except SpecError as wrong:
+        return tuple(_failed(_row("places.yaml", "runs on clusters"), problem) for problem in wrong.problems[:1])
+    return tuple(_in_time(dict(_questions(places, world or World())), late_s=(world or World()).late_s))
+
+
+def _questions(places: Mapping[str, Place], world: World) -> Iterator[tuple[str, Callable[[], Check]]]:
+    for name, place in sorted(places.items()):
+        if place.context or (place.project and place.zone and place.cluster):
+            yield f"place:{name}", partial(_cluster, name, place, world)
+    for output in sorted({place.output for place in places.values() if place.output}):
+        bucket, _ = bucket_and_name(output)
+        yield f"bucket:{bucket}", partial(_bucket, bucket, output, world)
+
+
+def _in_time(questions: Mapping[str, Callable[[], Check]], *, late_s: float) -> Iterator[Check]:
+    until = clock.monotonic() + late_s
+    asked = [(name, start(question)) for name, question in questions.items()]
+    for name, one in asked:
+        if one.ended(max(0.0, until - clock.monotonic())):
+            yield one.result()
+        else:
+            late = f"timed out: no answer within {late_s:g} s"
+            yield replace(_row(name, ""), detail=late, fix="Check the network, the VPN and the login, and try again.")
+
+
+def _cluster(name: str, place: Place, world: World) -> Check:
+    row = _row(f"place:{name}", f"runs on {source_at(place, None).name}")
+    try:
+        cluster = world.connect(place)
+        cluster.reads.jobset(name=NO_JOBSET, namespace=place.namespace)
+        who, may = cluster.whoami(), cluster.may("create", kinds.JOBSETS, namespace=place.namespace)
+    except XsftError as failed:
+        return _failed(row, failed.problems[0])
+    who = who or "your login"
+    if may is False:
+        fix = f"Ask for an RBAC rule that lets you create {kinds.JOBSETS.full_name} in the namespace {place.namespace}."
+        return replace(row, detail=f"{who} may not create JobSets in the namespace {place.namespace}", fix=fix)
+    return replace(row, ok=True, detail=f"logged in as {who}")
+
+
+def _bucket(bucket: str, output: str, world: World) -> Check:
+    row = _row(f"bucket:{bucket}", f"results in {output}")
+    try:
+        problems = world.writable(output)
+    except XsftError as failed:
+        return _failed(row, failed.problems[0])
+    return _failed(row, problems[0]) if problems else replace(row, ok=True, detail="your login may write to it")
+
+
+def _failed(row: Check, problem: Problem) -> Check:
+    return replace(row, detail=problem.message, fix=problem.fix)
+
+
+def _row(id: str, needed_for: str) -> Check:
+    return Check(id=id, ok=False, required=False, version="", needed_for=needed_for, detail="", fix="")
