@@ -99,6 +99,7 @@ def ask(
     monkeypatch.setattr("xsft.effects.runs.runs.PATIENCE", QUICK)
     monkeypatch.setattr("xsft.effects.cluster.login.LOGIN_TIMEOUT_S", 0.5)
     monkeypatch.setattr(ClusterApi, "patience", QUICK)
+    monkeypatch.setattr("xsft.commands.waiting.GRACE_S", BOUND_S)  # its one look is to find out what is broken
 
     def asked(verb: str) -> Said:
         if verb == "submit":
