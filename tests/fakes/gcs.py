@@ -26,6 +26,9 @@ ALL = frozenset(
     {"storage.objects.create", "storage.objects.get", "storage.objects.list", "storage.buckets.get"},
 )
 
+PAGE = 1000
+"""Names of a list, at most: files and folders together, in their order."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
@@ -67,7 +70,7 @@ class Bucket:
     @property
     def questions(self) -> list[str]:
         """`asked` without the look at the bucket that google-cloud-storage takes in a thread of its own."""
-        return [line for line in self.asked if "?projection=noAcl" not in line]
+        return [line for line in self.asked if not re.search(r"/b/[^/?]+\?projection=noAcl", line)]
 
     @property
     def changes(self) -> list[str]:
@@ -82,6 +85,11 @@ class Bucket:
             self.objects[name] = content
             self.generations[name] = generation + 1
             return generation + 1
+
+    def names(self) -> tuple[str, ...]:
+        """Of all objects at one time: another thread may store meanwhile."""
+        with self.lock:
+            return tuple(self.objects)
 
     def failing(self, line: str) -> Failure | None:
         with self.lock:
@@ -159,12 +167,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _listing(self, query: dict[str, list[str]]) -> dict[str, object]:
         prefix = query.get("prefix", [""])[0]
-        below = [name[len(prefix) :] for name in self.bucket.objects if name.startswith(prefix)]
-        times = self.bucket.updated
-        names = [prefix + name for name in below if "/" not in name]
-        files = [{"name": name, **({"updated": times[name]} if name in times else {})} for name in names]
-        folders = sorted({prefix + name.partition("/")[0] + "/" for name in below if "/" in name})
-        return {"kind": "storage#objects", "items": files, "prefixes": folders}
+        objects = self.bucket.names()
+        below = [name[len(prefix) :] for name in objects if name.startswith(prefix)]
+        folders = {prefix + name.partition("/")[0] + "/" for name in below if "/" in name}
+        every = sorted({*folders, *(prefix + name for name in below if "/" not in name)})
+        first, most = int(query.get("pageToken", ["0"])[0]), int(query.get("maxResults", ["1000"])[0])
+        page, times = every[first : first + min(most, PAGE)], self.bucket.updated
+        files = [
+            {"name": name, **({"updated": times[name]} if name in times else {})}
+            for name in page
+            if name not in folders
+        ]
+        more = {"nextPageToken": str(first + len(page))} if first + len(page) < len(every) else {}
+        return {"kind": "storage#objects", "items": files, "prefixes": [n for n in page if n in folders], **more}
 
     def _object(self, name: str, *, media: bool) -> None:
         content = self.bucket.objects.get(name)
