@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.gcs import Bucket, Failure, serving
+from xsft.effects.records.objects import LocalObjects, objects_for
+from xsft.effects.records.saved import latest_step
 from xsft.effects.records.storage import GcsStorage, LocalStorage, gcs_storage, storage_for, within
 from xsft.errors import Unreachable
 
@@ -42,6 +44,30 @@ def test_a_bucket_is_read_and_listed_like_a_folder(bucket: Bucket, tmp_path: Pat
         assert storage.names(f"{root}/a") == ("b/", "d/", "empty", "file")
         assert storage.names(f"{root}/none") == ()
         assert storage.names(f"{root}/a/file") == ()
+
+
+def test_a_folder_of_thousands_is_listed_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names come in the order of letters: of 2,400 checkpoints the last is not among the first 1,000."""
+    steps = {f"run/checkpoints/{5 * n}/commit_success.txt": b"" for n in range(1, 2401)}
+    for n in range(1, 2401):
+        (tmp_path / "run" / "checkpoints" / str(5 * n)).mkdir(parents=True)
+    (tmp_path / "run" / "checkpoints" / "12000" / "_CHECKPOINT_METADATA").touch()
+    with serving(Bucket(steps)) as served:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", served.url)
+        objects = objects_for("gs://my-bucket", env=os.environ)
+        for storage in (client(), objects):
+            assert len(storage.names("gs://my-bucket/run/checkpoints")) == 2400
+        assert latest_step(objects, output="gs://my-bucket", run_name="run") == 12000
+    assert latest_step(LocalObjects(), output=str(tmp_path), run_name="run") == 12000
+
+
+def test_more_names_than_are_read_are_an_error(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xsft.effects.records.storage.MAX_NAMES", 2)
+    for name in ("a", "b", "c"):
+        (tmp_path / name).touch()
+    for storage, folder in ((client(), "gs://my-bucket/a"), (LocalStorage(), str(tmp_path))):
+        with pytest.raises(Unreachable, match="more than 2 entries"):
+            storage.names(folder)
 
 
 def test_a_bucket_that_is_not_there_holds_nothing(bucket: Bucket) -> None:

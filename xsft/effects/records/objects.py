@@ -10,7 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from xsft.effects.records.storage import REQUEST_TIMEOUT_S, LocalStorage, ask, bucket_and_name, gcs_client, within
+from xsft.effects.records.storage import (
+    REQUEST_TIMEOUT_S,
+    LocalStorage,
+    ask,
+    below,
+    bucket_and_name,
+    gcs_client,
+    within,
+)
 from xsft.errors import EnvironmentMissing
 
 T = TypeVar("T")
@@ -19,8 +27,6 @@ DEADLINE_S = 10.0
 """For one operation with all its tries."""
 PAUSES_S = (0.5, 1.0, 2.0)
 """Before the second, third and fourth try where a bucket is busy (429, 503) or the connection breaks."""
-MAX_NAMES = 5000
-"""Entries of a folder that are looked at."""
 
 PERMISSIONS = "storage.objects.create, storage.objects.get and storage.objects.list (roles/storage.objectUser)"
 
@@ -174,17 +180,14 @@ class GcsObjects:
         return True
 
     def _times(self, bucket: str, prefix: str) -> Mapping[str, float | None]:
-        found = {blob.name.removeprefix(prefix): blob.updated for blob in self._page(bucket, prefix)}
+        blobs, _ = below(self._client, bucket, prefix, **self._options)
+        found = {blob.name.removeprefix(prefix): blob.updated for blob in blobs}
         return {name: at.timestamp() if at else None for name, at in found.items() if name}
 
     def _listed(self, bucket: str, prefix: str) -> tuple[str, ...]:
-        page = self._page(bucket, prefix)
-        files = [blob.name.removeprefix(prefix) for blob in page]
-        folders = [folder.removeprefix(prefix) for folder in page.prefixes]
-        return tuple(sorted(name for name in (*files, *folders) if name))
-
-    def _page(self, bucket: str, prefix: str) -> Any:
-        return self._client.list_blobs(bucket, prefix=prefix, delimiter="/", max_results=MAX_NAMES, **self._options)
+        blobs, folders = below(self._client, bucket, prefix, **self._options)
+        names = (*(blob.name for blob in blobs), *folders)
+        return tuple(sorted(name.removeprefix(prefix) for name in names if name != prefix))
 
     def _ask(self, path: str, question: Callable[[], T], *, permissions: str = PERMISSIONS) -> T | None:
         tries: dict[str, Any] = {"permissions": permissions, "pauses": self._pauses, "sleep": self._sleep}

@@ -24,8 +24,10 @@ T = TypeVar("T")
 REQUEST_TIMEOUT_S = 5.0
 PAUSES_S = (0.5,)
 """Before each further try of a question that got no answer (429, 503, a broken connection, a timeout)."""
-MAX_NAMES = 1000
-"""Entries of a folder that are looked at; a checkpoint of one directory per parameter has a few hundred."""
+MAX_NAMES = 100_000
+"""Entries of a folder that are read; more are an error, since a part of them says nothing of the last one. A
+checkpoint of one directory per parameter has a few hundred, a long run that keeps every checkpoint some thousand.
+"""
 
 LOGIN = "Log in with `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to a key file."
 
@@ -70,11 +72,13 @@ class LocalStorage:
     def names(self, folder: str) -> tuple[str, ...]:
         try:
             with os.scandir(folder) as entries:
-                return tuple(sorted(f"{e.name}/" if e.is_dir() else e.name for e in islice(entries, MAX_NAMES)))
+                found = sorted(f"{e.name}/" if e.is_dir() else e.name for e in islice(entries, MAX_NAMES + 1))
         except (FileNotFoundError, NotADirectoryError):
             return ()
         except (OSError, ValueError) as failed:
             raise _cannot_read(folder, failed) from None
+        refuse_too_many(folder, len(found))
+        return tuple(found)
 
 
 class GcsStorage:
@@ -100,15 +104,29 @@ class GcsStorage:
         return self._ask(folder, lambda: self._listed(bucket, prefix)) or ()
 
     def _listed(self, bucket: str, prefix: str) -> tuple[str, ...]:
-        page = self._client.list_blobs(
-            bucket, prefix=prefix, delimiter="/", max_results=MAX_NAMES, timeout=self._timeout_s, retry=None
-        )
-        files = [blob.name.removeprefix(prefix) for blob in page]
-        folders = [folder.removeprefix(prefix) for folder in page.prefixes]
-        return tuple(sorted(name for name in (*files, *folders) if name))
+        blobs, folders = below(self._client, bucket, prefix, timeout=self._timeout_s, retry=None)
+        names = (*(blob.name for blob in blobs), *folders)
+        return tuple(sorted(name.removeprefix(prefix) for name in names if name != prefix))
 
     def _ask(self, path: str, question: Callable[[], T]) -> T | None:
         return ask(path, question, pauses=self._pauses)
+
+
+def below(client: Any, bucket: str, prefix: str, **options: Any) -> tuple[list[Any], frozenset[str]]:
+    """Blobs and folders directly below the prefix, over all pages (of 1,000 names) of the list."""
+    listed = client.list_blobs(bucket, prefix=prefix, delimiter="/", **options)
+    blobs: list[Any] = []
+    for page in listed.pages:
+        blobs.extend(page)
+        refuse_too_many(f"gs://{bucket}/{prefix}", len(blobs) + len(listed.prefixes))
+    return blobs, frozenset(listed.prefixes)
+
+
+def refuse_too_many(folder: str, count: int) -> None:
+    """Raises Unreachable: what is in it cannot be told by a part of it."""
+    if count > MAX_NAMES:
+        message = f"{folder} has more than {MAX_NAMES:,} entries, and no more are read"
+        raise Unreachable(message, fix="Is it the folder of a run? Remove what is not needed there.")
 
 
 def ask(
