@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from xsft.spec.base import Value
 
+LARGEST = 1e15
+"""Products of a few such numbers are still finite, and whole ones exact in a double."""
+
 
 def number(value: Value) -> float | None:
-    """The number that YAML makes of the value; None for anything else, which MaxText's own types refuse."""
+    """The number that YAML makes of the value, LARGEST at most; None for what MaxText's own types refuse."""
     if isinstance(value, bool) or value is None or isinstance(value, list):
         return None
     try:
-        return float(value)
-    except ValueError:
+        found = float(value)
+    except (ValueError, OverflowError):
         return None
+    return None if math.isnan(found) else max(-LARGEST, min(found, LARGEST))
 
 
 def is_on(value: Value) -> bool:

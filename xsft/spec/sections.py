@@ -33,6 +33,16 @@ AxisSize = Annotated[int, Field(ge=-1)]
 
 HubId = Annotated[str, StringConstraints(pattern=forms.HUB_ID)]
 
+MOST_STEPS = 2**31 - 1
+"""optax counts steps in int32; source: optax@0.2.6 numerics.py."""
+MOST_TOKENS = 2**26
+"""Of one sequence: six times the longest context in MaxText's catalogue (llama4, 10,485,760)."""
+MOST_SEQUENCES = 2**20
+"""Of one device and step; far beyond any memory. What is checked with it stays within whole numbers of a double."""
+
+Steps = Annotated[int, Field(ge=1, le=MOST_STEPS)]
+BatchSize = Annotated[float, Field(gt=0, le=MOST_SEQUENCES)]
+
 Token = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=forms.PRINTABLE)]
 """The text of one entry of a vocabulary."""
 
@@ -121,39 +131,39 @@ class Data(Section):
     """enable_data_shuffling; MaxText says true."""
     shuffle_seed: int | None = Field(default=None, ge=0, lt=2**31)
     """data_shuffle_seed of the run's first start; MaxText says 0. Later starts: `restarts.data`."""
-    num_epoch: int | None = Field(default=None, ge=1)
+    num_epoch: int | None = Field(default=None, ge=1, le=10**6)
     """Passes over the data; when they end early the run ends short."""
-    rows: int | None = Field(default=None, ge=1)
+    rows: int | None = Field(default=None, ge=1, le=10**15)
     """Examples in the training split, where you know it: lets `steps` be checked against it."""
 
 
 class Eval(Section):
     """Evaluation while training."""
 
-    interval: int = Field(ge=1)
+    interval: Steps
     """Training steps between evaluations; one more runs before step 1."""
-    steps: int = Field(default=-1, ge=-1)
+    steps: int = Field(default=-1, ge=-1, le=MOST_STEPS)
     """Batches per evaluation; -1 takes the whole split."""
-    per_device_batch_size: float | None = Field(default=None, gt=0)
+    per_device_batch_size: BatchSize | None = None
     """eval_per_device_batch_size; unset: the one of training."""
 
 
 class Train(Section):
     """The schedule."""
 
-    steps: int = Field(ge=1)
+    steps: Steps
     """Training steps of the whole run, resumptions included."""
-    per_device_batch_size: float = Field(gt=0)
+    per_device_batch_size: BatchSize
     """Sequences per device and step (a tpu7x chip is two devices); a fraction makes fewer sequences than devices."""
-    max_target_length: int | None = Field(default=None, ge=1)
+    max_target_length: int | None = Field(default=None, ge=1, le=MOST_TOKENS)
     """Tokens per sequence; MaxText says 2048."""
-    learning_rate: float | None = Field(default=None, gt=0)
+    learning_rate: float | None = Field(default=None, gt=0, le=1e6)
     """Peak learning rate; sft.yml says 2e-5."""
-    gradient_accumulation_steps: int | None = Field(default=None, ge=1)
+    gradient_accumulation_steps: int | None = Field(default=None, ge=1, le=MOST_SEQUENCES)
     """Batches whose gradients make one step; MaxText says 1."""
     weight_dtype: Literal["float32", "bfloat16"] | None = None
     """Type of the stored weights; MaxText says float32."""
-    checkpoint_period: int | None = Field(default=None, ge=1)
+    checkpoint_period: Steps | None = None
     """Steps between saved checkpoints; default max(50, steps/10). MaxText's own 10,000 loses everything on a
     preemption.
     """
@@ -164,9 +174,9 @@ class Train(Section):
 class Lora(Section):
     """Train adapters only (Tunix/Qwix, MaxText ≥ 0.2.3)."""
 
-    rank: int = Field(ge=1)
+    rank: int = Field(ge=1, le=2**20)
     """Rank of the adapters (lora.lora_rank)."""
-    alpha: float = Field(gt=0)
+    alpha: float = Field(gt=0, le=1e9)
     """The update is scaled by alpha / rank (lora.lora_alpha)."""
     module_path: str | None = None
     """Regular expression of the modules to adapt; unset: MaxText's own for the model, where it has one."""
