@@ -78,8 +78,9 @@ def test_v6e_256() -> None:
     ("text", "hint"),
     [
         ("v6e-257", "Nearest: v6e-256, v6e-128."),
-        ("v5e-16", "xpk writes it 'v5litepod-16'."),
-        ("v5e-1", "nearest to 'v5litepod-1' are v5litepod-8, v5litepod-16."),
+        ("V5e-16", "xpk writes it 'v5litepod-16'."),
+        ("v5e-1", "Nearest: v5litepod-8, v5litepod-16."),
+        ("v5lite-1", "nearest to 'v5litepod-1' are v5litepod-8, v5litepod-16."),
         ("v5p-16x4x4", "Nearest: v5p-4x4x16."),
         ("v5p-3", "the number counts TensorCores, 2 per chip"),
         ("V6E-256", "xpk writes it 'v6e-256'."),
@@ -124,3 +125,8 @@ def _as_xpk_says(given_slice: tpu.Slice) -> dict[str, object]:
         "pathways": given_slice.pathways_type,
         "placement_policy": given_slice.placement_policy,
     }
+
+
+def test_the_clouds_name_of_v5e_is_xpks_v5litepod() -> None:
+    assert tpu.parse_tpu_type("v5e-8") == tpu.parse_tpu_type("v5litepod-8")
+    assert tpu.parse_tpu_type("v5e-4x4").xpk_type == "v5litepod-4x4"  # what xpk gets

@@ -44,6 +44,8 @@ class Generation(Struct, frozen=True, kw_only=True):
     hbm_source: str = ""
     bf16_tflops: float | None = None
     aliases: tuple[str, ...] = ()
+    accepted: str | None = None
+    """Another name that is read as this one; xpk gets its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,8 +100,10 @@ class Slice:
 def parse_tpu_type(text: str) -> Slice:
     """The slice that xpk makes of `text`, counting form (`v6e-256`) or topology form (`v6e-16x16`).
 
-    Raises ValueError, naming the nearest types, when xpk would refuse it.
+    `v5e-8`, Google Cloud's name, is xpk's `v5litepod-8`. Raises ValueError, naming the nearest types, when xpk would
+    refuse it.
     """
+    text = _in_xpks_words(text)
     name, size = _parts(text)
     generation = generations().get(name)
     if generation is None:
@@ -108,6 +112,12 @@ def parse_tpu_type(text: str) -> Slice:
     if topology is None:
         raise ValueError(_unknown_shape(generation, text))
     return _slice(generation, topology=topology, xpk_type=text)
+
+
+def _in_xpks_words(text: str) -> str:
+    first, dash, size = text.partition("-")
+    meant = next((one.name for one in generations().values() if one.accepted == first), first)
+    return f"{meant}{dash}{size}"
 
 
 def _parts(text: str) -> tuple[str, str]:
@@ -217,7 +227,7 @@ def _chip_counts(generation: Generation) -> tuple[int, ...]:
 def _unknown_generation(text: str) -> str:
     prefix, size = _parts(text.lower())
     for generation in generations().values():
-        if prefix == generation.name or prefix in generation.aliases:
+        if prefix in (generation.name, generation.accepted, *generation.aliases):
             meant = f"{generation.name}-{size}"
             return f"{text!r} is not a TPU type; xpk writes it {_if_known(generation, size, meant)}"
     close = get_close_matches(prefix, generations(), n=2, cutoff=0.5)
