@@ -53,6 +53,19 @@ _BOUNDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "string_too_long": lambda c: f"at most {c['max_length']} character(s)",
     "finite_number": lambda _: "a finite number",
 }
+_SYNONYMS = {
+    **dict.fromkeys(("lr", "peak_lr", "max_lr"), "learning_rate"),
+    **dict.fromkeys(("epochs", "num_epochs", "epoch", "num_train_epochs"), "num_epoch"),
+    **dict.fromkeys(("batch_size", "micro_batch_size", "per_device_train_batch_size"), "per_device_batch_size"),
+    **dict.fromkeys(("seq_len", "seq_length", "max_seq_length", "max_length", "context_length"), "max_target_length"),
+    **dict.fromkeys(("grad_accum", "gradient_accumulation", "accumulate_grad_batches"), "gradient_accumulation_steps"),
+    **dict.fromkeys(("max_steps", "num_steps", "total_steps", "train_steps"), "steps"),
+    **dict.fromkeys(("save_steps", "save_every", "checkpoint_every"), "checkpoint_period"),
+    **dict.fromkeys(("dataset", "dataset_name", "dataset_path"), "hf_path"),
+    **dict.fromkeys(("dtype", "precision"), "weight_dtype"),
+    **dict.fromkeys(("seed", "data_seed"), "shuffle_seed"),
+}
+"""Words of other trainers (Hugging Face, Lightning, NeMo), where the key is alike to none of ours."""
 _OLD_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 _SEXAGESIMAL = re.compile(r"[-+]?[0-9]+(?::[0-5]?[0-9])+(?:\.[0-9]*)?")
 _NUMBER = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
@@ -149,10 +162,18 @@ def _type_fix(value: object, expected: Sequence[str]) -> str:
 def _unknown_key(complaint: Complaint, at: str) -> Problem:
     key = str(complaint.where.path[-1])
     keys = keys_of(complaint.where.parent) if complaint.where.parent is not None else ()
-    near = get_close_matches(key, keys, n=1) or list(paths_to(complaint.model, key)[:2])
+    near = _meant(key, keys, complaint.model)
     section = key_path(complaint.where.path[:-1]) or "the workload"
     fix = f"Did you mean {_or(near)}?" if near else "Remove the key."
     return error("unknown-key", at, f"{key_part(key)} is no key of {section}; allowed: {_listed(keys)}", fix)
+
+
+def _meant(key: str, keys: Sequence[str], model: type[BaseModel]) -> Sequence[str]:
+    """The key of this section that it resembles or is another word for, else where such a key is."""
+    word = _SYNONYMS.get(key.lower(), key)
+    if word in keys:
+        return (word,)
+    return get_close_matches(key, keys, n=1) or paths_to(model, word)[:2]
 
 
 def _missing(complaint: Complaint, at: str) -> Problem:
