@@ -69,6 +69,17 @@ def test_what_is_installed_is_left_out_and_listed_and_asked_for_once(step: Build
     assert (docker.parent / "log").read_text() == "run\nrun\n"
 
 
+def test_a_torn_file_of_the_cache_is_written_anew(step: BuildStep, docker: Path) -> None:
+    sent = thin(step, docker)
+    for torn in (docker.parent / "cache").iterdir():
+        torn.write_text('{"maxtext": {"sa')
+    for _ in range(2):
+        again = thin(step, docker)
+        assert paths(again) == paths(sent)
+        assert Path(again.files[-1].source).read_text() == "1 same.py\n"
+    assert (docker.parent / "log").read_text() == "run\nrun\n"
+
+
 def test_an_image_that_cannot_tell_is_sent_everything(step: BuildStep, docker: Path) -> None:
     docker.write_text("#!/bin/sh\nexit 1\n")
     assert thin(step, docker) == step

@@ -54,9 +54,11 @@ def _understands(step: BuildStep) -> bool:
 
 def _installed(image_id: str, *, docker: str, env: Mapping[str, str], cache: Path) -> dict[str, Installed]:
     at = cache / f"{image_id.removeprefix('sha256:')}.json"
-    found: dict[str, Installed] = kept(at) or _asked(image_id, docker=docker, env=env)
-    if found and not at.exists():
-        keep(at, dict(found))
+    if known := kept(at):
+        return known
+    found = _asked(image_id, docker=docker, env=env)
+    if found:
+        keep(at, dict(found))  # also over one that cannot be read
     return found
 
 
@@ -75,7 +77,7 @@ def _listed(text: str, package: str, *, cache: Path) -> ContextFile:
     content = text.encode("utf-8", "surrogateescape")
     sha = hashlib.sha256(content).hexdigest()
     path = cache / f"{sha}.txt"
-    if not path.exists():
+    if not path.exists() or path.read_bytes() != content:
         cache.mkdir(parents=True, exist_ok=True)
         write_atomic(path, content)
     return ContextFile(
