@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -33,8 +34,11 @@ def test_a_file_that_is_no_program_is_an_environment_problem(tmp_path: Path) -> 
 
 
 def test_what_takes_too_long_is_killed() -> None:
-    with pytest.raises(TimedOut, match=r"within 0\.2 s"):
-        process.run((sys.executable, "-c", "import signal; signal.pause()"), env={}, timeout_s=0.2)
+    argv = (sys.executable, "-c", "import signal; signal.pause()")
+    for run in (process.run, process.at_terminal):
+        with pytest.raises(TimedOut, match=r"within 0\.2 s") as caught:
+            run(argv, env={}, timeout_s=0.2)
+        assert shlex.split(caught.value.fix.removeprefix("try it by hand: ")) == list(argv)
 
 
 def test_follow_passes_lines_on_as_they_come() -> None:

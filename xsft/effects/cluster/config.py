@@ -6,6 +6,7 @@ The user's kubeconfig is read and never written; its current context is never us
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import time
 from collections.abc import Callable, Mapping
@@ -166,7 +167,7 @@ def _gcloud_missing(missing: EnvironmentMissing, *, project: str, zone: str, clu
 
 def _no_credentials(argv: tuple[str, ...], done: Completed, *, project: str, zone: str, cluster: str) -> XsftError:
     said = redact(done.stderr.strip() or done.stdout.strip())[-600:]
-    by_hand = " ".join(argv)
+    by_hand = shlex.join(argv)
     if "currently have an active account" in said or "auth login" in said:
         message = f"gcloud is not logged in: {said}"
         return Unreachable(message, fix="Log in: gcloud auth login (in CI: a service account).", id="login-expired")

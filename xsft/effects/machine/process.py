@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -61,7 +62,7 @@ def run(
         raise _not_started(argv, problem) from problem
     except subprocess.TimeoutExpired as problem:
         raise TimedOut(
-            f"{argv[0]} did not end within {timeout_s:g} s", fix=f"try it by hand: {' '.join(argv)}"
+            f"{argv[0]} did not end within {timeout_s:g} s", fix=f"try it by hand: {shlex.join(argv)}"
         ) from problem
     return Completed(argv=tuple(argv), status=done.returncode, stdout=done.stdout, stderr=done.stderr)
 
@@ -80,7 +81,7 @@ def at_terminal(argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float
         raise _not_started(argv, problem) from problem
     except subprocess.TimeoutExpired as problem:
         raise TimedOut(
-            f"{argv[0]} did not end within {timeout_s:g} s", fix=f"try it by hand: {' '.join(argv)}"
+            f"{argv[0]} did not end within {timeout_s:g} s", fix=f"try it by hand: {shlex.join(argv)}"
         ) from problem
     return Completed(argv=tuple(argv), status=done.returncode, stdout=done.stdout, stderr="")
 
