@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -24,13 +25,28 @@ def test_what_does_not_come_in_time_is_none_and_nobody_waits_for_it() -> None:
     never.set()
 
 
-@pytest.mark.parametrize("kind", [IndexError, ValueError])
+@pytest.mark.parametrize("kind", [IndexError, ValueError, Unreachable])
 def test_a_fault_is_not_taken_for_silence(kind: type[Exception]) -> None:
     def fails() -> int:
         raise kind("wrong")
 
     with pytest.raises(kind, match="wrong"):
         answers([fails], threads=1, timeout_s=30)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_one_that_fails_leaves_no_other_unasked(threads: int) -> None:
+    asked: list[int] = []
+
+    def look(i: int) -> int:
+        asked.append(i)
+        if i in (1, 3):
+            raise Unreachable(f"{i} is silent")
+        return i
+
+    with pytest.raises(Unreachable, match="1 is silent"):
+        answers([partial(look, i) for i in range(6)], threads=threads, timeout_s=30)
+    assert sorted(asked) == list(range(6))
 
 
 def test_no_answer_in_time_is_unreachable() -> None:

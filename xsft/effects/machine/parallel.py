@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -75,9 +74,12 @@ def start(look: Callable[[], T]) -> Started[T]:
 def answers(
     looks: Sequence[Callable[[], T]], *, threads: int, timeout_s: float, hurry: Hurry | None = None
 ) -> list[T | None]:
-    """What each returned, in their order; None for those that did not come in time. Raises what one of them raised."""
+    """What each returned, in their order; None for those that did not come in time. All are asked, whatever one of them
+    raises; then the first of those failures is raised.
+    """
     waiting = deque(enumerate(looks))
     found: dict[int, T] = {}
+    failed: dict[int, Exception] = {}
     end = clock.monotonic() + timeout_s
 
     def work() -> None:
@@ -88,10 +90,14 @@ def answers(
                 return
             if hurry and i >= hurry.first and clock.monotonic() >= hurry.until:
                 return
-            found[i] = look()
+            try:
+                found[i] = look()
+            except Exception as failure:  # noqa: BLE001 - handed to the caller, whatever it is
+                failed[i] = failure
 
     for worker in [start(work) for _ in range(min(threads, len(looks)))]:
-        with suppress(Unreachable):
-            worker.result(end - clock.monotonic())
+        worker.ended(max(0.0, end - clock.monotonic()))
+    if raised := dict(failed):
+        raise raised[min(raised)]
     there = dict(found)
     return [there.get(i) for i in range(len(looks))]
