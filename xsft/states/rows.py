@@ -214,7 +214,7 @@ def _chips(tpu: str | None) -> int | None:
 def _progress(seen: Observation) -> ProgressRead:
     said = seen.progress
     if said is None:
-        why = "; ".join(one.why for one in seen.unread if one.what in ("log", "metrics", "record"))
+        why = "; ".join(one.why for one in seen.unread if one.what in ("log", "metrics", "checkpoints", "record"))
         return ProgressRead(read=False, why=why)
     return ProgressRead(
         read=True,

@@ -156,6 +156,30 @@ def test_what_is_late_is_not_waited_for(world: World) -> None:
     assert (found["slow"].progress, found["slow"].unread) == (None, (Unread(what="log", why=NOT_READ),))
 
 
+def test_a_bucket_that_is_late_is_not_called_the_log_and_takes_nothing_that_was_read(world: World) -> None:
+    never = threading.Event()
+
+    class Hangs(LocalObjects):
+        def names(self, folder: str) -> tuple[str, ...]:
+            if folder.endswith("checkpoints"):
+                never.wait(60)
+            return ()
+
+    world.runs.admitted("a", status=ended("Completed", "AllJobsCompleted"))
+    world.speaks("a", 1, 2, phase="Succeeded")
+    world.checkpoint("a", 1)
+    seen = [replace(one, steps=6) for one in world.seen()]
+    gone = Observation(run_name="b", target="xpk", observed_at=NOW, cluster="here", steps=6)
+    hangs: dict[str, Any] = {"output": lambda _: str(world.output), "objects": lambda _: Hangs()}
+    source = Source(cluster=lambda _: world.cluster, now=lambda: NOW, **hangs)
+    first, second = read_progress([*seen, gone], source=source, deadline_s=1.0)
+    never.set()
+    assert first.progress is not None
+    assert first.progress.step == 2
+    assert [(one.what, one.why) for one in first.unread] == [("checkpoints", NOT_READ)]
+    assert [(one.what, one.why) for one in second.unread] == [("checkpoints", NOT_READ)]
+
+
 @pytest.mark.parametrize(
     "fault", [{"code": 500}, {"action": "cut-before"}, {"code": 403, "message": "x cannot get resource y"}]
 )

@@ -64,25 +64,41 @@ def read_progress(
     """
     asked = [i for i, one in enumerate(observations) if untold(one)]
     found = list(observations)
-    looks = _looks([observations[i] for i in asked], source=source, tail=tail)
+    under_way = [_begun(observations[i]) for i in asked]
+    looks = _looks(under_way, source=source, tail=tail)
     read = answers(looks, threads=THREADS, timeout_s=deadline_s, hurry=hurry)
     for n, (i, one) in enumerate(zip(asked, read, strict=True)):
-        found[i] = one or _lacking(observations[i], NOT_READ if hurry is None or n < hurry.first else NOT_ASKED)
+        late = NOT_READ if hurry is None or n < hurry.first else NOT_ASKED
+        found[i] = one or _lacking(under_way[n].seen, late, what=under_way[n].what)
     return tuple(found)
 
 
 def not_asked(seen: Observation) -> Observation:
     """Says so of one that has something to tell."""
-    return _lacking(seen, NOT_ASKED) if untold(seen) else seen
+    return _lacking(seen, NOT_ASKED, what=_begun(seen).what) if untold(seen) else seen
 
 
-def _looks(asked: Sequence[Observation], *, source: Source, tail: int) -> list[Callable[[], Observation]]:
-    first_pods = _printers(asked, source)
-    return [partial(_one, seen, first_pods, source, tail=tail) for seen in asked]
+class _UnderWay(Struct, kw_only=True):
+    """Written by the thread that reads, and read by the one that waits no longer."""
+
+    seen: Observation
+    """With what has come so far."""
+    what: What
+    """Which is being read."""
 
 
-def _one(seen: Observation, first_pods: Mapping[Place, FirstPods], source: Source, *, tail: int) -> Observation:
+def _begun(seen: Observation) -> _UnderWay:
+    return _UnderWay(seen=seen, what="record" if seen.jobset is None else "log")
+
+
+def _looks(asked: Sequence[_UnderWay], *, source: Source, tail: int) -> list[Callable[[], Observation]]:
+    first_pods = _printers([one.seen for one in asked], source)
+    return [partial(_one, one, first_pods, source, tail=tail) for one in asked]
+
+
+def _one(doing: _UnderWay, first_pods: Mapping[Place, FirstPods], source: Source, *, tail: int) -> Observation:
     """The log first; the files beside the output where there is none, or where it does not reach to the end."""
+    seen = doing.seen
     said, missing, pod = _logged(seen, first_pods, source, tail=tail)
     if pod is not None and pod not in (seen.pods or ()) and (oom_killed([pod]) or trouble([pod])):
         seen = replace(seen, pods=(*(seen.pods or ()), pod))  # nobody else tells that of it
@@ -90,7 +106,8 @@ def _one(seen: Observation, first_pods: Mapping[Place, FirstPods], source: Sourc
         return replace(seen, progress=said)
     if seen.jobset is None:
         seen = _recorded(seen, source)
-    written, lacking = _written(seen, source)
+    doing.seen = replace(seen, progress=said, unread=(*seen.unread, *missing))
+    written, lacking = _written(seen, source, doing)
     if said is not None and written is not None:
         said = replace(said, saved_step=max_of(said.saved_step, written.saved_step))
     return replace(seen, progress=said or written, unread=(*seen.unread, *missing, *lacking))
@@ -156,12 +173,14 @@ def _recorded(seen: Observation, source: Source) -> Observation:
     return replace(seen, record=record or seen.record, unread=(*seen.unread, *missing))
 
 
-def _written(seen: Observation, source: Source) -> tuple[Progress | None, tuple[Unread, ...]]:
+def _written(seen: Observation, source: Source, doing: _UnderWay) -> tuple[Progress | None, tuple[Unread, ...]]:
     """By the metrics and the checkpoints beside the output."""
     output = source.output(seen)
     if output is None:
         return None, ()
+    doing.what = "metrics"
     metrics, no_metrics = _tried("metrics", lambda: metrics_of(source.objects(output), output, seen.run_name, source))
+    doing.what = "checkpoints"
     saved, no_saved = _tried("checkpoints", lambda: _saved(source.objects(output), output, seen.run_name))
     missing = (*no_metrics, *no_saved)
     if metrics is not None:
@@ -190,8 +209,8 @@ def _tried(what: What, look: Callable[[], T]) -> tuple[T | None, tuple[Unread, .
         return None, (unread(what, failed),)
 
 
-def _lacking(seen: Observation, why: str) -> Observation:
-    return replace(seen, unread=(*seen.unread, Unread(what="log", why=why)))
+def _lacking(seen: Observation, why: str, *, what: What) -> Observation:
+    return replace(seen, unread=(*seen.unread, Unread(what=what, why=why)))
 
 
 def max_of(*numbers: int | None) -> int | None:
