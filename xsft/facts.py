@@ -29,9 +29,9 @@ class CheckpointFacts(Struct, frozen=True, kw_only=True):
     """What the files beside an initial checkpoint say."""
 
     path: str
-    status: Literal["read", "unreadable", "missing", "not-a-checkpoint"]
-    """`missing`: nothing is there. `not-a-checkpoint`: something is, without `_METADATA`. `unreadable`: could not
-    look.
+    status: Literal["read", "torn", "unreadable", "missing", "not-a-checkpoint"]
+    """`torn`: a save that did not end. `missing`: nothing is there. `not-a-checkpoint`: something is, without
+    `_METADATA`. `unreadable`: could not look.
     """
     detail: str = ""
     """Why it could not be read, or what lies there instead."""

@@ -79,6 +79,12 @@ def test_the_axis_of_the_layers():
     assert ids(check, odd, facts(**scanned, param_scan_axis=1)) == set()
 
 
+def test_a_torn_save_is_refused():
+    found = one(spec(), facts("torn", detail="manifest.ocdbt is missing, which is written last"))
+    assert (found.id, found.severity) == ("checkpoint-torn", "error")
+    assert "manifest.ocdbt" in found.message
+
+
 @pytest.mark.parametrize(
     ("status", "id_"), [("missing", "checkpoint-missing"), ("not-a-checkpoint", "checkpoint-invalid")]
 )

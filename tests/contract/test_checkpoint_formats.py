@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from xsft.effects.facts.checkpoint import read_checkpoint
+from xsft.effects.facts.inspect import inspect
 from xsft.effects.local import namespace
 from xsft.effects.machine import process
+from xsft.effects.records.records import record_store
 from xsft.facts import CheckpointFacts
 
 pytestmark = pytest.mark.contract
@@ -41,6 +43,33 @@ def test_every_format(written: Path, zarr3: bool, ocdbt: bool) -> None:
     found = look(written, f"z{zarr3:d}o{ocdbt:d}")
     assert (found.use_zarr3, found.use_ocdbt) == (zarr3, ocdbt)
     assert (found.scan_layers, found.scan_recorded, found.param_scan_axis) == (True, True, 1)
+
+
+@pytest.mark.parametrize("zarr3", [False, True])
+@pytest.mark.parametrize("ocdbt", [False, True])
+def test_every_format_is_inspected_whole(written: Path, tmp_path: Path, zarr3: bool, ocdbt: bool) -> None:
+    """With OCDBT the dtype is read out of the store, in MaxText's environment."""
+    report = inspect(
+        str(written / f"z{zarr3:d}o{ocdbt:d}" / "0" / "items"), store=record_store({"HOME": str(tmp_path)})
+    )
+    assert (report.status, report.layout, report.step, report.dtypes) == ("complete", "items", 0, ("float32",))
+    assert report.parameters == 6 * (2 * 64 * 128 + 64) + 64 + 512 * 64
+    assert report.modes == (("mcjax",) if zarr3 or ocdbt else ("mcjax", "pathways"))
+
+
+def test_a_killed_writer_leaves_what_is_told_as_torn(written: Path, tmp_path: Path) -> None:
+    """Orbax's folder as it is before its rename, and one that lost its manifest or an array."""
+    torn = {
+        tmp_path / "0.orbax-checkpoint-tmp": lambda _items: None,
+        tmp_path / "a" / "0": lambda items: (items / "manifest.ocdbt").unlink(),
+    }
+    for folder, harm in torn.items():
+        shutil.copytree(written / "z0o1" / "0", folder)
+        harm(folder / "items")
+        assert read_checkpoint(str(folder / "items")).status == "torn"
+    shutil.copytree(written / "z0o0" / "0", tmp_path / "b" / "0")
+    shutil.rmtree(tmp_path / "b" / "0" / "items" / "params.params.token_embedder.embedding")
+    assert read_checkpoint(str(tmp_path / "b" / "0" / "items")).status == "torn"
 
 
 def test_the_other_axis_and_no_scan(written: Path) -> None:

@@ -169,12 +169,17 @@ class _Handler(BaseHTTPRequestHandler):
         prefix = query.get("prefix", [""])[0]
         objects = self.bucket.names()
         below = [name[len(prefix) :] for name in objects if name.startswith(prefix)]
-        folders = {prefix + name.partition("/")[0] + "/" for name in below if "/" in name}
-        every = sorted({*folders, *(prefix + name for name in below if "/" not in name)})
+        flat = "delimiter" not in query
+        folders = {prefix + name.partition("/")[0] + "/" for name in below if "/" in name and not flat}
+        every = sorted({*folders, *(prefix + name for name in below if flat or "/" not in name)})
         first, most = int(query.get("pageToken", ["0"])[0]), int(query.get("maxResults", ["1000"])[0])
         page, times = every[first : first + min(most, PAGE)], self.bucket.updated
         files = [
-            {"name": name, **({"updated": times[name]} if name in times else {})}
+            {
+                "name": name,
+                "size": str(len(self.bucket.objects.get(name, b""))),
+                **({"updated": times[name]} if name in times else {}),
+            }
             for name in page
             if name not in folders
         ]

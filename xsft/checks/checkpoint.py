@@ -27,6 +27,12 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         case "read":
             yield from _format(run, found)
             yield from _layers(run, keys, found)
+        case "torn":
+            message = f"{run.checkpoint} was not saved to its end: {found.detail}."
+            fix = (
+                "Name another step of that run, or convert again into another folder; `xsft checkpoint inspect` tells."
+            )
+            yield error("checkpoint-torn", _where(run), message, fix)
         case "missing":
             yield _missing(run, found)
         case "not-a-checkpoint":

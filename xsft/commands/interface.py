@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from xsft.commands.interface_base import Document, ErrorDocument
+from xsft.commands.interface_checkpoint import CheckpointDocument
 from xsft.commands.interface_image import ImageDocument
 from xsft.commands.interface_machine import DoctorDocument, SecretDocument, SetupDocument
 from xsft.commands.interface_runs import CheckDocument, DiffDocument, ImportDocument, PlanDocument, SubmitDocument
@@ -27,6 +28,7 @@ DOCUMENTS: dict[str, type[Document]] = {
     "secret": SecretDocument,
     "doctor": DoctorDocument,
     "image": ImageDocument,
+    "checkpoint": CheckpointDocument,
     "setup": SetupDocument,
     "error": ErrorDocument,
 }

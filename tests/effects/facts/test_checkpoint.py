@@ -34,11 +34,14 @@ CONVERTED = {
     "0/_CHECKPOINT_METADATA": STEP,
     "0/items/_METADATA": metadata(use_ocdbt=False, use_zarr3=False),
     "0/items/params.decoder.layers.mlp.wo.kernel/.zarray": b"{}",
+    "0/items/params.decoder.layers.norm.scale/.zarray": b"{}",
 }
 TRAINED = {
     "checkpoints/9/model_params/_METADATA": metadata(use_ocdbt=True, use_zarr3=False),
     "checkpoints/10/_CHECKPOINT_METADATA": b'{"custom_metadata": {}}',
     "checkpoints/10/model_params/_METADATA": metadata(use_ocdbt=True, use_zarr3=False),
+    "checkpoints/9/model_params/manifest.ocdbt": b"",
+    "checkpoints/10/model_params/manifest.ocdbt": b"",
     "checkpoints/10/optimizer_state/_METADATA": b"{}",
 }
 

@@ -20,6 +20,7 @@ from xsft.checkpoint.files import (
     told_axis,
     told_scan,
 )
+from xsft.checkpoint.whole import COMMITTED, interrupted, lacking, uncommitted
 from xsft.effects.machine.process import own_environment
 from xsft.effects.records.storage import Storage, storage_for, within
 from xsft.errors import Unreachable
@@ -74,11 +75,40 @@ def _read(path: str, metadata: Mapping[str, Any], storage: Storage) -> Checkpoin
 
 
 def _with_layers(found: CheckpointFacts, metadata: Mapping[str, Any], storage: Storage) -> CheckpointFacts:
-    recorded = recorded_scan(_json_at(f"{found.path.removesuffix('/items')}/{STEP_METADATA}", storage))
+    step = _json_at(f"{_step_folder(found.path)}/{STEP_METADATA}", storage)
+    recorded = recorded_scan(step)
     arrays = _arrays(found.path, metadata, storage)
     scan = told_scan(array.path for array in arrays) if recorded is None else recorded
     axis = told_axis(arrays) if scan else None
-    return replace(found, scan_layers=scan, scan_recorded=recorded is not None, param_scan_axis=axis, arrays=arrays)
+    torn = _torn(found, arrays, step, storage)
+    return replace(
+        found,
+        status="torn" if torn else found.status,
+        detail=torn or found.detail,
+        scan_layers=scan,
+        scan_recorded=recorded is not None,
+        param_scan_axis=axis,
+        arrays=arrays,
+    )
+
+
+def _step_folder(path: str) -> str:
+    """The folder that holds all items of one save."""
+    parent, _, last = path.rpartition("/")
+    return parent if f"{last}/" in _ITEMS or last == OPTIMIZER else path
+
+
+def _torn(
+    found: CheckpointFacts, arrays: tuple[SavedArray, ...], step: Mapping[str, Any], storage: Storage
+) -> str | None:
+    """Why the save did not end, or None: one list of names, and where that leaves a doubt the commit's marker."""
+    told = interrupted(found.path)
+    told = told or lacking(arrays, storage.names(found.path), ocdbt=found.use_ocdbt)
+    if told or not uncommitted(step):
+        return told
+    folders = (found.path, _step_folder(found.path))
+    marked = any(storage.read(f"{folder}/{COMMITTED}", limit=1) is not None for folder in folders)
+    return None if marked else f"its {STEP_METADATA} names no time of a commit, and there is no {COMMITTED}"
 
 
 def _arrays(path: str, metadata: Mapping[str, Any], storage: Storage) -> tuple[SavedArray, ...]:
@@ -110,6 +140,7 @@ def _has_zarr3_array(path: str, storage: Storage) -> bool | None:
 
 _ITEMS = ("items/", "model_params/")
 """Folders that hold a model: of a conversion, and of a run's own checkpoints."""
+OPTIMIZER = "optimizer_state"
 _MAX_DEPTH = 3
 
 

@@ -30,16 +30,21 @@ checkpoint of one directory per parameter has a few hundred, a long run that kee
 """
 
 LOGIN = "Log in with `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to a key file."
+MAX_FILES = 20_000
+"""Whose sizes are added up; deepseek3 without OCDBT has some ten thousand."""
 
 
 class Storage(Protocol):
-    """Where files lie. Both raise Unreachable when they may not or cannot look."""
+    """Where files lie. All raise Unreachable when they may not or cannot look."""
 
     def read(self, path: str, *, limit: int) -> bytes | None:
         """At most `limit` bytes from the start; None where there is no such file."""
 
     def names(self, folder: str) -> tuple[str, ...]:
         """What lies directly in the folder, folders with a slash at the end; empty where nothing is."""
+
+    def size(self, folder: str) -> int | None:
+        """Bytes of all files below the folder; None where there are more than MAX_FILES."""
 
 
 def storage_for(path: str, *, env: Mapping[str, str]) -> Storage:
@@ -80,6 +85,14 @@ class LocalStorage:
         refuse_too_many(folder, len(found))
         return tuple(found)
 
+    def size(self, folder: str) -> int | None:
+        try:
+            files = (Path(root) / name for root, _folders, names in os.walk(folder) for name in names)
+            sizes = [file.lstat().st_size for file in islice(files, MAX_FILES + 1)]
+        except OSError as failed:
+            raise _cannot_read(folder, failed) from None
+        return sum(sizes) if len(sizes) <= MAX_FILES else None
+
 
 class GcsStorage:
     """Objects of Cloud Storage, through the given google.cloud.storage client."""
@@ -102,6 +115,15 @@ class GcsStorage:
         bucket, name = bucket_and_name(folder)
         prefix = f"{name}/" if name else ""
         return self._ask(folder, lambda: self._listed(bucket, prefix)) or ()
+
+    def size(self, folder: str) -> int | None:
+        bucket, name = bucket_and_name(folder)
+        return self._ask(folder, lambda: self._summed(bucket, f"{name}/" if name else ""))
+
+    def _summed(self, bucket: str, prefix: str) -> int | None:
+        options = {"timeout": self._timeout_s, "retry": None, "max_results": MAX_FILES + 1}
+        sizes = [int(blob.size) for blob in self._client.list_blobs(bucket, prefix=prefix, **options)]
+        return sum(sizes) if len(sizes) <= MAX_FILES else None
 
     def _listed(self, bucket: str, prefix: str) -> tuple[str, ...]:
         blobs, folders = below(self._client, bucket, prefix, timeout=self._timeout_s, retry=None)

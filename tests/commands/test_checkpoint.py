@@ -1,0 +1,157 @@
+"""`xsft checkpoint inspect` on folders of this machine; tests/contract/test_checkpoint_formats.py has Orbax's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.gcs import Bucket, serving
+from xsft.cli import main
+
+NAMES = ("wo.kernel", "norm.scale")
+ARRAYS = {f"params.decoder.layers.{name}": shape for name, shape in zip(NAMES, ([28, 128, 64], [28, 64]), strict=True)}
+
+
+def tree() -> dict[str, Any]:
+    return {
+        name: {
+            "key_metadata": [{"key": key} for key in name.split(".")],
+            "value_metadata": {"value_type": "jax.Array", "write_shape": shape},
+        }
+        for name, shape in ARRAYS.items()
+    }
+
+
+def files(item: str = "items", **flags: bool) -> dict[str, bytes]:
+    """A save by path, without OCDBT."""
+    metadata = {"tree_metadata": tree(), "use_ocdbt": False, "use_zarr3": False, **flags}
+    arrays = {f"{item}/{name}/.zarray": b'{"dtype": "<f4"}' for name in ARRAYS}
+    chunks = {f"{item}/{name}/0.0": b"\0" * 1000 for name in ARRAYS}
+    step = {"_CHECKPOINT_METADATA": b'{"init_timestamp_nsecs": 1, "commit_timestamp_nsecs": 2}'}
+    return {**step, f"{item}/_METADATA": json.dumps(metadata).encode(), **arrays, **chunks}
+
+
+def write(folder: Path, content: Mapping[str, bytes]) -> Path:
+    for name, data in content.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return folder
+
+
+class Told:
+    """What the verb said of a path."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def text(self, path: object) -> tuple[int, str]:
+        status = main(("checkpoint", "inspect", str(path)))
+        return status, self._capsys.readouterr().out
+
+    def document(self, path: object) -> tuple[int, dict[str, Any]]:
+        status = main(("checkpoint", "inspect", str(path), "--json"))
+        return status, json.loads(self._capsys.readouterr().out)
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Told:
+    return Told(capsys)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    return write(tmp_path / "0", files())
+
+
+def test_a_whole_one(told: Told, saved: Path) -> None:
+    status, said = told.document(saved / "items")
+    assert status == 0
+    assert (said["status"], said["layout"], said["step"]) == ("complete", "items", 0)
+    assert (said["use_zarr3"], said["use_ocdbt"], said["modes"]) == (False, False, ["mcjax", "pathways"])
+    assert (said["dtypes"], said["arrays"]) == (["float32"], 2)
+
+
+def test_the_size_counts_what_is_not_read(told: Told, saved: Path) -> None:
+    _, said = told.document(saved / "items")
+    assert said["bytes"] == sum(file.stat().st_size for file in (saved / "items").rglob("*") if file.is_file())
+    assert said["bytes_read"] < 1000, "no chunk of an array"
+
+
+def test_in_words(told: Told, saved: Path) -> None:
+    status, said = told.text(saved / "items")
+    assert status == 0
+    assert "status      complete\n" in said
+    assert "format      zarr v2, without OCDBT\n" in said
+
+
+def without(content: dict[str, bytes], part: str) -> dict[str, bytes]:
+    return {name: data for name, data in content.items() if part not in name}
+
+
+TORN = {
+    "an array is missing": (without(files(), "wo.kernel"), "1 of 2 arrays are missing"),
+    "no commit": ({**files(), "_CHECKPOINT_METADATA": b'{"commit_timestamp_nsecs": null}'}, "no time of a commit"),
+    "no manifest": (files(use_ocdbt=True), "manifest.ocdbt is missing"),
+}
+
+
+@pytest.mark.parametrize("case", TORN)
+def test_a_save_that_did_not_end_is_torn(told: Told, tmp_path: Path, case: str) -> None:
+    content, why = TORN[case]
+    status, said = told.document(write(tmp_path / "0", content) / "items")
+    assert (status, said["status"], said["modes"]) == (2, "torn", [])
+    assert why in said["detail"]
+
+
+def test_a_temporary_folder_is_torn(told: Told, tmp_path: Path) -> None:
+    folder = write(tmp_path / "7.orbax-checkpoint-tmp", files("model_params"))
+    status, said = told.document(folder / "model_params")
+    assert (status, said["status"], said["step"]) == (2, "torn", 7)
+
+
+def test_a_commit_file_is_a_commit(told: Told, tmp_path: Path) -> None:
+    content = {**files(), "_CHECKPOINT_METADATA": b'{"commit_timestamp_nsecs": null}', "items/commit_success.txt": b""}
+    assert told.document(write(tmp_path / "0", content) / "items")[1]["status"] == "complete"
+
+
+def test_one_level_off_names_the_right_path(told: Told, saved: Path) -> None:
+    status, said = told.document(saved)
+    assert (status, said["status"]) == (2, "not-a-checkpoint")
+    assert said["detail"].endswith(f"a checkpoint lies at {saved}/items")
+
+
+def test_hugging_face_weights_are_told(told: Told, tmp_path: Path) -> None:
+    write(tmp_path, {"model.safetensors": b"x", "config.json": b"{}"})
+    status, said = told.document(tmp_path)
+    assert (status, said["layout"]) == (2, "hugging_face")
+
+
+def test_nothing_there(told: Told, tmp_path: Path) -> None:
+    assert told.document(tmp_path / "nowhere")[1]["status"] == "missing"
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    with serving(Bucket({f"runs/0/{name}": data for name, data in files().items()})) as served:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", served.url)
+        yield served
+
+
+def test_in_a_bucket(told: Told, bucket: Bucket) -> None:
+    status, said = told.document("gs://my-bucket/runs/0/items")
+    assert (status, said["status"], said["dtypes"]) == (0, "complete", ["float32"])
+    held = [data for name, data in bucket.objects.items() if name.startswith("runs/0/items/")]
+    assert said["bytes"] == sum(map(len, held))
+
+
+def test_without_a_login_it_could_not_be_looked_at(told: Told, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "STORAGE_EMULATOR_HOST", "CLOUDSDK_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    status, said = told.document("gs://my-bucket/runs/0/items")
+    assert (status, said["status"]) == (5, "unreadable")
+    assert "login" in said["detail"]

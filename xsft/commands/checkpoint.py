@@ -1,0 +1,121 @@
+"""`xsft checkpoint inspect PATH`: what lies there, told from its small files."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from xsft.commands.arguments import a_name, add_json
+
+if TYPE_CHECKING:
+    from xsft.checkpoint.report import Report
+
+ACTIONS = {
+    "inspect": "say what a checkpoint is: whole or torn, its format, which models it can be, which modes read it"
+}
+EPILOG = (
+    "PATH is a folder of this machine or gs://…, such as …/0/items of a conversion and …/checkpoints/N/model_params of"
+    " a run; or a run's name: its newest checkpoint. No array is read. Exit status 0: a whole checkpoint; 2: torn, or"
+    " none is there; 5: it could not be looked at."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    said = "; ".join(f"{name}: {what}" for name, what in ACTIONS.items())
+    parser.add_argument("action", choices=tuple(ACTIONS), help=said)
+    parser.add_argument("path", type=a_name, metavar="PATH", help="a checkpoint, or the name of a run")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from xsft.commands.progress import spinning
+    from xsft.effects.facts.inspect import inspect
+    from xsft.effects.facts.newest import checkpoint_path
+    from xsft.effects.records.records import record_store
+
+    store = record_store()
+    with spinning("checkpoint", "reading its small files"):
+        found = inspect(checkpoint_path(args.path, store=store), store=store)
+    if args.json:
+        _print_document(found)
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in text(found))
+    return exit_status(found)
+
+
+def exit_status(found: Report) -> int:
+    from xsft.errors import Unreachable, UsageError
+
+    match found.status:
+        case "complete":
+            return 0
+        case "torn" | "missing" | "not-a-checkpoint":
+            return UsageError.exit_status
+        case "unreadable":
+            return Unreachable.exit_status
+
+
+def text(found: Report) -> Iterator[str]:
+    """Label and value, a line each; what is not known says so."""
+    yield f"checkpoint  {found.path}"
+    yield f"status      {found.status}{f': {found.detail}' if found.detail else ''}"
+    if found.status not in ("complete", "torn"):
+        return
+    step = f", step {found.step}" if found.step is not None else ""
+    yield f"layout      {found.layout or 'unknown'}{step}"
+    yield f"format      {_format(found)}"
+    yield f"layers      {_layers(found)}"
+    yield f"dtypes      {_dtypes(found)}"
+    yield f"parameters  {_count(found.parameters)} in {found.arrays} arrays"
+    yield f"models      {', '.join(found.models) or 'none of the catalogue by names and shapes'}"
+    yield f"modes       {', '.join(found.modes) or 'none'}"
+    yield f"size        {_bytes(found.bytes)}; {_bytes(found.bytes_read)} read"
+    if found.written_by:
+        yield f"written by  run {found.written_by.run_name}, digest {found.written_by.spec_digest[:12]}"
+
+
+def _format(found: Report) -> str:
+    zarr = {True: "zarr v3", False: "zarr v2", None: "zarr of an unknown version"}[found.use_zarr3]
+    return f"{zarr}, {'with' if found.use_ocdbt else 'without'} OCDBT"
+
+
+def _layers(found: Report) -> str:
+    match found.scan_layers:
+        case None:
+            return "unknown"
+        case False:
+            return "scan_layers: false"
+        case True:
+            axis = "unknown" if found.param_scan_axis is None else found.param_scan_axis
+            return f"scan_layers: true, param_scan_axis: {axis}"
+
+
+def _dtypes(found: Report) -> str:
+    if found.dtypes is None:
+        return f"unknown: {found.dtypes_detail}"
+    return f"{', '.join(found.dtypes)}{f' ({found.dtypes_detail})' if found.dtypes_detail else ''}"
+
+
+def _count(parameters: int | None) -> str:
+    return "unknown" if parameters is None else f"{parameters:,}"
+
+
+def _bytes(size: int | None) -> str:
+    if size is None:
+        return "too many files to add up"
+    for unit, least in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= least:
+            return f"{size / least:.3g} {unit}"
+    return f"{size} bytes"
+
+
+def _print_document(found: Report) -> None:
+    from msgspec.structs import asdict
+
+    from xsft.commands.documents import print_json
+
+    writer = asdict(found.written_by) if found.written_by else None
+    print_json("checkpoint", {"action": "inspect", **asdict(found), "written_by": writer})
