@@ -1,6 +1,10 @@
-import pytest
+import json
 
-from xsft.spec.scalars import Surprise, resolve_plain
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xsft.spec.scalars import Surprise, resolve_plain, same_value
 
 
 @pytest.mark.parametrize(
@@ -37,3 +41,21 @@ def test_the_fix_names_the_plain_number() -> None:
 def test_64_bit_integers_are_numbers() -> None:
     assert resolve_plain(str(2**63 - 1)) == 2**63 - 1
     assert isinstance(resolve_plain(str(2**63)), Surprise)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 1) | st.sampled_from((0.0, 1.0, "1", "")),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@given(VALUES, VALUES)
+def test_values_are_the_same_as_their_json_reads(a: object, b: object) -> None:
+    """JSON keeps what Python's `==` mixes up: numbers and booleans."""
+
+    def text(value: object) -> str:
+        plain = json.loads(json.dumps(value), parse_float=lambda number: int(float(number)))
+        return json.dumps(plain, sort_keys=True)
+
+    assert same_value(a, b) is (text(a) == text(b))

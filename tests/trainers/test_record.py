@@ -74,3 +74,9 @@ def test_a_step_done_again_counts_with_its_later_loss(
 def test_the_step_of_the_checkpoint_was_not_lost() -> None:
     assert merged({1: 9.0, 2: 8.0, 3: 7.0}, {3: 6.0}, resumed_from=2) == {1: 9.0, 2: 8.0, 3: 6.0}
     assert merged({1: 9.0}, {1: 8.0}, resumed_from=None) == {1: 8.0}
+
+
+def test_1_is_another_value_than_true_on_resume() -> None:
+    one, true = ({"overrides": {"maxtext": {"a": value, "b": [value]}}} for value in (1, True))
+    assert differences(one, true) == ("overrides.maxtext.a: 1 -> true", "overrides.maxtext.b: [1] -> [true]")
+    assert differences(one, {"overrides": {"maxtext": {"a": 1.0, "b": [1.0]}}}) == ()

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from xsft.spec.scalars import same_value
 from xsft.steps import Plan
 
 Difference = dict[str, Any]
@@ -43,7 +44,7 @@ def _rows(rows: Sequence[Difference]) -> Iterator[str]:
 
 def _compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
     keys = dict.fromkeys((*a, *b))
-    return [{"key": key, "a": a.get(key), "b": b.get(key)} for key in keys if a.get(key) != b.get(key)]
+    return [{"key": key, "a": a.get(key), "b": b.get(key)} for key in keys if not same_value(a.get(key), b.get(key))]
 
 
 def _spec(plan: Plan) -> dict[str, Any]:

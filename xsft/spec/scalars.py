@@ -6,7 +6,9 @@ source: YAML 1.2.2 §10.3.2 (core schema). `no`, `off`, `yes`, `on`, `12:30:00` 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from math import isfinite
+from typing import Any
 
 from msgspec import Struct
 
@@ -85,3 +87,14 @@ def quoted(text: str) -> str:
 def _too_big(text: str) -> Surprise:
     fix = f"Give a smaller number, or quote it for text: '{shown(text)}'."
     return Surprise(f"{quoted(text)} is too big for a number", fix)
+
+
+def same_value(a: Any, b: Any) -> bool:
+    """Whether two values of workloads or manifests are one: 1 is 1.0, and neither is true, which Python calls equal."""
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(same_value(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(map(same_value, a, b))
+    return bool(a == b)

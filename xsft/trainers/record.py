@@ -13,6 +13,7 @@ from typing import Any
 from xsft.records.document import read_record, to_json
 from xsft.records.model import SCHEMA, Attempt, Outcome, Record
 from xsft.spec.earlier import in_todays_form
+from xsft.spec.scalars import same_value
 
 __all__ = ["SCHEMA", "Attempt", "Outcome", "Record", "all_differences", "differences", "from_json", "merged", "to_json"]
 
@@ -52,7 +53,8 @@ def all_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any], *, leave_out: frozenset[str]) -> tuple[str, ...]:
     old, new = dict(_leaves(in_todays_form(before))), dict(_leaves(in_todays_form(now)))
-    keys = sorted(k for k in old.keys() | new.keys() if old.get(k) != new.get(k) and k not in leave_out)
+    every = sorted((old.keys() | new.keys()) - leave_out)
+    keys = [key for key in every if not same_value(old.get(key), new.get(key))]
     return tuple(f"{key}: {_shown(old.get(key))} -> {_shown(new.get(key))}" for key in keys)
 
 
