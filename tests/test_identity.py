@@ -29,7 +29,7 @@ from xsft.identity import (
     seen_of,
 )
 from xsft.launchers.labels import DIGEST_ANNOTATION, RUN_LABEL
-from xsft.naming import PATHWAYS_NAME_LIMIT
+from xsft.naming import PATHWAYS_NAME_LIMIT, attempt_of_jobset
 from xsft.records.document import unreadable
 from xsft.records.model import Record
 from xsft.spec.digest import canonical, spec_digest
@@ -386,3 +386,16 @@ def test_what_was_only_begun_changes_nothing(world: World, run: Run) -> None:
     if isinstance(decision, Start) and not any(r.last.number > decision.attempt for r in world.records):
         begun = record("submitting", number=decision.attempt, run=run)
         assert outcome(replace(world, records=(*world.records, begun)), run) == decision
+
+
+@pytest.mark.parametrize("name", ["a-02", "a-²", "a-x", "a-0", "a-1", "another"])
+def test_a_name_that_xsft_never_gives_is_no_attempt(name: str) -> None:
+    """As `status` and `why` count: one parser tells both."""
+    assert attempt_of(Seen(name=name, uid="u", run_name="a", digest=None, state="failed")) == 1
+    assert attempt_of_jobset(name, run_name="a") is None
+
+
+@given(st.text("a-0123456789", max_size=8), st.text("a-", min_size=1, max_size=3))
+def test_attempts_are_counted_by_one_parser(name: str, run_name: str) -> None:
+    counted = attempt_of(Seen(name=name, uid="u", run_name=run_name, digest=None, state="failed"))
+    assert counted == (attempt_of_jobset(name, run_name=run_name) or 1)

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from xsft.errors import Refused
 from xsft.launchers.labels import DIGEST_ANNOTATION, RUN_LABEL
-from xsft.naming import jobset_limit, jobset_name
+from xsft.naming import attempt_of_jobset, jobset_limit, jobset_name
 from xsft.records.model import Record
 from xsft.spec.digest import canonical, spec_digest
 from xsft.spec.earlier import earlier_digest
@@ -108,9 +108,8 @@ def seen_of(jobset: Json) -> Seen:
 
 
 def attempt_of(seen: Seen) -> int:
-    """`run` is 1, `run-3` is 3."""
-    suffix = seen.name.removeprefix(seen.run_name or "").removeprefix("-")
-    return int(suffix) if suffix.isdigit() else 1
+    """`run` is 1, `run-3` is 3; a JobSet of another name counts as the first."""
+    return attempt_of_jobset(seen.name, run_name=seen.run_name or seen.name) or 1
 
 
 def _state(status: Json) -> Literal["live", "completed", "failed"]:
