@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from xsft.cli import main
 from xsft.commands.verbs import VERBS
 from xsft.effects.submit.interrupts import goes_on, when_interrupted
+from xsft.errors import Unreachable
 
 GOOD = """\
 name: good
@@ -306,3 +307,35 @@ def test_a_token_where_a_word_belongs_is_not_echoed(words: str) -> None:
     done = xsft(*words.format(token).split())
     assert done.returncode in (2, 3)
     assert token not in done.stdout + done.stderr
+
+
+FOREIGN = "\x1b[2J\x1b[Hall checks passed\x9b1m\u202e\u2066"
+ACTING = {*"\x1b\x9b\u202e\u2066"}
+
+
+@pytest.mark.parametrize("verb", [("check",), ("check", "--json"), ("plan",), ("submit", "--json"), ("import",)])
+def test_a_workload_of_a_colleague_does_not_act_on_the_terminal(
+    verb: tuple[str, ...], workload: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quoted = json.dumps(FOREIGN)
+    texts = (f"{quoted}: 1\n", f"mode: {quoted}\n", f"env: {{{quoted}: {quoted}}}\n", f"queue: [{quoted}]\n", FOREIGN)
+    for text in texts:
+        workload.write_text(changed(GOOD, ("mode: mcjax\n", text)))
+        for more in ((), (FOREIGN,), ("--set", f"queue={FOREIGN}"), ("--set", f"{FOREIGN}=1")):
+            assert main((verb[0], str(workload), *verb[1:], *more)) == 2
+    assert main((FOREIGN, *verb)) == 2
+    assert not ACTING & {*"".join(capsys.readouterr())}
+
+
+def test_a_servers_words_do_not_act_on_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(_args: object) -> int:
+        raise Unreachable(f"GET https://user:hunter2@host/: {FOREIGN}", fix=FOREIGN)
+
+    monkeypatch.setattr("xsft.commands.doctor.run", refused)
+    assert main(("doctor", "--json")) == 5
+    out, err = capsys.readouterr()
+    assert json.loads(out)["problems"][0]["fix"] == FOREIGN
+    assert not ACTING & {*out, *err}
+    assert "hunter2" not in out + err

@@ -92,3 +92,22 @@ def test_status_waits_for_no_pipe_among_its_files(folders: tuple[str, str], tmp_
     assert {one["id"] for one in made["problems"]} >= {"index-unreadable", "kubeconfig-unreadable"}
     states = {run["output"]: run["state"] for run in made["runs"]}
     assert states == {str(first.parent): "unknown", str(second.parent): "succeeded"}
+
+
+def test_a_log_does_not_act_on_the_terminal_unless_it_is_asked_for_raw(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    token = "hf" + "_" + "aB3" * 12
+    plan = local_plan(tmp_path)
+    said = f"\x1b[31mred\x1b[0m\x1b[2J\u202e {token}"
+    run_local(plan, machine=FakeTrainer(folder=tmp_path).machine(plain=[said]), on_event=lambda _: None)
+    output = plan.run.output or ""
+    entry = IndexEntry(run_name=plan.run_name, target="local", output=output, updated_at=NOW)
+    keep(tmp_path / "state" / "runs", entry)
+    folder = f"{output}/{plan.run_name}"
+    _, shown, _ = asked(capsys, "logs", folder)
+    _, raw, _ = asked(capsys, "logs", folder, "--raw")
+    assert "red\\u001b[2J\\u202e …" in shown.splitlines()
+    assert "\x1b[31mred\x1b[0m\x1b[2J\u202e …" in raw.splitlines()

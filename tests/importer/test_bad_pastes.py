@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.importer.pastes import CURRENT, TOKEN, flags, paste
 from xsft.errors import SpecError
 from xsft.importer.build import import_paste
+from xsft.spec.reader import read_spec
 
 SECRET_PLACES = (
     f"export HF_TOKEN={TOKEN}\n{{line}}",
@@ -206,3 +207,11 @@ def test_any_text_is_a_workload_or_a_spec_error(text: str) -> None:
 def test_a_damaged_paste_is_a_workload_or_a_spec_error(at: int, cut: int, piece: str) -> None:
     whole = paste()
     test_any_text_is_a_workload_or_a_spec_error.hypothesis.inner_test(whole[:at] + piece + whole[at + cut :])
+
+
+def test_what_turns_the_direction_of_writing_is_seen_in_the_file() -> None:
+    """Trojan Source: a colleague who reads the file must see what MaxText gets."""
+    imported = import_paste(paste(more=" hf_path=a\u202eb\u2066c").strip() + " --env=NOTE='x\u202ey' # \u2067")
+    assert not {*"\u202e\u2066\u2067"} & {*imported.yaml}
+    spec = read_spec(imported.yaml)
+    assert (spec.data.hf_path, spec.env["NOTE"]) == ("a\u202eb\u2066c", "x\u202ey")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 
 from xsft.commands.progress import shown
 from xsft.effects.environments import doctor
@@ -33,18 +34,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_table(checks: tuple[Check, ...]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from xsft.commands.console import console
 
     table = Table("CHECK", "STATE", "VERSION", "NEEDED FOR", box=None, pad_edge=False)
     for check in checks:
         table.add_row(*map(Text, (check.id, _state(check), check.version, check.needed_for)))
-    console = Console()
-    console.print(table)
+    drawn = console(sys.stdout)
+    drawn.print(table)
     for check in (check for check in checks if not check.ok):
         words = f"\n{check.id}: {check.detail}\n  fix: {check.next_step}"
-        console.print(Text(words), soft_wrap=True)
+        drawn.print(Text(words), soft_wrap=True)
 
 
 def _state(check: Check) -> str:

@@ -165,9 +165,10 @@ class Bars:
         display.update(task, **changes)
 
     def _start(self) -> tuple[Any, Any]:
-        from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
         from rich.table import Column
+
+        from xsft.commands.console import console
 
         columns = (
             SpinnerColumn(),
@@ -176,7 +177,7 @@ class Bars:
             TimeElapsedColumn(),
             TextColumn("{task.fields[said]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
         )
-        display = self._stack.enter_context(Progress(*columns, console=Console(stderr=True), transient=True))
+        display = self._stack.enter_context(Progress(*columns, console=console(sys.stderr), transient=True))
         self._shown = (display, display.add_task(self._title, total=None, said=""))
         return self._shown
 

@@ -114,13 +114,14 @@ class _Plain:
 
 @contextmanager
 def _bar(*, steps: int, stream: TextIO) -> Iterator[OnEvent]:
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from xsft.commands.console import console
 
     pace = _Pace(steps=steps)
     text = TextColumn("{task.description}", markup=False)
     columns = (SpinnerColumn(), BarColumn(bar_width=14), text, TimeElapsedColumn())
-    with Progress(*columns, console=Console(file=stream), transient=True) as display:
+    with Progress(*columns, console=console(stream), transient=True) as display:
         task = display.add_task("starting the trainer", total=steps)
 
         def on_event(event: Event) -> None:

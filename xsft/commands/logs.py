@@ -46,6 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tail", type=a_count, metavar="N", help="only the last N lines of each process")
     add_attempt(parser)
     parser.add_argument("--timestamps", action="store_true", help="with the time of each line")
+    parser.add_argument(
+        "--raw", action="store_true", help="control characters and colours too, which may act on the terminal"
+    )
     add_where(parser)
 
 
@@ -53,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
     from xsft.commands.run_sources import runs_of
     from xsft.commands.waiting import told
     from xsft.effects.machine import clock
+    from xsft.effects.machine.streams import with_controls
     from xsft.effects.submit.interrupts import goes_on, when_interrupted
     from xsft.states.moments import before
 
@@ -69,7 +73,8 @@ def run(args: argparse.Namespace) -> int:
     )
     world = world_of(runs, say=told)
     with when_interrupted(goes_on(args.run, where=where_text(args)) if args.follow else ""):
-        return logs(args.run, asked=asked, world=world, timestamps=args.timestamps, stdout=sys.stdout)
+        stdout = with_controls(sys.stdout) if args.raw else sys.stdout
+        return logs(args.run, asked=asked, world=world, timestamps=args.timestamps, stdout=stdout)
 
 
 class World(Struct, frozen=True, kw_only=True):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xsft.commands.arguments import add_files, add_json, add_settings
+from xsft.spec.terminal import safe_text
 
 if TYPE_CHECKING:
     from xsft.problems import Problem
@@ -57,8 +58,24 @@ def _print_manifests(plans: Sequence[Plan]) -> None:
     import yaml
 
     manifests = [plan.manifest for plan in plans if plan.manifest is not None]
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    sys.stdout.write(yaml.dump_all(manifests, Dumper=dumper, sort_keys=False, allow_unicode=True, width=10**9))
+    sys.stdout.write(
+        yaml.dump_all(manifests, Dumper=_manifest_dumper(), sort_keys=False, allow_unicode=True, width=10**9)
+    )
+
+
+def _manifest_dumper() -> Any:
+    """Quotes what standard output escapes, so that it is read back as the same text."""
+    import yaml
+
+    class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+        pass
+
+    def text(dumper: Any, value: str) -> Any:
+        style = None if safe_text(value) == value else '"'
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Dumper.add_representer(str, text)
+    return Dumper
 
 
 def _say(problems: Sequence[Problem]) -> None:

@@ -50,11 +50,12 @@ class _Spinner:
         self._update = None
 
     def _start(self) -> Callable[[str], None]:
-        from rich.console import Console
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+        from xsft.commands.console import console
+
         columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-        display = self._stack.enter_context(Progress(*columns, console=Console(stderr=True), transient=True))
+        display = self._stack.enter_context(Progress(*columns, console=console(sys.stderr), transient=True))
         task = display.add_task(self._title, total=None)
         return lambda text: display.update(task, description=text)
 

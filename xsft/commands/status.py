@@ -116,10 +116,10 @@ def show(rows: Sequence[Row], stdout: TextIO) -> None:
     if not stdout.isatty():
         stdout.writelines(f"{line}\n" for line in plain_lines(rows))
         return
-    from rich.console import Console
+    from xsft.commands.console import console
 
-    console = Console(file=stdout)
-    console.print(table(rows, width=console.width))
+    drawn = console(stdout)
+    drawn.print(table(rows, width=drawn.width))
 
 
 def _say_hidden(wanted: Wanted, rows: Sequence[Seen], *, shown: int) -> None:

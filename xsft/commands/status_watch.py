@@ -42,13 +42,13 @@ def watch(
     query: RunQuery, *, every_s: float, pause: Pause, stdout: TextIO | None = None, rounds: int | None = None
 ) -> int:
     """Until Ctrl-C (exit status 130), or for so many rounds. Raises as `report` does at the first look only."""
-    from rich.console import Console
+    from xsft.commands.console import console
 
     stream = stdout or sys.stdout
-    console = Console(file=stream)
+    drawn = console(stream)
     pace = _Pace(query=query, every_s=every_s, pause=pause, rounds=rounds)
-    if console.is_terminal and not console.is_dumb_terminal and not console.no_color:
-        _in_place(pace, console)
+    if drawn.is_terminal and not drawn.is_dumb_terminal and not drawn.no_color:
+        _in_place(pace, drawn)
     else:
         _line_by_line(pace, stream)
     return 0

@@ -33,6 +33,7 @@ from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
 from xsft.spec.resolve import resolve
 from xsft.spec.secrets import names_secret_variable, redact
+from xsft.spec.terminal import safe_text
 from xsft.spec.yamltext import ParsedYaml
 
 _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
@@ -79,7 +80,7 @@ def import_paste(text: str, *, line: int | None = None, read_file: ReadFile = la
     found = (*notes.problems, *problems)
     differences = notes.differences
     whole = commented(workload_yaml(tree), problems=found, differences=differences)
-    return Imported(yaml=redact(whole), differences=differences, problems=found)
+    return Imported(yaml=safe_text(redact(whole)), differences=differences, problems=found)
 
 
 def _require_text(text: str) -> None:

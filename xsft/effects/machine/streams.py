@@ -9,16 +9,21 @@ from collections.abc import Iterable
 from typing import Any, TextIO
 
 from xsft.spec.secrets import redact
+from xsft.spec.terminal import safe_text
 
 
 class Screened:
-    """A text stream through which no secret is written, whoever writes: verbs, argparse, tracebacks, rich."""
+    """A text stream through which no secret and nothing that a terminal acts on is written, whoever writes: verbs,
+    argparse, tracebacks.
+    """
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, *, controls: bool = False) -> None:
         self.stream = stream
+        self._controls = controls
 
     def write(self, text: str) -> int:
-        self.stream.write(redact(text))
+        shown = redact(text)
+        self.stream.write(shown if self._controls else safe_text(shown))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -31,7 +36,7 @@ class Screened:
 
 def prepare_streams() -> None:
     """Make the streams usable: a closed one is empty or goes nowhere, text that the locale cannot write is escaped, and
-    secrets are not written.
+    neither secrets nor control characters are written.
 
     Standard input first: its descriptor is the lowest, so that no socket or file of ours becomes it.
     """
@@ -51,6 +56,11 @@ def _prepared(stream: TextIO | None) -> TextIO:
     with contextlib.suppress(AttributeError, ValueError):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]
     return stream
+
+
+def with_controls(stream: Any) -> Any:
+    """The same stream for what draws on a terminal itself, or was asked for raw: control characters pass."""
+    return Screened(stream.stream, controls=True) if isinstance(stream, Screened) else stream
 
 
 def silence_stdout() -> None:

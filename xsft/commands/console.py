@@ -1,0 +1,23 @@
+"""rich's console. What it draws itself (colours, cursor moves) reaches the terminal; the texts in it are screened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TextIO
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from xsft.effects.machine.streams import with_controls
+from xsft.spec.terminal import safe_text
+
+
+def console(stream: TextIO) -> Console:
+    """For this stream, which may be a standard one."""
+    return _Screened(file=with_controls(stream))
+
+
+class _Screened(Console):
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=safe_text(segment.text))

@@ -1,0 +1,23 @@
+"""What a terminal would act on in foreign text: a workload's values, a server's words, a trainer's log. Pure."""
+
+from __future__ import annotations
+
+import re
+
+_COLOUR = re.compile("\x1b\\[[0-9;:]*m")
+"""source: ECMA-48 §8.3.117, SGR."""
+_ACTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""C0 but the tab and the newline, DEL, C1, and what changes the direction of writing (Unicode UAX #9 §2)."""
+
+
+def safe_text(text: str) -> str:
+    """The text as a terminal may have it: colours dropped, lines of a progress bar each on its own, any other control
+    character as `\\u001b`, which JSON and YAML read back as that character.
+    """
+    if _ACTS.search(text) is None:
+        return text
+    return _ACTS.sub(_escaped, _COLOUR.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
