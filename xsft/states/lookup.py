@@ -135,4 +135,6 @@ def _place(hit: Seen) -> str:
     row = hit.row
     if row.on_this_machine:
         return f"this machine, {folder(row) or 'in a folder that is not known'}"
+    if row.namespace is None:  # it is known by its record only
+        return f"{f'JobSet {row.jobset}' if row.jobset else 'its JobSet'} of {row.cluster}, which is gone"
     return f"JobSet {row.jobset} in namespace {row.namespace} of {row.cluster}"

@@ -77,7 +77,7 @@ def test_a_dry_run_under_a_taken_name_is_still_judged(cluster_api: ClusterApi) -
     assert cluster.dry_run_jobset(sent_to(cluster_api)) == sent_to(cluster_api)
     bad = sent_to(cluster_api)
     bad["metadata"]["labels"]["team"] = "a b"
-    with pytest.raises(SpecError, match="1 problem"):
+    with pytest.raises(SpecError, match="a valid label must be"):
         cluster.dry_run_jobset(bad)
 
 
@@ -161,6 +161,15 @@ def test_a_webhooks_words_are_passed_on(cluster_api: ClusterApi) -> None:
     (problem,) = caught.value.problems
     assert problem.id == "admission-denied"
     assert "JobSet name is too long" in problem.message
+
+
+def test_a_list_that_is_refused_names_no_object(cluster_api: ClusterApi) -> None:
+    cluster_api.server.fail("^GET .*jobsets", code=400, message="the selector is wrong")
+    with pytest.raises(SpecError) as caught:
+        cluster_api.connect().list_jobsets(namespace="default")
+    (problem,) = caught.value.problems
+    assert "None" not in problem.message
+    assert "refuses to list jobsets.jobset.x-k8s.io in the namespace default: the selector" in problem.message
 
 
 NO_ENDPOINTS = (

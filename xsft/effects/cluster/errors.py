@@ -154,7 +154,8 @@ def invalid(reply: Reply, ask: Ask) -> Iterator[Problem]:
         fix = "Change what the cluster names: the name, the key, or the length of the value."
     elif reply.status == 413:
         fix = "Make the command and the environment shorter: a cluster stores at most 1.5 MB per object."
-    what = f"the {ask.resource.plural.removesuffix('s')} {ask.name}"
+    kind = ask.resource.plural.removesuffix("s")
+    what = f"the {kind} {ask.name}" if ask.name else f"to {ask.what}"
     for field, message in reply.causes or (("", reply.message),):
         at = f"{field}: " if field else ""
         yield error("manifest-invalid", "", f"The cluster refuses {what}: {at}{message}", fix)

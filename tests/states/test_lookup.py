@@ -1,0 +1,30 @@
+"""Runs by their names."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.observations import NOW, Read, observed
+from xsft.errors import UsageError
+from xsft.states.classify import classify
+from xsft.states.folding import fold
+from xsft.states.lookup import one_run
+from xsft.states.model import Observation, Recorded
+
+
+def test_runs_whose_jobsets_are_gone_are_told_apart_without_a_none() -> None:
+    there = observed("gemma", cluster="lab")
+    gone = Observation(run_name="gemma", target="xpk", observed_at=NOW, cluster="east")
+    known = Observation(
+        run_name="gemma",
+        target="xpk",
+        observed_at=NOW,
+        cluster="west",
+        record=Recorded(outcome="created", jobset="gemma-2"),
+    )
+    rows = fold((there, gone, known), classify=classify, now=NOW)
+    with pytest.raises(UsageError, match="3 runs are named 'gemma'") as several:
+        one_run("gemma", rows, Read((there, gone, known)))
+    assert "None" not in several.value.message
+    assert "its JobSet of east, which is gone" in several.value.message
+    assert "JobSet gemma-2 of west, which is gone" in several.value.message
