@@ -213,6 +213,8 @@ def test_one_that_xpk_made_is_said_to_be(capsys: pytest.CaptureFixture[str]) -> 
     told = Told(Read((observed("theirs", jobset=jobset("theirs", ours=False)),)))
     assert told.cancel("theirs", yes=True) == 0
     assert "(not made by xsft)" in capsys.readouterr().err
+    assert told.cancel("theirs", yes=True, json=True) == 0
+    assert json.loads(capsys.readouterr().out)["ours"] is False
 
 
 def test_a_run_on_this_machine_is_interrupted() -> None:

@@ -307,7 +307,7 @@ def test_the_longest_name_is_taken_and_no_longer_one(api: ClusterApi, story: str
     if mode == "pathways":
         assert found_by(cluster, cluster.dry_run_jobset(manifest), "no more than 63 bytes")
         return
-    with pytest.raises(SpecError, match="1 problem"):
+    with pytest.raises(SpecError):
         cluster.dry_run_jobset(manifest)
 
 

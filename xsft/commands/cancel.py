@@ -234,6 +234,7 @@ def _print_document(done: Cancelled) -> None:
         "namespace": row.namespace,
         "cluster": row.cluster,
         "uid": done.jobset.uid if done.jobset else row.uid,
+        "ours": done.jobset.ours if done.jobset else None,
         "state": row.state,
         "step": row.step,
         "saved_step": loss.saved_step if loss else row.progress.saved_step,

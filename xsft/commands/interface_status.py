@@ -152,6 +152,8 @@ class CancelDocument(Document):
     namespace: str | None
     cluster: str | None
     uid: str | None
+    ours: bool | None = None
+    """False: the JobSet bears no label of xsft, so that something else submitted it; null without a JobSet."""
     state: State
     """When it was read, before the cancel."""
     step: int | None
