@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.observations import NOW, finished, jobset, observed, queued, said
 from tests.replacing import replace
 from xsft.effects.runs.lastknown import FORGET_AFTER_S, forget, recall, remember
+from xsft.effects.runs.wanted import NOT_READ
 from xsft.states.classify import classify
 from xsft.states.model import Before, Observation, Recorded, Status, Unread
 from xsft.states.rows import row_of
@@ -50,6 +51,15 @@ def test_a_silent_cluster_shows_what_was_known_with_its_age(tmp_path: Path) -> N
     assert (row.step, row.loss, row.steps) == (120, 2.3456, 1000)
     assert row.evidence_age_s == pytest.approx(3604)
     assert row.unread == ("jobsets: no answer",)
+
+
+@pytest.mark.parametrize("what", ["log", "record", "metrics", "checkpoints"])
+def test_an_end_whose_output_was_not_read_in_time_is_asked_about_again(tmp_path: Path, what: Any) -> None:
+    unread = (Unread(what=what, why=NOT_READ),)
+    late = replace(finished("gemma", at="2026-11-21T11:30:00Z"), progress=None, unread=unread)
+    remember(tmp_path, [(late, DONE)], now=NOW)
+    (known,) = recall(tmp_path, cluster=CLUSTER, namespace="default").values()
+    assert known.unheard
 
 
 def test_an_end_is_remembered_with_its_time(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
 def passed_over(seen: Observation) -> bool:
     """It may have told more than is known of it, had it been asked."""
-    return any(one.what == "log" and one.why in (NOT_READ, NOT_ASKED) for one in seen.unread)
+    return any(one.why in (NOT_READ, NOT_ASKED) for one in seen.unread)
 
 
 def untold(seen: Observation) -> bool:
