@@ -19,8 +19,11 @@ from tests.fakes.gcs import Bucket, serving
 from tests.fakes.kubelogs import Log
 from tests.fakes.kubeobjects import Objects
 from tests.fakes.kuberuns import RUNNING, Runs, ended
+from tests.replacing import replace
 from xsft.cli import main
 from xsft.commands.interface import DOCUMENTS
+from xsft.effects.records.index import IndexEntry, keep
+from xsft.records.where import Cluster as Where
 
 
 @pytest.fixture
@@ -128,6 +131,23 @@ def test_cancel_deletes_that_one_and_no_other(api: ClusterApi, runs: Runs, said:
     assert status == 0
     assert document("cancel", out)["action"] == "cancelled"
     assert _there(api) == {"gemma-ultrachat"}
+
+
+def test_a_cancel_is_remembered_here_where_its_output_cannot_be_read(
+    api: ClusterApi, runs: Runs, said: Any, tmp_path: Path
+) -> None:
+    """Nobody is logged in to the bucket: neither can the cancel be recorded there, nor read."""
+    uid = runs.admitted("gemma")["metadata"]["uid"]
+    where = Where(context=api.context)
+    entry = IndexEntry(
+        run_name="gemma", target="xpk", output="gs://my-bucket/runs", jobset="gemma", uid=uid, cluster=where
+    )
+    keep(tmp_path / "state" / "runs", replace(entry, updated_at=datetime.now(UTC).isoformat(timespec="seconds")))
+    status, _, err = said("cancel", "gemma", "--yes")
+    assert (status, "[cancel-not-recorded]" in err) == (0, True)
+    (run,) = document("status", said("status", "gemma", "--json")[1])["runs"]
+    assert run["state"] == "cancelled"
+    assert said("wait", "gemma")[0] == 6
 
 
 STEP = "metric_logger.py:265] completed step: {n}, seconds: 4.5, TFLOP/s/device: 459.0, total_weights: 84, loss: {loss}"

@@ -115,12 +115,14 @@ class Runs(Struct, frozen=True, kw_only=True):
         cluster = self.cluster(seen.cluster or "")
         return cluster.delete_jobset(name=jobset.name, namespace=jobset.namespace, uid=jobset.uid)
 
-    def record_cancel(self, _seen: Observation, jobset: JobSet) -> tuple[Problem, ...]:
-        from xsft.effects.submit.cancelling import record_cancel
+    def record_cancel(self, seen: Observation, jobset: JobSet) -> tuple[Problem, ...]:
+        """Beside the run, and here too: its output may not be read when this machine is asked next."""
+        from xsft.effects.submit.cancelling import cancelled, record_cancel
         from xsft.effects.submit.recording import (
             user_name,  # it knows whole workloads, which who only looks need not load
         )
 
+        self.keep((cancelled(seen, jobset, now=self.store.now()),))
         return record_cancel(self.store, jobset, user=user_name())
 
     def record_worthless(self, row: Row) -> tuple[Problem, ...]:

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import secrets
 
+from msgspec.structs import replace
+
 from xsft.effects.records.records import RecordStore, ref_of
 from xsft.errors import XsftError
 from xsft.problems import Problem, warning
 from xsft.records.model import Facts, Record
-from xsft.states.model import JobSet
+from xsft.states.model import JobSet, Observation, Recorded, Status
 from xsft.states.rows import Row
 from xsft.states.worth import WORTHLESS, text_of
 
@@ -32,6 +34,13 @@ def record_cancel(store: RecordStore, jobset: JobSet, *, user: str) -> tuple[Pro
         return (
             warning("cancel-not-recorded", "", message, "xsft status may call the run unknown; nothing else is lost."),
         )
+
+
+def cancelled(seen: Observation, jobset: JobSet, *, now: str) -> tuple[Observation, Status]:
+    """How the run is once its JobSet is deleted, to be remembered on this machine."""
+    record = Recorded(outcome="cancelled", jobset=jobset.name, uid=jobset.uid, finished_at=now)
+    gone = replace(seen, jobset=None, was=jobset, record=record, last_known=None)
+    return gone, Status(state="cancelled", evidence=("record",))
 
 
 def record_worthless(store: RecordStore, row: Row) -> tuple[Problem, ...]:
