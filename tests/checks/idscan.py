@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "xsft"
 MAKERS = frozenset({"error", "warning", "note"})
-ERRORS = frozenset({"UsageError", "EnvironmentMissing", "Refused", "Unreachable", "TimedOut", "Unknown", "Lost"})
+ERRORS = frozenset(
+    {"UsageError", "EnvironmentMissing", "Refused", "Unreachable", "RunFailed", "TimedOut", "Unknown", "Lost"}
+)
 TABLES = frozenset({"Known", "Refusal", "Problem", *ERRORS})
 
 
@@ -22,14 +24,52 @@ def ids_in_code(package: Path = PACKAGE) -> dict[str, set[str]]:
 
 
 def ids_in(tree: ast.AST) -> Iterator[str]:
+    helpers = _helpers(tree)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            if node.func.id in MAKERS:
-                yield from _literals(node.args[:1])
-            if node.func.id in {*MAKERS, *TABLES}:
-                yield from _literals([k.value for k in node.keywords if k.arg == "id"])
+        if isinstance(node, ast.Call):
+            yield from _literals(_id_of(node, helpers))
         elif isinstance(node, ast.ClassDef):
             yield from _literals([value for name, value in _attributes(node) if name == "id"])
+        elif isinstance(node, ast.AnnAssign) and _name(node.annotation) == "Refusals":
+            yield from _literals(_first_of_each(node.value))
+
+
+def _id_of(call: ast.Call, helpers: Mapping[str, int]) -> list[ast.expr]:
+    """The expression that a call gives as an id; none where it gives none."""
+    name = _name(call.func)
+    named = [k.value for k in call.keywords if k.arg == "id"]
+    if name in MAKERS:
+        return [*call.args[:1], *named]
+    if name in TABLES and isinstance(call.func, ast.Name):
+        return named
+    return [*call.args[helpers[name] : helpers[name] + 1], *named] if name in helpers else []
+
+
+def _helpers(tree: ast.AST) -> dict[str, int]:
+    """Functions that hand one of their parameters on as an id, with its position: `refuse(id, where, …)`."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name not in MAKERS]
+    found: dict[str, int] = {}
+    while True:
+        more = {f.name: at for f in functions if f.name not in found and (at := _handed_on(f, found)) is not None}
+        if not more:
+            return found
+        found |= more
+
+
+def _handed_on(function: ast.FunctionDef, helpers: Mapping[str, int]) -> int | None:
+    names = [arg.arg for arg in function.args.args if arg.arg not in ("self", "cls")]
+    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+    given = {_name(expr) for call in calls for expr in _id_of(call, helpers)}
+    return next((at for at, name in enumerate(names) if name in given), None)
+
+
+def _first_of_each(table: ast.expr | None) -> list[ast.expr]:
+    values = [value for node in ast.walk(table) if isinstance(node, ast.Dict) for value in node.values] if table else []
+    return [value.elts[0] for value in values if isinstance(value, ast.Tuple)]
+
+
+def _name(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
 def _attributes(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:

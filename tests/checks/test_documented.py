@@ -50,5 +50,7 @@ def test_the_scan_sees_literals_choices_patterns_tables_and_classes():
     source = (
         'error("a", "", "", "")\nwarning("b" if x else "c", "", "", "")\nnote(f"d-{x}", "", "")\n'
         'Refusal(id="e")\nclass E:\n    id: str = "f"\nerror(kind, "", "", "")\n'
+        'def refuse(self, id, at):\n    error(id, at, "", "")\ndef stop(self, id):\n    self.refuse(id, 1)\n'
+        'here.refuse("g", 1)\nstop("h")\nREFUSED: Refusals = {"key": ("i", "why")}\n'
     )
-    assert sorted(ids_in(ast.parse(source))) == ["a", "b", "c", "d-*", "e", "f"]
+    assert sorted(ids_in(ast.parse(source))) == ["a", "b", "c", "d-*", "e", "f", "g", "h", "i"]

@@ -42,3 +42,10 @@ def test_the_fix_names_our_key(setting: str, ours: str) -> None:
 def test_every_word_of_ours_is_a_key() -> None:
     assert [word for word in _SYNONYMS.values() if not paths_to(WorkloadSpec, word)] == []
     assert [word for word in _SYNONYMS if paths_to(WorkloadSpec, word)] == []
+
+
+def test_an_error_of_pydantics_own_has_an_id_of_ours() -> None:
+    """`int_parsing_size` became the undocumented id int-parsing-size."""
+    with pytest.raises(SpecError) as caught:
+        read_spec(WORKLOAD, settings=("train.steps='1" + "0" * 5000 + "'",))
+    assert {p.id for p in caught.value.problems} <= {"not-allowed", "wrong-type", "out-of-range"}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec import Struct
 from pydantic import BaseModel
+from pydantic_core.core_schema import ErrorType
 
 from xsft.problems import Problem, error
 from xsft.spec.forms import WORDS
@@ -66,6 +67,7 @@ _SYNONYMS = {
     **dict.fromkeys(("seed", "data_seed"), "shuffle_seed"),
 }
 """Words of other trainers (Hugging Face, Lightning, NeMo), where the key is alike to none of ours."""
+_PYDANTICS = frozenset(get_args(ErrorType))
 _OLD_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 _SEXAGESIMAL = re.compile(r"[-+]?[0-9]+(?::[0-5]?[0-9])+(?:\.[0-9]*)?")
 _NUMBER = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
@@ -219,16 +221,14 @@ def _options(complaint: Complaint) -> tuple[str, ...]:
 
 
 def _by_its_own_words(complaint: Complaint, at: str, written: str | None) -> Problem:
-    """A ValueError is `not-allowed`; a PydanticCustomError's type is the id, its context may hold the `fix`."""
+    """Pydantic's own errors are `not-allowed`; a PydanticCustomError's type is the id, its context may hold the fix."""
     kind = complaint.error["type"]
     fix = str(complaint.context.get("fix", "Change the value."))
     if kind == "string_pattern_mismatch":
         pattern = _pattern(complaint)
         return error("wrong-form", at, f"{_given(complaint, at, written)}; allowed: {pattern}", "Change the value.")
     said = printable(redact(complaint.error["msg"])).removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    if kind in {"value_error", "assertion_error"}:
-        return error("not-allowed", at, said, fix)
-    return error(kind.replace("_", "-"), at, said, fix)
+    return error("not-allowed" if kind in _PYDANTICS else kind.replace("_", "-"), at, said, fix)
 
 
 def _pattern(complaint: Complaint) -> str:
