@@ -103,6 +103,7 @@ def test_a_misspelt_flag_is_told_its_name() -> None:
 
 BOMBS = {
     "doubling": "a=0123456789\n" + "\n".join("a=$a$a" for _ in range(40)) + "\nxpk workload create --zone=$a",
+    "repeating": f"export A={'x' * 500_000}\n" + "".join(f"B{i}=$A\n" for i in range(5_000)),
     "quotes": "'" * 200_001,
     "dollars": "${" * 200_000,
     "parentheses": "$(" * 200_000,
@@ -120,6 +121,11 @@ def test_bombs_are_refused_quickly(name: str) -> None:
     with suppress(SpecError):
         import_paste(BOMBS[name])
     assert time.process_time() - start < 5.0  # measured: at most 1.2 s
+
+
+def test_one_long_variable_is_not_repeated_for_ever() -> None:
+    """554 KB took 2.4 GB of memory."""
+    assert refused(BOMBS["repeating"]) == ["import-nesting"]
 
 
 PIECES = st.sampled_from(

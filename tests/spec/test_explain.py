@@ -1,3 +1,4 @@
+import time
 from enum import Enum
 from typing import Annotated, Literal
 
@@ -196,3 +197,12 @@ def test_any_data_is_a_workload_or_problems_at_keys_of_the_data(data: dict[str, 
         assert problem.id != "internal"
         assert not labels & set(problem.where.split("."))
     assert len({(p.id, p.where) for p in problems}) == len(problems)
+
+
+def test_a_hundred_thousand_problems_take_no_time() -> None:
+    """400,000 numbers under `columns` took 35 CPU-s."""
+    start = time.process_time()
+    found = problems_of(f"name: a\ncolumns: [{', '.join(map(str, range(100_000)))}]\n")
+    assert (len(found), found[-1].id) == (MAX_PROBLEMS + 1, "more-problems")
+    assert str(100_000 - MAX_PROBLEMS) in found[-1].message
+    assert time.process_time() - start < 8.0  # measured: 2.5 s, of which YAML takes 2; 9 s before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
+from typing import NoReturn
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +19,8 @@ from xsft.problems import error
 
 MAX_CHARACTERS = 1_000_000
 """Of one expanded word: `a=$b$b; b=$c$c; …` doubles with every line."""
+MAX_EXPANDED = 5_000_000
+"""Of all expanded words: five thousand lines may each repeat one long variable."""
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 _DECLARING = frozenset({"export", "declare", "typeset", "readonly", "local"})
@@ -41,16 +44,34 @@ class Simple(Struct, frozen=True, kw_only=True):
     redirected: bool = False
 
 
+class _Budget:
+    """Characters that one paste may still expand to."""
+
+    def __init__(self) -> None:
+        self._left = MAX_EXPANDED
+
+    def take(self, characters: int) -> None:
+        self._left -= characters
+        if self._left < 0:
+            _refuse_length(MAX_EXPANDED)
+
+
 class Shell:
     """Variables, in the order they were set, and the holes found so far."""
 
-    def __init__(self, variables: Mapping[str, str] | None = None, holes: Holes | None = None) -> None:
+    def __init__(
+        self,
+        variables: Mapping[str, str] | None = None,
+        holes: Holes | None = None,
+        budget: _Budget | None = None,
+    ) -> None:
         self.variables = dict(variables or {})
         self.exported: set[str] = set()
         self.used: set[str] = set()
         self.defaulted: dict[str, str] = {}
         """Variables that were not set and have a default in the text."""
         self.holes = Holes() if holes is None else holes
+        self.budget = budget or _Budget()
 
     def run(self, text: str, *, depth: int = 0) -> list[Simple]:
         """The commands that are more than an assignment. Raises SpecError."""
@@ -113,7 +134,7 @@ class Shell:
         if script is None or depth >= _MAX_SHELLS:
             yield replace(simple, argv=tuple(argv) or simple.argv, env=tuple(env))
             return
-        inner = Shell({**self.variables, **dict(env)}, self.holes)
+        inner = Shell({**self.variables, **dict(env)}, self.holes, self.budget)
         for one in inner.run(script, depth=depth + 1):
             outer = replace(simple, argv=one.argv, env=(*env, *inner.exports(), *one.env))
             redirected = one.redirected or simple.redirected
@@ -147,9 +168,9 @@ class Shell:
         total = 0
         for is_whole, text in self._pieces(word, is_expansion=is_expansion):
             total += len(text)
+            self.budget.take(len(text))
             if total > MAX_CHARACTERS:
-                message = f"the variables expand to more than {MAX_CHARACTERS:,} characters"
-                raise SpecError((error("import-nesting", "", message, "Paste the command with its values."),))
+                _refuse_length(MAX_CHARACTERS)
             yield is_whole, text
 
     def _pieces(self, word: Word, *, is_expansion: bool) -> Iterator[tuple[bool, str]]:
@@ -204,6 +225,11 @@ class Shell:
             return self.holes.mark("variable", str(unset.args[0]))
         except ValueError:
             return self.holes.mark("command", f"$(({source}))")
+
+
+def _refuse_length(most: int) -> NoReturn:
+    message = f"the variables expand to more than {most:,} characters"
+    raise SpecError((error("import-nesting", "", message, "Paste the command with its values."),))
 
 
 def _plain(word: Word) -> str:

@@ -25,6 +25,8 @@ Refusals = Mapping[str, tuple[str, str]]
 
 NO_REFUSALS: Refusals = MappingProxyType({})
 MAX_PROBLEMS = 50
+MAX_LOCATED = 20 * MAX_PROBLEMS
+"""Errors that are looked up in the model; members of a union are several for one problem."""
 
 
 def validate(
@@ -52,13 +54,15 @@ def explain(
 ) -> tuple[Problem, ...]:
     """One problem per wrong key: the members of a union that do not fit are one problem, not one each."""
     given = parsed.data if data is None else data
-    found = [(locate(model_cls, e["loc"], given), e) for e in invalid.errors(include_url=False)]
+    errors = invalid.errors(include_url=False)
+    found = [(locate(model_cls, e["loc"], given), e) for e in errors[:MAX_LOCATED]]
     complaints = [Complaint(where=where, error=e, model=model_cls) for where, e in found]
     groups = _groups(complaints, level=0)
     problems = tuple(_with_line(describe(group, parsed.raw), parsed) for group in groups[:MAX_PROBLEMS])
-    if len(groups) <= MAX_PROBLEMS:
+    rest = len(groups) - len(problems) + len(errors) - len(found)
+    if rest == 0:
         return problems
-    more = error("more-problems", "", f"{len(groups) - MAX_PROBLEMS} more problems are not shown", "Mend these first.")
+    more = error("more-problems", "", f"{rest} more problems are not shown", "Mend these first.")
     return (*problems, more)
 
 
