@@ -25,6 +25,7 @@ def doctor(env: dict[str, str], *options: str) -> subprocess.CompletedProcess[st
 def test_json_is_one_document_and_a_missing_environment_is_exit_status_3(bare: dict[str, str]) -> None:
     done = doctor(bare, "--json")
     said = json.loads(done.stdout)
+    assert len(done.stdout.splitlines()) == 1  # as every document: readers of lines take it whole
     assert (done.returncode, said["schema"], said["ok"]) == (3, "xsft.doctor/1", False)
     assert all(set(check) == DOCUMENTED for check in said["checks"])
     missing = {check["id"]: check["fix"] for check in said["checks"] if not check["ok"] and check["required"]}

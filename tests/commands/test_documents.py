@@ -15,6 +15,8 @@ from xsft.commands.interface_base import Document
 from xsft.commands.verbs import VERBS, parser
 from xsft.effects.environments.installed import Environment
 
+COMMANDS = Path(__file__).parents[2] / "xsft" / "commands"
+
 CLUSTER = """\
 name: good
 mode: mcjax
@@ -163,3 +165,9 @@ def test_the_published_schema_forbids_no_further_field(name: str) -> None:
     text = json.dumps(published(name))
     assert '"additionalProperties": false' not in text
     assert f"xsft.{name}/1" in text or name == "error"
+
+
+def test_documents_are_written_in_two_places_only() -> None:
+    """Both on one line; `doctor` and `setup` wrote their own, on many."""
+    writing = [file.name for file in COMMANDS.glob("*.py") if "json.dumps({" in file.read_text(encoding="utf-8")]
+    assert sorted(writing) == ["documents.py", "failure.py"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
+from xsft.commands.documents import print_json
 from xsft.commands.progress import shown
 from xsft.effects.environments import doctor
 from xsft.effects.environments.tools import Check
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     ok = doctor.is_ok(checks)
     if args.json:
         rows = [check.as_json() for check in checks]
-        print(json.dumps({"schema": "xsft.doctor/1", "checks": rows, "ok": ok}, indent=2))
+        print_json("doctor", {"checks": rows, "ok": ok})
     else:
         _print_table(checks)
     return 0 if ok else EnvironmentMissing.exit_status

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 
+from xsft.commands.documents import print_json
 from xsft.commands.progress import shown
 from xsft.effects.environments import environments
 from xsft.effects.environments.installed import Environment
@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
     with shown("setting up") as progress:
         ready = [bring(name, progress=progress) for name in args.names or environments.NAMES]
     if args.json:
-        print(json.dumps({"schema": "xsft.setup/1", "environments": [_row(found) for found in ready]}, indent=2))
+        print_json("setup", {"environments": [_row(found) for found in ready]})
         return 0
     for environment in ready:
         print(f"{environment.name} {environment.version}: {environment.folder}")
