@@ -6,9 +6,11 @@ from urllib.parse import unquote, urlparse
 
 import pytest
 
+from xsft.catalog import models
 from xsft.cli import main
 from xsft.commands import init, new_file
 from xsft.commands.verbs import parser
+from xsft.spec.reader import read_spec
 
 VARIANTS = {"mcjax": ("--mode", "mcjax"), "pathways": ("--mode", "pathways"), "local": ("--local",)}
 
@@ -110,3 +112,35 @@ def test_local_has_no_mode(capsys: pytest.CaptureFixture[str]) -> None:
 def _address(text: str) -> str:
     first = text.splitlines()[0]
     return first.removeprefix("# yaml-language-server: $schema=")
+
+
+@pytest.mark.parametrize("variant", ["mcjax", "pathways"])
+@pytest.mark.parametrize("name", ["qwen3-8b", "llama3.1-70b", "gemma2-2b", "gpt-oss-20b"])
+def test_a_model_is_put_into_the_template_with_a_slice_that_holds_it(
+    variant: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.yaml"
+    assert main(("init", str(file), "--mode", variant, "--model", name)) == 0
+    capsys.readouterr()
+    main(("check", "--json", str(file)))
+    errors = {p["id"] for p in json.loads(capsys.readouterr().out)["problems"] if p["severity"] == "error"}
+    assert errors <= {"chat-template-missing", "answer-end-masked"}  # which only the user can mend
+    text = file.read_text()
+    assert f"  name: {name} " in text
+    assert f"gs://my-bucket/{name}/0/items" in text
+    assert "qwen3-0.6b" not in text.lower()
+
+
+@pytest.mark.parametrize("name", models.names())
+def test_every_model_gives_a_workload_that_can_be_read(name: str) -> None:
+    spec = read_spec(init.workload_text("mcjax", folder=None, model=name))
+    assert spec.model.name == name
+    assert spec.model.tokenizer == (models.model(name).hf_id or "my-org/my-tokenizer")
+
+
+def test_a_model_is_also_found_by_its_hugging_face_id(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(("init", "-", "--model", "Qwen/Qwen3-8B")) == 0
+    assert "  name: qwen3-8b " in capsys.readouterr().out
+    assert main(("init", "-", "--model", "qwen3-8bb")) == 2
+    assert "Did you mean qwen3-8b" in capsys.readouterr().err
+    assert main(("init", "-", "--model", "qwen3-8b", "--local")) == 2

@@ -10,6 +10,10 @@ from xsft.commands.new_file import refuse_unless_free, schema_line, write_new
 
 DEFAULT_FILE = "workload.yaml"
 TEMPLATES = Path(__file__).parent.parent / "data" / "init"
+MODEL, HUB_ID = "qwen3-0.6b", "Qwen/Qwen3-0.6B"
+"""Of the templates."""
+SLICES = ("type: v6e-8 ", *(f"type: v6e-{chips} " for chips in (16, 32, 64, 128, 256)))
+TOO_SMALL = frozenset({"does-not-fit", "fit-refused"})
 EPILOG = "Exit status 4 where FILE exists: nothing is ever overwritten."
 
 
@@ -17,6 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument(
         "file", nargs="?", default=DEFAULT_FILE, metavar="FILE", help="default: %(default)s; - for stdout"
+    )
+    parser.add_argument(
+        "--model", metavar="NAME", help="MaxText's model_name, or a Hugging Face id (default: qwen3-0.6b)"
     )
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--local", action="store_true", help="a tiny run on this machine, with what ships with xsft")
@@ -26,17 +33,59 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from xsft.errors import UsageError
+
     variant = "local" if args.local else args.mode
+    if args.local and args.model:
+        raise UsageError("--model: the run on this machine trains its own tiny model.", fix="Leave --local out.")
     if args.file == "-":
-        sys.stdout.write(workload_text(variant, folder=None))
+        sys.stdout.write(workload_text(variant, folder=None, model=args.model))
         return 0
     target = Path(args.file)
     refuse_unless_free(target, instead="`xsft init -` prints.")
-    write_new(target, workload_text(variant, folder=target.absolute().parent))
+    write_new(target, workload_text(variant, folder=target.absolute().parent, model=args.model))
     sys.stderr.write(f"wrote {target}; next: edit it, then `xsft check {target}`\n")
     return 0
 
 
-def workload_text(variant: str, *, folder: Path | None) -> str:
-    """The template for `mcjax`, `pathways` or `local`; `folder` is where the file will lie."""
-    return schema_line(folder) + (TEMPLATES / f"{variant}.yaml").read_text(encoding="utf-8")
+def workload_text(variant: str, *, folder: Path | None, model: str | None = None) -> str:
+    """The template for `mcjax`, `pathways` or `local`; `folder` is where the file will lie.
+
+    With `model` that one instead of the template's, on the first slice that it is not known to be too large for. Raises
+    UsageError, with near names, for a model that MaxText does not have.
+    """
+    text = (TEMPLATES / f"{variant}.yaml").read_text(encoding="utf-8")
+    return schema_line(folder) + (text if model is None else _fitting(_with_model(text, model)))
+
+
+def _with_model(text: str, name: str) -> str:
+    from xsft.catalog.models import model, suggest
+    from xsft.errors import UsageError
+
+    converted = suggest(name)[:1] if "/" in name else ()
+    try:
+        wanted = model(*converted or (name,))
+    except ValueError as unknown:
+        raise UsageError(f"--model: {unknown}", fix="Take MaxText's name of the model.") from None
+    own = wanted.hf_id or "my-org/my-tokenizer   # <-- the model's tokenizer on Hugging Face"
+    hub = [] if wanted.hf_id and not wanted.unconverted_since else [line for line in text.splitlines() if "hf" in line]
+    for line in (line for line in hub if line.lstrip().startswith(("# hf: {repo", "# Or Hugging Face"))):
+        text = text.replace(f"{line}\n", "")
+    return (
+        text.replace(f"tokenizer: {HUB_ID}", f"tokenizer: {own}")
+        .replace(HUB_ID, wanted.hf_id or HUB_ID)
+        .replace(MODEL, wanted.name)
+    )
+
+
+def _fitting(text: str) -> str:
+    """On the first of SLICES that no check calls too small; the last one where all are."""
+    from xsft.facts import Facts
+    from xsft.planner import make_intent
+    from xsft.spec.reader import read_spec
+
+    def is_too_small(tried: str) -> bool:
+        return any(p.id in TOO_SMALL for p in make_intent(read_spec(tried), Facts()).problems)
+
+    tries = [text.replace(SLICES[0], slices) for slices in SLICES]
+    return next((tried for tried in tries if not is_too_small(tried)), tries[-1])
