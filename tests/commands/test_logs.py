@@ -12,9 +12,10 @@ from tests.observations import NOW, Read, jobset, judged, local, observed
 from tests.replacing import replace
 from xsft.commands.log_request import LogRequest
 from xsft.commands.log_roles import all_roles, chosen_roles, role_text
-from xsft.commands.logs import World, logs
+from xsft.commands.logs import AGAIN_S, World, logs
 from xsft.effects.runs.logs import LogLine, Role
 from xsft.errors import Unknown, Unreachable, UsageError
+from xsft.problems import warning
 from xsft.run_query import RunQuery
 from xsft.states.classify import classify
 from xsft.states.folding import Wanted
@@ -58,6 +59,57 @@ class Opened:
 
 def opened(*seen: Observation) -> Opened:
     return Opened(Read(seen or (observed("gemma", jobset=MCJAX), observed("deep", jobset=PATHWAYS), local("tiny"))))
+
+
+SILENT = warning("unreachable", "", "lab has said nothing for 5 s", "Look at the VPN.")
+EXPIRED = warning("login-expired", "", "lab: log in", "Log in.")
+NO_JOBSETS = (Unread(what="jobsets", why="timeout"),)
+
+
+@dataclass
+class Patient:
+    """Answers in turn; the pauses that were made between them."""
+
+    answers: list[Read]
+    pauses: list[float] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+
+    def follow(self, name: str) -> list[str]:
+        told, out = opened(), io.StringIO()
+        query = RunQuery(
+            read=lambda: self.answers.pop(0) if len(self.answers) > 1 else self.answers[0],
+            classify=judged,
+            wanted=Wanted(everything=True),
+            now=lambda: NOW,
+        )
+        world = World(
+            query=query, lines=told.lines, local_lines=told.local, say=self.said.append, pause=self.pauses.append
+        )
+        logs(name, asked=LogRequest(follow=True), world=world, timestamps=False, stdout=out)
+        return out.getvalue().splitlines()
+
+
+def test_following_waits_for_a_cluster_that_is_silent_at_the_beginning() -> None:
+    over = replace(MCJAX, terminal="Completed", conditions=())
+    there = Read((observed("gemma", jobset=over),))
+    deaf = Read((), (SILENT,), answered=False, whole=False)
+    half = Read((observed("gemma", jobset=MCJAX, unread=NO_JOBSETS),), (SILENT,), whole=False)
+    patient = Patient([deaf, deaf, half, there])
+    assert patient.follow("gemma") == ["hello from 0"]
+    assert patient.pauses[:3] == [AGAIN_S] * 3
+    assert [line for line in patient.said if "Waiting on." in line] == [
+        "Nothing could be read: lab has said nothing for 5 s. Waiting on.",
+        "The cluster of gemma does not answer: timeout. Waiting on.",
+    ]
+
+
+def test_following_waits_for_nothing_that_waiting_does_not_mend() -> None:
+    with pytest.raises(Unreachable, match="log in"):
+        Patient([Read((), (EXPIRED,), answered=False, whole=False)]).follow("gemma")
+    with pytest.raises(UsageError):
+        Patient([Read((observed("gemma", jobset=MCJAX),))]).follow("other")
+    with pytest.raises(Unreachable):
+        opened(observed("gemma", jobset=MCJAX, unread=NO_JOBSETS)).show("gemma")
 
 
 def test_the_one_process_that_prints_steps_and_no_prefix() -> None:

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from xsft.effects.runs.logs import LogLine, Role
     from xsft.effects.runs.runs import Runs
     from xsft.run_query import RunQuery
+    from xsft.states.folding import Seen
     from xsft.states.model import JobSet, Observation
 
+AGAIN_S = 5.0
+"""Between two looks for a run that is to be followed, while its cluster does not answer."""
 
 GONE = "and Kubernetes forgets a log with its pod"
 GONE_FIX = "xsft compare draws what the metrics beside its output hold; Cloud Logging may have the lines."
@@ -119,14 +122,8 @@ def found_lines(name: str, *, asked: LogRequest, world: World, timestamps: bool)
     """Raises UsageError for a name, an attempt, a slice or a host that is not there, and for too many logs."""
     from xsft.commands.attempts import attempt_of, no_attempt
     from xsft.commands.log_roles import role_text
-    from xsft.commands.progress import spinning
-    from xsft.run_query import look
-    from xsft.states.lookup import one_run
 
-    with spinning("logs", "asking the clusters") as say:
-        world.query.listen(say)
-        found, rows = look(world.query)
-    hit = one_run(name, rows, found)
+    hit = _followed(name, world) if asked.follow else _found(name, world)
     if hit.row.on_this_machine:
         _refuse_slices(asked)
         return Found(seen=hit.seen, lines=world.local_lines(hit.seen, asked))
@@ -139,6 +136,41 @@ def found_lines(name: str, *, asked: LogRequest, world: World, timestamps: bool)
         world.lines(seen, jobset, roles, asked), jobset=jobset, prefixed=len(roles) > 1, timestamps=timestamps
     )
     return Found(seen=seen, lines=told, names=tuple(role_text(jobset, role) for role in roles))
+
+
+def _found(name: str, world: World) -> Seen:
+    from xsft.commands.progress import spinning
+    from xsft.run_query import look
+    from xsft.states.lookup import one_run
+
+    with spinning("logs", "asking the clusters") as say:
+        world.query.listen(say)
+        found, rows = look(world.query)
+    return one_run(name, rows, found)
+
+
+def _followed(name: str, world: World) -> Seen:
+    """As while it follows: a cluster that does not answer for a while is waited for."""
+    from xsft.errors import Unreachable
+    from xsft.states.lookup import silent
+    from xsft.states.waiting import MENDS_ITSELF
+
+    said = ""
+    while True:
+        try:
+            hit = _found(name, world)
+            mute = silent(hit.seen)
+            if mute is None or mute.id not in MENDS_ITSELF:
+                return hit
+            why = f"The cluster of {name} does not answer: {mute.why.rstrip('.')}."
+        except Unreachable as failed:
+            if failed.problem_id not in MENDS_ITSELF:
+                raise
+            why = failed.message
+        if why != said:
+            said = why
+            world.say(f"{why} Waiting on.")
+        world.pause(AGAIN_S)
 
 
 def _ended(seen: Observation, *, asked: LogRequest, world: World) -> int:

@@ -301,6 +301,26 @@ def test_an_api_that_hiccups_is_waited_for(world: World, fault: dict[str, Any]) 
     assert lines.take(1) == ["two"]
 
 
+@pytest.mark.parametrize("where", ["/pods", "/log"])
+@pytest.mark.parametrize("processes", [1, 2])
+def test_an_api_that_is_silent_at_the_beginning_is_waited_for(world: World, where: str, processes: int) -> None:
+    roles = [role_of(pod_of(world.pod(host=host))) for host in range(processes)]
+    for pod in world.api.standin.objects.of("/pods").values():
+        world.logs.say(pod["metadata"]["name"], "one", "two")
+    world.api.server.fail(where, code=503, times=2)
+    troubles: list[str] = []
+    listener = world.listen(*roles, trouble=troubles.append)
+    assert sorted(listener.take(2 * processes)) == ["one"] * processes + ["two"] * processes
+    assert troubles
+
+
+def test_a_login_that_is_refused_at_the_beginning_ends_it(world: World) -> None:
+    world.pod()
+    world.api.server.fail("/pods", code=401, times=9)
+    with pytest.raises(Unreachable):
+        list(world.follow())
+
+
 def test_a_login_that_is_refused_ends_it(world: World) -> None:
     world.pod()
     world.logs.say(FIRST, "one")

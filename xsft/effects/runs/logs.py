@@ -15,9 +15,10 @@ from xsft.effects.machine import clock
 from xsft.effects.machine.parallel import start
 from xsft.effects.runs.logstream import Follower, Over
 from xsft.effects.runs.logtypes import LogLine, Mark, Pace, Role
-from xsft.errors import UsageError
+from xsft.errors import UsageError, XsftError
 from xsft.reading.pods import trainer_job
 from xsft.states.model import JobSet, Pod
+from xsft.states.waiting import MENDS_ITSELF
 from xsft.trainers.progress import sortable
 
 __all__ = ["AT_MOST", "STREAM_THREAD", "LogLine", "Pace", "Role", "follow_logs", "printer", "read_logs", "role_of"]
@@ -93,7 +94,8 @@ def follow_logs(
     over = Over(cluster, jobset, pace=pace, now=clock.monotonic)
     followers = [Follower(cluster, jobset, role, pace=pace, over=over, stop=stop, say=trouble) for role in roles]
     try:
-        yield from _begun(followers, since=since, tail=tail)
+        begun = partial(_begun, followers, since=since, tail=tail)
+        yield from _patiently(begun, pause=partial(stop.wait, pace.poll_s), say=_once(trouble))
         for one in followers:
             threading.Thread(target=_pump, args=(one, lines, stop), daemon=True, name=STREAM_THREAD).start()
         threading.Thread(target=_watch, args=(followers, pace, stop), daemon=True, name=WATCH_THREAD).start()
@@ -110,6 +112,25 @@ def _begun(followers: Sequence[Follower], *, since: str | None, tail: int | None
         return followers[0].begin(since=since, tail=tail)
     started = [start(partial(_opened, one.begin(since=since, tail=tail))) for one in followers]
     return heapq.merge(*(one.result() for one in started), key=_order)
+
+
+def _patiently(begun: Callable[[], Iterator[LogLine]], *, pause: Callable[[], object], say: Say) -> Iterator[LogLine]:
+    """From the beginning where the cluster does not answer; what breaks off is gone on with by who follows it then."""
+    given = False
+    while True:
+        try:
+            for line in begun():
+                given = True
+                yield line
+        except XsftError as failed:
+            if failed.problem_id not in MENDS_ITSELF:
+                raise
+            say(failed.message)
+            if given:
+                return
+            pause()
+        else:
+            return
 
 
 def _opened(lines: Iterator[LogLine]) -> Iterator[LogLine]:

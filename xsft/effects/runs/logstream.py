@@ -72,7 +72,8 @@ class Follower:
 
         With a tail of 0 the last line is read all the same: it tells where the log is, so that none of it comes later.
         """
-        self._given.since, floor = since, ""
+        self._given, floor = Given(), ""
+        self._given.since = since
         self._pod = newest(self._cluster, self._jobset, self._role)
         for line in self._read(self._pod, tail=None if tail is None else max(tail, 1)) if self._pod else ():
             floor = floor or line.at
