@@ -54,3 +54,13 @@ def test_a_comparison_is_one_picture() -> None:
     content = comparison_picture({"a $x_{": FALLING, "_b": {1: 2.0}, "c": {}})
     assert content.startswith(b"\x89PNG\r\n")
     assert content != comparison_picture({"a $x_{": FALLING})
+
+
+@given(st.integers(1, 10**6), st.integers(1, 60))
+@example(1, 13)
+@settings(max_examples=20, deadline=None)
+def test_the_axis_names_whole_steps(first: int, more: int) -> None:
+    """It showed step 7.5."""
+    axis = terminal_plot({first: 2.0, first + more: 1.0}).splitlines()[-1].split()
+    assert all(label.isdigit() for label in axis)
+    assert {int(axis[0]), int(axis[-1])} == {first, first + more}

@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 WIDTH, HEIGHT = 76, 15
 """Characters; fits a terminal of 80 columns."""
 
+MOST_TICKS = 7
+"""Of the axis of steps."""
+
 LARGEST = 1e30
 """Larger losses are left out: plotext@6.1 subtracts and scales them as doubles, and stops where that overflows."""
 
@@ -51,14 +54,24 @@ def _plotted(curves: Sequence[tuple[Mapping[int, float], str | None]], *, width:
     figure.title("loss")
     for points, marker in curves:
         figure.draw(figure.signal(list(points), list(points.values()), marker=marker).lines())
+    figure.ruler("x").ticks(*_step_ticks({step for points, _ in curves for step in points}))
     text = plotext.uncolorize(figure.build().string())
     return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def _step_ticks(steps: set[int]) -> tuple[list[int], list[str]]:
+    """Whole steps, evenly apart, the first and the last among them, and their labels."""
+    first, last = min(steps), max(steps)
+    count = min(MOST_TICKS, last - first + 1)
+    ticks = sorted({first + round(i * (last - first) / max(1, count - 1)) for i in range(count)})
+    return ticks, [str(tick) for tick in ticks]
 
 
 def _picture(curves: Mapping[str, Mapping[int, float]], *, title: str) -> bytes:
     """A curve without a name is not in the legend."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(8, 4.5), dpi=100, layout="constrained")
     FigureCanvasAgg(figure)
@@ -68,6 +81,7 @@ def _picture(curves: Mapping[str, Mapping[int, float]], *, title: str) -> bytes:
         marker = "." if len(points) <= 100 else ""
         axes.plot(list(points), list(points.values()), linewidth=1.5, marker=marker, label=name or None)
     axes.set(title=title, xlabel="step", ylabel="loss")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(visible=True, alpha=0.3)
     if any(curves):
         axes.legend()
