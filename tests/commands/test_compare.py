@@ -25,9 +25,11 @@ CURVES = {
     "new": Curve(run_name="new", points={}),
     "twice": Curve(run_name="twice", points=FALLING, resumed={20: "repeated", 10: "reshuffled"}, sources=("log",)),
     "mixed": Curve(run_name="mixed", points=FALLING, resumed={10: "reshuffled"}, sources=("record",)),
+    "slow": Curve(run_name="slow", points=FALLING, spec={"name": "slow", "train": {"steps": 40}}),
+    "fast": Curve(run_name="fast", points=FALLING, spec={"name": "fast", "train": {"steps": 40, "learning_rate": 0.1}}),
     "nan": Curve(run_name="nan", points={1: float("nan"), 2: 2.0}, sources=("log",)),
 }
-OTHERS = ("silent", "new", "nan", "twice", "mixed")
+OTHERS = ("silent", "new", "nan", "twice", "mixed", "slow", "fast")
 FOUND = Read((observed("gemma"), *map(observed, OTHERS), local("tiny")))
 
 
@@ -44,7 +46,8 @@ def test_one_plot_and_a_line_per_run(capsys: pytest.CaptureFixture[str]) -> None
     assert compared("gemma", "tiny", "silent", "new") == 0
     said = capsys.readouterr()
     lines = said.out.splitlines()
-    assert lines[-4:] == [
+    assert lines[-3:] == [f"{letter} against a: no record says what differs" for letter in "bcd"]
+    assert lines[-7:-3] == [
         "a  gemma   40 losses from metrics and log, steps 1 to 40, 6.900 -> 3.000",
         "b  tiny    2 losses from record, steps 1 to 40, 6.000 -> 3.000",
         "c  silent  no loss could be read",
@@ -117,7 +120,7 @@ def test_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_run_that_resumed_is_not_compared_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
     assert compared("gemma", "twice", "mixed") == 0
     said = capsys.readouterr()
-    twice, mixed = said.out.splitlines()[-2:]
+    twice, mixed = said.out.splitlines()[-4:-2]
     assert twice.endswith("6.900 -> 3.000, resumed from step 10 (reshuffled), resumed from step 20 (repeated)")
     assert mixed.endswith("6.900 -> 3.000, resumed from step 10 (reshuffled)")
     assert "After step 20 it read the same rows again" in said.err
@@ -133,3 +136,14 @@ def test_a_run_that_resumed_is_not_compared_without_a_word(capsys: pytest.Captur
         ("resumed-repeated", "twice", "warning"),
         ("resumed-rows", "mixed", "note"),
     ]
+
+
+def test_what_differs_between_the_runs_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert compared("slow", "fast", "slow") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2:] == ["b against a: train.learning_rate: unset -> 0.1", "c against a: the same workload"]
+    assert compared("slow", "fast", "gemma", json=True) == 0
+    shown = capsys.readouterr().out
+    DOCUMENTS["compare"].model_validate_json(shown)
+    differs = [run["differs"] for run in json.loads(shown)["runs"]]
+    assert differs == [[], ["train.learning_rate: unset -> 0.1"], None]

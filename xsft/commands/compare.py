@@ -21,9 +21,13 @@ if TYPE_CHECKING:
     from xsft.run_query import RunQuery
     from xsft.states.folding import Seen
 
+NAMES = frozenset({"name", "run_name", "run_name_suffix", "output"})
+"""What differs between any two runs, and changes no loss."""
+
 EPILOG = (
     "The losses come from the record of a local run, else from the metrics beside the run's output and the log of the"
-    " process that prints steps; which, and how many points, is said for each run. Exit status 8 where none has a loss."
+    " process that prints steps; which, and how many points, is said for each run, and what"
+    " differs in the workload from the first one's. Exit status 8 where none has a loss."
 )
 
 
@@ -76,7 +80,8 @@ def compare(names: Sequence[str], *, world: World, target: Path | None, json: bo
         _print_document(curves, target, problems)
         return 0
     plot = terminal_comparison([one.points for one in curves])
-    lines = (*((plot,) if plot else ()), *_legend(curves), *((f"picture  {target}",) if target else ()))
+    told = (*_legend(curves), *_differences(curves))
+    lines = (*((plot,) if plot else ()), *told, *((f"picture  {target}",) if target else ()))
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.writelines(line.encode(encoding, "replace").decode(encoding) + "\n" for line in lines)
     return 0
@@ -120,6 +125,26 @@ def _legend(curves: Sequence[Curve]) -> Iterator[str]:
     width = max(len(one.run_name) for one in curves)
     for letter, one in zip(LETTERS, curves, strict=False):
         yield f"{letter}  {printable(one.run_name):<{width}}  {_said(one)}"
+
+
+def _differences(curves: Sequence[Curve]) -> Iterator[str]:
+    """`b against a: train.learning_rate: 2e-05 -> 0.0001`, a line for each key."""
+    from xsft.commands.loss_plot import LETTERS
+    from xsft.spec.keypath import printable
+
+    for letter, one in zip(LETTERS[1:], curves[1:], strict=False):
+        found = _differing(curves[0], one)
+        nothing = "the same workload" if found == () else "no record says what differs"
+        yield from (f"{letter} against a: {printable(line)}" for line in found or (nothing,))
+
+
+def _differing(first: Curve, one: Curve) -> tuple[str, ...] | None:
+    """`key: value of the first -> value of the other`; None where no record tells."""
+    from xsft.trainers.record import all_differences
+
+    if not (first.spec and one.spec):
+        return None
+    return tuple(line for line in all_differences(first.spec, one.spec) if line.partition(":")[0] not in NAMES)
 
 
 def _said(one: Curve) -> str:
@@ -167,15 +192,16 @@ def _print_document(curves: Sequence[Curve], target: Path | None, problems: Sequ
     from xsft.commands.failure import problem_documents
 
     document = {
-        "runs": [_curve_document(one) for one in curves],
+        "runs": [_curve_document(one, first=curves[0]) for one in curves],
         "plot": str(target) if target else None,
         "problems": problem_documents(problems),
     }
     print_json("compare", document)
 
 
-def _curve_document(one: Curve) -> dict[str, Any]:
+def _curve_document(one: Curve, *, first: Curve) -> dict[str, Any]:
     """Losses that are no numbers are left out: JSON has none."""
+    differs = _differing(first, one)
     points = sorted((step, loss) for step, loss in one.points.items() if abs(loss) < float("inf"))
     return {
         "run_name": one.run_name,
@@ -183,4 +209,5 @@ def _curve_document(one: Curve) -> dict[str, Any]:
         "resumed": [{"step": step, "order": order} for step, order in _resumed(one)],
         "points": [{"step": step, "loss": loss} for step, loss in points],
         "unread": list(one.problems),
+        "differs": None if differs is None else list(differs),
     }

@@ -191,6 +191,10 @@ class Curve(Document):
     """By step; losses that are no numbers are left out."""
     unread: list[str]
     """`source: why` of those that could not be read."""
+    differs: list[str] | None = None
+    """`key: value -> value`: the workload of the first run against this one's, without names; null where no record of
+    both could be read.
+    """
 
 
 class CompareDocument(Document):

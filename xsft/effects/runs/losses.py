@@ -5,6 +5,7 @@ output, the log of the process that prints steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from msgspec import Struct
 
@@ -34,6 +35,8 @@ class Curve(Struct, frozen=True, kw_only=True):
     """record | metrics | log, those that gave points."""
     problems: tuple[str, ...] = ()
     """`source: why` of those that could not be read."""
+    spec: Mapping[str, Any] = {}
+    """The workload as its last record has it (`spec.digest.canonical`); empty where none tells."""
 
 
 class Part(Struct, frozen=True, kw_only=True):
@@ -41,6 +44,7 @@ class Part(Struct, frozen=True, kw_only=True):
 
     points: Mapping[int, float] = {}
     resumed: Mapping[int, RowOrder | None] = {}
+    spec: Mapping[str, Any] = {}
 
 
 def read_curve(seen: Observation, *, output: str | None, store: RecordStore, lines: Lines) -> Curve:
@@ -57,6 +61,7 @@ def _curve(run_name: str, readers: Mapping[str, Callable[[], Part]]) -> Curve:
     resumed: dict[int, RowOrder | None] = {}
     sources: list[str] = []
     problems: list[str] = []
+    spec: Mapping[str, Any] = {}
     for source, read in readers.items():
         try:
             found = read()
@@ -65,8 +70,16 @@ def _curve(run_name: str, readers: Mapping[str, Callable[[], Part]]) -> Curve:
             continue
         points |= found.points
         resumed |= found.resumed
+        spec = found.spec or spec
         sources += [source] if found.points else []
-    return Curve(run_name=run_name, points=points, resumed=resumed, sources=tuple(sources), problems=tuple(problems))
+    return Curve(
+        run_name=run_name,
+        points=points,
+        resumed=resumed,
+        sources=tuple(sources),
+        problems=tuple(problems),
+        spec=spec,
+    )
 
 
 def _recorded(store: RecordStore, output: str | None, run_name: str) -> Part:
@@ -74,7 +87,8 @@ def _recorded(store: RecordStore, output: str | None, run_name: str) -> Part:
     records = store.read_run(output, run_name) if output else ()
     attempts = [attempt for record in records for attempt in record.attempts]
     resumed = {one.resumed_from: one.order for one in attempts if one.resumed_from is not None}
-    return Part(points=records[-1].losses if records else {}, resumed=resumed)
+    last = records[-1] if records else None
+    return Part(points=last.losses if last else {}, resumed=resumed, spec=last.spec if last else {})
 
 
 def _metrics(store: RecordStore, output: str | None, run_name: str) -> Mapping[int, float]:
