@@ -29,6 +29,11 @@ from xsft.problems import Problem
 from xsft.reading.lastknown_line import Known
 from xsft.states.model import JobSet, Observation
 
+GONE = frozenset({"context-unknown", "cluster-missing"})
+"""Ids of failures to find a cluster at all. Of one that only old runs name this is told beside those runs, which say so
+themselves, and not as a warning at every look.
+"""
+
 
 class Target(Struct, frozen=True, kw_only=True):
     """One namespace of one cluster."""
@@ -38,6 +43,8 @@ class Target(Struct, frozen=True, kw_only=True):
     namespace: str
     connect: Callable[[], Cluster]
     """Raises XsftError."""
+    named: bool = True
+    """As `Source.named`."""
     lists: Callable[[Cluster], Lists] | None = None
     """Of that cluster and namespace; None: they are asked for when it is connected."""
 
@@ -174,7 +181,8 @@ def _silent(target: Target, failed: XsftError, *, before: Callable[[], Before], 
     ]
     (first, *_) = failed.problems
     seen = (*(one for one in older if wanted.run(one)), *since)
-    return Answer(observations=seen, problem=first.as_warning_of(target.name))
+    told = target.named or first.id not in GONE
+    return Answer(observations=seen, problem=first.as_warning_of(target.name) if told else None)
 
 
 def _with_known(seen: Observation, known: Mapping[str, Known]) -> Observation:

@@ -197,6 +197,7 @@ def _target(source: Source, asked: Started[tuple[Cluster, Lists]]) -> Target:
     return Target(
         name=source.name,
         namespace=source.namespace,
+        named=source.named,
         connect=lambda: asked.result()[0],
         lists=lambda _: asked.result()[1],
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from xsft.effects.cluster.config import Whereabouts
 from xsft.effects.inputs.places_file import places_file
@@ -37,6 +38,8 @@ class Source(Struct, frozen=True, kw_only=True):
     """The cluster as the user names it: project/zone/cluster, or the context."""
     where: Where
     namespace: str
+    named: bool = True
+    """By the user, or by places.yaml; else only by runs that were submitted there from here."""
 
 
 def sources(
@@ -83,7 +86,7 @@ def _source(where: Where, namespace: str) -> Source:
 def _submitted_to(entries: Iterable[IndexEntry], namespace: str | None) -> Iterator[Source]:
     for entry in entries:
         if entry.cluster is not None:
-            yield _source(entry.cluster, namespace or entry.namespace or DEFAULT_NAMESPACE)
+            yield replace(_source(entry.cluster, namespace or entry.namespace or DEFAULT_NAMESPACE), named=False)
 
 
 def _names_a_cluster(where: Whereabouts) -> bool:
