@@ -181,6 +181,30 @@ def test_another_image_under_our_tag_in_the_engine_is_made_anew(small: Project, 
         assert json.loads(labels)["dev.xsft.kind"] == part
 
 
+def test_the_first_build_pins_its_base_and_another_one_needs_update_base(
+    small: Project, registry: Registry, engine: Engine
+) -> None:
+    name, build = registry.reference("base"), ("image", "build", "--image=small", "--code=extra", "--json")
+    dockerfile = small.folder / "images" / "small" / "Dockerfile"
+    text = dockerfile.read_text(encoding="utf-8").replace("FROM scratch\n", "FROM ${BASE_IMAGE}\n")
+    dockerfile.write_text(f"ARG BASE_IMAGE={name}\n{text}", encoding="utf-8")
+    other_image(engine, name)
+    pinned = f"{name}@{registry.digest('base')}"
+    first = small.xsft(*build)
+    assert (first.returncode, json.loads(first.stdout)["base"]) == (0, pinned)
+    assert f"pins no digest of the base {name}" in first.stderr
+    assert f"pins the base {pinned} now: commit it" in first.stderr
+    other_image(engine, name, labels={"another": "one"})
+    assert registry.digest("base") not in pinned
+    again = small.xsft(*build)
+    assert (json.loads(again.stdout)["base"], "pins" in again.stderr) == (pinned, False)
+    refused = small.xsft(*build, "--base=python:3.13")
+    assert (refused.returncode, json.loads(refused.stdout)["problems"][0]["id"]) == (4, "image-base-differs")
+    updated = small.xsft(*build, "--update-base")
+    assert json.loads(updated.stdout)["base"] == f"{name}@{registry.digest('base')}"
+    assert json.loads(small.lock.read_text(encoding="utf-8"))["base"] == f"{name}@{registry.digest('base')}"
+
+
 def test_two_pushes_at_once_end_right(small: Project, registry: Registry) -> None:
     arguments = ("image", "push", "--image=small", "--code=extra", f"--registry={repository(registry)}", "--json")
     both = [small.start(*arguments) for _ in range(2)]

@@ -17,13 +17,13 @@ from xsft.commands.image_progress import Display
 from xsft.effects.images.build import Docker, Maker, PushDone, StepDone
 from xsft.effects.images.engine import real_docker, resolve_base
 from xsft.effects.images.listing import ListedImage, in_engine, in_registry
-from xsft.effects.images.lock import lock_file, locked_images
+from xsft.effects.images.lock import keep_base, lock_file, locked_images, pinned_base
 from xsft.effects.images.material import Gathering, Planned, find_images, plan_image, within_project
 from xsft.effects.images.registry_client import Registries
 from xsft.effects.images.where import ensure_repository, registry_of
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
-from xsft.errors import UsageError, XsftError
+from xsft.errors import Refused, UsageError, XsftError
 from xsft.image.context import largest, size_of
 from xsft.image.model import Base, BuildStep, Locked, Options
 from xsft.image.recipe import repository_of
@@ -61,6 +61,7 @@ class Work(Struct, frozen=True, kw_only=True):
 
     def build(self) -> dict[str, Any]:
         steps = self._maker().build(self.planned.recipe, remote=repository_of(self.planned.options) is not None)
+        self._pin()
         return self._document("build", steps=steps)
 
     def push(self) -> dict[str, Any]:
@@ -72,6 +73,7 @@ class Work(Struct, frozen=True, kw_only=True):
             )
         material = planned.material
         done = self._maker().push(planned.recipe, options=planned.kept, commit=material.revision, dirty=material.dirty)
+        self._pin()
         return self._document("push", steps=done.steps, done=done)
 
     def show(self) -> dict[str, Any]:
@@ -83,6 +85,12 @@ class Work(Struct, frozen=True, kw_only=True):
         if repository_of(self.planned.options):
             found += in_registry(self.tools.registries, recipe.repository, env=self.tools.env, say=self.display.say)
         return self._document("list", listed=found)
+
+    def _pin(self) -> None:
+        """The first build that knows the base's digest pins it for everybody."""
+        base, image = self.planned.material.base, self.planned.recipe.image
+        if base and base.digest and keep_base(self.images, image, base):
+            self.display.say(f"{lock_file(self.images, image)} pins the base {base.pinned} now: commit it")
 
     def _maker(self) -> Maker:
         registry = self.planned.options.registry
@@ -146,7 +154,7 @@ def work_for(args: argparse.Namespace, *, display: Display) -> Work:
     images = find_images(cwd, args.image)
     tools = Tools(env=own_environment())
     options = _options(args, project=images.parent, cwd=cwd)
-    base = _base(args, held=tuple(locked_images(images, options.image).values()), tools=tools, display=display)
+    base = _base(args, images=images, tools=tools, display=display)
     gathering = Gathering(
         images=images, env=tools.env, cache=own_cache(), base=base, accept=args.accept, progress=display.say
     )
@@ -155,15 +163,25 @@ def work_for(args: argparse.Namespace, *, display: Display) -> Work:
 
 
 def _base(
-    args: argparse.Namespace, *, held: Sequence[Locked], tools: Tools, display: Display
+    args: argparse.Namespace, *, images: Path, tools: Tools, display: Display
 ) -> Callable[[str | None], Base | None]:
     """To show what would be built, nobody who knows the base need answer: it is said that the tags are others then."""
+    pinned, held = pinned_base(images, args.image), locked_images(images, args.image).values()
 
     def base(ref: str | None) -> Base | None:
+        if ref and not pinned and "@" not in ref:
+            display.say(f"{lock_file(images, args.image)} pins no digest of the base {ref}")
         try:
-            return resolve_base(ref, held=held, docker=tools.docker, registry=tools.registries, again=args.update_base)
+            return resolve_base(
+                ref,
+                pinned=pinned,
+                held=held,
+                docker=tools.docker,
+                registry=tools.registries,
+                again=args.update_base,
+            )
         except XsftError as failed:
-            if ref is None or args.action not in ONLY_LOOK:
+            if ref is None or isinstance(failed, Refused) or args.action not in ONLY_LOOK:
                 raise
             said = " ".join(f"{problem.message.rstrip('.')}." for problem in failed.problems)
             display.say(f"{said} Which bytes {ref} is stays open, and so the tags below.")

@@ -13,7 +13,8 @@ from typing import Any
 from msgspec import NODEFAULT
 from msgspec.structs import asdict, fields, replace
 
-from xsft.image.model import Locked, Options
+from xsft.image.model import Base, Locked, Options
+from xsft.image.recipe import base_of
 from xsft.image.reference import parse_repository
 
 SCHEMA = "xsft.image-lock/1"
@@ -37,29 +38,46 @@ def read_lock(text: str) -> dict[str, Locked]:
     return {str(repository): locked for repository, locked in found.items() if locked is not None}
 
 
+def read_base(text: str) -> Base | None:
+    """The base that everybody builds on; None where none is pinned. Raises ValueError for a text that is no lock."""
+    base = base_of(str(_document(text).get("base") or ""))
+    return base if base and _DIGEST.fullmatch(base.digest or "") else None
+
+
+def with_base(text: str | None, *, image: str, base: Base) -> str:
+    """The lock's text with this base in place of the one that was pinned. Raises ValueError as `updated` does."""
+    return _written({**_writable(text), "image": image, "base": base.pinned})
+
+
 def updated(text: str | None, locked: Locked) -> str:
     """The lock's text with this image in place of the one that was there for its repository.
 
     Raises ValueError for a text that is no lock, or of a later version: writing would lose some of it.
     """
-    document = _document(text) if text else {}
-    if document.get("schema", SCHEMA) != SCHEMA:
-        raise ValueError(f"it is of another version ({document['schema']}); this xsft writes {SCHEMA}")
+    document = _writable(text)
     if not _DIGEST.fullmatch(locked.digest):
         raise ValueError(f"{locked.digest!r} is no digest")
     rows = document.get("images")
     kept = dict(rows) if isinstance(rows, Mapping) else {}
     kept[locked.repository] = _row(locked)
-    return (
-        json.dumps({**document, "schema": SCHEMA, "image": locked.image, "images": kept}, indent=1, sort_keys=True)
-        + "\n"
-    )
+    return _written({**document, "image": locked.image, "images": kept})
 
 
 def same_image(one: Locked, other: Locked) -> bool:
     """Whether a lock that has `one` need not be written again for `other`: the time alone is no change."""
     same = {"pushed_at": "", "commit": None, "dirty": None}
     return replace(one, **same) == replace(other, **same)
+
+
+def _writable(text: str | None) -> dict[str, Any]:
+    document = _document(text) if text else {}
+    if document.get("schema", SCHEMA) != SCHEMA:
+        raise ValueError(f"it is of another version ({document['schema']}); this xsft writes {SCHEMA}")
+    return document
+
+
+def _written(document: Mapping[str, Any]) -> str:
+    return json.dumps({"images": {}, **document, "schema": SCHEMA}, indent=1, sort_keys=True) + "\n"
 
 
 def _is_repository(text: str) -> bool:

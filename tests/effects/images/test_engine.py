@@ -9,7 +9,7 @@ from tests.image.materials import DIGEST
 from tests.image.test_lock import LOCKED
 from tests.replacing import replace
 from xsft.effects.images.engine import resolve_base
-from xsft.errors import EnvironmentMissing, Unreachable
+from xsft.errors import EnvironmentMissing, Refused, Unreachable
 from xsft.image.model import Base, Locked
 
 OTHER = "sha256:" + "cd" * 32
@@ -17,12 +17,30 @@ REF = "python:3.12-slim"
 
 
 def resolved(
-    ref: str | None = REF, *, held: tuple[Locked, ...] = (), docker: FakeDocker | None = None, again: bool = False,
-    **registry: object,
+    ref: str | None = REF, *, pinned: Base | None = None, held: tuple[Locked, ...] = (),
+    docker: FakeDocker | None = None, again: bool = False, **registry: object,
 ) -> Base | None:  # fmt: skip
     asked = FakeRegistry(**registry)  # type: ignore[arg-type]
     engine = docker or FakeDocker(asked)
-    return resolve_base(ref, held=held, docker=lambda: engine, registry=asked, again=again)
+    return resolve_base(ref, pinned=pinned, held=held, docker=lambda: engine, registry=asked, again=again)
+
+
+PINNED = Base(ref=REF, digest=DIGEST)
+
+
+@pytest.mark.parametrize("ref", [REF, f"{REF}@{DIGEST}"])
+def test_the_pinned_base_is_taken_and_nobody_is_asked(ref: str) -> None:
+    docker = FakeDocker(FakeRegistry(), bases={REF: Base(ref=REF, digest=OTHER)})
+    assert resolved(ref, pinned=PINNED, docker=docker, down=True) == PINNED
+
+
+@pytest.mark.parametrize("ref", ["python:3.13", "other/python:3.12-slim", f"{REF}@{OTHER}"])
+def test_another_base_than_the_pinned_one_needs_update_base(ref: str) -> None:
+    with pytest.raises(Refused) as refused:
+        resolved(ref, pinned=PINNED, images={ref: OTHER})
+    assert (refused.value.problem_id, "--update-base" in refused.value.fix) == ("image-base-differs", True)
+    found = resolved(ref, pinned=PINNED, images={ref: OTHER}, again=True)
+    assert found == Base(ref=ref.partition("@")[0], digest=OTHER)
 
 
 def no_engine() -> FakeDocker:
@@ -57,7 +75,9 @@ def test_a_base_of_this_engine_alone_is_looked_at_each_time() -> None:
 
 def test_without_an_engine_the_registry_tells_and_a_base_that_is_nowhere_is_an_error() -> None:
     registry = FakeRegistry(images={REF: OTHER})
-    assert resolve_base(REF, held=(), docker=no_engine, registry=registry, again=False) == Base(ref=REF, digest=OTHER)
+    assert resolve_base(REF, pinned=None, held=(), docker=no_engine, registry=registry, again=False) == Base(
+        ref=REF, digest=OTHER
+    )
     with pytest.raises(EnvironmentMissing, match="neither in the engine nor in its registry"):
         resolved()
     with pytest.raises(Unreachable):
@@ -66,7 +86,7 @@ def test_without_an_engine_the_registry_tells_and_a_base_that_is_nowhere_is_an_e
 
 def test_where_neither_engine_nor_registry_answers_both_are_told_and_the_engine_first() -> None:
     with pytest.raises(EnvironmentMissing) as missing:
-        resolve_base(REF, held=(), docker=no_engine, registry=FakeRegistry(down=True), again=False)
+        resolve_base(REF, pinned=None, held=(), docker=no_engine, registry=FakeRegistry(down=True), again=False)
     assert [problem.id for problem in missing.value.problems] == ["docker-not-running", "registry-unreachable"]
 
 

@@ -10,12 +10,22 @@ import pytest
 from tests.image.materials import DIGEST
 from tests.image.test_lock import LOCKED
 from tests.replacing import replace
-from xsft.effects.images.lock import _guard, current_tag, image_facts, is_stale, keep, lock_file, locked_images
+from xsft.effects.images.lock import (
+    _guard,
+    current_tag,
+    image_facts,
+    is_stale,
+    keep,
+    keep_base,
+    lock_file,
+    locked_images,
+    pinned_base,
+)
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.files import write_atomic
 from xsft.errors import Refused, UsageError
 from xsft.image.lock import updated
-from xsft.image.model import Locked, Options
+from xsft.image.model import Base, Locked, Options
 
 OPTIONS = Options(image="mine", maxtext="0.2.5", code=("extra",))
 REPOSITORY = "us-docker.pkg.dev/p/r/mine"
@@ -49,6 +59,27 @@ def test_it_is_written_once_and_read_back(images: Path) -> None:
     assert keep(images, replace(made, pushed_at="later")) is False
     assert locked_images(images, "mine") == {REPOSITORY: made}
     assert sorted(path.name for path in images.iterdir()) == ["mine", "mine.lock.json"]
+
+
+def test_the_base_is_pinned_beside_what_was_pushed_and_written_once(images: Path) -> None:
+    base = Base(ref="python:3.12-slim", digest=DIGEST)
+    assert pinned_base(images, "mine") is None
+    assert keep_base(images, "mine", base) is True
+    assert keep_base(images, "mine", base) is False
+    assert pinned_base(images, "mine") == base
+    assert locked_images(images, "mine") == {}
+    made = locked(images)
+    keep(images, made)
+    assert (pinned_base(images, "mine"), locked_images(images, "mine")) == (base, {REPOSITORY: made})
+    other = replace(base, digest="sha256:" + "ef" * 32)
+    assert keep_base(images, "mine", other) is True
+    assert (pinned_base(images, "mine"), locked_images(images, "mine")) == (other, {REPOSITORY: made})
+
+
+def test_a_lock_of_a_later_version_pins_no_base(images: Path) -> None:
+    lock_file(images, "mine").write_text('{"schema": "xsft.image-lock/2", "images": {}}')
+    with pytest.raises(Refused):
+        keep_base(images, "mine", Base(ref="python:3.12-slim", digest=DIGEST))
 
 
 @pytest.mark.parametrize("text", ["{", '{"schema": "xsft.image-lock/2", "images": {}}'])

@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from xsft.effects.images.build import Docker, Registry
 from xsft.effects.images.cache import keep, kept
 from xsft.effects.machine.paths import own_cache
-from xsft.errors import EnvironmentMissing, XsftError
+from xsft.errors import EnvironmentMissing, Refused, XsftError
 from xsft.image.model import Base, BuildStep, Locked
 from xsft.image.recipe import IMAGE_LABEL, base_of
 from xsft.image.reference import parse_reference
@@ -112,24 +112,44 @@ def real_docker(*, registries: Registries, env: Mapping[str, str]) -> RealDocker
 
 
 def resolve_base(
-    ref: str | None, *, held: Iterable[Locked], docker: Callable[[], Docker], registry: Registry, again: bool
+    ref: str | None,
+    *,
+    pinned: Base | None,
+    held: Iterable[Locked],
+    docker: Callable[[], Docker],
+    registry: Registry,
+    again: bool,
 ) -> Base | None:
-    """Which bytes the base is: as its digest says, else as the lock has it (so that everybody builds on the same), else
-    as the engine or the registry says. `again`: whatever the lock has. None where the Dockerfile takes no base.
+    """Which bytes the base is: as the lock pins it (so that everybody builds on the same), else as its digest says, or
+    a pushed image had it, or the engine or the registry says. `again`: whatever the lock has. None where the
+    Dockerfile takes no base.
 
-    Raises EnvironmentMissing where neither the engine nor the registry has it; as they do where they do not tell.
+    Raises Refused, image-base-differs, for another base than the lock's; EnvironmentMissing where neither the engine
+    nor the registry has it; as they do where they do not tell.
     """
     if ref is None:
         return None
-    named = parse_reference(ref)
-    if named.digest:
-        return Base(ref=ref.partition("@")[0], digest=named.digest)
+    asked = Base(ref=ref.partition("@")[0], digest=parse_reference(ref).digest)
+    if pinned and not again:
+        if asked.ref != pinned.ref or asked.digest not in {None, pinned.digest}:
+            raise _differs(asked, pinned)
+        return pinned
+    if asked.digest:
+        return asked
     if not again:
         known = (base_of(locked.base) for locked in held)
         before = next((base for base in known if base and base.ref == ref and base.digest), None)
         if before:
             return before
     return _looked_up(ref, docker=docker, registry=registry)
+
+
+def _differs(asked: Base, pinned: Base) -> Refused:
+    return Refused(
+        f"The lock pins the base {pinned.pinned}, and {asked.pinned} was given.",
+        fix="Leave --base out, or build on the other one with --update-base and commit the lock.",
+        id="image-base-differs",
+    )
 
 
 def _looked_up(ref: str, *, docker: Callable[[], Docker], registry: Registry) -> Base:

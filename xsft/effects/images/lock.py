@@ -1,9 +1,13 @@
-"""`images/<name>.lock.json` on disk: read by `plan` and `submit`, written after a push, whole or not at all."""
+"""`images/<name>.lock.json` on disk: read by `plan` and `submit`, written after a build or push, whole or not
+at all.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 from xsft.effects.images.context import code_part, deps_part, hashed, image_names, images_folder
 from xsft.effects.machine.filelock import exclusive
@@ -12,9 +16,11 @@ from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.regular import read_text
 from xsft.errors import Refused, UsageError, XsftError
 from xsft.facts import ImageFacts
-from xsft.image.lock import read_lock, same_image, updated
-from xsft.image.model import Locked, Material, Options
+from xsft.image.lock import read_base, read_lock, same_image, updated, with_base
+from xsft.image.model import Base, Locked, Material, Options
 from xsft.image.recipe import base_of, make_recipe, repository_in
+
+T = TypeVar("T")
 
 
 def lock_file(images: Path, name: str) -> Path:
@@ -24,17 +30,12 @@ def lock_file(images: Path, name: str) -> Path:
 
 def locked_images(images: Path, name: str) -> dict[str, Locked]:
     """By repository; empty without a lock. Raises UsageError, image-lock-unreadable."""
-    file = lock_file(images, name)
-    try:
-        return read_lock(read_text(file))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as failed:
-        raise UsageError(
-            f"{file} cannot be read: {failed}.",
-            fix="Take it back from git, or remove it and push again: the image itself is in its registry.",
-            id="image-lock-unreadable",
-        ) from None
+    return _read(lock_file(images, name), read_lock) or {}
+
+
+def pinned_base(images: Path, name: str) -> Base | None:
+    """What everybody builds on; None before the first build. Raises UsageError, image-lock-unreadable."""
+    return _read(lock_file(images, name), read_base)
 
 
 def keep(images: Path, locked: Locked) -> bool:
@@ -43,21 +44,50 @@ def keep(images: Path, locked: Locked) -> bool:
     Raises Refused for a lock that this xsft cannot write without losing some of it, EnvironmentMissing as
     `write_atomic` does.
     """
-    file = lock_file(images, locked.image)
+
+    def change(text: str | None) -> str | None:
+        before = read_lock(text).get(locked.repository) if text else None
+        return None if before is not None and same_image(before, locked) else updated(text, locked)
+
+    return _change(lock_file(images, locked.image), change, done=f"{locked.ref} is pushed")
+
+
+def keep_base(images: Path, name: str, base: Base) -> bool:
+    """Pin the base; whether it had to be written. Raises as `keep` does."""
+
+    def change(text: str | None) -> str | None:
+        return None if text and read_base(text) == base else with_base(text, image=name, base=base)
+
+    return _change(lock_file(images, name), change, done=f"{base.pinned} is built on")
+
+
+def _read(file: Path, read: Callable[[str], T]) -> T | None:
+    try:
+        return read(read_text(file))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as failed:
+        raise UsageError(
+            f"{file} cannot be read: {failed}.",
+            fix="Take it back from git, or remove it and push again: the image itself is in its registry.",
+            id="image-lock-unreadable",
+        ) from None
+
+
+def _change(file: Path, change: Callable[[str | None], str | None], *, done: str) -> bool:
+    """Write what `change` makes of the text; None: it stays. `done`: what is so although the lock does not say it."""
     with exclusive(_guard(file), waiting=lambda: None):
         try:
-            text = read_text(file) if file.exists() else None
-            before = read_lock(text).get(locked.repository) if text else None
-            if before is not None and same_image(before, locked):
-                return False
-            write_atomic(file, updated(text, locked))
+            text = change(read_text(file) if file.exists() else None)
+            if text is not None:
+                write_atomic(file, text)
         except (OSError, ValueError) as failed:
             raise Refused(
-                f"{file} is not written: {failed}. {locked.ref} is pushed.",
+                f"{file} is not written: {failed}. {done}.",
                 fix="Remove it, or use the xsft that wrote it; then push again.",
                 id="image-lock-unreadable",
             ) from None
-    return True
+    return text is not None
 
 
 def image_facts(name: str, *, start: Path, registry: str | None) -> ImageFacts:
