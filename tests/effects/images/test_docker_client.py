@@ -112,8 +112,7 @@ def test_the_context_that_docker_would_take(
 @needs_engine
 def test_what_the_engine_holds(engine: RunningEngine, registry: Registry, tmp_path: Path) -> None:
     docker = connect(engine.env)
-    assert docker.info.platform == "linux/amd64"
-    assert not docker.info.rootless
+    assert not docker.rootless
     assert docker.image("xsft-test/none:1") is None
     made = step(tmp_path, {"data": "x"}, labels={"dev.xsft.kind": "held"})
     seen = build(made, engine=docker, client=find_client(engine.env), names=("xsft-test/held:1",))

@@ -22,7 +22,6 @@ from xsft.image.registry_names import named
 
 TIMEOUT_S = 60.0
 """For one answer; between two lines of a pull or push as much may pass. The SDK's own default."""
-STREAM_TIMEOUT_S = 600.0
 
 _MOVING = ("Pushing", "Downloading", "Extracting")
 _DONE = ("Pushed", "Pull complete", "Mounted from")
@@ -55,15 +54,6 @@ class ImageSeen(Struct, frozen=True, kw_only=True):
         return next((digest for name, _, digest in named if name == repository), None)
 
 
-class EngineInfo(Struct, frozen=True, kw_only=True):
-    version: str
-    root: str
-    """Folder of the engine's own machine that holds the layers."""
-    driver: str
-    platform: str
-    rootless: bool
-
-
 @dataclass(frozen=True, kw_only=True)
 class Engine:
     """An engine that answered."""
@@ -75,17 +65,9 @@ class Engine:
     env: Mapping[str, str] = field(repr=False)
 
     @cached_property
-    def info(self) -> EngineInfo:
+    def rootless(self) -> bool:
         with told(Doing(what="tell about itself")):
-            said = self.api.info()
-        security = said.get("SecurityOptions") or ()
-        return EngineInfo(
-            version=said.get("ServerVersion", ""),
-            root=said.get("DockerRootDir", ""),
-            driver=said.get("Driver", ""),
-            platform=f"{said.get('OSType', 'linux')}/{_machine(said.get('Architecture', ''))}",
-            rootless=any("rootless" in option for option in security),
-        )
+            return any("rootless" in option for option in self.api.info().get("SecurityOptions") or ())
 
     def image(self, ref: str) -> ImageSeen | None:
         """None where the engine has no image of that name, digest or id."""
@@ -116,7 +98,7 @@ class Engine:
         """
         from docker.auth import encode_header
         from docker.errors import create_api_error_from_http_exception
-        from requests import HTTPError
+        from requests.exceptions import HTTPError
 
         url = f"{self.api.base_url}/v{self.api.api_version}/images/{repository}/push"
         options = {"params": {"tag": tag}, "headers": {"X-Registry-Auth": encode_header(dict(auth))}, "stream": True}

@@ -42,8 +42,6 @@ class Pushed(Struct, frozen=True, kw_only=True):
     """`sha256:…` of the manifest; its bytes were read back."""
     size: int
     """Bytes the registry stores for it, compressed, layers shared with others included."""
-    tag_moved: bool = False
-    """Another push at the same time gave the tag to its own image; this one is there by its digest."""
 
     @property
     def ref(self) -> str:
@@ -144,7 +142,7 @@ class Pusher:
         return pause if pause <= LONGEST_PAUSE_S else None
 
     def _proven(self, repository: str, tag: str, pushed: str) -> Pushed:
-        """By the bytes of the manifest, under the digest that was pushed; under the tag where it still is ours."""
+        """By the bytes of the manifest, under the digest that was pushed: another push may have the tag by now."""
         mine = self.registries.manifest(f"{repository}@{pushed}")
         tagged = self.registries.manifest_digest(f"{repository}:{tag}")
         if mine is None or mine.digest != pushed or tagged is None:
@@ -153,9 +151,7 @@ class Pusher:
                 fix="Push again; nothing was recorded.",
                 id="push-unconfirmed",
             )
-        return Pushed(
-            repository=repository, tag=tag, digest=mine.digest, size=mine.size, tag_moved=tagged != mine.digest
-        )
+        return Pushed(repository=repository, tag=tag, digest=mine.digest, size=mine.size)
 
 
 def pusher(engine: Engine, *, registries: Registries | None = None) -> Pusher:

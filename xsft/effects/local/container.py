@@ -186,4 +186,4 @@ def _refuse_another_maxtext(plan: Plan, seen: ImageSeen) -> None:
 
 def user_in(engine: Engine, *, uid: int, gid: int) -> str:
     """`uid:gid` whose files are the user's; a rootless engine's root is the user himself."""
-    return "0:0" if engine.info.rootless else f"{uid}:{gid}"
+    return "0:0" if engine.rootless else f"{uid}:{gid}"
