@@ -79,13 +79,13 @@ def same(source: Path, target: Path) -> bool:
 
 
 def write(source: Path, target: Path) -> None:
-    """Byte code too: a build context has one time for all files, so Python could take the old one for current."""
+    """Byte code too: what is installed is never held against its source again (install.py, COMPILING)."""
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
     target.chmod(0o644)
     if target.suffix == ".py":
         remove_cached(target)
-        py_compile.compile(str(target))
+        py_compile.compile(str(target), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
 
 
 def remove(target: Path) -> None:

@@ -107,6 +107,36 @@ def test_built_twice_from_one_lock_it_has_the_same_packages(
     assert "'maxtext==9.9'" in first
 
 
+def test_built_twice_its_packages_are_the_same_layers_bit_by_bit(
+    engine: Engine, base_image: BaseImage, private_index: Index, deps: str, folder: Path
+) -> None:
+    again = build_deps(engine, base_image, private_index, folder, "--no-cache", tag="tiny:twice")
+    first, second = (installed_layers(engine, image, base_image) for image in (deps, again))
+    assert len(set(first)) == 3
+    assert first == second
+
+
+@pytest.mark.parametrize(("package", "number"), [("libtpu", 1), ("scipy", 2), ("maxtext", 3)])
+def test_a_changed_row_changes_its_own_layer_alone(
+    engine: Engine, base_image: BaseImage, private_index: Index, deps: str, folder: Path, package: str, number: int
+) -> None:
+    newer = build_deps(engine, base_image, private_index, folder, tag=f"tiny:{package}", newer=package)
+    assert run(engine, newer, f"import importlib.metadata as m; print(m.version('{package}'))") == "9.10"
+    pairs = zip(*(installed_layers(engine, image, base_image) for image in (deps, newer)), strict=True)
+    assert [before != after for before, after in pairs] == [at == number for at in (1, 2, 3)]
+
+
+def test_byte_code_is_taken_without_a_look_at_its_source(engine: Engine, deps: str) -> None:
+    """PEP 552: the flags after the magic number; 1 is a hash that is not checked."""
+    code = "import libtpu.chip as c; print(open(c.__cached__, 'rb').read()[4:8])"
+    assert run(engine, deps, code) == repr(b"\x01\x00\x00\x00")
+
+
+def test_the_list_of_packages_is_in_the_image(engine: Engine, deps: str) -> None:
+    listed = json.loads(run(engine, deps, "print(open('/usr/share/xsft/sbom.cdx.json').read())"))
+    assert "pkg:pypi/libtpu@9.9" in [one["purl"] for one in listed["components"]]
+
+
 def test_one_changed_line_is_one_file_in_the_last_layer(engine: Engine, deps: str, context: Path) -> None:
     fork = PACKAGES["maxtext"]
     lay(context / "maxtext" / "src", fork)
@@ -162,10 +192,17 @@ def test_a_base_without_python_is_told_at_once(
     assert "xsft: the base image has no python3; it needs CPython 3.12" in failed.stderr
 
 
-def build_deps(engine: Engine, base: BaseImage, index: Index, folder: Path, *options: str, tag: str) -> str:
+def installed_layers(engine: Engine, image: str, base: BaseImage) -> list[str]:
+    """Digests of the three that install: behind the base's, and three for Debian's packages, /etc and the folders."""
+    return layers(engine, image)[len(layers(engine, base.reference)) + 3 :][:3]
+
+
+def build_deps(
+    engine: Engine, base: BaseImage, index: Index, folder: Path, *options: str, tag: str, newer: str = ""
+) -> str:
     conf = folder / "pip.conf"
     conf.write_text(index.pip_conf(), encoding="utf-8")
-    engine.docker(*deps_argv(base, conf, tag=tag), *options, str(deps_context(index, folder)))
+    engine.docker(*deps_argv(base, conf, tag=tag), *options, str(deps_context(index, folder, newer=newer)))
     return tag
 
 
@@ -175,12 +212,12 @@ def deps_argv(base: BaseImage, pip_conf: Path, *, tag: str) -> tuple[str, ...]:
     return ("build", "-t", tag, "--secret", f"id=pip_conf,src={pip_conf}", *arguments)
 
 
-def deps_context(index: Index, folder: Path) -> Path:
+def deps_context(index: Index, folder: Path, *, newer: str = "") -> Path:
     context = folder / "context"
     context.mkdir(exist_ok=True)
     for name in ("Dockerfile", "install.py", "installer.txt"):
         shutil.copy(BUILD / name, context)
-    (context / "requirements.txt").write_text(index.lock(), encoding="utf-8")
+    (context / "requirements.txt").write_text(index.lock(newer=newer), encoding="utf-8")
     return context
 
 

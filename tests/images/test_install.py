@@ -118,7 +118,7 @@ def test_what_the_real_tools_print_is_understood(
     (tmp_path / "pip.conf").write_text("\n".join(("[global]", *lines)))
     uv = (find_uv(), "pip", "install", "--python", sys.executable, "--target", str(tmp_path), *install.ALL)
     argv = {
-        "pip": (sys.executable, str(BUILD / "install.py"), "lock.txt", "lock.txt"),
+        "pip": (sys.executable, str(BUILD / "install.py"), "prepare", "lock.txt", "lock.txt", "made"),
         "uv": (*uv, "--require-hashes", "--requirement", "lock.txt"),
     }[tool]
     pip_conf = {"PIP_CONFIG_FILE": "pip.conf", **install.uv_settings(install.pip_settings(str(tmp_path / "pip.conf")))}

@@ -25,6 +25,8 @@ WHEEL = "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-n
 PACKAGES: Mapping[str, Mapping[str, str]] = {
     "maxtext": {"maxtext/__init__.py": "", "maxtext/train.py": "LOSS = 2\n", "maxtext/large.py": "# a line\n" * 50_000},
     "google_tunix": {"tunix/__init__.py": ""},
+    "libtpu": {"libtpu/__init__.py": "", "libtpu/chip.py": "CHIPS = {'a', 'b', 'c', 'd'}\n"},
+    "scipy": {"scipy/__init__.py": "", "scipy/fft.py": "def fft(x): return x in {'d', 'e', 'f'}\n"},
 }
 
 
@@ -45,12 +47,13 @@ class Index:
         scheme, _, rest = self.url.partition("://")
         return f"[global]\nindex-url = {scheme}://{self.login}@{rest}/simple\ntrusted-host = {self.host}\nretries = 0\n"
 
-    def lock(self) -> str:
-        """A requirements.txt for the two tiny packages."""
+    def lock(self, *, newer: str = "") -> str:
+        """A requirements.txt for the tiny packages: 9.9 of each, and 9.10 of `newer`."""
         rows = (
-            f"{name.split('-')[0].replace('_', '-')}==9.9 --hash=sha256:{_sha256(data)}\n"
+            f"{name.split('-')[0].replace('_', '-')}=={version} --hash=sha256:{_sha256(data)}\n"
             for name, data in self.wheels.items()
-            if "-9.9-" in name
+            for version in ("9.10" if newer == name.split("-")[0] else "9.9",)
+            if f"-{version}-" in name
         )
         return "".join(rows)
 
@@ -60,7 +63,11 @@ def index(host: str, *, login: str, uv: Path) -> Iterator[Index]:
     """An index on `host`, an address of this machine that builds can reach, with the wheel `uv` in it too."""
     server = ThreadingHTTPServer((host, 0), _Handler)
     server.daemon_threads = True
-    wheels = {f"{name}-9.9-py3-none-any.whl": wheel(name, files) for name, files in PACKAGES.items()}
+    wheels = {
+        f"{name}-{version}-py3-none-any.whl": wheel(name, files, version=version)
+        for name, files in PACKAGES.items()
+        for version in ("9.9", "9.10")
+    }
     wheels[uv.name] = uv.read_bytes()
     running = Index(url=f"http://{host}:{server.server_address[1]}", host=host, login=login, wheels=wheels)
     server.index = running  # type: ignore[attr-defined]
@@ -83,9 +90,10 @@ def uv_wheel(folder: Path) -> Path:
     return next(kept.glob("uv-*.whl"))
 
 
-def wheel(name: str, files: Mapping[str, str]) -> bytes:
-    info = f"{name}-9.9.dist-info"
-    metadata = {f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 9.9\n", f"{info}/WHEEL": WHEEL}
+def wheel(name: str, files: Mapping[str, str], *, version: str = "9.9") -> bytes:
+    info = f"{name}-{version}.dist-info"
+    said = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    metadata = {f"{info}/METADATA": said, f"{info}/WHEEL": WHEEL}
     record = "".join(f"{path},,\n" for path in (*files, *metadata, f"{info}/RECORD"))
     with zipfile.ZipFile(packed := io.BytesIO(), "w") as archive:
         for path, content in {**files, **metadata, f"{info}/RECORD": record}.items():

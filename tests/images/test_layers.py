@@ -1,0 +1,120 @@
+"""The plan of the layers: each package in one of them, and what a changed row of the lock saves a host."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+from types import ModuleType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.images.tiny import BUILD
+
+LOCK = (BUILD / "requirements.txt").read_text(encoding="utf-8")
+WHOLE_MB = 681
+"""The packages as one layer, compressed: measured when there was only one."""
+MB = {
+    "libtpu": 215.6,
+    "jaxlib": 90.8,
+    "pyarrow": 57.0,
+    "scipy": 36.5,
+    "xprof": 33.0,
+    "tensorstore": 22.5,
+    "numpy": 16.3,
+    "maxtext": 13.9,
+    "transformers": 13.4,
+    "pandas": 12.4,
+    "pillow": 7.3,
+    "sympy": 6.4,
+    "uvloop": 4.7,
+    "hf-xet": 4.4,
+    "array-record": 3.9,
+    "tokenizers": 3.4,
+    "jax": 3.3,
+    "tokamax": 2.8,
+    "pydantic-core": 2.3,
+    "sentencepiece": 1.7,
+}
+"""Compressed: libtpu's wheel as its index states it, the others' installed files without byte code. All that is not
+here, byte code included, is taken for the last layer's.
+"""
+SAVED_MB = 305
+
+
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("install", BUILD / "install.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+INSTALL = script()
+ROWS = INSTALL.rows_of(LOCK)
+
+
+def names(rows: str) -> list[str]:
+    return [INSTALL.named(row)[0] for row in INSTALL.rows_of(rows)]
+
+
+def test_each_package_of_the_lock_is_in_one_layer_with_its_hashes() -> None:
+    planned = INSTALL.layers_of(LOCK)
+    assert sorted(row for layer in planned for row in INSTALL.rows_of(layer)) == sorted(ROWS)
+    assert len(ROWS) == LOCK.count("==") > 100
+    assert all("--hash=sha256:" in row for row in ROWS)
+    assert sum(layer.count("--hash=") for layer in planned) == LOCK.count("--hash=")
+
+
+def test_every_name_of_the_plan_is_in_the_lock_and_stands_there_once() -> None:
+    planned = [name for layer in INSTALL.LAYERS for name in layer]
+    assert len(set(planned)) == len(planned)
+    assert [name for name in planned if name not in names(LOCK)] == []
+
+
+@given(st.randoms(use_true_random=False))
+def test_the_same_rows_are_the_same_layers_in_whatever_order_they_come(shuffle: random.Random) -> None:
+    rows = [*ROWS]
+    shuffle.shuffle(rows)
+    planned = zip(INSTALL.layers_of(LOCK), INSTALL.layers_of("".join(rows)), strict=True)
+    assert all(sorted(names(one)) == sorted(names(other)) for one, other in planned)
+    assert INSTALL.layers_of(LOCK) == INSTALL.layers_of(f"# made later\n{LOCK}")
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[INSTALL.named(row)[0] for row in ROWS])
+def test_a_changed_row_changes_one_layer_and_a_host_keeps_the_others(row: str) -> None:
+    changed = LOCK.replace(row, row.replace("==", "==99."))
+    pairs = zip(INSTALL.layers_of(LOCK), INSTALL.layers_of(changed), strict=True)
+    pulled = [number for number, (before, after) in enumerate(pairs) if before != after]
+    assert len(pulled) == 1
+    assert WHOLE_MB - sizes_mb()[pulled[0]] >= SAVED_MB
+
+
+def sizes_mb() -> list[float]:
+    known = [sum(MB.get(name, 0.0) for name in names(layer)) for layer in INSTALL.layers_of(LOCK)]
+    return [*known[:-1], WHOLE_MB - sum(known[:-1])]
+
+
+def test_the_layers_are_of_one_order_of_size() -> None:
+    """So that they are compressed and pulled side by side."""
+    assert max(sizes_mb()) < 2 * min(sizes_mb())
+
+
+def test_the_list_of_packages_names_every_row() -> None:
+    listed = json.loads(INSTALL.sbom(LOCK))
+    assert (listed["bomFormat"], listed["specVersion"]) == ("CycloneDX", "1.6")
+    assert [(one["name"], one["version"]) for one in listed["components"]] == [INSTALL.named(row) for row in ROWS]
+    assert "pkg:pypi/jax@0.11.0" in [one["purl"] for one in listed["components"]]
+
+
+def test_the_dockerfile_installs_each_layer_of_the_plan_from_its_own_rows_alone() -> None:
+    text = (BUILD / "Dockerfile").read_text(encoding="utf-8")
+    steps = [step for step in text.split("\nRUN ") if "install.py layer" in step]
+    assert len(steps) == len(INSTALL.LAYERS) + 1
+    for number, step in enumerate(steps, start=1):
+        assert f"source=/xsft/{number}.txt,target=/run/xsft/{number}.txt" in step
+        assert step.split("\n\n")[0].rstrip().endswith(f"install.py layer /run/xsft {number}")
+        assert "source=requirements.txt" not in step
