@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from xsft.errors import SpecError
 from xsft.importer.arithmetic import evaluate
+from xsft.importer.braces import expanded
 from xsft.importer.holes import Holes
 from xsft.importer.parts import Arithmetic, Command, Literal, Parameter, Part, Unknowable, Word
 from xsft.importer.words import read_commands
@@ -93,9 +94,9 @@ class Shell:
             self.variables.update(env)
             return None
         if _plain(words[0]) in _DECLARING:
-            self._declare(words[1:])
+            self._declare([one for word in words[1:] for one in expanded(word)])
             return None
-        argv = tuple(field for word in words for field in self.fields(word))
+        argv = tuple(field for word in words for one in expanded(word) for field in self.fields(one))
         if argv and argv[0] == "unset":
             for name in argv[1:]:
                 self.variables.pop(name, None)
