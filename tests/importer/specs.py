@@ -182,6 +182,7 @@ def workloads(draw: st.DrawFn) -> Tree:
                 "max": st.integers(0, 1000),
                 "on_exit_codes": st.lists(st.integers(1, 255), max_size=3),
                 "grace_period_s": st.integers(0, 86400),
+                "data": st.sampled_from(["reshuffle", "repeat"]),
             },
         ),
         "overrides": st.fixed_dictionaries(

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, assume, given, settings
 
+from tests.checks.factory import FLAGSHIP
 from tests.importer.pastes import CURRENT, EXPORTS, TOKEN, flags, paste
 from tests.importer.specs import Tree, workloads
 from tests.test_tutorial import BASE, CONVERSIONS, TRAINERS, _intent
@@ -26,7 +27,12 @@ from xsft.steps import Intent
 
 ROOT = Path(__file__).parents[2]
 
-NOT_A_PLAN = frozenset({"env-secret", "secret-literal", "override-secret", "command-encoding", "override-has-field"})
+NOT_A_PLAN = frozenset(
+    {
+        *("env-secret", "secret-literal", "override-secret", "command-encoding", "override-has-field"),
+        "reshuffle-unshuffled",
+    }
+)
 """With these a plan is refused, and its line is none that a user could have."""
 
 
@@ -204,6 +210,19 @@ def test_what_only_a_shell_knows_is_a_hole_and_never_run(tmp_path: Path) -> None
 def test_names(given: str, name: str, suffix: str | None) -> None:
     data = yaml.safe_load(import_paste(paste(exports=EXPORTS.replace("sft-$(date +%s)", given))).yaml)
     assert (data["name"], data.get("run_name_suffix")) == (name, suffix)
+
+
+def test_the_order_of_the_rows_after_a_restart_is_said() -> None:
+    """Of a line that is not xsft's own, and of xsft's own Pathways lines, whose restarts xpk drops."""
+    line = f"xpk workload create {flags()} --max-restarts=3 --command='{CURRENT} steps=5'"
+    (found,) = (one for one in import_paste(line).differences if one.what == "restarts.data")
+    assert found.now == "reshuffle"
+    assert not [one for one in import_paste(line.replace("=3", "=0", 1)).differences if one.what == "restarts.data"]
+    tree = {**FLAGSHIP, "restarts": {"max": 3}}
+    own = make_intent(WorkloadSpec.model_validate(tree), Facts()).xpk_argv or ()
+    assert "restarts.max" in {one.what for one in import_paste(shlex.join(own)).differences}
+    once = make_intent(WorkloadSpec.model_validate({**tree, "restarts": {"max": 0}}), Facts()).xpk_argv or ()
+    assert "restarts.max" not in {one.what for one in import_paste(shlex.join(once)).differences}
 
 
 def test_a_later_attempt_is_the_same_run() -> None:

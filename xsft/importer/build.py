@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import product
 
 from msgspec import Struct
 
@@ -23,7 +24,7 @@ from xsft.importer.shell import Shell
 from xsft.importer.text import commented, workload_yaml
 from xsft.importer.trainer import Trainer, modules, read_trainer
 from xsft.importer.xpkline import XpkLine, find_xpk_line
-from xsft.launchers.encoding import at_first_start
+from xsft.launchers.encoding import RESTARTS, at_first_start
 from xsft.launchers.xpk import xpk_argv
 from xsft.naming import ModeName
 from xsft.problems import Problem, error
@@ -135,12 +136,15 @@ def _best(pasted: _Pasted, notes: Notes) -> Tree:
     """The workload whose plan is the pasted line to the byte, where there is one: a line that xsft wrote."""
     preferred = _preferred_release(pasted)
     uncounted = tuple(map(at_first_start, pasted.line.argv))  # Pathways' lines have no restarts, and cannot count them
-    for version, tail in _candidates(pasted, preferred):
-        tree = _tree(pasted, pasted.given, version=version, tail=tail)
+    for version, tail, repeats in _candidates(pasted, preferred):
+        found = _tree(pasted, pasted.given, version=version, tail=tail)
+        tree = _repeating(found) if repeats else found
         if _argv(tree) in (pasted.line.argv, uncounted):
             _say_release(version, notes)
+            _say_restarts(pasted, notes)
             return tree
     _say_release(preferred, notes)
+    _say_order(pasted, notes)
     _say_config(pasted, preferred, notes)
     removed = removed_keys(pasted.given, preferred)
     kept = {key: value for key, value in pasted.given.items() if key not in removed}
@@ -149,12 +153,16 @@ def _best(pasted: _Pasted, notes: Notes) -> Tree:
     return found
 
 
-def _candidates(pasted: _Pasted, preferred: str) -> Iterator[tuple[str, bool]]:
+def _candidates(pasted: _Pasted, preferred: str) -> Iterator[tuple[str, bool, bool]]:
+    """(release, whether the last keys are overrides, whether a restart reads the rows in the same order)."""
     others = [version for version in reversed(releases.versions()) if version != preferred]
-    for version in (preferred, *others):
-        if releases.release(version).trainer == pasted.trainer.module:
-            yield version, False
-            yield version, True
+    ours = (v for v in (preferred, *others) if releases.release(v).trainer == pasted.trainer.module)
+    yield from product(ours, (False, True), (False, True))
+
+
+def _repeating(tree: Tree) -> Tree:
+    restarts = tree.get("restarts")
+    return {**tree, "restarts": {**(restarts if isinstance(restarts, dict) else {}), "data": "repeat"}}
 
 
 def _preferred_release(pasted: _Pasted) -> str:
@@ -205,6 +213,23 @@ def _say_config(pasted: _Pasted, version: str, notes: Notes) -> None:
     )
     fix = "Write what that file says under overrides.maxtext."
     notes.problems.append(error("import-config", "overrides.maxtext", message, fix))
+
+
+def _counts(pasted: _Pasted) -> bool:
+    return any(RESTARTS in word for word in pasted.line.argv)
+
+
+def _say_restarts(pasted: _Pasted, notes: Notes) -> None:
+    if pasted.mode == "pathways" and _counts(pasted):
+        why = "the run was restarted, but a Pathways line does not say how often: xpk drops it; write restarts.max"
+        notes.differ("restarts.max", why=why)
+
+
+def _say_order(pasted: _Pasted, notes: Notes) -> None:
+    restarts = pasted.base.get("restarts")
+    if isinstance(restarts, dict) and restarts.get("max") and not _counts(pasted):
+        why = "a restart would read the rows again that were read before; xsft gives it another shuffle seed"
+        notes.differ("restarts.data", now="reshuffle", why=why)
 
 
 def _say_variables(shell: Shell, notes: Notes) -> None:
