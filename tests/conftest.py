@@ -14,7 +14,8 @@ from tests.cluster.fixtures import cluster_namespace, cluster_tools, real_cluste
 from tests.engine.fixtures import bad_proxy, base_image, deps_image, engine, engine_slot, registry, registry_server
 from tests.fakes.clusters import cluster_api, pytest_generate_tests
 from tests.goldens import Golden
-from tests.pipeline import Pipeline, pipeline
+from tests.maxtext import PARSER, Worker, worker
+from tests.pipeline import ROWS, Pipeline
 from xsft.effects.environments import environments
 from xsft.effects.environments.installed import Environment
 
@@ -89,7 +90,14 @@ def maxtext_python() -> Path:
 @pytest.fixture(scope="session")
 def maxtext_pipeline(maxtext_python: Path) -> Iterator[Pipeline]:
     """The rows that the pinned MaxText's input pipeline gives the trainer; one process for all tests."""
-    with pipeline(maxtext_python) as started:
+    with worker(maxtext_python, ROWS) as started:
+        yield Pipeline(worker=started)
+
+
+@pytest.fixture(scope="session")
+def maxtext(maxtext_python: Path) -> Iterator[Worker]:
+    """What the pinned MaxText makes of command lines, and the models it builds; one process for all tests."""
+    with worker(maxtext_python, PARSER) as started:
         yield started
 
 

@@ -9,24 +9,17 @@ One MaxText process answers the whole test session (tests/contract/maxtext_rows.
 
 from __future__ import annotations
 
-import json
-import select
-import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import IO, Any
+from typing import Any
 
-from tests.maxtext import environment
+from tests.maxtext import Worker
 from xsft.data import located
-from xsft.effects.local import namespace
 from xsft.spec.base import Value
 from xsft.trainers.arguments import argument
 
-WORKER = Path(__file__).parent / "contract" / "maxtext_rows.py"
-TIMEOUT_S = 300
+ROWS = Path(__file__).parent / "contract" / "maxtext_rows.py"
 
 HERE: Mapping[str, Value] = {
     "hardware": "cpu",
@@ -80,10 +73,7 @@ class PipelineError(Exception):
 
 @dataclass(kw_only=True)
 class Pipeline:
-    questions: IO[str]
-    answers: IO[str]
-    log: Path
-    """What the process wrote, besides answers."""
+    worker: Worker
     said: tuple[str, ...] = field(default=(), init=False)
     """What MaxText logged for the last question."""
 
@@ -92,7 +82,7 @@ class Pipeline:
 
         Raises PipelineError with what MaxText said.
         """
-        answer = self._ask({"argv": with_keys(argv, {**HERE, **(here or {})}), "batches": batches})
+        answer = self.worker.ask({"argv": with_keys(argv, {**HERE, **(here or {})}), "batches": batches})
         self.said = tuple(answer["said"])
         if "error" in answer:
             raise PipelineError(answer["error"])
@@ -102,30 +92,22 @@ class Pipeline:
 
     def parquet(self, rows: Sequence[Mapping[str, Any]], *, file: Path) -> Path:
         """`file`, holding these rows: Grain's pipeline reads no JSON."""
-        answer = self._ask({"parquet": str(file), "rows": rows})
+        answer = self.worker.ask({"parquet": str(file), "rows": rows})
         assert "error" not in answer, answer["error"]
         return file
 
     def order(self, files: str, *, seed: int, hosts: int, rows: int) -> list[list[int]]:
         """Column `row` of the first `rows` that each host reads, in its order. `files`: JSON lines, a pattern."""
-        answer = self._ask({"order": files, "how": {"seed": seed, "hosts": hosts, "rows": rows}})
+        answer = self.worker.ask({"order": files, "how": {"seed": seed, "hosts": hosts, "rows": rows}})
         assert "error" not in answer, answer["error"]
         return [list(map(int, host)) for host in answer["order"]]
 
     def shuffles(self, *, seed: int, epochs: int) -> list[dict[str, Any]]:
         """What MaxText gives to `shuffle`, call by call."""
         tokenizer = located("xsft://tiny/tokenizer")
-        answer = self._ask({"shuffles": {"seed": seed, "epochs": epochs, "tokenizer": tokenizer}})
+        answer = self.worker.ask({"shuffles": {"seed": seed, "epochs": epochs, "tokenizer": tokenizer}})
         assert "error" not in answer, answer["error"]
         return list(answer["shuffles"])
-
-    def _ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        print(json.dumps(question), file=self.questions, flush=True)
-        ready, _, _ = select.select([self.answers], [], [], TIMEOUT_S)
-        assert ready, f"MaxText's pipeline gave no answer within {TIMEOUT_S} s"
-        line = self.answers.readline()
-        assert line, f"MaxText's process ended:\n{self.log.read_text(errors='replace')[-3000:]}"
-        return dict(json.loads(line))
 
 
 def with_keys(argv: Sequence[str], keys: Mapping[str, Value]) -> tuple[str, ...]:
@@ -133,24 +115,3 @@ def with_keys(argv: Sequence[str], keys: Mapping[str, Value]) -> tuple[str, ...]
     gone = tuple(f"{key}=" for key in keys)
     kept = (word for word in argv if not word.startswith((*gone, *NOT_HERE)))
     return (*kept, *(argument(key, value) for key, value in keys.items()))
-
-
-@contextmanager
-def pipeline(python: Path) -> Iterator[Pipeline]:
-    """MaxText runs alone in a PID namespace: it ends other people's processes otherwise."""
-    contained = namespace.detect()
-    namespace.refuse_where_harmful(contained)
-    with TemporaryDirectory(prefix="xsft-maxtext-") as folder:
-        # -I: neither the user's site nor the checkout can shadow MaxText.
-        argv = (*contained.prefix, str(python), "-I", str(WORKER))
-        pipe, log = subprocess.PIPE, Path(folder, "log")
-        with (
-            log.open("w") as err,
-            subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=err, text=True, env=environment(folder)) as started,
-        ):
-            assert started.stdin
-            assert started.stdout
-            try:
-                yield Pipeline(questions=started.stdin, answers=started.stdout, log=log)
-            finally:
-                started.kill()

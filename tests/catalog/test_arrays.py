@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 
 import pytest
 
+from tests.maxtext import Worker, ask
 from xsft.catalog.arrays import Layout, required
 from xsft.catalog.models import model, names
-from xsft.effects.local import namespace
-from xsft.effects.machine import process
 
-BUILDER = Path(__file__).parent / "maxtext_arrays.py"
 BUILT = (
     "qwen3-0.6b",
     "gemma2-2b,param_scan_axis=0",
@@ -61,23 +58,12 @@ def test_what_is_not_known_is_not_claimed() -> None:
 
 
 @pytest.mark.contract
-def test_maxtext_builds_the_same(maxtext_python: Path, tmp_path: Path) -> None:
-    contained = namespace.detect()
-    namespace.refuse_where_harmful(contained)
-    env = {
-        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
-        "HOME": str(tmp_path),
-        "JAX_PLATFORMS": "cpu",
-        "HF_HUB_OFFLINE": "1",
-    }
-    argv = (*contained.prefix, str(maxtext_python), "-I", str(BUILDER), *BUILT)
-    done = process.run(argv, env=env, cwd=tmp_path, timeout_s=580)
-    assert done.ok, done.stderr[-3000:]
-    built = json.loads(done.stdout.splitlines()[-1])
-    for asked in BUILT:
-        name, *pairs = asked.split(",")
-        given = {key: json.loads(value.lower()) for key, value in (pair.split("=") for pair in pairs)}
-        layout = Layout(scan=given.pop("scan_layers", True), axis=given.pop("param_scan_axis", 1))
-        wanted = required(name, given, layout=layout)
-        assert wanted is not None
-        assert {key: list(shape) for key, shape in wanted.arrays.items()} == built[asked]
+@pytest.mark.parametrize("asked", BUILT)
+def test_maxtext_builds_the_same(asked: str, maxtext: Worker) -> None:
+    name, *pairs = asked.split(",")
+    (answer,) = ask([{"arrays": [name, *pairs]}], of=maxtext)
+    given = {key: json.loads(value.lower()) for key, value in (pair.split("=") for pair in pairs)}
+    layout = Layout(scan=given.pop("scan_layers", True), axis=given.pop("param_scan_axis", 1))
+    wanted = required(name, given, layout=layout)
+    assert wanted is not None
+    assert {key: list(shape) for key, shape in wanted.arrays.items()} == answer.get("arrays"), answer.get("error")

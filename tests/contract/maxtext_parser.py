@@ -1,9 +1,13 @@
-"""Runs in MaxText's environment: what MaxText itself makes of command lines. Arguments: `jobs.json results.json`.
+"""Runs in MaxText's environment: what MaxText itself makes of command lines.
 
-A job is `{"values": [arg, …]}` (OmegaConf alone), `{"trainer": argv}`, `{"conversion": argv}` (MaxText's configuration,
-as the module named in argv would load it; `slices` are keys that describe the hardware it would find) or
-`{"mapping": argv}` (the conversion up to its first weight: every array of the model has a source).
-Importing MaxText takes seconds, so all jobs share one process.
+Serves until its standard input ends, one JSON document a line; importing MaxText takes seconds, so one process answers
+all of them. A job is one of
+
+- `{"values": [arg, …]}`: OmegaConf alone;
+- `{"trainer": argv}`, `{"conversion": argv}`: MaxText's configuration, as the module named in argv would load it;
+  `slices` are keys that describe the hardware it would find;
+- `{"mapping": argv}`: the conversion up to its first weight, so that every array of the model has a source;
+- `{"arrays": [model, key=value, …]}`: names and shapes of the model that fine-tuning builds, without weights.
 """
 
 from __future__ import annotations
@@ -16,19 +20,28 @@ import runpy
 import sys
 import unittest  # noqa: F401 - MaxText exits the process on a configuration error unless it sees this module
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+from unittest.mock import patch
 
 HERE = ("skip_jax_distributed_system=True", "log_config=False")
 """What a machine without a slice adds: no coordinator to wait for, no page of settings in the log."""
+
+
+SFT = "maxtext.trainers.post_train.sft.train_sft"
+MODEL = (
+    *("run_name=x", "hardware=cpu", "attention=dot_product", "override_model_config=True"),
+    "base_output_directory=out",
+)
+"""For a model that is only built."""
 
 
 class Stop(Exception):
     """Raised where the conversion would begin to read weights."""
 
 
-def main(jobs: Path, results: Path) -> None:
-    answers = [answer(job) for job in json.loads(jobs.read_text(encoding="utf-8"))]
-    results.write_text(json.dumps(answers), encoding="utf-8")
+def main(questions: IO[str], answers: IO[str]) -> None:
+    for line in questions:
+        print(json.dumps(answer(json.loads(line))), file=answers, flush=True)
 
 
 def answer(job: dict[str, Any]) -> Any:
@@ -38,15 +51,26 @@ def answer(job: dict[str, Any]) -> Any:
     heard = Listener()
     logging.getLogger().addHandler(heard)
     try:
-        if "mapping" in job:
-            outcome = mapping(job["mapping"])
-        else:
-            outcome = conversion(job["conversion"]) if "conversion" in job else trainer(job["trainer"], *slices)
+        outcome = outcome_of(job, slices)
     except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever MaxText says is the answer
         outcome = {"error": f"{type(problem).__name__}: {str(problem)[:1000]}"}
     finally:
         logging.getLogger().removeHandler(heard)
     return {**outcome, "ignored": heard.ignored}
+
+
+def outcome_of(job: dict[str, Any], slices: list[str]) -> dict[str, Any]:
+    match job:
+        case {"arrays": asked}:
+            return {"arrays": arrays(*asked)}
+        case {"mapping": argv}:
+            return mapping(argv)
+        case {"conversion": argv}:
+            return conversion(argv)
+        case {"trainer": argv}:
+            return trainer(argv, *slices)
+        case _:
+            raise ValueError(f"no such job: {job}")
 
 
 class Listener(logging.Handler):
@@ -105,8 +129,10 @@ def conversion(argv: list[str]) -> dict[str, Any]:
 def mapping(argv: list[str]) -> dict[str, Any]:
     """Arrays that the conversion would write; the weights' own files are not here."""
     import huggingface_hub
+    import jax
     from maxtext.checkpoint_conversion.utils import utils
 
+    jax.devices()  # before the conversion asks for sixteen of them
     validate = utils.validate_and_filter_param_map_keys
     seen: dict[str, Any] = {}
 
@@ -115,16 +141,33 @@ def mapping(argv: list[str]) -> dict[str, Any]:
         seen.update(arrays=len(arrays))
         raise Stop
 
-    huggingface_hub.list_repo_files = lambda *_, **__: ["model.safetensors"]
-    utils.load_hf_dict_from_safetensors = lambda *_, **__: {}
-    utils.validate_and_filter_param_map_keys = validated
     _python, _m, module, *arguments = argv
     sys.argv = [script_of(module), *arguments]
-    try:
-        runpy.run_path(script_of(module), run_name="__main__")
-    except Stop:
-        return seen
+    with (
+        patch.object(huggingface_hub, "list_repo_files", return_value=["model.safetensors"]),
+        patch.object(utils, "load_hf_dict_from_safetensors", return_value={}),
+        patch.object(utils, "validate_and_filter_param_map_keys", validated),
+    ):
+        try:
+            runpy.run_path(script_of(module), run_name="__main__")
+        except Stop:
+            return seen
     raise AssertionError("the conversion did not compare the arrays")
+
+
+def arrays(name: str, *keys: str) -> dict[str, list[int]]:
+    """Dotted name -> shape of what from_pretrained reads from a checkpoint."""
+    import jax
+    from flax import nnx
+    from maxtext.configs import pyconfig
+    from maxtext.utils import maxtext_utils, model_creation_utils
+
+    config = pyconfig.initialize([script_of(SFT), f"model_name={name}", *MODEL, *HERE, *keys])
+    mesh = jax.sharding.Mesh(maxtext_utils.create_device_mesh(config), config.mesh_axes)
+    _, built = model_creation_utils.create_nnx_abstract_model(config, mesh)
+    others = (nnx.RngState, nnx.Cache, nnx.Intermediate, nnx.BatchStat)
+    state = nnx.to_flat_state(nnx.state(built).filter(lambda _path, held: not isinstance(held, others)))
+    return {".".join(map(str, path)): list(held.get_value().shape) for path, held in state}
 
 
 def script_of(module: str) -> str:
@@ -158,4 +201,6 @@ def plain(value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    with os.fdopen(os.dup(1), "w") as own:
+        os.dup2(2, 1)  # MaxText prints; only answers go out
+        main(sys.stdin, own)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.maxtext import ask
+from tests.maxtext import Worker, ask
 from tests.trainers.values import HARD, VALUES, same
 from xsft.spec.base import Value
 from xsft.trainers.arguments import argument
@@ -16,11 +15,11 @@ from xsft.trainers.arguments import argument
 pytestmark = pytest.mark.contract
 
 
-def test_the_hard_values_come_back(maxtext_python: Path) -> None:
-    assert _changed(list(HARD), maxtext_python) == []
+def test_the_hard_values_come_back(maxtext: Worker) -> None:
+    assert _changed(list(HARD), maxtext) == []
 
 
-def test_generated_values_come_back(maxtext_python: Path) -> None:
+def test_generated_values_come_back(maxtext: Worker) -> None:
     """Drawn first, asked once: importing OmegaConf for each example would take minutes."""
     drawn: list[Value] = []
 
@@ -31,12 +30,12 @@ def test_generated_values_come_back(maxtext_python: Path) -> None:
 
     draw()
     assert len(drawn) >= 1000
-    assert _changed(drawn, maxtext_python) == []
+    assert _changed(drawn, maxtext) == []
 
 
-def _changed(values: list[Value], python: Path) -> list[tuple[Value, str, Any]]:
+def _changed(values: list[Value], maxtext: Worker) -> list[tuple[Value, str, Any]]:
     """(value, argument, what MaxText read) of each that did not come back."""
     arguments = [argument("key", value) for value in values]
-    (answers,) = ask([{"values": arguments}], python=python)
+    (answers,) = ask([{"values": arguments}], of=maxtext)
     triples = zip(values, arguments, answers, strict=True)
     return [(v, a, answer) for v, a, answer in triples if "value" not in answer or not same(v, answer["value"])]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.checks.factory import DROP, GOOD, run_of, spec
-from tests.maxtext import ask
+from tests.maxtext import Worker, ask
 from xsft.catalog.models import model, names
 from xsft.checks import check
 from xsft.facts import Facts
@@ -77,10 +76,10 @@ MODELS = {
 
 
 @pytest.fixture(scope="module")
-def answers(maxtext_python: Path) -> dict[str, Any]:
+def answers(maxtext: Worker) -> dict[str, Any]:
     workloads = {**{name: workload for name, (_, workload) in REFUSED.items()}, **TAKEN, **MODELS}
     jobs = [{"trainer": trainer_argv(run_of(workload))} for workload in workloads.values()]
-    return dict(zip(workloads, ask(jobs, python=maxtext_python), strict=True))
+    return dict(zip(workloads, ask(jobs, of=maxtext), strict=True))
 
 
 @pytest.mark.parametrize("name", REFUSED)

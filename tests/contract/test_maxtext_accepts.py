@@ -8,13 +8,12 @@ workload gave it. Values are equal as they are, but for what MaxText's types nor
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 import yaml
 
-from tests.maxtext import ask
+from tests.maxtext import Worker, ask
 from tests.stories import FILES, intent_of, spec_of, varied
 from xsft.catalog.models import model
 from xsft.catalog.releases import DEFAULT, key_ok
@@ -114,9 +113,9 @@ def intents() -> dict[str, Intent]:
 
 
 @pytest.fixture(scope="module")
-def answers(intents: dict[str, Intent], maxtext_python: Path) -> dict[str, Any]:
+def answers(intents: dict[str, Intent], maxtext: Worker) -> dict[str, Any]:
     jobs = [{"trainer": intent.trainer_argv, "slices": _slices(intent.run)} for intent in intents.values()]
-    return dict(zip(intents, ask(jobs, python=maxtext_python), strict=True))
+    return dict(zip(intents, ask(jobs, of=maxtext), strict=True))
 
 
 def _slices(run: Run) -> dict[str, Any]:
@@ -144,15 +143,22 @@ def test_the_cases_use_every_key_that_a_field_can_become(intents: dict[str, Inte
     assert {key for key in (*FIELD_OF, *axes) if key_ok(key, version=DEFAULT)} - used == never_rendered
 
 
-def test_a_wrong_key_is_refused(maxtext_python: Path) -> None:
+def test_a_wrong_key_is_refused(maxtext: Worker) -> None:
     """The parser that said yes above can say no."""
     argv = intent_of(spec_of(BASE)).trainer_argv
     wrong = ("stepz=5", "steps=abc", "lora.lora_rnk=5", "model_name=gemma2-3b")
-    answers = ask([{"trainer": (*argv, argument)} for argument in wrong], python=maxtext_python)
+    answers = ask([{"trainer": (*argv, argument)} for argument in wrong], of=maxtext)
     assert ["error" in answer for answer in answers] == [True] * len(wrong)
 
 
+def _converting(name: str) -> WorkloadSpec:
+    found = model(name)
+    hf = {"model.name": name, "model.tokenizer": found.hf_id, "model.hf.repo": found.hf_id}
+    return varied(spec_of("qwen3_gsm8k"), {**hf, **({"model.scan_layers": False} if found.unscanned else {})})
+
+
 CONVERSIONS = {
+    "images and text": _converting("qwen3-vl-2b"),
     **{file.stem: spec for file in FILES if (spec := spec_of(file.stem)).model.hf},
     "scan axis": varied(spec_of(BASE), {"overrides.maxtext.param_scan_axis": 0, "model.scan_layers": False}),
     "other weights": varied(
@@ -163,10 +169,10 @@ CONVERSIONS = {
 
 
 @pytest.fixture(scope="module")
-def conversions(maxtext_python: Path) -> dict[str, tuple[tuple[str, ...], Any]]:
+def conversions(maxtext: Worker) -> dict[str, tuple[tuple[str, ...], Any]]:
     """(argv, what the converter made of it) by name."""
     argvs = {name: intent_of(spec).conversion_argv or () for name, spec in CONVERSIONS.items()}
-    answers = ask([{"conversion": argv} for argv in argvs.values()], python=maxtext_python)
+    answers = ask([{"conversion": argv} for argv in argvs.values()], of=maxtext)
     return {name: (argv, answer) for (name, argv), answer in zip(argvs.items(), answers, strict=True)}
 
 
@@ -182,27 +188,17 @@ def test_the_converter_takes_every_argument(name: str, conversions: dict[str, tu
     assert _different(meant, answer["values"]) == {}
 
 
-def test_the_converter_refuses_a_wrong_flag_and_a_wrong_key(maxtext_python: Path) -> None:
+def test_the_converter_refuses_a_wrong_flag_and_a_wrong_key(maxtext: Worker) -> None:
     argv = intent_of(spec_of(BASE)).conversion_argv or ()
     jobs = [{"conversion": (*argv, wrong)} for wrong in ("--save_dtyp2=bfloat16", "scan_layer=True")]
-    assert ["error" in answer for answer in ask(jobs, python=maxtext_python)] == [True, True]
+    assert ["error" in answer for answer in ask(jobs, of=maxtext)] == [True, True]
 
 
-CONVERTED = ("qwen3-0.6b", "qwen3-vl-2b", "deepseek3-671b", "deepseek3.2-671b", "qwen3-480b-a35b")
-
-
-def test_the_converter_knows_a_source_of_every_array_or_the_check_says_so(maxtext_python: Path) -> None:
-    specs = [varied(spec_of("qwen3_gsm8k"), _hf(name)) for name in CONVERTED]
-    intents = [intent_of(spec) for spec in specs]
+def test_the_converter_knows_a_source_of_every_array_or_the_check_says_so(maxtext: Worker) -> None:
+    intents = [intent_of(_converting(name)) for name in ("qwen3-0.6b", "deepseek3-671b", "qwen3-480b-a35b")]
     stops = ["model-not-convertible" in {problem.id for problem in intent.problems} for intent in intents]
-    answers = ask([{"mapping": intent.conversion_argv} for intent in intents], python=maxtext_python)
-    assert ["error" in answer for answer in answers] == stops == [False, False, True, True, True], answers
-
-
-def _hf(name: str) -> dict[str, Any]:
-    found = model(name)
-    scan = {"model.scan_layers": False} if found.unscanned else {}
-    return {"model.name": name, "model.tokenizer": found.hf_id, "model.hf.repo": found.hf_id, **scan}
+    answers = ask([{"mapping": intent.conversion_argv} for intent in intents], of=maxtext)
+    assert ["error" in answer for answer in answers] == stops == [False, True, True], answers
 
 
 def _different(keys: Keys, values: Mapping[str, Any]) -> dict[str, tuple[Value, Any]]:
