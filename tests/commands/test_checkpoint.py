@@ -152,6 +152,6 @@ def test_without_a_login_it_could_not_be_looked_at(told: Told, monkeypatch: pyte
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("GOOGLE_APPLICATION_CREDENTIALS", "STORAGE_EMULATOR_HOST", "CLOUDSDK_CONFIG"):
         monkeypatch.delenv(name, raising=False)
-    status, said = told.document("gs://my-bucket/runs/0/items")
+    status, said = told.document("gs://team-bucket/runs/0/items")
     assert (status, said["status"]) == (5, "unreadable")
     assert "login" in said["detail"]

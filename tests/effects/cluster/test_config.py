@@ -15,8 +15,8 @@ from xsft.effects.machine.process import Completed
 from xsft.errors import EnvironmentMissing, Unreachable, UsageError, XsftError
 from xsft.spec.place import Place
 
-GKE = Place(project="my-project", zone="us-east5-b", cluster="my-cluster")
-GKE_CONTEXT = "gke_my-project_us-east5-b_my-cluster"
+GKE = Place(project="team-project", zone="us-east5-b", cluster="team-cluster")
+GKE_CONTEXT = "gke_team-project_us-east5-b_team-cluster"
 
 
 def config(*contexts: str) -> str:
@@ -94,7 +94,7 @@ def test_a_broken_kubeconfig_is_said(tmp_path: Path, text: str) -> None:
 
 def test_a_place_without_a_cluster(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="names no cluster"):
-        access_for(Place(project="my-project"), here=machine(tmp_path))
+        access_for(Place(project="team-project"), here=machine(tmp_path))
 
 
 def test_gcloud_is_not_asked_where_the_user_has_the_context(tmp_path: Path) -> None:
@@ -109,8 +109,8 @@ def test_gcloud_writes_a_private_file_and_the_users_stays_as_it_was(tmp_path: Pa
     found = access_for(GKE, here=machine(tmp_path, run=gcloud))
     (private,) = found.kubeconfig
     ((argv, env),) = gcloud.calls
-    assert argv[:5] == ("gcloud", "container", "clusters", "get-credentials", "my-cluster")
-    assert {"--location=us-east5-b", "--project=my-project"} <= set(argv)
+    assert argv[:5] == ("gcloud", "container", "clusters", "get-credentials", "team-cluster")
+    assert {"--location=us-east5-b", "--project=team-project"} <= set(argv)
     assert env["KUBECONFIG"] != str(users)
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
     assert stat.S_IMODE(private.parent.stat().st_mode) == 0o700

@@ -146,7 +146,7 @@ def test_what_may_not_be_read_is_unreadable_and_says_why() -> None:
 
 
 def test_without_a_login_a_bucket_is_unreadable() -> None:
-    found = read_checkpoint("gs://my-bucket/0/items", env={"HOME": "/nonexistent"})
+    found = read_checkpoint("gs://team-bucket/0/items", env={"HOME": "/nonexistent"})
     assert found.status == "unreadable"
     assert "gcloud auth application-default login" in found.detail
 

@@ -130,7 +130,7 @@ def test_without_a_login_the_library_is_not_even_imported() -> None:
         "from xsft.effects.records.storage import storage_for\n"
         "from xsft.errors import Unreachable\n"
         "try:\n"
-        "    storage_for('gs://my-bucket/a', env={'HOME': '/nonexistent'})\n"
+        "    storage_for('gs://team-bucket/a', env={'HOME': '/nonexistent'})\n"
         "except Unreachable as e:\n"
         "    print(e.message)\n"
         "print([m for m in sys.modules if m.startswith('google')])\n"
@@ -169,4 +169,4 @@ def test_a_pipe_is_no_file(tmp_path: Path) -> None:
 
 def test_the_scheme_chooses(bucket: Bucket, tmp_path: Path) -> None:
     assert isinstance(storage_for(str(tmp_path), env=os.environ), LocalStorage)
-    assert isinstance(storage_for("gs://my-bucket/a", env=os.environ), GcsStorage)
+    assert isinstance(storage_for("gs://team-bucket/a", env=os.environ), GcsStorage)

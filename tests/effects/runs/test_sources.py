@@ -12,7 +12,7 @@ from xsft.errors import UsageError
 from xsft.records.model import Cluster as Where
 from xsft.spec.place import Place
 
-MAIN = Place(project="my-project", zone="us-east5-b", cluster="my-cluster")
+MAIN = Place(project="team-project", zone="us-east5-b", cluster="team-cluster")
 LAB = Place(context="lab", namespace="training")
 PLACES = {"main": MAIN, "lab": LAB, "no-cluster": Place()}
 
@@ -28,10 +28,10 @@ def found(asked: Asked, *entries: IndexEntry) -> set[tuple[str, str]]:
 
 
 def test_everywhere_is_all_places_and_where_runs_were_submitted_to() -> None:
-    same = entry(cluster=Where(project="my-project", zone="us-east5-b", cluster="my-cluster"), namespace="default")
+    same = entry(cluster=Where(project="team-project", zone="us-east5-b", cluster="team-cluster"), namespace="default")
     other = entry(cluster=Where(context="lab"), namespace="elsewhere")
     assert found(Asked(), same, other, entry(target="local")) == {
-        ("my-project/us-east5-b/my-cluster", "default"),
+        ("team-project/us-east5-b/team-cluster", "default"),
         ("lab", "training"),
         ("lab", "elsewhere"),
     }

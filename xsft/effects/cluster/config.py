@@ -22,6 +22,7 @@ from xsft.effects.machine import process
 from xsft.effects.machine.paths import state_dir
 from xsft.effects.machine.process import Completed, own_environment
 from xsft.errors import EnvironmentMissing, Unreachable, UsageError, XsftError
+from xsft.spec.placeholders import FIX, is_placeholder, placeholder_in
 from xsft.spec.secrets import redact
 
 GCLOUD_TIMEOUT_S = 60.0
@@ -71,8 +72,8 @@ def this_machine() -> Here:
 def access_for(place: Whereabouts, *, here: Here | None = None) -> Access:
     """Access to the place's cluster.
 
-    Raises UsageError where the context does not exist or the place names no cluster, EnvironmentMissing where gcloud is
-    needed and missing, Unreachable where gcloud does not get the cluster's credentials.
+    Raises UsageError where the context does not exist or the place names no cluster or a placeholder,
+    EnvironmentMissing where gcloud is needed and missing, Unreachable where it does not get the cluster's credentials.
     """
     machine = here or this_machine()
     if place.context:
@@ -112,6 +113,8 @@ def _gke_access(project: str, zone: str, cluster: str, *, here: Here) -> Access:
     files = kubeconfig_files(here.env, home=here.home)
     if context in context_names(files):
         return Access(kubeconfig=files, context=context, gke=True)
+    if name := placeholder_in(project, cluster):
+        raise UsageError(is_placeholder(name), fix=FIX, id="place-placeholder")
     private = state_dir(here.env, home=here.home) / "kube" / f"{context.replace(':', '_')}.yaml"
     if not _is_fresh(private, here):
         _get_credentials(private, project=project, zone=zone, cluster=cluster, here=here)

@@ -6,18 +6,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from xsft.errors import UsageError
+from xsft.spec.placeholders import FIX, is_placeholder, placeholder_in
 
 
 def registry_of(place: str | None, *, start: Path) -> str | None:
     """The place's registry; without a place the only one that places.yaml has, None where there are none or several.
 
-    Raises UsageError for a place that is not known or has no registry, SpecError for a wrong places.yaml.
+    Raises UsageError for a place that is not known, or has no registry or a placeholder; SpecError for a wrong file.
     """
     from xsft.effects.inputs.places import load_places
 
     places, file = load_places(start)
     if place is None:
-        distinct = {found.registry for found in places.values() if found.registry}
+        given = {found.registry for found in places.values() if found.registry}
+        distinct = {registry for registry in given if not placeholder_in(registry)}
         return next(iter(distinct)) if len(distinct) == 1 else None
     if place not in places:
         known = f"Known: {', '.join(sorted(places)) or 'none'} ({file or 'no places.yaml'})."
@@ -26,6 +28,8 @@ def registry_of(place: str | None, *, start: Path) -> str | None:
     if registry is None:
         fix = f"Add registry: us-docker.pkg.dev/my-project/xsft to {place} in {file}, or give --registry."
         raise UsageError(f"The place {place} names no registry.", fix=fix)
+    if name := placeholder_in(registry):
+        raise UsageError(is_placeholder(name), fix=FIX, id="place-placeholder")
     return registry
 
 

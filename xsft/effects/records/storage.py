@@ -17,6 +17,7 @@ from xsft.effects.machine.google_login import google_credentials, google_session
 from xsft.effects.machine.parallel import start
 from xsft.effects.machine.regular import open_regular
 from xsft.errors import Unreachable
+from xsft.spec.placeholders import FIX, is_placeholder, placeholder_in
 from xsft.spec.secrets import redact
 
 T = TypeVar("T")
@@ -48,8 +49,13 @@ class Storage(Protocol):
 
 
 def storage_for(path: str, *, env: Mapping[str, str]) -> Storage:
-    """Raises Unreachable where a bucket is asked for and nobody is logged in."""
-    return gcs_storage(env) if path.startswith("gs://") else LocalStorage()
+    """Raises Unreachable where a bucket is asked for that is a placeholder, or nobody is logged in."""
+    if not path.startswith("gs://"):
+        return LocalStorage()
+    name = placeholder_in(bucket_and_name(path)[0])
+    if name and not env.get("STORAGE_EMULATOR_HOST"):  # an emulator has any bucket
+        raise Unreachable(is_placeholder(name).rstrip("."), fix=FIX, id="place-placeholder")
+    return gcs_storage(env)
 
 
 def within(seconds: float, look: Callable[[], T]) -> T:

@@ -15,6 +15,7 @@ from xsft.effects.machine.process import own_environment
 from xsft.effects.records.index import IndexEntry
 from xsft.errors import UsageError
 from xsft.records.where import Cluster as Where
+from xsft.spec.placeholders import placeholder_in
 
 if TYPE_CHECKING:
     from xsft.spec.place import Place
@@ -45,7 +46,9 @@ class Source(Struct, frozen=True, kw_only=True):
 def sources(
     asked: Asked, *, places: Mapping[str, Place], file: str | None, entries: Iterable[IndexEntry]
 ) -> tuple[Source, ...]:
-    """Each namespace of each cluster once. Raises UsageError for a place that is not in places.yaml."""
+    """Each namespace of each cluster once; a placeholder only where it is named. Raises UsageError for a place that is
+    not in places.yaml.
+    """
     if asked.context is not None:
         return (_source(Where(context=asked.context), asked.namespace or DEFAULT_NAMESPACE),)
     if asked.place is not None:
@@ -54,12 +57,16 @@ def sources(
             raise UsageError(f"There is no place {asked.place}. {known}", fix="Name one of them, or --context NAME.")
         return (source_at(places[asked.place], asked.namespace),)
     everywhere = (
-        *(source_at(place, asked.namespace) for place in places.values()),
+        *(source_at(place, asked.namespace) for place in places.values() if not _is_as_shipped(place)),
         *_submitted_to(entries, asked.namespace),
     )
     return tuple(
         {(one.name, one.namespace): one for one in reversed(everywhere) if _names_a_cluster(one.where)}.values()
     )
+
+
+def _is_as_shipped(place: Place) -> bool:
+    return placeholder_in(place.project, place.cluster) is not None
 
 
 def cluster_name(where: Whereabouts) -> str:

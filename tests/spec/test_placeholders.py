@@ -1,0 +1,88 @@
+"""What places.yaml and the templates are shipped with is recognised, wherever it would be asked about."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from xsft.cli import main
+from xsft.effects.facts.checkpoint import read_checkpoint
+from xsft.effects.images.where import registry_of
+from xsft.errors import UsageError
+from xsft.spec.placeholders import PLACEHOLDERS, placeholder_in
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = (ROOT / "xsft" / "data" / "init", ROOT / "workloads")
+SHIPPED = (ROOT / "places.yaml", *(file for folder in FOLDERS for file in sorted(folder.glob("*.yaml"))))
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda f: f.stem)
+def test_every_name_that_is_shipped_and_nobody_has_is_one(file: Path) -> None:
+    a_run = {"my-run"}  # a run may be named so
+    assert set(re.findall(r"\bmy-[a-z-]+", file.read_text())) - a_run <= PLACEHOLDERS
+
+
+def test_where_they_stand() -> None:
+    assert placeholder_in("gs://my-bucket/runs") == "my-bucket"
+    assert placeholder_in("us-docker.pkg.dev/my-project/xsft") == "my-project"
+    assert placeholder_in(None, "us-east5-b", "example.com:my-project") == "my-project"
+    assert placeholder_in(None, "", "my-project-2", "gs://team/my-bucket-list", "not-my-cluster") is None
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A fresh one, on a machine whose gcloud must not be asked."""
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "places.yaml").write_text((ROOT / "places.yaml").read_text())
+    gcloud = tmp_path / "bin" / "gcloud"
+    gcloud.parent.mkdir()
+    gcloud.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\necho NO >&2\nexit 1\n")
+    gcloud.chmod(0o755)
+    monkeypatch.setenv("PATH", str(gcloud.parent), prepend=":")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_status_in_a_fresh_clone_asks_nobody(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(("status",)) == 0
+    assert "".join(capsys.readouterr()).splitlines() == ["no runs"]
+    assert not (clone / "asked").exists()
+
+
+@pytest.mark.parametrize("verb", [("status",), ("why", "x"), ("logs", "x"), ("cancel", "x", "--yes"), ("wait", "x")])
+def test_a_placeholder_that_is_named_is_told_in_one_line(
+    verb: tuple[str, ...], clone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main((*verb, "--place", "main")) != 0
+    out, err = capsys.readouterr()
+    problem, fix = err.splitlines()
+    assert out == ""
+    assert "my-project is the placeholder that places.yaml is shipped with" in problem
+    assert "Write your own project" in fix
+    assert not (clone / "asked").exists()
+
+
+def test_secrets_and_images_do_not_go_there(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = clone / "token"
+    file.write_text("x")
+    assert main(("secret", "create", "hub", "--place", "main", "--from-file", str(file))) == 2
+    assert "[place-placeholder]" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="placeholder"):
+        registry_of("main", start=clone)
+    assert registry_of(None, start=clone) is None
+
+
+def test_a_bucket_that_is_a_placeholder_is_not_read() -> None:
+    found = read_checkpoint("gs://my-bucket/model/0/items", env={})
+    assert found.status == "unreadable"
+    assert "my-bucket is the placeholder" in (found.detail or "")
+
+
+def test_the_shipped_places_are_places() -> None:
+    assert set(yaml.safe_load((ROOT / "places.yaml").read_text())) == {"main"}

@@ -1,0 +1,20 @@
+"""Names that places.yaml and the templates of `xsft init` are shipped with. Nothing is asked about them. Pure."""
+
+from __future__ import annotations
+
+import re
+
+PLACEHOLDERS = frozenset({"my-project", "my-cluster", "my-bucket"})
+
+FIX = "Write your own project, zone, cluster, bucket and registry into places.yaml, or name another place or --context."
+
+
+def placeholder_in(*texts: str | None) -> str | None:
+    """The first placeholder among the parts of names, addresses or gs:// paths; None for what a user has written."""
+    parts = (part for text in texts for part in re.split(r"[/:]", text or ""))
+    return next((part for part in parts if part in PLACEHOLDERS), None)
+
+
+def is_placeholder(name: str) -> str:
+    """A sentence."""
+    return f"{name} is the placeholder that places.yaml is shipped with, and nothing of yours."
