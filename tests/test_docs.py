@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+import xsft
 from xsft import errors
 from xsft.cli import main
 from xsft.commands.verbs import VERBS, parser
@@ -23,6 +25,7 @@ from xsft.spec.schema import schema
 
 ROOT = Path(__file__).parent.parent
 PAGES = tuple(sorted((*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))))
+SOURCES = tuple(sorted((ROOT / "xsft").rglob("*.py")))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -79,6 +82,34 @@ def leads_somewhere(page: Path, link: str) -> bool:
     return not section or section in map(anchor, headings)
 
 
+NAMED_MODULE = re.compile(r"`(xsft(?:\.[a-z_]+)+)(?:\.[A-Z]\w*)?`")
+NAMED_FILE = re.compile(r"(?<![\w/.@])((?:xsft|tests)/[\w/]+\.(?:py|toml))\b")
+
+
+@pytest.mark.parametrize("file", [*PAGES, *SOURCES], ids=lambda file: str(file.relative_to(ROOT)))
+def test_every_module_that_is_named_is_there(file: Path) -> None:
+    """`xsft.importer.expand` was renamed, and its docstring kept the old name."""
+    text = file.read_text(encoding="utf-8")
+    assert [name for name in NAMED_MODULE.findall(text) if not is_module_or_function(name)] == []
+    assert [name for name in NAMED_FILE.findall(text) if not (ROOT / name).exists()] == []
+
+
+def is_module_or_function(name: str) -> bool:
+    parts = name.split(".")
+    if parts[1] in xsft.__all__:
+        return True
+    paths = (ROOT.joinpath(*parts[:n]) for n in (len(parts), len(parts) - 1))
+    return any(
+        path.with_suffix(".py").exists() or (path / "__init__.py").exists() for path in paths if path != ROOT / "xsft"
+    )
+
+
+def test_every_marker_is_explained() -> None:
+    markers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["markers"]
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    assert [name for marker in markers if f"`{(name := re.split(r'[:(]', marker)[0])}` (" not in page] == []
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_is_documented_and_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"`xsft {verb}" in (ROOT / "README.md").read_text()
@@ -86,9 +117,6 @@ def test_every_verb_is_documented_and_has_help(verb: str, capsys: pytest.Capture
     said = capsys.readouterr().out
     assert said.startswith(f"usage: xsft {verb}")
     assert all(f"{option} " in said for option in ("--help",))
-
-
-SOURCES = tuple(sorted((ROOT / "xsft").rglob("*.py")))
 
 
 @pytest.mark.parametrize("file", [*PAGES, *SOURCES], ids=lambda file: str(file.relative_to(ROOT)))

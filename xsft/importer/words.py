@@ -1,4 +1,4 @@
-"""The words of a bash text, with what bash would expand in them left to `xsft.importer.expand`. Pure.
+"""The words of a bash text, with what bash would expand in them left to `xsft.importer.shell`. Pure.
 
 source: bash 5.2 manual, "Shell Syntax" and "Quoting". Loops, functions and arrays are read as words of commands.
 """

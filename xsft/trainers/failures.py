@@ -1,6 +1,6 @@
 """What the last lines of a failed process say of its failure, as one kind with its line. Pure.
 
-The kinds are explained by xsft/states/rules_trainer.py: every one has a rule there, and a test compares them.
+The kinds are explained by xsft/states/rules.toml: every one has a rule there, and a test compares them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What may change when a local run goes on, and its losses over all attempts. Pure.
 
-The record is `<output>/<run_name>/xsft/run.json`, kept by `effects.local_run`; its types are those of every record
+The record is `<output>/<run_name>/xsft/run.json`, kept by `xsft.effects.local.run`; its types are those of every record
 (`xsft.records`).
 """
 
