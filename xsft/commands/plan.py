@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_files(parser)
     add_settings(parser)
     add_json(parser)
+    parser.add_argument("--audit", action="store_true", help="show where each field landed, not only the counts")
     parser.add_argument("--manifest", action="store_true", help="print the objects that will be created, as YAML")
 
 
@@ -42,15 +44,17 @@ def run(args: argparse.Namespace) -> int:
     elif args.manifest:
         _print_manifests(plans)
     else:
-        _print_text(plans)
+        _print_text(plans, audit=args.audit)
     _say(unread if not args.manifest else problems)
     return status_of(problems)
 
 
-def _print_text(plans: Sequence[Plan]) -> None:
+def _print_text(plans: Sequence[Plan], *, audit: bool) -> None:
+    """On a terminal no wider than it is; a pipe gets whole lines."""
     from xsft.commands.plan_text import plan_text
 
-    sys.stdout.write("\n".join(plan_text(plan) for plan in plans))
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    sys.stdout.write("\n".join(plan_text(plan, audit=audit, width=width) for plan in plans))
 
 
 def _print_manifests(plans: Sequence[Plan]) -> None:

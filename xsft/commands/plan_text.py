@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import shlex
+import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from xsft.commands.failure import problem_lines
+from xsft.commands.plan_summary import summary
 from xsft.launchers.audit import AuditRow
 from xsft.steps import Plan
-from xsft.trainers.shuffling import SEED, restarts_in_place
+from xsft.trainers.shuffling import SEED, Seeds, restarts_in_place
 
 
-def plan_text(plan: Plan) -> str:
-    return "\n".join(_lines(plan)) + "\n"
+def plan_text(plan: Plan, *, audit: bool = False, width: int | None = None) -> str:
+    """`audit`: with every row; otherwise counts, and what is not as asked.
+
+    `width`: of the terminal; None: long lines stay whole.
+    """
+    return "\n".join(_lines(plan, audit=audit, width=width)) + "\n"
 
 
 def shell_line(argv: Iterable[str]) -> str:
@@ -26,9 +32,10 @@ def shell_line(argv: Iterable[str]) -> str:
     return " \\\n    ".join((" ".join(words[:head]), *words[head:]))
 
 
-def _lines(plan: Plan) -> Iterator[str]:
+def _lines(plan: Plan, *, audit: bool, width: int | None) -> Iterator[str]:
     yield f"# {plan.file}"
-    yield from _decisions(plan)
+    for label, text in summary(plan):
+        yield from _wrapped(f"{label:<12}{text}", width=width, indent=12)
     if plan.conversion_argv:
         yield from _block("convert the weights first, once, on a CPU machine", shell_line(plan.conversion_argv))
     if plan.xpk_argv:
@@ -36,48 +43,44 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield from _block("trainer", shell_line(plan.trainer_argv))
     if plan.trainer_env:
         yield from _block("its environment", "\n".join(f"{k}={shlex.quote(v)}" for k, v in plan.trainer_env.items()))
+    if plan.seeds is not None:
+        yield from _block("seeds", _seeds(plan, plan.seeds))
     if plan.by_hand:
-        yield from _block("run by hand, that xpk line lacks", "\n".join(f"- {reason}" for reason in plan.by_hand))
+        reasons = (line for reason in plan.by_hand for line in _wrapped(f"- {reason}", width=width, indent=2))
+        yield from _block("run by hand, that xpk line lacks", "\n".join(reasons))
     if plan.audit:
-        yield from _block(f"audit: {_counts(plan.audit)}", "\n".join(_table(plan.audit)))
+        yield from _audit(plan.audit, whole=audit)
     if plan.problems:
-        yield from _block("checks", "\n".join(line for p in plan.problems for line in problem_lines(p)))
+        told = (line for p in plan.problems for line in problem_lines(p))
+        yield from _block("checks", "\n".join(part for line in told for part in _wrapped(line, width=width, indent=4)))
 
 
-def _decisions(plan: Plan) -> Iterator[str]:
-    run = plan.run
-    yield f"run         {plan.run_name}"
-    yield f"digest      {plan.spec_digest}"
-    yield f"target      {plan.target}"
-    yield f"mode        {plan.mode.value} ({plan.mode.reason})"
-    if plan.on_cluster:
-        yield f"cluster     {_cluster(plan)}"
-        yield f"JobSet      {plan.jobset} in namespace {run.namespace}, queue {run.queue}, priority {run.spec.priority}"
-    if run.slice and plan.on_cluster:
-        yield f"slices      {run.num_slices} x {run.slice.describe}: {run.chips} chips"
-    if plan.on_this_machine and run.spec.image.ref:
-        yield f"image       {run.spec.image.ref}, in a container on this machine"
-    yield f"MaxText     {run.release.version}, {run.release.layout} layout"
-    yield f"steps       {run.spec.train.steps}, a checkpoint every {run.checkpoint_period}"
-    yield f"restarts    {_restarts(plan)}"
-    yield f"results     {(run.output or '?').rstrip('/')}/{plan.run_name}/checkpoints"
+def _wrapped(line: str, *, width: int | None, indent: int) -> list[str]:
+    """For reading: a line that is copied is never broken."""
+    if width is None or len(line) <= width:
+        return [line]
+    first = line[: len(line) - len(line.lstrip())]
+    return textwrap.wrap(
+        line.strip(),
+        width=max(width, 40),
+        initial_indent=first,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
-def _restarts(plan: Plan) -> str:
+def _seeds(plan: Plan, seeds: Seeds) -> str:
     """What a later start makes of the seed in the trainer's line, which is the first start's."""
-    most = f"at most {plan.run.spec.restarts.max}; " if restarts_in_place(plan.run) else ""
-    if plan.seeds is None:
-        return f"{most}each reads the same rows again, in the same order"
-    restart = f"+{plan.seeds.per_restart} each restart, " if restarts_in_place(plan.run) else ""
-    later = f"{SEED}={plan.seeds.first}, {restart}+{plan.seeds.per_attempt} each attempt"
-    return f"{most}rows in another order: {later}"
+    restart = f"+{seeds.per_restart} each restart, " if restarts_in_place(plan.run) else ""
+    return f"{SEED}={seeds.first}, {restart}+{seeds.per_attempt} each attempt"
 
 
-def _cluster(plan: Plan) -> str:
-    place = plan.run.place
-    if place is None:
-        return "?"
-    return f"context {place.context}" if place.context else f"{place.cluster} ({place.project}, {place.zone})"
+def _audit(rows: tuple[AuditRow, ...], *, whole: bool) -> Iterator[str]:
+    shown = rows if whole else tuple(row for row in rows if row.outcome in ("dropped", "altered"))
+    yield ""
+    yield f"## audit: {_counts(rows)}{'' if whole else ' (--audit shows each field)'}"
+    yield from _table(shown) if shown else ()
 
 
 def _block(title: str, body: str) -> Iterator[str]:

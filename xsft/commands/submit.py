@@ -91,4 +91,4 @@ def _after(plan: Plan, args: argparse.Namespace) -> After:
 def _plan(args: argparse.Namespace) -> int:
     from xsft.commands import plan
 
-    return plan.run(argparse.Namespace(**vars(args), files=[args.file], manifest=False))
+    return plan.run(argparse.Namespace(**vars(args), files=[args.file], manifest=False, audit=False))
