@@ -357,10 +357,14 @@ UPLOADS = "/v2/team/image/blobs/uploads/"
 
 
 @pytest.mark.parametrize("location", ["/v2/team/image/blobs/uploads/7?s=1", "/uploads/7", "http://{}/artifacts/7"])
-def test_an_upload_that_may_begin_is_cancelled(served: Served, registries: Registries, location: str) -> None:
+def test_an_upload_that_may_begin_is_cancelled_in_one_try(
+    served: Served, registries: Registries, waits: list[float], location: str
+) -> None:
     at = location.format(served.address)
     served.answers[UPLOADS] = lambda _: Answer(202, headers={"Location": at})
+    served.answers[at.partition("?")[0].removeprefix(f"http://{served.address}")] = lambda _: Answer(503)
     registries.try_push(f"{served.address}/team/image")
+    assert waits == []
     assert served.posted == [""]
     assert served.deleted == [at.removeprefix(f"http://{served.address}")]
 

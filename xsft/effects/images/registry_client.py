@@ -154,8 +154,9 @@ class Registries:
         Raises Unreachable (login, right, limit, network) and EnvironmentMissing, repository-missing.
         source: OCI distribution-spec v1.1, "Pushing a blob in chunks"; distribution@2.8 docs/spec/api.md, "Canceling".
         """
-        asking = self._asking(named(repository), budget_s=self.budget_s if budget_s is None else budget_s, pushes=True)
-        asking.cancel_upload(within(asking.budget_s + TIMEOUT_S, asking.begin_upload))
+        at, budget_s = named(repository), self.budget_s if budget_s is None else budget_s
+        begun = within(budget_s + TIMEOUT_S, self._asking(at, budget_s=budget_s, pushes=True).begin_upload)
+        self._asking(at, budget_s=0.0, pushes=True).cancel_upload(begun)
 
     def pause_asked(self, host: str) -> float | None:
         """Seconds that a busy registry wants to be left alone; None where it does not say or answers again."""
