@@ -76,7 +76,7 @@ LABEL = st.from_regex(r"[a-z]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
 IMAGE = st.sampled_from(
     ["gcr.io/p/x", "us-docker.pkg.dev/p/r/i:maxtext-0.2.4", "a.b/c:0.2.5", "a.b/c@sha256:" + "0" * 64, "x:1"]
 )
-NUMBER = st.integers(1, 10**6) | st.floats(1e-9, 1e9, allow_nan=False)
+NUMBER = st.integers(1, 10**6) | st.floats(1e-9, 1e6, allow_nan=False)
 SCALAR = st.booleans() | st.integers(-(2**53), 2**53) | st.floats(-1e12, 1e12, allow_nan=False) | TEXT
 VALUE = SCALAR | st.none() | st.lists(SCALAR, max_size=3)
 AXES = st.dictionaries(st.sampled_from(get_args(Axis)), st.integers(-1, 64), max_size=3)
