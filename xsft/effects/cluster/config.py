@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from xsft.effects.cluster.kubeconfig import context_names, kubeconfig_files
 from xsft.effects.machine import process
+from xsft.effects.machine.folders import private_folder
 from xsft.effects.machine.paths import state_dir
 from xsft.effects.machine.process import Completed, own_environment
 from xsft.errors import EnvironmentMissing, Unreachable, UsageError, XsftError
@@ -150,7 +151,7 @@ def _get_credentials(private: Path, *, project: str, zone: str, cluster: str, he
 
 def _make_private_folder(folder: Path) -> None:
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(folder)
         folder.chmod(0o700)
     except OSError as failed:
         raise EnvironmentMissing(

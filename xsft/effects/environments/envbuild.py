@@ -27,6 +27,7 @@ from xsft.effects.environments.installed import (
 from xsft.effects.environments.interpreters import Interpreter
 from xsft.effects.environments.uv import find_uv, uv_environment
 from xsft.effects.machine.filelock import exclusive
+from xsft.effects.machine.folders import private_folder
 from xsft.effects.machine.process import Completed, follow, run
 from xsft.errors import EnvironmentMissing, Refused
 
@@ -109,7 +110,8 @@ def _build_anew(spec: EnvironmentSpec, place: Place, *, progress: Progress) -> E
 
 
 def _install(spec: EnvironmentSpec, folder: Path, interpreter: Interpreter, place: Place, progress: Progress) -> None:
-    folder.mkdir(parents=True)
+    private_folder(folder.parent)
+    folder.mkdir(mode=0o700)
     (folder / OURS).touch()
     lock = folder / "lock.txt"
     lock.write_text(spec.lock, encoding="utf-8")

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from xsft.effects.environments import xpk_worker
 from xsft.effects.machine import process
+from xsft.effects.machine.folders import private_folder
 from xsft.errors import EnvironmentMissing, SpecError, XsftError
 from xsft.problems import Problem, error
 
@@ -204,7 +205,7 @@ def _read(path: Path) -> str | None:
 def _write(path: Path, manifest: str) -> None:
     """All or nothing. A cache that cannot be written costs time, not correctness, so that is no error."""
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(path.parent)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".new", delete=False) as new:
             try:
                 new.write((_header(manifest) + manifest).encode())

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.folders import PRIVATE_FILE, private_folder
 from xsft.effects.machine.regular import read_text
 from xsft.errors import XsftError
 
@@ -23,5 +24,5 @@ def kept(path: Path) -> dict[str, Any]:
 
 def keep(path: Path, content: dict[str, Any]) -> None:
     with suppress(OSError, XsftError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, json.dumps(content))
+        private_folder(path.parent)
+        write_atomic(path, json.dumps(content), mode=PRIVATE_FILE)

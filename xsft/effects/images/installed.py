@@ -9,6 +9,7 @@ from pathlib import Path
 
 from xsft.effects.images.cache import keep, kept
 from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.folders import private_folder
 from xsft.effects.machine.process import run
 from xsft.errors import XsftError
 from xsft.image.model import BuildStep, ContextFile
@@ -78,7 +79,7 @@ def _listed(text: str, package: str, *, cache: Path) -> ContextFile:
     sha = hashlib.sha256(content).hexdigest()
     path = cache / f"{sha}.txt"
     if not path.exists() or path.read_bytes() != content:
-        cache.mkdir(parents=True, exist_ok=True)
+        private_folder(cache)
         write_atomic(path, content)
     return ContextFile(
         path=f"{package}/{LISTED}", kind="file", size=len(content), sha256=sha, source=str(path.absolute())

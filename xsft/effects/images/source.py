@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from xsft.effects.inputs.checkout import checkout, git_commit
 from xsft.effects.machine.filelock import exclusive
+from xsft.effects.machine.folders import private_folder
 from xsft.effects.machine.process import Completed, run
 from xsft.errors import EnvironmentMissing, Unreachable
 from xsft.spec.secrets import redact
@@ -55,7 +56,7 @@ def _checked_out(url: str, ref: str, *, env: Mapping[str, str], cache: Path, pro
         progress(f"fetching {ref} of {redact(url)}")
         fresh = cache / name / "fetching"
         shutil.rmtree(fresh, ignore_errors=True)
-        fresh.mkdir(parents=True)
+        private_folder(fresh)
         commit = _fetch(url, ref, into=fresh, env=env)
         held = cache / name / commit
         if held.is_dir():

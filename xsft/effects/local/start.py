@@ -9,6 +9,7 @@ from xsft.effects.local.folder import RunFolder
 from xsft.effects.local.machine import Machine, trainer_environment
 from xsft.effects.local.namespace import Containment, refuse_where_harmful
 from xsft.effects.local.trainer_process import follow
+from xsft.effects.machine.folders import private_folder
 from xsft.steps import Plan
 from xsft.trainers.record import Attempt
 
@@ -38,7 +39,7 @@ def train(
     if machine.container is None:
         return follow((*found.prefix, *attempt.argv), env=env, log=log, on_line=on_line, grace_s=grace_s)
     hub = machine.cache / "huggingface"
-    hub.mkdir(parents=True, exist_ok=True)
+    private_folder(hub)
     return machine.container.run(
         plan,
         argv=attempt.argv,

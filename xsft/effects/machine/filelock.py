@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from xsft.effects.machine.folders import private_folder
+
 
 @contextmanager
 def exclusive(path: Path, *, waiting: Callable[[], None]) -> Iterator[None]:
     """Hold `path` locked; `waiting` is called once when another process holds it. The file stays: removing it races."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(path.parent)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         _lock(handle, waiting)

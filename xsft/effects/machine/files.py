@@ -84,20 +84,25 @@ def read_template_text(path: Path, *, open_fd: Callable[[str, int], int] = os.op
 
 
 def write_atomic(
-    path: str | Path, data: bytes | str, *, durable: bool = True, write: Callable[[int, bytes], int] = os.write
+    path: str | Path,
+    data: bytes | str,
+    *,
+    durable: bool = True,
+    mode: int = 0o666,
+    write: Callable[[int, bytes], int] = os.write,
 ) -> None:
     """Write to a sibling, sync, rename: readers see the old content or the new, never a part.
 
-    `durable`: it outlasts a power cut; what can be read anew need not. A symlink's target is replaced; permissions are
-    kept. Raises EnvironmentMissing when the disk or folder does not take it; the old content is untouched then, and
-    nothing is left behind.
+    `durable`: it outlasts a power cut; what can be read anew need not. `mode` is that of a new file, less the umask. A
+    symlink's target is replaced; permissions are kept. Raises EnvironmentMissing when the disk or folder does not take
+    it; the old content is untouched then, and nothing is left behind.
     """
     content = data.encode() if isinstance(data, str) else data
     try:
         target = Path(path).resolve()
         if target.is_dir():
             raise UsageError(f"cannot write {_named(str(path))}: it is a directory", fix="Name a file in it.")
-        _write_beside(target, content, write, durable=durable)
+        _write_beside(target, content, write, durable=durable, mode=mode)
     except (
         OSError,
         RuntimeError,
@@ -173,10 +178,12 @@ def _did_you_mean(name: str, kind: Kind) -> str:
     return f"Did you mean {found}?" if near else kind.where
 
 
-def _write_beside(target: Path, content: bytes, write: Callable[[int, bytes], int], *, durable: bool) -> None:
+def _write_beside(
+    target: Path, content: bytes, write: Callable[[int, bytes], int], *, durable: bool, mode: int
+) -> None:
     beside = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
     try:
-        _write_whole(beside, target, content, write, durable=durable)
+        _write_whole(beside, target, content, write, durable=durable, mode=mode)
         beside.replace(target)
     finally:
         beside.unlink(missing_ok=True)  # also after Ctrl-C; gone already when it was renamed
@@ -185,9 +192,9 @@ def _write_beside(target: Path, content: bytes, write: Callable[[int, bytes], in
 
 
 def _write_whole(
-    beside: Path, target: Path, content: bytes, write: Callable[[int, bytes], int], *, durable: bool
+    beside: Path, target: Path, content: bytes, write: Callable[[int, bytes], int], *, durable: bool, mode: int
 ) -> None:
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         if target.exists():
             os.fchmod(fd, stat.S_IMODE(target.stat().st_mode))

@@ -15,6 +15,7 @@ from msgspec import Struct, to_builtins
 
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.folders import PRIVATE_FILE, private_folder
 from xsft.effects.machine.leftovers import sweep
 from xsft.effects.machine.regular import read_text
 from xsft.problems import Problem, warning
@@ -79,14 +80,15 @@ def keep(folder: Path, entry: IndexEntry) -> None:
     """An earlier attempt does not replace a later one. Raises OSError or EnvironmentMissing where it cannot write."""
     from xsft.records.scrub import scrub
 
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(folder)
     path = folder / _file_name(entry)
     with exclusive(folder / ".lock", waiting=lambda: None):
         sweep(folder)
         before = _read(path)
         if before is None or before.attempt <= entry.attempt:
             document = {key: value for key, value in to_builtins(entry).items() if value is not None}
-            write_atomic(path, json.dumps({"schema": SCHEMA, **scrub(document)}, indent=1, ensure_ascii=False) + "\n")
+            text = json.dumps({"schema": SCHEMA, **scrub(document)}, indent=1, ensure_ascii=False) + "\n"
+            write_atomic(path, text, mode=PRIVATE_FILE)
 
 
 def read_index(folder: Path) -> Index:

@@ -17,6 +17,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.folders import PRIVATE_FILE, private_folder
 from xsft.effects.machine.regular import open_regular
 from xsft.effects.runs.wanted import passed_over
 from xsft.errors import XsftError
@@ -123,8 +124,9 @@ def _write(path: Path, lines: Iterable[Line], *, cluster: str, namespace: str, n
     ordered = sorted(lines, key=lambda one: one.observed_at, reverse=True)[:MAX_RUNS]
     first = json.dumps({"schema": SCHEMA, "cluster": cluster, "namespace": namespace, "at": now})
     with suppress(XsftError, OSError):
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomic(path, "".join(f"{text}\n" for text in (first, *(one.text for one in ordered))), durable=False)
+        private_folder(path.parent)
+        text = "".join(f"{line}\n" for line in (first, *(one.text for one in ordered)))
+        write_atomic(path, text, durable=False, mode=PRIVATE_FILE)
 
 
 def _forgotten(line: Line, now: str) -> bool:
