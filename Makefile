@@ -18,6 +18,10 @@ demo: setup
 	@$(BIN)/xsft setup maxtext
 	@$(BIN)/xsft submit $(WORKLOAD)
 
+.PHONY: pictures
+pictures: demo
+	@$(BIN)/python -m tests.pictures
+
 .PHONY: check format lint types imports schema
 check: format lint types imports schema
 format: setup

@@ -83,7 +83,7 @@ def test_a_picture_that_overwrites_nothing(tmp_path: Path) -> None:
         compared("gemma", target=target)
     assert target.read_bytes() == written
     with pytest.raises(UsageError, match="PNG"):
-        compared("gemma", target=tmp_path / "loss.svg")
+        compared("gemma", target=tmp_path / "loss.jpg")
 
 
 def test_nothing_to_draw_is_unknown() -> None:

@@ -14,6 +14,7 @@ from xsft.commands.arguments import add_json
 from xsft.commands.run_arguments import a_run, add_where
 
 if TYPE_CHECKING:
+    from xsft.commands.loss_plot import Kind
     from xsft.effects.runs.losses import Curve
     from xsft.effects.runs.runs import Runs
     from xsft.naming import RowOrder
@@ -34,7 +35,9 @@ EPILOG = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument("runs", nargs="+", type=a_run, metavar="RUN", help="exact run names")
-    parser.add_argument("-o", "--output", metavar="FILE.png", help="write a picture as well; nothing is overwritten")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write a picture as well, .png or .svg; nothing is overwritten"
+    )
     add_where(parser)
     add_json(parser)
 
@@ -75,7 +78,8 @@ def compare(names: Sequence[str], *, world: World, target: Path | None, json: bo
     problems = (*_unread(curves), *_read_again(curves), *doubtful)
     print_problems(() if json else problems)
     if target is not None:
-        write_atomic(target, comparison_picture({one.run_name: one.points for one in curves}))
+        kind: Kind = "svg" if target.suffix == ".svg" else "png"
+        write_atomic(target, comparison_picture({one.run_name: one.points for one in curves}, kind=kind))
     if json:
         _print_document(curves, target, problems)
         return 0
@@ -113,8 +117,10 @@ def _refuse_odd(names: Sequence[str], target: Path | None) -> None:
 
     if len(names) > len(LETTERS):
         raise UsageError(f"{len(names)} runs: at most {len(LETTERS)} fit into one plot.", fix="Name fewer.")
-    if target is not None and target.suffix != ".png":
-        raise UsageError(f"{target}: the picture is a PNG.", fix=f"Name it {target.with_suffix('.png').name}.")
+    if target is not None and target.suffix not in (".png", ".svg"):
+        raise UsageError(
+            f"{target}: the picture is a PNG or an SVG.", fix=f"Name it {target.with_suffix('.png').name}."
+        )
 
 
 def _legend(curves: Sequence[Curve]) -> Iterator[str]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import string
 from collections.abc import Mapping, Sequence
+from typing import Literal
+
+Kind = Literal["png", "svg"]
 
 WIDTH, HEIGHT = 76, 15
 """Characters; fits a terminal of 80 columns."""
@@ -39,9 +42,9 @@ def picture(losses: Mapping[int, float], *, title: str) -> bytes:
     return _picture({"": losses}, title=title)
 
 
-def comparison_picture(curves: Mapping[str, Mapping[int, float]]) -> bytes:
-    """A PNG, 800 x 450 pixels, with a legend of the names."""
-    return _picture(curves, title="loss")
+def comparison_picture(curves: Mapping[str, Mapping[int, float]], *, kind: Kind = "png") -> bytes:
+    """A PNG of 800 x 450 pixels or an SVG, with a legend of the names."""
+    return _picture(curves, title="loss", kind=kind)
 
 
 def _plotted(curves: Sequence[tuple[Mapping[int, float], str | None]], *, width: int, height: int) -> str:
@@ -67,8 +70,9 @@ def _step_ticks(steps: set[int]) -> tuple[list[int], list[str]]:
     return ticks, [str(tick) for tick in ticks]
 
 
-def _picture(curves: Mapping[str, Mapping[int, float]], *, title: str) -> bytes:
-    """A curve without a name is not in the legend."""
+def _picture(curves: Mapping[str, Mapping[int, float]], *, title: str, kind: Kind = "png") -> bytes:
+    """A curve without a name is not in the legend. The same losses make the same bytes."""
+    from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -86,7 +90,8 @@ def _picture(curves: Mapping[str, Mapping[int, float]], *, title: str) -> bytes:
     if any(curves):
         axes.legend()
     content = io.BytesIO()
-    figure.savefig(content, format="png")
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "xsft"}):
+        figure.savefig(content, format=kind, metadata={"Date": None} if kind == "svg" else None)
     return content.getvalue()
 
 

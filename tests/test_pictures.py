@@ -1,0 +1,32 @@
+"""The README's pictures are what the code draws."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.pictures import FOLDER, ROOT, RUNS, status_picture
+from xsft.commands.loss_plot import comparison_picture
+
+
+def test_the_status_table_is_todays() -> None:
+    assert (FOLDER / "status.svg").read_text(encoding="utf-8") == status_picture(), "run `make pictures`"
+
+
+def test_the_status_table_shows_every_run_and_fetches_nothing() -> None:
+    drawn = status_picture()
+    assert all(seen.run_name in drawn for seen in RUNS)
+    assert "url(" not in drawn.replace("url(#", "")
+
+
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("*")), ids=lambda file: file.name)
+def test_every_picture_is_shown_and_is_one(file: Path) -> None:
+    assert f"docs/pictures/{file.name}" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert ET.parse(file).getroot().tag.endswith("svg")
+
+
+def test_the_same_losses_are_the_same_picture() -> None:
+    curves = {"a": {1: 2.0, 2: 1.0}}
+    assert comparison_picture(curves, kind="svg") == comparison_picture(curves, kind="svg")
