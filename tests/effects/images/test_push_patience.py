@@ -1,0 +1,44 @@
+"""How long a push waits for a registry that fails: pauses count, until a layer gets further."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from xsft.effects.images.docker_push import FURTHER, PATIENCE_S, _followed, _Pauses
+
+Line = Mapping[str, Any]
+
+
+def moving(layer: str, size: int) -> Line:
+    return {"id": layer, "status": "Pushing", "progressDetail": {"current": size, "total": 100 * FURTHER}}
+
+
+def pausing(layer: str, seconds: int) -> Iterator[Line]:
+    for left in range(seconds, 0, -1):
+        yield {"id": layer, "status": f"Retrying in {left} second{'s' if left > 1 else ''}"}
+
+
+def ended(*lines: Line) -> str:
+    """What went wrong with a push that tells a line a second, and ends with its digest."""
+    times = iter(map(float, range(1, len(lines) + 2)))
+    done = {"aux": {"Digest": "sha256:1"}}
+    return _followed((*lines, done), lambda _event: None, _Pauses(clock=lambda: next(times)))[0]
+
+
+def test_pauses_without_a_byte_in_between_end_a_push() -> None:
+    assert ended(moving("a", FURTHER), *pausing("a", 5), moving("a", FURTHER), *pausing("a", 10)) == ""
+    assert ended(moving("a", FURTHER), *pausing("a", 20), moving("a", FURTHER), *pausing("a", 20)) != ""
+    assert ended(*pausing("a", int(PATIENCE_S) + 2)) != ""
+
+
+def test_the_time_of_an_upload_is_no_pause() -> None:
+    hours = [moving("a", n * FURTHER) for n in range(1, 50)]
+    assert ended(*hours, *pausing("a", 5), *hours, *pausing("a", 10), *hours, *pausing("a", 15), *hours) == ""
+
+
+def test_a_layer_that_gets_further_or_is_done_begins_the_pauses_anew() -> None:
+    twenty = tuple(pausing("a", 20))
+    assert ended(*twenty, moving("a", FURTHER), *twenty, moving("a", 2 * FURTHER), *twenty) == ""
+    assert ended(*twenty, {"id": "b", "status": "Pushed"}, *twenty) == ""
+    assert ended(*twenty, moving("a", FURTHER // 2), *twenty) != ""
