@@ -7,7 +7,7 @@ import pytest
 from tests.checks.factory import DROP, FLAGSHIP, GOOD, ids, problems, spec
 from xsft.checks import for_submission, silence
 from xsft.checks.checkpoint import check
-from xsft.facts import CheckpointFacts, Facts
+from xsft.facts import CheckpointFacts, Facts, SavedArray
 from xsft.problems import Problem
 from xsft.spec.model import WorkloadSpec
 
@@ -15,12 +15,20 @@ PATH = "gs://my-bucket/deepseek3-671b/0/items"
 
 
 def facts(status: str = "read", **found: object) -> Facts:
-    return Facts(checkpoint=CheckpointFacts(path=PATH, status=status, **found))
+    arrays = (SavedArray(path=("params", "params", "decoder", "decoder_norm", "scale")),)
+    return Facts(checkpoint=CheckpointFacts(path=PATH, status=status, **{"arrays": arrays, **found}))
 
 
 def one(workload: WorkloadSpec, given: Facts) -> Problem:
     (problem,) = problems(check, workload, given)
     return problem
+
+
+def test_a_checkpoint_whose_files_name_no_array_is_not_submitted():
+    for detail in ("", "_METADATA has more than 16,777,216 bytes and was not read"):
+        found = one(spec(), facts(arrays=(), detail=detail))
+        assert (found.id, found.severity) == ("checkpoint-unread", "warning")
+        assert (detail or "names no arrays") in found.message
 
 
 def test_silent_on_a_checkpoint_that_fits():

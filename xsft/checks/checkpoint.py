@@ -25,6 +25,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         return
     match found.status:
         case "read":
+            yield from _without_arrays(run, found)
             yield from _format(run, found)
             yield from _layers(run, keys, found)
         case "torn":
@@ -58,6 +59,13 @@ def _unread(run: Run, message: str) -> Problem:
     if (run.checkpoint or "").rstrip("/").rsplit("/", 1)[-1] not in ("items", "model_params"):
         message += " MaxText's checkpoints end in /items (converted) or /model_params (fine-tuned); this path does not."
     return warning("checkpoint-unread", _where(run), message, fix)
+
+
+def _without_arrays(run: Run, found: CheckpointFacts) -> Iterator[Problem]:
+    """MaxText asks for the names and shapes, and stops without them."""
+    if not found.arrays:
+        why = found.detail or "its _METADATA names no arrays"
+        yield _unread(run, f"Which model {run.checkpoint} holds is unknown: {why}.")
 
 
 def _missing(run: Run, found: CheckpointFacts) -> Problem:
