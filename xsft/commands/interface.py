@@ -9,6 +9,7 @@ from typing import Any
 
 from xsft.commands.interface_base import Document, ErrorDocument
 from xsft.commands.interface_checkpoint import CheckpointDocument
+from xsft.commands.interface_data import DataDocument
 from xsft.commands.interface_image import ImageDocument
 from xsft.commands.interface_machine import DoctorDocument, SecretDocument, SetupDocument
 from xsft.commands.interface_runs import CheckDocument, DiffDocument, ImportDocument, PlanDocument, SubmitDocument
@@ -29,6 +30,7 @@ DOCUMENTS: dict[str, type[Document]] = {
     "doctor": DoctorDocument,
     "image": ImageDocument,
     "checkpoint": CheckpointDocument,
+    "data": DataDocument,
     "setup": SetupDocument,
     "error": ErrorDocument,
 }

@@ -26,6 +26,7 @@ VERBS: dict[str, str] = {
     "init": "write a commented workload to start from",
     "import": "make a workload of a pasted xpk workload line, and say what differs",
     "secret": "make the Kubernetes Secret that a workload names, from stdin or a file",
+    "data": "show or count what the model learns from: trained, masked and cut tokens",
     "image": "build, push, list or show the image that runs train in",
     "checkpoint": "inspect a checkpoint: whole or torn, its format, which models and modes it fits",
     "doctor": "check what is installed, and print the command that adds what is missing",

@@ -68,10 +68,10 @@ def _online(plan: Plan, machine: Machine) -> dict[str, str]:
     """What reaching the network takes; nothing for a run that needs none."""
     if reads_only_files(plan.run):
         return {}
-    return {**{name: machine.env[name] for name in PASSED_ON_ONLINE if name in machine.env}, **_token(machine.env)}
+    return {**{name: machine.env[name] for name in PASSED_ON_ONLINE if name in machine.env}, **hub_token(machine.env)}
 
 
-def _token(env: Mapping[str, str]) -> dict[str, str]:
+def hub_token(env: Mapping[str, str]) -> dict[str, str]:
     """The file a user's `hf auth login` wrote, named, not read. source: huggingface_hub constants.py HF_TOKEN_PATH."""
     home = Path(env.get("HF_HOME") or Path(env.get("HOME", "/")) / ".cache" / "huggingface")
     path = Path(env.get("HF_TOKEN_PATH") or home / "token")
