@@ -80,6 +80,12 @@ KNOWN: tuple[Known, ...] = (
         "in a pip.conf (--pip-config).",
     ),
     Known(
+        pattern=r"is not a trusted or secure host",
+        id="build-index-untrusted",
+        fix="pip takes no index over http: give its https address in the file of --pip-config, or name the host there "
+        "(trusted-host = HOST).",
+    ),
+    Known(
         pattern=_NOT_LISTED,
         id="build-package-missing",
         fix="The index lists no version at all: check the address and the login in the file of --pip-config, and "
