@@ -102,14 +102,14 @@ def test_xpk_makes_the_jobset_that_its_line_says(made: Made) -> None:
 
 
 def test_xpk_gets_nothing_of_the_users_and_leaves_nothing(made: Made) -> None:
-    by_xpk = [c for c in made.tools.calls if "xsft-through-xpk-" in str(c["env"])]
+    by_xpk = [c for c in made.tools.calls if "xsft-scratch-through-xpk-" in str(c["env"])]
     assert any("apply" in c["argv"] for c in by_xpk)  # type: ignore[operator]
     for call in by_xpk:
         env: Any = call["env"]
         assert SECRET not in json.dumps(call)
         assert (env["TELEMETRY_ENABLED"], env["DEPENDENCY_AUTO_DOWNLOAD"], env["XPK_TESTER"]) == ("false",) * 3
-        assert "xsft-through-xpk-" in env["KUBECONFIG"]
-        assert "xsft-through-xpk-" in env["TMPDIR"]
+        assert "xsft-scratch-through-xpk-" in env["KUBECONFIG"]
+        assert "xsft-scratch-through-xpk-" in env["TMPDIR"]
         assert not call["tty"]
     folder = made.here.folder
     assert list((folder / "tmp").iterdir()) == []

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import ssl
-import tempfile
-from pathlib import Path
 
 from urllib3.util import create_urllib3_context
+
+from xsft.effects.machine.scratch import scratch_folder
 
 
 def context_of(
@@ -31,8 +31,8 @@ def context_of(
 
 def _load_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
     """OpenSSL's binding reads files only: one in a folder of our own, gone at once."""
-    with tempfile.TemporaryDirectory(prefix="xsft-") as folder:
-        file = Path(folder) / "client.pem"
+    with scratch_folder("tls") as folder:
+        file = folder / "client.pem"
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as out:
             out.write(certificate + b"\n" + key)

@@ -19,7 +19,10 @@ from msgspec import Struct
 
 from xsft.effects.environments import xpk_worker
 from xsft.effects.machine import process
-from xsft.effects.machine.folders import private_folder
+from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.folders import PRIVATE_FILE, private_folder
+from xsft.effects.machine.leftovers import sweep
+from xsft.effects.machine.scratch import scratch_folder
 from xsft.errors import EnvironmentMissing, SpecError, XsftError
 from xsft.problems import Problem, error
 
@@ -91,8 +94,8 @@ def _require_renderable(argv: Argv) -> None:
 @contextlib.contextmanager
 def scratch_for(python: Path, *, worker: Path = WORKER) -> Iterator[Xpk]:
     """xpk with a private directory (0700) that is removed whatever happens: xpk leaves manifests behind in TMPDIR."""
-    with tempfile.TemporaryDirectory(prefix="xsft-xpk-") as scratch:
-        yield Xpk(python=python, worker=worker, scratch=Path(scratch))
+    with scratch_folder("xpk") as scratch:
+        yield Xpk(python=python, worker=worker, scratch=scratch)
 
 
 def _render_all(argvs: tuple[Argv, ...], *, python: Path, worker: Path) -> dict[Argv, str]:
@@ -204,13 +207,6 @@ def _read(path: Path) -> str | None:
 
 def _write(path: Path, manifest: str) -> None:
     """All or nothing. A cache that cannot be written costs time, not correctness, so that is no error."""
-    with contextlib.suppress(OSError):
-        private_folder(path.parent)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".new", delete=False) as new:
-            try:
-                new.write((_header(manifest) + manifest).encode())
-                new.flush()
-                Path(new.name).replace(path)
-            except BaseException:
-                Path(new.name).unlink(missing_ok=True)
-                raise
+    with contextlib.suppress(OSError, XsftError):
+        sweep(private_folder(path.parent))
+        write_atomic(path, _header(manifest) + manifest, durable=False, mode=PRIVATE_FILE)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import signal
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,6 +24,7 @@ from xsft.effects.local.start import contained, train
 from xsft.effects.local.trainer_process import GRACE_S
 from xsft.effects.local.watch import End, Watch
 from xsft.effects.machine.filelock import exclusive
+from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.machine.signals import raised
 from xsft.effects.records.records import record_store
 from xsft.errors import EnvironmentMissing, Refused
@@ -162,7 +162,7 @@ def _attempt(
     on_event: Callable[[Event], None],
     grace_s: float,
 ) -> LocalResult:
-    with tempfile.TemporaryDirectory(prefix="xsft-", ignore_cleanup_errors=True) as scratch:
+    with scratch_folder("run") as scratch:
         attempt = _new_attempt(plan, folder, record=record, machine=machine, found=found)
         watch = Watch(
             folder=folder, record=_with(record, plan, attempt), on_event=on_event, starts_from=folder.latest_step()
@@ -178,7 +178,7 @@ def _attempt(
                     folder,
                     machine=machine,
                     found=found,
-                    scratch=Path(scratch),
+                    scratch=scratch,
                     on_line=watch.line,
                     grace_s=grace_s,
                 )

@@ -8,7 +8,6 @@ name (xpk@1.16.0 commands/workload.py). Its exit status is not the truth: it can
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from xsft.effects.cluster.create import Created, Exists
 from xsft.effects.cluster.kubeconfig import load_kubeconfig
 from xsft.effects.machine import process
 from xsft.effects.machine.process import Completed
+from xsft.effects.machine.scratch import scratch_folder
 from xsft.errors import EnvironmentMissing, Refused, SpecError, TimedOut, Unknown, XsftError
 from xsft.launchers.readback import lacking_of_xpk, lost_by_xpk
 from xsft.problems import error, note
@@ -102,8 +102,7 @@ class ThroughXpk(Struct, frozen=True, kw_only=True):
 
     def _xpk(self, cluster: Cluster, plan: Plan) -> tuple[str, bool]:
         """Its last words, and whether it came to an end of its own with an error."""
-        with tempfile.TemporaryDirectory(prefix="xsft-through-xpk-") as folder:
-            scratch = Path(folder)
+        with scratch_folder("through-xpk") as scratch:
             _copy_kubeconfig(cluster, scratch / "kubeconfig")
             argv = (str(self.python), "-I", "-X", "utf8", "-c", _MAIN, *(plan.xpk_argv or ())[1:], *ADDED)
             env = environment(self.env, scratch=scratch)

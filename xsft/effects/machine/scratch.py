@@ -1,0 +1,54 @@
+"""Temporary folders, which a process that is killed with -9 cannot remove: a later one does."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+PREFIX = "xsft-scratch-"
+OLD_S = 3600.0
+"""A younger one may not be locked yet, or be used by what a killed process started."""
+
+
+@contextmanager
+def scratch_folder(purpose: str) -> Iterator[Path]:
+    """A private folder that is removed at the end, and by a later xsft where its process was killed."""
+    sweep_scratch(Path(tempfile.gettempdir()))
+    with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{purpose}-", ignore_cleanup_errors=True) as name:
+        handle = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield Path(name)
+        finally:
+            os.close(handle)
+
+
+def sweep_scratch(folder: Path, *, older_s: float = OLD_S) -> None:
+    """Remove this user's whose process is gone. Never raises: they harm nobody."""
+    before = time.time() - older_s
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                if entry.name.startswith(PREFIX) and _is_ours(entry, before=before):
+                    _remove_unless_held(entry.path)
+
+
+def _is_ours(entry: os.DirEntry[str], *, before: float) -> bool:
+    found = entry.stat(follow_symlinks=False)
+    return entry.is_dir(follow_symlinks=False) and found.st_uid == os.getuid() and found.st_mtime < before
+
+
+def _remove_unless_held(path: str) -> None:
+    """The kernel drops a lock when its holder dies."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(path, ignore_errors=True)
+    finally:
+        os.close(handle)
