@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from xsft.effects.local import data_worker
 from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine, hub_token
 from xsft.effects.local.namespace import refuse_where_harmful
 from xsft.effects.machine import process
+from xsft.effects.machine.scratch import scratch_folder
 from xsft.errors import EnvironmentMissing, SpecError
 from xsft.problems import error
 from xsft.spec.base import Value
@@ -71,7 +71,8 @@ def read(run: Run, passes: tuple[Pass, ...], *, machine: Machine) -> Answers:
     """Raises SpecError with MaxText's own words where it refuses the data, EnvironmentMissing where it cannot run."""
     contained = machine.contain()
     refuse_where_harmful(contained)
-    with tempfile.TemporaryDirectory(prefix="xsft-data-") as folder:
+    with scratch_folder("data") as scratch:
+        folder = str(scratch)
         job, answer = Path(folder, "job.json"), Path(folder, "answer.json")
         asked = [
             {"argv": _argv(run, one, folder), "rows": one.rows, "lengths_only": one.lengths_only} for one in passes
