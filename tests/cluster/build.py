@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.cluster import kueue_source, tools
 from tests.cluster.tools import GO, MANIFESTS, TOOLS, Tool, Tools
+from xsft.commands.durations import duration_text
 from xsft.effects.machine.filelock import exclusive
+from xsft.effects.machine.parallel import start
 from xsft.effects.machine.process import Completed, own_environment, run
 from xsft.errors import EnvironmentMissing
 
 Progress = Callable[[str], None]
+TELL_S = 30.0
 HOW_TO_GET_GO = "install Go from your system's packages or go.dev/doc/install, and have `go` on PATH"
 
 
@@ -65,9 +69,20 @@ def _build_in(scratch: Path, *, progress: Progress) -> None:
             shutil.copyfile(file, target / file.name)
     with_patch = _patched_module(scratch)
     for number, tool in enumerate(TOOLS, start=1):
-        progress(f"building {tool.name}, {number} of {len(TOOLS)}{'; minutes each' if number == 1 else ''}")
+        what = f"building {tool.name}, {number} of {len(TOOLS)}"
+        progress(f"{what}{'; minutes each' if number == 1 else ''}")
         extra = (f"-modfile={with_patch}",) if tool.name == "kueue" else ()
-        _compile(tool, made / "bin" / tool.name, extra)
+        telling(partial(_compile, tool, made / "bin" / tool.name, extra), what=what, progress=progress)
+
+
+def telling(act: Callable[[], None], *, what: str, progress: Progress, every_s: float = TELL_S) -> None:
+    """Do it, and say now and then that it goes on: the first tool compiles all of Kubernetes, for many minutes."""
+    started = start(act)
+    passed = 0.0
+    while not started.ended(every_s):
+        passed += every_s
+        progress(f"{what}: {duration_text(passed)}")
+    started.result()
 
 
 def _compile(tool: Tool, target: Path, extra: tuple[str, ...]) -> None:

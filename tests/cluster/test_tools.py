@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.cluster import kueue_source, tools
+from tests.cluster import build, kueue_source, tools
 from tests.cluster.nodes import DEFAULT, HEADS, nodes
+from xsft.errors import EnvironmentMissing
 
 
 @pytest.mark.parametrize("module", ["control", "kwok"])
@@ -44,3 +46,17 @@ def test_a_slice_is_a_node_pool_with_a_node_per_host() -> None:
     sizes = sorted(len(chips) for chips in pools.values())
     assert sizes == [2, 2, 4, 4, 64, 64, 64, 64]
     assert {chips for found in pools.values() for chips in found} == {"4"}
+
+
+def test_a_long_build_says_that_it_goes_on() -> None:
+    """`make cluster` printed one line in 18 minutes."""
+    told: list[str] = []
+    build.telling(lambda: time.sleep(0.25), what="building kubectl, 1 of 9", progress=told.append, every_s=0.05)
+    assert len(told) >= 2
+    assert all(line.startswith("building kubectl, 1 of 9: ") for line in told)
+    with pytest.raises(EnvironmentMissing):
+        build.telling(_fails, what="building kubectl", progress=told.append)
+
+
+def _fails() -> None:
+    raise EnvironmentMissing("building kubectl failed")
