@@ -145,6 +145,18 @@ def test_the_cache_holds_whole_files_that_only_the_user_reads(interpreter: Inter
     assert all(stat.S_IMODE(entry.stat().st_mode) == 0o600 for entry in entries)
 
 
+def test_old_entries_go_when_a_new_one_comes(interpreter: Interpreter, tmp_path: Path) -> None:
+    _render(_line("old"), python=interpreter(), cache=tmp_path / "cache")
+    (old,) = (tmp_path / "cache" / "renders").iterdir()
+    os.utime(old, (0, 0))
+    (old.parent / "notes.txt").touch()
+    os.utime(old.parent / "notes.txt", (0, 0))
+    _render(_line("new"), python=interpreter(), cache=tmp_path / "cache")
+    assert not old.exists()
+    assert (old.parent / "notes.txt").exists(), "not ours"
+    assert len(list(old.parent.glob("*.yaml"))) == 1
+
+
 def test_a_cache_that_cannot_be_written_is_no_error(interpreter: Interpreter, tmp_path: Path) -> None:
     occupied = tmp_path / "cache"
     occupied.write_text("a file where the folder should be")

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -32,6 +33,8 @@ _REVISION = "1"
 """Changes when this module or the worker would write another manifest for the same line and lock."""
 WORKER = Path(xpk_worker.__file__)
 _VERBS = (("xpk", "workload", "create"), ("xpk", "workload", "create-pathways"))
+KEPT_S = 90 * 86400.0
+"""How long an entry is kept."""
 _BROKEN = 99
 _PLAIN = f"""\
 import sys
@@ -210,3 +213,12 @@ def _write(path: Path, manifest: str) -> None:
     with contextlib.suppress(OSError, XsftError):
         sweep(private_folder(path.parent))
         write_atomic(path, _header(manifest) + manifest, durable=False, mode=PRIVATE_FILE)
+        _prune(path.parent, before=time.time() - KEPT_S)
+
+
+def _prune(folder: Path, *, before: float) -> None:
+    """Old entries: rendering again takes a second or two."""
+    for entry in folder.glob("*.yaml"):
+        with contextlib.suppress(OSError):
+            if entry.lstat().st_mtime < before:
+                entry.unlink()
