@@ -90,8 +90,9 @@ def test_a_timeout_of_wait_ends_in_time_whatever_hangs(api: ClusterApi, runs: Ru
     api.server.fail(path, action="hang-before", times=99)
     began = time.monotonic()
     status, out, err = said("wait", "gemma", "--timeout", "3s", "--poll", "1h", "--json")
-    assert time.monotonic() - began < 4.5
+    assert time.monotonic() - began < 12  # on a busy machine; what hangs would hold it for 15 s and more
     made = document("wait", out)
+    assert made["waited_s"] < 6
     assert (status, made["outcome"]) == ((5, "unreachable") if path == "." else (7, "timeout")), err
 
 
@@ -99,7 +100,7 @@ def test_a_timeout_of_wait_includes_a_login_program(api: ClusterApi, runs: Runs,
     """In a process of its own, whose end waits for no thread."""
     runs.admitted("gemma")
     config = yaml.safe_load(api.kubeconfig.read_text())
-    section = {"apiVersion": "client.authentication.k8s.io/v1", "command": "sleep", "args": ["8"]}
+    section = {"apiVersion": "client.authentication.k8s.io/v1", "command": "sleep", "args": ["30"]}
     config["users"][0]["user"] = {"exec": section}
     api.kubeconfig.write_text(yaml.safe_dump(config))
     argv = (sys.executable, "-m", "xsft", "wait", "gemma", "--context", api.context, "--timeout", "1s")
@@ -107,7 +108,7 @@ def test_a_timeout_of_wait_includes_a_login_program(api: ClusterApi, runs: Runs,
     ended = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert ended.returncode == 5
     assert "No answer so far" in ended.stderr
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < 20
 
 
 def test_an_expired_login_ends_every_verb_at_once_and_keeps_its_id(api: ClusterApi, runs: Runs, said: Any) -> None:

@@ -19,6 +19,7 @@ OURS_ALONE = {
     "images/context.py": "files of a build context, checked as regular when they are listed",
     "images/docker_context.py": "the same",
     "images/installed.py": "the same",
+    "local/data_": "files of a temporary folder that xsft just made",
     "local/killed.py": "the kernel's",
     "local/namespace.py": "the kernel's",
     "local/stop.py": "the kernel's",
