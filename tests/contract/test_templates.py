@@ -231,6 +231,12 @@ def test_grain_drops_what_only_hf_reads(tmp_path: Path, grain: Mapping[str, Valu
 STOPPED: Mapping[str, tuple[str, str, str, str]] = {
     "unknown tag": ("chat-template-syntax", "chat.jinja", "{% break %}{{ x }}", "unknown tag 'break'"),
     "open block": ("chat-template-syntax", "chat.jinja", "{% for m in messages %}", "Unexpected end of template"),
+    "unknown name": (
+        "chat-template-render",
+        "chat.jinja",
+        "{% for m in messages %}{{ m.a.b }}{% endfor %}",
+        "attribute",
+    ),
     "other placeholder": ("question-template", "qa.json", '{"PROMPT_TEMPLATE": "{question} {other}"}', "KeyError"),
     "reasoning without separator": (
         "question-template",
@@ -251,6 +257,17 @@ def test_what_the_checks_refuse_stops_maxtext(
     assert expected in {problem.id for problem in errors_in(intent.problems)}
     with pytest.raises(PipelineError, match=said):
         maxtext_pipeline.rows(intent.trainer_argv, hf)
+
+
+def test_a_misspelt_name_is_refused_and_trains_on_no_answer(
+    tmp_path: Path, hf: Mapping[str, Value], maxtext_pipeline: Pipeline
+) -> None:
+    intent = workload(
+        tmp_path, "chat.jinja", "{% for m in messages %}[{{ m['role'] }}]{{ m['contnt'] }}<|end|>{% endfor %}"
+    )
+    assert {problem.id for problem in errors_in(intent.problems)} == {"chat-template-render"}
+    (row,) = maxtext_pipeline.rows(intent.trainer_argv, hf)
+    assert "apples" not in row.text
 
 
 def test_other_columns_are_refused_before_a_formatting_function_sees_them(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.tokenizers import DEEPSEEK_TEMPLATE
-from xsft.trainers.chat import Format, chat_format
+from xsft.trainers.chat import Format, chat_format, fault
 
 BOS, EOS = "<s>", "</s>"
 TOKENS = {"bos_token": BOS, "eos_token": EOS}
@@ -64,3 +64,33 @@ def test_deepseeks() -> None:
 )
 def test_a_template_that_cannot_be_rendered_so_tells_nothing(template: str) -> None:
     assert chat_format(template, TOKENS) is None
+
+
+ROUND = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        ROUND,
+        ROUND.replace("content", "content | upper"),
+        ROUND.replace("[{{", "{{ bos_token + '' }}[{{"),
+        "{% if messages[0].role != 'system' %}{{ raise_exception('no system') }}{% endif %}" + ROUND,
+        "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}" + ROUND,
+    ],
+)
+def test_a_template_that_formats_some_round_has_no_fault(template: str) -> None:
+    assert fault(template) == ""
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        (ROUND.replace("m.content", "m.contnt"), "holds no text of the answer"),
+        (ROUND.replace("m.content", "m.contnt.x"), "UndefinedError"),
+        ("{{ raise_exception('never') }}" + ROUND, "TemplateError: never"),
+        ("{% for m in messages if m.role == 'assistant' %}{{ m.content }}{% endfor %}", "no text of the question"),
+    ],
+)
+def test_a_template_that_formats_none_is_told(template: str, said: str) -> None:
+    assert said in fault(template)

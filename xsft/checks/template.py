@@ -21,6 +21,7 @@ from xsft.problems import Problem, error, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.spec.template import QUESTION_KEYS, SUFFIXES, WHERE, Template, looks_like_jinja
+from xsft.trainers.chat import fault
 from xsft.trainers.maxtext import QUESTION_FORMATTER, QUESTION_TEXTS
 
 PATHS = ("chat_template_path", "formatting_func_kwargs.template_path")
@@ -124,9 +125,18 @@ def _jinja(run: Run, keys: Keys) -> Iterator[Problem]:
         at = f"line {bad.lineno}: {bad.message}" if isinstance(bad, TemplateSyntaxError) else "it is nested too deeply."
         message = f"MaxText stops at this template, {at}"
         yield error("chat-template-syntax", where, message, "Correct the template; MaxText takes plain Jinja only.")
+    else:
+        yield from _rendered(text, where)
     if not looks_like_jinja(text):
         message = "The template holds no Jinja, so it makes the same text of every conversation."
         yield error("chat-template-syntax", where, message, "Name a file whose text is the template, not its path.")
+
+
+def _rendered(text: str, where: str) -> Iterator[Problem]:
+    """Jinja writes nothing for a name that it does not know: `m.contnt` would train on rows without a word."""
+    if looks_like_jinja(text) and (why := fault(text)):
+        message = f"The template formats no round of question and answer: {why}."
+        yield error("chat-template-render", where, message, "Each message has a role and a content; correct the names.")
 
 
 def _formatter(run: Run, keys: Keys) -> Iterator[Problem]:

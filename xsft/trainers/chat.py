@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from msgspec import Struct
@@ -22,6 +23,30 @@ class Format(Struct, frozen=True, kw_only=True):
     """What follows an answer."""
     repeated: str
     """What stands before a later round that is rendered alone, and not in the conversation as a whole."""
+
+
+TOKENS: Mapping[str, str] = MappingProxyType(
+    {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
+)
+"""Stand-ins: which ones a tokenizer has does not decide whether a template can be rendered."""
+
+
+def fault(template: str) -> str:
+    """Why it formats no round of question and answer, with a system message or without; empty where it does."""
+    round_ = [_message("user", ASKED[0]), _message("assistant", ANSWERED[0])]
+    without = _fault(template, round_)
+    return without and _fault(template, [_message("system", "be brief"), *round_]) and without
+
+
+def _fault(template: str, messages: list[dict[str, str]]) -> str:
+    try:
+        _rendered(template, messages[:-1], {**TOKENS, "add_generation_prompt": True})
+        text = _rendered(template, messages, TOKENS).casefold()
+    except Exception as failed:  # noqa: BLE001 - a template may raise anything
+        return f"it stops with {type(failed).__name__}: {str(failed)[:200]}"
+    if ASKED[0] in text and ANSWERED[0] in text:
+        return ""
+    return f"what it writes holds no text of the {'question' if ANSWERED[0] in text else 'answer'}"
 
 
 def chat_format(template: str, tokens: Mapping[str, str]) -> Format | None:
@@ -55,14 +80,14 @@ def _without_ending(text: str, ending: str) -> str:
     return text[: len(text) - shared]
 
 
-def _rendered(template: str, messages: list[dict[str, str]], tokens: Mapping[str, str]) -> str:
+def _rendered(template: str, messages: list[dict[str, str]], names: Mapping[str, object]) -> str:
     from jinja2.ext import loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
     environment.filters["tojson"] = _json
     environment.globals.update(raise_exception=_raise, strftime_now=lambda form: form)
-    return environment.from_string(template).render(messages=messages, add_generation_prompt=False, **tokens)
+    return environment.from_string(template).render({"messages": messages, "add_generation_prompt": False, **names})
 
 
 def _raise(message: str) -> NoReturn:
