@@ -32,8 +32,8 @@ from xsft.effects.environments import environments
 from xsft.effects.submit.through_xpk import OFF
 
 STORY = "deepseek_ultrachat_mcjax"
-PLACE = {"project": "my-project", "zone": "us-east5-b", "cluster": "my-cluster"}
-CONTEXT = "gke_my-project_us-east5-b_my-cluster"
+PLACE = {"project": "team-project", "zone": "us-east5-b", "cluster": "team-cluster"}
+CONTEXT = "gke_team-project_us-east5-b_team-cluster"
 LIMIT = 5.0
 """At least this many times faster."""
 

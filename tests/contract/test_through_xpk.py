@@ -23,7 +23,7 @@ from xsft.effects.environments.installed import Environment
 
 pytestmark = pytest.mark.contract
 NAME = "deepseek-ultrachat-mcjax"
-PLACE = {"project": "my-project", "zone": "us-east5-b", "cluster": "my-cluster"}
+PLACE = {"project": "team-project", "zone": "us-east5-b", "cluster": "team-cluster"}
 STORY = "deepseek_ultrachat_mcjax"
 SECRET = "s3cr3t-" * 3
 
@@ -40,7 +40,7 @@ def tools(here: Machine) -> Tools:
 
 
 def equipped(here: Machine) -> Tools:
-    made = furnish(here.folder / "tools", server_of(here.api), context="gke_my-project_us-east5-b_my-cluster")
+    made = furnish(here.folder / "tools", server_of(here.api), context="gke_team-project_us-east5-b_team-cluster")
     here.env |= {"PATH": f"{made.folder}:{here.env['PATH']}", "KUBECONFIG": str(here.folder / "no-kubeconfig")}
     return made
 
