@@ -183,7 +183,7 @@ FAILURES: dict[str, tuple[Callable[[Machine], Any], dict[str, Any], int, str]] =
     ),
     "login expired": (lambda here: here.api.expire_login(), {}, 5, "login-expired"),
     "not allowed": (lambda here: deny(here.api.world, ("create", "jobsets")), {}, 5, "forbidden"),
-    "the bucket is busy": (lambda here: setattr(here.bucket, "status", 503), {}, 5, "checkpoint-unread"),
+    "the bucket is busy": (lambda here: setattr(here.bucket, "status", 503), {"checks": {}}, 5, "checkpoint-unread"),
     "outcome not known": (_unclear, {}, 8, "create-unclear"),
 }  # fmt: skip
 
