@@ -58,12 +58,16 @@ def _mark(part: Part) -> str:
 def _expand(atoms: Sequence[Part], *, depth: int) -> list[list[Part]]:
     _require_few(0, depth)
     segments: list[list[list[Part]]] = []
-    at = 0
+    at = begin = 0
     while at < len(atoms):
-        end = _end(atoms, at)
+        is_pair = at == begin and "".join(map(_mark, atoms[at : at + 2])) == "{}"  # in front bash takes `{}` as it is
+        end = None if is_pair else _end(atoms, at)
         found = None if end is None else _alternatives(atoms[at + 1 : end], depth=depth)
         segments.append(found or [[atoms[at]]])
-        at = at + 1 if found is None or end is None else end + 1
+        if found is None or end is None:
+            at += 1
+        else:
+            at = begin = end + 1
     _require_few(math.prod(map(len, segments)) * len(atoms), depth)
     return [[atom for piece in chosen for atom in piece] for chosen in product(*segments)]
 
