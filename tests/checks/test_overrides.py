@@ -32,6 +32,15 @@ def ids(workload: WorkloadSpec) -> set[str]:
     return {p.id for p in check(run_of(workload), Facts())}
 
 
+def test_the_seed_is_the_fields_from_the_first_attempt_on() -> None:
+    """A run that may not be restarted has none on its command line, and its next attempt would be refused."""
+    once = {"restarts": {"max": 0}}
+    (problem,) = said({"data_shuffle_seed": 5}, **once)
+    assert (problem.id, problem.where) == ("override-has-field", "overrides.maxtext.data_shuffle_seed")
+    assert problem.fix == "Remove the override and set data.shuffle_seed."
+    assert said({"data_shuffle_seed": 5}, restarts={"max": 0, "data": "repeat"}) == ()
+
+
 def test_nothing_is_said_of_good_overrides() -> None:
     assert said({"remat_policy": "full", "learning_rate": 1e-5, "eval_interval": -1, "profiler": ""}) == ()
     assert said(LORA) == ()
@@ -85,9 +94,11 @@ ON = merged(GOOD, {**SECTIONS, "tpu": {"num_slices": 4}})
 
 RENDERED = {
     *("eval_interval", "eval_steps", "eval_data_columns", "hf_path", "train_data_columns", "train_split"),
-    *("lora.lora_alpha", "lora.lora_rank", "per_device_batch_size"),
+    *("lora.lora_alpha", "lora.lora_rank", "per_device_batch_size", "data_shuffle_seed"),
 }
-"""Keys that are on the command line whenever their section is on, so that an override would win over the field."""
+"""Keys that are on the command line whenever their section is on, so that an override would win over the field; the
+seed is on that of a later attempt.
+"""
 
 
 @pytest.mark.parametrize("key", sorted(set(PATHS) - RENDERED))

@@ -13,7 +13,7 @@ from xsft.facts import Facts
 from xsft.spec.resolve import Run, resolve
 from xsft.spec.sections import Restarts
 from xsft.trainers.maxtext import trainer_argv
-from xsft.trainers.shuffling import MAXTEXT_SEED, STARTS, first_seed, order_at_first, order_of, seeds
+from xsft.trainers.shuffling import MAXTEXT_SEED, STARTS, first_seed, order_at_first, order_of, reshuffles, seeds
 
 SHUFFLED: dict[str, Any] = {"data__shuffle": None, "data__shuffle_seed": None, "data__num_epoch": None}
 
@@ -50,6 +50,16 @@ def _seeds_of_epochs(run: Run, restart: int) -> set[int]:
     assert found is not None
     first = found.first + restart * found.per_restart
     return set(range(first, first + (run.spec.data.num_epoch or 1)))
+
+
+def test_what_an_override_sets_counts_as_its_field() -> None:
+    for off in (False, "false"):
+        run = _run(overrides={"maxtext": {"enable_data_shuffling": off}})
+        assert not reshuffles(run)
+        assert _seed(run) == []
+    assert reshuffles(_run(overrides={"maxtext": {"enable_data_shuffling": True}}))
+    found = seeds(_run(overrides={"maxtext": {"num_epoch": 5}}))
+    assert found == seeds(_run(data__num_epoch=5))
 
 
 def test_an_attempt_has_room_for_every_restart_that_a_workload_may_allow() -> None:

@@ -24,6 +24,7 @@ from xsft.spec.resolve import Run
 from xsft.spec.sections import Axis
 from xsft.spec.yamltext import ParsedYaml
 from xsft.trainers.maxtext import LOCAL_KEYS, trainer_keys
+from xsft.trainers.shuffling import SEED, seeds
 
 Fields = Mapping[str, Value]
 """Key path in the workload -> value."""
@@ -65,6 +66,7 @@ def _owned(run: Run) -> Iterator[tuple[str, Problem]]:
     """Overrides that would win over what is decided elsewhere."""
     bare = replace(run, spec=run.spec.model_copy(update={"overrides": Overrides()}))
     rendered = trainer_keys(bare).keys() - LOCAL_KEYS.keys() - {"hf_access_token"}  # which is refused anyway
+    rendered |= {SEED} if seeds(run) else set()  # of the next attempt, if not of this one
     for key in run.spec.overrides.maxtext:
         if key in IDENTITY or key in rendered:
             field = where_of(key, bare) or "a field of the workload"

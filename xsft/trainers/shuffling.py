@@ -18,7 +18,8 @@ from xsft.trainers.arguments import argument
 
 SEED = "data_shuffle_seed"
 
-UNSHUFFLED = argument("enable_data_shuffling", False)  # noqa: FBT003
+SHUFFLES = "enable_data_shuffling"
+UNSHUFFLED = argument(SHUFFLES, False)  # noqa: FBT003
 
 MAXTEXT_SEED = 0
 """source: maxtext@0.2.5 configs/types.py data_shuffle_seed."""
@@ -48,18 +49,30 @@ def reshuffles(run: Run) -> bool:
     """Whether a start that resumes reads the rows in another order. By default where there is an order to change."""
     match run.spec.restarts.data:
         case None:
-            return run.spec.data.shuffle is not False
+            return _shuffles(run)
         case "reshuffle":
             return True
         case "repeat":
             return False
 
 
+def _shuffles(run: Run) -> bool:
+    given = run.spec.overrides.maxtext.get(SHUFFLES)
+    return (
+        run.spec.data.shuffle is not False if given is None else str(given).lower() not in ("false", "0", "no", "off")
+    )
+
+
+def _epochs(run: Run) -> int:
+    given = str(run.spec.overrides.maxtext.get("num_epoch") or run.spec.data.num_epoch or 1)
+    return int(given) if given.isdecimal() else 1  # another check refuses it
+
+
 def seeds(run: Run) -> Seeds | None:
     """None where every start reads the rows in the same order."""
     if not reshuffles(run):
         return None
-    epochs = run.spec.data.num_epoch or 1
+    epochs = _epochs(run)
     of_workload = MAXTEXT_SEED if run.spec.data.shuffle_seed is None else run.spec.data.shuffle_seed
     per_attempt = STARTS * epochs
     return Seeds(first=of_workload + per_attempt * (run.attempt - 1), per_restart=epochs, per_attempt=per_attempt)
