@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from xsft.commands.arguments import a_name, add_json, add_settings
@@ -126,21 +127,21 @@ def _text(one: examples.Sequence, answers: Answers) -> str:
 
 
 def _print(found: Sequence[tuple[int, examples.Sequence]], answers: Answers, *, tokens: bool) -> None:
-    from rich.console import Console
     from rich.text import Text
 
+    from xsft.commands.console import console
     from xsft.dataset.examples import pieces
 
-    console = Console(highlight=False, soft_wrap=True)
+    show = partial(console(sys.stdout).print, highlight=False, soft_wrap=True)
     for row, one in found:
-        console.print(Text(_head(row, one), style="bold"))
+        show(Text(_head(row, one), style="bold"))
         for piece in pieces(one, answers.texts):
             style = "green" if piece.part == "trained" else "dim"
-            console.print(Text(f"  {piece.part:8}", style=style), Text(_visible(piece.text), style=style), sep="")
+            show(Text(f"  {piece.part:8}", style=style), Text(_visible(piece.text), style=style), sep="")
             if tokens:
-                console.print(Text(f"          {' '.join(map(str, piece.ids))}", style="dim"))
+                show(Text(f"          {' '.join(map(str, piece.ids))}", style="dim"))
     if not found:
-        console.print("no example of those that were read is such a one")
+        show("no example of those that were read is such a one")
 
 
 def _head(row: int, one: examples.Sequence) -> str:
