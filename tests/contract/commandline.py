@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from tests.checkpoints import small_files
 from tests.fakes.clusters import ClusterApi
 from tests.fakes.gcs import Bucket, serving
 from tests.stories import ROOT
@@ -21,7 +22,10 @@ from tests.stories import ROOT
 XSFT = Path(sys.executable).with_name("xsft")
 IMAGE = {"ref": f"us-docker.pkg.dev/my-project/xsft/post-training@sha256:{'0' * 64}", "maxtext": "0.2.5"}
 """In place of the one under images/, which this machine never pushed."""
-CHECKPOINT = "deepseek3-671b/0/items/_METADATA"
+CHECKPOINT = {
+    f"deepseek3-671b/0/items/{name}": content for name, content in small_files("deepseek3-671b", axis=0).items()
+}
+"""What the shown workloads start from."""
 
 
 @dataclass
@@ -39,7 +43,6 @@ class Machine:
         shared = {key: value for key, value in main.items() if key not in ("project", "zone", "cluster")}
         document = yaml.safe_load((ROOT / "workloads" / f"{story}.yaml").read_text(encoding="utf-8"))
         document |= {"place": {**shared, **(place or {"context": self.api.context})}, "image": IMAGE}
-        document |= {"checks": {"checkpoint-unread": "the bucket of these tests holds no arrays"}}
         document |= {**self._namespace, **changes}
         if template := document["data"].get("chat_template"):
             shutil.copy(ROOT / "workloads" / template, self.folder)
@@ -87,7 +90,7 @@ def machine(folder: Path, *, environments: Path, api: ClusterApi) -> Iterator[Ma
     cache = folder / "cache"
     cache.mkdir()
     (cache / "envs").symlink_to(environments)
-    with serving(Bucket({CHECKPOINT: b"{}"})) as bucket:
+    with serving(Bucket(dict(CHECKPOINT))) as bucket:
         env = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder / "home"),
