@@ -906,3 +906,14 @@ def test_every_evidence_has_a_cause(
     found = explain(evidence, now=now)
     assert isinstance(found.cause, Cause)
     assert (found.state, found.reason) == (evidence.status.state, evidence.status.reason)
+
+
+def test_of_one_group_what_the_cluster_names_comes_before_what_is_inferred(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever their order in the file."""
+    killed = ended(137, "OOMKilled")
+    (rule,) = (one for group in groups() for one in group if one.id == why(killed).cause.id)
+    assert rule.basis == "direct"
+    guess = replace(rule, id="guess", basis="inferred")
+    for group in ((guess, rule), (rule, guess)):
+        monkeypatch.setattr("xsft.states.causes.groups", lambda group=group: (group,))
+        assert why(killed).cause.id == rule.id
