@@ -24,14 +24,20 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
         return {"error": f"{type(problem).__name__}: {problem}"}
     shown = (row for one in passes for row in one["rows"] if isinstance(row, dict))
     ids = {token for row in shown for token in (*row["inputs"], row["last"]) if token is not None and token >= 0}
-    tokenizer = tokenizer_of(job["passes"][0]["argv"])
+    tokenizer = tokenizer_of(configured(job["passes"][0]["argv"]))
     return {"passes": passes, "texts": {token: tokenizer.decode([token]) for token in ids}}
 
 
-def tokenizer_of(argv: list[str]) -> Any:
+def tokenizer_of(config: Any) -> Any:
     import transformers  # type: ignore[import-not-found]
 
-    return transformers.AutoTokenizer.from_pretrained(configured(argv).tokenizer_path)
+    return transformers.AutoTokenizer.from_pretrained(config.tokenizer_path)
+
+
+def pad_of(tokenizer: Any) -> int:
+    """As maxtext@0.2.5 input_pipeline/hf_data_processing.py [_get_pad_id]."""
+    found = (tokenizer.pad_token_id, tokenizer.unk_token_id, -1)
+    return next(token for token in found if token is not None)
 
 
 def configured(argv: list[str]) -> Any:
@@ -48,7 +54,8 @@ def read(*, argv: list[str], rows: int, lengths_only: bool) -> dict[str, Any]:
 
     config = configured(argv)
     train, _eval = input_pipeline_interface.create_data_iterator(config, maxtext_utils.get_mesh_from_config(config))
-    found = [row(batch, lengths_only=lengths_only) for batch in islice(until_the_end(train), rows)]
+    pad = pad_of(tokenizer_of(config))
+    found = [row(batch, pad=pad, lengths_only=lengths_only) for batch in islice(until_the_end(train), rows)]
     return {"rows": found, "ended": len(found) < rows}
 
 
@@ -60,12 +67,12 @@ def until_the_end(batches: Any) -> Any:
         return
 
 
-def row(batch: Any, *, lengths_only: bool) -> Any:
+def row(batch: Any, *, pad: int, lengths_only: bool) -> Any:
     """The first sequence of a batch of one; trailing padding as a number."""
     columns = ("inputs", "targets", "targets_segmentation", "inputs_segmentation")
     inputs, targets, counts, segments = (batch[name][0].tolist() for name in columns)
     trained = [count != 0 for count in counts]
-    used = length_of(inputs, trained, segments)
+    used = length_of(inputs, trained, segments, pad=pad)
     if lengths_only:
         return used
     last = targets[used - 1] if used and used == len(inputs) and trained[used - 1] else None
@@ -73,17 +80,12 @@ def row(batch: Any, *, lengths_only: bool) -> Any:
     return {**kept, "padding": len(inputs) - used, "last": last}
 
 
-def length_of(inputs: list[int], trained: list[bool], segments: list[int]) -> int:
-    """Without packing MaxText calls padding a segment, too, where its id is not 0: what ends a sequence is then a run
-    of one token that nothing trains.
-    """
+def length_of(inputs: list[int], trained: list[bool], segments: list[int], *, pad: int) -> int:
+    """Without the padding at the end. Without packing MaxText calls padding a segment, too, where its id is not 0."""
     end = len(inputs)
-    if not end or trained[-1]:
-        return end
-    pad = inputs[-1]
-    while end and (segments[end - 1] == 0 or (inputs[end - 1] == pad and not (end > 1 and trained[end - 2]))):
+    while end and (segments[end - 1] == 0 or inputs[end - 1] == pad) and not any(trained[max(0, end - 2) : end]):
         end -= 1
-    return len(inputs) if end >= len(inputs) - 1 and segments[-1] != 0 else end
+    return end
 
 
 def main(job: Path, into: Path) -> None:
