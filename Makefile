@@ -75,6 +75,12 @@ locks: setup
 	$(COMPILE_IMAGE) --override images/post_training/overrides.txt images/post_training/requirements.in \
 	  -o images/post_training/requirements.txt
 
+# A MaxText release into the catalogue: VERSION=0.2.6 FACTS="scan_layers_auto=true"
+.PHONY: maxtext-release
+maxtext-release: environments
+	@$(BIN)/python -m tests.tools.maxtext_release $(VERSION) $(FACTS)
+	$(PYTEST) -q tests/catalog tests/tools
+
 .PHONY: bench
 bench: environments
 	$(BIN)/python tests/bench/bench.py

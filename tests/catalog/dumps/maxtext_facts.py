@@ -18,6 +18,7 @@ from maxtext.utils.globals import HF_IDS  # noqa: E402
 sys.stdout = sys.__stdout__
 
 fields = types.MaxTextConfig.model_fields
+classes = [one for one in vars(types).values() if isinstance(one, type) and hasattr(one, "model_fields")]
 nested = {
     name: sorted(field.annotation.model_fields)
     for name, field in fields.items()
@@ -39,6 +40,7 @@ def _model_yml(path):
 facts = {
     "keys": sorted(fields),
     "nested": nested,
+    "elsewhere": sorted({name for one in classes for name in one.model_fields} - set(fields)),
     "models": sorted(get_args(types.ModelName)),
     "hf_ids": {name: repo for name, repo in HF_IDS.items() if name != "default"},
     "model_ymls": {path.stem: _model_yml(path) for path in (package / "configs/models").glob("*.yml")},

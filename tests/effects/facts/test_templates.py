@@ -15,7 +15,7 @@ from xsft import api
 from xsft.effects.facts.templates import template_facts
 from xsft.effects.machine.files import MAX_TEMPLATE_BYTES
 from xsft.facts import TemplateFacts
-from xsft.problems import Problem
+from xsft.problems import Problem, errors_in
 from xsft.spec.model import WorkloadSpec
 from xsft.trainers.arguments import argument
 
@@ -90,10 +90,10 @@ def test_what_is_no_readable_file(tmp_path: Path) -> None:
 
 
 def test_as_much_as_is_allowed_fits_on_the_command_line(tmp_path: Path) -> None:
-    (tmp_path / "chat.jinja").write_text("{{ x }}" + "x" * (MAX_TEMPLATE_BYTES - 7))
+    (tmp_path / "chat.jinja").write_text(f"{JINJA}{{#{'x' * (MAX_TEMPLATE_BYTES - len(JINJA.encode()) - 4)}#}}")
     (intent,) = api.intend([api.load(written(tmp_path))])
     assert intent.xpk_argv is not None
-    assert [p for p in intent.problems if p.where == "data.chat_template"] == []
+    assert [p for p in errors_in(intent.problems) if p.where == "data.chat_template"] == []
 
 
 def test_what_quoting_makes_too_long_is_said(tmp_path: Path) -> None:
