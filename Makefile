@@ -69,11 +69,22 @@ COMPILE_IMAGE := $(filter-out --universal,$(COMPILE)) --python-platform x86_64-m
 locks: setup
 	$(COMPILE) --python-version 3.11 pyproject.toml -o xsft/locks/xsft.txt
 	$(COMPILE) --python-version 3.11 -c xsft/locks/xsft.txt --group dev pyproject.toml -o xsft/locks/dev.txt
-	$(COMPILE) --python-version 3.11 xsft/locks/xpk.in -o xsft/locks/xpk.txt
+	$(MAKE) lock-xpk
 	$(COMPILE) --python-version 3.12 --no-deps xsft/locks/maxtext.in -o xsft/locks/maxtext.txt
 	$(COMPILE_IMAGE) -c xsft/locks/xsft.txt images/post_training/installer.in -o images/post_training/installer.txt
 	$(COMPILE_IMAGE) --override images/post_training/overrides.txt images/post_training/requirements.in \
 	  -o images/post_training/requirements.txt
+
+.PHONY: lock-xpk
+lock-xpk: setup
+	$(COMPILE) --python-version 3.11 xsft/locks/xpk.in -o xsft/locks/xpk.txt
+
+# Another xpk: VERSION=1.17.0
+.PHONY: xpk-release
+xpk-release: setup
+	@$(BIN)/python -m tests.tools.xpk_release $(VERSION)
+	$(PYTEST) -q tests/tools tests/catalog/test_tpu.py tests/test_workloads.py tests/contract/test_xpk_render.py \
+	  tests/contract/test_audit_through_xpk.py tests/contract/test_encoding_through_xpk.py
 
 # A MaxText release into the catalogue: VERSION=0.2.6 FACTS="scan_layers_auto=true"
 .PHONY: maxtext-release

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.everything import everything
+from tests.tools import xpk_release as tool
+from xsft.effects.environments.installed import Environment
+from xsft.facts import Facts
+from xsft.launchers.xpk import xpk_argv
+from xsft.spec.resolve import resolve
+
+
+def test_options_that_came_went_or_changed() -> None:
+    before = {"create": {"--a": "1", "--b": "None", "--c": "2"}}
+    after = {"create": {"--b": "None", "--c": "3", "--d": "''"}, "create-new": {"--e": "0"}}
+    assert list(tool.differences(before, after)) == [
+        "create --d: new, default ''",
+        "create --a: gone",
+        "create --c: default 2 -> 3",
+        "create-new --e: new, default 0",
+    ]
+    assert list(tool.differences(before, before)) == []
+
+
+def test_the_pin_is_replaced_and_nothing_else() -> None:
+    text = tool.PIN.read_text()
+    assert tool.pinned(tool.pinned(text, "9.9.9"), "1.16.0") == text
+    assert "xpk==9.9.9\n" in tool.pinned(text, "9.9.9")
+    with pytest.raises(ValueError, match="0 lines"):
+        tool.pinned("# nothing", "1.0.0")
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("mode", ["mcjax", "pathways"])
+def test_every_flag_that_xsft_passes_is_among_them(xpk_environment: Environment, mode: str) -> None:
+    _, _, verb, *given = xpk_argv(resolve(everything(mode=mode), Facts())[0])
+    known = tool.flags(xpk_environment)[verb]
+    assert {word.partition("=")[0] for word in given} <= known.keys()

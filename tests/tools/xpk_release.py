@@ -1,0 +1,67 @@
+"""Pins another release of xpk: `make xpk-release VERSION=1.17.0`.
+
+Writes the pin and its lock, builds that environment, and prints how the options of the lines that xsft renders differ.
+The contract tests, which the target runs next, say whether the release still renders what xsft expects.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from xsft.effects.environments import environments
+from xsft.effects.environments.installed import Environment
+
+ROOT = Path(__file__).parents[2]
+PIN = ROOT / "xsft" / "locks" / "xpk.in"
+DUMP = ROOT / "tests" / "catalog" / "dumps" / "xpk_flags.py"
+
+Flags = Mapping[str, Mapping[str, str]]
+"""Verb -> option -> its default, as Python writes it."""
+
+
+def flags(environment: Environment) -> Flags:
+    quiet = {**os.environ, "TELEMETRY_ENABLED": "false"}
+    argv = (str(environment.python), str(DUMP))
+    done = subprocess.run(argv, env=quiet, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+    found: Flags = json.loads(done.stdout)
+    return found
+
+
+def differences(before: Flags, after: Flags) -> Iterator[str]:
+    """A line for each option that came, went, or has another default."""
+    for verb in sorted(before.keys() | after.keys()):
+        old, new = before.get(verb, {}), after.get(verb, {})
+        yield from (f"{verb} {option}: new, default {new[option]}" for option in sorted(new.keys() - old.keys()))
+        yield from (f"{verb} {option}: gone" for option in sorted(old.keys() - new.keys()))
+        changed = (option for option in sorted(old.keys() & new.keys()) if old[option] != new[option])
+        yield from (f"{verb} {option}: default {old[option]} -> {new[option]}" for option in changed)
+
+
+def pinned(text: str, version: str) -> str:
+    """Raises ValueError where there is no pin to replace."""
+    changed, count = re.subn(r"^xpk==\S+$", f"xpk=={version}", text, flags=re.MULTILINE)
+    if count != 1:
+        raise ValueError(f"{PIN} has {count} lines that pin xpk; it should have one")
+    return changed
+
+
+def main(version: str) -> int:
+    before = flags(environments.ensure("xpk", progress=print))
+    PIN.write_text(pinned(PIN.read_text(), version))
+    subprocess.run(("make", "lock-xpk"), cwd=ROOT, check=True)
+    after = flags(environments.ensure("xpk", progress=print))
+    lines = tuple(differences(before, after)) or ("the options of both verbs are the same",)
+    for line in lines:
+        print(f"decide: {line}")
+    print("decide: each citation `xpk@…` of a value; the tests that follow say which values moved")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
