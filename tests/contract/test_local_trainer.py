@@ -125,10 +125,10 @@ def test_a_run_whose_answers_are_all_cut_off_has_failed(tmp_path: Path, machine:
 
 
 def test_a_run_whose_loss_is_not_a_number_and_may_go_on_has_failed(tmp_path: Path, machine: Machine) -> None:
-    plan = local_plan(tmp_path, train__learning_rate=1e30, train__steps=6, overrides__maxtext__abort_on_nan_loss=False)
+    plan = local_plan(tmp_path, train__learning_rate=1e6, train__steps=6, overrides__maxtext__abort_on_nan_loss=False)
     result = ran(plan, machine)
     assert (result.outcome, result.state_reason, result.exit_status) == ("failed", "loss-not-finite", 0)
-    stopped = ran(local_plan(tmp_path, name="stopped", train__learning_rate=1e30, train__steps=6), machine)
+    stopped = ran(local_plan(tmp_path, name="stopped", train__learning_rate=1e6, train__steps=6), machine)
     assert (stopped.outcome, stopped.state_reason) == ("failed", None)
     assert stopped.reason == "MaxText stopped because of NaN loss"
 
