@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from xsft.effects.environments import environments
+from xsft.effects.environments.uv import find_uv, uv_environment
 
 ROOT = Path(__file__).parents[2]
 CATALOG = ROOT / "xsft" / "catalog"
@@ -110,8 +111,8 @@ def dump(version: str) -> dict[str, Any]:
     """What the release says of itself, with the dependencies of the locked one. Raises CalledProcessError."""
     python = environments.ensure("maxtext", progress=print).python
     with tempfile.TemporaryDirectory(prefix="xsft-release-") as folder:
-        uv = (str(Path(sys.executable).with_name("uv")), "pip", "install", "--quiet", "--python", str(python))
-        subprocess.run((*uv, "--no-deps", "--target", folder, f"maxtext=={version}"), check=True)
+        install = (find_uv(), "pip", "install", "--quiet", "--python", str(python), "--no-deps", "--target", folder)
+        subprocess.run((*install, f"maxtext=={version}"), env=uv_environment(os.environ), check=True)
         quiet = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": folder}
         argv = (str(python), str(DUMP))
         done = subprocess.run(argv, env=quiet, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
