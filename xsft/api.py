@@ -22,7 +22,7 @@ from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.errors import SpecError, Unreachable, UsageError, XsftError
 from xsft.facts import TemplateFacts
-from xsft.launchers.rendering import Manifest, Rendering, XpkLine
+from xsft.launchers.rendering import ReadyRendering, Rendering, XpkRendering
 from xsft.planner import make_intent, make_plan
 from xsft.problems import Problem, errors_in
 from xsft.spec.model import WorkloadSpec
@@ -259,9 +259,9 @@ def _manifest(rendering: Rendering | None, by_xpk: Mapping[tuple[str, ...], dict
     match rendering:
         case None:
             return None
-        case XpkLine(argv=argv):
+        case XpkRendering(argv=argv):
             return by_xpk[argv]
-        case Manifest(document=document):
+        case ReadyRendering(document=document):
             return cast("dict[str, Any]", document)
 
 

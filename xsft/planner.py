@@ -11,7 +11,7 @@ from xsft.launchers.audit import audit, audit_problems
 from xsft.launchers.expect import expectations
 from xsft.launchers.launcher import launcher_of
 from xsft.launchers.patch import apply
-from xsft.launchers.rendering import Rendering, XpkLine
+from xsft.launchers.rendering import Rendering, XpkRendering
 from xsft.problems import Problem, error, errors_in
 from xsft.spec.digest import spec_digest
 from xsft.spec.model import WorkloadSpec
@@ -95,7 +95,7 @@ def _rendering(run: Run, problems: Iterable[Problem]) -> tuple[Rendering | None,
 
 def _by_hand(intent: Intent, rendered: dict[str, Any]) -> tuple[str, ...]:
     """The reasons of the changes that xpk's own manifest still needs; another launcher has no line to run by hand."""
-    if not isinstance(intent.rendering, XpkLine):
+    if not isinstance(intent.rendering, XpkRendering):
         return ()
     needed = (change.why for change in intent.changes if apply((change,), rendered) != rendered)
     return tuple(dict.fromkeys((*_reach(intent.run), *needed)))

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from xsft.launchers.audit import AuditRow, Expectation
 from xsft.launchers.patch import Change
-from xsft.launchers.rendering import Rendering, XpkLine
+from xsft.launchers.rendering import Rendering, XpkRendering
 from xsft.problems import Problem, errors_in
 from xsft.spec.resolve import Mode, Run
 from xsft.targets import Targeted
@@ -34,7 +34,7 @@ class Intent(Struct, frozen=True, kw_only=True):
     @property
     def xpk_argv(self) -> tuple[str, ...] | None:
         """None for other launchers too."""
-        return self.rendering.argv if isinstance(self.rendering, XpkLine) else None
+        return self.rendering.argv if isinstance(self.rendering, XpkRendering) else None
 
 
 class Plan(Targeted, Struct, frozen=True, kw_only=True):

@@ -9,19 +9,19 @@ import pytest
 
 from xsft.commands.data import _picked, _rows, _visible
 from xsft.commands.verbs import parser
-from xsft.dataset.examples import Sequence
-from xsft.effects.local.data_pipeline import Answers, Reading
+from xsft.dataset.examples import TokenSequence
+from xsft.effects.local.data_pipeline import Answers, PassRead
 
 LIMIT = 4
 
 
-def one(*ids: int, trained: bool = True) -> Sequence:
+def one(*ids: int, trained: bool = True) -> TokenSequence:
     flags = tuple(trained for _ in ids)
-    return Sequence(inputs=ids, trained=flags, segments=(1,) * len(ids), padding=LIMIT - len(ids))
+    return TokenSequence(inputs=ids, trained=flags, segments=(1,) * len(ids), padding=LIMIT - len(ids))
 
 
 ANSWERS = Answers(
-    passes=(Reading(rows=(one(1, 2), one(1, 2, 3, 4), one(2, 3, 3), one(1, 1, trained=False)), ended=True),),
+    passes=(PassRead(rows=(one(1, 2), one(1, 2, 3, 4), one(2, 3, 3), one(1, 1, trained=False)), ended=True),),
     texts={1: "a", 2: "b", 3: "c", 4: "d"},
 )
 

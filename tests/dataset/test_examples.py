@@ -5,12 +5,12 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.dataset.examples import Sequence, pieces
+from xsft.dataset.examples import TokenSequence, pieces
 
 
-def sequence(trained: list[bool], *, last: int | None = None) -> Sequence:
+def sequence(trained: list[bool], *, last: int | None = None) -> TokenSequence:
     ids = tuple(range(len(trained)))
-    return Sequence(inputs=ids, trained=tuple(trained), segments=(1,) * len(ids), padding=0, last=last)
+    return TokenSequence(inputs=ids, trained=tuple(trained), segments=(1,) * len(ids), padding=0, last=last)
 
 
 def test_a_token_is_trained_where_the_one_before_predicts_it() -> None:

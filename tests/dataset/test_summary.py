@@ -6,24 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.dataset.examples import Sequence
+from xsft.dataset.examples import TokenSequence
 from xsft.dataset.findings import findings
-from xsft.dataset.summary import Counted, Summary, summarize
+from xsft.dataset.summary import DataSample, Summary, summarize
 
 LIMIT = 16
 
 
-def one(length: int, *, trained: int = 2, first: int = 0) -> Sequence:
+def one(length: int, *, trained: int = 2, first: int = 0) -> TokenSequence:
     cut = min(length, LIMIT)
     flags = (False,) * max(0, cut - trained - 1) + (True,) * min(trained, max(0, cut - 1)) + (False,)
     ids = tuple(range(first, first + cut))
-    return Sequence(inputs=ids, trained=flags[:cut], segments=(1,) * cut, padding=LIMIT - cut)
+    return TokenSequence(inputs=ids, trained=flags[:cut], segments=(1,) * cut, padding=LIMIT - cut)
 
 
-def summary(lengths: Many[int], *, rows: int | None = None, packed: Many[Sequence] = (), trained: int = 2) -> Summary:
+def summary(
+    lengths: Many[int], *, rows: int | None = None, packed: Many[TokenSequence] = (), trained: int = 2
+) -> Summary:
     sample = [one(length, trained=trained, first=100 * i) for i, length in enumerate(lengths)]
     return summarize(
-        Counted(
+        DataSample(
             sample=sample,
             lengths=lengths,
             looked_to=8 * LIMIT,

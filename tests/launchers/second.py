@@ -7,7 +7,7 @@ from typing import Any
 from xsft.launchers.encoding import escape_expansion
 from xsft.launchers.jobset import FAIL_JOBSET_RULE, TRAINER_CONTAINER, pod_failure_policy
 from xsft.launchers.patch import changes as changes  # noqa: PLC0414 -- what identifies a run is the same everywhere
-from xsft.launchers.rendering import Manifest
+from xsft.launchers.rendering import ReadyRendering
 from xsft.launchers.xpk import command, proxy_args
 from xsft.modes import mode_module
 from xsft.spec.resolve import Run
@@ -17,8 +17,8 @@ Json = dict[str, Any]
 COORDINATOR = {"fieldRef": {"fieldPath": "metadata.labels['jobset.sigs.k8s.io/coordinator']"}}
 
 
-def rendering(run: Run) -> Manifest:
-    return Manifest(document=jobset(run))
+def rendering(run: Run) -> ReadyRendering:
+    return ReadyRendering(document=jobset(run))
 
 
 def jobset(run: Run) -> Json:

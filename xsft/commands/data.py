@@ -106,7 +106,7 @@ def _show(run: Run, args: argparse.Namespace) -> int:
     return 0
 
 
-def _picked(answers: Answers, args: argparse.Namespace, *, limit: int) -> list[tuple[int, examples.Sequence]]:
+def _picked(answers: Answers, args: argparse.Namespace, *, limit: int) -> list[tuple[int, examples.TokenSequence]]:
     """(row, sequence) of what is shown."""
     numbered = list(enumerate(answers.passes[0].rows))
     if args.row:
@@ -122,11 +122,11 @@ def _picked(answers: Answers, args: argparse.Namespace, *, limit: int) -> list[t
     return numbered[: args.n]
 
 
-def _text(one: examples.Sequence, answers: Answers) -> str:
+def _text(one: examples.TokenSequence, answers: Answers) -> str:
     return "".join(answers.texts.get(token, "") for token, _part in one.tokens)
 
 
-def _print(found: Sequence[tuple[int, examples.Sequence]], answers: Answers, *, tokens: bool) -> None:
+def _print(found: Sequence[tuple[int, examples.TokenSequence]], answers: Answers, *, tokens: bool) -> None:
     from rich.text import Text
 
     from xsft.commands.console import console
@@ -144,7 +144,7 @@ def _print(found: Sequence[tuple[int, examples.Sequence]], answers: Answers, *, 
         show("no example of those that were read is such a one")
 
 
-def _head(row: int, one: examples.Sequence) -> str:
+def _head(row: int, one: examples.TokenSequence) -> str:
     masked = one.length - one.trained_tokens
     cut = "; cut at max_target_length" if not one.padding else ""
     return (
@@ -159,7 +159,7 @@ def _visible(text: str) -> str:
     return printable(text.replace("\n", "⏎").replace("\t", "⇥"))
 
 
-def _print_examples(found: Sequence[tuple[int, examples.Sequence]], answers: Answers) -> None:
+def _print_examples(found: Sequence[tuple[int, examples.TokenSequence]], answers: Answers) -> None:
     from msgspec.structs import asdict
 
     from xsft.commands.documents import print_json
@@ -181,7 +181,7 @@ def _print_examples(found: Sequence[tuple[int, examples.Sequence]], answers: Ans
 def _inspect(run: Run, args: argparse.Namespace) -> int:
     from xsft.commands.failure import print_problems, problem_documents
     from xsft.dataset.findings import findings
-    from xsft.dataset.summary import Counted, summarize
+    from xsft.dataset.summary import DataSample, summarize
     from xsft.effects.local.data_pipeline import Pass
     from xsft.trainers.maxtext import trainer_keys
 
@@ -195,7 +195,7 @@ def _inspect(run: Run, args: argparse.Namespace) -> int:
     sample, lengths = answers.passes[0], answers.passes[1]
     batch = float(str(keys.get("per_device_batch_size", 1))) * run.devices
     summary = summarize(
-        Counted(
+        DataSample(
             sample=sample.rows,
             lengths=lengths.lengths,
             looked_to=LOOK_AHEAD * limit,

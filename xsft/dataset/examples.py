@@ -11,7 +11,7 @@ from msgspec import Struct
 Part = Literal["masked", "trained", "padding"]
 
 
-class Sequence(Struct, frozen=True, kw_only=True):
+class TokenSequence(Struct, frozen=True, kw_only=True):
     """One row of a batch. Position i holds the token read there and the target predicted from it."""
 
     inputs: tuple[int, ...]
@@ -58,7 +58,7 @@ class Piece(Struct, frozen=True, kw_only=True):
     ids: tuple[int, ...]
 
 
-def pieces(sequence: Sequence, texts: Mapping[int, str]) -> tuple[Piece, ...]:
+def pieces(sequence: TokenSequence, texts: Mapping[int, str]) -> tuple[Piece, ...]:
     """`texts`: of each token id."""
     found = [_piece(part, run, texts) for part, run in groupby(sequence.tokens, key=lambda token: token[1])]
     return tuple(found)

@@ -42,15 +42,15 @@ class Summary(Struct, frozen=True, kw_only=True):
     """(upper bound of the length, examples), ten equal parts of the range."""
 
 
-class Counted(Struct, frozen=True, kw_only=True):
+class DataSample(Struct, frozen=True, kw_only=True):
     """What was read, and how."""
 
-    sample: Sequence[examples.Sequence]
+    sample: Sequence[examples.TokenSequence]
     lengths: Sequence[int]
     """Of the same examples, uncut; as long as the sample."""
     looked_to: int
     """The length up to which they were looked at."""
-    packed: Sequence[examples.Sequence]
+    packed: Sequence[examples.TokenSequence]
     """Sequences of the same data, packed; empty where the run does not pack."""
     limit: int
     """max_target_length."""
@@ -58,7 +58,7 @@ class Counted(Struct, frozen=True, kw_only=True):
     sequences_per_step: float
 
 
-def summarize(counted: Counted) -> Summary:
+def summarize(counted: DataSample) -> Summary:
     sample, lengths = counted.sample, sorted(counted.lengths)
     read = sum(one.length for one in sample)
     packing = _packing(counted)
@@ -87,13 +87,13 @@ def _lengths(lengths: Sequence[int], looked_to: int) -> Lengths | None:
     return Lengths(p50=p50, p90=p90, max=lengths[-1], at_least=lengths[-1] >= looked_to)
 
 
-def _packing(counted: Counted) -> float | None:
+def _packing(counted: DataSample) -> float | None:
     if not counted.packed:
         return None
     return _share(sum(one.length for one in counted.packed), counted.limit * len(counted.packed))
 
 
-def _steps(counted: Counted, packing: float | None) -> float | None:
+def _steps(counted: DataSample, packing: float | None) -> float | None:
     if counted.rows is None or not counted.sample:
         return None
     if not packing:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from xsft.launchers.encoding import Counted, encode_command, encode_env_value
 from xsft.launchers.patch import changes as changes  # noqa: PLC0414 -- its answer as a launcher
-from xsft.launchers.rendering import XpkLine
+from xsft.launchers.rendering import XpkRendering
 from xsft.modes import mode_module
 from xsft.spec.resolve import Run
 from xsft.trainers.maxtext import command_env, container_env, trainer_argv
@@ -27,8 +27,8 @@ writes it nowhere.
 """
 
 
-def rendering(run: Run) -> XpkLine:
-    return XpkLine(argv=xpk_argv(run))
+def rendering(run: Run) -> XpkRendering:
+    return XpkRendering(argv=xpk_argv(run))
 
 
 def xpk_argv(run: Run) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ def _known_target(name: str) -> str:
     return name
 
 
-Target = Annotated[str, AfterValidator(_known_target), WithJsonSchema({"type": "string", "enum": list(targets())})]
+TargetName = Annotated[str, AfterValidator(_known_target), WithJsonSchema({"type": "string", "enum": list(targets())})]
 
 
 class WorkloadSpec(Targeted, Section):
@@ -59,7 +59,7 @@ class WorkloadSpec(Targeted, Section):
     """How JAX is driven. `auto`: Pathways where the workload has a pathways section, else McJAX; the plan says which
     and why.
     """
-    target: Target = "xpk"
+    target: TargetName = "xpk"
     """Where it runs: a cluster through xpk, or this machine (`local`)."""
     place: Place | Annotated[str, StringConstraints(min_length=1)] | None = None
     """A name from places.yaml, or the cluster itself."""

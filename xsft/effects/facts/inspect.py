@@ -37,7 +37,7 @@ def inspect(path: str, *, store: RecordStore) -> Report:
     return report(found, dtypes=dtypes, size=size, bytes_read=read, written_by=_writer(path, store))
 
 
-class Counted:
+class CountingStorage:
     """A storage that knows how much was read through it."""
 
     def __init__(self, storage: Storage) -> None:
@@ -56,21 +56,21 @@ class Counted:
         return self._storage.size(folder)
 
 
-def _opened(path: str) -> Counted | None:
+def _opened(path: str) -> CountingStorage | None:
     try:
-        return Counted(storage_for(path, env=own_environment()))
+        return CountingStorage(storage_for(path, env=own_environment()))
     except Unreachable:
         return None  # `read_checkpoint` meets it again, and says why
 
 
-def _size(path: str, storage: Counted) -> int | None:
+def _size(path: str, storage: CountingStorage) -> int | None:
     try:
         return storage.size(path.rstrip("/"))
     except Unreachable:
         return None
 
 
-def _dtypes(found: CheckpointFacts, storage: Counted) -> Dtypes:
+def _dtypes(found: CheckpointFacts, storage: CountingStorage) -> Dtypes:
     if found.use_ocdbt:
         return _from_store(found.path)
     chosen = found.arrays[:DTYPES_OF]
@@ -84,7 +84,7 @@ def _dtypes(found: CheckpointFacts, storage: Counted) -> Dtypes:
     return Dtypes(names=tuple(sorted(str(name) for name in names)), why=why)
 
 
-def _dtype(found: CheckpointFacts, array: SavedArray, storage: Counted) -> str | None:
+def _dtype(found: CheckpointFacts, array: SavedArray, storage: CountingStorage) -> str | None:
     folder = f"{found.path.rstrip('/')}/{'.'.join(array.path)}"
     files = ("zarr.json", ".zarray") if found.use_zarr3 else (".zarray", "zarr.json")
     contents = (storage.read(f"{folder}/{file}", limit=MAX_ARRAY_FILE) for file in files)

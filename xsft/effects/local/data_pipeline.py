@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct, convert
 
-from xsft.dataset.examples import Sequence
+from xsft.dataset.examples import TokenSequence
 from xsft.effects.local import data_worker
 from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine, hub_token
 from xsft.effects.local.namespace import refuse_where_harmful
@@ -54,8 +54,8 @@ class Pass(Struct, frozen=True, kw_only=True):
     lengths_only: bool = False
 
 
-class Reading(Struct, frozen=True, kw_only=True):
-    rows: tuple[Sequence, ...] = ()
+class PassRead(Struct, frozen=True, kw_only=True):
+    rows: tuple[TokenSequence, ...] = ()
     lengths: tuple[int, ...] = ()
     """Of a pass that asked for lengths only."""
     ended: bool
@@ -63,7 +63,7 @@ class Reading(Struct, frozen=True, kw_only=True):
 
 
 class Answers(Struct, frozen=True, kw_only=True):
-    passes: tuple[Reading, ...]
+    passes: tuple[PassRead, ...]
     texts: Mapping[int, str]
 
 
@@ -96,11 +96,11 @@ def _answers(found: Mapping[str, Any]) -> Answers:
     return Answers(passes=readings, texts={int(token): text for token, text in found["texts"].items()})
 
 
-def _reading(found: Mapping[str, Any]) -> Reading:
+def _reading(found: Mapping[str, Any]) -> PassRead:
     rows = found["rows"]
     if rows and isinstance(rows[0], int):
-        return Reading(lengths=tuple(rows), ended=found["ended"])
-    return Reading(rows=convert(rows, tuple[Sequence, ...]), ended=found["ended"])
+        return PassRead(lengths=tuple(rows), ended=found["ended"])
+    return PassRead(rows=convert(rows, tuple[TokenSequence, ...]), ended=found["ended"])
 
 
 def _argv(run: Run, one: Pass, folder: str) -> tuple[str, ...]:
