@@ -155,3 +155,8 @@ def test_without_a_login_it_could_not_be_looked_at(told: Told, monkeypatch: pyte
     status, said = told.document("gs://team-bucket/runs/0/items")
     assert (status, said["status"]) == (5, "unreadable")
     assert "login" in said["detail"]
+
+
+def test_a_name_that_is_neither_a_folder_nor_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(("checkpoint", "inspect", "no-such-run")) == 2
+    assert "neither a folder here nor a run" in capsys.readouterr().err

@@ -10,7 +10,8 @@ import pytest
 from xsft.commands.data import _picked, _rows, _visible
 from xsft.commands.verbs import parser
 from xsft.dataset.examples import TokenSequence
-from xsft.effects.local.data_pipeline import Answers, PassRead
+from xsft.effects.local.data_pipeline import Answers, PassRead, _answers
+from xsft.errors import SpecError, Unreachable
 
 LIMIT = 4
 
@@ -52,3 +53,21 @@ def test_nothing_drives_the_terminal() -> None:
     nasty = "".join(map(chr, itertools.chain(range(32), (0x9B, 0x202E))))
     assert _visible(nasty).isprintable()
     assert _visible("a\nb") == "a⏎b"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "ConnectionError: Couldn't reach 'org/data' on the Hub (LocalEntryNotFoundError)",
+        "OfflineModeIsEnabled: Cannot reach https://huggingface.co",
+        "OSError: LocalEntryNotFoundError: nothing is cached",
+    ],
+)
+def test_a_network_that_is_down_is_not_called_bad_data(words: str) -> None:
+    with pytest.raises(Unreachable, match="could not fetch"):
+        _answers({"error": words})
+
+
+def test_data_that_is_refused_is_no_network() -> None:
+    with pytest.raises(SpecError, match="refuses the data"):
+        _answers({"error": "ValueError: no column messages"})

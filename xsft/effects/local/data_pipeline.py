@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine, hub
 from xsft.effects.local.namespace import refuse_where_harmful
 from xsft.effects.machine import process
 from xsft.effects.machine.scratch import scratch_folder
-from xsft.errors import EnvironmentMissing, SpecError
+from xsft.errors import EnvironmentMissing, SpecError, Unreachable
 from xsft.problems import error
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
@@ -42,6 +43,11 @@ HERE: Mapping[str, Value] = {
 """What one CPU device needs, and rows in the order of the file. None of it changes a row."""
 _NOT_HERE = ("ici_", "dcn_", "load_parameters_path=", "lora.", "profiler", "gradient_accumulation_steps=")
 """Keys of meshes and weights, for which nothing is here."""
+
+_OFFLINE = re.compile(
+    r"^(\w*ConnectionError|ConnectTimeout|OfflineModeIsEnabled)\b|LocalEntryNotFoundError|Couldn't reach"
+)
+"""How datasets and huggingface_hub say that nothing answered."""
 
 
 class Pass(Struct, frozen=True, kw_only=True):
@@ -89,6 +95,9 @@ def read(run: Run, passes: tuple[Pass, ...], *, machine: Machine) -> Answers:
 
 
 def _answers(found: Mapping[str, Any]) -> Answers:
+    if "error" in found and _OFFLINE.search(found["error"]):
+        fix = "Check the network, or name a copy: --set data.hf_path=json --set data.hf_train_files=FILE."
+        raise Unreachable(f"MaxText could not fetch the data: {found['error']}", fix=fix)
     if "error" in found:
         fix = "Correct the data section; the words are MaxText's."
         raise SpecError((error("data-refused", "data", f"MaxText refuses the data: {found['error']}", fix),))
