@@ -171,8 +171,7 @@ def table_row(*cells: str) -> str:
 
 
 def model_cells(name: str) -> tuple[str, ...]:
-    model = models.model(name)
-    repo = model.hf_id if model else None
+    repo = models.model(name).hf_id
     return (f"`{repo}`" if repo else "the workload's", *token_cells(special_tokens(repo) if repo else None))
 
 

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import json
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
 
-from xsft.catalog.arrays import Layout, required
+from xsft.catalog.arrays import ArrayLayout, required
+
+DATA = Path(__file__).parent / "data" / "checkpoints"
 
 
-def small_files(model: str, *, axis: int = 1) -> dict[str, bytes]:
+def unpacked(name: str, folder: Path) -> Path:
+    """The folder, with the small files of real checkpoints in it (tests/data/checkpoints/README.md)."""
+    with tarfile.open(DATA / f"{name}.tar.gz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+def small_files(model: str, *, axis: int = 1, given: Mapping[str, object] | None = None) -> dict[str, bytes]:
     """By path below its folder; zarr v2 without OCDBT, which both modes read."""
-    wanted = required(model, {}, layout=Layout(scan=True, axis=axis))
+    wanted = required(model, given or {}, layout=ArrayLayout(scan=True, axis=axis))
     assert wanted is not None
     assert wanted.complete, model
     arrays = {f"params.params.{name}": list(shape) for name, shape in wanted.arrays.items()}

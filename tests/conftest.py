@@ -17,7 +17,7 @@ from tests.goldens import Golden
 from tests.maxtext import PARSER, Worker, worker
 from tests.pipeline import ROWS, Pipeline
 from xsft.effects.environments import environments
-from xsft.effects.environments.installed import Environment
+from xsft.effects.environments.installed import BuiltEnvironment
 
 for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_number) is signal.SIG_IGN:  # under nohup, or behind `&` in a script: what tests start inherits
@@ -64,15 +64,21 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 
 
 @pytest.fixture(scope="session")
-def xpk_environment() -> Environment:
+def xpk_environment() -> BuiltEnvironment:
     """The real, pinned xpk. Built by `make test`, never by a test."""
     return _built("xpk")
 
 
 @pytest.fixture(scope="session")
-def maxtext_environment() -> Environment:
+def maxtext_environment() -> BuiltEnvironment:
     """The real, pinned MaxText. Built by `make test` where a Python >= 3.12 is here."""
     return _built("maxtext")
+
+
+@pytest.fixture(scope="session")
+def inference_engine() -> BuiltEnvironment:
+    """The real, pinned mlx-lm. Built by `make test` where a Python >= 3.12 is here."""
+    return _built("engine")
 
 
 @pytest.fixture(scope="session")
@@ -106,7 +112,7 @@ def _python(name: str) -> Path:
     return Path(named) if named else _built(name).python
 
 
-def _built(name: str) -> Environment:
+def _built(name: str) -> BuiltEnvironment:
     found = environments.find(name)
     if found is None:
         pytest.skip(f"the {name} environment is not built: `xsft setup {name}`, or `xsft doctor` for what is missing")

@@ -1,4 +1,4 @@
-"""Build what the tests need: xpk's environment, and MaxText's where a fitting Python is here. Called by make."""
+"""Build what the tests need: xpk, and MaxText and the engine if a fitting Python is here. Called by make."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ def main() -> int:
     try:
         environments.ensure("xpk", progress=say)
         if why := why_not_maxtext():
-            say(f"WARNING: tests that need MaxText will be counted as not run: {why}")
+            say(f"WARNING: tests that need MaxText or the engine will be counted as not run: {why}")
         else:
             environments.ensure("maxtext", progress=say)
+            environments.ensure("engine", progress=say)
     except XsftError as problem:
         say(f"error: {problem.message}\n  fix: {problem.fix}")
         return problem.exit_status

@@ -15,6 +15,7 @@ EVERYTHING: Mapping[str, Any] = {
     "run_name_suffix": "date",
     "mode": "mcjax",
     "target": "xpk",
+    "trainer": "sft",
     "place": {
         "project": "my-project",
         "zone": "us-east5-b",
@@ -41,6 +42,7 @@ EVERYTHING: Mapping[str, Any] = {
         "scan_layers": True,
     },
     "data": {
+        "pipeline": "hf",
         "hf_path": "openai/gsm8k",
         "hf_name": "main",
         "hf_data_dir": "folder",
@@ -100,6 +102,9 @@ EVERYTHING: Mapping[str, Any] = {
     "checks": {"bf16-weights": "measured"},
 }
 
+ONE_CHOICE = frozenset({"trainer"})
+"""Keys for which there is one value so far: there is no other to change them to (tests/trainers/second.py is one)."""
+
 OTHER: Mapping[str, Any] = {
     "name": "other-name",
     "run_name_suffix": "none",
@@ -129,6 +134,7 @@ OTHER: Mapping[str, Any] = {
     "model.hf.revision": "v2",
     "model.hf.converted": "gs://my-bucket/converted2",
     "model.scan_layers": False,
+    "data.pipeline": "grain",
     "data.hf_path": "json",
     "data.hf_name": "socratic",
     "data.hf_data_dir": "folder2",
@@ -197,6 +203,8 @@ def leaves(model: type[Section] = WorkloadSpec, prefix: str = "") -> Iterator[st
     """Dotted path of every field that holds a value; mappings and lists count as one."""
     for name, field in model.model_fields.items():
         section = _section(field.annotation)
+        if section is None and prefix + name in ONE_CHOICE:
+            continue
         if section is None:
             yield prefix + name
         else:

@@ -87,7 +87,7 @@ def finished(name: str, *, at: str, **changed: Any) -> Observation:
 
 @dataclass(frozen=True)
 class Read:
-    """What a reading gave; `states.lookup.Reading`."""
+    """What a reading gave; `states.lookup.RunsAnswer`."""
 
     observations: tuple[Observation, ...] = ()
     problems: tuple[Problem, ...] = ()

@@ -90,6 +90,13 @@ class Pipeline:
         columns = ({name: tuple(ids) for name, ids in row.items()} for row in answer["rows"])
         return [Row(**row, tokens=tokens) for row in columns]
 
+    def verdicts(self, argv: Sequence[str], files: Sequence[Path], here: Mapping[str, Value]) -> list[str]:
+        """Of each file of rows: `trained`, `nothing` where no token is, or `refused: …` in MaxText's words."""
+        line = with_keys(argv, {**HERE, **here})
+        answer = self.worker.ask({"verdicts": {"argv": line, "files": list(map(str, files))}})
+        assert "error" not in answer, answer["error"]
+        return list(answer["verdicts"])
+
     def parquet(self, rows: Sequence[Mapping[str, Any]], *, file: Path) -> Path:
         """`file`, holding these rows: Grain's pipeline reads no JSON."""
         answer = self.worker.ask({"parquet": str(file), "rows": rows})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -10,19 +11,23 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 STAGES = {
     "quick": "not contract and not cluster and not engine and not trainer",
-    "contract": "contract and not cluster and not engine and not trainer",
+    "contract": "contract and not maxtext and not cluster and not engine and not trainer",
+    "maxtext": "maxtext and not cluster and not engine and not trainer",
     "engine": "engine and not trainer",
     "cluster": "cluster and not engine and not trainer",
     "trainer": "trainer",
 }
-SIDE_BY_SIDE = (("quick", "contract"), ("engine", "cluster"), ("trainer",))
+SIDE_BY_SIDE = (("quick", "contract", "maxtext"), ("engine", "cluster"), ("trainer",))
 """In this order. Those of one row run at once, each as one process: they wait for servers and timeouts as much as they
 work.
 """
+WORKERS = {"quick": ("-n", "3", "--dist", "worksteal")}
+"""Options of pytest-xdist. Quick tests share nothing, and a few of them wait for time-outs."""
 PREPARE = {"cluster": (sys.executable, "-m", "tests.cluster", "build", "--if-possible")}
 """What a stage needs made first; minutes, once per user, so not before the quick tests have had their say."""
 NO_TESTS = 5
@@ -54,17 +59,27 @@ def stage(name: str, *, folder: Path, arguments: list[str], named: bool) -> int:
     if name in PREPARE:
         subprocess.run(PREPARE[name], check=True)
     report = f"--junitxml={folder / name}.xml"
-    argv = (sys.executable, "-m", "pytest", "-q", "-m", STAGES[name], report, *arguments)
-    status = told(argv, prefix=f"{name}: ") if named else subprocess.run(argv, check=False).returncode
+    argv = (sys.executable, "-m", "pytest", "-q", "-m", STAGES[name], *WORKERS.get(name, ()), report, *arguments)
+    status = (
+        told(argv, prefix=f"{name}: ") if named else subprocess.run(argv, env=environment(), check=False).returncode
+    )
     print(f"{name}: {time.monotonic() - began:.0f} s, exit status {status}", flush=True)
     return status
 
 
 def told(argv: tuple[str, ...], *, prefix: str) -> int:
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as ran:
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
+    with subprocess.Popen(argv, env=environment(), **pipes) as ran:
         for line in ran.stdout or ():
             print(f"{prefix}{line}", end="", flush=True)
     return ran.returncode
+
+
+def environment() -> dict[str, str]:
+    """This process's, but for the order to keep no bytecode: tests start hundreds of interpreters, and each would
+    compile xsft anew.
+    """
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def counted(report: Path) -> tuple[int, list[str]]:

@@ -52,7 +52,9 @@ def facts_for(spec: WorkloadSpec) -> Facts:
 
 def _shipped(tokenizer: str | None) -> TokenizerFacts | None:
     """Every machine has what ships with xsft."""
-    return read_tokenizer(tokenizer, hub_cache=Path("/nowhere")) if (tokenizer or "").startswith(SCHEME) else None
+    if tokenizer is None or not tokenizer.startswith(SCHEME):
+        return None
+    return read_tokenizer(tokenizer, hub_cache=Path("/nowhere"))
 
 
 def _pushed(name: str) -> ImageFacts:

@@ -10,6 +10,7 @@ import xsft
 from tests.fakes.clusters import standing_in
 from tests.fakes.kuberuns import Runs
 from xsft.errors import Unreachable, UsageError
+from xsft.python import Statuses
 
 
 def test_status_is_the_rows_that_the_command_line_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,4 +37,4 @@ def test_nothing_is_everything_that_can_be_seen(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
-    assert xsft.status() == xsft.api.Statuses(runs=(), problems=())
+    assert xsft.status() == Statuses(runs=(), problems=())

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.inprocess import xsft
 from xsft.cli import main
 from xsft.commands.verbs import VERBS
 from xsft.effects.submit.interrupts import goes_on, when_interrupted
@@ -30,10 +31,10 @@ train: {steps: 100, per_device_batch_size: 1}
 """
 
 
-def xsft(*arguments: str, stdin: str = "", env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def process(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """`xsft` as a process of its own, where that is what is tested; else `tests.inprocess.xsft`."""
     argv = (sys.executable, "-m", "xsft", *arguments)
-    whole = {**os.environ, **(env or {})}
-    return subprocess.run(argv, input=stdin, capture_output=True, text=True, env=whole, check=False, timeout=120)
+    return subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, timeout=120)
 
 
 @pytest.fixture
@@ -132,6 +133,12 @@ def test_all_problems_of_all_files(workload: Path, tmp_path: Path) -> None:
     assert files == {str(other), str(broken), str(tmp_path / "nosuch.yaml")}
 
 
+def test_the_process_says_what_its_function_says(workload: Path, tmp_path: Path) -> None:
+    for arguments in (("check", "--json", str(workload)), ("check", str(tmp_path / "nosuch.yaml")), ("nosuchverb",)):
+        inside, outside = xsft(*arguments), process(*arguments)
+        assert (outside.returncode, outside.stdout, outside.stderr) == (inside.returncode, inside.stdout, inside.stderr)
+
+
 def test_a_good_workload_passes(workload: Path) -> None:
     done = xsft("check", "--json", str(workload))
     document = json.loads(done.stdout)
@@ -141,7 +148,7 @@ def test_a_good_workload_passes(workload: Path) -> None:
 
 
 def test_stdin_is_a_file_too() -> None:
-    done = xsft("check", "-", stdin=GOOD)
+    done = process("check", "-", stdin=GOOD)
     assert done.returncode == 0, done.stderr
 
 
@@ -232,7 +239,7 @@ def test_ctrl_c_is_told_with_what_is_known(monkeypatch: pytest.MonkeyPatch, caps
     assert main(("doctor",)) == 130
     first, second = capsys.readouterr().err.splitlines()
     assert first == "interrupted"
-    assert "it goes on" in second
+    assert "is unaffected and continues" in second
     for verb in ("wait gemma --place lab", "logs gemma -f --place lab", "cancel gemma --place lab"):
         assert f"`xsft {verb}`" in second
 
@@ -293,7 +300,13 @@ def test_any_setting_ends_with_a_documented_status(
     "arguments", [("import",), ("import", "--json"), ("submit", "-"), ("plan", "-"), ("check", "-")]
 )
 def test_a_closed_standard_input_is_an_empty_one(arguments: tuple[str, ...]) -> None:
-    argv = ("sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "xsft", *arguments)
+    done = xsft(*arguments, stdin=None)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert "standard input is empty" in done.stdout + done.stderr
+
+
+def test_a_process_without_a_standard_input_reads_an_empty_one() -> None:
+    argv = ("sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "xsft", "import")
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert "standard input is empty" in done.stdout + done.stderr

@@ -17,7 +17,7 @@ from xsft import errors
 from xsft.cli import main
 from xsft.commands.verbs import VERBS, parser
 from xsft.effects.environments import environments
-from xsft.effects.environments.installed import Environment
+from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
 from xsft.spec.reference import anchor
@@ -162,7 +162,7 @@ def test_the_workload_in_the_readme_is_one() -> None:
 
 @pytest.mark.contract
 def test_the_plan_in_the_readme_is_what_is_printed(
-    xpk_environment: Environment, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    xpk_environment: BuiltEnvironment, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(ROOT / "nowhere"))  # a login here must not become traffic

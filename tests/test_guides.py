@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from xsft.catalog import releases
-from xsft.effects.environments.installed import Environment
+from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.importer.build import import_paste
 from xsft.spec.reader import read_spec
 
@@ -44,7 +44,7 @@ def test_the_export_names_keys_that_the_release_has() -> None:
 
 
 @pytest.mark.contract
-def test_the_program_that_exports_is_in_the_release(maxtext_environment: Environment) -> None:
+def test_the_program_that_exports_is_in_the_release(maxtext_environment: BuiltEnvironment) -> None:
     path = f"lib/python3.12/site-packages/{MODULE.replace('.', '/')}.py"
     program = (maxtext_environment.folder / path).read_text(encoding="utf-8")
     assert "--override_model_architecture" in program

@@ -21,9 +21,9 @@ from xsft.identity import (
     Adopt,
     Decision,
     Finished,
-    Seen,
+    LiveJobSet,
+    RunHistory,
     Start,
-    World,
     attempt_of,
     decide,
     seen_of,
@@ -50,14 +50,14 @@ LONGER = run_of({"train.steps": 2000, "train.checkpoint_period": 100})
 FASTER = run_of({"train.learning_rate": 1e-3})
 
 
-def decided(world: World, run: Run = RUN) -> Decision:
+def decided(world: RunHistory, run: Run = RUN) -> Decision:
     return decide(run, world=world)
 
 
-def seen(state: Any = "live", *, attempt: int = 1, run: Run | None = RUN, name: str = NAME) -> Seen:
+def seen(state: Any = "live", *, attempt: int = 1, run: Run | None = RUN, name: str = NAME) -> LiveJobSet:
     jobset = name if attempt == 1 else f"{name}-{attempt}"
     digest = spec_digest(run) if run else None
-    return Seen(name=jobset, uid=f"uid-{jobset}", run_name=name if run else None, digest=digest, state=state)
+    return LiveJobSet(name=jobset, uid=f"uid-{jobset}", run_name=name if run else None, digest=digest, state=state)
 
 
 def record(outcome: Any = "created", *, number: int = 1, run: Run = RUN, uid: str | None = None) -> Record:
@@ -81,55 +81,64 @@ def taught_nothing(number: int = 1) -> Record:
     return replace(before, attempts=(last,))
 
 
-NOTHING = World()
+NOTHING = RunHistory()
 TORN = unreadable(run_name=NAME, number=1, name="attempt-1.json", reason="torn")
 
-TABLE: dict[str, tuple[World, Decision]] = {
+TABLE: dict[str, tuple[RunHistory, Decision]] = {
     "nothing is there": (NOTHING, Start(attempt=1)),
-    "live": (World(jobsets=(seen(),), records=(record(),)), Adopt(jobset=seen())),
-    "live, no record of it": (World(jobsets=(seen(),)), Adopt(jobset=seen())),
-    "live, its submitter was killed": (World(jobsets=(seen(),), records=(record("submitting"),)), Adopt(jobset=seen())),
+    "live": (RunHistory(jobsets=(seen(),), records=(record(),)), Adopt(jobset=seen())),
+    "live, no record of it": (RunHistory(jobsets=(seen(),)), Adopt(jobset=seen())),
+    "live, its submitter was killed": (
+        RunHistory(jobsets=(seen(),), records=(record("submitting"),)),
+        Adopt(jobset=seen()),
+    ),
     "the second attempt is live": (
-        World(jobsets=(seen("failed"), seen(attempt=2)), records=(record(), record(number=2))),
+        RunHistory(jobsets=(seen("failed"), seen(attempt=2)), records=(record(), record(number=2))),
         Adopt(jobset=seen(attempt=2)),
     ),
-    "its last step is saved, and it lives": (World(jobsets=(seen(),), latest_step=STEPS), Adopt(jobset=seen())),
-    "completed": (World(jobsets=(seen("completed"),), records=(record(),), latest_step=STEPS), Finished(steps=STEPS)),
-    "its JobSet is gone": (World(records=(record(),), latest_step=STEPS), Finished(steps=STEPS)),
+    "its last step is saved, and it lives": (RunHistory(jobsets=(seen(),), latest_step=STEPS), Adopt(jobset=seen())),
+    "completed": (
+        RunHistory(jobsets=(seen("completed"),), records=(record(),), latest_step=STEPS),
+        Finished(steps=STEPS),
+    ),
+    "its JobSet is gone": (RunHistory(records=(record(),), latest_step=STEPS), Finished(steps=STEPS)),
     "failed after its last save": (
-        World(jobsets=(seen("failed"),), records=(record(),), latest_step=STEPS),
+        RunHistory(jobsets=(seen("failed"),), records=(record(),), latest_step=STEPS),
         Finished(steps=STEPS),
     ),
     "its steps taught nothing, by its record": (
-        World(jobsets=(seen("completed"),), records=(taught_nothing(),), latest_step=STEPS),
+        RunHistory(jobsets=(seen("completed"),), records=(taught_nothing(),), latest_step=STEPS),
         Finished(steps=STEPS, worthless="40 steps had no target token"),
     ),
     "its steps taught nothing, and an attempt after it was never created": (
-        World(records=(taught_nothing(), record("not-created", number=2)), latest_step=STEPS),
+        RunHistory(records=(taught_nothing(), record("not-created", number=2)), latest_step=STEPS),
         Finished(steps=STEPS, worthless="40 steps had no target token"),
     ),
     "its steps taught nothing, and those of the attempt after it did not": (
-        World(records=(taught_nothing(), record(number=2)), latest_step=STEPS),
+        RunHistory(records=(taught_nothing(), record(number=2)), latest_step=STEPS),
         Finished(steps=STEPS),
     ),
     "ended without an error and short": (
-        World(jobsets=(seen("completed"),), records=(record(),), latest_step=999),
+        RunHistory(jobsets=(seen("completed"),), records=(record(),), latest_step=999),
         Start(attempt=2),
     ),
-    "failed without a checkpoint": (World(jobsets=(seen("failed"),), records=(record(),)), Start(attempt=2)),
-    "failed, its JobSet is gone": (World(records=(record(),), latest_step=100), Start(attempt=2)),
-    "two failed": (World(jobsets=(seen("failed"), seen("failed", attempt=2))), Start(attempt=3)),
-    "cancelled": (World(records=(record("cancelled"),), latest_step=100), Start(attempt=2)),
-    "begun, never created": (World(records=(record("submitting"),)), Start(attempt=1)),
-    "refused by the cluster": (World(records=(record("not-created"),)), Start(attempt=1)),
+    "failed without a checkpoint": (RunHistory(jobsets=(seen("failed"),), records=(record(),)), Start(attempt=2)),
+    "failed, its JobSet is gone": (RunHistory(records=(record(),), latest_step=100), Start(attempt=2)),
+    "two failed": (RunHistory(jobsets=(seen("failed"), seen("failed", attempt=2))), Start(attempt=3)),
+    "cancelled": (RunHistory(records=(record("cancelled"),), latest_step=100), Start(attempt=2)),
+    "begun, never created": (RunHistory(records=(record("submitting"),)), Start(attempt=1)),
+    "refused by the cluster": (RunHistory(records=(record("not-created"),)), Start(attempt=1)),
     "second begun, never created": (
-        World(jobsets=(seen("failed"),), records=(record(), record("submitting", number=2))),
+        RunHistory(jobsets=(seen("failed"),), records=(record(), record("submitting", number=2))),
         Start(attempt=2),
     ),
-    "torn record, nothing else": (World(records=(TORN,)), Start(attempt=1)),
-    "begun by another workload, never created": (World(records=(record("submitting", run=FASTER),)), Start(attempt=1)),
-    "refused for another workload": (World(records=(record("not-created", run=FASTER),)), Start(attempt=1)),
-    "more steps than it was": (World(records=(record(run=RUN),), latest_step=STEPS), Finished(steps=STEPS)),
+    "torn record, nothing else": (RunHistory(records=(TORN,)), Start(attempt=1)),
+    "begun by another workload, never created": (
+        RunHistory(records=(record("submitting", run=FASTER),)),
+        Start(attempt=1),
+    ),
+    "refused for another workload": (RunHistory(records=(record("not-created", run=FASTER),)), Start(attempt=1)),
+    "more steps than it was": (RunHistory(records=(record(run=RUN),), latest_step=STEPS), Finished(steps=STEPS)),
 }
 
 
@@ -139,36 +148,36 @@ def test_what_is_decided(case: str) -> None:
     assert decided(world) == decision
 
 
-REFUSED: dict[str, tuple[World, str]] = {
+REFUSED: dict[str, tuple[RunHistory, str]] = {
     "live with another workload": (
-        World(jobsets=(seen(run=FASTER),), records=(record(run=FASTER),)),
+        RunHistory(jobsets=(seen(run=FASTER),), records=(record(run=FASTER),)),
         "train.learning_rate: 0.001 -> ",
     ),
     "live with another workload, its submitter was killed": (
-        World(jobsets=(seen(run=FASTER),), records=(record("submitting", run=FASTER),)),
+        RunHistory(jobsets=(seen(run=FASTER),), records=(record("submitting", run=FASTER),)),
         "train.learning_rate: 0.001 -> ",
     ),
     "live with more steps": (
-        World(jobsets=(seen(run=LONGER),), records=(record(run=LONGER),)),
+        RunHistory(jobsets=(seen(run=LONGER),), records=(record(run=LONGER),)),
         "train.steps: 2000 -> ",
     ),
-    "live with another workload, unrecorded": (World(jobsets=(seen(run=FASTER),)), "not recorded here"),
-    "ended with another workload": (World(records=(record(run=FASTER),)), "train.learning_rate: 0.001 -> "),
+    "live with another workload, unrecorded": (RunHistory(jobsets=(seen(run=FASTER),)), "not recorded here"),
+    "ended with another workload": (RunHistory(records=(record(run=FASTER),)), "train.learning_rate: 0.001 -> "),
     "failed with another workload, its submitter was killed": (
-        World(jobsets=(seen("failed", run=FASTER),), records=(record("submitting", run=FASTER),)),
+        RunHistory(jobsets=(seen("failed", run=FASTER),), records=(record("submitting", run=FASTER),)),
         "train.learning_rate: 0.001 -> ",
     ),
     "begun by another workload, checkpoints are there": (
-        World(records=(record("submitting", run=FASTER),), latest_step=10),
+        RunHistory(records=(record("submitting", run=FASTER),), latest_step=10),
         "train.learning_rate: 0.001 -> ",
     ),
     "checkpoints of a JobSet that no record explains": (
-        World(jobsets=(seen("failed", run=FASTER),), latest_step=10),
+        RunHistory(jobsets=(seen("failed", run=FASTER),), latest_step=10),
         "not recorded here",
     ),
-    "checkpoints, and a record that cannot be read": (World(records=(TORN,), latest_step=10), "not recorded here"),
-    "fewer steps than are done": (World(records=(record(run=LONGER),), latest_step=2000), "2000 steps, and 1000"),
-    "the last step is there, and nothing says whose": (World(latest_step=STEPS), "no record of xsft explains"),
+    "checkpoints, and a record that cannot be read": (RunHistory(records=(TORN,), latest_step=10), "not recorded here"),
+    "fewer steps than are done": (RunHistory(records=(record(run=LONGER),), latest_step=2000), "2000 steps, and 1000"),
+    "the last step is there, and nothing says whose": (RunHistory(latest_step=STEPS), "no record of xsft explains"),
 }
 
 
@@ -182,7 +191,7 @@ def test_what_is_refused_and_how_it_differs(case: str) -> None:
 
 @pytest.mark.parametrize(("others", "attempt"), [({2}, 3), ({2, 3, 5}, 4), ({3}, 2), (set(), 2)])
 def test_an_attempts_name_that_is_anothers_is_passed_over(others: set[int], attempt: int) -> None:
-    world = World(records=(record(),), latest_step=100, passed_over=frozenset(others))
+    world = RunHistory(records=(record(),), latest_step=100, passed_over=frozenset(others))
     assert decided(world) == Start(attempt=attempt)
 
 
@@ -190,7 +199,7 @@ def test_a_name_that_grew_too_long_is_not_answered_with_a_name_that_begins_anew(
     run = run_of({"name": "a" * (PATHWAYS_NAME_LIMIT - 2)})
     failed = seen("failed", attempt=9, run=run, name=run.run_name)
     with pytest.raises(Refused) as caught:
-        decided(World(jobsets=(failed,), latest_step=700), run)
+        decided(RunHistory(jobsets=(failed,), latest_step=700), run)
     assert "up to step 700" in caught.value.fix
     assert "begins at step 0" in caught.value.fix
 
@@ -202,15 +211,15 @@ MORE, HOTTER = (
 )
 
 
-def earlier_world(state: Any, *, recorded: bool, latest_step: int | None = None) -> World:
+def earlier_world(state: Any, *, recorded: bool, latest_step: int | None = None) -> RunHistory:
     """What an earlier xsft left of the run EARLIER."""
     written = WRITTEN["stated"]
-    held = Seen(name="stated", uid="u", run_name="stated", digest=written["digest"], state=state)
+    held = LiveJobSet(name="stated", uid="u", run_name="stated", digest=written["digest"], state=state)
     attempt = replace(record().last, spec_digest=written["digest"], jobset="stated")
     kept = replace(
         record(), run_name="stated", spec=written["spec"], spec_digest=written["digest"], attempts=(attempt,)
     )
-    return World(jobsets=(held,), records=(kept,) if recorded else (), latest_step=latest_step)
+    return RunHistory(jobsets=(held,), records=(kept,) if recorded else (), latest_step=latest_step)
 
 
 @pytest.mark.parametrize("recorded", [True, False])
@@ -235,7 +244,7 @@ def test_an_ended_run_of_an_earlier_xsft_may_take_more_steps_and_nothing_else() 
 
 
 def test_only_steps_and_their_saving_may_change_between_attempts() -> None:
-    world = World(jobsets=(seen("completed"),), records=(record(),), latest_step=STEPS)
+    world = RunHistory(jobsets=(seen("completed"),), records=(record(),), latest_step=STEPS)
     assert decided(world, LONGER) == Start(attempt=2)
     with pytest.raises(Refused, match=r"train\.learning_rate") as caught:
         decided(world, FASTER)
@@ -244,19 +253,19 @@ def test_only_steps_and_their_saving_may_change_between_attempts() -> None:
 
 @pytest.mark.parametrize("change", [{"data.num_epoch": 9}, {"data.num_epoch": 9, "train.steps": 1500}])
 def test_a_run_whose_data_ended_continues_with_more_epochs(change: dict[str, Any]) -> None:
-    world = World(jobsets=(seen("completed"),), records=(record("short"),), latest_step=700)
+    world = RunHistory(jobsets=(seen("completed"),), records=(record("short"),), latest_step=700)
     assert decided(world, run_of(change)) == Start(attempt=2)
     with pytest.raises(Refused, match=r"data\.num_epoch: 5 -> 9"):
-        decided(World(jobsets=(seen(),), records=(record(),)), run_of(change))  # it lives
+        decided(RunHistory(jobsets=(seen(),), records=(record(),)), run_of(change))  # it lives
 
 
 def test_an_attempts_name_must_fit_too() -> None:
     name = "a" * PATHWAYS_NAME_LIMIT
     run = run_of({"name": name})
-    assert decided(World(), run) == Start(attempt=1)
+    assert decided(RunHistory(), run) == Start(attempt=1)
     failed = replace(seen("failed", run=run, name=name))
     with pytest.raises(Refused, match="24 characters, and 22 are possible in pathways"):
-        decided(World(jobsets=(failed,)), run)
+        decided(RunHistory(jobsets=(failed,)), run)
 
 
 @pytest.mark.parametrize(
@@ -285,20 +294,20 @@ def test_a_jobsets_state_is_read_from_its_status(status: Mapping[str, Any], stat
 
 
 def test_a_run_that_ends_in_a_number_is_no_attempt_of_another() -> None:
-    assert attempt_of(Seen(name="a-2", uid="u", run_name="a-2", digest=None, state="live")) == 1
-    assert attempt_of(Seen(name="a-2-2", uid="u", run_name="a-2", digest=None, state="live")) == 2
+    assert attempt_of(LiveJobSet(name="a-2", uid="u", run_name="a-2", digest=None, state="live")) == 1
+    assert attempt_of(LiveJobSet(name="a-2-2", uid="u", run_name="a-2", digest=None, state="live")) == 2
 
 
 @pytest.mark.parametrize("elsewhere", [{"namespace": "other"}, {"place": {"context": "other"}, "output": RUN.output}])
 def test_a_run_that_was_begun_elsewhere_may_live_there(elsewhere: dict[str, Any]) -> None:
     moved = run_of(elsewhere)
     with pytest.raises(Refused) as caught:
-        decided(World(records=(record("submitting"),)), moved)
+        decided(RunHistory(records=(record("submitting"),)), moved)
     assert caught.value.problem_id == "begun-elsewhere"
     assert "other" in caught.value.message
     assert "my-cluster" in caught.value.message
-    assert decided(World(records=(record("not-created"),)), moved) == Start(attempt=1)
-    assert decided(World(records=(record("submitting"),))) == Start(attempt=1)
+    assert decided(RunHistory(records=(record("not-created"),)), moved) == Start(attempt=1)
+    assert decided(RunHistory(records=(record("submitting"),))) == Start(attempt=1)
 
 
 @pytest.mark.parametrize("run", [RUN, FASTER])
@@ -307,12 +316,12 @@ def test_a_run_that_is_being_deleted_is_neither_adopted_nor_followed(run: Run) -
     held = {"metadata": {"name": NAME, "uid": "u", "labels": {RUN_LABEL: NAME}, **gone}}
     leaving = replace(seen_of(held), digest=DIGEST)
     with pytest.raises(Refused) as caught:
-        decided(World(jobsets=(leaving,), records=(record(),)), run)
+        decided(RunHistory(jobsets=(leaving,), records=(record(),)), run)
     assert caught.value.problem_id == "jobset-deleting"
     assert NAME in caught.value.fix
     ended = replace(leaving, state="failed")
     if run is RUN:
-        assert decided(World(jobsets=(ended,), records=(record(),))) == Start(attempt=2)
+        assert decided(RunHistory(jobsets=(ended,), records=(record(),))) == Start(attempt=2)
 
 
 RUNS = st.sampled_from([RUN, LONGER, FASTER])
@@ -322,7 +331,7 @@ SEEN = st.builds(lambda state, attempt, run: seen(state, attempt=attempt, run=ru
 OUTCOMES = st.sampled_from(["submitting", "not-created", "created", "failed", "completed", "cancelled", "unknown"])
 RECORDS = st.builds(lambda o, n, run: record(o, number=n, run=run), OUTCOMES, ATTEMPTS, RUNS) | st.just(TORN)
 WORLDS = st.builds(
-    World,
+    RunHistory,
     jobsets=st.lists(SEEN, max_size=4, unique_by=lambda s: s.name).map(tuple),
     records=st.lists(RECORDS, max_size=4).map(lambda rs: tuple(sorted(rs, key=lambda r: r.last.number))),
     latest_step=st.none() | st.integers(0, 3000),
@@ -330,7 +339,7 @@ WORLDS = st.builds(
 )
 
 
-def outcome(world: World, run: Run) -> Decision | None:
+def outcome(world: RunHistory, run: Run) -> Decision | None:
     """None: refused."""
     try:
         return decided(world, run)
@@ -340,7 +349,7 @@ def outcome(world: World, run: Run) -> Decision | None:
 
 @given(world=WORLDS, run=RUNS)
 @settings(max_examples=300, deadline=None)
-def test_every_world_is_decided(world: World, run: Run) -> None:
+def test_every_world_is_decided(world: RunHistory, run: Run) -> None:
     match outcome(world, run):
         case Adopt(jobset=found):
             assert found in world.jobsets
@@ -352,12 +361,12 @@ def test_every_world_is_decided(world: World, run: Run) -> None:
             assert attempt not in {attempt_of(s) for s in world.jobsets}  # never a name that is taken
             assert attempt not in world.passed_over
         case None:
-            assert world != World()
+            assert world != RunHistory()
 
 
 @given(world=WORLDS, more=SEEN, run=RUNS)
 @settings(max_examples=300, deadline=None)
-def test_one_more_jobset_never_makes_a_second_run(world: World, more: Seen, run: Run) -> None:
+def test_one_more_jobset_never_makes_a_second_run(world: RunHistory, more: LiveJobSet, run: Run) -> None:
     fuller = replace(world, jobsets=(*world.jobsets, more))
     if isinstance(outcome(world, run), Adopt):
         assert not isinstance(outcome(fuller, run), Start)
@@ -367,7 +376,7 @@ def test_one_more_jobset_never_makes_a_second_run(world: World, more: Seen, run:
 
 @given(world=WORLDS, run=RUNS)
 @settings(max_examples=200, deadline=None)
-def test_what_was_decided_and_done_is_adopted_next_time(world: World, run: Run) -> None:
+def test_what_was_decided_and_done_is_adopted_next_time(world: RunHistory, run: Run) -> None:
     """Also where the submitter was killed before it could complete the record."""
     decision = outcome(world, run)
     if isinstance(decision, Start):
@@ -380,7 +389,7 @@ def test_what_was_decided_and_done_is_adopted_next_time(world: World, run: Run) 
 
 @given(world=WORLDS, run=RUNS)
 @settings(max_examples=100, deadline=None)
-def test_what_was_only_begun_changes_nothing(world: World, run: Run) -> None:
+def test_what_was_only_begun_changes_nothing(world: RunHistory, run: Run) -> None:
     """A submitter that died before its create leaves the number to the next one of the same workload."""
     decision = outcome(world, run)
     if isinstance(decision, Start) and not any(r.last.number > decision.attempt for r in world.records):
@@ -391,11 +400,11 @@ def test_what_was_only_begun_changes_nothing(world: World, run: Run) -> None:
 @pytest.mark.parametrize("name", ["a-02", "a-²", "a-x", "a-0", "a-1", "another"])
 def test_a_name_that_xsft_never_gives_is_no_attempt(name: str) -> None:
     """As `status` and `why` count: one parser tells both."""
-    assert attempt_of(Seen(name=name, uid="u", run_name="a", digest=None, state="failed")) == 1
+    assert attempt_of(LiveJobSet(name=name, uid="u", run_name="a", digest=None, state="failed")) == 1
     assert attempt_of_jobset(name, run_name="a") is None
 
 
 @given(st.text("a-0123456789", max_size=8), st.text("a-", min_size=1, max_size=3))
 def test_attempts_are_counted_by_one_parser(name: str, run_name: str) -> None:
-    counted = attempt_of(Seen(name=name, uid="u", run_name=run_name, digest=None, state="failed"))
+    counted = attempt_of(LiveJobSet(name=name, uid="u", run_name=run_name, digest=None, state="failed"))
     assert counted == (attempt_of_jobset(name, run_name=run_name) or 1)

@@ -1,4 +1,4 @@
-"""The end of the process: what others have asked for is done, and nobody is waited for who waits for it."""
+"""The end of the process: its exit status, whoever still reads or has threads."""
 
 from __future__ import annotations
 
@@ -7,29 +7,45 @@ import sys
 
 import pytest
 
-LEAVES = """
+ENDS = """
 import atexit, sys
 from concurrent.futures import ThreadPoolExecutor
-from xsft.__main__ import _leave
+import xsft.cli
+from xsft.__main__ import run
 atexit.register(lambda: print("asked for"))
 pool = ThreadPoolExecutor(2)
 pool.submit(print, "worked")
 sys.stdout.write("no line end")
-_leave({status})
+xsft.cli.main = lambda: {status}
+run()
 """
 
 
 @pytest.mark.parametrize("status", [0, 7, 141])
 def test_the_end(status: int) -> None:
     """An executor that nobody has shut down has threads that wait for the end of the interpreter."""
-    argv = (sys.executable, "-c", LEAVES.format(status=status))
+    argv = (sys.executable, "-c", ENDS.format(status=status))
     done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stderr) == (status, "")
     assert sorted(done.stdout.replace("no line end", "").split("\n")) == ["", "asked for", "worked"]
     assert "no line end" in done.stdout
 
 
-def test_nobody_reads_any_more() -> None:
-    script = f"{sys.executable} -c 'import sys; from xsft.__main__ import _leave; print(1); _leave(5)'; echo $? >&2"
-    done = subprocess.run(("bash", "-c", f"({script}) >&-"), capture_output=True, text=True, timeout=30, check=False)
-    assert done.stderr.splitlines()[-1:] == ["5"]
+@pytest.mark.parametrize(("arguments", "status"), [("wait --json", 2), ("--help", 0), ("", 2)])
+def test_a_closed_stdout_takes_no_status_away(arguments: str, status: int) -> None:
+    assert ended(arguments, ">&-") == [str(status)]
+
+
+def test_a_reader_who_left_is_told_by_the_status_alone() -> None:
+    """argparse itself swallows that for --help."""
+    assert ended("wait --json", "| :") == ["141"]
+    assert ended("--help", "| :") in (["141"], ["0"])
+
+
+def ended(arguments: str, reader: str) -> list[str]:
+    """The last line of stderr: the exit status."""
+    script = f"( sleep 0.1; {sys.executable} -m xsft {arguments}; echo $? >&2 ) {reader}"
+    done = subprocess.run(("bash", "-c", script), capture_output=True, text=True, timeout=30, check=False)
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    return done.stderr.splitlines()[-1:]

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from tests.replacing import replace
 from tests.test_identity import NAME, RECORDS, TORN, WORLDS, record, seen
 from xsft.errors import Refused
-from xsft.identity import Seen, World
+from xsft.identity import LiveJobSet, RunHistory
 from xsft.ownership import pass_over, recognised
 from xsft.records.model import Record
 
-OTHER = Seen(name=f"{NAME}-2", uid="u", run_name=f"{NAME}-2", digest=None, state="live")
+OTHER = LiveJobSet(name=f"{NAME}-2", uid="u", run_name=f"{NAME}-2", digest=None, state="live")
 BARE = replace(OTHER, run_name=None)
 
 
@@ -33,8 +33,8 @@ def test_what_may_be_somebody_elses_is_not_taken_for_ours(records: tuple[Record,
 
 
 @pytest.mark.parametrize("there", [OTHER, replace(OTHER, state="failed"), BARE])
-def test_another_run_that_has_a_later_attempts_name_is_passed_over(there: Seen) -> None:
-    world = World(records=(record(),), latest_step=100)
+def test_another_run_that_has_a_later_attempts_name_is_passed_over(there: LiveJobSet) -> None:
+    world = RunHistory(records=(record(),), latest_step=100)
     assert pass_over(there, attempt=2, world=world) == replace(world, passed_over=frozenset({2}))
 
 
@@ -44,10 +44,10 @@ def test_the_first_attempts_name_is_the_runs(owner: str | None, saved: int | Non
     """What it names as the way out loses no step."""
     there = replace(OTHER, name=NAME, run_name=owner)
     with pytest.raises(Refused, match=f"the name {NAME} is taken by a JobSet") as caught:
-        pass_over(there, attempt=1, world=World(latest_step=saved))
-    assert (f"of the run {owner}" if owner else "xsft did not make it") in caught.value.message
+        pass_over(there, attempt=1, world=RunHistory(latest_step=saved))
+    assert (f"of the run {owner}" if owner else "xsft did not create it") in caught.value.message
     assert ("--set name=" in caught.value.fix) == (saved is None)
-    assert ("goes on from step 100" in caught.value.fix) == (saved is not None)
+    assert ("resumes from step 100" in caught.value.fix) == (saved is not None)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_the_first_attempts_name_is_the_runs(owner: str | None, saved: int | Non
 )
 def test_what_may_be_an_attempt_of_this_run_is_not_passed_over(begun: Record) -> None:
     """xpk's JobSets bear no label: a second run would save into the same folder."""
-    world = World(records=(record(), begun), latest_step=100)
+    world = RunHistory(records=(record(), begun), latest_step=100)
     with pytest.raises(Refused) as caught:
         pass_over(BARE, attempt=2, world=world)
     assert caught.value.problem_id == "jobset-unclear"
@@ -63,14 +63,14 @@ def test_what_may_be_an_attempt_of_this_run_is_not_passed_over(begun: Record) ->
 
 
 @given(world=WORLDS, more=RECORDS, attempt=st.integers(1, 9))
-def test_passing_over_adds_one_number_and_nothing_else(world: World, more: Record, attempt: int) -> None:
+def test_passing_over_adds_one_number_and_nothing_else(world: RunHistory, more: Record, attempt: int) -> None:
     world = replace(world, records=(*world.records, more))
     after = passed(BARE, attempt=attempt, world=world)
     assert after is None or attempt > 1
     assert after in (None, replace(world, passed_over=world.passed_over | {attempt}))
 
 
-def passed(there: Seen, *, attempt: int, world: World) -> World | None:
+def passed(there: LiveJobSet, *, attempt: int, world: RunHistory) -> RunHistory | None:
     """None: refused."""
     try:
         return pass_over(there, attempt=attempt, world=world)

@@ -34,6 +34,7 @@ def runs(api: ClusterApi) -> Runs:
     return Runs(api.standin.objects)
 
 
+@pytest.mark.contract
 def test_a_type_checker_sees_what_each_function_is(tmp_path: Path) -> None:
     """xsft.plan was Any, so that a wrong call passed every check."""
     program = "import xsft\n" + "".join(f"reveal_type(xsft.{name})\n" for name in xsft.__all__) + "xsft.nothing\n"

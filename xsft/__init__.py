@@ -6,19 +6,34 @@ imported before one is used.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-__all__ = ["cancel", "check", "compare", "load", "logs", "plan", "status", "submit", "wait", "why"]
+__all__ = [
+    "cancel",
+    "check",
+    "compare",
+    "inspect_data",
+    "load",
+    "logs",
+    "plan",
+    "show_data",
+    "status",
+    "submit",
+    "wait",
+    "why",
+]
 
 if TYPE_CHECKING:
-    from xsft.api import check, load, plan, status, submit
-    from xsft.python import cancel, compare, logs, wait, why
+    from xsft.api import check, load, plan
+    from xsft.python import cancel, compare, logs, status, wait, why
+    from xsft.submitting import submit
+    from xsft.training_data import inspect_data, show_data
 else:
-    _ABOUT_RUNS = frozenset({"cancel", "compare", "logs", "wait", "why"})
+    _MODULES = {"inspect_data": "training_data", "show_data": "training_data", "submit": "submitting"}
+    _MODULES |= dict.fromkeys(("check", "load", "plan"), "api")
 
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module 'xsft' has no attribute {name!r}")
-        from xsft import api, python
-
-        return getattr(python if name in _ABOUT_RUNS else api, name)
+        return getattr(import_module(f"xsft.{_MODULES.get(name, 'python')}"), name)

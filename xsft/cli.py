@@ -1,5 +1,5 @@
-"""argv -> verb -> exit status. No logic of its own: the verbs are in commands.verbs, and here is the one funnel for
-errors.
+"""argv -> verb -> exit status. No logic of its own: the verbs are in commands.verbs, and all errors are reported
+here.
 """
 
 from __future__ import annotations
@@ -7,27 +7,35 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from xsft.commands.failure import report
 from xsft.commands.verbs import parser, verb_module
-from xsft.effects.machine.streams import prepare_streams
+from xsft.effects.machine.streams import prepare_streams, silence_stdout
+from xsft.errors import INTERRUPTED
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb; the exit status is the return value."""
+    """Run one verb and return its exit status."""
     arguments = tuple(sys.argv[1:] if argv is None else argv)
     prepare_streams()
     try:
-        status = _run(arguments)
+        status = _status(arguments)
         sys.stdout.flush()
-    except SystemExit as stop:
-        return _argparse_status(stop)
-    except KeyboardInterrupt as stop:
-        sys.stderr.writelines(f"{line}\n" for line in ("interrupted", *getattr(stop, "__notes__", ())))
-        return 130
     except BrokenPipeError:
         return _reader_went_away()
-    except Exception as problem:  # noqa: BLE001 - the one funnel
-        from xsft.commands.failure import report
+    return status
 
+
+def _status(arguments: tuple[str, ...]) -> int:
+    """Return the verb's status, or that of its error, which is reported."""
+    try:
+        status = _run(arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt as stop:
+        sys.stderr.writelines(f"{line}\n" for line in ("interrupted", *getattr(stop, "__notes__", ())))
+        return INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except Exception as problem:  # noqa: BLE001 - the one funnel
         return report(problem, arguments)
     return status
 
@@ -35,7 +43,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: tuple[str, ...]) -> int:
     asked = next((a for a in arguments if not a.startswith("-")), "")
     top = parser(only=asked)
-    args = top.parse_args(arguments)
+    try:
+        args = top.parse_args(arguments)
+    except SystemExit as stop:  # --help
+        return stop.code if isinstance(stop.code, int) else 2
     if args.version:
         from importlib.metadata import version
 
@@ -47,13 +58,7 @@ def _run(arguments: tuple[str, ...]) -> int:
     return verb_module(args.verb).run(args)
 
 
-def _argparse_status(stop: SystemExit) -> int:
-    return stop.code if isinstance(stop.code, int) else 2
-
-
 def _reader_went_away() -> int:
-    """`xsft plan … | head`: no traceback, and none at interpreter exit either."""
-    from xsft.effects.machine.streams import silence_stdout
-
+    """Return the status for a closed pipe, as `head` leaves: no traceback, and none at interpreter exit either."""
     silence_stdout()
     return 141

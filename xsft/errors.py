@@ -2,7 +2,8 @@
 
 XsftError                    1  a bug in xsft, unless a subclass says otherwise
 ├── UsageError               2  the command line is wrong
-│   └── SpecError            2  a workload has problems (all of them, not the first)
+│   ├── SpecError            2  a workload has problems (all of them, not the first)
+│   └── ClusterMissing       2  there is no cluster of that name
 ├── EnvironmentMissing       3  xpk, MaxText, a tool or the disk is not as needed
 ├── Refused                  4  it exists already, or something would be lost
 ├── Unreachable              5  cluster, registry or bucket did not answer
@@ -16,38 +17,40 @@ from __future__ import annotations
 
 from typing import ClassVar, Self
 
-from xsft.problems import Problem
+from xsft.problems import Again, Problem
 
 INTERRUPTED = 130
 
 
 class XsftError(Exception):
-    """What was given and what is allowed; `fix` is the next step."""
+    """Base of xsft's errors: the message says what was given and what is allowed; `fix` is the next step."""
 
     exit_status: ClassVar[int] = 1
     id: ClassVar[str] = "internal"
+    retry: ClassVar[Again] = "unsure"
 
-    def __init__(self, message: str, *, fix: str = "", id: str = "") -> None:
+    def __init__(self, message: str, *, fix: str = "", id: str = "", again: Again | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.fix = fix
         self.problem_id = id or self.id
         """Stable; a narrower name than the class's own where scripts want to tell cases apart."""
+        self.again: Again = again or self.retry
         self._beside: tuple[Problem, ...] = ()
 
     def beside(self, other: XsftError) -> Self:
-        """Itself, told together with another one that has to be mended too; the exit status stays its own."""
+        """Return this error with the problems of another one, which must be fixed too; the exit status is unchanged."""
         self._beside = (*self._beside, *other.problems)
         return self
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        own = Problem(id=self.problem_id, severity="error", message=self.message, fix=self.fix)
+        own = Problem(id=self.problem_id, severity="error", message=self.message, fix=self.fix, again=self.again)
         return (own, *self._beside)
 
 
-def _listed(problems: tuple[Problem, ...]) -> str:
-    """One problem as a sentence, several as a list."""
+def _problems_text(problems: tuple[Problem, ...]) -> str:
+    """Return one problem as a sentence, several as a list."""
     told = [f"{f'{p.where}: ' if p.where else ''}{p.message} [{p.id}]" for p in problems]
     return told[0] if len(told) == 1 else "\n- ".join((f"{len(told)} problems:", *told))
 
@@ -58,12 +61,12 @@ class UsageError(XsftError):
 
 
 class SpecError(UsageError):
-    """One or more workloads have problems."""
+    """The problems of one or more workloads."""
 
     id = "spec"
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
-        super().__init__(_listed(problems))
+        super().__init__(_problems_text(problems))
         self._problems = problems
 
     @property
@@ -71,9 +74,17 @@ class SpecError(UsageError):
         return self._problems
 
 
+class ClusterMissing(UsageError):
+    """A missing cluster: the kubeconfig has no such context, or Google Cloud no such cluster."""
+
+    id = "cluster-missing"
+    retry = "never"
+
+
 class EnvironmentMissing(XsftError):
     exit_status = 3
     id = "environment-missing"
+    retry = "never"
 
 
 class Refused(XsftError):
@@ -84,6 +95,7 @@ class Refused(XsftError):
 class Unreachable(XsftError):
     exit_status = 5
     id = "unreachable"
+    retry = "helps"
 
 
 class RunFailed(XsftError):

@@ -1,59 +1,103 @@
-"""What planning must know from the world. Gathered by `xsft.effects.facts.gather`, used by pure code only."""
+"""The facts that planning needs. Gathered by `xsft.effects.facts.gather`, used by pure code only."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
 if TYPE_CHECKING:
+    from xsft.conversion.record import ConversionRecord
     from xsft.problems import Problem
     from xsft.spec.place import Place
 
 
 class SavedArray(Struct, frozen=True, kw_only=True):
-    """One array of a checkpoint, by what its small files say."""
+    """One array of a checkpoint, as its small files describe it."""
 
     path: tuple[str, ...]
-    """Where it is in the saved tree, e.g. `("params", "params", "decoder", "layers", "mlp", "wo", "kernel")`."""
+    """Path in the saved tree, e.g. `("params", "params", "decoder", "layers", "mlp", "wo", "kernel")`."""
     piece: tuple[int, ...] | None = None
-    """Shape of one written piece; None where no file says it."""
+    """Shape of one written piece; None if no file gives it."""
     ways: tuple[int, ...] | None = None
-    """Into how many parts each axis was cut over the devices; None where no file says it."""
+    """Number of parts into which each axis was cut over the devices; None if no file gives it."""
     copies: int = 1
     """Devices that held the same part. Orbax may have let each of them write a share of it as a piece of its own."""
+    shape: tuple[int, ...] | None = None
+    """Shape of the whole array, by its own `.zarray` or `zarr.json`; None if that was not read."""
+    dtype: str | None = None
+    """Data type by NumPy's name, from the same file."""
 
 
 class CheckpointFacts(Struct, frozen=True, kw_only=True):
-    """What the files beside an initial checkpoint say."""
+    """Facts of an initial checkpoint, from its files."""
 
     path: str
     status: Literal["read", "torn", "unreadable", "missing", "not-a-checkpoint"]
-    """`torn`: a save that did not end. `missing`: nothing is there. `not-a-checkpoint`: something is, without
-    `_METADATA`. `unreadable`: could not look.
-    """
+    """`torn`: a save that did not end. `missing`: the path does not exist. `not-a-checkpoint`: a path without
+    `_METADATA`. `unreadable`: it could not be read."""
     detail: str = ""
-    """Why it could not be read, or what lies there instead."""
+    """Why it could not be read, or what the path holds instead."""
+    near: str | None = None
+    """Path of a checkpoint nearby, if there is none here."""
     use_ocdbt: bool | None = None
     use_zarr3: bool | None = None
     scan_layers: bool | None = None
     scan_recorded: bool = False
-    """The checkpoint itself says scan_layers, which MaxText adopts; False: told from the names of its parameters."""
+    """Whether the checkpoint itself records scan_layers, which MaxText adopts; False: inferred from the names of its
+    parameters."""
     param_scan_axis: int | None = None
-    """Position of the stacked layers in a scanned weight, told from the shapes; None where it cannot be told."""
+    """Position of the stacked layers in a scanned weight, inferred from the shapes; None if unknown."""
     arrays: tuple[SavedArray, ...] = ()
-    """Empty where its tree was not read."""
+    """Its arrays; empty if its tree was not read."""
+    dtypes_detail: str = ""
+    """Why the dtypes of its arrays are unknown, or of how many they were read."""
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """Return the data types of the arrays whose own file was read."""
+        return tuple(sorted({array.dtype for array in self.arrays if array.dtype is not None}))
+
+
+class SourceFacts(Struct, frozen=True, kw_only=True):
+    """Facts of the Hugging Face weights of `model.hf`: from a folder of this machine, or the hub's answer."""
+
+    content: str | None = None
+    """sha256 over a folder's files, 64 hex digits; None for a repository, or if it could not be read."""
+    commit: str | None = None
+    """Commit to which the hub resolved a repository's revision, 40 hex digits; None if it was not asked."""
+    quantized: str = ""
+    """Evidence that the weights are block-quantised; empty if there is none."""
+    weights_bytes: int | None = None
+    """Bytes of all safetensors files; None if unknown."""
+    vocabulary: int | None = None
+    """Rows of the embedding; None if unknown."""
+    problems: tuple[Problem, ...] = ()
+    """Why it cannot be converted."""
+
+
+class TriesFacts(Struct, frozen=True, kw_only=True):
+    """The folders of a conversion's attempts."""
+
+    taken: frozenset[str] = frozenset()
+    """Folders that are not empty."""
+    broken: tuple[str, ...] = ()
+    """Folders without a complete checkpoint, in the order of their numbers."""
+    recorded: ConversionRecord | None = None
+    """Record of the complete one."""
 
 
 class TokenizerFacts(Struct, frozen=True, kw_only=True):
-    """What the files of a tokenizer on this machine say. A token is empty where there is none, None where unknown."""
+    """Facts of a tokenizer's files on this machine. A token is empty if there is none, None if unknown."""
 
     folder: str
     bos: str | None = None
     eos: str | None = None
     pad: str | None = None
     unk: str | None = None
+    vocabulary: int | None = None
+    """The greatest id of a token, plus one; None if unknown."""
     special: tuple[str, ...] = ()
     """Tokens that no text is split into, in the order of their ids."""
     template: str | None = None
@@ -70,29 +114,69 @@ class TemplateFacts(Struct, frozen=True, kw_only=True):
     """Why there is no text."""
 
 
+Keys = Literal["alike", "told", "cast"]
+
+
+class SampledRow(Struct, frozen=True, kw_only=True):
+    """One row of a file of data."""
+
+    at: str
+    """Where the row is, for messages: file and row, or file and position."""
+    row: Any
+    keys: Keys = "alike"
+    """The keys of its messages: must be alike in such rows, are told from all such rows, or are cast to those told."""
+
+
+class DataFacts(Struct, frozen=True, kw_only=True):
+    """Rows of the data's files on this machine."""
+
+    rows: tuple[SampledRow, ...] = ()
+    """The first ones of each file, and some of the rest."""
+    counted: int | None = None
+    """Number of all rows; None if not all were read."""
+    digest: str = ""
+    """Digest of the files' sizes and of what was read of them."""
+    empty: tuple[str, ...] = ()
+    """Files without a byte."""
+    large: tuple[str, ...] = ()
+    """Columns of Arrow's large lists, told from the first parquet file."""
+    problem: Problem | None = None
+    """Why there are no rows, or what is wrong with a file."""
+
+
+class CountedData(Struct, frozen=True, kw_only=True):
+    """Findings of `xsft data inspect` in the same data, by MaxText's own pipeline."""
+
+    problems: tuple[Problem, ...]
+    rows: str
+    """Which rows were read, in words."""
+    on: str
+    """Date, UTC, YYYYMMDD."""
+
+
 class MachineFacts(Struct, frozen=True, kw_only=True):
     """This machine, for `target: local`."""
 
     memory_gib: float = 0.0
-    """All of it; 0 where nobody looked."""
+    """Total memory in GiB; 0 if it was not read."""
 
 
 class ImageFacts(Struct, frozen=True, kw_only=True):
-    """What images/ says about the image that a workload names."""
+    """Facts of images/ about the image that a workload names."""
 
     name: str
     repository: str | None = None
-    """Where it is, or would be, without digest; None where neither place nor lock names a registry."""
+    """Its repository, without digest; None if neither place nor lock names a registry."""
     digest: str | None = None
-    """As it was last pushed there; None: never."""
+    """Digest that was last pushed there; None: never pushed."""
     maxtext: str | None = None
-    """The release in what was pushed."""
+    """MaxText release in the pushed image."""
     stale: bool | None = None
-    """What lies under images/ now would make another image; None where that cannot be told."""
+    """Whether the current files of images/ would make another image; None if unknown."""
     pushed_to: tuple[str, ...] = ()
     """Every repository in its lock."""
     there: bool = True
-    """images/ has such a folder, or a lock."""
+    """Whether images/ has such a folder, or a lock."""
     others: tuple[str, ...] = ()
     """The folders that images/ has."""
     lock_problem: str = ""
@@ -105,20 +189,31 @@ class ImageFacts(Struct, frozen=True, kw_only=True):
 
 class Facts(Struct, frozen=True, kw_only=True):
     today: str = "19700101"
-    """UTC date, YYYYMMDD."""
+    """Date, UTC, YYYYMMDD."""
     commit: str | None = None
     """git commit of the working directory, 40 hex digits."""
     working_directory: str = "."
-    """Absolute; where a run on this machine starts, and so where its relative paths do."""
+    """Absolute path of the folder in which a local run starts; its relative paths count from there."""
     places: Mapping[str, Place] = field(default_factory=dict)
     places_file: str | None = None
     checkpoint: CheckpointFacts | None = None
+    adapters: CheckpointFacts | None = None
+    """Facts of the checkpoint at `lora.restore_path`; None if it was not read."""
+    tries: TriesFacts | None = None
+    """Facts of the conversion that `model.hf` asks for; None if they were not read."""
+    source: SourceFacts | None = None
+    """Facts of the weights that `model.hf` names; None if it names none, or they were not read."""
     tokenizer: TokenizerFacts | None = None
-    """Of the tokenizer that MaxText will load; None where its files are not on this machine."""
+    """Facts of the tokenizer that MaxText will load; None if its files are not on this machine."""
     image: ImageFacts | None = None
-    """Of the image that the workload names; None where it names none."""
+    """Facts of the image that the workload names; None if it names none."""
     template: TemplateFacts | None = None
-    """None where the workload names none."""
+    """Content of the template file; None if the workload names none."""
+    data: DataFacts | None = None
+    """Facts of the training data; None unless it is in files of rows on this machine."""
+    eval_data: DataFacts | None = None
+    counted: CountedData | None = None
+    """Counts of `xsft data inspect`; None without any."""
     machine: MachineFacts = MachineFacts()
     attempt: int = 1
-    """Which JobSet of this run is planned: 1 unless earlier attempts failed."""
+    """Number of the planned attempt: 1 unless earlier attempts failed."""

@@ -1,6 +1,5 @@
-"""Is it a new run, one that is there already, or somebody else's? Decided from what the cluster, the records and the
-checkpoints say. Pure.
-"""
+"""Decide whether a submission is a new run, a known one, or in conflict with another's, from the cluster, the records
+and the checkpoints. Pure."""
 
 from __future__ import annotations
 
@@ -25,47 +24,50 @@ from xsft.trainers.record import MAY_CHANGE_WORDS, all_differences, differences
 Json = Mapping[str, Any]
 
 
-class Seen(Struct, frozen=True, kw_only=True):
-    """A JobSet on the cluster, as far as identity goes."""
+class LiveJobSet(Struct, frozen=True, kw_only=True):
+    """A JobSet on the cluster, with the fields that identify it."""
 
     name: str
     uid: str
     run_name: str | None
-    """None: xsft did not make it."""
+    """Its run; None: xsft did not create it."""
     digest: str | None
     state: Literal["live", "completed", "failed"]
     deleting: bool = False
-    """Somebody deleted it, and it is not gone yet."""
+    """Whether it is being deleted."""
 
 
-class World(Struct, frozen=True, kw_only=True):
+class RunHistory(Struct, frozen=True, kw_only=True):
     """What is known of a run before it is submitted."""
 
-    jobsets: tuple[Seen, ...] = ()
-    """Of this run's name, every attempt."""
+    jobsets: tuple[LiveJobSet, ...] = ()
+    """JobSets of this run's name, every attempt."""
     records: tuple[Record, ...] = ()
     latest_step: int | None = None
-    """Of the latest saved checkpoint; None where none is."""
+    """Step of the latest saved checkpoint; None without one."""
+    made: bool = False
+    """Whether the result of a CPU job is complete."""
     passed_over: frozenset[int] = frozenset()
-    """Attempts whose JobSet's name is another's (`ownership.pass_over`): the run `a-2` has that of `a`'s second."""
+    """Attempts whose JobSet's name belongs to another run (`ownership.pass_over`): the run `a-2` has that of `a`'s
+    second."""
 
 
 class Adopt(Struct, frozen=True, kw_only=True):
-    """The same run lives: nothing is created."""
+    """Decision: the same run is live, so nothing is created."""
 
-    jobset: Seen
+    jobset: LiveJobSet
 
 
 class Finished(Struct, frozen=True, kw_only=True):
-    """The same run has its last checkpoint."""
+    """Decision: the same run has its last checkpoint."""
 
     steps: int
     worthless: str = ""
-    """Why its steps taught nothing, where the record of its last attempt says so."""
+    """Why its steps taught nothing, if the record of its last attempt says so."""
 
 
 class Start(Struct, frozen=True, kw_only=True):
-    """Create the JobSet of this attempt; from the second on it resumes."""
+    """Decision: create the JobSet of this attempt; from the second on it resumes."""
 
     attempt: int
 
@@ -73,8 +75,9 @@ class Start(Struct, frozen=True, kw_only=True):
 Decision = Adopt | Finished | Start
 
 
-def decide(run: Run, *, world: World) -> Decision:
-    """Adopt, report as finished, or start. Raises Refused for another workload under the same name or output.
+def decide(run: Run, *, world: RunHistory) -> Decision:
+    """Return whether to adopt, report as finished, or start the run. Raises Refused for another workload under the same
+    name or output.
 
     A run that ended before its last step, with or without an error, gets a new attempt.
     """
@@ -95,9 +98,29 @@ def decide(run: Run, *, world: World) -> Decision:
     return _start(run, world)
 
 
-def seen_of(jobset: Json) -> Seen:
+def decide_job(run: Run, *, digest: str, world: RunHistory) -> Decision:
+    """Return the decision as `decide` does, for a CPU job (`launchers.cpujob`): no step is saved, and its inputs alone
+    make its identity."""
+    live = [seen for seen in world.jobsets if seen.state == "live"]
+    _refuse_deleting(live)
+    for seen in live:
+        if seen.digest != digest:
+            raise Refused(
+                f"JobSet {seen.name} (uid {seen.uid}) is live with other inputs.",
+                fix=f"Wait for its end (xsft wait {run.run_name}), or cancel it: xsft cancel {run.run_name}.",
+                id="job-differs",
+            )
+    if live:
+        return Adopt(jobset=max(live, key=attempt_of))
+    if world.made:
+        return Finished(steps=0)
+    _refuse_begun_elsewhere(run, spec=json.loads(canonical(run)), world=world)
+    return _start(run, world)
+
+
+def seen_of(jobset: Json) -> LiveJobSet:
     metadata = jobset.get("metadata") or {}
-    return Seen(
+    return LiveJobSet(
         name=str(metadata.get("name")),
         uid=str(metadata.get("uid")),
         run_name=(metadata.get("labels") or {}).get(RUN_LABEL),
@@ -107,13 +130,14 @@ def seen_of(jobset: Json) -> Seen:
     )
 
 
-def attempt_of(seen: Seen) -> int:
-    """`run` is 1, `run-3` is 3; a JobSet of another name counts as the first."""
+def attempt_of(seen: LiveJobSet) -> int:
+    """Return the attempt's number: `run` is 1, `run-3` is 3; a JobSet of another name counts as the first."""
     return attempt_of_jobset(seen.name, run_name=seen.run_name or seen.name) or 1
 
 
 def _state(status: Json) -> Literal["live", "completed", "failed"]:
-    """By terminalState, else by conditions that are True: they stay when they turn False (jobset@v0.10.1)."""
+    """Return the JobSet's state by terminalState, else by conditions that are True: they stay when they turn False
+    (jobset@v0.10.1)."""
     true = {c.get("type") for c in status.get("conditions") or () if c.get("status") == "True"}
     terminal = status.get("terminalState")
     if terminal == "Failed" or "Failed" in true:
@@ -121,22 +145,21 @@ def _state(status: Json) -> Literal["live", "completed", "failed"]:
     return "completed" if terminal == "Completed" or "Completed" in true else "live"
 
 
-def _refuse_deleting(live: Sequence[Seen]) -> None:
-    """Neither adopted, for it ends, nor followed by a new attempt, for its pods may still save."""
+def _refuse_deleting(live: Sequence[LiveJobSet]) -> None:
+    """Raise Refused if a JobSet is being deleted: it ends, and a new attempt must wait, for its pods may still save."""
     for seen in live:
         if seen.deleting:
             raise Refused(
                 f"JobSet {seen.name} (uid {seen.uid}) of this run is being deleted, and its pods may still be there.",
                 fix=f"Run the same command again when it is gone (kubectl wait --for=delete jobset/{seen.name}): the"
-                " run goes on from its last checkpoint.",
+                " run resumes from its last checkpoint.",
                 id="jobset-deleting",
             )
 
 
-def _refuse_begun_elsewhere(run: Run, *, spec: Json, world: World) -> None:
-    """A submitter that was killed on another cluster or in another namespace may have made a run that lives there, and
-    would save into the same folder.
-    """
+def _refuse_begun_elsewhere(run: Run, *, spec: Json, world: RunHistory) -> None:
+    """Raise Refused if an attempt was begun on another cluster or namespace: a killed submitter may have left a live
+    run that saves into the same folder."""
     for begun in world.records:
         unsettled = begun.on_cluster and begun.last.outcome == "submitting" and begun.spec
         if unsettled and _where(begun.spec) != _where(spec):
@@ -149,14 +172,14 @@ def _refuse_begun_elsewhere(run: Run, *, spec: Json, world: World) -> None:
 
 
 def _where(spec: Json) -> str:
-    """Cluster and namespace."""
+    """Return cluster and namespace as text."""
     place = spec.get("place") or {}
     names = (place.get(key) for key in ("context", "project", "zone", "cluster"))
     return f"{'/'.join(filter(None, names))}, namespace {spec.get('namespace')}"
 
 
-def _refuse_other_output(run: Run, *, digests: AbstractSet[str], spec: Json, world: World) -> None:
-    """What is saved under this name must be of the same run; only what may grow on resume may differ."""
+def _refuse_other_output(run: Run, *, digests: AbstractSet[str], spec: Json, world: RunHistory) -> None:
+    """Raise Refused if the output under this name is another run's; only what may grow on resume may differ."""
     before = next((r for r in reversed(world.records) if _took_place(r, world)), None)
     where = f"{run.output}/{run.run_name} holds another workload"
     if before is None:
@@ -168,8 +191,9 @@ def _refuse_other_output(run: Run, *, digests: AbstractSet[str], spec: Json, wor
         raise _another(run, where, before=before, spec=spec)
 
 
-def _took_place(record: Record, world: World) -> bool:
-    """One that was only about to be created did so where its JobSet or somebody's checkpoints are there to show it."""
+def _took_place(record: Record, world: RunHistory) -> bool:
+    """Return whether the recorded attempt took place. One that was about to be created did if its JobSet or checkpoints
+    exist."""
     created = world.latest_step is not None or any(seen.digest == record.spec_digest for seen in world.jobsets)
     return _started(record) or (record.last.outcome == "submitting" and created)
 
@@ -184,7 +208,7 @@ def _another(run: Run, what: str, *, before: Record | None, spec: Json) -> Refus
     )
 
 
-def _finished(run: Run, world: World, *, steps: int) -> Finished:
+def _finished(run: Run, world: RunHistory, *, steps: int) -> Finished:
     if not world.records and not world.jobsets:
         raise Refused(
             f"{run.output}/{run.run_name} has a checkpoint at step {steps} that no record of xsft explains; a run of "
@@ -201,8 +225,9 @@ def _finished(run: Run, world: World, *, steps: int) -> Finished:
     return Finished(steps=steps, worthless=last.reason or "" if last and taught_nothing else "")
 
 
-def _start(run: Run, world: World) -> Start:
-    """A number whose JobSet was never created is free again: the JobSet's name decides between two submitters."""
+def _start(run: Run, world: RunHistory) -> Start:
+    """Return the start of the next attempt. The number of a JobSet that was never created is free again: the JobSet's
+    name decides between two submitters."""
     taken = (
         *(attempt_of(seen) for seen in world.jobsets),
         *(record.last.number for record in world.records if _started(record)),

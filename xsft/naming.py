@@ -6,8 +6,11 @@ from typing import Literal
 
 ModeName = Literal["mcjax", "pathways"]
 
+Work = Literal["convert"]
+"""Kind of work that is done for a training on a CPU node."""
+
 RowOrder = Literal["reshuffled", "repeated"]
-"""Of the rows that a run reads once it has resumed: another order than before, or the same."""
+"""Order of the rows that a resumed run reads: another order than before, or the same."""
 
 XPK_NAME_LIMIT = 40
 """source: xpk@1.16.0 parser/validators.py name_type (40 passes, 41 is refused)."""
@@ -25,7 +28,7 @@ ATTEMPT_SUFFIX = 2
 
 
 def jobset_limit(*, mode: ModeName, num_slices: int, hosts: int) -> int:
-    """Characters a JobSet's name may have."""
+    """Return the maximum characters of a JobSet's name."""
     match mode:
         case "pathways":
             return PATHWAYS_NAME_LIMIT
@@ -34,17 +37,22 @@ def jobset_limit(*, mode: ModeName, num_slices: int, hosts: int) -> int:
 
 
 def run_name_limit(*, mode: ModeName, num_slices: int, hosts: int) -> int:
-    """Characters a run's name may have, so that a second attempt's name fits too."""
+    """Return the maximum characters of a run's name, so that a second attempt's name fits too."""
     return jobset_limit(mode=mode, num_slices=num_slices, hosts=hosts) - ATTEMPT_SUFFIX
 
 
 def jobset_name(*, run_name: str, attempt: int) -> str:
-    """The first attempt carries the run's name, later ones `-2`, `-3`, …"""
+    """Return the JobSet's name: the run's for the first attempt, later ones `-2`, `-3`, …"""
     return run_name if attempt == 1 else f"{run_name}-{attempt}"
 
 
+def stage_name(*, run_name: str, stage: str) -> str:
+    """Return the run name of a stage beside the training, e.g. `tiny-convert`."""
+    return f"{run_name}-{stage}"
+
+
 def attempt_of_jobset(name: str, *, run_name: str) -> int | None:
-    """The inverse of `jobset_name`; None for a name that is no attempt's of the run."""
+    """Return the attempt of a JobSet's name, the inverse of `jobset_name`; None for a name of no attempt of the run."""
     if name == run_name:
         return 1
     suffix = name.removeprefix(f"{run_name}-")
@@ -57,7 +65,6 @@ MISREAD_NAMES = frozenset({"none", "null", "true", "false", "yes", "no", "on", "
 
 
 def _pod_suffix(*, num_slices: int, hosts: int) -> int:
-    """`-slice-job-<slice>-<host>-abcde`: source jobset@v0.10.1, measured in a real control plane (42 passes, 43 fails
-    at 2 x 64).
-    """
+    """Return the length of `-slice-job-<slice>-<host>-abcde`. source: jobset@v0.10.1, measured in a real control plane
+    (42 passes, 43 fails at 2 x 64)."""
     return len("-slice-job-") + len(str(num_slices - 1)) + 1 + len(str(hosts - 1)) + len("-abcde")

@@ -1,4 +1,4 @@
-"""Whose is a JobSet that bears a name of this run? Pure."""
+"""The owner of a JobSet that has a name of this run. Pure."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from xsft.errors import Refused
-from xsft.identity import Seen, World
+from xsft.identity import LiveJobSet, RunHistory
 from xsft.records.model import Record
 
 
-def recognised(seen: Seen, *, run_name: str, records: Sequence[Record], as_told: bool) -> Seen:
-    """A JobSet without labels is of this run where a record names its UID, or where a submission through xpk was begun
-    and the JobSet is what xpk was told (`as_told`): its submitter was killed before it could write more.
-    """
+def recognised(seen: LiveJobSet, *, run_name: str, records: Sequence[Record], as_told: bool) -> LiveJobSet:
+    """Return the JobSet with its run. One without labels belongs to this run if a record names its UID, or if a
+    submission through xpk was begun and the JobSet is what xpk was told (`as_told`): its submitter was killed before it
+    could write more."""
     if seen.run_name is not None:
         return seen
     ours = [r.last for r in records if r.last.jobset == seen.name]
@@ -22,8 +22,8 @@ def recognised(seen: Seen, *, run_name: str, records: Sequence[Record], as_told:
     return replace(seen, run_name=run_name, digest=known[-1].spec_digest) if known else seen
 
 
-def pass_over(seen: Seen, *, attempt: int, world: World) -> World:
-    """What is known once `seen`, another's, has turned out to have the name of this attempt: it may be of a run that is
+def pass_over(seen: LiveJobSet, *, attempt: int, world: RunHistory) -> RunHistory:
+    """Return the history after `seen` proved to be another run's with the name of this attempt, e.g. of a run that is
     itself named `run-2`. It is left alone, and the attempt takes the next name.
 
     Raises Refused for the first attempt, whose name is the run's, and for a JobSet that may be this run's after all.
@@ -36,26 +36,27 @@ def pass_over(seen: Seen, *, attempt: int, world: World) -> World:
     return replace(world, passed_over=world.passed_over | {attempt})
 
 
-def _refuse_unclear(seen: Seen, *, attempt: int, world: World) -> None:
-    """Passing over what is ours would make a second run, which saves into the same folder."""
+def _refuse_unclear(seen: LiveJobSet, *, attempt: int, world: RunHistory) -> None:
+    """Raise Refused if the JobSet may be this run's: skipping it would make a second run, which saves into the same
+    folder."""
     begun = (r for r in world.records if r.last.number == attempt and r.last.outcome in ("submitting", "unknown"))
     if seen.run_name is None and any(begun):
         raise Refused(
-            f"attempt {attempt} was begun and what came of it was never recorded, and the JobSet {seen.name} (uid"
-            f" {seen.uid}) bears no label: it may be that attempt, or somebody else's.",
-            fix=f"Look whose it is (kubectl get jobset {seen.name} -o yaml); submit again when it is gone.",
+            f"attempt {attempt} was begun and its result never recorded, and the JobSet {seen.name} (uid {seen.uid})"
+            " has no label: it may be that attempt, or another user's.",
+            fix=f"Check its owner (kubectl get jobset {seen.name} -o yaml), and resubmit once it is gone.",
             id="jobset-unclear",
         )
 
 
-def _owner(seen: Seen) -> str:
-    return f"the run {seen.run_name}" if seen.run_name else "somebody else; xsft did not make it"
+def _owner(seen: LiveJobSet) -> str:
+    return f"the run {seen.run_name}" if seen.run_name else "another user; xsft did not create it"
 
 
-def _fix(seen: Seen, world: World) -> str:
+def _fix(seen: LiveJobSet, world: RunHistory) -> str:
     if world.latest_step is None:
         return "Take another name: --set name=…, or run_name_suffix: date."
     return (
-        f"Submit it again when that JobSet is gone (kubectl get jobset {seen.name}): it goes on from step"
+        f"Submit it again when that JobSet is gone (kubectl get jobset {seen.name}): it resumes from step"
         f" {world.latest_step}, which is saved. Under another name it would begin at step 0."
     )

@@ -6,20 +6,23 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from xsft.checks import check, silence
+from xsft.errors import SpecError
 from xsft.facts import Facts
 from xsft.launchers.audit import audit, audit_problems
+from xsft.launchers.cpu_patch import cpu_changes, cpu_expectations
+from xsft.launchers.cpujob import CpuJob, cpu_env
 from xsft.launchers.expect import expectations
 from xsft.launchers.launcher import launcher_of
-from xsft.launchers.patch import apply
+from xsft.launchers.patch import Change, apply
 from xsft.launchers.rendering import Rendering, XpkRendering
-from xsft.problems import Problem, error, errors_in
+from xsft.problems import Problem, error
 from xsft.spec.digest import spec_digest
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import Run, resolve
-from xsft.steps import Intent, Plan
-from xsft.trainers.conversion import conversion_argv
-from xsft.trainers.maxtext import trainer_argv, trainer_env
+from xsft.steps import CpuPlan, Intent, Plan
+from xsft.trainers.conversion import conversion_plan
 from xsft.trainers.shuffling import seeds
+from xsft.trainers.trainer import trainer_of
 
 
 def make_intent(spec: WorkloadSpec, facts: Facts) -> Intent:
@@ -28,12 +31,14 @@ def make_intent(spec: WorkloadSpec, facts: Facts) -> Intent:
     problems = silence((*unresolved, *check(run, facts)), spec.checks)
     digest = spec_digest(run)
     rendering, unencodable = _rendering(run, problems)
+    trainer, conversion = trainer_of(run), conversion_plan(run, facts)
     return Intent(
         run=run,
         spec_digest=digest,
-        trainer_argv=trainer_argv(run),
-        trainer_env=trainer_env(run),
-        conversion_argv=conversion_argv(run),
+        trainer_argv=trainer.trainer_argv(run),
+        trainer_env=trainer.trainer_env(run),
+        conversion_argv=None if conversion and conversion.whole else trainer.conversion_argv(run),
+        conversion=conversion,
         rendering=rendering,
         changes=launcher_of(spec.target).changes(run, digest=digest) if rendering else (),
         expectations=expectations(run, digest=digest) if rendering else (),
@@ -42,7 +47,9 @@ def make_intent(spec: WorkloadSpec, facts: Facts) -> Intent:
 
 
 def make_plan(intent: Intent, *, rendered: dict[str, Any] | None, file: str = "") -> Plan:
-    """Join the intent with what was rendered for it; None for local runs and for intents without a rendering."""
+    """Return the plan of an intent and its rendered manifest; None for local runs and for intents without a
+    rendering.
+    """
     manifest = apply(intent.changes, rendered) if rendered is not None else None
     rows = audit(intent.expectations, rendered=rendered, manifest=manifest) if rendered is not None else ()
     run = intent.run
@@ -66,39 +73,58 @@ def make_plan(intent: Intent, *, rendered: dict[str, Any] | None, file: str = ""
     )
 
 
-UNRENDERABLE = frozenset(
-    {
-        "tpu-missing",
-        "tpu-unknown",
-        "image-missing",
-        "place-missing",
-        "place-unknown",
-        "pathways-args",
-        "env-value",
-        "env-name",
-    }
-)
-"""Problems that leave a launcher nothing it could render."""
+def cpu_rendering(job: CpuJob) -> Rendering:
+    """Return the launcher's rendering of a CPU job. Raises SpecError if its command cannot be sent."""
+    try:
+        return launcher_of(job.run.spec.target).cpu_rendering(job)
+    except ValueError as e:
+        raise SpecError((_unencodable(e),)) from None
+
+
+def make_cpu_plan(
+    job: CpuJob, *, rendered: dict[str, Any], xpk_argv: tuple[str, ...] | None, file: str, problems: tuple[Problem, ...]
+) -> CpuPlan:
+    """Return the plan of a CPU job and its rendered manifest. `problems`: of the workload and of the job."""
+    changes = cpu_changes(job)
+    manifest = apply(changes, rendered)
+    rows = audit(cpu_expectations(job), rendered=rendered, manifest=manifest)
+    return CpuPlan(
+        file=file,
+        job=job,
+        env=cpu_env(job),
+        xpk_argv=xpk_argv,
+        manifest=manifest,
+        audit=rows,
+        by_hand=_needed(job.run, changes, rendered) if xpk_argv else (),
+        problems=tuple(p.in_file(file) for p in (*problems, *audit_problems(rows))),
+    )
 
 
 def _rendering(run: Run, problems: Iterable[Problem]) -> tuple[Rendering | None, tuple[Problem, ...]]:
-    """What the launcher renders, or None with the reason where it can render nothing."""
-    if run.spec.on_this_machine or run.slice is None or any(p.id in UNRENDERABLE for p in errors_in(problems)):
+    """Return the launcher's rendering, or None with the reason why there is none."""
+    if run.spec.on_this_machine or run.slice is None or any(p.kind == "unrenderable" for p in problems):
         return None, ()
     try:
         return launcher_of(run.spec.target).rendering(run), ()
     except ValueError as e:
-        return None, (
-            error("command-encoding", "", f"the trainer's command cannot be sent: {e}", "Change that value."),
-        )
+        return None, (_unencodable(e),)
 
 
 def _by_hand(intent: Intent, rendered: dict[str, Any]) -> tuple[str, ...]:
-    """The reasons of the changes that xpk's own manifest still needs; another launcher has no line to run by hand."""
+    """Return the reasons of the changes that xpk's own manifest still needs; another launcher has no line to run by
+    hand."""
     if not isinstance(intent.rendering, XpkRendering):
         return ()
-    needed = (change.why for change in intent.changes if apply((change,), rendered) != rendered)
-    return tuple(dict.fromkeys((*_reach(intent.run), *needed)))
+    return _needed(intent.run, intent.changes, rendered)
+
+
+def _needed(run: Run, changes: Iterable[Change], rendered: dict[str, Any]) -> tuple[str, ...]:
+    needed = (change.why for change in changes if apply((change,), rendered) != rendered)
+    return tuple(dict.fromkeys((*_reach(run), *needed)))
+
+
+def _unencodable(why: ValueError) -> Problem:
+    return error("command-encoding", "", f"the command cannot be sent: {why}", "Change that value.")
 
 
 def _reach(run: Run) -> Iterator[str]:

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Severity = Literal["error", "warning", "note"]
 
+Kind = Literal["plain", "unrenderable", "secret", "disputable", "absent", "unread", "open"]
+"""What a problem blocks, and whether a user may accept it. Errors block plans and submissions:
+
+- `unrenderable`: it leaves a launcher nothing it could render.
+- `secret`: a value shaped like one stands in the workload, so nothing is rendered or printed.
+- `disputable`: it may be wrong about what a user knows better, and loses nothing; so it may be accepted.
+
+Warnings of a plan that block a submission:
+
+- `open`: unless it is accepted.
+- `unread`: unless it is accepted; it could not be looked at from here, and trying again may help.
+- `absent`: always; what the run needs does not exist yet, and accepting that does not make it exist.
+"""
+
+Again = Literal["helps", "unsure", "never"]
+"""Whether trying again helps; `never` before a person has acted."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One finding. `id` is stable and documented in docs/checks.md."""
+    """One problem that was found. `id` is stable and documented in docs/checks.md."""
 
     id: str
     severity: Severity
@@ -22,24 +39,49 @@ class Problem:
     where: str = ""
     """Key path in the workload, e.g. `train.steps`; empty when it concerns the whole file."""
     file: str = ""
+    kind: Kind = "plain"
+    again: Again = "unsure"
+
+    @property
+    def can_be_accepted(self) -> bool:
+        """Return whether `checks: {ID: why}` makes it a note, for plan and submit alike."""
+        match self.severity:
+            case "error":
+                return self.kind == "disputable"
+            case "warning":
+                return self.kind != "absent"
+            case "note":
+                return False
+
+    @property
+    def blocks_submission(self) -> bool:
+        """Return whether the problem blocks a submission; a note was accepted and does not."""
+        match self.severity:
+            case "error":
+                return True
+            case "warning":
+                return self.kind in ("absent", "unread", "open")
+            case "note":
+                return False
 
     def in_file(self, file: str) -> Problem:
         return replace(self, file=file)
 
     def as_warning_of(self, whose: str) -> Problem:
-        """Of one of several; the others may still have an answer."""
+        """Return the problem as a warning of one of several sources; the others may still answer."""
         return replace(self, severity="warning", message=f"{whose}: {self.message}")
 
     def as_json(self) -> dict[str, str]:
-        return asdict(self)
+        names = ("id", "severity", "message", "fix", "where", "file")
+        return {name: getattr(self, name) for name in names}
 
 
-def error(id: str, where: str, message: str, fix: str) -> Problem:
-    return Problem(id=id, severity="error", where=where, message=message, fix=fix)
+def error(id: str, where: str, message: str, fix: str, *, kind: Kind = "plain") -> Problem:
+    return Problem(id=id, severity="error", where=where, message=message, fix=fix, kind=kind)
 
 
-def warning(id: str, where: str, message: str, fix: str) -> Problem:
-    return Problem(id=id, severity="warning", where=where, message=message, fix=fix)
+def warning(id: str, where: str, message: str, fix: str, *, kind: Kind = "plain") -> Problem:
+    return Problem(id=id, severity="warning", where=where, message=message, fix=fix, kind=kind)
 
 
 def note(id: str, where: str, message: str, fix: str = "") -> Problem:
@@ -48,3 +90,12 @@ def note(id: str, where: str, message: str, fix: str = "") -> Problem:
 
 def errors_in(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     return tuple(p for p in problems if p.severity == "error")
+
+
+def namespace_missing(namespace: str, context: str) -> Problem:
+    return error(
+        "namespace-missing",
+        "namespace",
+        f"The cluster (context {context}) has no namespace {namespace}.",
+        f"Name one that exists (`kubectl --context {context} get namespaces`), or have it made.",
+    )

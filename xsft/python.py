@@ -8,17 +8,58 @@ that no run has, and Unreachable where the run's cluster does not answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft.commands import cancel as cancel_verb
+from xsft.commands import compare as compare_verb
+from xsft.commands import logs as logs_verb
+from xsft.commands import why as why_verb
+from xsft.commands.cancel import Cancelled
+from xsft.commands.changes import changes_of
 from xsft.commands.log_request import LogRequest
 from xsft.commands.run_sources import runs_asked
-from xsft.effects.runs.sources import Asked
+from xsft.commands.waiting import WaitLimits, row_of_waited, wait_for
+from xsft.effects.runs.losses import Curve
+from xsft.effects.runs.runs import runs_for
+from xsft.effects.runs.sources import PlaceQuery
+from xsft.problems import Problem
+from xsft.run_query import look, pick, query_of
+from xsft.states.folding import RowFilter
+from xsft.states.rows import Row
+from xsft.states.rule import Explanation
+from xsft.states.waiting import parse_goal
 
-if TYPE_CHECKING:
-    from xsft.commands.cancel import Cancelled
-    from xsft.effects.runs.losses import Curve
-    from xsft.states.rows import Row
-    from xsft.states.rule import Explanation
+
+class Statuses(Struct, frozen=True, kw_only=True):
+    """The result of `xsft status`."""
+
+    runs: tuple[Row, ...]
+    """The runs: active ones first, then the newest first."""
+    problems: tuple[Problem, ...]
+    """Problems of reading: a cluster that does not answer does not hide the others."""
+
+
+def status(
+    runs: Sequence[str] = (),
+    *,
+    place: str | None = None,
+    context: str | None = None,
+    namespace: str | None = None,
+    everything: bool = False,
+) -> Statuses:
+    """Return every run that is active or ended in the last day; `runs`: these, by their exact names. `everything`: also
+    runs that ended before.
+
+    Without a place or a context it reads all of places.yaml, the clusters of runs submitted from here, and this
+    machine. Raises UsageError for a name that no run has, Unreachable if nothing could be read.
+    """
+    asked = PlaceQuery(place=place, context=context, namespace=namespace)
+    query = query_of(runs_for(asked, names=runs, everything=everything))
+    query = replace(query, wanted=RowFilter(runs=tuple(runs), everything=everything))
+    found, rows = look(query)
+    return Statuses(runs=pick(query, rows, found), problems=found.problems)
 
 
 def why(
@@ -29,11 +70,9 @@ def why(
     context: str | None = None,
     namespace: str | None = None,
 ) -> Explanation:
-    """The one cause of the run's state, with its evidence and the next step, and what else was seen."""
-    from xsft.commands import why as verb
-
-    runs = runs_asked(Asked(place=place, context=context, namespace=namespace), run)
-    return verb.explained(run, world=verb.world_of(runs), attempt=attempt).explanation
+    """Return the most likely cause of the run's state, with its evidence, the next step, and other findings."""
+    runs = runs_asked(PlaceQuery(place=place, context=context, namespace=namespace), run)
+    return why_verb.explained(run, world=why_verb.world_of(runs), attempt=attempt).explanation
 
 
 def wait(
@@ -47,18 +86,14 @@ def wait(
     context: str | None = None,
     namespace: str | None = None,
 ) -> Row:
-    """The run, once it is `done`, `running` or at `step=N`. `say` hears every change.
+    """Wait until the run is `done`, `running` or at `step=N`, and return it. `say` gets a line on every change.
 
-    Raises RunFailed where it will not come there, TimedOut after `timeout_s`, Unknown where it is gone and nothing says
-    how it ended, ValueError for another word in `until`.
+    Raises RunFailed if it cannot reach that, TimedOut after `timeout_s`, Unknown if it is gone and its end is unknown,
+    ValueError for another word in `until`.
     """
-    from xsft.commands.changes import changes_of
-    from xsft.commands.waiting import Patience, row_of_waited, wait_for
-    from xsft.states.waiting import parse_goal
-
     goal = parse_goal(until)
-    query, clock = changes_of(runs_asked(Asked(place=place, context=context, namespace=namespace), run))
-    patience = Patience(timeout_s=timeout_s, poll_s=poll_s, began_at=clock.monotonic())
+    query, clock = changes_of(runs_asked(PlaceQuery(place=place, context=context, namespace=namespace), run))
+    patience = WaitLimits(timeout_s=timeout_s, poll_s=poll_s, began_at=clock.monotonic())
     waited = wait_for(run, goal=goal, query=query, patience=patience, clock=clock, say=say)
     return row_of_waited(run, goal, waited)
 
@@ -74,35 +109,29 @@ def logs(
     context: str | None = None,
     namespace: str | None = None,
 ) -> Iterator[str]:
-    """Lines of the process that prints steps, the last `tail`; with `follow` until the run has ended.
+    """Yield lines of the process that prints steps, the last `tail`; with `follow` until the run has ended.
 
     `every`: of all its processes, 8 at most.
     """
-    from xsft.commands import logs as verb
-
-    runs = runs_asked(Asked(place=place, context=context, namespace=namespace), run)
+    runs = runs_asked(PlaceQuery(place=place, context=context, namespace=namespace), run)
     asked = LogRequest(every=every, tail=tail, follow=follow, attempt=attempt)
-    return verb.found_lines(run, asked=asked, world=verb.world_of(runs), timestamps=False).lines
+    return logs_verb.found_lines(run, asked=asked, world=logs_verb.world_of(runs), timestamps=False).lines
 
 
 def cancel(
     run: str, *, place: str | None = None, context: str | None = None, namespace: str | None = None
 ) -> Cancelled:
-    """Delete exactly the JobSet of that run, by its UID, without a question; what was done and what it lost.
+    """Delete exactly the JobSet of that run, by its UID, without a question; return what was done and what it lost.
 
-    A run that has ended leaves `action="nothing"`.
+    A run that has ended gives `action="nothing"`.
     """
-    from xsft.commands import cancel as verb
-
-    runs = runs_asked(Asked(place=place, context=context, namespace=namespace), run)
-    return verb.cancelled(run, world=verb.world_of(runs), agree=lambda _about: None)
+    runs = runs_asked(PlaceQuery(place=place, context=context, namespace=namespace), run)
+    return cancel_verb.cancelled(run, world=cancel_verb.world_of(runs), agree=lambda _about: None)
 
 
 def compare(
     runs: Sequence[str], *, place: str | None = None, context: str | None = None, namespace: str | None = None
 ) -> tuple[Curve, ...]:
-    """The losses of each run by step, in the order given. Raises Unknown where none has one."""
-    from xsft.commands import compare as verb
-
-    found = runs_asked(Asked(place=place, context=context, namespace=namespace), *runs)
-    return verb.curves_of(tuple(dict.fromkeys(runs)), world=verb.world_of(found))[0]
+    """Return the losses of each run by step, in the order given. Raises Unknown if no run has one."""
+    found = runs_asked(PlaceQuery(place=place, context=context, namespace=namespace), *runs)
+    return compare_verb.curves_of(tuple(dict.fromkeys(runs)), world=compare_verb.world_of(found))[0]

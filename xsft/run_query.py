@@ -6,18 +6,16 @@ One pipeline for the command line and for Python callers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from xsft.effects.machine import clock
 from xsft.effects.runs.runs import Runs
-
-if TYPE_CHECKING:
-    from xsft.states.folding import Classify, Seen, Wanted
-    from xsft.states.lookup import Read, Reading
-    from xsft.states.model import Observation, Status
-    from xsft.states.rows import Row
+from xsft.states.classify import classify
+from xsft.states.folding import Classify, FoldedRun, RowFilter, chosen, fold_parts
+from xsft.states.lookup import Read, RunsAnswer, require_answer, require_names
+from xsft.states.model import Observation, Status
+from xsft.states.rows import Row
 
 
 class RunQuery(Struct, frozen=True, kw_only=True):
@@ -25,7 +23,7 @@ class RunQuery(Struct, frozen=True, kw_only=True):
 
     read: Read
     classify: Classify
-    wanted: Wanted
+    wanted: RowFilter
     now: Callable[[], str]
     keep: Callable[[Sequence[tuple[Observation, Status]]], None] = lambda _seen: None
     """Remembers it for when a cluster does not answer."""
@@ -35,24 +33,18 @@ class RunQuery(Struct, frozen=True, kw_only=True):
 
 def query_of(runs: Runs) -> RunQuery:
     """All that can be seen there."""
-    from xsft.states.classify import classify  # loaded while the clusters answer
-    from xsft.states.folding import Wanted
-
     return RunQuery(
         read=runs.read,
         classify=classify,
-        wanted=Wanted(everything=True),
+        wanted=RowFilter(everything=True),
         now=clock.now,
         keep=runs.keep,
         listen=runs.listen,
     )
 
 
-def look(query: RunQuery) -> tuple[Reading, tuple[Seen, ...]]:
+def look(query: RunQuery) -> tuple[RunsAnswer, tuple[FoldedRun, ...]]:
     """What was read now, and a row for every run in it. Raises Unreachable where nothing could be read."""
-    from xsft.states.folding import fold_parts
-    from xsft.states.lookup import require_answer
-
     found = query.read()
     require_answer(found)
     rows = fold_parts(found.parts(), classify=query.classify, now=query.now())
@@ -60,16 +52,12 @@ def look(query: RunQuery) -> tuple[Reading, tuple[Seen, ...]]:
     return found, rows
 
 
-def pick(query: RunQuery, rows: Sequence[Seen], found: Reading) -> tuple[Row, ...]:
+def pick(query: RunQuery, rows: Sequence[FoldedRun], found: RunsAnswer) -> tuple[Row, ...]:
     """Raises UsageError for a name that no run has."""
-    from xsft.states.lookup import require_names
-
     require_names(query.wanted.runs, rows, found)
     return there(query, rows)
 
 
-def there(query: RunQuery, rows: Sequence[Seen]) -> tuple[Row, ...]:
+def there(query: RunQuery, rows: Sequence[FoldedRun]) -> tuple[Row, ...]:
     """What is wanted of what is there."""
-    from xsft.states.folding import chosen
-
     return tuple(one.row for one in chosen(rows, query.wanted))

@@ -8,7 +8,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from xsft.conversion.plan import ConversionPlan
 from xsft.launchers.audit import AuditRow, Expectation
+from xsft.launchers.cpujob import CpuJob
 from xsft.launchers.patch import Change
 from xsft.launchers.rendering import Rendering, XpkRendering
 from xsft.problems import Problem, errors_in
@@ -25,6 +27,8 @@ class Intent(Struct, frozen=True, kw_only=True):
     trainer_argv: tuple[str, ...]
     trainer_env: dict[str, str]
     conversion_argv: tuple[str, ...] | None
+    conversion: ConversionPlan | None
+    """What `xsft checkpoint convert` does; None where the run needs no conversion."""
     rendering: Rendering | None
     """None for `target: local`, and where a problem leaves nothing to render."""
     changes: tuple[Change, ...]
@@ -33,7 +37,7 @@ class Intent(Struct, frozen=True, kw_only=True):
 
     @property
     def xpk_argv(self) -> tuple[str, ...] | None:
-        """None for other launchers too."""
+        """Return the xpk line; None for other launchers too."""
         return self.rendering.argv if isinstance(self.rendering, XpkRendering) else None
 
 
@@ -63,3 +67,43 @@ class Plan(Targeted, Struct, frozen=True, kw_only=True):
     @property
     def ok(self) -> bool:
         return not errors_in(self.problems)
+
+
+class CpuPlan(Targeted, Struct, frozen=True, kw_only=True):
+    """The plan of a CPU job: exactly what is put on a cluster."""
+
+    file: str
+    job: CpuJob
+    env: dict[str, str]
+    """Of its container."""
+    xpk_argv: tuple[str, ...] | None
+    manifest: dict[str, Any] | None
+    audit: tuple[AuditRow, ...]
+    by_hand: tuple[str, ...]
+    """What the xpk line lacks, as in `Plan.by_hand`."""
+    problems: tuple[Problem, ...]
+
+    @property
+    def run(self) -> Run:
+        return self.job.run
+
+    @property
+    def run_name(self) -> str:
+        return self.run.run_name
+
+    @property
+    def jobset(self) -> str:
+        return self.run.jobset
+
+    @property
+    def target(self) -> str:
+        return self.run.spec.target
+
+    @property
+    def spec_digest(self) -> str:
+        """Return the digest by which two jobs are the same."""
+        return self.job.digest
+
+
+Planned = Plan | CpuPlan
+"""What can be put on a cluster."""

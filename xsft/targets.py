@@ -1,4 +1,4 @@
-"""Where a run goes: to a cluster, by a launcher, or to this machine. Pure; the only place that lists the launchers."""
+"""The target of a run: a cluster, by a launcher, or this machine. Pure; the only place that lists the launchers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ THIS_MACHINE = "local"
 
 
 def targets() -> tuple[str, ...]:
-    """All that a workload may name."""
+    """Return all names that a workload may use."""
     return (*LAUNCHERS, THIS_MACHINE)
 
 
 def on_cluster(target: str) -> bool:
-    """False for a target that a record names and this xsft does not know."""
+    """Return whether the target is a cluster; False for one that a record names and this xsft does not know."""
     return target in LAUNCHERS
 
 
@@ -29,7 +29,7 @@ def on_this_machine(target: str) -> bool:
 
 
 class Targeted:
-    """A mixin for what has a target: one property per question about it."""
+    """Mixin for classes with a target: one property per question about it."""
 
     __slots__ = ()
 

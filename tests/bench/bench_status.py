@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import sys
 import tempfile
 import time
@@ -265,8 +266,8 @@ def tell(
     as_json: bool,
 ) -> int:
     many = bench.many
-    walls = {command.name: command.cost.wall_s for command in found}
-    budgets = [budget for command in found[:OURS] for budget in _budgets(command, walls=walls)]
+    beside = {command.name: command for command in found}
+    budgets = [budget for command in found[:OURS] for budget in _budgets(command, beside=beside)]
     if as_json:
         rows = {
             one.name: {**vars(one.cost), "best_wall_s": one.best_s, "lists": one.lists, "mib": one.mib} for one in found
@@ -281,6 +282,7 @@ def tell(
                     "active_read": active,
                     "paces_s": bench.paces,
                     "commands": rows,
+                    "budgets": [{**vars(one), "kept": one.kept} for one in budgets],
                 }
             )
         )
@@ -303,11 +305,9 @@ def _line(one: Command) -> str:
     )
 
 
-def _budgets(command: Command, *, walls: Mapping[str, float]) -> tuple[Budget, ...]:
+def _budgets(command: Command, *, beside: Mapping[str, Command]) -> tuple[Budget, ...]:
     ratios = (
-        Budget(
-            what=f"{command.name}: wall / {other}", measured=command.cost.wall_s / walls[other], limit=most, unit="x"
-        )
+        Budget(what=f"{command.name}: wall / {other}", measured=ratio(command, beside[other]), limit=most, unit="x")
         for other, most in TIMES.items()
     )
     return (
@@ -315,6 +315,11 @@ def _budgets(command: Command, *, walls: Mapping[str, float]) -> tuple[Budget, .
         Budget(what=f"{command.name}: lists", measured=command.lists, limit=LISTS, unit="lists"),
         Budget(what=f"{command.name}: memory", measured=command.cost.rss_mib, limit=RSS_MIB, unit="MiB"),
     )
+
+
+def ratio(one: Command, other: Command) -> float:
+    """Of their wall times, the middle one of all rounds: what slows a round down slows both."""
+    return statistics.median(a.wall_s / b.wall_s for a, b in zip(one.costs, other.costs, strict=True))
 
 
 def say(line: str) -> None:

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from tests.maxtext import Worker, ask
-from xsft.catalog.arrays import Layout, required
+from xsft.catalog.arrays import ArrayLayout, required
 from xsft.catalog.models import model, names
 
 BUILT = (
@@ -33,7 +33,7 @@ BUILT = (
 @pytest.mark.parametrize("name", names())
 def test_the_arrays_make_the_models_parameters(name: str) -> None:
     """Within 3 %, as models.toml says; the two layouts hold the same number."""
-    scanned, each = (required(name, {}, layout=Layout(scan=scan)) for scan in (True, False))
+    scanned, each = (required(name, {}, layout=ArrayLayout(scan=scan)) for scan in (True, False))
     assert scanned is not None
     assert each is not None
     assert scanned.complete == each.complete
@@ -47,12 +47,12 @@ def test_the_arrays_make_the_models_parameters(name: str) -> None:
 def test_what_is_not_known_is_not_claimed() -> None:
     partial = (("deepseek4-284b", {}), ("qwen3-0.6b", {"fused_mlp": True}), ("gpt3-6b", {}))
     for name, given in partial:
-        found = required(name, given, layout=Layout())
+        found = required(name, given, layout=ArrayLayout())
         assert found is not None
         assert (found.complete, list(found.arrays)) == (False, ["token_embedder.embedding"])
     for given in ({"base_emb_dim": "wide"}, {"global_parameter_scale": 2}):
-        assert required("qwen3-0.6b", given, layout=Layout()) is None
-    huge = required("qwen3-0.6b", {"base_num_decoder_layers": 10**9}, layout=Layout(scan=False))
+        assert required("qwen3-0.6b", given, layout=ArrayLayout()) is None
+    huge = required("qwen3-0.6b", {"base_num_decoder_layers": 10**9}, layout=ArrayLayout(scan=False))
     assert huge is not None
     assert not huge.complete
 
@@ -63,7 +63,7 @@ def test_maxtext_builds_the_same(asked: str, maxtext: Worker) -> None:
     name, *pairs = asked.split(",")
     (answer,) = ask([{"arrays": [name, *pairs]}], of=maxtext)
     given = {key: json.loads(value.lower()) for key, value in (pair.split("=") for pair in pairs)}
-    layout = Layout(scan=given.pop("scan_layers", True), axis=given.pop("param_scan_axis", 1))
+    layout = ArrayLayout(scan=given.pop("scan_layers", True), axis=given.pop("param_scan_axis", 1))
     wanted = required(name, given, layout=layout)
     assert wanted is not None
     assert {key: list(shape) for key, shape in wanted.arrays.items()} == answer.get("arrays"), answer.get("error")

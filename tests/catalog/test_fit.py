@@ -29,7 +29,7 @@ COUNTING = sorted((*fit.COUNTING_KEYS, fit.TOKENS))
 ROW_IDS = [row["id"] for row in fit._rows()]
 
 
-def verdict(keys: dict[str, object], *, tpu_type: str = "v6e-256", num_slices: int = 2) -> fit.Verdict | None:
+def verdict(keys: dict[str, object], *, tpu_type: str = "v6e-256", num_slices: int = 2) -> fit.CompilerVerdict | None:
     return fit.known_verdict(model="deepseek3-671b", tpu_type=tpu_type, num_slices=num_slices, keys=keys)
 
 

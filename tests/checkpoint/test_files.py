@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from xsft.checkpoint.files import (
     array_shapes,
     flag,
+    own_metadata,
     parameters,
     parse_json,
     recorded_scan,
@@ -191,6 +192,22 @@ def test_no_document_raises(document: dict[str, object]) -> None:
         assert recorded_scan(given_document) in (None, True, False)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"value_type": "jax.Array", "skip_deserialize": True},
+        {"value_type": "None", "skip_deserialize": True},
+        {"value_type": "string", "skip_deserialize": False},
+        {"skip_deserialize": True},
+        None,
+    ],
+)
+def test_what_has_no_array_is_not_looked_for(value: object) -> None:
+    """An empty node of an optimizer's tree, e.g.: the store has nothing of its name, and the save is whole."""
+    tree = {"a": {"key_metadata": [{"key": "a"}], "value_metadata": value}}
+    assert saved_arrays({"tree_metadata": tree}, sharding={}, array_metadata={}) == ()
+
+
 def test_parameters_are_counted_over_all_pieces() -> None:
     whole = SavedArray(path=("a",), piece=(64, 2), ways=(1, 1))
     cut = SavedArray(path=("b",), piece=(16, 2), ways=(4, 1))
@@ -198,3 +215,10 @@ def test_parameters_are_counted_over_all_pieces() -> None:
     assert parameters([whole, SavedArray(path=("c",), piece=(16, 2), ways=(1, 1), copies=4)]) is None
     assert parameters([whole, SavedArray(path=("d",), piece=(16, 2))]) is None
     assert parameters([]) is None
+
+
+@pytest.mark.parametrize("shape", [[-1, 2], [True, 2], [1.5, 2], [10**30, 2], [2] * 40, "2", None])
+def test_what_is_no_shape_is_unknown(shape: object) -> None:
+    entry = {"key_metadata": [{"key": "a"}], "value_metadata": {"write_shape": shape}}
+    assert shapes({"tree_metadata": {"a": entry}}) == {}
+    assert own_metadata(json.dumps({"shape": shape}).encode()).shape is None

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "xsft"
 MAKERS = frozenset({"error", "warning", "note"})
 ERRORS = frozenset(
-    {"UsageError", "EnvironmentMissing", "Refused", "Unreachable", "RunFailed", "TimedOut", "Unknown", "Lost"}
+    {
+        "UsageError",
+        "EnvironmentMissing",
+        "Refused",
+        "Unreachable",
+        "RunFailed",
+        "TimedOut",
+        "Unknown",
+        "Lost",
+        "ClusterMissing",
+    }
 )
-TABLES = frozenset({"Known", "Refusal", "Problem", *ERRORS})
+TABLES = frozenset({"BuildErrorRule", "UnsupportedKey", "Refusal", "RowVerdict", "Problem", *ERRORS})
 
 
+@cache
 def ids_in_code(package: Path = PACKAGE) -> dict[str, set[str]]:
     """Id -> the modules that raise it, as paths below the package."""
     found: dict[str, set[str]] = {}
@@ -28,10 +40,16 @@ def ids_in(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield from _literals(_id_of(node, helpers))
+            yield from (name.replace("_", "-") for name in _literals(_type_of(node)))
         elif isinstance(node, ast.ClassDef):
             yield from _literals([value for name, value in _attributes(node) if name == "id"])
         elif isinstance(node, ast.AnnAssign) and _name(node.annotation) == "Refusals":
             yield from _literals(_first_of_each(node.value))
+
+
+def _type_of(call: ast.Call) -> list[ast.expr]:
+    """The type of a validator's own error, which becomes the id (xsft/spec/complaints.py)."""
+    return call.args[:1] if _name(call.func) == "PydanticCustomError" else []
 
 
 def _id_of(call: ast.Call, helpers: Mapping[str, int]) -> list[ast.expr]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from tests.checks.factory import run_of, spec
-from xsft.checks import KNOWN_ABSENT, REFUSED_AT_SUBMISSION, check, for_submission, silence
+from xsft.checks import check, for_submission, silence
 from xsft.facts import Facts
-from xsft.problems import error, note, warning
+from xsft.problems import Kind, error, note, warning
 
 ERROR = error("bad", "train.steps", "it cannot be", "Change it.")
 WARNING = warning("doubtful", "train.steps", "it may hurt", "Look at it.")
@@ -46,16 +48,22 @@ def test_accepting_what_nobody_says_is_said() -> None:
     ]
 
 
-@pytest.mark.parametrize("id", sorted(REFUSED_AT_SUBMISSION))
-def test_what_a_plan_calls_accepted_is_accepted_by_submit(id: str) -> None:
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_what_a_plan_calls_accepted_is_accepted_by_submit(kind: Kind) -> None:
     """Plan and submit decide by the same rule; where a plan says `accepted`, submit does not refuse."""
-    (found, *complaints) = silence((warning(id, "x", "could not look", "Log in."),), {id: "it is there"})
+    (found, *complaints) = silence((warning("a", "x", "could not look", "Log in.", kind=kind),), {"a": "it is there"})
     (asked,) = for_submission((found,))
-    assert ("accepted: it is there" in found.message) == (asked.severity == "note") == (id not in KNOWN_ABSENT)
-    assert [p.id for p in complaints] == (["checks-not-accepted"] if id in KNOWN_ABSENT else [])
+    assert ("accepted: it is there" in found.message) == (asked.severity == "note") == (kind != "absent")
+    assert [p.id for p in complaints] == (["checks-not-accepted"] if kind == "absent" else [])
 
 
-@pytest.mark.parametrize("id", sorted(REFUSED_AT_SUBMISSION))
-def test_a_submission_is_stricter_about_what_is_not_accepted(id: str) -> None:
-    assert [p.severity for p in for_submission((warning(id, "x", "open", "Close it."),))] == ["error"]
+@pytest.mark.parametrize("kind", ["absent", "unread", "open"])
+def test_a_submission_is_stricter_about_what_is_not_accepted(kind: Kind) -> None:
+    assert [p.severity for p in for_submission((warning("a", "x", "open", "Close it.", kind=kind),))] == ["error"]
     assert for_submission((ERROR, WARNING, NOTE)) == (ERROR, WARNING, NOTE)
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_of_errors_only_a_disputable_one_can_be_accepted(kind: Kind) -> None:
+    (found, *_) = silence((error("a", "x", "wrong", "Mend it.", kind=kind),), {"a": "it is right"})
+    assert (found.severity == "note") == (kind == "disputable")

@@ -97,11 +97,16 @@ def test_a_torn_save_is_refused():
     ("status", "id_"), [("missing", "checkpoint-missing"), ("not-a-checkpoint", "checkpoint-invalid")]
 )
 def test_a_wrong_level_is_corrected(status: str, id_: str):
-    found = one(spec(), facts(status, detail=f"it holds 0/ without _METADATA; a checkpoint lies at {PATH}"))
+    found = one(spec(), facts(status, detail=f"nothing is there; a checkpoint lies at {PATH}", near=PATH))
     assert (found.id, found.severity, found.fix) == (id_, "error", f"Set model.checkpoint: {PATH}")
     bare = one(spec(), facts(status, detail="nothing is there"))
     assert "nothing is there" in bare.message
     assert "model_params" in bare.fix
+
+
+def test_hugging_face_weights_are_to_be_converted():
+    found = one(spec(), facts("not-a-checkpoint", detail="it holds model.safetensors: these are Hugging Face weights"))
+    assert (found.id, "xsft checkpoint convert" in found.fix) == ("checkpoint-invalid", True)
 
 
 def test_weights_that_are_not_converted_may_be_planned_and_never_submitted():

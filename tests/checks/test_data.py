@@ -114,3 +114,40 @@ def test_paths_of_this_machine():
     assert ids(check, spec(model={"tokenizer": "gs://my-bucket/own"})) == set()
     assert ids(check, spec(target="local", model={"tokenizer": "tokenizers/own.json"})) == set()
     assert ids(check, spec(model={"checkpoint": "./out/0/items"})) == {"local-path"}
+
+
+GRAIN = {
+    "pipeline": "grain",
+    "hf_path": "arrayrecord",
+    "hf_train_files": "gs://my-bucket/data/train-*-of-02048.arrayrecord",
+    "train_split": DROP,
+    "columns": ["question", "answer"],
+}
+
+
+@pytest.mark.parametrize("columns", [["question", "answer"], ["prompt", "completion"]])
+def test_grain_reads_array_records_of_texts(columns: list[str]):
+    assert ids(check, spec(data={**GRAIN, "columns": columns})) == set()
+    assert ids(check, spec(data={**GRAIN, "hf_path": "parquet", "columns": ["messages"]})) == set()
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        ({"pipeline": DROP}, {"grain-format"}),
+        ({"pipeline": "hf"}, {"grain-format"}),
+        ({"hf_path": "json"}, {"grain-format"}),
+        ({"hf_path": "my-org/my-chats", "hf_train_files": DROP}, {"grain-format"}),
+        ({"hf_name": "main"}, {"grain-format"}),
+        ({"hf_train_files": DROP}, {"data-files-missing"}),
+        ({"columns": ["messages"]}, {"grain-columns"}),
+    ],
+)
+def test_what_grain_does_not_read(data: dict[str, object], found: set[str]):
+    wrong = spec(data={**GRAIN, **data})
+    assert ids(check, wrong) - {"hub-streaming"} == found
+    assert all(problem.fix for problem in problems(check, wrong))
+
+
+def test_grain_trains_sft_since_0_2_2():
+    assert ids(check, spec(data=GRAIN, image={"maxtext": "0.2.1"})) == {"grain-release"}

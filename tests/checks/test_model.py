@@ -92,6 +92,14 @@ def test_a_converter_that_would_ignore_repository_or_revision():
         assert ids(check, spec(image={"maxtext": version}, model={**pinned, "hf": hf})) == expected
 
 
+def test_a_folder_of_weights_is_for_this_machine_and_has_no_revision():
+    folder = {"checkpoint": DROP, "hf": {"repo": "./mine"}}
+    assert "hf-folder-on-cluster" in ids(check, model(**folder))
+    assert "hf-folder-on-cluster" not in ids(check, spec(target="local", tpu=DROP, place=DROP, model=folder))
+    revised = {**folder, "hf": {"repo": "./mine", "revision": "v1"}}
+    assert "hf-folder-revision" in ids(check, spec(target="local", tpu=DROP, place=DROP, model=revised))
+
+
 def test_a_model_without_a_configuration_of_its_own():
     assert "model-not-built-in" in ids(check, model(name="qwen3.5-35b-fp8", tokenizer="Qwen/Qwen3.5-35B-A3B"))
 

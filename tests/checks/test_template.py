@@ -12,7 +12,7 @@ from xsft.checks.template import check
 from xsft.facts import Facts, TemplateFacts
 from xsft.problems import Problem
 from xsft.spec.model import WorkloadSpec
-from xsft.trainers.maxtext import QUESTION_FORMATTER, QUESTION_TEXTS
+from xsft.trainers.template_keys import QUESTION_FORMATTER, QUESTION_TEXTS
 
 JINJA = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
 QA = {"columns": ["question", "answer"], "hf_path": "openai/gsm8k", "hf_name": "main", "train_split": "train"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.checks.factory import FLAGSHIP, ids, problems, spec
+from tests.checks.factory import DROP, FLAGSHIP, ids, problems, spec
 from xsft.catalog.releases import key_ok
 from xsft.checks.unsupported import NO_OPS, REFUSALS, check
 from xsft.spec.model import WorkloadSpec
@@ -40,6 +40,22 @@ def test_marks_are_ignored_by_hf_and_heeded_by_grain():
     assert found["grain-marks"].fix == "Set overrides.maxtext: {add_bos: false, add_eos: false}."
     half = {p.id: p for p in problems(check, overriding(**grain, add_bos=False))}
     assert half["grain-marks"].fix == "Set overrides.maxtext: {add_eos: false}."
+
+
+def test_grain_by_its_field_adds_no_marks_and_takes_several_workers():
+    data = {
+        "pipeline": "grain",
+        "hf_path": "parquet",
+        "hf_train_files": "gs://my-bucket/*.parquet",
+        "train_split": DROP,
+    }
+    assert ids(check, spec(data=data)) == set()
+    assert ids(check, spec(data=data, overrides={"maxtext": {"grain_worker_count": 4}})) == set()
+
+
+def test_grain_by_an_override_is_shown_the_field():
+    (problem,) = problems(check, overriding(dataset_type="grain", add_bos=False, add_eos=False))
+    assert "data.pipeline: grain" in problem.fix
 
 
 def test_clipping_acts_on_sft_since_0_2_0():

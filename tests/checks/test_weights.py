@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tests.checkpoints import unpacked
 from tests.checks.factory import FLAGSHIP, ids, problems, spec
-from tests.stories import ROOT
-from xsft.catalog.arrays import Layout, required
+from xsft.catalog.arrays import ArrayLayout, required
 from xsft.catalog.models import names
 from xsft.checkpoint.compare import models, weights
 from xsft.checks import silence
@@ -21,7 +20,6 @@ from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.facts import CheckpointFacts, Facts, SavedArray
 from xsft.spec.model import WorkloadSpec
 
-RECORDED = ROOT / "tests" / "data" / "checkpoints" / "recorded.tar.gz"
 SIZES = {
     "base_emb_dim": 64,
     "base_num_query_heads": 4,
@@ -35,14 +33,16 @@ QWEN = ("qwen3", "qwen3-ocdbt-zarr3", "qwen3-axis0", "qwen3-unscanned")
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("checkpoints")
-    with tarfile.open(RECORDED) as archive:
-        archive.extractall(folder, filter="data")
-    return folder
+    return unpacked("recorded", tmp_path_factory.mktemp("checkpoints"))
 
 
 def converted(recorded: Path, name: str) -> Facts:
-    return Facts(checkpoint=read_checkpoint(str(recorded / name / "0" / "items")))
+    return whole(recorded / name / "0" / "items")
+
+
+def whole(folder: Path) -> Facts:
+    """As if its arrays lay there, which were not recorded."""
+    return Facts(checkpoint=replace(read_checkpoint(str(folder)), status="read", detail=""))
 
 
 def tiny(**changed: object) -> WorkloadSpec:
@@ -50,7 +50,7 @@ def tiny(**changed: object) -> WorkloadSpec:
 
 
 def test_weights_in_a_collection_of_their_own_are_refused_before_a_slice_is_taken() -> None:
-    wanted = required("deepseek3-671b", {}, layout=Layout(axis=0))
+    wanted = required("deepseek3-671b", {}, layout=ArrayLayout(axis=0))
     assert wanted is not None
     paths = {name: ("params", "params", *name.split(".")) for name in wanted.arrays}
     good = [SavedArray(path=path, piece=wanted.arrays[name]) for name, path in paths.items()]
@@ -87,19 +87,19 @@ def test_a_tiny_checkpoint_is_no_large_model(recorded: Path, name: str) -> None:
 
 def test_what_training_saved(recorded: Path) -> None:
     def saved(run: str, item: str) -> Facts:
-        return Facts(checkpoint=read_checkpoint(str(recorded / run / "checkpoints" / "2" / item)))
+        return whole(recorded / run / "checkpoints" / "2" / item)
 
     sizes = {**SIZES, "decoder_block": "llama2", "base_num_decoder_layers": 2, "override_model_config": True}
     llama = spec(model={"name": "default"}, overrides={"maxtext": sizes})
     assert ids(check, llama, saved("tiny-local", "model_params")) == set()
     assert ids(check, tiny(), saved("tiny-local", "model_params")) == {"checkpoint-model"}
-    assert ids(check, llama, saved("tiny-local", "optimizer_state")) == {"checkpoint-invalid"}
+    assert ids(check, llama, saved("tiny-local", "optimizer_state")) == {"checkpoint-optimizer"}
     assert ids(check, llama, saved("tiny-lora", "model_params")) == {"checkpoint-adapters"}
 
 
-def full(name: str, *, layout: Layout | None = None, given: Mapping[str, Any] | None = None) -> Facts:
+def full(name: str, *, layout: ArrayLayout | None = None, given: Mapping[str, Any] | None = None) -> Facts:
     """As a conversion of the model itself would be read, written in one piece."""
-    here = layout or Layout()
+    here = layout or ArrayLayout()
     wanted = required(name, given or {}, layout=here)
     assert wanted is not None
     arrays = tuple(
@@ -115,7 +115,7 @@ def full(name: str, *, layout: Layout | None = None, given: Mapping[str, Any] | 
 
 @pytest.mark.parametrize("name", ["deepseek3-671b", "gemma2-2b", "qwen3-0.6b", "llama3.1-8b", "gpt-oss-20b"])
 def test_a_model_is_taken_in_every_layout_and_no_other_model_for_it(name: str) -> None:
-    for layout in (Layout(), Layout(axis=0), Layout(scan=False)):
+    for layout in (ArrayLayout(), ArrayLayout(axis=0), ArrayLayout(scan=False)):
         assert ids(check, spec(model={"name": name}), full(name, layout=layout)) == set()
         assert ids(check, spec(model={"name": "mistral-7b"}), full(name, layout=layout)) == {"checkpoint-model"}
 
@@ -136,7 +136,7 @@ def test_the_fix_names_the_model_that_it_is() -> None:
 
 
 def test_more_layers_than_the_model_has_are_not_dropped_silently() -> None:
-    longer = full("qwen3-0.6b", layout=Layout(scan=False), given={"base_num_decoder_layers": 30})
+    longer = full("qwen3-0.6b", layout=ArrayLayout(scan=False), given={"base_num_decoder_layers": 30})
     assert ids(check, spec(), longer) == {"checkpoint-model"}
 
 
@@ -160,7 +160,7 @@ def test_each_model_of_the_catalogue_is_recognised(name: str) -> None:
     facts = full(name)
     assert facts.checkpoint is not None
     held = weights(facts.checkpoint.arrays)
-    wanted = required(name, {}, layout=Layout())
+    wanted = required(name, {}, layout=ArrayLayout())
     assert wanted is not None
     if wanted.complete:
-        assert name in models(held, (Layout(),))
+        assert name in models(held, (ArrayLayout(),))

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.stories import NAMES, facts_for, spec_of
-from xsft.catalog.arrays import Layout, required
+from xsft.catalog.arrays import ArrayLayout, required
 from xsft.catalog.layers import Shape
 from xsft.checks.weights import check
 from xsft.facts import CheckpointFacts, SavedArray
@@ -43,7 +43,7 @@ def test_a_shipped_workload_accepts_its_own_conversion(story: str) -> None:
     given = facts_for(spec)
     run, _ = resolve(spec, given)
     keys = trainer_keys(run)
-    layout = Layout(axis=int(str(keys.get("param_scan_axis", 1))))
+    layout = ArrayLayout(axis=int(str(keys.get("param_scan_axis", 1))))
     wanted = required(spec.model.name, keys, layout=layout, release=run.release.version)
     assert wanted is not None
     assert wanted.complete

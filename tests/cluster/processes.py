@@ -61,8 +61,8 @@ class Spawner:
     def spawn(self, command: Command) -> Process:
         self.log(command.name).parent.mkdir(exist_ok=True)
         with self.log(command.name).open("ab") as log:
-            child = _in_a_thread_that_stays(
-                subprocess.Popen,
+            child: subprocess.Popen[bytes] = _in_a_thread_that_stays(
+                subprocess.Popen[bytes],
                 (*self._leash, *command.argv),
                 env={**os.environ, **command.env},
                 cwd=self.folder,

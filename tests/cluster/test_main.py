@@ -97,6 +97,7 @@ def test_a_go_that_is_too_old_is_told_in_its_own_words(tmp_path: Path) -> None:
     assert "running go 1.19.8" in up.stderr
 
 
+@pytest.mark.contract
 def test_tests_that_need_it_say_so_where_it_cannot_be_built(tmp_path: Path) -> None:
     """Skipped, with the reason: tests/run.py counts them as not run."""
     chosen = "tests/cluster/test_up.py::test_webhooks_are_called"

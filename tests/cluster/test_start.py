@@ -19,6 +19,7 @@ from tests.cluster.processes import Command, Process, Spawner, born
 from tests.cluster.start import up
 from tests.cluster.tools import Tools
 from tests.stories import ROOT
+from tests.until import until
 
 LISTENS = """\
 import re, socket, sys, time
@@ -72,10 +73,7 @@ def test_a_bound_process_dies_with_its_parent(tmp_path: Path) -> None:
         time.sleep(0.2)  # setpriv becomes sleep
         assert born(pid) is not None
         parent.kill()
-    until = time.monotonic() + 10
-    while born(pid) is not None:
-        assert time.monotonic() < until, "it lives on"
-        time.sleep(0.05)
+    until(lambda: born(pid) is None, what="it to die", within_s=10)
 
 
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="NOT RUN: needs setpriv (Linux, util-linux)")

@@ -6,7 +6,7 @@ import pytest
 
 from tests.observations import NOW, jobset, judged, local, observed
 from xsft.commands.attempts import attempt_of, no_attempt, number_of
-from xsft.states.folding import Seen, fold
+from xsft.states.folding import FoldedRun, fold
 from xsft.states.model import Observation, Recorded
 
 FIRST = observed(jobset=jobset("gemma", terminal="Failed"))
@@ -16,7 +16,7 @@ GONE = observed(
 )
 
 
-def run_of(*attempts: Observation) -> Seen:
+def run_of(*attempts: Observation) -> FoldedRun:
     (hit,) = fold(attempts, classify=judged, now=NOW)
     return hit
 
@@ -53,6 +53,6 @@ def test_a_number_is_by_the_jobset_or_by_the_record() -> None:
 def test_what_is_not_there_is_said_with_what_is() -> None:
     hit = run_of(FIRST, GONE)
     gone = no_attempt(hit, 2, gone="and so on", fix="do this")
-    assert (gone.message, gone.fix) == ("Attempt 2 of gemma has no JobSet (any more), and so on.", "do this")
+    assert (gone.message, gone.fix) == ("Attempt 2 of gemma has no JobSet, and so on.", "do this")
     never = no_attempt(hit, 7, gone="", fix="")
     assert never.message == "gemma has no attempt 7. Submissions that are known: 1, 3 (gone)."

@@ -11,17 +11,17 @@ from tests.commands.test_status import SILENT
 from tests.observations import NOW, Read, finished, jobset, judged, local, observed, queued, said
 from tests.replacing import replace
 from xsft.commands.asking import confirm
-from xsft.commands.cancel import World, cancel
+from xsft.commands.cancel import CancelWorld, cancel
 from xsft.commands.interface import DOCUMENTS
 from xsft.effects.cluster.delete import Deleted
 from xsft.errors import Refused, Unreachable, UsageError, XsftError
 from xsft.problems import Problem, warning
 from xsft.run_query import RunQuery
-from xsft.states.folding import Wanted
-from xsft.states.losing import Saved
+from xsft.states.folding import RowFilter
+from xsft.states.losing import SavedSteps
 from xsft.states.model import JobSet, Observation, Recorded, Status, Unread
 
-AT_100 = Saved(step=100)
+AT_100 = SavedSteps(step=100)
 RUNS_HERE = local("tiny", record=Recorded(outcome="running", started_at=NOW, alive=True))
 
 
@@ -34,7 +34,7 @@ class Told:
     outcome: Deleted = "deleted"
     provable: bool = True
     failing: Problem | None = None
-    checkpoints: Saved = AT_100
+    checkpoints: SavedSteps = AT_100
     deleted: list[tuple[str, str, str]] = field(default_factory=list)
     recorded: list[str] = field(default_factory=list)
     interrupted: list[str] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Told:
         self.interrupted.append(seen.output or seen.run_name)
         return self.provable
 
-    def saved(self, seen: Observation) -> Saved:
+    def saved(self, seen: Observation) -> SavedSteps:
         self.looked.append(seen.run_name)
         return self.checkpoints
 
@@ -64,8 +64,8 @@ class Told:
         return bool(self.answer)
 
     def cancel(self, name: str, *, yes: bool = False, json: bool = False) -> int:
-        query = RunQuery(read=lambda: self.found, classify=state, wanted=Wanted(everything=True), now=lambda: NOW)
-        world = World(
+        query = RunQuery(read=lambda: self.found, classify=state, wanted=RowFilter(everything=True), now=lambda: NOW)
+        world = CancelWorld(
             query=query,
             delete=self.delete,
             stop_local=self.stop_local,
@@ -103,7 +103,7 @@ def test_exactly_that_run_is_deleted_by_its_uid(capsys: pytest.CaptureFixture[st
     ]
     assert shown.out.splitlines() == [
         "gemma: cancelled: JobSet gemma, uid uid-gemma, is deleted; 512 chips are freed",
-        "checkpoints  gs://my-bucket/runs/gemma/checkpoints (they stay; submitting again goes on)",
+        "checkpoints  gs://my-bucket/runs/gemma/checkpoints (kept; submitting again resumes)",
     ]
 
 
@@ -112,7 +112,7 @@ LATE = Read((observed("gemma", progress=said(1900, saved_step=None)),))
 
 
 def test_a_checkpoint_that_only_the_bucket_shows_counts(capsys: pytest.CaptureFixture[str]) -> None:
-    told = Told(LATE, checkpoints=Saved(step=1000))
+    told = Told(LATE, checkpoints=SavedSteps(step=1000))
     assert told.cancel("gemma", yes=True, json=True) == 0
     shown = capsys.readouterr()
     assert "  900 steps since the checkpoint of step 1000 would be lost (it is at step 1900)" in shown.err.splitlines()
@@ -121,7 +121,7 @@ def test_a_checkpoint_that_only_the_bucket_shows_counts(capsys: pytest.CaptureFi
 
 
 def test_a_bucket_that_cannot_be_read_makes_the_loss_unknown(capsys: pytest.CaptureFixture[str]) -> None:
-    told = Told(LATE, checkpoints=Saved(why="permission denied (HTTP 403)"))
+    told = Told(LATE, checkpoints=SavedSteps(why="permission denied (HTTP 403)"))
     assert told.cancel("gemma", yes=True, json=True) == 0
     shown = capsys.readouterr()
     assert "how many steps would be lost is unknown: it is at step 1900" in shown.err
@@ -171,7 +171,7 @@ def test_one_that_somebody_else_deleted_meanwhile_is_not_claimed(
     assert told.cancel("gemma", yes=True) == 0
     assert told.recorded == []
     said = capsys.readouterr().out
-    assert "somebody else" in said
+    assert "another client" in said
     assert ("another JobSet has its name" in said) == (outcome == "other")
 
 
@@ -245,7 +245,7 @@ def test_one_here_and_one_on_a_cluster_are_told_apart() -> None:
 
 def test_a_run_on_this_machine_that_cannot_be_proven_is_left_alone() -> None:
     told = Told(Read(STORY), provable=False)
-    with pytest.raises(Refused, match="cannot be proven") as raised:
+    with pytest.raises(Refused, match="could not be identified") as raised:
         told.cancel("tiny", yes=True)
     assert "Ctrl-C" in raised.value.fix
 

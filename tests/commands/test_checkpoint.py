@@ -113,9 +113,13 @@ def test_a_temporary_folder_is_torn(told: Told, tmp_path: Path) -> None:
     assert (status, said["status"], said["step"]) == (2, "torn", 7)
 
 
-def test_a_commit_file_is_a_commit(told: Told, tmp_path: Path) -> None:
-    content = {**files(), "_CHECKPOINT_METADATA": b'{"commit_timestamp_nsecs": null}', "items/commit_success.txt": b""}
-    assert told.document(write(tmp_path / "0", content) / "items")[1]["status"] == "complete"
+@pytest.mark.parametrize(
+    ("marker", "status"), [("commit_success.txt", "complete"), ("items/commit_success.txt", "torn")]
+)
+def test_the_marker_of_the_step_is_its_commit(told: Told, tmp_path: Path, marker: str, status: str) -> None:
+    """Each item of a save has a marker of its own, which is there before the save has ended."""
+    content = {**files(), "_CHECKPOINT_METADATA": b'{"commit_timestamp_nsecs": null}', marker: b""}
+    assert told.document(write(tmp_path / "0", content) / "items")[1]["status"] == status
 
 
 def test_one_level_off_names_the_right_path(told: Told, saved: Path) -> None:
@@ -124,8 +128,11 @@ def test_one_level_off_names_the_right_path(told: Told, saved: Path) -> None:
     assert said["detail"].endswith(f"a checkpoint lies at {saved}/items")
 
 
-def test_hugging_face_weights_are_told(told: Told, tmp_path: Path) -> None:
-    write(tmp_path, {"model.safetensors": b"x", "config.json": b"{}"})
+@pytest.mark.parametrize(
+    "files", [("model.safetensors", "config.json"), ("pytorch_model.bin.index.json",), ("blobs/a", "snapshots/b/c")]
+)
+def test_hugging_face_weights_are_told(told: Told, tmp_path: Path, files: tuple[str, ...]) -> None:
+    write(tmp_path, dict.fromkeys(files, b"x"))
     status, said = told.document(tmp_path)
     assert (status, said["layout"]) == (2, "hugging_face")
 

@@ -9,12 +9,12 @@ import pytest
 from tests.observations import NOW, Read, judged, local, observed
 from tests.observations import said as said_of
 from tests.replacing import replace
-from xsft.commands.compare import World, compare
+from xsft.commands.compare import CompareWorld, compare
 from xsft.commands.interface import DOCUMENTS
 from xsft.effects.runs.losses import Curve
 from xsft.errors import Refused, Unknown, UsageError
 from xsft.run_query import RunQuery
-from xsft.states.folding import Seen, Wanted
+from xsft.states.folding import FoldedRun, RowFilter
 from xsft.states.model import Observation, Status
 
 FALLING = {step: 7.0 - step / 10 for step in range(1, 41)}
@@ -33,13 +33,13 @@ OTHERS = ("silent", "new", "nan", "twice", "mixed", "slow", "fast")
 FOUND = Read((observed("gemma"), *map(observed, OTHERS), local("tiny")))
 
 
-def read(runs: Sequence[Seen]) -> tuple[Curve, ...]:
+def read(runs: Sequence[FoldedRun]) -> tuple[Curve, ...]:
     return tuple(CURVES[run.row.run_name] for run in runs)
 
 
 def compared(*names: str, target: Path | None = None, json: bool = False) -> int:
-    query = RunQuery(read=lambda: FOUND, classify=judged, wanted=Wanted(everything=True), now=lambda: NOW)
-    return compare(names, world=World(query=query, read=read), target=target, json=json)
+    query = RunQuery(read=lambda: FOUND, classify=judged, wanted=RowFilter(everything=True), now=lambda: NOW)
+    return compare(names, world=CompareWorld(query=query, read=read), target=target, json=json)
 
 
 def test_one_plot_and_a_line_per_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,8 +65,8 @@ def test_a_run_that_learned_nothing_is_not_compared_without_a_word(capsys: pytes
         return Status(state="failed", reason="no-target-tokens" if seen.run_name == "gemma" else "trainer-failed")
 
     found = Read((nothing, local("tiny")))
-    query = RunQuery(read=lambda: found, classify=failed, wanted=Wanted(everything=True), now=lambda: NOW)
-    assert compare(("gemma", "tiny"), world=World(query=query, read=read), target=None, json=True) == 0
+    query = RunQuery(read=lambda: found, classify=failed, wanted=RowFilter(everything=True), now=lambda: NOW)
+    assert compare(("gemma", "tiny"), world=CompareWorld(query=query, read=read), target=None, json=True) == 0
     shown = capsys.readouterr().out
     DOCUMENTS["compare"].model_validate_json(shown)
     problems = json.loads(shown)["problems"]

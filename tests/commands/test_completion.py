@@ -6,12 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from xsft.commands.completion import SHELLS, place_names, run_names
+from tests.inprocess import xsft
+from xsft.commands.arguments.completion import SHELLS
+from xsft.commands.completion import place_names, run_names
 from xsft.effects.records.index import IndexEntry, keep
 
 RUN_VERBS = ("status", "why", "logs", "wait", "cancel", "compare")
@@ -51,8 +53,22 @@ def test_they_are_printed_a_line_each(home: Path) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_every_shell_asks_for_them(home: Path, shell: str) -> None:
-    assert "xsft completion runs" in told(home, "completion", shell)
+def test_every_shell_asks_for_them(shell: str) -> None:
+    assert "xsft completion runs" in xsft("completion", shell).stdout
+
+
+@pytest.fixture
+def canned(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Has the `xsft` on PATH print what `xsft completion …` would now, without its start of half a second."""
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("XSFT_STATE_DIR", str(home))
+    (home / "bin" / "xsft").write_text(f'#!/bin/sh\nexec cat "{home}/$1-$2"\n', encoding="utf-8")
+
+    def keep_answers() -> None:
+        for asked in ("bash", "runs", "places"):
+            (home / f"completion-{asked}").write_text(xsft("completion", asked).stdout, encoding="utf-8")
+
+    return keep_answers
 
 
 def completed(home: Path, words: Sequence[str]) -> list[str]:
@@ -72,8 +88,15 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="NOT RUN: no bash here")
+def test_bash_asks_xsft_itself(home: Path) -> None:
+    assert completed(home, ("xsft", "status", "gem")) == ["gemma-one", "gemma-two"]
+    assert not (home / "bad").exists()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="NOT RUN: no bash here")
 @pytest.mark.parametrize("verb", RUN_VERBS)
-def test_bash_offers_the_runs_where_a_verb_takes_one(home: Path, verb: str) -> None:
+def test_bash_offers_the_runs_where_a_verb_takes_one(home: Path, canned: Callable[[], None], verb: str) -> None:
+    canned()
     assert completed(home, ("xsft", verb, "gem")) == ["gemma-one", "gemma-two"]
     assert not (home / "bad").exists()
 
@@ -83,10 +106,14 @@ PLACES_YAML = "lab: {context: lab}\nmain: {context: main}\nmarket: {context: m}\
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="NOT RUN: no bash here")
 @pytest.mark.parametrize("verb", [("status",), ("why", "gemma"), ("image", "push")])
-def test_bash_offers_the_places_where_one_is_named(home: Path, verb: tuple[str, ...]) -> None:
+def test_bash_offers_the_places_where_one_is_named(
+    home: Path, canned: Callable[[], None], verb: tuple[str, ...]
+) -> None:
     (home / "pyproject.toml").touch()
+    canned()
     assert completed(home, ("xsft", *verb, "--place", "")) == []
     (home / "places.yaml").write_text(PLACES_YAML, encoding="utf-8")
+    canned()
     assert completed(home, ("xsft", *verb, "--place", "ma")) == ["main", "market"]
     assert completed(home, ("xsft", *verb, "--place", "")) == ["lab", "main", "market"]
     assert not (home / "bad").exists()
@@ -100,6 +127,7 @@ def test_places_that_cannot_be_read_are_none(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="NOT RUN: no bash here")
-def test_bash_offers_files_and_verbs_elsewhere(home: Path) -> None:
+def test_bash_offers_files_and_verbs_elsewhere(home: Path, canned: Callable[[], None]) -> None:
+    canned()
     assert "gemma-one" not in completed(home, ("xsft", "check", "gem"))
     assert completed(home, ("xsft", "stat")) == ["status"]

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import argparse
 import itertools
+from pathlib import Path
 
 import pytest
 
-from xsft.commands.data import _picked, _rows, _visible
+from tests.dataset.test_summary import summary
+from xsft.commands.arguments.data import SAMPLE, _rows
+from xsft.commands.data import _free, picked
+from xsft.commands.data_picture import lengths_picture
+from xsft.commands.data_text import visible
 from xsft.commands.verbs import parser
-from xsft.dataset.examples import TokenSequence
-from xsft.effects.local.data_pipeline import Answers, PassRead, _answers
-from xsft.errors import SpecError, Unreachable
+from xsft.dataset import passes
+from xsft.dataset.examples import TokenSequence, Vocabulary
+from xsft.dataset.passes import Answers, PassRead
+from xsft.effects.local.data_pipeline import _answers
+from xsft.errors import Refused, SpecError, Unreachable, UsageError
 
 LIMIT = 4
 
@@ -23,7 +30,7 @@ def one(*ids: int, trained: bool = True) -> TokenSequence:
 
 ANSWERS = Answers(
     passes=(PassRead(rows=(one(1, 2), one(1, 2, 3, 4), one(2, 3, 3), one(1, 1, trained=False)), ended=True),),
-    texts={1: "a", 2: "b", 3: "c", 4: "d"},
+    vocabulary=Vocabulary(texts={1: b"a", 2: b"b", 3: b"c", 4: b"d"}),
 )
 
 PICKS = {
@@ -40,7 +47,7 @@ PICKS = {
 @pytest.mark.parametrize("options", PICKS)
 def test_examples_are_picked(options: tuple[str, ...]) -> None:
     args = parser(only="data").parse_args(("data", "show", "w.yaml", *options))
-    assert [row for row, _one in _picked(ANSWERS, args, limit=LIMIT)] == PICKS[options]
+    assert [row for row, _one in picked(ANSWERS, args)] == PICKS[options]
 
 
 @pytest.mark.parametrize("text", ["", "a", "1,", "-1", "1;2", "9" * 12])
@@ -51,8 +58,8 @@ def test_rows_that_are_none(text: str) -> None:
 
 def test_nothing_drives_the_terminal() -> None:
     nasty = "".join(map(chr, itertools.chain(range(32), (0x9B, 0x202E))))
-    assert _visible(nasty).isprintable()
-    assert _visible("a\nb") == "a⏎b"
+    assert visible(nasty).isprintable()
+    assert visible("a\nb") == "a⏎b"
 
 
 @pytest.mark.parametrize(
@@ -68,6 +75,51 @@ def test_a_network_that_is_down_is_not_called_bad_data(words: str) -> None:
         _answers({"error": words})
 
 
+UNREAD = {
+    "StopIteration: ": "data-empty",
+    "ArrowInvalid: Parquet magic bytes not found in footer.": "data-unreadable",
+    "FileNotFoundError: Unable to find '/rows.jsonl'": "data-unreadable",
+    "TypeError: 'NoneType' object is not subscriptable": "data-unreadable",
+    "ValueError: no column messages": "data-refused",
+}
+
+
+@pytest.mark.parametrize("words", UNREAD)
+def test_files_that_cannot_be_read_are_told_apart(words: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        _answers({"error": words})
+    (problem,) = caught.value.problems
+    assert problem.id == UNREAD[words]
+    assert problem.fix
+
+
+def test_maxtexts_words_are_cut() -> None:
+    with pytest.raises(SpecError) as caught:
+        _answers({"error": "ValueError: " + 9000 * "a"})
+    assert len(str(caught.value)) < 1200
+
+
 def test_data_that_is_refused_is_no_network() -> None:
     with pytest.raises(SpecError, match="refuses the data"):
         _answers({"error": "ValueError: no column messages"})
+
+
+def test_the_sample_is_as_large_as_is_said() -> None:
+    assert SAMPLE == passes.SAMPLE
+
+
+def test_the_lengths_are_drawn() -> None:
+    drawn = lengths_picture(summary([3, 5, 40]), limit=16, title="a")
+    assert drawn.startswith(b"\x89PNG")
+    assert lengths_picture(summary([]), limit=16, title="a").startswith(b"\x89PNG")
+
+
+def test_a_picture_overwrites_nothing(tmp_path: Path) -> None:
+    there = tmp_path / "there.png"
+    there.touch()
+    with pytest.raises(Refused, match="overwrites nothing"):
+        _free(str(there))
+    with pytest.raises(UsageError, match="PNG"):
+        _free("a.svg")
+    assert _free(None) is None
+    assert _free(str(tmp_path / "new.png")) == tmp_path / "new.png"

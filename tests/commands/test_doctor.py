@@ -46,6 +46,7 @@ def test_looking_changes_nothing(bare: dict[str, str], tmp_path: Path) -> None:
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.contract
 def test_what_is_built_is_ok_here(xpk_environment: object) -> None:
     assert xpk_environment
     said = json.loads(doctor(dict(os.environ), "--json").stdout)

@@ -14,8 +14,8 @@ from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.lastknown import remember
 from xsft.effects.runs.runs import Runs
 from xsft.errors import Unreachable
-from xsft.records.model import Attempt, Facts, Record
-from xsft.states.folding import Seen, fold
+from xsft.records.model import Attempt, AttemptFacts, Record
+from xsft.states.folding import FoldedRun, fold
 from xsft.states.model import Observation, Recorded, Status
 
 
@@ -25,7 +25,7 @@ def runs(tmp_path: Path) -> Runs:
     return Runs(sources=(), store=store)
 
 
-def hit(seen: Observation) -> Seen:
+def hit(seen: Observation) -> FoldedRun:
     (found,) = fold([seen], classify=judged, now=NOW)
     return found
 
@@ -37,7 +37,7 @@ def submitted(runs: Runs, output: Path, *, number: int, uid: str) -> None:
         resolved={"tpu": "v6e-256", "num_slices": 2},
     )  # fmt: skip
     record = Record(run_name="gemma", steps=1000, target="xpk", output=str(output), attempts=(attempt,))
-    runs.store.finish(runs.store.begin(record), Facts(outcome="created", at=NOW, uid=uid, submitter="a" * 16))
+    runs.store.finish(runs.store.begin(record), AttemptFacts(outcome="created", at=NOW, uid=uid, submitter="a" * 16))
 
 
 def test_a_submission_that_is_gone_is_known_by_its_record_and_by_earlier_looks(runs: Runs, tmp_path: Path) -> None:

@@ -12,13 +12,12 @@ from tests.observations import NOW, Read, jobset, judged, local, observed
 from tests.replacing import replace
 from xsft.commands.log_request import LogRequest
 from xsft.commands.log_roles import all_roles, chosen_roles, role_text
-from xsft.commands.logs import AGAIN_S, World, logs
-from xsft.effects.runs.logs import LogLine, Role
+from xsft.commands.logs import AGAIN_S, LogsWorld, logs
+from xsft.effects.runs.logs import LogLine, ProcessRole
 from xsft.errors import Unknown, Unreachable, UsageError
-from xsft.problems import warning
 from xsft.run_query import RunQuery
 from xsft.states.classify import classify
-from xsft.states.folding import Wanted
+from xsft.states.folding import RowFilter
 from xsft.states.model import Condition, JobSet, Observation, Recorded, ReplicatedJob, Unread
 from xsft.states.moments import before
 
@@ -35,11 +34,13 @@ class Opened:
     """Which logs were opened, and what they say."""
 
     found: Read
-    roles: list[Role] = field(default_factory=list)
+    roles: list[ProcessRole] = field(default_factory=list)
     jobset: str = ""
     asked: LogRequest | None = None
 
-    def lines(self, seen: Observation, there: JobSet, roles: tuple[Role, ...], asked: LogRequest) -> Iterator[LogLine]:
+    def lines(
+        self, seen: Observation, there: JobSet, roles: tuple[ProcessRole, ...], asked: LogRequest
+    ) -> Iterator[LogLine]:
         self.roles, self.jobset, self.asked = list(roles), there.name, asked
         for n, role in enumerate(roles):
             yield LogLine(role=role, pod="p", at=f"2026-11-21T11:00:0{n % 10}Z", text=f"hello from {role.host}")
@@ -49,8 +50,8 @@ class Opened:
         yield from ("one", "two")
 
     def show(self, name: str, *, timestamps: bool = False, **asked: object) -> list[str]:
-        query = RunQuery(read=lambda: self.found, classify=judged, wanted=Wanted(everything=True), now=lambda: NOW)
-        world = World(query=query, lines=self.lines, local_lines=self.local)
+        query = RunQuery(read=lambda: self.found, classify=judged, wanted=RowFilter(everything=True), now=lambda: NOW)
+        world = LogsWorld(query=query, lines=self.lines, local_lines=self.local)
         out = io.StringIO()
         given_asked = LogRequest(**asked)  # type: ignore[arg-type]
         assert logs(name, asked=given_asked, world=world, timestamps=timestamps, stdout=out) == 0
@@ -61,8 +62,8 @@ def opened(*seen: Observation) -> Opened:
     return Opened(Read(seen or (observed("gemma", jobset=MCJAX), observed("deep", jobset=PATHWAYS), local("tiny"))))
 
 
-SILENT = warning("unreachable", "", "lab has said nothing for 5 s", "Look at the VPN.")
-EXPIRED = warning("login-expired", "", "lab: log in", "Log in.")
+(SILENT,) = Unreachable("lab has said nothing for 5 s", fix="Look at the VPN.").problems
+(EXPIRED,) = Unreachable("lab: log in", fix="Log in.", id="login-expired", again="never").problems
 NO_JOBSETS = (Unread(what="jobsets", why="timeout"),)
 
 
@@ -79,10 +80,10 @@ class Patient:
         query = RunQuery(
             read=lambda: self.answers.pop(0) if len(self.answers) > 1 else self.answers[0],
             classify=judged,
-            wanted=Wanted(everything=True),
+            wanted=RowFilter(everything=True),
             now=lambda: NOW,
         )
-        world = World(
+        world = LogsWorld(
             query=query, lines=told.lines, local_lines=told.local, say=self.said.append, pause=self.pauses.append
         )
         logs(name, asked=LogRequest(follow=True), world=world, timestamps=False, stdout=out)
@@ -115,9 +116,9 @@ def test_following_waits_for_nothing_that_waiting_does_not_mend() -> None:
 def test_the_one_process_that_prints_steps_and_no_prefix() -> None:
     told = opened()
     assert told.show("gemma") == ["hello from 0"]
-    assert told.roles == [Role(replicated_job="slice-job", slice_index=0, host=0)]
+    assert told.roles == [ProcessRole(replicated_job="slice-job", slice_index=0, host=0)]
     assert told.show("deep") == ["hello from 0"]
-    assert told.roles == [Role(replicated_job="pathways-head", slice_index=0, host=0)]
+    assert told.roles == [ProcessRole(replicated_job="pathways-head", slice_index=0, host=0)]
     assert told.show("gemma", timestamps=True) == ["2026-11-21T11:00:00Z hello from 0"]
 
 
@@ -193,7 +194,7 @@ def test_an_attempt_that_is_gone() -> None:
     gone = observed("gemma", jobset=None, record=Recorded(outcome="created", jobset="gemma-3"))
     for name, first in (("gemma-3", (observed(jobset=MCJAX), gone)), ("gemma", (observed(jobset=SECOND),))):
         number = 3 if name == "gemma-3" else 1
-        with pytest.raises(UsageError, match=f"Attempt {number} of gemma has no JobSet \\(any more\\)"):
+        with pytest.raises(UsageError, match=f"Attempt {number} of gemma has no JobSet"):
             opened(*first).show("gemma", attempt=number)
     with pytest.raises(UsageError, match=r"no attempt 7\. .*: 1, 3 \(gone\)"):
         opened(observed(jobset=MCJAX), gone).show("gemma", attempt=7)
@@ -222,10 +223,10 @@ def test_no_jobset_no_log() -> None:
 )
 def test_a_log_that_says_nothing_is_said_to(capsys: pytest.CaptureFixture[str], asked: LogRequest, why: str) -> None:
     told = opened()
-    query = RunQuery(read=lambda: told.found, classify=judged, wanted=Wanted(everything=True), now=lambda: NOW)
-    world = World(query=query, lines=lambda *_: iter(()), local_lines=told.local)
+    query = RunQuery(read=lambda: told.found, classify=judged, wanted=RowFilter(everything=True), now=lambda: NOW)
+    world = LogsWorld(query=query, lines=lambda *_: iter(()), local_lines=told.local)
     assert logs("deep", asked=asked, world=world, timestamps=False, stdout=io.StringIO()) == 0
-    assert capsys.readouterr().err.splitlines()[0] == f"nothing is there of {why}"
+    assert capsys.readouterr().err.splitlines()[0] == f"No log lines from {why}"
 
 
 def followed(*reads: Read, name: str = "gemma", follow: bool = True) -> tuple[list[str], list[float]]:
@@ -235,10 +236,10 @@ def followed(*reads: Read, name: str = "gemma", follow: bool = True) -> tuple[li
     query = RunQuery(
         read=lambda: left.pop(0) if len(left) > 1 else left[0],
         classify=classify,
-        wanted=Wanted(everything=True),
+        wanted=RowFilter(everything=True),
         now=lambda: NOW,
     )
-    world = World(query=query, lines=told.lines, local_lines=told.local, say=said.append, pause=paused.append)
+    world = LogsWorld(query=query, lines=told.lines, local_lines=told.local, say=said.append, pause=paused.append)
     assert logs(name, asked=LogRequest(follow=follow), world=world, timestamps=False, stdout=io.StringIO()) == 0
     return said, paused
 
@@ -281,8 +282,8 @@ def test_a_reader_that_goes_away_is_no_bug() -> None:
             raise BrokenPipeError
 
     told = opened()
-    query = RunQuery(read=lambda: told.found, classify=judged, wanted=Wanted(everything=True), now=lambda: NOW)
-    world = World(query=query, lines=told.lines, local_lines=told.local)
+    query = RunQuery(read=lambda: told.found, classify=judged, wanted=RowFilter(everything=True), now=lambda: NOW)
+    world = LogsWorld(query=query, lines=told.lines, local_lines=told.local)
     with pytest.raises(BrokenPipeError):  # xsft.cli ends with 141
         logs("gemma", asked=LogRequest(), world=world, timestamps=False, stdout=Closed())
 

@@ -58,6 +58,8 @@ def test_a_comparison_is_one_picture() -> None:
 
 @given(st.integers(1, 10**6), st.integers(1, 60))
 @example(1, 13)
+@example(99991, 9)
+@example(999991, 33)
 @settings(max_examples=20, deadline=None)
 def test_the_axis_names_whole_steps(first: int, more: int) -> None:
     """It showed step 7.5."""

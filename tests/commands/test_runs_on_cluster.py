@@ -23,7 +23,7 @@ from tests.replacing import replace
 from xsft.cli import main
 from xsft.commands.interface import DOCUMENTS
 from xsft.effects.records.index import IndexEntry, keep
-from xsft.records.where import Cluster as Where
+from xsft.records.where import ClusterAddress
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_a_cancel_is_remembered_here_where_its_output_cannot_be_read(
 ) -> None:
     """Nobody is logged in to the bucket: neither can the cancel be recorded there, nor read."""
     uid = runs.admitted("gemma")["metadata"]["uid"]
-    where = Where(context=api.context)
+    where = ClusterAddress(context=api.context)
     entry = IndexEntry(
         run_name="gemma", target="xpk", output="gs://my-bucket/runs", jobset="gemma", uid=uid, cluster=where
     )
@@ -160,7 +160,7 @@ def test_a_context_that_only_old_runs_name_causes_no_warning(
     now = datetime.now(UTC).isoformat(timespec="seconds")
     for name, at in (("new", now), ("old", "2020-01-01T00:00:00+00:00")):
         entry = IndexEntry(
-            run_name=name, target="xpk", output="gs://b/runs", cluster=Where(context="elsewhere"), uid=name
+            run_name=name, target="xpk", output="gs://b/runs", cluster=ClusterAddress(context="elsewhere"), uid=name
         )
         keep(tmp_path / "state" / "runs", replace(entry, updated_at=at))
     assert main(("status", "--json")) == 0

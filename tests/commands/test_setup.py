@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from xsft.effects.environments.installed import Environment
+from xsft.effects.environments.installed import BuiltEnvironment
 
 
 def setup(*options: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -14,7 +14,7 @@ def setup(*options: str, env: dict[str, str]) -> subprocess.CompletedProcess[str
     return subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=120)
 
 
-def test_what_is_built_is_named_at_once_as_json(xpk_environment: Environment) -> None:
+def test_what_is_built_is_named_at_once_as_json(xpk_environment: BuiltEnvironment) -> None:
     done = setup("xpk", "--json", env=dict(os.environ))
     said = json.loads(done.stdout)
     assert (done.returncode, done.stderr, said["schema"]) == (0, "", "xsft.setup/1")

@@ -3,22 +3,24 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from json import loads
 from typing import Any
 
 import pytest
 
 from tests.observations import NOW, Read, finished, judged, local, observed, queued, said
+from xsft.commands.arguments.status import STATES, add_arguments
 from xsft.commands.interface import DOCUMENTS
-from xsft.commands.status import STATES, add_arguments, report
+from xsft.commands.status import report
 from xsft.commands.verbs import parser
 from xsft.errors import Unreachable, UsageError
-from xsft.problems import warning
 from xsft.run_query import RunQuery
 from xsft.states.filters import WORDS
-from xsft.states.folding import Wanted
+from xsft.states.folding import RowFilter
 
-SILENT = warning("unreachable", "", "The cluster lab does not answer.", "Look at the VPN.")
+(_SILENT,) = Unreachable("The cluster lab does not answer.", fix="Look at the VPN.").problems
+SILENT = replace(_SILENT, severity="warning")
 
 
 class Terminal(io.StringIO):
@@ -26,16 +28,16 @@ class Terminal(io.StringIO):
         return True
 
 
-def query(*found: Read, wanted: Wanted | None = None) -> RunQuery:
+def query(*found: Read, wanted: RowFilter | None = None) -> RunQuery:
     answers = list(found)
 
     def read() -> Read:
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
-    return RunQuery(read=read, classify=judged, wanted=wanted or Wanted(), now=lambda: NOW)
+    return RunQuery(read=read, classify=judged, wanted=wanted or RowFilter(), now=lambda: NOW)
 
 
-def told(found: Read, wanted: Wanted | None = None, *, json: bool = False) -> str:
+def told(found: Read, wanted: RowFilter | None = None, *, json: bool = False) -> str:
     out = io.StringIO()
     assert report(query(found, wanted=wanted), json=json, stdout=out) == 0
     return out.getvalue()
@@ -70,23 +72,23 @@ def test_where_nothing_answers_it_is_unreachable_and_nothing_failed() -> None:
 
 def test_a_name_that_is_not_exactly_there_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="Did you mean gemma") as raised:
-        told(Read(STORY), Wanted(runs=("gema",)))
+        told(Read(STORY), RowFilter(runs=("gema",)))
     assert raised.value.problem_id == "run-missing"
     assert "xsft status --all" in raised.value.fix
     with pytest.raises(UsageError, match="Did you mean gemma"):
-        told(Read(STORY), Wanted(runs=("gem",)))
+        told(Read(STORY), RowFilter(runs=("gem",)))
 
 
 def test_all_names_that_are_not_there_are_said_at_once() -> None:
     with pytest.raises(UsageError) as raised:
-        told(Read(STORY), Wanted(runs=("gema", "nixt", "gema", "zzz")))
+        told(Read(STORY), RowFilter(runs=("gema", "nixt", "gema", "zzz")))
     said = [problem.message for problem in raised.value.problems]
     assert [message.partition(".")[0] for message in said] == [
         f"There is no run named exactly {name!r}" for name in ("gema", "nixt", "zzz")
     ]
     assert "Did you mean next" in said[1]
     with pytest.raises(Unreachable) as silent:
-        told(Read(STORY, (SILENT,), whole=False), Wanted(runs=("other", "another")))
+        told(Read(STORY, (SILENT,), whole=False), RowFilter(runs=("other", "another")))
     assert len(silent.value.problems) == 2
 
 
@@ -95,7 +97,7 @@ def test_runs_that_are_there_are_shown_beside_names_that_are_not(
     json: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = io.StringIO()
-    asked = query(Read(STORY), wanted=Wanted(runs=("gemma", "zzz", "tiny")))
+    asked = query(Read(STORY), wanted=RowFilter(runs=("gemma", "zzz", "tiny")))
     assert report(asked, json=json, stdout=out) == UsageError.exit_status
     shown = capsys.readouterr()
     assert "There is no run named exactly 'zzz'" in shown.err
@@ -111,31 +113,31 @@ def test_runs_that_are_there_are_shown_beside_names_that_are_not(
 @pytest.mark.parametrize(
     ("wanted", "hints"),
     [
-        (Wanted(), ["1 more ended over a day ago: xsft status --all"]),
-        (Wanted(everything=True), []),
-        (Wanted(states=("queued",)), ["3 more are not of the states and mode asked for"]),
+        (RowFilter(), ["1 more ended over a day ago: xsft status --all"]),
+        (RowFilter(everything=True), []),
+        (RowFilter(states=("queued",)), ["3 more are not of the states and mode asked for"]),
         (
-            Wanted(states=("succeeded",)),
+            RowFilter(states=("succeeded",)),
             ["1 more ended over a day ago: the same with --all", "2 more are not of the states and mode asked for"],
         ),
-        (Wanted(states=("saving",)), ["4 more are not of the states and mode asked for"]),
-        (Wanted(runs=("old",), states=("queued",)), ["no runs"]),
-        (Wanted(runs=("old",)), []),
+        (RowFilter(states=("saving",)), ["4 more are not of the states and mode asked for"]),
+        (RowFilter(runs=("old",), states=("queued",)), ["no runs"]),
+        (RowFilter(runs=("old",)), []),
     ],
 )
 def test_what_is_not_shown_is_said_with_what_would_show_it(
-    wanted: Wanted, hints: list[str], capsys: pytest.CaptureFixture[str]
+    wanted: RowFilter, hints: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     told(Read(STORY), wanted)
     assert capsys.readouterr().err.splitlines() == hints
 
 
 def test_a_name_that_may_be_on_a_silent_cluster_is_not_called_missing() -> None:
-    with pytest.raises(Unreachable, match="not everything could be"):
-        told(Read(STORY, (SILENT,), whole=False), Wanted(runs=("other",)))
+    with pytest.raises(Unreachable, match="not every cluster could be read"):
+        told(Read(STORY, (SILENT,), whole=False), RowFilter(runs=("other",)))
 
 
-def document(capsys: pytest.CaptureFixture[str], found: Read, wanted: Wanted | None = None) -> dict[str, Any]:
+def document(capsys: pytest.CaptureFixture[str], found: Read, wanted: RowFilter | None = None) -> dict[str, Any]:
     assert told(found, wanted, json=True) == ""
     (line,) = capsys.readouterr().out.splitlines()
     DOCUMENTS["status"].model_validate_json(line)
@@ -185,4 +187,4 @@ def test_arguments_add_up() -> None:
     args = arguments("a", "b", "--state", "running", "--state", "queued", "--mode", "mcjax", "--all")
     from xsft.commands.status import wanted_of
 
-    assert wanted_of(args) == Wanted(runs=("a", "b"), states=("running", "queued"), mode="mcjax", everything=True)
+    assert wanted_of(args) == RowFilter(runs=("a", "b"), states=("running", "queued"), mode="mcjax", everything=True)

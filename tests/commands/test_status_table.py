@@ -10,7 +10,8 @@ from rich.console import Console
 from tests.goldens import Golden
 from tests.observations import NOW, judged, local, observed, queued, said
 from tests.states.test_rows import observations
-from xsft.commands.status_table import COLUMNS, fitting, plain_lines, table
+from xsft.commands.status_screen import table
+from xsft.commands.status_table import COLUMNS, fitting, plain_lines
 from xsft.states.folding import fold
 from xsft.states.model import STATES, Observation, Progress, Status, Unread
 from xsft.states.rows import Row

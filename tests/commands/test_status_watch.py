@@ -8,10 +8,10 @@ import pytest
 from tests.commands.test_status import SILENT, Terminal
 from tests.observations import Read, judged, observed, queued, said
 from tests.replacing import replace
-from xsft.commands.status_watch import Shown, next_look, watch
+from xsft.commands.status_watch import StatusView, next_look, watch
 from xsft.errors import Unreachable
 from xsft.run_query import RunQuery
-from xsft.states.folding import Wanted
+from xsft.states.folding import RowFilter
 
 Answer = Callable[[], Read]
 
@@ -35,7 +35,7 @@ class Clock:
 
 def watched(answers: list[Read], *, stream: io.StringIO | None = None, every_s: float = 10) -> str:
     clock, left, out = Clock(), list(answers), stream or io.StringIO()
-    query = RunQuery(read=lambda: left.pop(0), classify=judged, wanted=Wanted(), now=clock.now)
+    query = RunQuery(read=lambda: left.pop(0), classify=judged, wanted=RowFilter(), now=clock.now)
     assert watch(query, every_s=every_s, pause=clock.pause, stdout=out, rounds=len(answers)) == 0
     return out.getvalue()
 
@@ -63,9 +63,9 @@ def test_a_cluster_that_stops_answering_changes_no_row_and_is_said_once() -> Non
     ]
 
 
-def looked(answers: list[Read]) -> list[Shown]:
+def looked(answers: list[Read]) -> list[StatusView]:
     clock, left, shown = Clock(), list(answers), []
-    query = RunQuery(read=lambda: left.pop(0), classify=judged, wanted=Wanted(), now=clock.now)
+    query = RunQuery(read=lambda: left.pop(0), classify=judged, wanted=RowFilter(), now=clock.now)
     before = None
     for _ in answers:
         before = next_look(query, before)
@@ -126,6 +126,6 @@ def test_ctrl_c_ends_it() -> None:
     def interrupted(_seconds: float) -> None:
         raise KeyboardInterrupt
 
-    query = RunQuery(read=lambda: at(1), classify=judged, wanted=Wanted(), now=Clock().now)
+    query = RunQuery(read=lambda: at(1), classify=judged, wanted=RowFilter(), now=Clock().now)
     with pytest.raises(KeyboardInterrupt):
         watch(query, every_s=5, pause=interrupted, stdout=Terminal())

@@ -151,7 +151,7 @@ def test_an_interrupt_says_how_to_go_on(tmp_path: Path, fake: FakeTrainer) -> No
     status = submit_local(plan(tmp_path), json=False, machine=fake.machine(hang_at=4), stderr=told)
     assert status == 130
     assert "interrupted after step 4 of 6; the trainer is stopped" in told.getvalue()
-    assert "(step 4); the same command goes on from it" in told.getvalue()
+    assert "(step 4); run the command again to resume" in told.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -22,14 +22,14 @@ from xsft.commands.interface import DOCUMENTS
 from xsft.commands.submit_cluster import submit_cluster
 from xsft.commands.submit_wait import After
 from xsft.commands.verbs import parser
-from xsft.commands.waiting import Patience, Record
+from xsft.commands.waiting import Record, WaitLimits
 from xsft.effects.submit.interrupts import NOTHING_CREATED
 from xsft.effects.submit.submission import Submission
 from xsft.errors import Refused, RunFailed, TimedOut, Unreachable, UsageError, XsftError
 from xsft.problems import Problem, warning
 from xsft.run_query import RunQuery
 from xsft.states.evidence import Evidence
-from xsft.states.folding import Seen, Wanted
+from xsft.states.folding import FoldedRun, RowFilter
 from xsft.states.model import Observation, Status
 from xsft.states.rows import Row
 from xsft.trainers.failures import diagnose
@@ -65,7 +65,7 @@ def submit(
     timeout_s: float | None = 3600,
     json: bool = False,
     action: str = "created",
-    gather: Callable[[Seen], Evidence] | None = None,
+    gather: Callable[[FoldedRun], Evidence] | None = None,
     said: list[str] | None = None,
     pause: Callable[[float], None] | None = None,
     warnings: tuple[Problem, ...] = (),
@@ -75,8 +75,8 @@ def submit(
     played = Played(*map(named, answers))
     clock = played.clock if pause is None else replace(played.clock, pause=pause)
     after = After(
-        query=RunQuery(read=played.read, classify=state_told, wanted=Wanted(everything=True), now=lambda: NOW),
-        patience=Patience(timeout_s=timeout_s, poll_s=10),
+        query=RunQuery(read=played.read, classify=state_told, wanted=RowFilter(everything=True), now=lambda: NOW),
+        patience=WaitLimits(timeout_s=timeout_s, poll_s=10),
         clock=clock,
         say=(played.lines if said is None else said).append,
         lines=lines,
@@ -111,7 +111,7 @@ def test_its_end_is_the_exit_status(
         submit(*answers, timeout_s=timeout_s, lines=(lambda _seen: iter(())) if follow else None)
 
 
-def failing(hit: Seen) -> Evidence:
+def failing(hit: FoldedRun) -> Evidence:
     """Host 5 said why, and host 0 that it lost its peer."""
     pods = (pod(0, exit_code=137), pod(5))
     lines = (*(f"line {i}" for i in range(30)), CONFIG_ERROR)
@@ -149,7 +149,7 @@ def test_who_stops_waiting_is_told_that_the_run_goes_on() -> None:
     with pytest.raises(KeyboardInterrupt) as stopped:
         submit(at("queued"), pause=pause)
     (told,) = stopped.value.__notes__
-    assert "it goes on" in told
+    assert "is unaffected and continues" in told
     assert all(f"xsft {verb} {NAME}" in told for verb in ("wait", "logs", "cancel"))
 
 
@@ -193,7 +193,7 @@ def test_a_run_that_learned_nothing_fails_is_explained_and_recorded(action: str)
     with pytest.raises(RunFailed, match="no-target-tokens"):
         submit(at(NOTHING, 1000), action=action, gather=learning_nothing, said=said, record=record)
     assert recorded == ["no-target-tokens"]
-    assert any("It learnt nothing from 40 steps in a row" in line for line in said)
+    assert any("The model was not trained in 40 steps in a row" in line for line in said)
 
 
 def test_one_that_learns_nothing_is_given_up_while_it_lives() -> None:
@@ -207,10 +207,10 @@ def test_one_that_learns_nothing_is_given_up_while_it_lives() -> None:
             said=said,
         )
     assert failed.value.fix == f"xsft why {NAME}. It still runs: xsft cancel {NAME} ends it."
-    assert any("It learnt nothing from 40 steps in a row" in line for line in said)
+    assert any("The model was not trained in 40 steps in a row" in line for line in said)
 
 
-def learning_nothing(hit: Seen) -> Evidence:
+def learning_nothing(hit: FoldedRun) -> Evidence:
     progress = said_of(1000, no_target_steps=40)
     return Evidence(seen=replace(hit.seen, progress=progress), status=hit.status)
 
@@ -283,7 +283,7 @@ def test_ctrl_c_while_the_progress_is_wiped_does_not_say_that_nothing_was_create
         yield lambda _line: None
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("xsft.commands.progress.shown", wiped)
+    monkeypatch.setattr("xsft.commands.submit_cluster.shown", wiped)
     with pytest.raises(KeyboardInterrupt) as stopped:
         submit(EMPTY)
     assert NOTHING_CREATED not in getattr(stopped.value, "__notes__", ())

@@ -11,11 +11,11 @@ from tests.commands.test_status import SILENT
 from tests.observations import NOW, Read, local, observed, said
 from xsft.commands.interface import DOCUMENTS
 from xsft.commands.verbs import parser
-from xsft.commands.waiting import Clock, Patience, Waited, wait_and_report, wait_for
+from xsft.commands.waiting import Clock, Waited, WaitLimits, wait_and_report, wait_for
 from xsft.errors import RunFailed, TimedOut, Unknown, Unreachable, UsageError, XsftError
 from xsft.problems import Problem, warning
 from xsft.run_query import RunQuery
-from xsft.states.folding import Wanted
+from xsft.states.folding import RowFilter
 from xsft.states.model import Observation, State, Status, Unread
 from xsft.states.rows import Row
 from xsft.states.waiting import DONE, Goal
@@ -23,7 +23,7 @@ from xsft.states.waiting import DONE, Goal
 RUNNING = Goal(kind="running")
 DEAF = Read((), (SILENT,), answered=False, whole=False)
 EMPTY = Read()
-HALF = Read((local("other"),), (warning("unreachable", "", "lab is silent", ""),), whole=False)
+HALF = Read((local("other"),), Unreachable("lab is silent").problems, whole=False)
 
 
 NO_JOBSETS = (Unread(what="jobsets", why="timeout"),)
@@ -64,20 +64,20 @@ class Played:
 
     @property
     def query(self) -> RunQuery:
-        return RunQuery(read=self.read, classify=state_told, wanted=Wanted(everything=True), now=lambda: NOW)
+        return RunQuery(read=self.read, classify=state_told, wanted=RowFilter(everything=True), now=lambda: NOW)
 
     @property
     def clock(self) -> Clock:
         return Clock(monotonic=lambda: self.seconds, pause=self.pause)
 
     def wait(self, goal: Goal = DONE, *, timeout_s: float | None = 3600, poll_s: float = 10) -> Waited:
-        patience = Patience(timeout_s=timeout_s, poll_s=poll_s)
+        patience = WaitLimits(timeout_s=timeout_s, poll_s=poll_s)
         return wait_for(
             "gemma", goal=goal, query=self.query, patience=patience, clock=self.clock, say=self.lines.append
         )
 
     def status(self, goal: Goal = DONE, *, timeout_s: float | None = 3600, json: bool = False) -> int:
-        patience = Patience(timeout_s=timeout_s, poll_s=10)
+        patience = WaitLimits(timeout_s=timeout_s, poll_s=10)
         try:
             return wait_and_report("gemma", goal=goal, query=self.query, patience=patience, clock=self.clock, json=json)
         except XsftError as failed:
@@ -106,14 +106,12 @@ def test_a_run_that_learns_nothing_is_not_waited_for_and_is_recorded(capsys: pyt
         recorded.append((row.uid, row.reason))
         return (warning("end-not-recorded", "", "no", ""),)
 
-    patience = Patience(timeout_s=3600, poll_s=10)
+    patience = WaitLimits(timeout_s=3600, poll_s=10)
     with pytest.raises(RunFailed) as failed:
         wait_and_report(
             "gemma", goal=DONE, query=played.query, patience=patience, clock=played.clock, json=False, record=record
         )
-    assert (
-        failed.value.message == "gemma  training (no-target-tokens)  step 3/1000  loss 2.346: it will not come to done."
-    )
+    assert failed.value.message == "gemma  training (no-target-tokens)  step 3/1000  loss 2.346: will not reach done."
     assert failed.value.fix == "xsft why gemma. It still runs: xsft cancel gemma ends it."
     assert recorded == [("uid-gemma", "no-target-tokens")]
     assert "[end-not-recorded]" in capsys.readouterr().err
@@ -177,7 +175,7 @@ def test_a_silent_cluster_is_waited_for_and_said_once() -> None:
     assert "Waiting on." in played.lines[1]
 
 
-EXPIRED = warning("login-expired", "", "lab: the login has expired", "Log in again.")
+(EXPIRED,) = Unreachable("lab: the login has expired", fix="Log in again.", id="login-expired", again="never").problems
 INDEX = warning("index-unreadable", "", "no entry of the index", "Remove the file.")
 
 
@@ -188,7 +186,7 @@ INDEX = warning("index-unreadable", "", "no entry of the index", "Remove the fil
         (Read((), (EXPIRED, INDEX), answered=False, whole=False),),
         (Read((local("other"),), (EXPIRED,), whole=False),),
         (at("training", 5), Read((), (EXPIRED,), answered=False, whole=False)),
-        (at("training", 5, unread=(Unread(what="jobsets", why="expired", id="login-expired"),)),),
+        (at("training", 5, unread=(Unread(what="jobsets", why="expired", id="login-expired", again="never"),)),),
     ],
 )
 @pytest.mark.parametrize("timeout_s", [None, 3600])
@@ -207,7 +205,7 @@ def test_a_login_that_expired_keeps_its_id_and_its_fix() -> None:
             "gemma",
             goal=DONE,
             query=(played := Played(at("training", 5), deaf)).query,
-            patience=Patience(timeout_s=None, poll_s=10),
+            patience=WaitLimits(timeout_s=None, poll_s=10),
             clock=played.clock,
             json=False,
         )
@@ -237,7 +235,7 @@ def test_not_having_read_all_evidence_is_not_being_gone() -> None:
 
 def test_one_that_was_created_just_now_may_be_a_moment_late() -> None:
     played = Played(EMPTY, EMPTY, at("queued"), at("succeeded"))
-    patience = Patience(timeout_s=None, poll_s=1)
+    patience = WaitLimits(timeout_s=None, poll_s=1)
     waited = wait_for(
         "gemma", goal=DONE, query=played.query, patience=patience, clock=played.clock, say=lambda _l: None, known=True
     )
@@ -265,16 +263,16 @@ def test_without_a_timeout_it_waits_on() -> None:
 @pytest.mark.parametrize(
     ("answers", "kind", "words"),
     [
-        ((at("failed", 5),), RunFailed, "failed.*step 5/1000.*will not come to done"),
-        ((at("training", 5),), TimedOut, "1h are up.*step 5/1000"),
-        ((at("training", 5), EMPTY), Unknown, "over or gone.*Last seen: gemma  training"),
-        ((DEAF,), Unreachable, "1h are up, and .* was never seen.*does not answer"),
+        ((at("failed", 5),), RunFailed, "failed.*step 5/1000.*ended without reaching done"),
+        ((at("training", 5),), TimedOut, "Timed out after 1h.*step 5/1000"),
+        ((at("training", 5), EMPTY), Unknown, "ended or is gone.*Last seen: gemma  training"),
+        ((DEAF,), Unreachable, "Timed out after 1h: .* was not found.*does not answer"),
         ((Read((observed("gamma"),)),), UsageError, "Did you mean gamma"),
     ],
 )
 def test_what_is_said(answers: tuple[Read, ...], kind: type[XsftError], words: str) -> None:
     played = Played(*answers)
-    patience = Patience(timeout_s=3600, poll_s=10)
+    patience = WaitLimits(timeout_s=3600, poll_s=10)
     with pytest.raises(kind, match=words) as raised:
         wait_and_report("gemma", goal=DONE, query=played.query, patience=patience, clock=played.clock, json=False)
     assert raised.value.fix

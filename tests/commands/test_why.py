@@ -9,12 +9,12 @@ from tests.commands.test_status import SILENT
 from tests.observations import EARLIER, NOW, Read, jobset, observed, queued, said
 from tests.replacing import replace
 from xsft.commands.interface import DOCUMENTS
-from xsft.commands.why import World, why
+from xsft.commands.why import WhyWorld, why
 from xsft.errors import Unreachable, UsageError
 from xsft.run_query import RunQuery
 from xsft.states.classify import classify
-from xsft.states.evidence import Event, Evidence, Log, Said
-from xsft.states.folding import Seen, Wanted
+from xsft.states.evidence import Diagnosis, Event, Evidence, Log
+from xsft.states.folding import FoldedRun, RowFilter
 from xsft.states.model import (
     Condition,
     Container,
@@ -61,7 +61,7 @@ def pod(host: int, *, exit_code: int = 1) -> Pod:
 
 def log(host: int) -> Log:
     words = "MAXTEXT CONFIG ERROR: \x1b[1munknown\x1b[0m key stepz\x07 token hf_" + "a" * 30
-    said_by = Said(kind="config-error", line=words, text=words, signature=words)
+    said_by = Diagnosis(kind="config-error", line=words, text=words, signature=words)
     return Log(
         replicated_job="slice-job",
         slice_index=0,
@@ -72,17 +72,17 @@ def log(host: int) -> Log:
     )
 
 
-def gathered(hit: Seen) -> Evidence:
+def gathered(hit: FoldedRun) -> Evidence:
     events = (Event(reason="Pulled\x1b[2J", message="odd", object="Pod/x"),)
     logs = (log(5),) if hit.seen.pods else None
     return Evidence(seen=hit.seen, status=classify(hit.seen, now=NOW), events=events, logs=logs)
 
 
 def asked(name: str, found: Read, *, json: bool = False, attempt: int | None = None, **world: Any) -> int:
-    query = RunQuery(read=lambda: found, classify=classify, wanted=Wanted(everything=True), now=lambda: NOW)
+    query = RunQuery(read=lambda: found, classify=classify, wanted=RowFilter(everything=True), now=lambda: NOW)
     if "keep" in world:
         query = replace(query, keep=world.pop("keep"))
-    return why(name, world=World(**{"query": query, "gather": gathered, **world}), attempt=attempt, json=json)
+    return why(name, world=WhyWorld(**{"query": query, "gather": gathered, **world}), attempt=attempt, json=json)
 
 
 BROKEN = observed("gemma", jobset=FAILED, pods=(pod(5), pod(6)), progress=said(3))
@@ -164,7 +164,7 @@ def test_the_submission_that_is_asked_for_is_explained(
 
 
 def test_a_submission_that_is_gone_is_explained_by_its_record(capsys: pytest.CaptureFixture[str]) -> None:
-    def recorded(_hit: Seen, number: int) -> Observation | None:
+    def recorded(_hit: FoldedRun, number: int) -> Observation | None:
         record = Recorded(outcome="not-created", reason="the cluster refused it: no such queue", jobset="gemma")
         return observed("gemma", jobset=None, progress=None, record=record) if number == 1 else None
 
@@ -174,7 +174,7 @@ def test_a_submission_that_is_gone_is_explained_by_its_record(capsys: pytest.Cap
     assert "no such queue" in made["cause"]["message"]
     with pytest.raises(UsageError, match=r"no attempt 7\. .*known: 2\."):
         asked("gemma", Read((SECOND,)), attempt=7, recorded=recorded)
-    with pytest.raises(UsageError, match=r"Attempt 1 of gemma has no JobSet \(any more\), and no record of it"):
+    with pytest.raises(UsageError, match=r"Attempt 1 of gemma has no JobSet, and no record of it"):
         asked("gemma", Read((SECOND,)), attempt=1)
 
 
@@ -182,7 +182,7 @@ def test_what_all_pods_told_of_an_end_is_kept() -> None:
     killed = Status(state="failed", reason="oom-killed", evidence=("jobset", "pods"))
     kept: list[Any] = []
 
-    def more(hit: Seen) -> Evidence:
+    def more(hit: FoldedRun) -> Evidence:
         return replace(gathered(hit), status=killed)
 
     asked("gemma", Read((BROKEN,)), gather=more, keep=kept.extend)

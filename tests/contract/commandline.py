@@ -7,13 +7,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import yaml
 
+from tests import inprocess
 from tests.checkpoints import small_files
 from tests.fakes.clusters import ClusterApi
 from tests.fakes.gcs import Bucket, serving
@@ -55,6 +57,11 @@ class Machine:
     ) -> subprocess.CompletedProcess[str]:
         """`closed`: without even a standard input."""
         return self.run(str(XSFT), *map(str, arguments), closed=closed, env=env)
+
+    def verb(self, *arguments: object) -> subprocess.CompletedProcess[str]:
+        """As `xsft`, in this process."""
+        with patch.dict(os.environ, self.env, clear=True), chdir(self.folder):
+            return inprocess.xsft(*map(str, arguments), stdin=None)
 
     def python(self, program: str) -> subprocess.CompletedProcess[str]:
         return self.run(sys.executable, "-c", program)

@@ -62,6 +62,8 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
             return {}
         if "order" in question:
             return {"order": order(question["order"], **question["how"])}
+        if "verdicts" in question:
+            return {"verdicts": verdicts(**question["verdicts"])}
         if "shuffles" in question:
             return {"shuffles": shuffles(**question["shuffles"])}
         return rows(question["argv"], batches=question["batches"])
@@ -71,14 +73,45 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
 
 def rows(argv: list[str], *, batches: int) -> dict[str, Any]:
     """As maxtext@0.2.5 trainers/post_train/sft/train_sft.py and trainers/post_train/hooks.py go about it."""
-    module, *arguments = argv[argv.index("-m") + 1 :]
-    config = pyconfig.initialize_pydantic([find_spec(module).origin, *arguments])
+    config = configured(argv)
     train, _eval = input_pipeline_interface.create_data_iterator(config, maxtext_utils.get_mesh_from_config(config))
     found = [row for batch in islice(train, batches) for row in rows_of(batch)]
     tokenizer = transformers.AutoTokenizer.from_pretrained(config.tokenizer_path)
     # -1 stands for the pad of a tokenizer that has none.
     ids = {token for row in found for token in (*row["inputs"], *row["targets"]) if token >= 0}
     return {"rows": found, "tokens": {token: tokenizer.decode([token]) for token in ids}}
+
+
+def configured(argv: list[str]) -> Any:
+    module, *arguments = argv[argv.index("-m") + 1 :]
+    trainer = find_spec(module)
+    assert trainer is not None
+    return pyconfig.initialize_pydantic([trainer.origin, *arguments])
+
+
+def verdicts(*, argv: list[str], files: list[str]) -> list[str]:
+    """Of each file as all of the data: `refused`, or whether it has a trained token: `trained`, `nothing`."""
+    config = configured(argv)
+    mesh = maxtext_utils.get_mesh_from_config(config)
+    return [verdict(config, mesh, file) for file in files]
+
+
+def verdict(config: Any, mesh: Any, file: str) -> str:
+    object.__setattr__(config, "hf_train_files", file)
+    try:
+        train = hf_data_processing.make_hf_train_iterator(config, mesh, [0])
+        trained = [bool(batch["targets_segmentation"].any()) for batch in until_the_end(train)]
+    except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever MaxText says is the answer
+        return f"refused: {type(problem).__name__}: {problem}"
+    return "trained" if any(trained) else "nothing"
+
+
+def until_the_end(batches: Any) -> Iterator[Any]:
+    """MaxText ends the data with a StopIteration of its own."""
+    try:
+        yield from batches
+    except StopIteration:
+        return
 
 
 def rows_of(batch: Any) -> Iterator[dict[str, list[int]]]:

@@ -1,93 +1,257 @@
-"""The format is told right for checkpoints that MaxText's converter wrote, sharded over four devices."""
+"""Checkpoints that MaxText's converter and SFT trainer wrote: what is told of each, and what may start from it.
+
+One process in MaxText's environment writes them all, sharded over four devices; it is killed amid four more saves.
+"""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec import Struct
 
+from tests import hfmodels
+from tests.checks.factory import FLAGSHIP, GOOD, ids, merged, spec
+from tests.maxtext import worker
+from xsft.checkpoint.report import Report
+from xsft.checks import checkpoint, weights
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.facts.inspect import inspect
-from xsft.effects.local import namespace
-from xsft.effects.machine import process
 from xsft.effects.records.records import record_store
-from xsft.facts import CheckpointFacts
+from xsft.facts import CheckpointFacts, Facts
+from xsft.spec.model import WorkloadSpec
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.maxtext]
 
 WRITER = Path(__file__).parent / "write_checkpoints.py"
 
 
+class Written(Struct, frozen=True, kw_only=True):
+    root: Path
+    held: Mapping[str, Mapping[str, Any]]
+    """What the writer says of each folder: parameters, bytes of their values, dtypes."""
+    largest: Mapping[str, float]
+    """Of the weights that MaxText read, by the dtype they are stored in."""
+    rank: int
+    """Of the adapters in a run of rank 8 that took those of rank 4."""
+
+    def look(self, name: str) -> CheckpointFacts:
+        found = read_checkpoint(str(self.root / name))
+        assert found.status == "read", found.detail
+        return found
+
+    def report(self, name: str) -> Report:
+        return inspect(str(self.root / name), store=record_store({"HOME": str(self.root)}))
+
+
 @pytest.fixture(scope="module")
-def written(maxtext_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("checkpoints")
-    contained = namespace.detect()
-    namespace.refuse_where_harmful(contained)
-    env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(folder), "JAX_PLATFORMS": "cpu"}
-    argv = (*contained.prefix, str(maxtext_python), "-I", str(WRITER), str(folder / "written"))
-    done = process.run(argv, env=env, cwd=folder, timeout_s=300)
-    assert done.ok, done.stderr[-3000:]
-    return folder / "written"
+def written(maxtext_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Written:
+    root = tmp_path_factory.mktemp("checkpoints")
+    with worker(maxtext_python, WRITER) as started:
+        told = {part: started.ask({"folder": str(root), "part": part}) for part in PARTS}
+    # the worker was killed: what stood still is torn
+    held = {**told["converted"], **told["trained"], **told["adapters"]}
+    return Written(root=root, held=held, largest=told["largest"], rank=told["rank"]["rank"])
 
 
-def look(written: Path, name: str) -> CheckpointFacts:
-    found = read_checkpoint(str(written / name / "0" / "items"))
-    assert found.status == "read", found.detail
-    return found
+PARTS = ("converted", "trained", "adapters", "largest", "rank", "torn")
 
 
-@pytest.mark.parametrize("zarr3", [False, True])
-@pytest.mark.parametrize("ocdbt", [False, True])
-def test_every_format(written: Path, zarr3: bool, ocdbt: bool) -> None:
-    found = look(written, f"z{zarr3:d}o{ocdbt:d}")
-    assert (found.use_zarr3, found.use_ocdbt) == (zarr3, ocdbt)
-    assert (found.scan_layers, found.scan_recorded, found.param_scan_axis) == (True, True, 1)
+class Expected(Struct, frozen=True, kw_only=True):
+    """What is told of a checkpoint."""
+
+    family: str
+    zarr3: bool = False
+    ocdbt: bool = False
+    scan: bool = True
+    axis: int = 1
+    layout: str = "items"
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        return ("mcjax",) if self.zarr3 or self.ocdbt else ("mcjax", "pathways")
 
 
-@pytest.mark.parametrize("zarr3", [False, True])
-@pytest.mark.parametrize("ocdbt", [False, True])
-def test_every_format_is_inspected_whole(written: Path, tmp_path: Path, zarr3: bool, ocdbt: bool) -> None:
-    """With OCDBT the dtype is read out of the store, in MaxText's environment."""
-    report = inspect(
-        str(written / f"z{zarr3:d}o{ocdbt:d}" / "0" / "items"), store=record_store({"HOME": str(tmp_path)})
+CONVERTED = {
+    "qwen3-z0o0": Expected(family="qwen3"),
+    "qwen3-z0o1": Expected(family="qwen3", ocdbt=True),
+    "qwen3-z1o0": Expected(family="qwen3", zarr3=True),
+    "qwen3-z1o1": Expected(family="qwen3", zarr3=True, ocdbt=True),
+    "qwen3-axis0": Expected(family="qwen3", axis=0),
+    "qwen3-unscanned": Expected(family="qwen3", scan=False),
+    "qwen3-int8": Expected(family="qwen3"),
+    "qwen3-float8": Expected(family="qwen3", zarr3=True, ocdbt=True),
+    "gemma2-z0o0": Expected(family="gemma2"),
+    "gemma2-unscanned": Expected(family="gemma2", zarr3=True, ocdbt=True, scan=False),
+    "mixtral-z0o1": Expected(family="mixtral", ocdbt=True),
+    "mixtral-unscanned": Expected(family="mixtral", zarr3=True, scan=False),
+}
+TRAINED = {
+    ("qwen3", "model_params"): Expected(family="qwen3", ocdbt=True, layout="model_params"),
+    ("qwen3", "optimizer_state"): Expected(family="qwen3", ocdbt=True, layout="optimizer_state"),
+    ("gemma2-unscanned", "model_params"): Expected(family="gemma2", ocdbt=True, scan=False, layout="model_params"),
+    ("gemma2-unscanned", "optimizer_state"): Expected(
+        family="gemma2", ocdbt=True, scan=False, layout="optimizer_state"
+    ),
+    ("mixtral-pathways", "model_params"): Expected(family="mixtral", layout="model_params"),
+    ("mixtral-pathways", "optimizer_state"): Expected(family="mixtral", layout="optimizer_state"),
+    ("lora", "model_params"): Expected(family="qwen3", ocdbt=True, layout="adapters"),
+}
+ALL = {
+    **{f"converted/{name}/0/items": expected for name, expected in CONVERTED.items()},
+    **{f"trained/{run}/checkpoints/2/{item}": expected for (run, item), expected in TRAINED.items()},
+}
+
+
+def test_nothing_was_written_that_is_not_tested(written: Written) -> None:
+    assert set(written.held) == set(ALL)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_each_is_told_right(written: Written, name: str) -> None:
+    expected, held, report = ALL[name], written.held[name], written.report(name)
+    assert (report.status, report.detail, report.layout) == ("complete", "", expected.layout)
+    assert report.step == (0 if "converted" in name else 2)
+    assert (report.use_zarr3, report.use_ocdbt, report.modes) == (expected.zarr3, expected.ocdbt, expected.modes)
+    assert report.scan_layers is expected.scan
+    assert report.param_scan_axis == (expected.axis if expected.scan else None)
+    if expected.layout != "optimizer_state":
+        assert report.dtypes == tuple(held["dtypes"])
+    assert report.parameters == held["parameters"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_value_of_an_array_is_read(written: Written, name: str) -> None:
+    """What is read goes with the number of arrays, however large they are."""
+    report = written.report(name)
+    assert report.bytes is not None
+    assert report.bytes_read < 2000 + 1500 * report.arrays
+    if ALL[name].layout in ("items", "model_params"):
+        assert report.bytes_read < report.bytes / 10
+
+
+def test_what_the_converter_recorded_and_the_trainer_did_not(written: Written) -> None:
+    assert written.look("converted/qwen3-unscanned/0/items").scan_recorded
+    assert not written.look("trained/gemma2-unscanned/checkpoints/2/model_params").scan_recorded
+
+
+def test_maxtext_casts_integers_and_fp8_without_a_word(written: Written) -> None:
+    """Which is why `checkpoint-dtype` is an error: these weights are noise of a standard deviation of 50."""
+    assert written.largest == {"int8": 128, "float8": pytest.approx(224, abs=32)}
+
+
+def test_maxtext_takes_adapters_of_another_rank_without_a_word(written: Written) -> None:
+    assert written.rank == 4
+
+
+TORN = {
+    "folder-arrays": "2.orbax-checkpoint-tmp/model_params.orbax-checkpoint-tmp",
+    "folder-commit": "2.orbax-checkpoint-tmp/model_params",
+    "bucket-arrays": "2/model_params",
+    "bucket-commit": "2/model_params",
+}
+
+
+@pytest.mark.parametrize("save", TORN)
+def test_a_save_that_was_killed_is_torn(written: Written, save: str) -> None:
+    folder = written.root / "torn" / save / "checkpoints"
+    for path in (folder / TORN[save], (folder / TORN[save]).parent):
+        found = read_checkpoint(str(path))
+        assert found.status == "torn"
+        assert ids(checkpoint.check, tiny("qwen3"), Facts(checkpoint=found)) == {"checkpoint-torn"}
+        assert ids(weights.check, tiny("qwen3"), Facts(checkpoint=found)) == set()
+    above = read_checkpoint(str(folder))
+    assert (above.status, above.near) == ("not-a-checkpoint", None)
+
+
+def test_what_was_lost_later_is_torn(written: Written, tmp_path: Path) -> None:
+    for name, lost in (("z0o1", "manifest.ocdbt"), ("z0o0", "params.params.token_embedder.embedding"), ("z1o1", "d")):
+        copy = tmp_path / name / "0"
+        shutil.copytree(written.root / "converted" / f"qwen3-{name}" / "0", copy)
+        (copy / "items" / lost).rename(copy / "elsewhere")
+        assert read_checkpoint(str(copy / "items")).status == "torn", lost
+
+
+SIZES = {**hfmodels.SIZES, "base_num_decoder_layers": 6}
+FAMILIES = {"qwen3": "qwen3-0.6b", "gemma2": "gemma2-2b", "mixtral": "mixtral-8x7b"}
+
+
+def tiny(family: str, *, scan: bool = True, axis: int = 1, mode: str = "mcjax") -> WorkloadSpec:
+    """A workload for the models that were written."""
+    base = GOOD if mode == "mcjax" else merged(FLAGSHIP, {"overrides": {"maxtext": {"param_scan_axis": axis}}})
+    experts = {"num_experts": 4, "base_moe_mlp_dim": 128} if family == "mixtral" else {}
+    return spec(
+        base,
+        model={"name": FAMILIES[family], "scan_layers": scan},
+        overrides={"maxtext": {**SIZES, **experts, "param_scan_axis": axis}},
     )
-    assert (report.status, report.layout, report.step, report.dtypes) == ("complete", "items", 0, ("float32",))
-    assert report.parameters == 6 * (2 * 64 * 128 + 64) + 64 + 512 * 64
-    assert report.modes == (("mcjax",) if zarr3 or ocdbt else ("mcjax", "pathways"))
 
 
-def test_a_killed_writer_leaves_what_is_told_as_torn(written: Path, tmp_path: Path) -> None:
-    """Orbax's folder as it is before its rename, and one that lost its manifest or an array."""
-    torn = {
-        tmp_path / "0.orbax-checkpoint-tmp": lambda _items: None,
-        tmp_path / "a" / "0": lambda items: (items / "manifest.ocdbt").unlink(),
-    }
-    for folder, harm in torn.items():
-        shutil.copytree(written / "z0o1" / "0", folder)
-        harm(folder / "items")
-        assert read_checkpoint(str(folder / "items")).status == "torn"
-    shutil.copytree(written / "z0o0" / "0", tmp_path / "b" / "0")
-    shutil.rmtree(tmp_path / "b" / "0" / "items" / "params.params.token_embedder.embedding")
-    assert read_checkpoint(str(tmp_path / "b" / "0" / "items")).status == "torn"
+WORKLOADS = {
+    f"{family}-{'axis' + str(axis) if scan else 'unscanned'}-{mode}": (family, scan, axis, mode)
+    for family in FAMILIES
+    for scan, axis in ((True, 1), (True, 0), (False, 1))
+    for mode in ("mcjax", "pathways")
+}
 
 
-def test_the_other_axis_and_no_scan(written: Path) -> None:
-    assert look(written, "axis0").param_scan_axis == 0
-    unscanned = look(written, "unscanned")
-    assert (unscanned.scan_layers, unscanned.scan_recorded, unscanned.param_scan_axis) == (False, True, None)
+def wrong(name: str, family: str, scan: bool, axis: int, mode: str) -> Iterator[str]:
+    """The id of everything in which checkpoint and workload differ."""
+    expected = ALL[name]
+    if mode == "pathways":
+        yield from ("checkpoint-ocdbt",) if expected.ocdbt else ()
+        yield from ("checkpoint-zarr3",) if expected.zarr3 else ()
+    if expected.layout in ("optimizer_state", "adapters"):
+        yield {"optimizer_state": "checkpoint-optimizer", "adapters": "checkpoint-adapters"}[expected.layout]
+        return
+    if "int8" in name or "float8" in name:
+        yield "checkpoint-dtype"
+    if family != expected.family:
+        yield "checkpoint-model"
+    if scan != expected.scan:
+        yield "checkpoint-scan"
+    elif scan and axis != expected.axis:
+        yield "checkpoint-axis"
 
 
-def test_names_tell_what_is_not_recorded(written: Path, tmp_path: Path) -> None:
-    """A run's own checkpoints record nothing: MaxText writes `{}` there."""
-    for name, scan in (("axis0", True), ("unscanned", False)):
-        shutil.copytree(written / name / "0" / "items", tmp_path / name / "model_params")
-        found = read_checkpoint(str(tmp_path / name / "model_params"))
-        assert (found.scan_layers, found.scan_recorded) == (scan, False)
+@pytest.mark.parametrize("name", ALL)
+def test_each_wrong_pairing_has_its_own_id_and_each_right_one_none(written: Written, name: str) -> None:
+    given = Facts(checkpoint=written.look(name))
+    for workload, asked in WORKLOADS.items():
+        family, scan, axis, mode = asked
+        wanted = tiny(family, scan=scan, axis=axis, mode=mode)
+        found = ids(checkpoint.check, wanted, given) | ids(weights.check, wanted, given)
+        assert found == set(wrong(name, *asked)), workload
 
 
-def test_a_wrong_level_is_answered_with_the_right_one(written: Path) -> None:
-    for wrong in (written / "z0o0", written / "z0o0" / "0", written / "z0o0" / "items"):
-        found = read_checkpoint(str(wrong))
-        assert found.status in {"not-a-checkpoint", "missing"}
-        assert found.detail.endswith(f"a checkpoint lies at {written}/z0o0/0/items")
+@pytest.mark.parametrize("key", [key for key in SIZES if key != "override_model_config"])
+@pytest.mark.parametrize("name", ["converted/qwen3-z1o1/0/items", "trained/qwen3/checkpoints/2/model_params"])
+def test_every_size_of_an_override_is_compared(written: Written, name: str, key: str) -> None:
+    other = spec(overrides={"maxtext": {**SIZES, key: 2 * SIZES[key]}})
+    assert ids(weights.check, other, Facts(checkpoint=written.look(name))) == {"checkpoint-model"}
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("converted/qwen3-z0o0", "converted/qwen3-z0o0/0/items"),
+        ("converted/qwen3-z0o0/0", "converted/qwen3-z0o0/0/items"),
+        ("converted/qwen3-z0o0/items", "converted/qwen3-z0o0/0/items"),
+        ("converted/qwen3-z0o0/0/model_params", "converted/qwen3-z0o0/0/items"),
+        ("converted/qwen3-z0o0/0/items/_METADATA", "converted/qwen3-z0o0/0/items"),
+        ("converted/qwen3-z0o0/0/items/params.params.token_embedder.embedding", "converted/qwen3-z0o0/0/items"),
+        ("trained/qwen3", "trained/qwen3/checkpoints/2/model_params"),
+        ("trained/qwen3/checkpoints", "trained/qwen3/checkpoints/2/model_params"),
+        ("trained/qwen3/checkpoints/2", "trained/qwen3/checkpoints/2/model_params"),
+        ("trained/qwen3/checkpoints/3/model_params", "trained/qwen3/checkpoints/2/model_params"),
+        ("trained/qwen3/checkpoints/2/items", "trained/qwen3/checkpoints/2/model_params"),
+        ("trained/qwen3/checkpoints/2/model_params/d", "trained/qwen3/checkpoints/2/model_params"),
+    ],
+)
+def test_a_wrong_level_is_answered_with_the_right_one(written: Written, given: str, meant: str) -> None:
+    found = read_checkpoint(str(written.root / given))
+    assert found.status in {"not-a-checkpoint", "missing"}
+    assert found.near == str(written.root / meant)

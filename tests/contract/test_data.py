@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,11 +13,19 @@ from typing import Any
 import pytest
 import yaml
 
+import xsft
+from tests import data_guide
+from tests.pipeline import Pipeline
+from xsft import api
 from xsft.cli import main
 from xsft.commands.interface import DOCUMENTS
-from xsft.effects.environments.installed import Environment
+from xsft.dataset.examples import pieces
+from xsft.dataset.passes import Pass
+from xsft.effects.environments.installed import BuiltEnvironment
+from xsft.effects.local import data_pipeline
+from xsft.effects.local.machine import Machine
 
-pytestmark = [pytest.mark.contract, pytest.mark.usefixtures("maxtext_environment")]
+pytestmark = [pytest.mark.contract, pytest.mark.maxtext, pytest.mark.usefixtures("maxtext_environment")]
 
 QUESTION, ANSWER = "What is 1 plus 2?", "1 plus 2 is 3."
 CHAT = {"messages": [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": ANSWER}]}
@@ -22,15 +33,19 @@ LONG = {"messages": [{"role": "user", "content": QUESTION * 20}, {"role": "assis
 Ask = Callable[..., dict[str, Any]]
 
 
+def lines(rows: list[Any]) -> str:
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+
 @pytest.fixture
-def ask(tmp_path: Path, capfd: pytest.CaptureFixture[str], maxtext_environment: Environment) -> Ask:
+def ask(tmp_path: Path, capfd: pytest.CaptureFixture[str], maxtext_environment: BuiltEnvironment) -> Ask:
     """What the verb prints of these rows, as a document."""
 
     def asked(
         action: str, rows: list[Any], *options: str, status: int = 0, **keys: Mapping[str, Any]
     ) -> dict[str, Any]:
         file = tmp_path / "rows.jsonl"
-        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        file.write_text(lines(rows))
         tiny = yaml.safe_load((Path(__file__).parents[2] / "workloads" / "tiny_local.yaml").read_text())
         tiny["data"] |= {"hf_train_files": str(file), **keys.get("data", {})}
         tiny["train"] |= keys.get("train", {})
@@ -59,36 +74,179 @@ def test_an_example_is_shown_as_the_model_sees_it(ask: Ask, capfd: pytest.Captur
     out = capfd.readouterr().out
     assert "example 0: 20 tokens, 8 trained, 12 masked, 12 padding" in out
     assert "  trained 1 plus 2 is 3.<|end|>⏎" in out
+    assert "  padding 12 x <|pad|>" in out
+    assert "<|end|> (EOS) is trained at the end; begins without BOS" in out
 
 
 def test_what_is_trained_follows_the_workload(ask: Ask) -> None:
-    (everything,) = parts(ask("show", [CHAT, CHAT], "--packed", "-n", "1", data={"completion_only": False}))
+    document = ask("show", [CHAT, CHAT], "--packed", "-n", "1", data={"completion_only": False})
+    (everything,) = parts(document)
     first, *rest = everything
     assert first == ("masked", "<|user|>"), "nothing predicts the first token"
     assert rest[0][0] == "trained"
+    segments = [part["segment"] for part in document["examples"][0]["parts"]]
+    assert segments == sorted(segments)
+    assert set(segments) == {1, 2}, "the border shows"
 
 
 def test_a_pad_token_that_ends_the_answer_is_seen(ask: Ask) -> None:
     """The end of the answer is read and not trained: the run would never learn to stop."""
-    (shown,) = parts(ask("show", [CHAT], model={"pad_token": "<|end|>"}))
+    document = ask("show", [CHAT], model={"pad_token": "<|end|>"})
+    (shown,) = parts(document)
     assert "<|end|>" not in "".join(text for part, text in shown if part == "trained")
+    assert document["examples"][0]["end"] is None
 
 
-def test_counts(ask: Ask) -> None:
-    found = ask("inspect", [CHAT, CHAT, LONG], train={"max_target_length": 32})
-    summary = found["summary"]
-    assert (summary["rows"], summary["sampled"]) == (3, 3)
-    assert summary["tokens"]["p50"] == 20
-    assert summary["tokens"]["max"] > 32
-    assert (summary["truncated"], summary["no_target"]) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
-    assert summary["duplicates"] == 1
-    assert {p["id"] for p in found["problems"]} == {"data-no-target", "data-truncated"}
+def test_counts(ask: Ask, tmp_path: Path) -> None:
+    (tmp_path / "eval.jsonl").write_text(lines([CHAT]))
+    rows = [CHAT, CHAT, LONG, {"messages": [{"role": "system", "content": ""}, *CHAT["messages"]]}]
+    data = {"hf_eval_files": str(tmp_path / "eval.jsonl")}
+    picture = tmp_path / "lengths.png"
+    found = ask("inspect", rows, "--png", str(picture), data=data, train={"max_target_length": 32})
+    assert (found["rows"], found["sampled"], found["everything"]) == (4, 4, True)
+    assert found["tokens"]["p50"] == 20
+    assert found["tokens"]["max"] > 32
+    assert (found["truncated"], found["no_target"], found["no_end"]) == (0.25, 0.25, 0)
+    assert (found["duplicates"], found["in_other"], found["whole_in_other"]) == (2, 3, 2)
+    assert [(one["role"], one["turns"], one["empty"], one["dropped"]) for one in found["roles"]] == [
+        ("user", 4, 0, 0),
+        ("assistant", 4, 0, 0),
+        ("system", 1, 1, 0),
+    ]
+    assert {p["id"] for p in found["problems"]} == {"data-no-target", "data-truncated", "data-leak", "data-steps"}
+    assert found["picture"] == str(picture)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert len(parts(ask("show", rows, "--split", "eval", data=data))) == 1
+
+
+PATCHES = {"self.completion_only and element": "not element"}
+"""Of input_pipeline_utils.py: the answers are masked in place of the prompts."""
+
+
+def test_it_is_maxtexts_own_pipeline_that_is_shown(maxtext_environment: BuiltEnvironment, tmp_path: Path) -> None:
+    """Another pipeline in the worker's path changes what is shown."""
+    python = another_maxtext(maxtext_environment, tmp_path)
+    file = tmp_path / "rows.jsonl"
+    file.write_text(lines([CHAT]))
+    workload = xsft.load(
+        Path(__file__).parents[2] / "workloads" / "tiny_local.yaml", settings=[f"data.hf_train_files={file}"]
+    )
+    (intent,) = api.intend((workload,))
+    machine = Machine(python=python, env=dict(os.environ), cache=tmp_path)
+    answers = data_pipeline.read(intent.run, (Pass(rows=1, packing=False, max_target_length=32),), machine=machine)
+    shown = pieces(answers.passes[0].rows[0], answers.vocabulary)
+    assert shown[-1].part == "masked"
+    assert shown[-1].text.startswith(ANSWER)
+    assert any(QUESTION in one.text for one in shown if one.part == "trained")
+
+
+def another_maxtext(environment: BuiltEnvironment, folder: Path) -> Path:
+    """An interpreter that imports a copy of MaxText in which PATCHES are made."""
+    (original,) = environment.folder.glob("lib/python3*/site-packages/maxtext")
+    copy = folder / "patched" / "maxtext"
+    shutil.copytree(original, copy, ignore=shutil.ignore_patterns("__pycache__", "assets"))
+    pipeline = copy / "input_pipeline" / "input_pipeline_utils.py"
+    text = pipeline.read_text()
+    for old, new in PATCHES.items():
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    pipeline.write_text(text)
+    program = (
+        "import runpy, sys; sys.path.insert(0, {!r}); sys.argv = sys.argv[1:]; "
+        "runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    python = folder / "python"
+    words = shlex.join((str(environment.python), "-I", "-c", program.format(str(copy.parent))))
+    python.write_text(f'#!/bin/sh\nshift\nexec {words} "$@"\n')
+    python.chmod(0o755)
+    return python
 
 
 BROKEN: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "another column": ({"text": "a"}, "messages"),
     "a template that drops the prompt": (CHAT, "Chat template generation prompt mismatch"),
 }
+
+
+def test_grain_reads_what_is_shown(ask: Ask, maxtext_pipeline: Pipeline, tmp_path: Path) -> None:
+    file = str(maxtext_pipeline.parquet([CHAT, CHAT, LONG], file=tmp_path / "rows.parquet"))
+    data = {"pipeline": "grain", "hf_path": "parquet", "hf_train_files": file, "hf_eval_files": file}
+    found = ask("inspect", [CHAT], data=data, train={"max_target_length": 32})
+    assert (found["rows"], found["truncated"], found["in_other"]) == (3, pytest.approx(1 / 3), 2)
+    assert [(one["role"], one["turns"], one["dropped"]) for one in found["roles"]] == [
+        ("user", 3, 0),
+        ("assistant", 3, 0),
+    ]
+
+
+def test_files_without_rows_and_broken_ones_are_told_apart(ask: Ask, tmp_path: Path) -> None:
+    assert [problem["id"] for problem in ask("show", [], status=2)["problems"]] == ["data-empty"]
+    (tmp_path / "rows.parquet").write_bytes(b"PAR1 and no more")
+    data = {"hf_path": "parquet", "hf_train_files": str(tmp_path / "rows.parquet")}
+    (problem,) = ask("show", [CHAT], status=2, data=data)["problems"]
+    assert problem["id"] == "data-unreadable"
+    assert "whole files" in problem["fix"]
+
+
+def test_a_tokenizer_of_another_model_is_told(ask: Ask) -> None:
+    found = ask("inspect", [CHAT], "--set", "overrides.maxtext.vocab_size=100", status=2)
+    assert found["beyond_vocabulary"] == 1
+    assert "data-vocabulary" in {problem["id"] for problem in found["problems"]}
+
+
+DEAF = (
+    "{% for m in messages %}<|{{ m.role }}|>{% if m.role != 'user' %}{{ m.content }}{% endif %}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+MUTE = (
+    "{% for m in messages %}<|{{ m.role }}|>{% if m.role == 'user' %}{{ m.content }}<|end|>{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+ENDLESS = (
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+Seen = Callable[[dict[str, Any], dict[str, Any]], bool]
+"""Whether `show` and `inspect` tell it: (example, figures)."""
+
+WRONG: Mapping[str, tuple[str, Seen, str, set[str]]] = {
+    "a wrong template": (
+        DEAF,
+        lambda example, figures: QUESTION not in str(example) and figures["roles"][0]["dropped"] == 1,
+        "data-role-dropped",
+        {"data-role-dropped"},
+    ),
+    "a mask that covers everything": (
+        MUTE,
+        lambda example, figures: example["trained"] == 0 and figures["no_target"] == 1,
+        "data-no-target",
+        {"data-no-target"},
+    ),
+    "a missing EOS": (
+        ENDLESS,
+        lambda example, figures: example["trained"] > 0 and example["end"] is None and figures["no_end"] == 1,
+        "data-no-end",
+        {"answer-without-end"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_spoils_a_training_is_shown_counted_and_checked(ask: Ask, tmp_path: Path, case: str) -> None:
+    template, seen, counted, checked = WRONG[case]
+    (tmp_path / "t.jinja").write_text(template)
+    data, error = {"chat_template": "t.jinja"}, counted == "data-no-target"
+    example = ask("show", [CHAT], data=data)["examples"][0]
+    figures = ask("inspect", [CHAT], data=data, status=2 if error else 0)
+    assert seen(example, figures)
+    assert counted in {problem["id"] for problem in figures["problems"]}
+    assert checked <= {problem.id for problem in xsft.check(xsft.load(tmp_path / "w.yaml"))}
+
+
+@pytest.mark.parametrize("command", data_guide.shown())
+def test_the_guide_shows_what_is_printed(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert data_guide.printed(command) == data_guide.shown()[command], "run `make pictures`"
 
 
 @pytest.mark.parametrize("case", BROKEN)

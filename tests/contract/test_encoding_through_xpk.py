@@ -12,8 +12,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.podshell import executable, stubs_in
+from tests.until import until
 from xsft.effects.environments import render
 from xsft.launchers.encoding import (
     BASH_KEEPS,
@@ -258,7 +257,7 @@ def test_sigterm_reaches_python(xpk_python: Path, tmp_path: Path, mode: ModeName
         text=True,
     )
     try:
-        _until(ready.exists)
+        until(ready.exists)
         os.kill(bash.pid, signal.SIGTERM)
         output, _ = bash.communicate(timeout=30)
     finally:
@@ -266,13 +265,6 @@ def test_sigterm_reaches_python(xpk_python: Path, tmp_path: Path, mode: ModeName
     assert bash.returncode == 0
     assert "EXIT_CODE=0" in output
     assert saved.read_text() == dict(command_env).get("FLAGS", "")
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "the trainer never started"
-        time.sleep(0.05)
 
 
 def test_bash_keeps_what_it_is_said_to_keep() -> None:

@@ -17,6 +17,7 @@ from tests.engine.base import BaseImage
 from tests.engine.daemon import Engine
 from tests.engine.registryserver import Registry
 from tests.stories import ROOT
+from tests.until import until
 from xsft.commands.interface import DOCUMENTS
 
 pytestmark = pytest.mark.engine
@@ -245,9 +246,7 @@ def test_ctrl_c_while_the_image_is_pushed_leaves_no_half_made_lock(
     bad_proxy.faults.append(Fault(on=UPLOAD, code=503, times=10_000))
     where = f"--registry={repository(registry, at=bad_proxy.address)}"
     running = small.start("image", "push", "--image=small", where)
-    deadline = time.monotonic() + WITHIN_S
-    while not bad_proxy.count(UPLOAD) and running.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until(lambda: bad_proxy.count(UPLOAD) or running.poll() is not None, what="an upload", within_s=WITHIN_S)
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=WITHIN_S)
     assert running.returncode == 130, said

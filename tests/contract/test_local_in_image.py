@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import yaml
 
 from tests.engine.daemon import Engine
 from tests.localruns import WORKLOADS
+from tests.until import until
 
 pytestmark = pytest.mark.engine
 
@@ -74,7 +74,7 @@ def test_the_tiny_workload_completes_inside_the_image(engine: Engine, deps_image
 def test_interrupted_it_goes_on_from_its_checkpoint(engine: Engine, deps_image: str, tmp_path: Path) -> None:
     file = workload(tmp_path, deps_image)
     child = submit(engine, file)
-    until((tmp_path / "runs" / "tiny-local" / "checkpoints" / "10" / "_CHECKPOINT_METADATA").exists, child)
+    until_or_ended((tmp_path / "runs" / "tiny-local" / "checkpoints" / "10" / "_CHECKPOINT_METADATA").exists, child)
     child.send_signal(signal.SIGINT)
     status, _, told = finished(child)
     assert status == 130, told
@@ -86,9 +86,6 @@ def test_interrupted_it_goes_on_from_its_checkpoint(engine: Engine, deps_image: 
     assert document["result"]["steps"] == 40
 
 
-def until(done: Any, child: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not done():
-        assert child.poll() is None, child.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+def until_or_ended(done: Callable[[], object], child: subprocess.Popen[str]) -> None:
+    until(lambda: done() or child.poll() is not None, within_s=WITHIN_S)
+    assert child.poll() is None, child.communicate()

@@ -24,7 +24,8 @@ from xsft.spec.resolve import Run
 from xsft.spec.sections import Axis
 from xsft.spec.template import QUESTION_KEYS
 from xsft.steps import Intent
-from xsft.trainers.maxtext import QUESTION_TEXTS, Keys, trainer_keys
+from xsft.trainers.maxtext import Keys, trainer_keys
+from xsft.trainers.template_keys import QUESTION_TEXTS
 
 pytestmark = pytest.mark.contract
 
@@ -58,6 +59,19 @@ VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
             "data.shuffle": False,
             "data.shuffle_seed": 7,
             "data.num_epoch": 3,
+        },
+    ),
+    "grain": (
+        BASE,
+        {
+            "data": {
+                "pipeline": "grain",
+                "hf_path": "arrayrecord",
+                "hf_train_files": "gs://my-bucket/train-*.arrayrecord",
+                "hf_eval_files": "gs://my-bucket/eval-*.arrayrecord",
+                "columns": ["question", "answer"],
+            },
+            "eval": {"interval": 10},
         },
     ),
     "texts for questions": (BASE, {"data.chat_template": "math_qa.json", "data.columns": ["question", "answer"]}),

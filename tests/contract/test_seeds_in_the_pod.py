@@ -15,7 +15,7 @@ from tests.contract.commandline import Machine, machine
 from tests.fakes.clusters import reaching
 from tests.podshell import received, stubs_in
 from tests.stories import intent_of, plans_of, spec_of, varied
-from xsft.effects.environments.environments import Environment
+from xsft.effects.environments.environments import BuiltEnvironment
 from xsft.launchers.jobset import TRAINER_CONTAINER, places
 from xsft.launchers.labels import RESTART_ATTEMPT
 from xsft.launchers.pointers import find
@@ -73,7 +73,7 @@ def test_the_seed_counts_the_restarts_and_nothing_else_changes(
 
 
 @pytest.fixture
-def here(tmp_path: Path, xpk_environment: Environment, real_cluster: Cluster) -> Iterator[Machine]:
+def here(tmp_path: Path, xpk_environment: BuiltEnvironment, real_cluster: Cluster) -> Iterator[Machine]:
     with (
         reaching(real_cluster, tmp_path, gated=False) as api,
         machine(tmp_path, environments=xpk_environment.folder.parent, api=api) as made,

@@ -27,7 +27,7 @@ from xsft.problems import errors_in
 from xsft.spec.base import Value
 from xsft.spec.template import QUESTION_KEYS
 from xsft.steps import Intent
-from xsft.trainers.maxtext import QUESTION_FORMATTER, QUESTION_TEXTS
+from xsft.trainers.template_keys import QUESTION_FORMATTER, QUESTION_TEXTS
 
 pytestmark = pytest.mark.contract
 

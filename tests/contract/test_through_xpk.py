@@ -19,7 +19,7 @@ from tests.fakes.xpktools import Server, Tools, furnish, serving_xpk
 from tests.faults import real
 from tests.stories import ROOT
 from xsft.commands.interface_runs import SubmitDocument
-from xsft.effects.environments.installed import Environment
+from xsft.effects.environments.installed import BuiltEnvironment
 
 pytestmark = pytest.mark.contract
 NAME = "deepseek-ultrachat-mcjax"
@@ -29,7 +29,7 @@ SECRET = "s3cr3t-" * 3
 
 
 @pytest.fixture
-def here(tmp_path: Path, xpk_environment: Environment, cluster_api: ClusterApi) -> Iterator[Machine]:
+def here(tmp_path: Path, xpk_environment: BuiltEnvironment, cluster_api: ClusterApi) -> Iterator[Machine]:
     with machine(tmp_path, environments=xpk_environment.folder.parent, api=cluster_api) as made:
         yield made
 
@@ -65,7 +65,7 @@ class Made:
 
 @pytest.fixture(scope="module", params=[STANDIN, pytest.param(REAL, marks=pytest.mark.cluster)])
 def made(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, xpk_environment: Environment
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, xpk_environment: BuiltEnvironment
 ) -> Iterator[Made]:
     """One run of xpk (ten seconds of it are a sleep of xpk's), looked at by several tests."""
     folder, environments = tmp_path_factory.mktemp("made"), xpk_environment.folder.parent

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.dataset.examples import TokenSequence
+from xsft.dataset.examples import TokenSequence, Vocabulary
 from xsft.dataset.findings import findings
-from xsft.dataset.summary import DataSample, Summary, summarize
+from xsft.dataset.passes import LOOK_AHEAD, Inspected, PassRead, Reading, Turn
+from xsft.dataset.summary import Role, Summary, summarize
 
 LIMIT = 16
 
@@ -20,21 +21,31 @@ def one(length: int, *, trained: int = 2, first: int = 0) -> TokenSequence:
     return TokenSequence(inputs=ids, trained=flags[:cut], segments=(1,) * cut, padding=LIMIT - cut)
 
 
+WORDS = Vocabulary(texts=dict.fromkeys(range(10000), b"a"))
+
+
 def summary(
-    lengths: Many[int], *, rows: int | None = None, packed: Many[TokenSequence] = (), trained: int = 2
+    lengths: Many[int],
+    *,
+    rows: int | None = None,
+    packed: Many[TokenSequence] = (),
+    trained: int = 2,
+    vocabulary: Vocabulary = WORDS,
+    turns: Many[Many[Turn]] = (),
+    other: Many[TokenSequence] | None = None,
 ) -> Summary:
-    sample = [one(length, trained=trained, first=100 * i) for i, length in enumerate(lengths)]
-    return summarize(
-        DataSample(
-            sample=sample,
-            lengths=lengths,
-            looked_to=8 * LIMIT,
-            packed=packed,
-            limit=LIMIT,
-            rows=rows,
-            sequences_per_step=4,
-        )
+    sample = tuple(one(length, trained=trained, first=100 * i) for i, length in enumerate(lengths))
+    found = Inspected(
+        sample=PassRead(rows=sample, turns=tuple(map(tuple, turns)), ended=rows == len(sample)),
+        uncut=PassRead(lengths=tuple(lengths), ended=False),
+        packed=PassRead(rows=tuple(packed), ended=True) if packed else None,
+        other=None if other is None else PassRead(rows=tuple(other), ended=True),
     )
+    return summarize(found, reading=reading(rows=rows), vocabulary=vocabulary)
+
+
+def reading(*, rows: int | None = None, steps: int = 10) -> Reading:
+    return Reading(limit=LIMIT, packs=True, sequences_per_step=4, steps=steps, epochs=1, rows=rows)
 
 
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=50))
@@ -44,7 +55,7 @@ def test_what_holds_of_any_lengths(lengths: list[int]) -> None:
     assert min(lengths) <= found.tokens.p50 <= found.tokens.p90 <= found.tokens.max == max(lengths)
     assert sum(count for _to, count in found.histogram) == len(lengths)
     assert found.truncated == sum(length > LIMIT for length in lengths) / len(lengths)
-    assert found.tokens.at_least == (max(lengths) >= 8 * LIMIT)
+    assert found.tokens.at_least == (max(lengths) >= LOOK_AHEAD * LIMIT)
 
 
 def test_half_and_nine_tenths() -> None:
@@ -69,12 +80,60 @@ def test_duplicates_are_by_what_is_trained() -> None:
     assert summary([1, 1, 8], trained=0).duplicates == 2
 
 
-def ids(found: Summary) -> list[tuple[str, str]]:
-    return [(p.id, p.severity) for p in findings(found, limit=LIMIT)]
+def test_what_the_other_split_holds_too() -> None:
+    other = [one(8, first=0), one(9, first=1), one(8, trained=0)]
+    found = summary([8, 8], other=other)
+    assert (found.in_other, found.whole_in_other, found.other_sampled) == (1, 1, 3)
+    assert summary([8]).in_other is None
+
+
+def test_roles_are_counted() -> None:
+    turns = [[said("user"), said("assistant")], [said("user", written=False), said("assistant", empty=True)]]
+    assert summary([8, 8], turns=turns).roles == (
+        Role(role="user", turns=2, empty=0, dropped=1),
+        Role(role="assistant", turns=2, empty=1, dropped=0),
+    )
+
+
+def said(role: str, *, empty: bool = False, written: bool = True) -> Turn:
+    return Turn(role=role, empty=empty, written=written)
+
+
+def test_tokens_beyond_the_model() -> None:
+    few = Vocabulary(texts=WORDS.texts, rows=150)
+    assert summary([8, 8, 8], vocabulary=few).beyond_vocabulary == 1
+
+
+def ids(found: Summary, *, steps: int = 1) -> list[tuple[str, str]]:
+    return [(p.id, p.severity) for p in findings(found, reading=reading(steps=steps))]
+
+
+ENDED = Vocabulary(texts=WORDS.texts, kinds=dict.fromkeys(range(10_000), "special"))
 
 
 def test_what_should_not_stay_so() -> None:
-    assert ids(summary([8] * 9)) == []
+    assert ids(summary([8] * 9, vocabulary=ENDED)) == []
     assert ids(summary([])) == [("data-empty", "error")]
     assert ids(summary([8] * 3, trained=0)) == [("data-no-target", "error")]
-    assert ids(summary([8, 8, 40])) == [("data-truncated", "warning")]
+    assert ids(summary([8, 8, 40], vocabulary=ENDED)) == [("data-truncated", "warning")]
+    assert ids(summary([40], vocabulary=ENDED)) == [("data-truncated", "error")]
+    assert ids(summary([8])) == [("data-no-end", "warning")]
+    assert ids(summary([8] * 8, rows=8, vocabulary=ENDED), steps=3) == [("data-steps", "warning")]
+    assert ids(summary([8] * 8, rows=8, vocabulary=ENDED), steps=2) == []
+    few = Vocabulary(texts=WORDS.texts, kinds=ENDED.kinds, rows=1)
+    assert ids(summary([8], vocabulary=few)) == [("data-vocabulary", "error")]
+    assert ids(summary([8], vocabulary=ENDED, other=[one(8)])) == [("data-leak", "warning")]
+
+
+@pytest.mark.parametrize(
+    ("turn", "found"),
+    [
+        (said("tool", written=False), ["data-role-dropped"]),
+        (said("user", empty=True), ["data-empty-turn"]),
+        (said("system", empty=True), []),
+        (said("user"), []),
+    ],
+    ids=["dropped", "empty", "an empty system message", "written"],
+)
+def test_roles_that_should_not_stay_so(turn: Turn, found: list[str]) -> None:
+    assert [one for one, _severity in ids(summary([8], vocabulary=ENDED, turns=[[turn]]))] == found

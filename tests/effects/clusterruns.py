@@ -18,7 +18,7 @@ from xsft.effects.machine import clock
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.runs.evidence import read_evidence
 from xsft.effects.runs.observe import observe_run
-from xsft.effects.runs.progress import Source, read_progress
+from xsft.effects.runs.progress import ProgressSource, read_progress
 from xsft.states.classify import classify
 from xsft.states.evidence import Evidence
 from xsft.states.model import Observation, Status
@@ -102,7 +102,7 @@ class Staged:
 
     def read(self, name: str) -> tuple[Observation, Status]:
         """The newest attempt, with its progress."""
-        source = Source(cluster=lambda _: self.cluster, objects=lambda _: LocalObjects(), output=lambda _: None)
+        source = ProgressSource(cluster=lambda _: self.cluster, objects=lambda _: LocalObjects(), output=lambda _: None)
         found = read_progress(self.seen(name)[:1], source=source, deadline_s=20.0)
         return found[0], classify(found[0], now=clock.now())
 

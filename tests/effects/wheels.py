@@ -10,7 +10,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from xsft.effects.environments.envbuild import Place
+from xsft.effects.environments.envbuild import BuildPlace
 from xsft.effects.environments.installed import EnvironmentSpec
 
 METADATA = "Metadata-Version: 2.1\nName: tinything\nVersion: 1.0\n"
@@ -31,10 +31,10 @@ class Shop:
         wheel = write_wheel(folder, payload=payload)
         return cls(folder=folder, lock=f"tinything==1.0 \\\n    --hash=sha256:{_sha256(wheel.read_bytes())}\n")
 
-    def place(self, root: Path) -> Place:
+    def place(self, root: Path) -> BuildPlace:
         env = {"PATH": os.environ["PATH"], "UV_CACHE_DIR": str(root / "uv"), "UV_OFFLINE": "1"}
         env |= {"UV_FIND_LINKS": str(self.folder), "UV_NO_INDEX": "1", "HOME": str(root)}
-        return Place(cache=root / "envs", env=env, home=root)
+        return BuildPlace(cache=root / "envs", env=env, home=root)
 
     def spec(self, *, lock: str = "") -> EnvironmentSpec:
         return EnvironmentSpec(

@@ -27,7 +27,9 @@ def building_client() -> str:
 
 def _builds(client: str) -> bool:
     version = re.search(r"version (\d+)\.", _said(client, "--version"))
-    return bool(version) and (int(version[1]) < NEEDS_PLUGIN or bool(_said(client, "buildx", "version")))
+    if version is None:
+        return False
+    return int(version[1]) < NEEDS_PLUGIN or bool(_said(client, "buildx", "version"))
 
 
 def _said(*argv: str) -> str:

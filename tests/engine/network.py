@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from tests.engine.machine import which
 from tests.engine.slots import SLOTS, unheld
 
-POOL = tuple(ipaddress.ip_network("172.16.0.0/12").subnets(new_prefix=24))[::-1]
+POOL = tuple(ipaddress.IPv4Network("172.16.0.0/12").subnets(new_prefix=24))[::-1]
 """Private networks, the least used first: Docker itself begins at the other end (172.17.0.0/16)."""
 
 
@@ -85,7 +85,7 @@ def _mtu() -> int:
 def _free_subnet(slot: int) -> ipaddress.IPv4Network:
     """A network that no route of this machine touches; slots do not share one."""
     routes = json.loads(_ip("-4", "-j", "route", "show", "table", "main"))
-    taken = [ipaddress.ip_network(route["dst"]) for route in routes if route["dst"] != "default"]
+    taken = [ipaddress.IPv4Network(route["dst"]) for route in routes if route["dst"] != "default"]
     return next(network for network in POOL[slot::SLOTS] if not any(network.overlaps(other) for other in taken))
 
 

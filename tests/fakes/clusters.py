@@ -35,6 +35,7 @@ REASONS = {
     "other-version": "the pinned Kueue serves both of its versions",
     "before-server": "the real server is asked nothing; each request of a submission to it meets one such fault",
     "xpk": "what xpk's own process does, whatever server it asks; each takes its ten seconds of sleep",
+    "silence": "it is about a server that says nothing, or says it too slowly; no real one does",
     "tls": "it is about the client's own TLS and login; no server is asked anything that a real one answers otherwise",
 }
 """Why a test runs on the stand-in only; tests/fakes/test_clusters.py counts them."""
@@ -121,6 +122,9 @@ def furnish(objects: Objects, *, chips: int = 512) -> Objects:
     objects.add("kueue.x-k8s.io/resourceflavors", "2xv6e-256", spec={"nodeLabels": V6E_256})
     cpu = {"nodeLabels": {"cloud.google.com/gke-nodepool": "cpu-np"}}
     objects.add("kueue.x-k8s.io/resourceflavors", "cpu-user", spec=cpu)
+    labels = {"cloud.google.com/gke-nodepool": "cpu-np"}
+    allocatable = {"allocatable": {"cpu": "63", "memory": "244Gi"}}
+    objects.add("/nodes", "gke-cpu-np-000", metadata={"labels": labels}, status=allocatable)
     return objects
 
 

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.parser import BytesParser
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import google_crc32c
@@ -263,5 +264,5 @@ class _Handler(BaseHTTPRequestHandler):
         """Tests stay quiet."""
 
 
-def _parts(message: bytes) -> list[object]:
+def _parts(message: bytes) -> list[Any]:
     return list(BytesParser().parsebytes(message).get_payload())

@@ -17,6 +17,7 @@ Json = dict[str, Any]
 KINDS: dict[str, tuple[tuple[str, ...], str, bool]] = {
     # group/plural: (versions, kind, namespaced)
     "/namespaces": (("v1",), "Namespace", False),
+    "/nodes": (("v1",), "Node", False),
     "/secrets": (("v1",), "Secret", True),
     "/pods": (("v1",), "Pod", True),
     "/events": (("v1",), "Event", True),
@@ -165,8 +166,9 @@ class Objects:
         name = new["metadata"].get("name", "")
         refused = kuberules.refusal(kind, new, strict=query.get("fieldValidation") == "Strict")
         if refused:
-            details = {"name": name, "kind": kind, "causes": [{"field": f, "message": m} for f, m in refused.causes]}
-            return status(refused.code, refused.reason, refused.message, details=details)
+            causes = [{"field": f, "message": m} for f, m in refused.causes]
+            told = {"name": name, "kind": kind, "causes": causes}
+            return status(refused.code, refused.reason, refused.message, details=told)
         if (asked.namespace, name) in self.of(asked.key):
             details = {"name": name, "group": asked.group, "kind": asked.plural}
             return status(409, "AlreadyExists", f'{asked.full} "{name}" already exists', details=details)
@@ -200,7 +202,7 @@ class Objects:
 
     def _stamped(self, new: Json, manager: str) -> Json:
         self.version += 1
-        data = {"f:data": {f"f:{key}": {} for key in new["data"]}} if new.get("data") else {}
+        data: Json = {"f:data": {f"f:{key}": {} for key in new["data"]}} if new.get("data") else {}
         entry = {"manager": manager, "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": data}
         metadata = {
             **new["metadata"],

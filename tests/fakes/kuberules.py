@@ -62,7 +62,7 @@ def defaulted(kind: str, new: Json) -> Json:
 
 
 def selected(item: Json, selector: str) -> bool:
-    """Label selectors: `a=b`, `a in (b,c)`, `a`, joined by commas."""
+    """Label selectors: `a=b`, `a in (b,c)`, `a`, `!a`, joined by commas."""
     labels = item["metadata"].get("labels") or {}
     for term in filter(None, re.split(r",(?![^(]*\))", selector)):
         key, _, values = term.partition(" in ")
@@ -73,7 +73,7 @@ def selected(item: Json, selector: str) -> bool:
             key, _, value = term.replace("==", "=").partition("=")
             if labels.get(key) != value:
                 return False
-        elif term not in labels:
+        elif (term.removeprefix("!") in labels) == term.startswith("!"):
             return False
     return True
 

@@ -11,11 +11,12 @@ from tests.fakes.clusters import REASONS
 
 TESTS = Path(__file__).parents[1]
 COUNTED = {
-    "no-request": 13,
+    "no-request": 16,
     "not-installed": 4,
     "other-version": 1,
     "before-server": 1,
     "xpk": 3,
+    "silence": 3,
     "tls": 32,
 }
 """Test functions, by reason."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 
 from tests.cluster.api import Cluster
 from tests.cluster.queues import CLUSTER_QUEUE, KUEUE, PRIORITIES, cluster_queue, local_queue
@@ -120,7 +121,7 @@ class RealWorld:
         binding = {"metadata": {"name": user}, "subjects": [subject], "roleRef": role}
         self.cluster.api("POST", f"{RBAC}/clusterrolebindings", binding)
         for kind in ("clusterrolebindings", "clusterroles"):
-            self.undo.append(lambda kind=kind: self.cluster.api("DELETE", f"{RBAC}/{kind}/{user}"))
+            self.undo.append(partial(self.cluster.api, "DELETE", f"{RBAC}/{kind}/{user}"))
         self.cluster.wait(lambda: all(self._may(user, rule) for rule in rules), what=f"the rights of {user}")
         self.upstream.impersonate = user
 

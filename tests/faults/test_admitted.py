@@ -18,7 +18,7 @@ from tests.cluster.rest import MERGE, each
 from tests.contract.commandline import CHECKPOINT, Machine, machine
 from tests.fakes.clusters import ClusterApi, reaching
 from tests.stories import NAMES, spec_of
-from xsft.effects.environments.installed import Environment
+from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.launchers.readback import lacking
 
 pytestmark = [pytest.mark.cluster, pytest.mark.contract]
@@ -45,7 +45,7 @@ def api(real_cluster: Cluster, tmp_path: Path) -> Iterator[ClusterApi]:
 
 
 @pytest.fixture
-def here(tmp_path: Path, xpk_environment: Environment, api: ClusterApi) -> Iterator[Machine]:
+def here(tmp_path: Path, xpk_environment: BuiltEnvironment, api: ClusterApi) -> Iterator[Machine]:
     with machine(tmp_path, environments=xpk_environment.folder.parent, api=api) as made:
         for model in CONVERTED:
             files = small_files(model)

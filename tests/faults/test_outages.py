@@ -27,6 +27,7 @@ from tests.fakes.gcs import Bucket, serving
 from tests.faults.real import JOBSETS, RealWorld
 from tests.replacing import replace
 from tests.submissions import NAME, STEPS, planned, submitter
+from tests.until import until
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import Cluster as Client
 from xsft.effects.cluster.cluster import connect_context
@@ -223,13 +224,6 @@ def free(port: int) -> bool:
             probe.bind(("127.0.0.1", port))
             return True
     return False
-
-
-def until(check: Callable[[], bool], seconds: float = 20.0) -> None:
-    limit = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < limit
-        time.sleep(0.02)
 
 
 def test_three_processes_at_once_make_one_run(api: ClusterApi, bucket: Bucket, tmp_path: Path) -> None:

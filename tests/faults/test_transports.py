@@ -12,7 +12,7 @@ import pytest
 
 from tests.fakes.clusters import ClusterApi
 from tests.fakes.gcs import Bucket, serving
-from tests.faults.transports import TRANSPORTS, Scene, plugged
+from tests.faults.transports import TRANSPORTS, Scene, failing, plugged
 from tests.submissions import planned, submitter
 from xsft.cli import main
 from xsft.commands.failure import report
@@ -25,10 +25,15 @@ LIBRARY = re.compile(
 )
 """Nobody need know any of it."""
 QUICK = Patience(tries=2, first_wait_s=0.05, budget_s=0.2, connect_timeout_s=0.5, read_timeout_s=0.5)
+SILENCE = Patience(tries=2, first_wait_s=0.05, budget_s=0.2, connect_timeout_s=0.15, read_timeout_s=0.15)
+"""Where nothing ever answers."""
 BOUND_S = 15.0
 """Of one verb with that patience, on a busy machine."""
 MISSING = "a login program that is missing"
 HANGS = "a login program that hangs"
+ASKED = tuple(name for name, breaks in TRANSPORTS.items() if getattr(breaks, "func", None) is failing)
+"""Those through which a request reaches the cluster, or may."""
+SILENT = {"packets are dropped", "silence", "silence in TLS", "half an answer, then silence"}
 
 TOLD = {
     "a name that nobody knows": "the name xsft-tests-nowhere.invalid could not be resolved",
@@ -122,11 +127,26 @@ def submitted(api: ClusterApi, folder: Path) -> int:
     return 0
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", ASKED)
 def test_every_verb_says_what_it_means_and_what_to_do(
     cluster_api: ClusterApi, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transport: str
 ) -> None:
+    says_it(transport, cluster_api, ask, tmp_path, monkeypatch)
+
+
+@pytest.mark.standin_only("no-request")
+@pytest.mark.parametrize("transport", [name for name in TRANSPORTS if name not in ASKED])
+def test_every_verb_says_it_where_the_cluster_is_not_reached(
+    cluster_api: ClusterApi, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transport: str
+) -> None:
+    says_it(transport, cluster_api, ask, tmp_path, monkeypatch)
+
+
+def says_it(transport: str, cluster_api: ClusterApi, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = 3 if transport == MISSING else 5
+    if transport in SILENT:
+        monkeypatch.setattr("xsft.effects.runs.runs.PATIENCE", SILENCE)
+        monkeypatch.setattr(ClusterApi, "patience", SILENCE)
     with TRANSPORTS[transport](Scene(api=cluster_api, folder=tmp_path)) as env:
         for name, value in env.items():
             monkeypatch.setenv(name, value)
@@ -145,6 +165,7 @@ def test_the_table_is_whole() -> None:
     assert TOLD.keys() == TRANSPORTS.keys()
 
 
+@pytest.mark.standin_only("no-request")
 def test_a_program_that_hangs_is_waited_for_once(
     cluster_api: ClusterApi, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

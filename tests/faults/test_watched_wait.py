@@ -18,13 +18,14 @@ from tests.effects.cluster.test_cluster import sent_to
 from tests.fakes.clusters import ClusterApi, reaching
 from tests.faults.real import RealWorld
 from tests.submissions import NAME
+from tests.until import until
 from xsft.cli import main
 
 pytestmark = pytest.mark.cluster
 RUN = f"{NAME}-mcjax"
 WATCH = r"^GET .*/jobsets\?.*watch=true"
 LIST = r"^GET .*/jobsets\?labelSelector|^GET .*/jobsets\?$"
-POLL_S = 4
+POLL_S = 3
 SEEN_S = 8.0
 """From the end of a run to the end of `wait`, on a busy machine; far below the polls of these tests."""
 
@@ -70,9 +71,7 @@ def wait(api: ClusterApi, capsys: pytest.CaptureFixture[str]) -> Wait:
 @contextmanager
 def meanwhile(ready: Callable[[], bool], then: Callable[[], object]) -> Iterator[None]:
     def work() -> None:
-        limit = time.monotonic() + 60
-        while not ready() and time.monotonic() < limit:
-            time.sleep(0.02)
+        until(ready)
         time.sleep(0.3)
         then()
 
@@ -101,7 +100,7 @@ def test_an_end_is_seen_at_once_though_the_next_look_is_far_away(api: ClusterApi
 
 def test_a_run_that_is_deleted_is_seen_at_once(api: ClusterApi, wait: Wait) -> None:
     """Three whole answers without it, of which only the first was due."""
-    found = wait(poll="2s", then=lambda: api.world.delete(RUN))
+    found = wait(poll="3s", then=lambda: api.world.delete(RUN))  # at 2 s nothing is watched
     assert (found.status, found.outcome) == (8, "lost")
 
 

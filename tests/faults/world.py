@@ -18,6 +18,7 @@ GROUPS = {
     "resourceflavors": "kueue.x-k8s.io",
     "priorityclasses": "scheduling.k8s.io",
     "namespaces": "",
+    "nodes": "",
     "secrets": "",
 }
 """API group of each kind that xsft touches."""

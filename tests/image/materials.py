@@ -6,11 +6,11 @@ import hashlib
 from typing import Any
 
 from tests.replacing import replace
-from xsft.image.model import Base, ContextFile, Material, Options, Part, Recipe
+from xsft.image.model import Base, BuildOptions, ContextFile, DockerfilePart, Material, Recipe
 from xsft.image.recipe import make_recipe
 
 DIGEST = "sha256:" + "ab" * 32
-OPTIONS = Options(image="post_training", registry="127.0.0.1:5000/team", maxtext="0.2.5")
+OPTIONS = BuildOptions(image="post_training", registry="127.0.0.1:5000/team", maxtext="0.2.5")
 
 
 def file(path: str, content: bytes = b"x", **changes: Any) -> ContextFile:
@@ -19,12 +19,12 @@ def file(path: str, content: bytes = b"x", **changes: Any) -> ContextFile:
 
 
 def material(**changes: Any) -> Material:
-    deps = Part(
+    deps = DockerfilePart(
         dockerfile="Dockerfile",
         args={"BASE_IMAGE": "python:3.12-slim", "BASE_DIGEST": None, "LOCK_SHA256": None, "MAXTEXT_VERSION": "0.2.5"},
         files=(file("Dockerfile"), file("requirements.txt", b"numpy==2.0")),
     )
-    code = Part(
+    code = DockerfilePart(
         dockerfile="code.Dockerfile",
         args={"DEPS_IMAGE": None, "REVISION": None, "DIRTY": None, "MAXTEXT_SOURCE": "pypi"},
         files=(file("code.Dockerfile"), ContextFile(path="code", kind="folder"), file("code/hooks.py", b"print(1)")),
@@ -33,5 +33,5 @@ def material(**changes: Any) -> Material:
     return replace(made, **changes)
 
 
-def recipe(options: Options = OPTIONS, **changes: Any) -> Recipe:
+def recipe(options: BuildOptions = OPTIONS, **changes: Any) -> Recipe:
     return make_recipe(options, material(**changes))

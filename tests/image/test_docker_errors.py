@@ -11,7 +11,7 @@ from xsft.errors import XsftError
 from xsft.image.build_errors import build_failed
 from xsft.image.docker_errors import Doing, explain, is_passing, no_engine
 from xsft.image.model import BuildStep
-from xsft.image.progress import Reading
+from xsft.image.progress import BuildOutput
 
 PUSH = Doing(what="push h/r:t", host="us-docker.pkg.dev", repository="us-docker.pkg.dev/p/r", google=True, pushes=True)
 STEP = BuildStep(name="deps", tag="deps-1", dockerfile="Dockerfile", files=())
@@ -74,7 +74,7 @@ def test_why_there_is_no_engine(said: str, client: str | None, id: str, mends: s
     ],
 )  # fmt: skip
 def test_why_a_step_failed(output: str, id: str, status: int) -> None:
-    reading = Reading()
+    reading = BuildOutput()
     for line in ("#5 [2/2] RUN pip install", output, "#5 ERROR: executor failed running [/bin/sh]: exit code: 1"):
         list(reading.events(line))
     error = build_failed(reading, STEP)
@@ -93,7 +93,7 @@ def test_why_a_package_cannot_be_had(id: str, said: str) -> None:
 
 def failed_with(said: str) -> XsftError:
     """Of the step that prints it, as BuildKit passes it on."""
-    reading = Reading()
+    reading = BuildOutput()
     output = (f"#5 9.1 {line}" for line in said.splitlines())
     for line in ("#5 [2/2] RUN install.py", *output, "#5 ERROR: executor failed running [/bin/sh]: exit code: 1"):
         list(reading.events(line))
@@ -104,7 +104,7 @@ def failed_with(said: str) -> XsftError:
     ("base", "host"), [("docker.io/library/python:3.12", "docker.io"), ("localhost:5000/x:1", "localhost:5000")]
 )
 def test_a_login_that_a_bases_registry_refuses_is_told_with_its_host(base: str, host: str) -> None:
-    reading = Reading()
+    reading = BuildOutput()
     for line in (f"#3 [internal] load metadata for {base}", "#3 ERROR: unexpected status: 401 Unauthorized"):
         list(reading.events(line))
     error = build_failed(reading, STEP)
@@ -112,7 +112,7 @@ def test_a_login_that_a_bases_registry_refuses_is_told_with_its_host(base: str, 
 
 
 def test_a_base_that_cannot_be_read_is_told_as_that() -> None:
-    reading = Reading()
+    reading = BuildOutput()
     said = 'failed to do request: Head "https://nowhere.invalid/v2/x": dial tcp: lookup nowhere.invalid: no such host'
     for line in ("#3 [internal] load metadata for nowhere.invalid/x:1", f"#3 ERROR: {said}"):
         list(reading.events(line))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.image.materials import DIGEST, OPTIONS
 from tests.replacing import replace
 from xsft.image.lock import SCHEMA, read_lock, same_image, updated
-from xsft.image.model import Locked, Options
+from xsft.image.model import BuildOptions, Locked
 
 LOCKED = Locked(
     image="post_training",
@@ -25,7 +25,7 @@ LOCKED = Locked(
     commit="1" * 40,
     dirty=False,
     base=f"python:3.12-slim@{DIGEST}",
-    options=Options(image="post_training", maxtext="0.2.5", code=("extra",), args={"APT_PACKAGES": "git"}),
+    options=BuildOptions(image="post_training", maxtext="0.2.5", code=("extra",), args={"APT_PACKAGES": "git"}),
 )
 TEXT = st.text(max_size=5)
 

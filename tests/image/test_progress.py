@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.image.progress import Event, Reading, StepDone, StepLine, StepStarted
+from xsft.image.progress import BuildOutput, Event, StepDone, StepLine, StepStarted
 
 OLD = """\
 #1 [internal] load remote build context
@@ -59,8 +59,8 @@ COMMON = [
 ]
 
 
-def read(text: str) -> tuple[Reading, list[Event]]:
-    reading = Reading()
+def read(text: str) -> tuple[BuildOutput, list[Event]]:
+    reading = BuildOutput()
     return reading, [event for line in text.splitlines() for event in reading.events(line)]
 
 
@@ -91,7 +91,7 @@ def test_an_error_before_any_step() -> None:
 
 @given(st.lists(st.text(max_size=40)))
 def test_no_line_breaks_it_and_the_tail_is_short(lines: list[str]) -> None:
-    reading = Reading()
+    reading = BuildOutput()
     for line in lines:
         list(reading.events(line))
     assert len(reading.tail) <= 30

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from xsft.errors import UsageError
-from xsft.image.registry_names import Named, base_url, is_google, is_loopback, may_be_told, named
+from xsft.image.registry_names import ImageName, base_url, is_google, is_loopback, may_be_told, named
 
 DIGEST = "sha256:" + "0" * 64
 
@@ -21,7 +21,7 @@ DIGEST = "sha256:" + "0" * 64
     ],
 )
 def test_names(ref: str, host: str, path: str, reference: str) -> None:
-    assert named(ref) == Named(host=host, path=path, reference=reference)
+    assert named(ref) == ImageName(host=host, path=path, reference=reference)
 
 
 @pytest.mark.parametrize("ref", ["a b", "h.dev/x;rm", "h.dev/UPPER", "", "h.dev/i@sha256:12"])

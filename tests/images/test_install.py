@@ -19,7 +19,7 @@ from tests.images.tiny import BUILD
 from xsft.effects.environments.uv import find_uv
 from xsft.image.build_errors import build_failed
 from xsft.image.model import BuildStep
-from xsft.image.progress import Reading
+from xsft.image.progress import BuildOutput
 
 
 @pytest.fixture
@@ -95,6 +95,7 @@ def refusing() -> Iterator[str]:
     server.server_close()
 
 
+@pytest.mark.contract
 @pytest.mark.parametrize("tool", ["pip", "uv"])
 @pytest.mark.parametrize(
     ("index", "id"),
@@ -129,7 +130,7 @@ def test_what_the_real_tools_print_is_understood(
         text=True, check=False,
     )  # fmt: skip
     assert done.returncode != 0
-    reading = Reading()
+    reading = BuildOutput()
     for line in ("#5 [2/2] RUN install.py", *(f"#5 9.1 {line}" for line in done.stdout.splitlines())):
         list(reading.events(line))
     error = build_failed(reading, BuildStep(name="deps", tag="deps-1", dockerfile="Dockerfile", files=()))

@@ -9,7 +9,7 @@ import pytest
 
 from xsft.catalog import releases
 from xsft.effects.environments.environments import LOCKS, environment_for
-from xsft.effects.environments.installed import Environment
+from xsft.effects.environments.installed import BuiltEnvironment
 
 FOLDER = Path(__file__).parents[2] / "images" / "post_training"
 BUILD_FILES = ("Dockerfile", "code.Dockerfile")
@@ -47,7 +47,7 @@ def test_the_lock_is_what_is_tested_on_a_cpu_and_its_overrides_and_what_only_a_t
 
 
 @pytest.mark.contract
-def test_the_pins_are_maxtexts_own(maxtext_environment: Environment) -> None:
+def test_the_pins_are_maxtexts_own(maxtext_environment: BuiltEnvironment) -> None:
     site = next(maxtext_environment.folder.glob("lib/python*/site-packages"))
     theirs = pins((site / "dependencies/extra_deps/tpu_post_train_overrides.txt").read_text(encoding="utf-8"))
     assert theirs.keys() >= {"flax", "fsspec", "gcsfs", "jax", "jaxlib", "libtpu", "optax", "qwix"}

@@ -12,7 +12,7 @@ from xsft.spec.sections import Axis
 
 Tree = dict[str, Any]
 
-TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), min_size=1, max_size=20) | (
+TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=20) | (
     st.sampled_from(
         [
             *(
@@ -81,11 +81,11 @@ SCALAR = st.booleans() | st.integers(-(2**53), 2**53) | st.floats(-1e12, 1e12, a
 VALUE = SCALAR | st.none() | st.lists(SCALAR, max_size=3)
 AXES = st.dictionaries(st.sampled_from(get_args(Axis)), st.integers(-1, 64), max_size=3)
 FLAG = st.from_regex(r"--(xla_)?[a-z_]{1,8}=[A-Za-z0-9_./,]{1,8}", fullmatch=True)
-ENV_NAME = st.from_regex(r"[A-Z][A-Z0-9_]{0,10}", fullmatch=True).filter(
-    lambda name: name not in BASH_KEEPS and name not in RESERVED
-)
 RESERVED = frozenset(
     {"PATHWAYS_HEAD", "JAX_PLATFORMS", "XCLOUD_ENVIRONMENT", "JAX_BACKEND_TARGET", "ENABLE_PATHWAYS_PERSISTENCE"}
+)
+ENV_NAME: st.SearchStrategy[str] = st.from_regex(r"[A-Z][A-Z0-9_]{0,10}", fullmatch=True).filter(
+    lambda name: name not in BASH_KEEPS and name not in RESERVED
 )
 
 

@@ -58,6 +58,24 @@ def assert_law(p: Intent) -> None:
     assert errors_in(imported.problems) == ()
 
 
+@pytest.mark.parametrize("release", ["0.1.0", "0.2.5"])
+@pytest.mark.parametrize("overrides", [{"packing": 0}, {"packing": 0, "mu_dtype": False}, {"packing": "true"}])
+def test_an_override_in_another_spelling_than_its_field_comes_back(release: str, overrides: Tree) -> None:
+    tree = {
+        "name": "a",
+        "mode": "mcjax",
+        "place": {"project": "my-project", "zone": "us-east5-b", "cluster": "c"},
+        "tpu": {"type": "v6e-8", "num_slices": 1},
+        "model": {"name": "qwen3-0.6b", "tokenizer": "Qwen/Qwen3-0.6B"},
+        "data": {"hf_path": "x", "columns": ["messages"]},
+        "train": {"steps": 5, "per_device_batch_size": 1},
+        "image": {"ref": "a/b:c", "maxtext": release},
+        "output": "gs://my-bucket/o",
+        "overrides": {"maxtext": overrides},
+    }
+    assert_law(make_intent(WorkloadSpec.model_validate(tree), Facts()))
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(workloads())
 def test_an_own_line_comes_back_to_the_byte(tree: Tree) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from tests.importer.specs import VALUE
-from xsft.effects.environments.installed import Environment
+from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.importer.values import leaves, read_value, same
 from xsft.trainers.arguments import yaml_value
 
@@ -71,7 +71,7 @@ def test_same() -> None:
 
 
 @pytest.mark.contract
-def test_omegaconf_reads_the_same(maxtext_environment: Environment) -> None:
+def test_omegaconf_reads_the_same(maxtext_environment: BuiltEnvironment) -> None:
     code = (
         "import json, sys; from omegaconf import OmegaConf as O\n"
         "print(json.dumps([O.to_container(O.from_cli([f'k={t}']))['k'] for t in json.load(sys.stdin)]))"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from xsft.launchers.cpujob import CpuJob, cpu_env
 from xsft.launchers.encoding import escape_expansion
 from xsft.launchers.jobset import FAIL_JOBSET_RULE, TRAINER_CONTAINER, pod_failure_policy
 from xsft.launchers.patch import changes as changes  # noqa: PLC0414 -- what identifies a run is the same everywhere
@@ -11,7 +12,7 @@ from xsft.launchers.rendering import ReadyRendering
 from xsft.launchers.xpk import command, proxy_args
 from xsft.modes import mode_module
 from xsft.spec.resolve import Run
-from xsft.trainers.maxtext import container_env
+from xsft.trainers.trainer import trainer_of
 
 Json = dict[str, Any]
 COORDINATOR = {"fieldRef": {"fieldPath": "metadata.labels['jobset.sigs.k8s.io/coordinator']"}}
@@ -21,14 +22,24 @@ def rendering(run: Run) -> ReadyRendering:
     return ReadyRendering(document=jobset(run))
 
 
+def cpu_rendering(job: CpuJob) -> ReadyRendering:
+    env = [{"name": name, "value": escape_expansion(value)} for name, value in cpu_env(job).items()]
+    script = ["bash", "-c", job.command]
+    process = {"name": TRAINER_CONTAINER, "image": job.run.spec.image.ref, "env": env, "command": script}
+    one = {"name": "slice-job", "replicas": 1} | _job(job.run, _pod(job.run, process), hosts=1)
+    return ReadyRendering(document=_document(job.run, [one], max_restarts=0))
+
+
 def jobset(run: Run) -> Json:
-    match run.mode.value:
-        case "mcjax":
-            jobs, more = [_slices(run, container=_trainer(run, chips=True))], {}
-        case "pathways":
-            jobs = [_head(run), _slices(run, container=_worker(run))]
-            more = {"coordinator": {"replicatedJob": "pathways-head"}}
-    policy = {"maxRestarts": run.spec.restarts.max, "rules": [FAIL_JOBSET_RULE]}
+    most = run.spec.restarts.max
+    if run.mode.value == "mcjax":
+        return _document(run, [_slices(run, container=_trainer(run, chips=True))], max_restarts=most)
+    jobs = [_head(run), _slices(run, container=_worker(run))]
+    return _document(run, jobs, max_restarts=most, coordinator={"replicatedJob": "pathways-head"})
+
+
+def _document(run: Run, jobs: list[Json], *, max_restarts: int, **more: Json) -> Json:
+    policy = {"maxRestarts": max_restarts, "rules": [FAIL_JOBSET_RULE]}
     ttl = run.spec.ttl_seconds_after_finished
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
@@ -79,7 +90,9 @@ def _server(name: str, *, image: str | None, args: list[str], run: Run) -> Json:
 
 
 def _trainer(run: Run, *, chips: bool) -> Json:
-    env = [{"name": name, "value": escape_expansion(value)} for name, value in container_env(run).items()]
+    env = [
+        {"name": name, "value": escape_expansion(value)} for name, value in trainer_of(run).container_env(run).items()
+    ]
     script = ["bash", "-c", command(run)]
     trainer = {"name": TRAINER_CONTAINER, "image": run.spec.image.ref, "env": env, "command": script}
     tpu = {"google.com/tpu": run.slice.chips_per_host} if chips and run.slice else {}

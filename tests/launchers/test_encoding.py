@@ -14,7 +14,7 @@ from xsft.launchers.encoding import (
     BASH_KEEPS,
     COMMAND_LIMIT,
     RESTARTS,
-    Counted,
+    CountedArgument,
     command_in_wrapper,
     decode_command,
     encode_command,
@@ -71,13 +71,16 @@ def test_decoding_undoes_encoding(argv: tuple[str, ...], env: tuple[tuple[str, s
 
 
 COUNTED = st.builds(
-    Counted, key=st.from_regex(r"[a-z_]{1,20}", fullmatch=True), first=st.integers(0, 2**40), each=st.integers(1, 999)
+    CountedArgument,
+    key=st.from_regex(r"[a-z_]{1,20}", fullmatch=True),
+    first=st.integers(0, 2**40),
+    each=st.integers(1, 999),
 )
 
 
 @given(argv=ARGV, env=ENV, mode=st.sampled_from(MODES), counted=COUNTED, at=st.integers(1, 6))
 def test_a_counted_argument_decodes_to_what_the_first_start_receives(
-    argv: tuple[str, ...], env: tuple[tuple[str, str], ...], mode: ModeName, counted: Counted, at: int
+    argv: tuple[str, ...], env: tuple[tuple[str, str], ...], mode: ModeName, counted: CountedArgument, at: int
 ) -> None:
     argv = (*argv[:at], counted.argument, *argv[at:])
     if argv.count(counted.argument) > 1:
@@ -90,7 +93,7 @@ def test_a_counted_argument_decodes_to_what_the_first_start_receives(
 @pytest.mark.parametrize("argv", [("python3", "x"), ("python3", "seed=1", "seed=1"), ("python3", "seed=2")])
 def test_what_is_counted_must_stand_in_the_command_once(argv: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="seed=1 does not stand in the command once"):
-        encode_command(argv=argv, env=(), mode="mcjax", counted=Counted(key="seed", first=1, each=1))
+        encode_command(argv=argv, env=(), mode="mcjax", counted=CountedArgument(key="seed", first=1, each=1))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +102,7 @@ def test_what_is_counted_must_stand_in_the_command_once(argv: tuple[str, ...]) -
 @pytest.mark.parametrize("mode", MODES)
 def test_bash_adds_up_the_restarts(mode: ModeName, restarts: str | None, seed: int | None) -> None:
     """The kubelet leaves the sum alone, and one argument comes out; what is no number starts nothing."""
-    counted = Counted(key="seed", first=7, each=3)
+    counted = CountedArgument(key="seed", first=7, each=3)
     argv = ("/bin/echo", "a b", counted.argument, "$(XSFT_RESTARTS)")
     env = {} if restarts is None else {RESTARTS: restarts}
     line = kubernetes_expand(encode_command(argv=argv, env=(), mode=mode, counted=counted), env)

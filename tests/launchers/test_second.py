@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.cpujobs import job
 from tests.everything import changed
 from tests.fakes.clusters import ClusterApi
 from tests.stories import ROOT, facts_for
-from xsft import api, targets
-from xsft.planner import make_intent, make_plan
+from xsft import api, submitting, targets
+from xsft.errors import SpecError, UsageError
+from xsft.launchers.rendering import ReadyRendering
+from xsft.planner import cpu_rendering, make_cpu_plan, make_intent, make_plan
 from xsft.problems import errors_in
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
@@ -68,6 +71,15 @@ def test_its_manifest_holds_everything_the_workload_asks_for(mode: str) -> None:
     assert (made.xpk_argv, made.by_hand) == (None, ())
 
 
+def test_its_cpu_jobs_hold_everything_too() -> None:
+    wanted = job(target=SECOND)
+    rendering = cpu_rendering(wanted)
+    assert isinstance(rendering, ReadyRendering)
+    made = make_cpu_plan(wanted, rendered=rendering.document, xpk_argv=None, file="w.yaml", problems=())
+    assert {row.outcome for row in made.audit} == {"landed", "patched"}
+    assert (made.problems, made.by_hand) == ((), ())
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_every_field_is_audited_as_xpks_are(mode: str) -> None:
     ours = plan(spec(mode, target=SECOND))
@@ -80,7 +92,8 @@ def test_every_field_is_audited_as_xpks_are(mode: str) -> None:
 def test_what_it_drops_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.launchers import second as module
 
-    monkeypatch.setattr(module, "container_env", lambda _run: {})
+    whole = module._trainer
+    monkeypatch.setattr(module, "_trainer", lambda run, chips: {**whole(run, chips=chips), "env": []})
     assert "audit-dropped" in {p.id for p in plan(spec("mcjax", target=SECOND)).problems}
 
 
@@ -112,7 +125,7 @@ def _ids(workload: WorkloadSpec) -> set[tuple[str, str]]:
 
 
 def test_it_is_one_of_the_targets_that_a_workload_may_name() -> None:
-    with pytest.raises(api.SpecError) as refused:
+    with pytest.raises(SpecError) as refused:
         spec("mcjax", target="third")
     (problem,) = refused.value.problems
     assert "second" in problem.message + problem.fix
@@ -121,8 +134,8 @@ def test_it_is_one_of_the_targets_that_a_workload_may_name() -> None:
 def test_a_dry_run_is_not_sent_through_xpk() -> None:
     workload = spec("mcjax", target=SECOND)
     loaded = api.Loaded(file="", spec=workload)
-    with pytest.raises(api.UsageError, match="another launcher"):
-        api.submitter_for(loaded, plan(workload), through_xpk=True, progress=lambda _line: None)
+    with pytest.raises(UsageError, match="another launcher"):
+        submitting.submitter_for(loaded, plan(workload), through_xpk=True, progress=lambda _line: None)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -11,10 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tests.observations import jobset, said
-from xsft.reading.lastknown_line import LEFT_OUT, Known, line_of, read_line
+from xsft.reading.lastknown_line import LEFT_OUT, LastKnown, line_of, read_line
 from xsft.states.model import Before, Status
 
-KNOWN = Known(
+KNOWN = LastKnown(
     jobset=jobset(),
     status=Status(state="training"),
     observed_at="2026-11-21T12:00:00Z",
@@ -29,7 +29,7 @@ OF_A_MOMENT: Mapping[str, frozenset[str]] = {
 
 
 def leaves() -> Iterator[tuple[str, str]]:
-    """(part, field); the part is empty for the fields of `Known` itself."""
+    """(part, field); the part is empty for the fields of `LastKnown` itself."""
     for part, whole in (
         ("", KNOWN),
         *((name, getattr(KNOWN, name)) for name in ("jobset", "status", "progress", "before")),

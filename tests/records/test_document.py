@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.records.arbitrary import any_of
 from tests.replacing import replace
 from xsft.problems import warning
 from xsft.records.document import facts_to_json, read_facts, read_record, to_json, unreadable
-from xsft.records.model import SCHEMA, Attempt, Cluster, Facts, Git, Image, ReadBack, Record
+from xsft.records.model import SCHEMA, Attempt, AttemptFacts, ClusterAddress, Git, ReadBack, Record, RecordedImage
 
 WHOLE = Record(
     run_name="a-run",
@@ -37,7 +38,7 @@ WHOLE = Record(
             action="created",
             jobset="a-run-2",
             namespace="team",
-            cluster=Cluster(project="my-project", zone="us-east5-b", cluster="c"),
+            cluster=ClusterAddress(project="my-project", zone="us-east5-b", cluster="c"),
             uid="u-i-d",
             created_at="2026-11-21T10:00:01+00:00",
             created_by="0123456789abcdef",
@@ -45,14 +46,16 @@ WHOLE = Record(
             xpk_argv=("xpk", "workload", "create-pathways", "--docker-image-pull-secret=pull"),
             manifest_digest="e" * 64,
             resolved={"chips": 512},
-            image=Image(ref="i@sha256:1", digest="sha256:1"),
+            image=RecordedImage(ref="i@sha256:1", digest="sha256:1"),
             git=Git(commit="1" * 40, dirty=True),
             versions={"xsft": "1"},
             user="somebody",
         ),
     ),
 )
-FACTS = Facts(outcome="created", at="t", submitter="ab", action="created", uid="u", read_back=ReadBack(outcome="same"))
+FACTS = AttemptFacts(
+    outcome="created", at="t", submitter="ab", action="created", uid="u", read_back=ReadBack(outcome="same")
+)
 
 
 def changed(change: dict[str, Any], **attempt: Any) -> Record:
@@ -69,6 +72,29 @@ def test_facts_survive_theirs_and_say_whose_they_are() -> None:
     text = facts_to_json(FACTS, run_name="a-run", number=2)
     assert read_facts(text) == FACTS
     assert json.loads(text) | {"schema": SCHEMA, "run_name": "a-run", "attempt": 2} == json.loads(text)
+
+
+@settings(deadline=None)
+@given(any_of(Record, schema=st.just(SCHEMA), unread=st.just(())))
+def test_every_field_of_a_record_survives_its_file(record: Record) -> None:
+    assert read_record(to_json(record)) == record
+
+
+@settings(deadline=None)
+@given(any_of(AttemptFacts))
+def test_every_field_of_facts_survives_theirs(facts: AttemptFacts) -> None:
+    assert read_facts(facts_to_json(facts, run_name="a", number=1)) == facts
+
+
+def test_the_form_of_the_file() -> None:
+    """Other programs and people read it as well: the outcome on top, losses as pairs in order, no nulls, no escapes."""
+    text = to_json(replace(WHOLE, mode=None, target="bücher", losses={2: 2.25, 1: 2.5}))
+    document = json.loads(text)
+    assert list(document)[:2] == ["schema", "run_name"]
+    assert '\n "target": "bücher",\n' in text
+    assert (document["outcome"], document["losses"]) == ("created", [[1, 2.5], [2, 2.25]])
+    assert None not in (*document.values(), *document["attempts"][0].values())
+    assert "unread" not in document
 
 
 def test_keys_of_a_newer_xsft_are_passed_over() -> None:
@@ -108,6 +134,10 @@ def test_what_makes_no_sense_is_left_out_and_named() -> None:
     record = changed({}, problems=problems, argv="no list", number=2, env={"A": 1})
     assert record.last == replace(WHOLE.last, problems=(), argv=(), env={})
     assert set(record.unread) >= {"attempts.0.argv", "attempts.0.env.A", "attempts.0.problems.0"}
+
+
+def test_what_a_file_says_of_its_own_reading_is_not_believed() -> None:
+    assert changed({"unread": ["steps"]}) == WHOLE
 
 
 def test_null_is_nothing() -> None:
@@ -157,6 +187,7 @@ def test_any_value_under_any_key_is_read(change: dict[str, Any], data: st.DataOb
 
 def test_a_torn_document_is_an_unknown_attempt() -> None:
     record = unreadable(run_name="a", number=3, name="attempt-3.json", reason="not JSON")
+    assert (record.run_name, record.target) == ("a", "unknown")
     assert (record.last.number, record.last.outcome) == (3, "unknown")
     assert record.last.reason == "attempt-3.json cannot be read: not JSON"
     assert record.unread == ("attempt-3.json",)

@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 
 from xsft.problems import note
-from xsft.records.model import Attempt, Facts, Outcome, Record, with_facts
+from xsft.records.model import Attempt, AttemptFacts, Outcome, Record, with_facts
 
 BEGUN = Attempt(number=1, outcome="submitting", submitter="a", manifest_digest="m")
 
@@ -24,23 +24,23 @@ BEGUN = Attempt(number=1, outcome="submitting", submitter="a", manifest_digest="
     ],
 )
 def test_what_is_known_best_wins_in_any_order(said: tuple[Outcome, ...], outcome: Outcome) -> None:
-    facts = tuple(Facts(outcome=one, at=str(n), submitter=str(n)) for n, one in enumerate(said))
+    facts = tuple(AttemptFacts(outcome=one, at=str(n), submitter=str(n)) for n, one in enumerate(said))
     ends = {with_facts(BEGUN, order).outcome for order in permutations(facts)}
     assert ends == {outcome}
 
 
 def test_the_create_says_who_and_when_and_what_was_sent() -> None:
-    created = Facts(
+    created = AttemptFacts(
         outcome="created", at="t1", submitter="b", uid="u", manifest_digest="n", problems=(note("n", "", "m"),)
     )
-    attempt = with_facts(BEGUN, (created, Facts(outcome="not-created", at="t0", submitter="a", reason="exists")))
+    attempt = with_facts(BEGUN, (created, AttemptFacts(outcome="not-created", at="t0", submitter="a", reason="exists")))
     assert (attempt.created_at, attempt.created_by, attempt.uid, attempt.manifest_digest) == ("t1", "b", "u", "n")
     assert (attempt.finished_at, attempt.reason, attempt.submitter) == (None, None, "a")
     assert [p.id for p in attempt.problems] == ["n"]
 
 
 def test_an_end_keeps_what_the_create_told() -> None:
-    said = (Facts(outcome="failed", at="t2", reason="OOM"), Facts(outcome="created", at="t1", uid="u"))
+    said = (AttemptFacts(outcome="failed", at="t2", reason="OOM"), AttemptFacts(outcome="created", at="t1", uid="u"))
     attempt = with_facts(BEGUN, said)
     assert (attempt.outcome, attempt.uid, attempt.created_at, attempt.finished_at) == ("failed", "u", "t1", "t2")
 

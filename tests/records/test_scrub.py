@@ -10,8 +10,9 @@ from tests.records.test_document import WHOLE
 from tests.replacing import replace
 from xsft.problems import warning
 from xsft.records.document import facts_to_json, read_record, to_json
-from xsft.records.model import Facts, Record
+from xsft.records.model import AttemptFacts, Record
 from xsft.records.scrub import scrub, scrub_text
+from xsft.spec.secrets import HIDDEN
 
 
 def token() -> str:
@@ -66,7 +67,7 @@ def test_a_token_does_not_reach_any_field(form: str) -> None:
     )  # fmt: skip
     record = Record(run_name="a", output=text, spec={"a": {"b": text}}, attempts=(attempt,))
     assert secret not in to_json(record)
-    facts = Facts(outcome="failed", at="t", reason=text, problems=attempt.problems)
+    facts = AttemptFacts(outcome="failed", at="t", reason=text, problems=attempt.problems)
     assert secret not in facts_to_json(facts, run_name="a", number=1)
 
 
@@ -99,3 +100,15 @@ def test_references_to_secrets_stay() -> None:
         "env": {"HF_TOKEN_PATH": "/a", "EMPTY_TOKEN": ""},
     }
     assert scrub(spec) == spec
+
+
+def test_what_is_hidden_and_what_stays() -> None:
+    """To the letter: the names, the shape and all other values."""
+    secret = plain()
+    given = {"env": {"PGPASS": secret, "N": 1}, "list": [1, ("a",)], "none": None}
+    assert scrub(given) == {"env": {"PGPASS": HIDDEN, "N": 1}, "list": [1, ["a"]], "none": None}
+    assert scrub([{"PGPASS": secret}], key="env") == [{"PGPASS": HIDDEN}]
+    assert scrub_text(f"API_KEY={secret} a=b") == f"API_KEY={HIDDEN} a=b"
+    assert scrub_text(f"X-Goog-Signature={secret}") == f"X-Goog-Signature={HIDDEN}"
+    assert scrub_text(f"--env=DB_PASSWORD={secret}") == f"--env=DB_PASSWORD={HIDDEN}"
+    assert scrub_text("--docker-image-pull-secret=pull --env=A=b") == "--docker-image-pull-secret=pull --env=A=b"

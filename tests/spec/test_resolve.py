@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from tests.everything import everything
 from tests.replacing import replace
-from xsft.facts import Facts, TemplateFacts
+from xsft.facts import CheckpointFacts, Facts, SourceFacts, TemplateFacts
 from xsft.problems import Problem, error
+from xsft.spec.digest import spec_digest
 from xsft.spec.place import Place
-from xsft.spec.resolve import LOCAL_OUTPUT, Run, converted_directory, default_checkpoint_period, resolve
+from xsft.spec.resolve import LOCAL_OUTPUT, Run, default_checkpoint_period, resolve
 from xsft.spec.template import Template
 
 
@@ -170,7 +171,7 @@ def test_a_period_that_is_given_stays() -> None:
         ),
         (
             {"model__checkpoint": None, "model__hf__converted": None},
-            "gs://my-bucket/runs/converted/qwen3-8b/0/items",
+            "gs://my-bucket/runs/converted/qwen3-8b-6c4173149737/0/items",
         ),
         ({"model__checkpoint": None, "model__hf": None}, None),
     ],
@@ -180,7 +181,42 @@ def test_the_initial_checkpoint(fields: dict[str, Any], checkpoint: str | None) 
 
 
 def test_without_an_output_a_conversion_has_nowhere_to_go() -> None:
-    assert converted_directory(everything(model__hf__converted=None), None) is None
+    run = _run(model__hf__converted=None, model__checkpoint=None, output=None, place=None)
+    assert (run.converted, run.checkpoint, run.checkpoint_identity) == (None, None, None)
+
+
+FIRST = "gs://my-bucket/runs/converted/qwen3-8b-6c4173149737"
+
+
+@pytest.mark.parametrize(
+    ("found", "taken"),
+    [
+        (f"{FIRST}/0/items", f"{FIRST}/0/items"),
+        (f"{FIRST}-2/0/items", f"{FIRST}-2/0/items"),
+        ("gs://my-bucket/runs/converted/qwen3-8b/0/items", "gs://my-bucket/runs/converted/qwen3-8b/0/items"),
+        (f"{FIRST}-1/0/items", f"{FIRST}/0/items"),
+        ("gs://my-bucket/another/0/items", f"{FIRST}/0/items"),
+    ],
+)
+def test_the_try_of_the_conversion_that_was_found_is_the_checkpoint(found: str, taken: str) -> None:
+    spec = everything(model__checkpoint=None, model__hf__converted=None)
+    run, _ = resolve(spec, Facts(checkpoint=CheckpointFacts(path=found, status="read")))
+    assert run.checkpoint == taken
+    assert spec_digest(run) == spec_digest(resolve(spec, Facts())[0])
+
+
+def test_a_folder_of_weights_counts_by_its_content() -> None:
+    fields = {"model__checkpoint": None, "model__hf": {"repo": "./mine"}, "target": "local", "output": "./out"}
+    here, there = (
+        resolve(everything(**fields), Facts(working_directory=folder, source=SourceFacts(content=content)))[0]
+        for folder, content in (("/a", "1"), ("/b", "1"))
+    )
+    other, _ = resolve(everything(**fields), Facts(working_directory="/a", source=SourceFacts(content="2")))
+    assert here.conversion
+    assert there.conversion
+    assert here.conversion.source.repo == "/a/mine"
+    assert here.conversion.digest == there.conversion.digest
+    assert (here.checkpoint == other.checkpoint, spec_digest(here) == spec_digest(other)) == (False, False)
 
 
 # The template

@@ -212,6 +212,8 @@ def with_other_messages(value: Any) -> Any:
     for name in ("message", "why"):
         if name in changed:
             changed[name] = f"other: {changed[name]}"
-    if isinstance(value, Recorded) and value.reason is not None:
+    if (
+        isinstance(value, Recorded) and value.reason
+    ):  # that one is there says that the trainer failed after its last step
         changed["reason"] = f"other: {value.reason}"
     return type(value)(**changed)

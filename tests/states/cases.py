@@ -484,6 +484,16 @@ RUNNING: tuple[Case, ...] = (
         ("training", "trainer-silent"),
     ),
     (
+        "a conversion, up for hours without a line",
+        observation(jobset=jobset(work="convert", steps=None), steps=None, progress=progress(said_at=CREATED)),
+        ("training", "cpu-job"),
+    ),
+    (
+        "a conversion that completed",
+        observation(jobset=jobset(work="convert", steps=None, terminal="Completed"), steps=None, progress=None),
+        ("succeeded", ""),
+    ),
+    (
         "restarted, pods coming",
         observation(jobset=jobset(conditions=(), jobs=slices(active=2), restarts=1, created_at=LATELY), pods=()),
         ("starting", "restarted"),

@@ -40,7 +40,7 @@ from tests.states.seen import (
 from xsft.problems import error
 from xsft.states.causes import PAST, explain, found_of, words
 from xsft.states.classify import classify
-from xsft.states.evidence import End, Event, Evidence, Log, Neighbour, Quota, Said
+from xsft.states.evidence import AttemptEnd, Diagnosis, Event, Evidence, Log, Neighbour, Quota
 from xsft.states.model import (
     Before,
     Condition,
@@ -92,7 +92,7 @@ def log(
     kind: str, text: str = "", *, slice_index: int = 0, host: int = 2, said_at: str | None = None, **more: Any
 ) -> Log:
     name = pod(slice_index, host).name
-    said = Said(kind=kind, line=text or kind, text=text or kind, signature=more.pop("signature", kind))
+    said = Diagnosis(kind=kind, line=text or kind, text=text or kind, signature=more.pop("signature", kind))
     return Log(
         replicated_job="slice-job",
         slice_index=slice_index,
@@ -244,7 +244,7 @@ PODS: tuple[Row, ...] = (
         ("labels", "gke-tpu-topology"),
     ),
     ("no-nodes", why(unplaced("no nodes available to schedule pods")), ("no nodes",)),
-    ("not-scheduled", why(unplaced(f"{NODES}134 node(s) were unhappy.")), ("find no node",)),
+    ("not-scheduled", why(unplaced(f"{NODES}134 node(s) were unhappy.")), ("fit on no node",)),
     ("image-name", why(starting(waiting("InvalidImageName"))), ("gcr.io/p/maxtext:v1",)),
     (
         "image-denied",
@@ -256,7 +256,7 @@ PODS: tuple[Row, ...] = (
     (
         "image-not-found",
         why(starting(replace(waiting("ErrImagePull"), message='failed to resolve reference "x": x: not found'))),
-        ("no image gcr.io/p/maxtext:v1",),
+        ("Image not found: gcr.io/p/maxtext:v1",),
     ),
     ("image-pull", why(starting(waiting("ImagePullBackOff"))), ("cannot pull",)),
     (
@@ -288,7 +288,7 @@ PODS: tuple[Row, ...] = (
         why(starting(waiting("ContainerCreating")), missing=("Secret/hf-token",)),
         ("no Secret hf-token",),
     ),
-    ("container-config", why(starting(waiting("CreateContainerError"))), ("cannot be made",)),
+    ("container-config", why(starting(waiting("CreateContainerError"))), ("could not be created",)),
     (
         "pods-refused",
         why(
@@ -367,7 +367,7 @@ RESTARTED: tuple[Row, ...] = (
             events=(POLICY, BACKOFF),
             node_events=(KILLING,),
         ),
-        ("2 of 10 times", "xsft found this of it", "The host's memory ran out. [slice 0 host 2]", "gcloud"),
+        ("2 of 10 times", "Before the restart, xsft found", "The host's memory ran out. [slice 0 host 2]", "gcloud"),
     ),
     (
         "restarted-deadline",
@@ -390,7 +390,7 @@ RESTARTED: tuple[Row, ...] = (
     ("restarted", why(again(jobset=replace(AGAIN, ours=False, max_restarts=None))), ("restarted 2 times, and why",)),
 )
 
-LOOP = End(name="deepseek-ultrachat", signature="config-error", step=None)
+LOOP = AttemptEnd(name="deepseek-ultrachat", signature="config-error", step=None)
 FAILED: tuple[Row, ...] = (
     ("oom-host", why(ended(137, "OOMKilled"), logs=(log("exception", "KeyError: 'x'"),)), ("host's memory",)),
     (
@@ -419,10 +419,10 @@ FAILED: tuple[Row, ...] = (
         (kind, why(ended(1), logs=(log(kind, "the line"),)), (words,))
         for kind, words in (
             ("hbm", "HBM"),
-            ("checkpoint-missing", "no checkpoint"),
+            ("checkpoint-missing", "No checkpoint was found"),
             ("checkpoint-scan-layers", "scan_layers"),
             ("checkpoint-ocdbt", "OCDBT"),
-            ("checkpoint-shape", "another size"),
+            ("checkpoint-shape", "do not match the workload's model"),
             ("chat-template", "chat template"),
             ("data-columns", "columns"),
             ("data-empty", "no rows"),
@@ -520,7 +520,7 @@ STATES: tuple[Row, ...] = (
     (
         "after-last-step",
         why(failing("FailedJobs", pods=(), progress=training(1000, saved_step=1000))),
-        ("the result is whole", "A process failed afterwards."),
+        ("the result is complete", "A process failed afterwards."),
     ),
     (
         "after-last-step",
@@ -531,7 +531,7 @@ STATES: tuple[Row, ...] = (
                 progress=training(1000, saved_step=1000),
             )
         ),
-        ("the result is whole", "slice 0 host 2", "exit code 139"),
+        ("the result is complete", "slice 0 host 2", "exit code 139"),
     ),
     (
         "after-last-step",
@@ -568,15 +568,15 @@ STATES: tuple[Row, ...] = (
     ),
     ("cancelled", why(absent("cancelled")), ("xsft cancel",)),
     ("killed-here", why(local("running")), ("this machine",)),
-    ("steps-not-read", why(observation(jobset=COMPLETED, progress=None)), ("exits with 0 too",)),
-    ("jobset-gone", why(absent("created")), ("somebody deleted it",)),
+    ("steps-not-read", why(observation(jobset=COMPLETED, progress=None)), ("also exits with 0",)),
+    ("jobset-gone", why(absent("created")), ("it was deleted",)),
     ("submitting", why(absent("submitting")), ("that is safe",)),
     ("unreachable", why(absent("created", unread=unread("jobsets"))), ("2026-11-21T12:00:00Z", "connection refused")),
     ("not-read", why(observation(progress=None, unread=unread("log"))), ("were not read", "connection refused")),
     (
         "trainer-silent",
         why(observation(jobset=jobset(ours=False), progress=progress(phase="starting"))),
-        ("whether it trains is not known",),
+        ("cannot tell whether it is training",),
     ),
     ("nothing-wrong", why(observation()), ("training, step 400 of 1000",)),
     ("waiting", why(next(c[1] for c in CASES if c[0] == "admitted, Jobs with pods that come")), ("pods wait",)),
@@ -855,7 +855,7 @@ def test_every_stage_has_a_cause_without_more_evidence(seen: Observation) -> Non
 
 
 saids = st.builds(
-    Said, kind=st.sampled_from(("config-error", "peer-lost", "hbm")) | text, line=text, text=text, signature=text
+    Diagnosis, kind=st.sampled_from(("config-error", "peer-lost", "hbm")) | text, line=text, text=text, signature=text
 )
 logs = st.builds(
     Log,
@@ -888,7 +888,7 @@ neighbours = st.builds(
     events=st.none() | listed(events),
     node_events=st.none() | listed(events),
     ahead=st.none() | listed(neighbours),
-    earlier=listed(st.builds(End, name=text, signature=text, step=st.none() | st.integers())),
+    earlier=listed(st.builds(AttemptEnd, name=text, signature=text, step=st.none() | st.integers())),
     missing=st.none() | listed(text | st.just("Secret/x") | st.just("PriorityClass/x")),
     cluster_queue=st.none() | st.builds(Condition, type=text, status=text, reason=text, message=text),
     more=listed(containers),

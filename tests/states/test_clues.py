@@ -30,7 +30,7 @@ from tests.states.seen import (
 from xsft.states import clues_failure, clues_pods, clues_queue, clues_state
 from xsft.states.causes import words
 from xsft.states.classify import classify
-from xsft.states.evidence import Event, Evidence, Log, Neighbour, Quota, Said
+from xsft.states.evidence import Diagnosis, Event, Evidence, Log, Neighbour, Quota
 from xsft.states.model import Observation, Recorded, Status
 from xsft.states.rule import Clue, Rule, causes
 
@@ -45,7 +45,7 @@ def texts(clues: Iterable[Clue]) -> list[str]:
 
 
 def log(kind: str | None, *, slice_index: int = 0, host: int = 0, attempt: int = 0, said_at: str | None = None) -> Log:
-    said = Said(kind=kind, line=kind, text=kind, signature=kind) if kind else None
+    said = Diagnosis(kind=kind, line=kind, text=kind, signature=kind) if kind else None
     name = pod(slice_index, host).name
     return Log(
         replicated_job="slice-job",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.replacing import replace
 from tests.states.seen import NOW, container, observation, pod, terminated
 from xsft.states.classify import classify
-from xsft.states.evidence import Evidence, Log, Said
+from xsft.states.evidence import Diagnosis, Evidence, Log
 from xsft.states.failing import first_failure, place, suspects
 from xsft.states.model import Pod
 
@@ -29,7 +29,7 @@ def log_of(one: Pod, kind: str) -> Log:
         host=one.host,
         pod=one.name,
         lines=(kind,),
-        said=Said(kind=kind, line=kind, text=kind, signature=kind),
+        said=Diagnosis(kind=kind, line=kind, text=kind, signature=kind),
     )
 
 

@@ -10,15 +10,15 @@ from tests.observations import EARLIER, NOW, finished, jobset, judged, local, ob
 from tests.replacing import replace
 from tests.states.test_rows import observations
 from xsft.states.classify import classify
-from xsft.states.folding import Seen, Wanted, chosen, fold, fold_parts, name_of, named
+from xsft.states.folding import FoldedRun, RowFilter, chosen, fold, fold_parts, name_of, named
 from xsft.states.model import STATES, Observation, Recorded, Status, Unread
 
 
-def rows(*observations: Observation) -> tuple[Seen, ...]:
+def rows(*observations: Observation) -> tuple[FoldedRun, ...]:
     return fold(observations, classify=judged, now=NOW)
 
 
-def names(found: tuple[Seen, ...]) -> list[str]:
+def names(found: tuple[FoldedRun, ...]) -> list[str]:
     return [one.row.run_name for one in found]
 
 
@@ -88,13 +88,12 @@ def test_runs_of_one_name_in_two_outputs_on_this_machine_are_two() -> None:
     assert sorted(one.row.output or "" for one in found) == ["/a/", "/b"]
     assert len(named(found, "tiny")) == 2
     assert [one.row.output for one in named(found, "/a/tiny")] == ["/a/"]
-    assert [one.row.output for one in chosen(found, Wanted(runs=("/b/tiny",)))] == ["/b"]
+    assert [one.row.output for one in chosen(found, RowFilter(runs=("/b/tiny",)))] == ["/b"]
     assert named(found, "/a/tin") == ()
     assert named(rows(observed("tiny")), "gs://my-bucket/runs/tiny") == (), "a folder names what is on this machine"
 
 
-@given(st.lists(observations(), max_size=6))
-def test_one_row_never_holds_two_places(seen: list[Observation]) -> None:
+def one_row_never_holds_two_places(seen: list[Observation]) -> None:
     """Nor two names; and no row hides an observation."""
     found = fold(seen, classify=judged, now=NOW)
     for one in found:
@@ -103,8 +102,7 @@ def test_one_row_never_holds_two_places(seen: list[Observation]) -> None:
     assert sorted(map(repr, seen)) == sorted(repr(a) for one in found for a in one.attempts)
 
 
-@given(st.lists(observations(), max_size=6), st.randoms(use_true_random=False))
-def test_no_order_of_what_was_read_makes_other_runs(seen: list[Observation], random: Any) -> None:
+def no_order_of_what_was_read_makes_other_runs(seen: list[Observation], random: Any) -> None:
     def runs(given: list[Observation]) -> list[list[str]]:
         return sorted(sorted(map(repr, one.attempts)) for one in fold(given, classify=judged, now=NOW))
 
@@ -126,9 +124,9 @@ def test_what_ended_over_a_day_ago_is_shown_on_demand() -> None:
         finished("before", at="2026-11-20T11:30:00Z"),
         local("old", record=Recorded(outcome="completed", started_at="2026-10-01T00:00:00Z")),
     )
-    assert sorted(names(chosen(found, Wanted()))) == ["active", "today"]
-    assert len(chosen(found, Wanted(everything=True))) == 4
-    assert names(chosen(found, Wanted(runs=("before",)))) == ["before"]
+    assert sorted(names(chosen(found, RowFilter()))) == ["active", "today"]
+    assert len(chosen(found, RowFilter(everything=True))) == 4
+    assert names(chosen(found, RowFilter(runs=("before",)))) == ["before"]
 
 
 def test_a_run_of_which_nothing_is_left_is_shown_for_a_week() -> None:
@@ -139,7 +137,7 @@ def test_a_run_of_which_nothing_is_left_is_shown_for_a_week() -> None:
 
     def shown(started_at: str) -> bool:
         found = fold([gone(started_at)], classify=lambda _seen, now: Status(state="unknown"), now=NOW)
-        return bool(chosen(found, Wanted()))
+        return bool(chosen(found, RowFilter()))
 
     assert shown("2026-11-16T00:00:00Z")
     assert not shown("2026-11-01T00:00:00Z")
@@ -147,9 +145,9 @@ def test_a_run_of_which_nothing_is_left_is_shown_for_a_week() -> None:
 
 def test_filters() -> None:
     found = rows(observed("a"), queued("b"), local("c"))
-    assert names(chosen(found, Wanted(states=("running",)))) == ["a"]
-    assert names(chosen(found, Wanted(states=("running", "queued")))) == ["b", "a"]
-    assert names(chosen(found, Wanted(mode="pathways"))) == []
+    assert names(chosen(found, RowFilter(states=("running",)))) == ["a"]
+    assert names(chosen(found, RowFilter(states=("running", "queued")))) == ["b", "a"]
+    assert names(chosen(found, RowFilter(mode="pathways"))) == []
 
 
 def test_a_name_is_never_a_beginning() -> None:
@@ -165,22 +163,28 @@ def test_a_run_may_be_called_by_any_jobset_of_its_and_its_own_name_comes_first()
     assert names(named(rows(first, second, elsewhere), "gemma-2")) == ["gemma-2"]
     (run,) = named(rows(second, first), "gemma")
     assert run.attempts == (first, second)
-    assert names(chosen(rows(first, second), Wanted(runs=("gemma-2",)))) == ["gemma"]
+    assert names(chosen(rows(first, second), RowFilter(runs=("gemma-2",)))) == ["gemma"]
 
 
-@given(st.lists(observations(), max_size=5), st.sampled_from(STATES))
-def test_every_observation_has_a_row(seen: list[Observation], state: Any) -> None:
+def every_observation_has_a_row(seen: list[Observation], state: Any) -> None:
     found = fold(seen, classify=lambda _seen, now: Status(state=state), now=NOW)
     assert sum(one.row.attempts for one in found) == len(seen)
     assert all(one.row.age_s is None or one.row.age_s >= 0 for one in found)
-    assert len(chosen(found, Wanted(everything=True))) == len(found)
+    assert len(chosen(found, RowFilter(everything=True))) == len(found)
 
 
-@given(st.lists(observations(), max_size=6), st.data())
-def test_whole_runs_may_come_in_parts(seen: list[Observation], data: st.DataObject) -> None:
-    names = sorted({name_of(one) for one in seen})
-    first = data.draw(st.sets(st.sampled_from(names))) if names else set()
+def whole_runs_may_come_in_parts(seen: list[Observation], random: Any) -> None:
+    first = {name for name in sorted({name_of(one) for one in seen}) if random.random() < 0.5}
     parts = [[one for one in seen if (name_of(one) in first) == early] for early in (True, False)]
     found = fold_parts(parts, classify=classify, now=NOW)
     assert sorted(found, key=repr) == sorted(fold(seen, classify=classify, now=NOW), key=repr)
     assert [one.row.ended for one in found] == sorted(one.row.ended for one in found)
+
+
+@given(st.lists(observations(), max_size=6), st.randoms(use_true_random=False), st.sampled_from(STATES))
+def test_laws_of_any_observations(seen: list[Observation], random: Any, state: Any) -> None:
+    """One test: making observations up takes longer than folding them."""
+    one_row_never_holds_two_places(seen)
+    no_order_of_what_was_read_makes_other_runs(seen, random)
+    every_observation_has_a_row(seen, state)
+    whole_runs_may_come_in_parts(seen, random)

@@ -5,12 +5,12 @@ import re
 import pytest
 
 from tests.observations import NOW, observed, said
-from xsft.states.losing import Loss, Saved, loss_of, loss_text, may_lose
+from xsft.states.losing import Loss, SavedSteps, loss_of, loss_text, may_lose
 from xsft.states.model import Observation, Progress, State, Status, Unread
 from xsft.states.rows import Row, row_of
 
-NONE = Saved()
-SILENT = Saved(why="timeout")
+NONE = SavedSteps()
+SILENT = SavedSteps(why="timeout")
 STARTED = Progress(source="log", read_at=NOW)
 
 
@@ -18,7 +18,7 @@ def row(seen: Observation, state: State = "training", reason: str = "") -> Row:
     return row_of(seen, Status(state=state, reason=reason), now=NOW)
 
 
-def loss(seen: Observation, state: State = "training", saved: Saved = NONE) -> Loss:
+def loss(seen: Observation, state: State = "training", saved: SavedSteps = NONE) -> Loss:
     return loss_of(row(seen, state), saved)
 
 
@@ -26,19 +26,31 @@ def loss(seen: Observation, state: State = "training", saved: Saved = NONE) -> L
     ("seen", "state", "saved", "steps", "words"),
     [
         (observed(), "training", NONE, 20, "20 steps since the checkpoint of step 100 would be lost .it is at step 12"),
-        (observed(), "training", Saved(step=110), 10, "10 steps since the checkpoint of step 110"),
+        (observed(), "training", SavedSteps(step=110), 10, "10 steps since the checkpoint of step 110"),
         (observed(), "training", SILENT, 20, "20 steps since the checkpoint of step 100"),
         (observed(progress=said(100)), "training", NONE, 0, "step 100 is its last step: nothing would be lost"),
         (observed(progress=said(90)), "training", NONE, 0, "nothing would be lost"),
         (observed(progress=said(7, saved_step=None)), "training", NONE, 7, "no checkpoint: all of its 7 steps"),
         (observed(progress=said(7, saved_step=None)), "training", SILENT, None, "unknown: .* not read .timeout"),
         (observed(progress=said(7, saved_step=None, resumed_from=5)), "training", SILENT, 2, "since .* step 5 would"),
-        (observed(progress=said(1900, saved_step=None)), "training", Saved(step=1000), 900, "since .* step 1000"),
-        (observed(progress=said(199, source="metrics")), "training", Saved(step=100), None, "step 199. may be behind"),
-        (observed(progress=said(40, source="record")), "training", Saved(step=40), None, "record .* may be behind"),
+        (observed(progress=said(1900, saved_step=None)), "training", SavedSteps(step=1000), 900, "since .* step 1000"),
+        (
+            observed(progress=said(199, source="metrics")),
+            "training",
+            SavedSteps(step=100),
+            None,
+            "step 199. may be behind",
+        ),
+        (
+            observed(progress=said(40, source="record")),
+            "training",
+            SavedSteps(step=40),
+            None,
+            "record .* may be behind",
+        ),
         (observed(progress=STARTED), "compiling", NONE, 0, "no step yet"),
         (observed(progress=STARTED), "training", NONE, None, "unknown: .*no step that xsft knows"),
-        (observed(progress=STARTED), "training", Saved(step=9), None, "unknown: .*latest checkpoint: step 9"),
+        (observed(progress=STARTED), "training", SavedSteps(step=9), None, "unknown: .*latest checkpoint: step 9"),
         (observed(progress=None), "queued", NONE, 0, "no step yet"),
         (observed(progress=None), "starting", NONE, 0, "no step yet"),
         (observed(progress=None), "training", NONE, None, "unknown: its progress was not read"),
@@ -46,7 +58,7 @@ def loss(seen: Observation, state: State = "training", saved: Saved = NONE) -> L
         (observed(progress=None, unread=(Unread(what="log", why="timeout"),)), "training", NONE, None, "timeout"),
     ],
 )
-def test_what_would_be_lost(seen: Observation, state: State, saved: Saved, steps: int | None, words: str) -> None:
+def test_what_would_be_lost(seen: Observation, state: State, saved: SavedSteps, steps: int | None, words: str) -> None:
     found = loss(seen, state, saved)
     assert found.steps == steps
     assert re.search(words, loss_text(found)), loss_text(found)

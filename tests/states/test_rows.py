@@ -7,16 +7,16 @@ from hypothesis import strategies as st
 
 from tests.observations import NOW, finished, jobset, judged, local, observed, queued, said
 from tests.replacing import replace
-from xsft.states.folding import Seen, fold
+from xsft.states.folding import FoldedRun, fold
 from xsft.states.model import JobSet, Observation, Recorded, Status, Unread
 from xsft.states.rows import aged, row_of
 
 
-def rows(*observations: Observation) -> tuple[Seen, ...]:
+def rows(*observations: Observation) -> tuple[FoldedRun, ...]:
     return fold(observations, classify=judged, now=NOW)
 
 
-def names(found: tuple[Seen, ...]) -> list[str]:
+def names(found: tuple[FoldedRun, ...]) -> list[str]:
     return [one.row.run_name for one in found]
 
 

@@ -10,7 +10,7 @@ from tests.states.seen import NOW
 from xsft.states.causes import explain
 from xsft.states.classify import classify
 from xsft.states.evidence import Evidence
-from xsft.states.folding import Wanted, chosen, fold
+from xsft.states.folding import RowFilter, chosen, fold
 from xsft.states.model import Observation
 from xsft.states.moments import before, moment
 from xsft.states.rows import aged, row_of
@@ -46,7 +46,7 @@ def test_every_stage_is_the_same(case: tuple[str, Observation, tuple[str, str]],
     later_row, later_right = aged(row, now=later(now, 60)), aged(right, now=later(NOW, 60))
     assert (later_row.age_s, later_row.evidence_age_s) == (later_right.age_s, later_right.evidence_age_s)
     shown, meant = (
-        chosen(fold([one], classify=classify, now=at), Wanted()) for one, at in ((skewed, now), (seen, NOW))
+        chosen(fold([one], classify=classify, now=at), RowFilter()) for one, at in ((skewed, now), (seen, NOW))
     )
     assert len(shown) == len(meant)
     if seen.before is not None:

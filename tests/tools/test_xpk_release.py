@@ -4,7 +4,7 @@ import pytest
 
 from tests.everything import everything
 from tests.tools import xpk_release as tool
-from xsft.effects.environments.installed import Environment
+from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.facts import Facts
 from xsft.launchers.xpk import xpk_argv
 from xsft.spec.resolve import resolve
@@ -32,7 +32,7 @@ def test_the_pin_is_replaced_and_nothing_else() -> None:
 
 @pytest.mark.contract
 @pytest.mark.parametrize("mode", ["mcjax", "pathways"])
-def test_every_flag_that_xsft_passes_is_among_them(xpk_environment: Environment, mode: str) -> None:
+def test_every_flag_that_xsft_passes_is_among_them(xpk_environment: BuiltEnvironment, mode: str) -> None:
     _, _, verb, *given = xpk_argv(resolve(everything(mode=mode), Facts())[0])
     known = tool.flags(xpk_environment)[verb]
     assert {word.partition("=")[0] for word in given} <= known.keys()

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from xsft.effects.environments import environments
-from xsft.effects.environments.installed import Environment
+from xsft.effects.environments.installed import BuiltEnvironment
 
 ROOT = Path(__file__).parents[2]
 PIN = ROOT / "xsft" / "locks" / "xpk.in"
@@ -25,7 +25,7 @@ Flags = Mapping[str, Mapping[str, str]]
 """Verb -> option -> its default, as Python writes it."""
 
 
-def flags(environment: Environment) -> Flags:
+def flags(environment: BuiltEnvironment) -> Flags:
     quiet = {**os.environ, "TELEMETRY_ENABLED": "false"}
     argv = (str(environment.python), str(DUMP))
     done = subprocess.run(argv, env=quiet, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)

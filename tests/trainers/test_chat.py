@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.tokenizers import DEEPSEEK_TEMPLATE
-from xsft.trainers.chat import Format, chat_format, fault
+from xsft.trainers.chat import ChatFormat, chat_format, fault
 
 BOS, EOS = "<s>", "</s>"
 TOKENS = {"bos_token": BOS, "eos_token": EOS}
@@ -43,7 +43,7 @@ def test_what_follows_an_answer_and_what_each_round_repeats(template: str, after
 
 def test_deepseeks() -> None:
     bos, eos = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"
-    assert chat_format(DEEPSEEK_TEMPLATE, {"bos_token": bos}) == Format(after_answer=eos, repeated=bos)
+    assert chat_format(DEEPSEEK_TEMPLATE, {"bos_token": bos}) == ChatFormat(after_answer=eos, repeated=bos)
 
 
 @pytest.mark.parametrize(

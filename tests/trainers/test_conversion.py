@@ -21,7 +21,7 @@ def _argv(**fields: Any) -> tuple[str, ...]:
 def test_the_current_line() -> None:
     assert _argv() == (
         *("python3", "-m", "maxtext.checkpoint_conversion.to_maxtext"),
-        *("model_name=qwen3-8b", "base_output_directory=gs://my-bucket/runs/converted/qwen3-8b"),
+        *("model_name=qwen3-8b", "base_output_directory=gs://my-bucket/runs/converted/qwen3-8b-f72c94289846"),
         *("scan_layers=True", "use_multimodal=False", "hardware=cpu"),
         *("checkpoint_storage_use_zarr3=False", "checkpoint_storage_use_ocdbt=False"),
         *("skip_jax_distributed_system=True", "--save_dtype=bfloat16"),
@@ -32,7 +32,7 @@ def test_the_legacy_line() -> None:
     assert _argv(image__maxtext="tutorial-v1.5.0") == (
         *("python3", "-m", "MaxText.utils.ckpt_conversion.to_maxtext", "src/MaxText/configs/base.yml"),
         *("model_name=qwen3-8b", "hf_access_token=none"),
-        *("base_output_directory=gs://my-bucket/runs/converted/qwen3-8b", "scan_layers=True"),
+        *("base_output_directory=gs://my-bucket/runs/converted/qwen3-8b-b93febfd06a6", "scan_layers=True"),
         *("checkpoint_storage_use_zarr3=False", "checkpoint_storage_use_ocdbt=False"),
         *("skip_jax_distributed_system=True", "--lazy_load_tensors=True"),
     )

@@ -8,8 +8,9 @@ from tests.everything import EVERYTHING, everything
 from xsft.catalog.releases import versions
 from xsft.facts import Facts
 from xsft.spec.resolve import Run, resolve
-from xsft.trainers.maxtext import HF_TOKEN_DIRECTORY, LOCAL_KEYS, command_env, trainer_argv, trainer_env, trainer_keys
+from xsft.trainers.maxtext import LOCAL_KEYS, command_env, trainer_argv, trainer_env, trainer_keys
 from xsft.trainers.tokenizer_copy import split_copying
+from xsft.trainers.trainer import HF_TOKEN_DIRECTORY
 
 
 def _run(**fields: Any) -> Run:

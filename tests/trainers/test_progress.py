@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xsft.states.model import Progress
-from xsft.trainers.progress import Said, progress_of, said, sortable
+from xsft.trainers.progress import LoggedLine, progress_of, said, sortable
 
 ABSL = "I1120 07:21:46.705155 139910299417472 max_utils.py:835] "
 BEGIN = f"{ABSL}System Information: Jax Version: 0.11.0"
@@ -46,7 +46,7 @@ def evaluated(step: int) -> str:
 
 
 def fold(*lines: str, from_start: bool = True) -> Progress:
-    return progress_of([Said(text=line) for line in lines], read_at=NOW, from_start=from_start)
+    return progress_of([LoggedLine(text=line) for line in lines], read_at=NOW, from_start=from_start)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_times_are_the_log_apis() -> None:
 @given(st.permutations(range(6)))
 def test_lines_with_times_may_come_in_any_order(order: list[int]) -> None:
     lines = [BEGIN, MODEL, done(1, seconds=9), done(2), saving(2), saved(2)]
-    timed = [Said(text=text, at=f"2026-11-21T10:00:{i:02}.{'5' * (i + 1)}Z") for i, text in enumerate(lines)]
+    timed = [LoggedLine(text=text, at=f"2026-11-21T10:00:{i:02}.{'5' * (i + 1)}Z") for i, text in enumerate(lines)]
     shuffled = [timed[i] for i in order]
     assert progress_of(shuffled, read_at=NOW) == progress_of(timed, read_at=NOW)
 

@@ -30,7 +30,7 @@ MAX_LAYERS = 1000
 """More than any model has; more would only cost memory here."""
 
 
-class Layout(Struct, frozen=True, kw_only=True):
+class ArrayLayout(Struct, frozen=True, kw_only=True):
     """How the arrays of equal layers are put together."""
 
     scan: bool = True
@@ -49,7 +49,7 @@ class Required(Struct, frozen=True, kw_only=True):
 
 
 def required(
-    name: str, given: Mapping[str, object], *, layout: Layout, release: str = releases.DEFAULT
+    name: str, given: Mapping[str, object], *, layout: ArrayLayout, release: str = releases.DEFAULT
 ) -> Required | None:
     """The arrays of the model `name` with the keys `given` on its command line; None where not even one is certain."""
     size = sizes(name, given)
@@ -84,7 +84,7 @@ _ALIKE: Mapping[str, Callable[[Sizes], Arrays]] = MappingProxyType(
 """Decoders whose layers are all alike."""
 
 
-def _decoder(block: str, s: Sizes, layout: Layout) -> Arrays | None:
+def _decoder(block: str, s: Sizes, layout: ArrayLayout) -> Arrays | None:
     """The arrays of all layers; None for a decoder whose arrays are not computed here."""
     count, cycle = s["base_num_decoder_layers"], s["inhomogeneous_layer_cycle_interval"]
     if not 0 < count <= MAX_LAYERS or cycle < 1 or count % cycle:
@@ -122,7 +122,7 @@ def _qwen_next(s: Sizes, cycle: int) -> Sequence[Arrays]:
     return [layers.qwen_next_linear(s)] * (cycle - 1) + [layers.qwen_next_full(s)]
 
 
-def _blocks(block: str, kinds: Sequence[Arrays], count: int, layout: Layout) -> Arrays:
+def _blocks(block: str, kinds: Sequence[Arrays], count: int, layout: ArrayLayout) -> Arrays:
     if not layout.scan:
         numbered = (below(f"layers_{i}", kinds[i % len(kinds)]) for i in range(count))
         return {name: shape for layer in numbered for name, shape in layer.items()}
@@ -131,13 +131,13 @@ def _blocks(block: str, kinds: Sequence[Arrays], count: int, layout: Layout) -> 
     return _cycle(kinds, count, layout, inside="layer" if block == "qwen3_5" else "layers")
 
 
-def _alike(name: str, count: int, layer: Arrays, layout: Layout) -> Arrays:
+def _alike(name: str, count: int, layer: Arrays, layout: ArrayLayout) -> Arrays:
     if layout.scan:
         return below(name, _stacked(layer, count, layout)) if count else {}
     return {key: shape for i in range(count) for key, shape in below(f"{name}_{i}", layer).items()}
 
 
-def _cycle(kinds: Sequence[Arrays], count: int, layout: Layout, *, inside: str) -> Arrays:
+def _cycle(kinds: Sequence[Arrays], count: int, layout: ArrayLayout, *, inside: str) -> Arrays:
     """Each layer of a block stacked over the blocks; what is left over is not stacked."""
     blocks, left = divmod(count, len(kinds))
     stacks = (below(f"layers.{inside}_{i}", _stacked(kind, blocks, layout)) for i, kind in enumerate(kinds))
@@ -145,7 +145,7 @@ def _cycle(kinds: Sequence[Arrays], count: int, layout: Layout, *, inside: str) 
     return {name: shape for arrays in (*stacks, *rest) for name, shape in arrays.items()}
 
 
-def _local_and_global(name: str, kinds: Sequence[Arrays], count: int, layout: Layout) -> Arrays:
+def _local_and_global(name: str, kinds: Sequence[Arrays], count: int, layout: ArrayLayout) -> Arrays:
     """Blocks of several equal layers, stacked among themselves, and a last one that differs."""
     blocks, left = divmod(count, len(kinds))
     inner = _stacked(kinds[0], len(kinds) - 1, layout)
@@ -157,7 +157,7 @@ def _local_and_global(name: str, kinds: Sequence[Arrays], count: int, layout: La
     }
 
 
-def _stacked(layer: Arrays, count: int, layout: Layout) -> Arrays:
+def _stacked(layer: Arrays, count: int, layout: ArrayLayout) -> Arrays:
     return {name: _with_axis(shape, count, _axis(name, layout)) for name, shape in layer.items()}
 
 
@@ -165,6 +165,6 @@ def _with_axis(shape: Shape, count: int, axis: int) -> Shape:
     return (*shape[:axis], count, *shape[axis:])
 
 
-def _axis(name: str, layout: Layout) -> int:
+def _axis(name: str, layout: ArrayLayout) -> int:
     """The bias of a router is no parameter to MaxText, and always stacked in front."""
     return 0 if name.endswith("MoeBlock_0.gate.bias") else layout.axis

@@ -61,7 +61,7 @@ ALSO_COUNTING = ("custom_mesh", "sa_", "lora.lora_weight")
 """Prefixes of further keys that change memory and that no compiled run has set."""
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
+class CompilerVerdict(Struct, frozen=True, kw_only=True):
     """What the compiler said about one run."""
 
     id: str
@@ -80,7 +80,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     note: str
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class CompiledPlace(Struct, frozen=True, kw_only=True):
     """Where the compiler accepted a run with the default mesh."""
 
     id: str
@@ -89,7 +89,7 @@ class Place(Struct, frozen=True, kw_only=True):
     num_slices: int
 
 
-def known_verdict(*, model: str, tpu_type: str, num_slices: int, keys: Mapping[str, object]) -> Verdict | None:
+def known_verdict(*, model: str, tpu_type: str, num_slices: int, keys: Mapping[str, object]) -> CompilerVerdict | None:
     """The verdict for exactly this run, else what follows from one that differs in its tokens only; None where nobody
     has compiled either. What fits with more tokens fits with fewer; what does not fit with fewer does not with more.
 
@@ -109,10 +109,10 @@ def known_verdict(*, model: str, tpu_type: str, num_slices: int, keys: Mapping[s
     return min(telling, key=lambda verdict: abs(verdict.tokens - tokens), default=None)
 
 
-def places_where_it_fits(*, model: str, keys: Mapping[str, object]) -> tuple[Place, ...]:
+def places_where_it_fits(*, model: str, keys: Mapping[str, object]) -> tuple[CompiledPlace, ...]:
     """Where the compiler accepted this run on the default mesh, with as many tokens or more; the fewest chips first."""
     found = [
-        Place(id=row["id"], tpu_type=row["tpu"], num_slices=row["slices"])
+        CompiledPlace(id=row["id"], tpu_type=row["tpu"], num_slices=row["slices"])
         for row in _rows()
         if row["model"] == model and row["verdict"] == "fits" and _tokens(_row_keys(row)) >= _tokens(keys)
         if _off_mesh(_row_keys(row)) == _off_mesh(keys) and not any(map(_is_axis, _row_keys(row)))
@@ -155,8 +155,8 @@ def chips_sharing(*, run: Slice, num_slices: int, keys: Mapping[str, object]) ->
     return max(1, run.chips * num_slices // copies)
 
 
-def _verdict(row: Mapping[str, Any]) -> Verdict:
-    return Verdict(
+def _verdict(row: Mapping[str, Any]) -> CompilerVerdict:
+    return CompilerVerdict(
         id=row["id"],
         what=row["what"],
         outcome=row["verdict"],
@@ -199,7 +199,7 @@ def _tokens(keys: Mapping[str, object]) -> float:
     return value if isinstance(value, float) else math.nan
 
 
-def _tells(verdict: Verdict, tokens: float) -> bool:
+def _tells(verdict: CompilerVerdict, tokens: float) -> bool:
     """Whether a verdict on a run that differs in its tokens only holds for `tokens`, too."""
     if verdict.outcome == "fits" and tokens < verdict.tokens:
         return True

@@ -22,7 +22,7 @@ TUNED = ("-it", "-Instruct", "-Thinking", "-Think", "-Coder")
 """Marks of weights that are instruction-tuned already, in names on Hugging Face."""
 
 
-class Model(Struct, frozen=True, kw_only=True):
+class CatalogModel(Struct, frozen=True, kw_only=True):
     """One model_name. Numbers are as MaxText 0.2.5 builds it."""
 
     name: str
@@ -75,7 +75,7 @@ class Model(Struct, frozen=True, kw_only=True):
 
 
 @cache
-def model(name: str) -> Model:
+def model(name: str) -> CatalogModel:
     """Raises ValueError, with near names, for a model_name that MaxText 0.2.5 does not have."""
     rows = toml("models.toml")
     if name not in rows["models"]:
@@ -114,11 +114,11 @@ def pins(name: str) -> Mapping[str, object]:
     return pinned
 
 
-def _model(name: str, *, row: Mapping[str, object], lora_paths: Mapping[str, str]) -> Model:
+def _model(name: str, *, row: Mapping[str, object], lora_paths: Mapping[str, str]) -> CatalogModel:
     pinned = pins(name)
     experts = _int(pinned, "num_experts", default=0)
     params = row.get("params_b")
-    return Model(
+    return CatalogModel(
         name=name,
         params_b=_float(params),
         active_b=_float(row.get("active_b", params)),

@@ -74,6 +74,14 @@ source: every switch of maxtext@0.2.5 turned for qwen3-0.6b, and its arrays comp
 """
 
 
+CHANGES_ARRAYS = frozenset(
+    {*DEFAULTS, *OTHER_KEYS, "decoder_block", "global_parameter_scale", "override_model_config"}
+) - {"ici_pipeline_parallelism", "dcn_pipeline_parallelism"}
+"""Keys that a conversion needs as well as the training: without them it would write the arrays of the model's name. A
+mesh it has none of.
+"""
+
+
 def sizes(name: str, given: Mapping[str, object]) -> Sizes | None:
     """All of `DEFAULTS` with the keys `given`; None where one is no whole number, or a scale changes them all."""
     if "global_parameter_scale" in given:

@@ -7,15 +7,22 @@ what has another size, and drops the rest; orbax-checkpoint@0.12.8 _src/serializ
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 from msgspec import Struct
 
-from xsft.catalog.arrays import EMBEDDING, Layout, Required, required
+from xsft.catalog.arrays import EMBEDDING, ArrayLayout, Required, required
 from xsft.catalog.layers import Shape
 from xsft.catalog.models import names
 from xsft.facts import CheckpointFacts, SavedArray
 
 ROOTS = ("decoder", "token_embedder")
+OPTIMIZER_ROOT = "opt_state"
+"""source: flax@0.12.8 nnx.Optimizer, whose state google-tunix@0.1.7 saves as `optimizer_state`."""
+NUMBERS = frozenset({"float16", "bfloat16", "float32", "float64"})
+"""Dtypes whose values are the weights: MaxText casts to weight_dtype while it reads. It casts every other dtype as
+well, without the scales that integers and blocks of FP8 need. Run on 0.2.5: a model as int8 loads, with weights of 128.
+"""
 _LEAVES = frozenset({"kernel", "scale", "bias", "embedding", "wi_0", "wi_1", "wo"})
 """Last parts of a weight's name; what is called otherwise may be state of another kind, which MaxText drops."""
 
@@ -65,6 +72,8 @@ def may_be(array: SavedArray, shape: Shape) -> bool:
     Usually a piece is the whole over the ways it was cut. Where devices held copies, each may have written its share
     along one axis; Pathways' handler calls the whole array a piece.
     """
+    if array.shape is not None:
+        return array.shape == shape
     piece, ways = array.piece, array.ways
     if piece is None or piece == shape:
         return True
@@ -103,6 +112,17 @@ def in_collections(arrays: Iterable[SavedArray]) -> tuple[str, ...]:
     return tuple(".".join(path) for path in paths if path[:1] == ("params",) != path[1:2] and _name(path))
 
 
+Kind = Literal["weights", "adapters", "optimizer", "other"]
+
+
+def kind(arrays: Sequence[SavedArray]) -> Kind:
+    """What a checkpoint holds; weights where there is a single one."""
+    held = weights(arrays)
+    if held:
+        return "adapters" if all(is_adapter(name) for name in held) else "weights"
+    return "optimizer" if any(array.path[:1] == (OPTIMIZER_ROOT,) for array in arrays) else "other"
+
+
 def is_adapter(name: str) -> bool:
     """source: google-tunix@0.1.7 and qwix@0.1.8: `kernel_lora_a`, `kernel_lora_b`."""
     return name.rpartition(".")[2].endswith(("_lora_a", "_lora_b"))
@@ -120,24 +140,24 @@ def _is_weight(name: str) -> bool:
     return name.rpartition(".")[2] in _LEAVES
 
 
-def layouts(found: CheckpointFacts, *, axis: int) -> tuple[Layout, ...]:
+def layouts(found: CheckpointFacts, *, axis: int) -> tuple[ArrayLayout, ...]:
     """How its layers may be put together; param_scan_axis is first taken for `axis` where the files do not tell it."""
     axes = dict.fromkeys((axis, 0, 1) if found.param_scan_axis is None else (found.param_scan_axis,))
-    scanned = tuple(Layout(scan=True, axis=one) for one in axes)
+    scanned = tuple(ArrayLayout(scan=True, axis=one) for one in axes)
     match found.scan_layers:
         case True:
             return scanned
         case False:
-            return (Layout(scan=False),)
+            return (ArrayLayout(scan=False),)
         case None:
-            return (*scanned, Layout(scan=False))
+            return (*scanned, ArrayLayout(scan=False))
 
 
-def models(held: Mapping[str, SavedArray], ways: Sequence[Layout]) -> tuple[str, ...]:
+def models(held: Mapping[str, SavedArray], ways: Sequence[ArrayLayout]) -> tuple[str, ...]:
     """Every model of the catalogue whose arrays these are, all of them."""
     return tuple(name for name in names() if any(_is(name, held, layout) for layout in ways))
 
 
-def _is(name: str, held: Mapping[str, SavedArray], layout: Layout) -> bool:
+def _is(name: str, held: Mapping[str, SavedArray], layout: ArrayLayout) -> bool:
     wanted = required(name, {}, layout=layout)
     return wanted is not None and wanted.complete and mismatch(held, wanted) is None

@@ -24,12 +24,17 @@ from xsft.facts import SavedArray
 METADATA = "_METADATA"
 STEP_METADATA = "_CHECKPOINT_METADATA"
 ARRAY_METADATA = "array_metadatas/process_0"
+OWN = (".zarray", "zarr.json")
+"""An array's own file: of zarr v2, and of v3."""
 SHARDING = "_sharding"
 OCDBT_MANIFEST = "manifest.ocdbt"
 
 STACKS = frozenset({"layers", "dense_layers", "moe_layers", "scanned_blocks"})
 """Names of scanned layers (maxtext@0.2.5 layers/nnx_decoders.py); unscanned ones are numbered, `layers_0`."""
 _NUMBERED = re.compile(r"(?:dense_|moe_)?layers_\d+")
+
+MAX_RANK, MAX_SIZE = 32, 2**62
+"""Of an array, in TensorStore."""
 
 Key = tuple[str, ...]
 Shapes = Mapping[Key, tuple[int, ...]]
@@ -66,6 +71,31 @@ def saved_arrays(
     cuts = shardings(sharding)
     keys = (_key(entry) for entry in _entries(metadata) if _is_array(entry))
     return tuple(_saved(key, pieces.get(key), cuts.get(key)) for key in keys if "rngs" not in key)
+
+
+class Own(Struct, frozen=True, kw_only=True):
+    """What an array's own file says of it."""
+
+    shape: tuple[int, ...] | None = None
+    dtype: str | None = None
+
+
+def own_metadata(content: bytes) -> Own:
+    """Of a `.zarray` or `zarr.json`. source: the specifications of zarr v2 (`dtype`) and v3 (`data_type`)."""
+    document = parse_json(content) or {}
+    dtype = document.get("data_type", document.get("dtype"))
+    return Own(
+        shape=_sizes(document.get("shape")),
+        dtype=_V2.get(dtype.lstrip("<>|="), dtype) if isinstance(dtype, str) else None,
+    )
+
+
+_V2 = {
+    **{f"f{size}": f"float{8 * size}" for size in (2, 4, 8)},
+    **{f"i{size}": f"int{8 * size}" for size in (1, 2, 4, 8)},
+    **{f"u{size}": f"uint{8 * size}" for size in (1, 2, 4, 8)},
+    "b1": "bool",
+}
 
 
 def _saved(key: Key, piece: tuple[int, ...] | None, cut: Cut | None) -> SavedArray:
@@ -157,9 +187,9 @@ def told_axis(arrays: Sequence[SavedArray]) -> int | None:
 
     None where axes 0 and 1 both fit, or neither.
     """
-    certain = [array for array in arrays if array.copies == 1] or list(arrays)
+    told = [array for array in arrays if certain(array)] or list(arrays)
     stacks: dict[str, list[tuple[int, ...]]] = {}
-    for array in certain:
+    for array in told:
         if (name := _stack(array.path)) and len(shape := whole(array) or array.piece or ()) > 1:
             stacks.setdefault(name, []).append(shape)
     axes = {_common_axis(members) for members in stacks.values()}
@@ -167,15 +197,24 @@ def told_axis(arrays: Sequence[SavedArray]) -> int | None:
 
 
 def whole(array: SavedArray) -> tuple[int, ...] | None:
-    """Its shape, where the files say it; of an array that several devices held, that of one device's share."""
+    """Its shape, where the files say it; where its own file was not read and several devices held it, that of one
+    device's share.
+    """
+    if array.shape is not None:
+        return array.shape
     if array.piece is None or array.ways is None:
         return None
     return tuple(size * ways for size, ways in zip(array.piece, array.ways, strict=True))
 
 
+def certain(array: SavedArray) -> tuple[int, ...] | None:
+    """Its shape, or None where the files may tell a share's."""
+    return whole(array) if array.shape is not None or array.copies == 1 else None
+
+
 def parameters(arrays: Iterable[SavedArray]) -> int | None:
     """Numbers in all of them; None where the size of one is unknown: no sharding was read, or devices held copies."""
-    shapes = [None if array.copies > 1 else whole(array) for array in arrays]
+    shapes = [certain(array) for array in arrays]
     known = [shape for shape in shapes if shape is not None]
     return sum(math.prod(shape) for shape in known) if shapes and len(known) == len(shapes) else None
 
@@ -199,8 +238,13 @@ def _stack(key: Key) -> str | None:
 
 
 def _is_array(entry: Mapping[str, Any]) -> bool:
+    """Not None, an empty node or a string. Orbax reads no value where `skip_deserialize` is set: there is none."""
     holder = entry.get("value_metadata")
-    return isinstance(holder, dict) and holder.get("value_type", "jax.Array") in ("jax.Array", "np.ndarray")
+    return (
+        isinstance(holder, dict)
+        and not holder.get("skip_deserialize")
+        and holder.get("value_type", "jax.Array") in ("jax.Array", "np.ndarray")
+    )
 
 
 def _entries(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
@@ -214,5 +258,12 @@ def _key(entry: Mapping[str, Any]) -> Key:
 
 
 def _shape(holder: object) -> tuple[int, ...] | None:
-    shape = holder.get("write_shape") if isinstance(holder, dict) else None
-    return tuple(n for n in shape if isinstance(n, int)) if isinstance(shape, list) else None
+    return _sizes(holder.get("write_shape")) if isinstance(holder, dict) else None
+
+
+def _sizes(shape: object) -> tuple[int, ...] | None:
+    """None for what is no shape. source: tensorstore rank.h kMaxRank, index.h kMaxFiniteIndex."""
+    if not isinstance(shape, list) or len(shape) > MAX_RANK:
+        return None
+    sizes = tuple(n for n in shape if isinstance(n, int) and not isinstance(n, bool) and 0 <= n < MAX_SIZE)
+    return sizes if len(sizes) == len(shape) else None

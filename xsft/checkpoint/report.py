@@ -9,37 +9,25 @@ from typing import Literal
 from msgspec import Struct
 
 from xsft.catalog.arrays import required
-from xsft.checkpoint.compare import is_adapter, layouts, models, weights
-from xsft.checkpoint.files import whole
+from xsft.checkpoint.compare import kind, layouts, models, weights
+from xsft.checkpoint.files import certain
 from xsft.facts import CheckpointFacts, SavedArray
 from xsft.naming import ModeName
 
 Status = Literal["complete", "torn", "missing", "not-a-checkpoint", "unreadable"]
 LayoutName = Literal["items", "model_params", "optimizer_state", "adapters", "hugging_face"]
-_FOLDERS: Mapping[str, LayoutName] = {
-    "items": "items",
-    "model_params": "model_params",
-    "optimizer_state": "optimizer_state",
-}
 
 
 class Writer(Struct, frozen=True, kw_only=True):
-    """The run that saved it, by xsft's record beside its output."""
+    """The training or the conversion that saved it, by xsft's record beside its output."""
 
     run_name: str
     spec_digest: str
-    steps: int
-    """Asked for."""
-
-
-class Dtypes(Struct, frozen=True, kw_only=True):
-    """They stand beside each array, and with OCDBT inside the store."""
-
-    names: tuple[str, ...] | None
-    """None where they are unknown."""
-    why: str = ""
-    """Why they are unknown, or of how many arrays they were read."""
-    bytes_read: int = 0
+    """Of the workload, or of all that decides what a conversion writes."""
+    steps: int | None = None
+    """Asked for; None for a conversion."""
+    source: str | None = None
+    """Weights that were converted, with their commit where the hub told it; None for a training."""
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -68,12 +56,10 @@ class Report(Struct, frozen=True, kw_only=True):
     written_by: Writer | None
 
 
-def report(
-    found: CheckpointFacts, *, dtypes: Dtypes, size: int | None, bytes_read: int, written_by: Writer | None
-) -> Report:
+def report(found: CheckpointFacts, *, size: int | None, bytes_read: int, written_by: Writer | None) -> Report:
     held = weights(found.arrays)
-    layout = _layout(found, held)
-    fitting = models(held, layouts(found, axis=1)) if held and layout in ("items", "model_params") else ()
+    layout = _layout(found)
+    fitting = models(held, layouts(found, axis=1)) if kind(found.arrays) == "weights" else ()
     return Report(
         path=found.path,
         status="complete" if found.status == "read" else found.status,
@@ -84,24 +70,30 @@ def report(
         use_ocdbt=found.use_ocdbt,
         scan_layers=found.scan_layers,
         param_scan_axis=found.param_scan_axis,
-        dtypes=dtypes.names,
-        dtypes_detail=dtypes.why,
+        dtypes=found.dtypes or None,
+        dtypes_detail=found.dtypes_detail,
         parameters=_parameters(found, held, fitting),
         arrays=len(found.arrays),
         models=fitting,
         modes=_modes(found),
         bytes=size,
-        bytes_read=bytes_read + dtypes.bytes_read,
+        bytes_read=bytes_read,
         written_by=written_by,
     )
 
 
-def _layout(found: CheckpointFacts, held: Mapping[str, SavedArray]) -> LayoutName | None:
+def _layout(found: CheckpointFacts) -> LayoutName | None:
+    """By its arrays, which a folder of any name may hold; the folder tells who wrote weights."""
     if "Hugging Face" in found.detail:
         return "hugging_face"
-    if held and all(is_adapter(name) for name in held):
-        return "adapters"
-    return _FOLDERS.get(found.path.rstrip("/").rpartition("/")[2])
+    folder = found.path.rstrip("/").rpartition("/")[2]
+    match kind(found.arrays):
+        case "adapters":
+            return "adapters"
+        case "optimizer":
+            return "optimizer_state"
+        case "weights" | "other":
+            return "items" if folder == "items" else "model_params" if folder == "model_params" else None
 
 
 def _step(path: str) -> int | None:
@@ -121,7 +113,7 @@ def _parameters(found: CheckpointFacts, held: Mapping[str, SavedArray], fitting:
     """By the shapes in the files; where devices held copies these are shares, and the model's own shapes tell."""
     if not held:
         return None
-    shapes = [whole(array) if array.copies == 1 else None for array in held.values()]
+    shapes = [certain(array) for array in held.values()]
     if None not in shapes:
         return sum(math.prod(shape) for shape in shapes if shape is not None)
     wanted = [required(name, {}, layout=layout) for name in fitting[:1] for layout in layouts(found, axis=1)]

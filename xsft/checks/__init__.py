@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from xsft.checks import (
+    adapters,
     checkpoint,
+    conversion,
     data,
     environment,
     image,
@@ -24,6 +26,7 @@ from xsft.checks import (
     place,
     restarts,
     resumption,
+    rows,
     schedule,
     secrets,
     special_tokens,
@@ -38,24 +41,24 @@ from xsft.facts import Facts
 from xsft.problems import Problem, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
-from xsft.trainers.maxtext import trainer_keys as keys_of
+from xsft.trainers.trainer import trainer_of
 
 Keys = Mapping[str, Value]
-"""The trainer's keys as they will be on the command line, overrides included (`trainers.maxtext.trainer_keys`)."""
+"""The trainer's keys as they will stand on the command line, overrides included (`trainers.trainer`)."""
 
 Check = Callable[[Run, Keys, Facts], Iterable[Problem]]
 
 
 def check(run: Run, facts: Facts) -> tuple[Problem, ...]:
-    """All problems of all subjects, errors first, each once."""
-    keys = keys_of(run)
+    """Return the problems of all subjects, errors first, each once."""
+    keys = trainer_of(run).trainer_keys(run)
     whole = applied(run)
     found = (whole.named(problem) for subject in subjects() for problem in subject(whole.run, keys, facts))
     return tuple(sorted(dict.fromkeys((*whole.problems, *found)), key=lambda p: _ORDER[p.severity]))
 
 
 def subjects() -> tuple[Check, ...]:
-    """Every check module's entry."""
+    """Return the entry function of every check module."""
     return (
         trainer_keys.check,
         unsupported.check,
@@ -63,11 +66,13 @@ def subjects() -> tuple[Check, ...]:
         special_tokens.check,
         packaged.check,
         data.check,
+        rows.check,
         splits.check,
         template.check,
         schedule.check,
         resumption.check,
         lora.check,
+        adapters.check,
         mesh.check,
         memory.check,
         names.check,
@@ -77,58 +82,39 @@ def subjects() -> tuple[Check, ...]:
         environment.check,
         secrets.check,
         restarts.check,
+        conversion.check,
         checkpoint.check,
         weights.check,
     )
 
 
-OVERRIDABLE = frozenset({"checkpoint-model", "gradient-accumulation-tunix", "image-maxtext-differs", "image-not-found"})
-"""Errors that may be accepted by their id: they may be wrong about what a user knows better, and lose nothing."""
-
-KNOWN_ABSENT = frozenset({"image-not-pushed", "checkpoint-to-convert"})
-"""Warnings about what the run needs and what does not exist yet: accepting one does not make it exist."""
-
-NOT_READ = frozenset({"checkpoint-unread"})
-"""Warnings about what could not be looked at from here; the cluster may well read it."""
-
-REFUSED_AT_SUBMISSION = KNOWN_ABSENT | NOT_READ | {"image-not-pinned"}
-"""Warnings of a plan that are errors when slices are taken, unless they are accepted."""
-
-AT_SUBMISSION = frozenset({"image-not-found", "image-maxtext-differs"})
-"""What may be found only just before something is created: a plan does not call it unused."""
-
-
-def can_be_accepted(problem: Problem) -> bool:
-    """Whether `checks: {ID: why}` makes it a note, for plan and submit alike."""
-    if problem.severity == "error":
-        return problem.id in OVERRIDABLE
-    return problem.severity == "warning" and problem.id not in KNOWN_ABSENT
+AT_SUBMISSION = frozenset({"image-not-found", "image-maxtext-differs", "conversion-memory", "conversion-disk"})
+"""Ids of problems that may be found only just before something is created or converted: a plan does not call them
+unused."""
 
 
 def silence(problems: Iterable[Problem], reasons: Mapping[str, str]) -> tuple[Problem, ...]:
-    """What is accepted under `checks:` becomes a note that carries the reason. A name that nothing raises, or that
-    cannot be accepted, is a warning.
+    """Turn each problem that is accepted under `checks:` into a note with the reason.
+
+    A name that no check raises, or that cannot be accepted, becomes a warning.
     """
     found = tuple(problems)
     raised = {p.id for p in found}
-    refused = {p.id: p for p in found if p.id in reasons and p.severity != "note" and not can_be_accepted(p)}
+    refused = {p.id: p for p in found if p.id in reasons and p.severity != "note" and not p.can_be_accepted}
     unused = tuple(_unused(name) for name in reasons if name not in raised | AT_SUBMISSION)
     return (*overridden(found, reasons), *map(_not_accepted, refused.values()), *unused)
 
 
 def overridden(problems: Iterable[Problem], reasons: Mapping[str, str]) -> tuple[Problem, ...]:
-    """Like `silence`, for what is found later: nothing is called unused."""
-    return tuple(_accepted(p, reasons[p.id]) if p.id in reasons and can_be_accepted(p) else p for p in problems)
+    """Return the problems as `silence` does, for those found later: no entry of `checks:` is called unused."""
+    return tuple(_accepted(p, reasons[p.id]) if p.id in reasons and p.can_be_accepted else p for p in problems)
 
 
 def for_submission(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """The same problems, stricter: what a plan may leave open, a submission may not, unless it is accepted."""
-    return tuple(replace(p, severity="error") if _is_refused(p) else p for p in problems)
-
-
-def _is_refused(problem: Problem) -> bool:
-    """A note was accepted."""
-    return problem.severity == "warning" and problem.id in REFUSED_AT_SUBMISSION
+    """Return the same problems, stricter: what a plan may leave open is an error at submission, unless it is
+    accepted.
+    """
+    return tuple(replace(p, severity="error") if p.blocks_submission else p for p in problems)
 
 
 _ORDER = {"error": 0, "warning": 1, "note": 2}
@@ -139,11 +125,10 @@ def _accepted(problem: Problem, reason: str) -> Problem:
 
 
 def _not_accepted(problem: Problem) -> Problem:
-    message = f"{problem.id} cannot be accepted: {_WHY_NOT[problem.id in KNOWN_ABSENT]}."
+    absent = problem.kind == "absent"
+    why = "what the run needs does not exist yet" if absent else "it is an error, and only warnings can be accepted"
+    message = f"{problem.id} cannot be accepted: {why}."
     return warning("checks-not-accepted", f"checks.{problem.id}", message, f"Remove this line. {problem.fix}".strip())
-
-
-_WHY_NOT = {True: "what the run needs does not exist yet", False: "it is an error, and only warnings can be accepted"}
 
 
 def _unused(name: str) -> Problem:

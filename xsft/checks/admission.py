@@ -1,6 +1,6 @@
-"""Whether the cluster will let a planned JobSet start: what was seen there, turned into problems. Pure.
+"""Check whether the cluster will admit a planned JobSet: turn what was read there into problems. Pure.
 
-Speaks of "never" only where the queue's own objects say so; what could not be seen is said as that.
+A problem says "never" only if the queue's own objects say so; it names what could not be read.
 """
 
 from __future__ import annotations
@@ -10,19 +10,22 @@ from typing import Any
 
 from msgspec import Struct
 
+from xsft.checks.cpu_quota import cpu_quota_problems, node_problems
 from xsft.checks.demand import Demand, Json, SecretNeed
 from xsft.checks.quota import quota_problems
-from xsft.problems import Problem, error, warning
+from xsft.problems import Problem, error, namespace_missing, warning
 
 
 class Unseen(Struct, frozen=True, kw_only=True):
-    """Something that could not be looked at, and why."""
+    """Something that could not be read, and why."""
 
     why: str
 
 
 class ClusterFacts(Struct, frozen=True, kw_only=True):
-    """What the cluster holds of what one plan needs. Objects as the cluster gives them; None where there is none."""
+    """The cluster's objects that one plan needs, as the cluster returns them; None for an object that does not
+    exist.
+    """
 
     context: str
     namespace: Json | Unseen | None
@@ -31,16 +34,18 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     """LocalQueues of the namespace."""
     cluster_queue: Json | Unseen | None
     flavors: Mapping[str, Json]
-    """ResourceFlavors of the ClusterQueue that could be read, by name."""
+    """ResourceFlavors of the ClusterQueue, by name; only those that could be read."""
     priority_classes: Mapping[str, bool | Unseen]
-    """For each that is asked for: whether it is there."""
+    """For each requested name: whether the object exists."""
     known_priorities: tuple[str, ...]
     secrets: Mapping[str, frozenset[str] | Unseen | None]
-    """Names of the keys, for each Secret that is asked for."""
+    """Key names of each requested Secret."""
     jobsets: tuple[Json, ...]
-    """Every attempt of this run."""
+    """The JobSets of every attempt of this run."""
     same_name: Json | None
-    """The JobSet that has the planned name, whoever made it."""
+    """The JobSet that has the planned name, whoever created it."""
+    nodes: tuple[Json, ...] | Unseen | None = None
+    """Nodes without chips; None if a TPU slice is requested. Many users may not list nodes: then there is no check."""
 
 
 def admission_problems(facts: ClusterFacts, demand: Demand) -> tuple[Problem, ...]:
@@ -49,17 +54,9 @@ def admission_problems(facts: ClusterFacts, demand: Demand) -> tuple[Problem, ..
     return (
         *_queue(facts, demand),
         *_priority(facts),
+        *(node_problems(facts.nodes, demand) if isinstance(facts.nodes, tuple) else ()),
         *(problem for need in demand.secrets for problem in _secret(facts, demand, need)),
         *_unseen(facts),
-    )
-
-
-def namespace_missing(namespace: str, context: str) -> Problem:
-    return error(
-        "namespace-missing",
-        "namespace",
-        f"The cluster (context {context}) has no namespace {namespace}.",
-        f"Name one that exists (`kubectl --context {context} get namespaces`), or have it made.",
     )
 
 
@@ -79,11 +76,18 @@ def _queue(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
     elif not isinstance(facts.cluster_queue, Unseen):
         yield from _stopped(f"ClusterQueue {facts.cluster_queue['metadata']['name']}", facts.cluster_queue)
         yield from _namespace_refused(facts, demand, facts.cluster_queue)
-        yield from quota_problems(facts.cluster_queue, facts.flavors, demand)
+        yield from _quota(facts, demand, facts.cluster_queue)
+
+
+def _quota(facts: ClusterFacts, demand: Demand, queue: Json) -> Iterator[Problem]:
+    if demand.asks_chips:
+        return quota_problems(queue, facts.flavors, demand)
+    return cpu_quota_problems(queue, facts.flavors, demand, context=facts.context)
 
 
 def _stopped(what: str, queue: Json) -> Iterator[Problem]:
-    """Somebody may start it again, so not an error. source: Kueue's condition `Active`."""
+    """Check whether the queue is stopped; a warning, because it can be started again. source: Kueue's condition
+    `Active`."""
     conditions = queue.get("status", {}).get("conditions") or ()
     said = next((c for c in conditions if c.get("type") == "Active" and c.get("status") == "False"), None)
     policy = queue.get("spec", {}).get("stopPolicy", "None")
@@ -91,11 +95,14 @@ def _stopped(what: str, queue: Json) -> Iterator[Problem]:
         return
     why = said.get("message", "") if said else f"its stopPolicy is {policy}"
     message = f"The {what} admits nothing at present: {why}"
-    yield warning("queue-inactive", "queue", message, "Ask who runs the cluster; the run waits until it is active.")
+    yield warning(
+        "queue-inactive", "queue", message, "Ask the cluster's administrator; the run waits until it is active."
+    )
 
 
 def _namespace_refused(facts: ClusterFacts, demand: Demand, queue: Json) -> Iterator[Problem]:
-    """source: Kueue's ClusterQueue.spec.namespaceSelector: none matches nothing, an empty one everything."""
+    """Check the queue's namespace selector. source: Kueue's ClusterQueue.spec.namespaceSelector: none matches nothing,
+    an empty one everything."""
     selector = queue.get("spec", {}).get("namespaceSelector")
     if isinstance(facts.namespace, Unseen) or facts.namespace is None:
         return
@@ -129,7 +136,8 @@ def _holds(term: Json, labels: Mapping[str, str]) -> bool:
 
 
 def _priority(facts: ClusterFacts) -> Iterator[Problem]:
-    """source: run against Kueue 0.16.1: no Workload is made then, and no event says why."""
+    """Check that the priority class exists. source: run against Kueue 0.16.1: without it no Workload is made, and no
+    event says why."""
     for name, there in facts.priority_classes.items():
         if there is False:
             known = ", ".join(facts.known_priorities) or "none"

@@ -1,11 +1,13 @@
-"""The initial checkpoint: there, in a format the mode can read, and stacked as the run expects. Pure."""
+"""Check the initial checkpoint: it exists, in a format the mode can read, and stacked as the run expects. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from xsft.checkpoint.compare import kind
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, number
+from xsft.conversion.inputs import earlier_directory, items
 from xsft.facts import CheckpointFacts, Facts
 from xsft.problems import Problem, error, warning
 from xsft.spec.base import Value
@@ -16,13 +18,17 @@ DEFAULT_AXIS = 1
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """What the files say; what could not be read is a warning that `submit` does not accept."""
+    """Yield the problems that the files show; what could not be read is a warning that `submit` does not accept."""
     if run.checkpoint is None:
         return
     found = facts.checkpoint
     if found is None:
         yield from _not_looked(run)
         return
+    if run.spec.model.hf is not None and not run.spec.model.checkpoint:
+        yield from _conversion(run, facts)
+        if found.status not in ("read", "unreadable"):
+            return
     match found.status:
         case "read":
             yield from _without_arrays(run, found)
@@ -38,7 +44,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
             yield _missing(run, found)
         case "not-a-checkpoint":
             message = f"{run.checkpoint} is not an Orbax checkpoint: {found.detail}."
-            yield error("checkpoint-invalid", _where(run), message, _level(found))
+            yield error("checkpoint-invalid", _where(run), message, right_level(found, "model.checkpoint"))
         case "unreadable":
             message = f"{run.checkpoint} could not be looked at: {found.detail.rstrip('.')}."
             yield _unread(run, message)
@@ -58,33 +64,59 @@ def _unread(run: Run, message: str) -> Problem:
     fix = "Make it readable from here, or accept it: checks: {checkpoint-unread: why}. Otherwise submit refuses it."
     if (run.checkpoint or "").rstrip("/").rsplit("/", 1)[-1] not in ("items", "model_params"):
         message += " MaxText's checkpoints end in /items (converted) or /model_params (fine-tuned); this path does not."
-    return warning("checkpoint-unread", _where(run), message, fix)
+    return warning("checkpoint-unread", _where(run), message, fix, kind="unread")
 
 
 def _without_arrays(run: Run, found: CheckpointFacts) -> Iterator[Problem]:
-    """MaxText asks for the names and shapes, and stops without them."""
+    """Check for a checkpoint without array metadata: MaxText needs the names and shapes, and stops without them."""
     if not found.arrays:
         why = found.detail or "its _METADATA names no arrays"
         yield _unread(run, f"Which model {run.checkpoint} holds is unknown: {why}.")
 
 
+def _conversion(run: Run, facts: Facts) -> Iterator[Problem]:
+    """Check what is converted of the weights that model.hf names."""
+    found, hf = facts.checkpoint, run.spec.model.hf
+    if found is None or hf is None:
+        return
+    broken = facts.tries.broken if facts.tries else ()
+    if found.status == "read" and not hf.converted and run.checkpoint == items(_by_hand(run)):
+        message = (
+            f"{run.checkpoint} has the names and shapes of {run.spec.model.name}, but was not converted by xsft: "
+            f"whether it was made of {hf.repo} is not recorded."
+        )
+        fix = f"If it was not, convert again into another folder: model.hf.converted: {run.converted}."
+        yield warning("checkpoint-unrecorded", "model.hf", message, fix)
+    elif found.status == "read":
+        return
+    elif found.status != "unreadable":
+        cut_off = f" (not whole: {', '.join(broken)})" if broken else ""
+        message = f"{run.checkpoint} does not exist: {hf.repo} has not been converted yet{cut_off}."
+        fix = "Run `xsft checkpoint convert FILE` first; `submit` refuses until its result exists."
+        yield warning("checkpoint-to-convert", "model.hf", message, fix, kind="absent")
+
+
+def _by_hand(run: Run) -> str:
+    return earlier_directory(output=run.output or "", model=run.spec.model.name)
+
+
 def _missing(run: Run, found: CheckpointFacts) -> Problem:
-    if run.spec.model.hf is not None:
-        message = f"{run.checkpoint} does not exist: {run.spec.model.hf.repo} has not been converted yet."
-        fix = "Run the conversion first (`xsft plan` prints its command); `submit` refuses until its result exists."
-        return warning("checkpoint-to-convert", _where(run), message, fix)
-    return error("checkpoint-missing", _where(run), f"{run.checkpoint}: {found.detail}.", _level(found))
+    return error(
+        "checkpoint-missing", _where(run), f"{run.checkpoint}: {found.detail}.", right_level(found, "model.checkpoint")
+    )
 
 
-def _level(found: CheckpointFacts) -> str:
-    _, is_elsewhere, path = found.detail.partition("a checkpoint lies at ")
-    if is_elsewhere:
-        return f"Set model.checkpoint: {path}"
+def right_level(found: CheckpointFacts, key: str) -> str:
+    """Return the advice what to set the key to; public because the check of adapters gives it too."""
+    if found.near:
+        return f"Set {key}: {found.near}"
+    if "Hugging Face" in found.detail:
+        return f"Name them as model.hf: {{repo: …}} instead of {key}, and run `xsft checkpoint convert FILE`."
     return "Give the folder that holds _METADATA: …/0/items of a conversion, …/checkpoints/N/model_params of a run."
 
 
 def _format(run: Run, found: CheckpointFacts) -> Iterator[Problem]:
-    """McJAX reads every format: Orbax goes by what is on disk, whatever the flags say."""
+    """Check the checkpoint's format. McJAX reads every format: Orbax goes by the files, whatever the flags say."""
     if not run.mode.single_controller:
         return
     fix = (
@@ -100,9 +132,9 @@ def _format(run: Run, found: CheckpointFacts) -> Iterator[Problem]:
 
 
 def _layers(run: Run, keys: Mapping[str, Value], found: CheckpointFacts) -> Iterator[Problem]:
-    if found.scan_layers is None:
+    if found.scan_layers is None or kind(found.arrays) in ("adapters", "optimizer"):
         return
-    wanted = _scan(run, keys, found)
+    wanted = scan_of(run, keys, found)
     if wanted != found.scan_layers:
         where = where_of("scan_layers", run) or "model.scan_layers"
         message = (
@@ -113,11 +145,12 @@ def _layers(run: Run, keys: Mapping[str, Value], found: CheckpointFacts) -> Iter
         yield from _axis(keys, found)
 
 
-def _scan(run: Run, keys: Mapping[str, Value], found: CheckpointFacts) -> bool:
-    """MaxText >= 0.2.4 adopts what the checkpoint records, unless the command line says otherwise."""
+def scan_of(run: Run, keys: Mapping[str, Value], found: CheckpointFacts | None) -> bool:
+    """Return the stacking that the run uses: MaxText >= 0.2.4 adopts what the checkpoint records, unless the command
+    line sets it."""
     if "scan_layers" in keys:
         return is_on(keys["scan_layers"])
-    adopted = found.scan_layers if run.release.scan_layers_auto and found.scan_recorded else None
+    adopted = found.scan_layers if found and run.release.scan_layers_auto and found.scan_recorded else None
     return True if adopted is None else adopted
 
 

@@ -1,33 +1,35 @@
-"""The data: columns that SFT takes, rows enough for the steps, and where they lie. Pure."""
+"""Check the data: columns that SFT takes, enough rows for the steps, and a location that the pods can read. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from xsft.catalog.datasets import COLUMN_SETS, Dataset, columns_ok, dataset
+from xsft.catalog.releases import at_least
 from xsft.checks.splits import names_of
 from xsft.checks.values import is_on, number
 from xsft.facts import Facts
 from xsft.problems import Problem, error, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
-from xsft.trainers.local import FILE_FORMATS
+from xsft.trainers.local import FILE_FORMATS, GRAIN_FORMATS
 
 _NOT_HUB = ("/", ".", "~", "gs://", "xsft://")
 
 STREAMING_HOSTS = 16
-"""source: MaxText docs, data_input_hf.md: more hosts might encounter read time out from the hub."""
+"""Number of hosts above which a warning is given. source: MaxText docs, data_input_hf.md: more hosts might encounter
+read time out from the hub."""
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Data that would stop the run at its first row, end it early, or be read from where the pods cannot look."""
-    del facts
+    """Check for data that would stop the run at its first row, end it early, or lie where the pods cannot read it."""
     known = dataset(run.spec.data.hf_path)
     yield from _columns(run)
     yield from _files(run)
+    yield from _grain(run)
     if known is not None:
         yield from _known(run, known)
-    yield from _enough(run, keys)
+    yield from _enough(run, keys, facts)
     yield from _hub(run)
     yield from _local_paths(run)
 
@@ -54,6 +56,33 @@ def _files(run: Run) -> Iterator[Problem]:
         yield warning("data-files-on-hub", "data.hf_path", message, fix)
 
 
+def _grain(run: Run) -> Iterator[Problem]:
+    """Check the data of the Grain pipeline. source: maxtext@0.2.5 input_pipeline/grain_data_processing.py,
+    input_pipeline/data_processing_utils.py [parse_and_keep_features]: of an array record each column is one text;
+    tests/contract/test_grain.py."""
+    data = run.spec.data
+    formats = " or ".join(GRAIN_FORMATS)
+    if data.pipeline != "grain":
+        if data.hf_path == "arrayrecord":
+            message = "Only the Grain pipeline reads arrayrecord."
+            yield error("grain-format", "data.pipeline", message, "Set data.pipeline: grain.")
+        return
+    if not at_least(run.release.version, "0.2.2"):
+        message = f"MaxText {run.release.version} trains SFT on Hugging Face's pipeline only."
+        yield error("grain-release", "data.pipeline", message, "Take MaxText 0.2.2 or newer, or pipeline: hf.")
+    if data.hf_path not in GRAIN_FORMATS:
+        message = f"With pipeline: grain hf_path is a format, {formats}, and got {data.hf_path}."
+        yield error("grain-format", "data.hf_path", message, "Write such files: `xsft data prepare`.")
+    elif data.hf_path == "arrayrecord" and "messages" in (*data.columns, *(data.eval_columns or ())):
+        message = "An array record holds texts, and MaxText reads no conversation from it: messages stops the run."
+        fix = "Take hf_path: parquet, or columns [prompt, completion] or [question, answer]."
+        yield error("grain-columns", "data.columns", message, fix)
+    for field in ("hf_name", "hf_data_dir", "hf_eval_split"):
+        if getattr(data, field) is not None:
+            message = f"{field} belongs to data sets of the hub; Grain reads files and does not look at it."
+            yield error("grain-format", f"data.{field}", message, f"Remove {field}; name files for evaluation.")
+
+
 def _known(run: Run, known: Dataset) -> Iterator[Problem]:
     data = run.spec.data
     missing = [column for column in data.columns if column not in known.all_columns]
@@ -66,9 +95,11 @@ def _known(run: Run, known: Dataset) -> Iterator[Problem]:
         yield error("dataset-configuration", "data.hf_name", message, f"Take one of: {names}.")
 
 
-def _enough(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    """Rows per step are at least what MaxText loads when each sequence holds one row; packing needs more of them."""
-    rows = rows_of(run)
+def _enough(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """Check that the rows are enough for the steps. Without packing each sequence holds one row; packing needs more
+    rows per step."""
+    counted = facts.data.counted if facts.data else None
+    rows = counted or rows_of(run)
     padded = is_on(keys.get("generate_padding_batch_train", False))
     if rows is None or padded or (run.spec.on_cluster and run.slice is None):
         return
@@ -84,8 +115,8 @@ def _enough(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
             f"Take at most {most} steps, or set data.num_epoch to {-(-run.spec.train.steps * per_step // rows)} or "
             "more."
         )
-        # The user's own count is certain; the catalogue's may be older than the data set.
-        if run.spec.data.rows is not None:
+        # The files' and the user's own count are certain; the catalogue's may be older than the data set.
+        if counted or run.spec.data.rows is not None:
             yield error("steps-beyond-data", "train.steps", message, fix)
         else:
             yield warning("steps-beyond-data", "train.steps", message, fix)
@@ -99,7 +130,8 @@ def _enough(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
 
 
 def rows_per_step(run: Run, keys: Mapping[str, Value]) -> int:
-    """Sequences that one step loads from all hosts. A fraction of a sequence per device still loads a whole one.
+    """Return the sequences that one step loads from all hosts; a fraction of a sequence per device still loads a whole
+    one.
 
     source: maxtext@0.2.5 configs/types.py calculate_global_batch_sizes.
     """
@@ -109,7 +141,7 @@ def rows_per_step(run: Run, keys: Mapping[str, Value]) -> int:
 
 
 def rows_of(run: Run) -> int | None:
-    """Of the training split: the user's word, else the catalogue's; None where nothing tells."""
+    """Return the rows of the training split: the workload's number, else the catalogue's; None if neither is known."""
     data, known = run.spec.data, dataset(run.spec.data.hf_path)
     if data.rows is not None:
         return data.rows
@@ -120,7 +152,7 @@ def rows_of(run: Run) -> int | None:
 
 
 def _hub(run: Run) -> Iterator[Problem]:
-    """In McJAX every host streams for itself; under Pathways only the head does."""
+    """Check reads from the hub: in McJAX every host streams for itself; under Pathways only the head does."""
     data = run.spec.data
     from_hub = data.hf_path not in FILE_FORMATS and not data.hf_path.startswith(_NOT_HUB)
     if not run.spec.on_cluster or run.mode.single_controller or run.slice is None or not from_hub:
@@ -136,7 +168,7 @@ def _hub(run: Run) -> Iterator[Problem]:
 
 
 def _local_paths(run: Run) -> Iterator[Problem]:
-    """Paths of this machine mean nothing in a pod; an absolute one may be in the image."""
+    """Check for paths of this machine, which a pod does not have; an absolute path may be in the image."""
     if not run.spec.on_cluster:
         return
     for where, path in _paths(run):

@@ -1,4 +1,6 @@
-"""What a planned JobSet asks of its cluster before it can start: queue, quota, classes, Secrets. Pure."""
+"""The requests of a planned JobSet that the cluster must meet before it starts: queue, quota, classes, Secrets.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +26,16 @@ _UNITS = {
     "u": Decimal("1e-6"),
     "m": Decimal("1e-3"),
 }
-"""source: kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity"""
+"""Suffix -> factor. source: kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity"""
 
 
 class PodSet(Struct, frozen=True, kw_only=True):
-    """One replicated job: alike pods, which Kueue admits together."""
+    """One replicated job: identical pods, which Kueue admits together."""
 
     name: str
     pods: int
     requests: Mapping[str, Decimal]
-    """Of all its pods together, by resource name."""
+    """The requests of all its pods together, by resource name."""
     node_selector: Mapping[str, str]
     tolerations: tuple[Json, ...]
     priority_class: str | None
@@ -42,7 +44,7 @@ class PodSet(Struct, frozen=True, kw_only=True):
 class SecretNeed(Struct, frozen=True, kw_only=True):
     name: str
     key: str | None
-    """None where only the Secret itself is named."""
+    """The Secret's key; None if only the Secret itself is named."""
     where: str
     """Key path in the workload."""
 
@@ -56,12 +58,17 @@ class Demand(Struct, frozen=True, kw_only=True):
     secrets: tuple[SecretNeed, ...]
 
     @property
+    def asks_chips(self) -> bool:
+        """Return whether any pod requests TPU chips; a CPU job requests none."""
+        return any(pods.requests.get(TPU) for pods in self.pod_sets)
+
+    @property
     def priority_classes(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(p.priority_class for p in self.pod_sets if p.priority_class))
 
 
 def demand_of(manifest: Json, run: Run) -> Demand:
-    """From the object that will be created, not from what was meant; the run adds the names of the Secrets' keys."""
+    """Return the demand of the object that will be created; the run adds the names of the Secrets' keys."""
     metadata = manifest["metadata"]
     return Demand(
         namespace=metadata.get("namespace", run.namespace),
@@ -74,7 +81,7 @@ def demand_of(manifest: Json, run: Run) -> Demand:
 
 
 def quantity(text: object) -> Decimal:
-    """`500m`, `2000G`, `64`, `1e3` as a number. Raises ValueError for anything else."""
+    """Return a Kubernetes quantity (`500m`, `2000G`, `64`, `1e3`) as a number. Raises ValueError for anything else."""
     found = _QUANTITY.fullmatch(str(text))
     if found is None or found[2] not in _UNITS:
         raise ValueError(f"{text!r} is no Kubernetes quantity")
@@ -82,7 +89,7 @@ def quantity(text: object) -> Decimal:
 
 
 def plain(number: Decimal) -> str:
-    """1024, 0.5: without exponent or trailing zeros."""
+    """Return the number as text without exponent or trailing zeros: `1024`, `0.5`."""
     return f"{number.normalize():f}"
 
 
@@ -101,7 +108,8 @@ def _pod_set(replicated: Json) -> PodSet:
 
 
 def pod_requests(pod: Json) -> dict[str, Decimal]:
-    """What the scheduler and Kueue count: containers and sidecars together, or an init container alone if it is more.
+    """Return the requests as the scheduler and Kueue count them: containers and sidecars together, or an init container
+    alone if that is more.
 
     source: kubernetes.io/docs/concepts/workloads/pods/sidecar-containers, "Resource sharing within containers".
     """
@@ -123,7 +131,7 @@ def _sum(containers: list[Json]) -> dict[str, Decimal]:
 
 
 def _requests(container: Json) -> dict[str, Decimal]:
-    """A limit without a request is a request."""
+    """Return a container's requests; a limit without a request counts as one."""
     resources = container.get("resources") or {}
     merged = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
     return {str(name): quantity(amount) for name, amount in merged.items()}

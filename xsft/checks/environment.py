@@ -1,4 +1,4 @@
-"""Environment variables, XLA flags and the size of the command: does each arrive, and mean what it says? Pure."""
+"""Check environment variables, XLA flags and the size of the command: does each arrive, and mean what it says? Pure."""
 
 from __future__ import annotations
 
@@ -13,26 +13,28 @@ from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.spec.secrets import redact
-from xsft.trainers.maxtext import container_env
+from xsft.trainers.trainer import trainer_of
 
 INJECTED = re.compile(
     r"MEGASCALE_(COORDINATOR_ADDRESS|NUM_SLICES|SLICE_ID|PORT)|TPU_WORKER_.*|JOB_COMPLETION_INDEX"
     r"|TPU_(ACCELERATOR_TYPE|TOPOLOGY.*|SKIP_MDS_QUERY|CHIPS_PER_HOST_BOUNDS|HOST_BOUNDS)"
 )
-"""What GKE's TPU webhook and Kubernetes' Job controller put into the containers of a slice. Other MEGASCALE_ and TPU_
-names tune, and are the user's."""
+"""Variables that GKE's TPU webhook and Kubernetes' Job controller put into the containers of a slice. Other MEGASCALE_
+and TPU_ names are settings of the user."""
 
 XLA_FLAG = re.compile(r"--[A-Za-z0-9_]+=[^\s'\"]+")
 
 MAX_ENV_BYTES = 131_000
-"""Of one NAME=value: Linux takes 131,072 bytes per string (MAX_ARG_STRLEN); more and the container does not start."""
+"""Maximum bytes of one NAME=value: Linux takes 131,072 bytes per string (MAX_ARG_STRLEN); with more the container does
+not start."""
 
 MAX_MANIFEST_BYTES = 1_000_000
-"""etcd refuses objects above 1.5 MiB; measured on a real API server: 1.2 MB passes, 1.7 MB does not."""
+"""Maximum bytes of an object: etcd refuses objects above 1.5 MiB; measured on a real API server: 1.2 MB passes, 1.7 MB
+does not."""
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Names, values and flags on a cluster; names that bash keeps only matter there too."""
+    """Check names, values and flags on a cluster; names that bash does not keep matter only there."""
     del keys, facts
     yield from _values(run)
     if not run.spec.on_cluster:
@@ -55,7 +57,7 @@ def _names(run: Run) -> Iterator[Problem]:
     for name in run.spec.env:
         where = f"env.{name}"
         if (why := env_name_problem(name)) is not None:
-            yield error("env-name", where, f"{why}.", "Choose another name.")
+            yield error("env-name", where, f"{why}.", "Choose another name.", kind="unrenderable")
         elif name in reserved:
             message = f"{name} is set by {run.mode.value} mode; Kubernetes refuses it twice."
             yield error("env-reserved", where, message, "Remove it; `xsft plan` shows the value it has.")
@@ -78,16 +80,20 @@ def _pathways_names() -> frozenset[str]:
 
 
 def _values(run: Run) -> Iterator[Problem]:
-    for name, value in container_env(run).items():
+    for name, value in trainer_of(run).container_env(run).items():
         where = f"env.{name}"
         try:
             size = len(name) + 1 + len(encode_env_value(value).encode())
         except ValueError as unfit:
-            yield error("env-value", where, redact(f"{unfit}."), "Write text without that character.")
+            yield error(
+                "env-value", where, redact(f"{unfit}."), "Write text without that character.", kind="unrenderable"
+            )
             continue
         if size > MAX_ENV_BYTES:
             message = f"{name} has {size:,} bytes; Linux starts no process with more than {MAX_ENV_BYTES:,} in one."
-            yield error("env-value", where, message, "Put it into a file on gs://, and name the file.")
+            yield error(
+                "env-value", where, message, "Put it into a file on gs://, and name the file.", kind="unrenderable"
+            )
 
 
 def _libtpu(run: Run) -> Iterator[Problem]:
@@ -106,7 +112,7 @@ def _libtpu(run: Run) -> Iterator[Problem]:
 
 
 def _xla_flags(run: Run) -> Iterator[Problem]:
-    """Under Pathways each is also an argument of the proxy: checks.pathways."""
+    """Check the XLA flags; under Pathways each is also an argument of the proxy: checks.pathways."""
     names = [flag.partition("=")[0] for flag in run.spec.xla_flags]
     for index, flag in enumerate(run.spec.xla_flags):
         where = f"xla_flags.{index}"
@@ -118,12 +124,13 @@ def _xla_flags(run: Run) -> Iterator[Problem]:
 
 
 def _size(run: Run) -> Iterator[Problem]:
-    """A command that cannot be encoded at all is the planner's `command-encoding`."""
+    """Check the size of the command; one that cannot be encoded is the planner's `command-encoding`."""
     try:
         line = command(run)
     except ValueError:
         return
-    size = len(line.encode()) + sum(len(n) + len(v.encode(errors="replace")) for n, v in container_env(run).items())
+    environment = trainer_of(run).container_env(run)
+    size = len(line.encode()) + sum(len(n) + len(v.encode(errors="replace")) for n, v in environment.items())
     if size > MAX_MANIFEST_BYTES:
         message = f"Command and environment take {size:,} bytes; a cluster stores objects of up to 1.5 MB."
         yield error("manifest-size", "env", message, "Put long values into files on gs://.")

@@ -1,4 +1,4 @@
-"""The container image: named, and the same one tomorrow. Pure."""
+"""Check the container image: it is named, and pinned so that later pulls get the same one. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from xsft.spec.resolve import Run, named_ref
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """`image-missing`, `image-untagged`, `image-not-pinned`, `image-legacy-registry`, and those of a named image."""
+    """Check `image-missing`, `image-untagged`, `image-not-pinned`, `image-legacy-registry`, and a named image's own
+    problems."""
     del keys
     if run.spec.image.name is not None:
         yield from _named(run, facts.image or ImageFacts(name=run.spec.image.name))
@@ -22,18 +23,20 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 
 def maxtext_differs(found: str, run: Run) -> Problem:
-    """What is in the image is another release than the one whose layout and keys the plan has."""
+    """Return the problem that the image holds another MaxText release than the one whose layout and keys the plan
+    uses.
+    """
     said = run.spec.image.maxtext
     message = f"The image holds MaxText {found}, and the workload says {said}: layout and keys are those of {said}."
     fix = f"Write image.maxtext: {found!r}, or take an image of {said}."
-    return error("image-maxtext-differs", "image.maxtext", message, fix)
+    return error("image-maxtext-differs", "image.maxtext", message, fix, kind="disputable")
 
 
 def _reference(ref: str | None) -> Iterator[Problem]:
     if ref is None:
         message = "No image: xpk would pack this folder onto python:3.10 instead."
         fix = "Give image.name (built by `make image push`), or image.ref: us-docker.pkg.dev/…@sha256:…."
-        yield error("image-missing", "image.ref", message, fix)
+        yield error("image-missing", "image.ref", message, fix, kind="unrenderable")
         return
     if is_untagged(ref):
         fix = "Add the digest (@sha256:…), or a tag."
@@ -42,15 +45,14 @@ def _reference(ref: str | None) -> Iterator[Problem]:
         what = "whatever was pushed last" if tag_of(ref) == "latest" else "what it means can change between restarts"
         message = f"{ref} names no digest: {what}. submit refuses it."
         fix = "Add the digest the push printed: @sha256:…; or accept it: checks: {image-not-pinned: why}."
-        yield warning("image-not-pinned", "image.ref", message, fix)
+        yield warning("image-not-pinned", "image.ref", message, fix, kind="open")
     legacy = legacy_warning(ref, where="image.ref")
     yield from (legacy,) if legacy else ()
 
 
 def _named(run: Run, image: ImageFacts) -> Iterator[Problem]:
-    """`image-twice`, `image-unknown`, `image-lock-unreadable`, `image-not-pushed`, `image-maxtext-differs` and
-    `image-stale`.
-    """
+    """Check a named image: `image-twice`, `image-unknown`, `image-lock-unreadable`, `image-not-pushed`,
+    `image-maxtext-differs` and `image-stale`."""
     ref = run.spec.image.ref
     if ref != named_ref(image.name, image):
         message = f"image.name ({image.name}) and image.ref ({ref}) both say what runs."
@@ -73,7 +75,7 @@ def _unknown(image: ImageFacts) -> Problem:
     near = difflib.get_close_matches(image.name, image.others, n=1)
     hint = f" Did you mean {near[0]}?" if near else ""
     known = ", ".join(image.others) or "none (no images/ beside or above the workload)"
-    message = f"There is no image {image.name!r} under images/.{hint} There is: {known}."
+    message = f"Image not found: {image.name!r} under images/.{hint} There is: {known}."
     return error("image-unknown", "image.name", message, "Correct image.name, or give image.ref.")
 
 
@@ -82,4 +84,6 @@ def _not_pushed(image: ImageFacts, *, place: str | None) -> Problem:
     elsewhere = f" It was pushed to {', '.join(image.pushed_to)}." if image.pushed_to else ""
     message = f"The image {image.name} was never pushed{where}.{elsewhere} submit refuses until it is."
     told = f"PLACE={place}" if place else "REGISTRY=us-docker.pkg.dev/my-project/xsft"
-    return warning("image-not-pushed", "image.name", message, f"make image push IMAGE={image.name} {told}")
+    return warning(
+        "image-not-pushed", "image.name", message, f"make image push IMAGE={image.name} {told}", kind="absent"
+    )

@@ -1,4 +1,4 @@
-"""LoRA: what stops MaxText's adapters before the first step. Pure.
+"""Check LoRA: settings that stop MaxText's adapters before the first step. Pure.
 
 source: measured with maxtext@0.2.5 and qwix@0.1.8 (ahead-of-time compilation, and arrays on a CPU)
 """
@@ -17,7 +17,7 @@ from xsft.spec.resolve import Run
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Nothing, unless adapters are asked for."""
+    """Check the settings of LoRA, if adapters are requested."""
     del facts
     if not is_on(keys.get("lora.enable_lora", False)):
         return
@@ -36,7 +36,8 @@ def _release(run: Run) -> Iterator[Problem]:
 
 
 def _dtype(keys: Mapping[str, Value]) -> Iterator[Problem]:
-    """A scan over layers carries activations (bfloat16) where float32 adapters return float32."""
+    """Check the adapters' dtype: a scan over layers carries activations (bfloat16), and float32 adapters return
+    float32."""
     mixed = keys.get("weight_dtype", "float32") == "float32" and keys.get("dtype", "bfloat16") == "bfloat16"
     if not mixed or not is_on(keys.get("scan_layers", True)):
         return

@@ -1,6 +1,7 @@
-"""Memory: what the compiler said about this very run, a lower bound for all others, and this machine's own. Pure.
+"""Check memory: the compiler's result for exactly this run, a lower bound for all others, and this machine's own
+memory. Pure.
 
-"Fits" is only ever said of a run that was compiled; the bound refuses and never accepts.
+"Fits" is only said of a run that was compiled; the bound refuses and never accepts.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from dataclasses import replace
 from xsft.catalog.fit import (
     DEFAULT_TOKENS,
     TOKENS,
-    Verdict,
+    CompilerVerdict,
     bytes_per_parameter,
     known_verdict,
     minimum_gib_per_chip,
     places_where_it_fits,
 )
-from xsft.catalog.models import Model, pins
+from xsft.catalog.models import CatalogModel, pins
 from xsft.catalog.tpu import Slice
 from xsft.checks.mesh import axes
 from xsft.checks.values import is_on, number
@@ -28,9 +29,18 @@ from xsft.spec.resolve import Run
 
 GIB = 2**30
 
+FITS = {
+    "fit-known": "yes",
+    "fit-marginal": "just",
+    "fit-refused": "no",
+    "does-not-fit": "no",
+    "fit-unknown": "unknown",
+}
+"""Problem id -> the answer, for the checks that say whether a run fits into memory."""
+
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """One statement about memory, and the layout a checkpoint must have for it."""
+    """Check memory, with one statement at most, and the layout that a checkpoint must have for it."""
     yield from _scan_axis(keys)
     if run.model is None or is_on(keys.get("override_model_config", False)):
         return
@@ -40,14 +50,14 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         yield from _accelerator(run, run.model, run.slice, keys)
 
 
-def _accelerator(run: Run, model: Model, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _accelerator(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
     for problem in _judged(run, model, tpu, keys):
         accepted = problem.id in ("fit-known", "fit-marginal")
         fix = problem.fix if accepted else f"{_elsewhere(run, model, tpu, keys)}{problem.fix}"
         yield replace(problem, fix=fix)
 
 
-def _judged(run: Run, model: Model, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _judged(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
     verdict = known_verdict(model=model.name, tpu_type=tpu.xpk_type, num_slices=run.num_slices, keys=keys)
     if verdict is not None:
         yield _known(verdict, derived=number(keys.get(TOKENS, DEFAULT_TOKENS)) != verdict.tokens)
@@ -55,21 +65,21 @@ def _judged(run: Run, model: Model, tpu: Slice, keys: Mapping[str, Value]) -> It
     refused = tuple(_too_big(run, model, tpu, keys)) or tuple(_gathered_experts(model, tpu, run, keys))
     yield from refused
     if not refused:
-        message = f"Nobody has compiled this run for {tpu.xpk_type} × {run.num_slices}; whether it fits is not known."
-        fix = "The first step tells within minutes; take one slice and few steps for it."
+        message = f"This run was never compiled for {tpu.xpk_type} × {run.num_slices}; whether it fits is unknown."
+        fix = "Try it: take one slice and a few steps; the first step fails within minutes if it does not fit."
         yield note("fit-unknown", "tpu", message, fix)
 
 
-def _elsewhere(run: Run, model: Model, tpu: Slice, keys: Mapping[str, Value]) -> str:
-    """A sentence on the smallest place where this run is known to fit; empty where none is known."""
+def _elsewhere(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> str:
+    """Return a sentence that names the smallest slice on which this run is known to fit; empty if none is known."""
     for place in places_where_it_fits(model=model.name, keys=keys):
         if (place.tpu_type, place.num_slices) != (tpu.xpk_type, run.num_slices):
             return f"It fits {place.tpu_type} × {place.num_slices} with the default mesh (row {place.id}). "
     return ""
 
 
-def _known(verdict: Verdict, *, derived: bool) -> Problem:
-    """`derived`: the run that was compiled has other tokens."""
+def _known(verdict: CompilerVerdict, *, derived: bool) -> Problem:
+    """Return the statement about a compiled run. `derived`: the compiled run has other tokens."""
     figures = f"{verdict.peak_gib} GiB at the peak" + (f", {verdict.sum_gib} in sum" if verdict.sum_gib else "")
     what = f"this run with {verdict.tokens:,} tokens" if derived else "this run"
     message = (
@@ -89,8 +99,9 @@ def _known(verdict: Verdict, *, derived: bool) -> Problem:
             return error("fit-refused", "tpu", f"{message} It does not fit.{so}{more}", fix)
 
 
-def _too_big(run: Run, model: Model, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    """Weights, optimizer state and gradients alone; below what a step really takes by 11 to 93 %."""
+def _too_big(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    """Check the lower bound: weights, optimizer state and gradients alone, below what a step really takes by 11 to 93
+    %."""
     if model.params_b is None or tpu.hbm_gib is None or keys.get("lora.lora_weight_qtype"):
         return
     need = minimum_gib_per_chip(params_b=model.params_b, run=tpu, num_slices=run.num_slices, keys=keys)
@@ -103,11 +114,12 @@ def _too_big(run: Run, model: Model, tpu: Slice, keys: Mapping[str, Value]) -> I
         yield error("does-not-fit", "tpu", message, fix)
 
 
-def _gathered_experts(model: Model, tpu: Slice, run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    """A layer's experts and their gradient are gathered over fsdp in bfloat16; only the expert axis divides them.
+def _gathered_experts(model: CatalogModel, tpu: Slice, run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    """Check the experts of one layer: they and their gradient are gathered over fsdp in bfloat16; only the expert axis
+    divides them.
 
     source: ahead-of-time compilation of deepseek3-671b with fsdp alone: 75.16 GiB, 21 of them one layer's experts.
-    Other models were not compiled that way, so it warns of them.
+    Other models were not compiled that way, so for them it is a warning.
     """
     if not model.moe or tpu.hbm_gib is None or is_on(keys.get("lora.enable_lora", False)):
         return
@@ -137,7 +149,7 @@ def _scan_axis(keys: Mapping[str, Value]) -> Iterator[Problem]:
         yield note("param-scan-axis", "overrides.maxtext.param_scan_axis", message, fix)
 
 
-def _machine(model: Model, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+def _machine(model: CatalogModel, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     if model.params_b is None or not facts.machine.memory_gib:
         return
     need = model.params_b * 1e9 * bytes_per_parameter(keys) / GIB

@@ -1,4 +1,4 @@
-"""The mesh: how chips and slices are split, against the topology, the batch and the model's dimensions. Pure.
+"""Check the mesh: how chips and slices are split, against the topology, the batch and the model's dimensions. Pure.
 
 source: maxtext@0.2.5 utils/max_utils.py fill_unspecified_mesh_axes, configs/base.yml logical_axis_rules,
 configs/types.py calculate_global_batch_sizes; jax@0.11.0 _src/mesh_utils.py
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from math import prod
 
-from xsft.catalog.models import Model, pins
+from xsft.catalog.models import CatalogModel, pins
 from xsft.catalog.releases import key_hint, key_ok
 from xsft.catalog.tpu import Slice
 from xsft.checks.values import is_on, number
@@ -20,10 +20,10 @@ from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 
 Axes = Mapping[str, int]
-"""Axis name (`fsdp`) -> ways it is split; -1 resolved where it can be."""
+"""Axis name (`fsdp`) -> ways it is split; -1 resolved if possible."""
 
 DEFAULTS: Mapping[str, Axes] = {"ici": {"fsdp": -1}, "dcn": {"data": -1}}
-"""MaxText's own; every other axis is 1."""
+"""MaxText's default axes; every other axis is 1."""
 
 WEIGHT_AXES = ("fsdp", "context", "expert")
 """Axes that together split the embedding dimension of attention weights, and DeepSeek's low ranks."""
@@ -35,7 +35,7 @@ OWN_RULES = ("custom_mesh", "custom_mesh_and_rule", "logical_axis_rules", "mesh_
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Shapes that JAX or MaxText would refuse once the slices are up."""
+    """Check for shapes that JAX or MaxText would refuse once the slices are up."""
     del facts
     if run.spec.on_this_machine:
         yield from _local(run)
@@ -57,7 +57,9 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 
 def axes(keys: Mapping[str, Value], group: str, total: int) -> Axes:
-    """The axes of one group (`ici`, `dcn`) with -1 resolved against `total`; left at -1 where it does not divide."""
+    """Return the axes of one group (`ici`, `dcn`) with -1 resolved against `total`; it stays -1 if it does not
+    divide.
+    """
     sizes = {**DEFAULTS[group], **_given(keys, group)}
     rest = prod(size for size in sizes.values() if size != -1)
     left = total // rest if rest > 0 and total % rest == 0 else -1
@@ -118,7 +120,8 @@ def _product_fix(group: str, sizes: Axes, total: int) -> str:
 
 
 def _physical(run: Slice, ici: Axes, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    """Certain only where no split of the physical axes among the logical ones exists at all; JAX's search is greedy.
+    """Check the physical mesh; an error only if no split of the physical axes among the logical ones exists, for JAX's
+    search is greedy.
 
     Slices of up to 8 chips have an order of their own in JAX and take any shape; two devices per chip are not modelled.
     """
@@ -148,7 +151,8 @@ def _assignable(wanted: Sequence[int], physical: Sequence[int]) -> bool:
 
 
 def _batch(run: Run, keys: Mapping[str, Value], whole: Axes) -> Iterator[Problem]:
-    """MaxText trains int(devices × per_device_batch_size) sequences per micro-step, split over the batch axes."""
+    """Check the batch: MaxText trains int(devices × per_device_batch_size) sequences per micro-step, split over the
+    batch axes."""
     per_device = number(keys.get("per_device_batch_size")) or 1.0
     exact = per_device * run.devices
     ways = prod(max(1, whole.get(axis, 1)) for axis in BATCH_AXES)
@@ -164,8 +168,8 @@ def _batch(run: Run, keys: Mapping[str, Value], whole: Axes) -> Iterator[Problem
         yield error("batch-not-divisible", "train.per_device_batch_size", f"{message} that split the batch.", fix)
 
 
-def _dimensions(model: Model, whole: Axes) -> Iterator[Problem]:
-    """JAX refuses a sharding that does not divide (IndivisibleError).
+def _dimensions(model: CatalogModel, whole: Axes) -> Iterator[Problem]:
+    """Check that the mesh divides the model's dimensions: JAX refuses a sharding that does not (IndivisibleError).
 
     source: ahead-of-time compilation: gpt-oss, 2880 over fsdp=256; deepseek3, kv_lora_rank 512 over 1024. Run with
     maxtext@0.2.5 on 8 CPU devices: embedding 60 over fsdp=8.
@@ -182,15 +186,16 @@ def _dimensions(model: Model, whole: Axes) -> Iterator[Problem]:
     yield from _heads(model, whole)
 
 
-def _low_ranks(model: Model) -> Iterator[tuple[str, int]]:
+def _low_ranks(model: CatalogModel) -> Iterator[tuple[str, int]]:
     for key in ("kv_lora_rank", "q_lora_rank"):
         size = pins(model.name).get(key)
         if isinstance(size, int) and size > 0:
             yield key, size
 
 
-def _heads(model: Model, whole: Axes) -> Iterator[Problem]:
-    """source: run with maxtext@0.2.5 on 8 CPU devices: "num_kv_heads (2) … must be divisible by 4"."""
+def _heads(model: CatalogModel, whole: Axes) -> Iterator[Problem]:
+    """Check that the tensor axes divide the heads. source: run with maxtext@0.2.5 on 8 CPU devices: "num_kv_heads (2) …
+    must be divisible by 4"."""
     ways = prod(max(1, whole.get(axis, 1)) for axis in HEAD_AXES)
     multi_latent = pins(model.name).get("attention_type") == "mla"
     heads = (("query", model.q_heads),) if multi_latent else (("query", model.q_heads), ("key-value", model.kv_heads))

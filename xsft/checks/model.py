@@ -1,4 +1,4 @@
-"""The model and its tokenizer: known to the release, convertible, and of one family. Pure."""
+"""Check the model and its tokenizer: known to the release, convertible, and of one family. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from xsft.catalog.releases import at_least, models_of, versions
 from xsft.catalog.tokenizers import has_chat_template, tokenizer_family, tokenizer_fits
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on
+from xsft.conversion.inputs import is_folder
 from xsft.facts import Facts
 from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
@@ -17,7 +18,7 @@ from xsft.spec.resolve import Run
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Names that MaxText does not know, and weights or tokenizers that are not what they seem."""
+    """Check for names that MaxText does not know, and for weights or tokenizers of another model."""
     del facts
     known = run.spec.model.name in models_of(run.release.version)
     if not known:
@@ -25,6 +26,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _weights(run)
     if run.spec.model.hf is not None and known:
         yield from _conversion(run)
+    yield from _folder(run)
     yield from _revision(run)
     yield from _tokenizer(run)
     yield from _chat_template(run, keys)
@@ -90,8 +92,23 @@ def _conversion(run: Run) -> Iterator[Problem]:
         yield note("hf-tuned-weights", "model.hf.repo", message, "For the base model name its repository.")
 
 
+def _folder(run: Run) -> Iterator[Problem]:
+    hf = run.spec.model.hf
+    if hf is None or not is_folder(hf.repo):
+        return
+    if run.spec.on_cluster:
+        message = f"{hf.repo} is a folder of this machine; a conversion on a cluster cannot read it."
+        fix = "Name a repository of the hub, or convert here (target: local) and name the result as model.checkpoint."
+        yield error("hf-folder-on-cluster", "model.hf.repo", message, fix)
+    if hf.revision:
+        message = f"{hf.repo} is a folder, which has no revisions: {hf.revision} would be ignored."
+        yield error("hf-folder-revision", "model.hf.revision", message, "Remove revision.")
+
+
 def _stops(run: Run, since: str) -> Problem:
-    """source: `missing keys: {'MoEBiasVar-decoder-moe_layers-…-gate-bias'}` of to_maxtext@0.2.5, which still reads the
+    """Return the problem that the conversion stops.
+
+    source: `missing keys: {'MoEBiasVar-decoder-moe_layers-…-gate-bias'}` of to_maxtext@0.2.5, which still reads the
     checkpoints of 0.2.4.
     """
     message = f"to_maxtext of MaxText {run.release.version} stops at {run.spec.model.name} before it reads a weight."
@@ -105,7 +122,8 @@ def _stops(run: Run, since: str) -> Problem:
 
 
 def _revision(run: Run) -> Iterator[Problem]:
-    """source: maxtext@0.2.5 checkpoint_conversion/to_maxtext.py, the first release with --revision."""
+    """Check that the release can convert a given revision. source: maxtext@0.2.5 checkpoint_conversion/to_maxtext.py,
+    the first release with --revision."""
     hf = run.spec.model.hf
     if hf is not None and hf.revision and not at_least(run.release.version, "0.2.5"):
         message = f"MaxText {run.release.version} converts the newest weights of {hf.repo}; 0.2.5 takes a revision."
@@ -132,7 +150,8 @@ def _example(run: Run) -> str:
 
 
 def _chat_template(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    """Every column set becomes a conversation that the tokenizer's template formats (hf_data_processing.py)."""
+    """Check for a chat template: every column set becomes a conversation that the tokenizer's template formats
+    (hf_data_processing.py)."""
     given = run.tokenizer
     in_image = str(keys.get("chat_template_path") or "").startswith("/") and at_least(run.release.version, "0.2.2")
     if given is None or keys.get("chat_template") or in_image or has_chat_template(given) is not False:
@@ -150,7 +169,8 @@ def _scan(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
 
 
 def _indexer(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    """source: maxtext@0.2.5 configs/types.py, "Sparse indexer with mla" and "DeepSeek4 is only supported with"."""
+    """Check the sparse indexer's settings. source: maxtext@0.2.5 configs/types.py, "Sparse indexer with mla" and
+    "DeepSeek4 is only supported with"."""
     attention = keys.get("attention", "autoselected")
     splash = attention == "flash" and is_on(keys.get("use_tokamax_splash", False))
     if pins(run.spec.model.name).get("use_indexer") and attention != "dot_product" and not splash:

@@ -1,4 +1,5 @@
-"""Names: short enough for every object Kubernetes makes of them, and read by MaxText as they are written. Pure."""
+"""Check names: short enough for every object Kubernetes derives from them, and read by MaxText as they are written.
+Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from xsft.spec.resolve import Run
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """`name-misread` everywhere; on a cluster also `name-too-long` and `name-attempts`."""
+    """Check `name-misread` everywhere; on a cluster also `name-too-long` and `name-attempts`."""
     del keys
     if run.run_name in MISREAD_NAMES:
         message = f"YAML reads {run.run_name!r} as a word of its own; as a run_name MaxText would misread it."
@@ -22,7 +23,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 
 def _length(run: Run, facts: Facts) -> Iterator[Problem]:
-    """Counted with the attempt's suffix: a name that fits once would not fit when the run must be tried again."""
+    """Check the name's length with the attempt's suffix, so that a second attempt's name fits too."""
     sizes = {"num_slices": run.num_slices, "hosts": run.slice.hosts if run.slice else 1}
     limit = run_name_limit(mode=run.mode.value, **sizes)
     hard = jobset_limit(mode=run.mode.value, **sizes)
@@ -30,7 +31,7 @@ def _length(run: Run, facts: Facts) -> Iterator[Problem]:
         yield _too_long(run, limit)
     elif len(run.jobset) > hard:
         message = f"Attempt {facts.attempt} would be called {run.jobset}: {len(run.jobset)} characters, {hard} fit."
-        yield error("name-attempts", "name", message, "Start anew under another, shorter name.")
+        yield error("name-attempts", "name", message, "Start again under another, shorter name.")
 
 
 def _too_long(run: Run, limit: int) -> Problem:

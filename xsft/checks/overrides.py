@@ -1,4 +1,4 @@
-"""Trainer keys under overrides whose values a field of the workload holds: which are allowed, by what rules. Pure.
+"""Trainer keys under overrides that a field of the workload holds: which are allowed, by what rules. Pure.
 
 An override of a key counts as its field: the rules of the section hold for it, and every check sees it there.
 """
@@ -23,14 +23,14 @@ from xsft.spec.model import Overrides, WorkloadSpec
 from xsft.spec.resolve import Run
 from xsft.spec.sections import Axis
 from xsft.spec.yamltext import ParsedYaml
-from xsft.trainers.maxtext import LOCAL_KEYS, trainer_keys
 from xsft.trainers.shuffling import SEED, seeds
+from xsft.trainers.trainer import trainer_of
 
 Fields = Mapping[str, Value]
 """Key path in the workload -> value."""
 
 _EVAL, _LORA = "eval_interval", "lora.enable_lora"
-"""The keys that turn a section on. source: maxtext@0.2.5 configs/base.yml, configs/post_train/sft.yml"""
+"""The keys that enable a section. source: maxtext@0.2.5 configs/base.yml, configs/post_train/sft.yml"""
 
 PATHS: Mapping[str, str] = MappingProxyType(
     {
@@ -43,13 +43,13 @@ PATHS: Mapping[str, str] = MappingProxyType(
 
 class Applied(Struct, frozen=True, kw_only=True):
     run: Run
-    """With the fields that its overrides set: what the checks look at. Its trainer's keys are unchanged."""
+    """The run with the fields that its overrides set, as the checks see it. Its trainer's keys are unchanged."""
     problems: tuple[Problem, ...]
     set_by: Mapping[str, str]
     """Path of a field that is set by an override -> the override's own path."""
 
     def named(self, problem: Problem) -> Problem:
-        """With the key path that stands in the file."""
+        """Return the problem with the key path that stands in the file."""
         return altered(problem, where=self.set_by.get(problem.where, problem.where))
 
 
@@ -63,9 +63,11 @@ def applied(run: Run) -> Applied:
 
 
 def _owned(run: Run) -> Iterator[tuple[str, Problem]]:
-    """Overrides that would win over what is decided elsewhere."""
+    """Yield problems for overrides that would replace what is decided elsewhere."""
     bare = replace(run, spec=run.spec.model_copy(update={"overrides": Overrides()}))
-    rendered = trainer_keys(bare).keys() - LOCAL_KEYS.keys() - {"hf_access_token"}  # which is refused anyway
+    trainer = trainer_of(run)
+    refused_anyway = {"hf_access_token"}
+    rendered = trainer.trainer_keys(bare).keys() - trainer.LOCAL_KEYS.keys() - refused_anyway
     rendered |= {SEED} if seeds(run) else set()  # of the next attempt, if not of this one
     for key in run.spec.overrides.maxtext:
         if key in IDENTITY or key in rendered:
@@ -76,7 +78,7 @@ def _owned(run: Run) -> Iterator[tuple[str, Problem]]:
 
 
 def _fields(run: Run, *, without: Mapping[str, object]) -> dict[str, Value]:
-    """Values that a section would hold, of sections that are on. Empty text is MaxText's word for none."""
+    """Return the values that enabled sections would hold. Empty text is MaxText's word for none."""
     keys = {key: value for key, value in run.spec.overrides.maxtext.items() if value not in (None, "")}
     off = {
         "eval": run.spec.eval is None and (number(keys.get(_EVAL)) or 0) <= 0,
@@ -87,7 +89,7 @@ def _fields(run: Run, *, without: Mapping[str, object]) -> dict[str, Value]:
 
 
 def _with(spec: WorkloadSpec, fields: Fields) -> tuple[WorkloadSpec, tuple[Problem, ...]]:
-    """The workload with these fields set; as it was, with the problems, where their rules do not allow them."""
+    """Return the workload with these fields set; unchanged, with the problems, if their rules do not allow them."""
     sections = {path.partition(".")[0] for path in fields}
     if is_on(spec.overrides.maxtext.get(_LORA)):
         sections.add("lora")
@@ -112,7 +114,7 @@ def _set(tree: dict[str, Any], path: str, value: Value) -> None:
 
 
 def _as_override(problem: Problem) -> Problem:
-    """A problem of a field, said of its key."""
+    """Return a field's problem, reported for its key."""
     key = next((key for key, path in PATHS.items() if path == problem.where), None)
     if key is None:
         return problem
@@ -122,7 +124,8 @@ def _as_override(problem: Problem) -> Problem:
 
 
 def _lora_that_is_off(run: Run) -> Iterator[Problem]:
-    """source: maxtext@0.2.5 utils/lora_utils.py apply_lora_to_model: adapters are made only where enable_lora is on."""
+    """Check for LoRA keys without effect. source: maxtext@0.2.5 utils/lora_utils.py apply_lora_to_model: adapters are
+    made only if enable_lora is on."""
     keys = run.spec.overrides.maxtext
     if run.spec.lora is not None or is_on(keys.get(_LORA)):
         return

@@ -1,4 +1,4 @@
-"""Data that ships with xsft (`xsft://…`): only for runs on this machine, and only what there is. Pure."""
+"""Check data that ships with xsft (`xsft://…`): it exists, and is used only for runs on this machine. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xsft.spec.resolve import Run
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """`packaged-data-unknown` and `packaged-data-remote`; what exists has become a path in `keys` already."""
+    """Check `packaged-data-unknown` and `packaged-data-remote`; in `keys` packaged data is a path already."""
     del facts
     for key, value in keys.items():
         if not isinstance(value, str) or not value.startswith(SCHEME):
@@ -35,13 +35,15 @@ def _remote(key: str, value: str) -> Problem:
 
 
 def _where(key: str) -> str:
-    """The workload's key path of a MaxText key; source: xsft.trainers.maxtext."""
+    """Return the workload's key path of a MaxText key; source: xsft.trainers."""
     places = {
         "tokenizer_path": "model.tokenizer",
         "load_parameters_path": "model.checkpoint",
         "hf_path": "data.hf_path",
         "hf_train_files": "data.hf_train_files",
         "hf_eval_files": "data.hf_eval_files",
+        "grain_train_files": "data.hf_train_files",
+        "grain_eval_files": "data.hf_eval_files",
         "base_output_directory": "output",
     }
     return places.get(key, f"overrides.maxtext.{key}")

@@ -1,4 +1,4 @@
-"""Pathways' servers: images, scratch bucket and arguments, which xpk fills with defaults nobody wants. Pure."""
+"""Check Pathways' servers: images, scratch bucket and arguments, which xpk fills with unsuitable defaults. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TEMPLATE_ARGS = frozenset(
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """The servers in Pathways mode; in McJAX a section that nothing would read."""
+    """Check the servers in Pathways mode; in McJAX warn of a section that has no effect."""
     del keys, facts
     if not run.spec.on_cluster:
         return
@@ -84,10 +84,10 @@ def _argument(token: str, where: str) -> Iterator[Problem]:
     name = token.removeprefix("--").partition("=")[0]
     if (why := pathways_args_problem(token)) is not None:
         fix = "Write one --name=value per list item, without spaces or quotes."
-        yield error("pathways-args", where, f"{why}.", fix)
+        yield error("pathways-args", where, f"{why}.", fix, kind="unrenderable")
     elif name in TEMPLATE_ARGS:
         message = f"xpk gives the servers --{name} already; a second one contradicts it."
         yield error("pathways-args-reserved", where, message, "Remove it.")
     elif name == "num_elastic_slices":
         message = f"--{name} is for elastic training, which MaxText's SFT trainer does not do."
-        yield error("refused-elastic", where, message, "Remove it; restarts.max goes on from the last checkpoint.")
+        yield error("refused-elastic", where, message, "Remove it; restarts.max resumes from the last checkpoint.")

@@ -1,4 +1,4 @@
-"""The cluster, its queue, the slices' capacity and the bucket for results. Pure."""
+"""Check the cluster, its queue, the slices' capacity and the bucket for results. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ GKE = ("project", "zone", "cluster")
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Everything a cluster needs to be told, all that is missing at once."""
+    """Check for every setting that a cluster needs; all missing ones are reported at once."""
     del keys, facts
     if not run.spec.on_cluster:
         return
     if run.spec.place is None:
-        message = "No place: which cluster the run goes to is not said."
+        message = "No place: the workload does not say on which cluster it runs."
         fix = "Name one of places.yaml (place: main), or write project, zone and cluster, or a kubeconfig context."
-        yield error("place-missing", "place", message, fix)
+        yield error("place-missing", "place", message, fix, kind="unrenderable")
     if run.place is not None:
         yield from _cluster(run.place)
         yield from _queue(run, run.place)
@@ -42,7 +42,9 @@ def _cluster(place: Place) -> Iterator[Problem]:
 
 
 def _queue(run: Run, place: Place) -> Iterator[Problem]:
-    """source: xpk@1.16.0 core/kueue_manager.py: the LocalQueue is made in `default` only."""
+    """Check the queue's namespace. source: xpk@1.16.0 core/kueue_manager.py: the LocalQueue is made in `default`
+    only.
+    """
     said = run.spec.queue is not None or "queue" in place.model_fields_set
     if run.namespace != "default" and run.queue == DEFAULT_QUEUE and not said:
         message = (
@@ -67,9 +69,13 @@ def _output(run: Run) -> Iterator[Problem]:
 def _tpu(run: Run) -> Iterator[Problem]:
     tpu = run.spec.tpu
     if tpu is None:
-        message = "No tpu: which slices the run takes is not said."
+        message = "No tpu: the workload does not say which slices it takes."
         yield error(
-            "tpu-missing", "tpu", message, "Give type and num_slices, e.g. tpu: {type: v6e-256, num_slices: 2}."
+            "tpu-missing",
+            "tpu",
+            message,
+            "Give type and num_slices, e.g. tpu: {type: v6e-256, num_slices: 2}.",
+            kind="unrenderable",
         )
         return
     if tpu.capacity == "reservation" and not tpu.reservation:

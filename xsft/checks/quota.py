@@ -1,9 +1,9 @@
-"""Whether a ClusterQueue could ever hold what a JobSet asks for, as Kueue decides it. Pure.
+"""Check whether a ClusterQueue could ever hold what a JobSet requests, as Kueue decides it. Pure.
 
-source: Kueue v0.16 pkg/scheduler/flavorassigner: each pod set takes one flavor per resource group; a flavor fits where
-the pods' node selectors agree with its labels (only labels that the group's flavors have count), its taints are
-tolerated, and every resource of the group fits. Run against v0.16.1: "previously considered podsets requests (0) +
-current podset request (1024) > maximum capacity (512)", "flavor 2xv6e-256 doesn't match node affinity".
+source: Kueue v0.16 pkg/scheduler/flavorassigner: each pod set takes one flavor per resource group; a flavor fits if the
+pods' node selectors agree with its labels (only labels that the group's flavors have count), its taints are tolerated,
+and every resource of the group fits. Run against v0.16.1: "previously considered podsets requests (0) + current podset
+request (1024) > maximum capacity (512)", "flavor 2xv6e-256 doesn't match node affinity".
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Flavor(Struct, frozen=True, kw_only=True):
     taints: tuple[Json, ...]
     tolerations: tuple[Json, ...]
     capacity: Mapping[str, Decimal]
-    """Most that can ever be used, by resource."""
+    """Maximum that can ever be used, by resource."""
 
 
 class Group(Struct, frozen=True, kw_only=True):
@@ -43,8 +43,9 @@ class Group(Struct, frozen=True, kw_only=True):
 
 
 def quota_problems(queue: Json, flavors: Mapping[str, Json], demand: Demand) -> Iterator[Problem]:
-    """`flavors` are the ResourceFlavors that could be read; a group with one that could not is left alone."""
-    groups = tuple(_group(g, queue, flavors) for g in queue.get("spec", {}).get("resourceGroups") or ())
+    """Yield the quota's problems. `flavors`: the ResourceFlavors that could be read; a group with an unread one is not
+    checked."""
+    groups = tuple(group_of(g, queue, flavors) for g in queue.get("spec", {}).get("resourceGroups") or ())
     known = tuple(g for g in groups if all(f.name in flavors for f in g.flavors))
     name = queue["metadata"]["name"]
     for pods in demand.pod_sets:
@@ -72,7 +73,7 @@ def _never_fits(queue: str, group: Group, pods: PodSet) -> Iterator[Problem]:
 
 
 def _together(queue: str, group: Group, demand: Demand) -> Iterator[Problem]:
-    """Pod sets that have only one flavor to go to share it."""
+    """Check pod sets that have only one flavor to choose: they share its quota."""
     for resource in group.resources:
         sharing = [(p, group.matching(p)) for p in demand.pod_sets if p.requests.get(resource)]
         for flavor in group.flavors:
@@ -106,16 +107,16 @@ def _too_much(queue: str, *, resource: str, asked: Decimal, most: Decimal, what:
 
 def _mismatch(queue: str, group: Group, pods: PodSet) -> Problem:
     selector = {k: v for k, v in pods.node_selector.items() if k in group.label_keys}
-    has = "; ".join(f"{f.name}: {_shown(f.labels)}" for f in group.flavors)
+    has = "; ".join(f"{f.name}: {_labels_text(f.labels)}" for f in group.flavors)
     message = (
-        f"It would never be admitted: {pods.name} wants nodes with {_shown(selector)}, and the ClusterQueue {queue} has"
-        f" {has}."
+        f"It would never be admitted: {pods.name} wants nodes with {_labels_text(selector)}, and the ClusterQueue"
+        f" {queue} has {has}."
     )
     fix = "Take a type that the cluster has, or another queue."
     return error("flavor-mismatch", "tpu.type" if TPU in group.resources else "queue", message, fix)
 
 
-def _shown(labels: Mapping[str, str]) -> str:
+def _labels_text(labels: Mapping[str, str]) -> str:
     return ", ".join(f"{key.rpartition('/')[2]}={value}" for key, value in labels.items()) or "no labels"
 
 
@@ -134,14 +135,16 @@ def _untolerated(flavor: Flavor, pods: PodSet) -> bool:
 
 
 def _tolerates(toleration: Json, taint: Json) -> bool:
-    """source: kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration"""
+    """Return whether a toleration matches the taint. source:
+    kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration"""
     effect = toleration.get("effect") in (None, "", taint.get("effect"))
     if toleration.get("operator") == "Exists":
         return effect and toleration.get("key") in (None, "", taint.get("key"))
     return effect and all(toleration.get(part, "") == taint.get(part, "") for part in ("key", "value"))
 
 
-def _group(group: Json, queue: Json, flavors: Mapping[str, Json]) -> Group:
+def group_of(group: Json, queue: Json, flavors: Mapping[str, Json]) -> Group:
+    """Return a resource group of the queue, with what is known of its flavors."""
     return Group(
         resources=tuple(group.get("coveredResources") or ()),
         flavors=tuple(_flavor(f, queue, flavors.get(f["name"], {})) for f in group.get("flavors") or ()),
@@ -160,8 +163,10 @@ def _flavor(quotas: Json, queue: Json, flavor: Json) -> Flavor:
 
 
 def _most(resource: Json, queue: Json) -> Decimal:
-    """In a cohort a queue borrows: up to its limit, or nobody here knows how much. source: Kueue's `cohort` (v1beta1),
-    `cohortName` (v1beta2), `borrowingLimit`.
+    """Return the most of a resource that the queue can use; in a cohort it can borrow up to its limit, or without
+    bound.
+
+    source: Kueue's `cohort` (v1beta1), `cohortName` (v1beta2), `borrowingLimit`.
     """
     nominal = quantity(resource.get("nominalQuota", 0))
     spec = queue.get("spec") or {}

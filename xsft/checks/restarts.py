@@ -1,4 +1,4 @@
-"""Restarts: which ends of a container begin again, and whether there is time to save before one. Pure."""
+"""Check restarts: which exits of a container restart it, and whether there is time to save before one. Pure."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 
 CONFIG_ERROR = 2
-"""Exit code of MaxText >= 0.2.3 for a configuration it refuses."""
+"""Exit code of MaxText >= 0.2.3 for a configuration that it refuses."""
 
 LOST_SLICE = 1
-"""Exit code of the trainer under Pathways when a slice is lost: the proxy reports it, Python raises, nobody catches.
+"""Exit code of the trainer under Pathways when a slice is lost: the proxy reports it, Python raises, nothing catches
+it.
 
 source: pathwaysutils@0.1.13 elastic/elastic.py (JaxRuntimeError, DATA_LOSS), which MaxText's SFT trainer does not use.
 In McJAX the peers abort with 134 (run with jax@0.11.0: one of two processes killed), which restarts.
 """
 
 WRAPPER_S = 10
-"""xpk's wrapper passes SIGTERM on, and notices the end, every 5 s; source: xpk@1.16.0 core/docker_container.py."""
+"""Seconds that xpk's wrapper may take: it forwards SIGTERM, and notices the exit, every 5 s; source: xpk@1.16.0
+core/docker_container.py."""
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """What restarts mean on a cluster."""
+    """Check what restarts mean for a run on a cluster."""
     del keys, facts
     if run.spec.on_cluster:
         yield from _codes(run)
@@ -47,7 +49,8 @@ def _codes(run: Run) -> Iterator[Problem]:
 
 
 def _spot(run: Run) -> Iterator[Problem]:
-    """A lost node alone fails no Job (its pod is made again), but the processes that lose their peer exit non-zero."""
+    """Check spot capacity: a lost node alone fails no Job (its pod is made again), but the processes that lose their
+    peer exit non-zero."""
     tpu = run.spec.tpu
     if tpu is None or tpu.capacity != "spot" or run.spec.restarts.max > 0:
         return
@@ -55,7 +58,7 @@ def _spot(run: Run) -> Iterator[Problem]:
         "Spot slices and no restarts: when a node is taken away its pod is made again, but the trainer on the other"
         " hosts exits with an error, and that ends the run."
     )
-    fix = "Set restarts.max, e.g. 10: the run goes on from its last checkpoint."
+    fix = "Set restarts.max, e.g. 10: the run resumes from its last checkpoint."
     yield warning("restarts-spot", "restarts.max", message, fix)
 
 

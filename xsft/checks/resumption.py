@@ -1,4 +1,4 @@
-"""What a run reads again when it goes on after an interruption. Pure."""
+"""Check which rows a run reads again when it resumes after an interruption. Pure."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from xsft.trainers.shuffling import reshuffles
 
 BUFFER_ROWS = 1000
 """Rows of a file that the streaming shuffle mixes at a time. source: datasets@5.2.0 iterable_dataset.py
-IterableDataset.shuffle, buffer_size; maxtext@0.2.5 input_pipeline/hf_data_processing.py gives the seed alone.
-"""
+IterableDataset.shuffle, buffer_size; maxtext@0.2.5 input_pipeline/hf_data_processing.py passes only the seed."""
 
 FILES_PER_READER = 8
-"""So many, and a restart reads again what chance makes it read again (tests/contract/test_rows_read_twice.py)."""
+"""Files per reader from which on a restart reads random rows again (tests/contract/test_rows_read_twice.py)."""
 
 _EVERY = re.compile(r"[*?\]}]-of-0*([1-9][0-9]{0,8})(?![0-9])")
-"""`train-*-of-00064.parquet`"""
+"""Pattern of a split's files: `train-*-of-00064.parquet`."""
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """A run on this machine can be interrupted like any other."""
+    """Check every run: one on this machine can be interrupted too."""
     del facts
     if run.spec.restarts.data == "reshuffle" and run.spec.data.shuffle is False:
         message = "restarts.data: reshuffle asks for another order of the rows, and data.shuffle: false for none."
@@ -38,14 +37,14 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 
 def readers(run: Run) -> int:
-    """Processes that read data: each host in McJAX, else one."""
+    """Return the number of processes that read data: each host in McJAX, else one."""
     if run.spec.on_this_machine or run.mode.single_controller or run.slice is None:
         return 1
     return run.slice.hosts * run.num_slices
 
 
 def files(run: Run) -> int | None:
-    """Of the training split; None where nothing tells."""
+    """Return the number of files of the training split; None if unknown."""
     data = run.spec.data
     if data.hf_train_files is None:
         known = dataset(data.hf_path)

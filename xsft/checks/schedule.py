@@ -1,4 +1,4 @@
-"""The schedule: steps, checkpoints, profiler, evaluation, and what a restart does to them. Pure."""
+"""Check the schedule: steps, checkpoints, profiler, evaluation, and what a restart does to them. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xsft.spec.resolve import Run
 from xsft.trainers.local import FILE_FORMATS
 
 ULTRACHAT = "HuggingFaceH4/ultrachat_200k"
-"""sft.yml's own data set; test_sft is its hf_eval_split. source: maxtext@0.2.5 configs/post_train/sft.yml."""
+"""sft.yml's default data set; test_sft is its hf_eval_split. source: maxtext@0.2.5 configs/post_train/sft.yml."""
 
 
 SFT_LEARNING_RATE = 2e-5
@@ -21,7 +21,7 @@ SFT_LEARNING_RATE = 2e-5
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """What would stop the run, lose its work or train it wrongly, told from its schedule."""
+    """Check for schedules that would stop the run, lose its work or train it wrongly."""
     del facts
     yield from _checkpoints(run)
     yield from _profiler(run, keys)
@@ -32,7 +32,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 
 def may_restart(run: Run) -> bool:
-    """Whether the run is expected to go on after an interruption."""
+    """Return whether the run is expected to resume after an interruption."""
     spot = run.spec.tpu is not None and run.spec.tpu.capacity == "spot"
     return run.spec.on_cluster and (run.spec.restarts.max > 0 or spot)
 
@@ -49,7 +49,8 @@ def _checkpoints(run: Run) -> Iterator[Problem]:
 
 
 def _profiler(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    """source: google-tunix@0.1.7 sft/profiler.py: ValueError when the first profiled step is not before the last."""
+    """Check the profiled steps. source: google-tunix@0.1.7 sft/profiler.py: ValueError when the first profiled step is
+    not before the last."""
     if not keys.get("profiler"):
         return
     steps = run.spec.train.steps
@@ -84,7 +85,8 @@ def _evaluation(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
 
 
 def _eval_data(keys: Mapping[str, Value], where: str) -> Iterator[Problem]:
-    path, files = keys.get("hf_path"), keys.get("hf_eval_files")
+    path = keys.get("hf_path") or keys.get("grain_file_type")
+    files = keys.get("hf_eval_files") or keys.get("grain_eval_files")
     if path in FILE_FORMATS and not files:
         message = f"hf_path: {path} is a file format, and no files are named for evaluation."
         yield error("data-files-missing", "data.hf_eval_files", message, "Set data.hf_eval_files.")
@@ -105,7 +107,7 @@ def _eval_data(keys: Mapping[str, Value], where: str) -> Iterator[Problem]:
 
 
 def _accumulation(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    """source: run with maxtext@0.2.5 and google-tunix@0.1.7, the newest on PyPI."""
+    """Check gradient accumulation. source: run with maxtext@0.2.5 and google-tunix@0.1.7, the newest on PyPI."""
     if (number(keys.get("gradient_accumulation_steps")) or 1) <= 1:
         return
     where = where_of("gradient_accumulation_steps", run)
@@ -125,11 +127,12 @@ def _accumulation(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
         "Remove it. Where the image has the Tunix commit that MaxText pins: checks: "
         '{gradient-accumulation-tunix: "why"}.'
     )
-    yield error("gradient-accumulation-tunix", where, message, fix)
+    yield error("gradient-accumulation-tunix", where, message, fix, kind="disputable")
 
 
 def _bf16_weights(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    """source: MaxText withdrew its own advice (5ae391c17): potential loss of gradient updates."""
+    """Check for bfloat16 weights. source: MaxText withdrew its own advice (5ae391c17): potential loss of gradient
+    updates."""
     if keys.get("weight_dtype") != "bfloat16" or is_on(keys.get("lora.enable_lora", False)):
         return
     rate = number(keys.get("learning_rate")) or SFT_LEARNING_RATE

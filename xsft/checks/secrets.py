@@ -1,4 +1,4 @@
-"""Secrets: none in the workload, and one where the hub will ask for it. No message shows a value. Pure."""
+"""Check secrets: none in the workload, and one if the hub will require it. No message shows a value. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xsft.spec.secrets import is_harmless, looks_secret, names_secret_variable
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """`secret-literal`, `env-secret`, `hub-token-missing`."""
+    """Check `secret-literal`, `env-secret` and `hub-token-missing`."""
     del facts
     on_command_line = {text for value in keys.values() for text in texts(value)}  # checks.trainer_keys speaks of those
     for where, text in _written(run):
@@ -29,7 +29,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 
 def _written(run: Run) -> Iterator[tuple[str, str]]:
-    """Every text of the workload, and of the place that it names."""
+    """Yield every text of the workload, and of the place that it names."""
     yield from _leaves(run.spec.model_dump(mode="json", exclude_defaults=True), "")
     if isinstance(run.spec.place, str) and run.place is not None:
         yield from _leaves(run.place.model_dump(mode="json", exclude_defaults=True), "place")
@@ -38,17 +38,17 @@ def _written(run: Run) -> Iterator[tuple[str, str]]:
 def _literal(where: str) -> Problem:
     message = "This holds something shaped like a secret: it would be readable in the manifest, the record and logs."
     fix = "Remove it, revoke it, and name a Kubernetes Secret (secrets.hf_token) or the path of a mounted file."
-    return error("secret-literal", where, message, fix)
+    return error("secret-literal", where, message, fix, kind="secret")
 
 
 def _named(name: str) -> Problem:
     message = f"{key_part(name)} names a secret, and its value would be readable in the manifest."
     fix = "Name a Kubernetes Secret (secrets.hf_token for the hub), or give the path of a mounted file."
-    return error("env-secret", below("env", name), message, fix)
+    return error("env-secret", below("env", name), message, fix, kind="secret")
 
 
 def _gated(run: Run) -> Iterator[Problem]:
-    """Weights are converted elsewhere; tokenizer and data are fetched by the run itself."""
+    """Check for gated repositories: weights are converted elsewhere, but the run itself fetches tokenizer and data."""
     model, data = run.spec.model, run.spec.data
     fetched = {"model.hf.repo": model.hf.repo if model.hf else None, "model.tokenizer": model.tokenizer}
     for where, repo in {**fetched, "data.hf_path": data.hf_path}.items():
@@ -59,7 +59,7 @@ def _gated(run: Run) -> Iterator[Problem]:
 
 
 def _leaves(tree: object, at: str) -> Iterator[tuple[str, str]]:
-    """Every text with its key path, and a key that is a token itself."""
+    """Yield every text with its key path, and each key that is a token itself."""
     if isinstance(tree, str):
         yield at, tree
     elif isinstance(tree, dict):

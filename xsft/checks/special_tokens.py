@@ -1,10 +1,10 @@
-"""Special tokens: which ones MaxText trains at the end of an answer, and which stand where inference has none. Pure.
+"""Check special tokens: which ones MaxText trains at the end of an answer, and which it puts where inference has none.
+Pure.
 
-A target is masked when it equals the pad token (where there is none: the unknown token); Hugging Face's pipeline masks
-the BOS, too, and Grain's does not.
-source: maxtext@0.2.5 maxtext/input_pipeline/hf_data_processing.py [_get_pad_id, preprocessing_pipeline],
-data_processing_utils.py [format_and_batch]; the same in all releases from 0.1.0 (Grain: 0.2.2).
-tests/contract/test_special_tokens.py asks MaxText's pipelines.
+A target is masked when it equals the pad token (without a pad token: the unknown token); Hugging Face's pipeline masks
+the BOS, too, and Grain's does not. source: maxtext@0.2.5 maxtext/input_pipeline/hf_data_processing.py [_get_pad_id,
+preprocessing_pipeline], data_processing_utils.py [format_and_batch]; the same in all releases from 0.1.0 (Grain:
+0.2.2). tests/contract/test_special_tokens.py asks MaxText's pipelines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ ROUNDS = ["messages"]
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Answers whose end is masked, what MaxText repeats in each round, and what is known of the tokenizer."""
+    """Check for answers whose end is masked, for tokens that MaxText repeats in each round, and for what is unknown of
+    the tokenizer."""
     if run.tokenizer is None or _pipeline(keys) not in ("hf", "grain"):
         return
     yield from _missing(run, facts.tokenizer)
@@ -44,7 +45,7 @@ def _pipeline(keys: Mapping[str, Value]) -> str:
 
 
 def masked(tokens: SpecialTokens) -> dict[str, str]:
-    """Token -> why MaxText masks it, as far as is known."""
+    """Return each masked token with the reason why MaxText masks it, as far as is known."""
     found = {}
     if tokens.pad:
         found[tokens.pad] = "pad token"
@@ -56,12 +57,13 @@ def masked(tokens: SpecialTokens) -> dict[str, str]:
 
 
 def trained(tokens: SpecialTokens) -> tuple[str, ...]:
-    """The special tokens after an answer whose prediction is trained."""
+    """Return the special tokens after an answer whose prediction is trained."""
     return tuple(token for token in tokens.ends or () if token not in masked(tokens))
 
 
 def tokens_of(run: Run, keys: Mapping[str, Value], read: TokenizerFacts | None) -> SpecialTokens | None:
-    """What the tokenizer's files say, else the catalogue; with the workload's own tokens and chat template."""
+    """Return the tokens of the tokenizer's files, else of the catalogue; with the workload's own tokens and chat
+    template."""
     known = _own(read) if read else special_tokens(run.tokenizer or "")
     if known is None:
         return None
@@ -74,7 +76,9 @@ def tokens_of(run: Run, keys: Mapping[str, Value], read: TokenizerFacts | None) 
 
 
 def _as_masked(tokens: SpecialTokens, keys: Mapping[str, Value]) -> SpecialTokens:
-    """Without the BOS where Grain does not mask it, and with the EOS that it adds after each answer."""
+    """Return the tokens as the pipeline masks them: with Grain the BOS is not masked, and an EOS follows each
+    answer.
+    """
     if _pipeline(keys) != "grain":
         return tokens
     added = tokens.eos if is_on(keys.get("add_eos", True)) else None
@@ -87,7 +91,8 @@ def _own(read: TokenizerFacts) -> SpecialTokens:
 
 
 def _formatted(tokens: SpecialTokens, template: str, read: TokenizerFacts | None) -> SpecialTokens:
-    """With what this template writes; unknown where it cannot be rendered, or ends answers with other text."""
+    """Return the tokens with what this template writes; unknown if it cannot be rendered, or ends answers with other
+    text."""
     named = {"bos_token": tokens.bos, "eos_token": tokens.eos, "pad_token": tokens.pad, "unk_token": tokens.unk}
     found = chat_format(template, {name: token for name, token in named.items() if token})
     if found is None:

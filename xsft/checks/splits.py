@@ -1,4 +1,4 @@
-"""Splits of the data: MaxText reads them as streams, which have names and no slices. Pure.
+"""Check splits of the data: MaxText reads them as streams, which have names and no slices. Pure.
 
 source: maxtext@0.2.5 input_pipeline/hf_data_processing.py (streaming=True), configs/types.py (hf_eval_files);
 datasets@5.2.0 builder.py as_streaming_dataset ("Bad split"), data_files.py sanitize_patterns (files are `train`)
@@ -16,14 +16,14 @@ from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 
 _NAME = re.compile(r"\w+(\.\w+)*")
-"""source: datasets@5.2.0 naming.py _split_re."""
+"""Pattern of a split's name. source: datasets@5.2.0 naming.py _split_re."""
 
 _ALL = "all"
-"""Every split there is, unless one has this name."""
+"""Name that stands for all splits, unless a split has this name."""
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """A split that MaxText would not find when the slices are taken."""
+    """Check for a split that MaxText would not find once the slices are taken."""
     del keys, facts
     data = run.spec.data
     yield from _split(run, data.train_split, "data.train_split", of_files=data.hf_train_files is not None)
@@ -32,7 +32,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 
 def names_of(split: str) -> tuple[str, ...]:
-    """`a+b` is two."""
+    """Return the names of the splits in the text; `a+b` is two."""
     return tuple(name.strip() for name in split.split("+"))
 
 

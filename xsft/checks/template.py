@@ -1,4 +1,4 @@
-"""Templates: what MaxText would drop without a word, or stop at. Pure.
+"""Check templates for what MaxText would drop silently, or stop at. Pure.
 
 source: maxtext@0.2.5 input_pipeline/instruction_data_processing.py, input_pipeline/hf_data_processing.py,
 input_pipeline/grain_data_processing.py; tests/contract/test_templates.py asks them.
@@ -22,7 +22,7 @@ from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.spec.template import QUESTION_KEYS, SUFFIXES, WHERE, Template, looks_like_jinja
 from xsft.trainers.chat import fault
-from xsft.trainers.maxtext import QUESTION_FORMATTER, QUESTION_TEXTS
+from xsft.trainers.template_keys import QUESTION_FORMATTER, QUESTION_TEXTS
 
 PATHS = ("chat_template_path", "formatting_func_kwargs.template_path")
 PROMPT, COMPLETION, SEPARATOR = (f"{QUESTION_TEXTS}.{key}" for key in QUESTION_KEYS)
@@ -33,7 +33,7 @@ Keys = Mapping[str, Value]
 
 
 def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
-    """Templates that would not format the data, although the workload says they do."""
+    """Check for templates that would not format the data although the workload names them."""
     del facts
     yield from _release(run)
     yield from _inline(run)
@@ -48,7 +48,8 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
 
 
 def _release(run: Run) -> Iterator[Problem]:
-    """Jinja goes by its content from 0.2.1 on, texts for questions from 0.2.2; before, by a path in the image."""
+    """Check that the release supports the template: Jinja is passed by content from 0.2.1 on, texts for questions from
+    0.2.2; before, by a path in the image."""
     template, version = run.template or Template(), run.release.version
     if template.jinja and not key_ok("chat_template", version=version):
         message = f"MaxText {version} takes no Jinja: it has no key chat_template."
@@ -67,7 +68,7 @@ def _inline(run: Run) -> Iterator[Problem]:
 
 
 def _pipeline(run: Run, keys: Keys) -> Iterator[Problem]:
-    """Which input pipeline reads which key."""
+    """Check that the input pipeline reads the template's key."""
     pipeline = str(keys.get("dataset_type") or "hf")
     grain = ("grain",) if at_least(run.release.version, "0.2.2") else ()
     own = cast("Keys", pins(run.spec.model.name))
@@ -88,9 +89,8 @@ def _dropped(run: Run, key: str, cause: str, why: str) -> Problem:
 
 
 def _path(run: Run, keys: Keys, key: str) -> Iterator[Problem]:
-    """MaxText joins the path to its package's parent folder, and goes on without a file that it does not find there.
-    Before 0.2.2 that was the only way to format questions and answers.
-    """
+    """Check the template's path: MaxText joins it to its package's parent folder, and continues without a file that it
+    does not find there. Before 0.2.2 a path was the only way to format questions and answers."""
     path, where = str(keys[key] or ""), where_of(key, run)
     newer = at_least(run.release.version, "0.2.2")
     suffixes = SUFFIXES if newer and key == PATHS[0] else (".json",)
@@ -110,19 +110,17 @@ def _path(run: Run, keys: Keys, key: str) -> Iterator[Problem]:
 
 
 def _jinja(run: Run, keys: Keys) -> Iterator[Problem]:
-    """MaxText parses it when it starts, with plain Jinja: `break` and `generation` are unknown to it.
+    """Check the Jinja template: MaxText parses it at startup, with plain Jinja, to which `break` and `generation` are
+    unknown.
 
     source: maxtext@0.2.1 and 0.2.5 configs/types.py, "Specified chat_template is invalid".
     """
-    from jinja2 import Environment, TemplateSyntaxError
-
     text, where = str(keys.get("chat_template") or ""), where_of("chat_template", run)
     if not text:
         return
-    try:
-        Environment().parse(text)  # noqa: S701 - parsed, never rendered
-    except (TemplateSyntaxError, RecursionError) as bad:
-        at = f"line {bad.lineno}: {bad.message}" if isinstance(bad, TemplateSyntaxError) else "it is nested too deeply."
+    from xsft.trainers.chat_render import syntax_fault
+
+    if at := syntax_fault(text):
         message = f"MaxText stops at this template, {at}"
         yield error("chat-template-syntax", where, message, "Correct the template; MaxText takes plain Jinja only.")
     else:
@@ -133,7 +131,8 @@ def _jinja(run: Run, keys: Keys) -> Iterator[Problem]:
 
 
 def _rendered(text: str, where: str) -> Iterator[Problem]:
-    """Jinja writes nothing for a name that it does not know: `m.contnt` would train on rows without a word."""
+    """Check the rendered template: Jinja writes nothing for an unknown name, so `m.contnt` would train on rows without
+    an error."""
     if looks_like_jinja(text) and (why := fault(text)):
         message = f"The template formats no round of question and answer: {why}."
         yield error("chat-template-render", where, message, "Each message has a role and a content; correct the names.")
@@ -152,7 +151,7 @@ def _formatter(run: Run, keys: Keys) -> Iterator[Problem]:
 
 
 def _questions(run: Run, keys: Keys) -> Iterator[Problem]:
-    """source: math_qa_formatting, which logs what it drops and goes on."""
+    """Check templates for questions and answers. source: math_qa_formatting, which logs what it drops and continues."""
     fields = ("columns", "eval_columns")
     for name, columns in zip(fields, (run.spec.data.columns, run.spec.data.eval_columns), strict=True):
         if columns and set(columns) != {"question", "answer"}:
@@ -175,7 +174,7 @@ def _questions(run: Run, keys: Keys) -> Iterator[Problem]:
 
 
 def _placeholders(run: Run, keys: Keys, key: str, *, needed: tuple[str, ...]) -> Iterator[Problem]:
-    """Python's str.format fills them in, where MaxText's own search finds all of them; both must agree."""
+    """Check the placeholders: Python's str.format fills them in, MaxText's own search finds them; both must agree."""
     text = str(keys[key])
     found = set(re.findall(r"(?<!{){([a-zA-Z0-9_]+)}(?!})", text))
     if _fields(text) == found == set(needed):
@@ -189,7 +188,8 @@ def _placeholders(run: Run, keys: Keys, key: str, *, needed: tuple[str, ...]) ->
 
 
 def _fields(text: str) -> set[str]:
-    """Names as str.format reads them; what it stops at, and whatever is more than a name, is the empty name."""
+    """Return the names as str.format reads them; whatever it stops at, and whatever is more than a name, is the empty
+    name."""
     try:
         parsed = [(name, spec, conversion) for _, name, spec, conversion in Formatter().parse(text) if name is not None]
     except ValueError:

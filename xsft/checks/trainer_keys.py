@@ -1,4 +1,4 @@
-"""MaxText's keys: does the release take them, does a field own them, can the command line carry them? Pure."""
+"""Check MaxText's keys: does the release take them, does a field own them, can the command line carry them? Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from xsft.catalog.models import pins
-from xsft.catalog.releases import DEFAULT, at_least, key_hint, key_ok
+from xsft.catalog.releases import DEFAULT, at_least, key_hint
 from xsft.checks.values import is_on, same, texts
 from xsft.facts import Facts
 from xsft.problems import Problem, error, note, warning
@@ -15,7 +15,8 @@ from xsft.spec.resolve import Run
 from xsft.spec.secrets import looks_secret
 from xsft.spec.template import WHERE as TEMPLATE
 from xsft.trainers.arguments import argument
-from xsft.trainers.maxtext import template_keys
+from xsft.trainers.template_keys import template_keys
+from xsft.trainers.trainer import trainer_of
 
 FIELD_OF: Mapping[str, str] = MappingProxyType(
     {
@@ -57,6 +58,16 @@ FIELD_OF: Mapping[str, str] = MappingProxyType(
 )
 """The field that becomes this key. Mesh axes follow a rule: `ici_fsdp_parallelism` is `parallelism.ici.fsdp`."""
 
+GRAIN_FIELD_OF: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("dataset_type", "add_bos", "add_eos"), "data.pipeline"),
+        "grain_file_type": "data.hf_path",
+        "grain_train_files": "data.hf_train_files",
+        "grain_eval_files": "data.hf_eval_files",
+    }
+)
+"""The field that becomes this key with `data.pipeline: grain`, as in FIELD_OF."""
+
 IDENTITY = frozenset(
     {
         "run_name",
@@ -73,15 +84,15 @@ IDENTITY = frozenset(
         "enable_single_controller",
     }
 )
-"""Keys that name the run, its weights and its mode: only ever from their field, because xsft reasons with the field."""
+"""Keys that name the run, its weights and its mode: set only by their field, because xsft reasons with the field."""
 
 
 ARGUMENT_LIMIT = 131_071
-"""Bytes of one argument: Linux, MAX_ARG_STRLEN (include/uapi/linux/binfmts.h), without the NUL at its end."""
+"""Maximum bytes of one argument: Linux, MAX_ARG_STRLEN (include/uapi/linux/binfmts.h), without the NUL at its end."""
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Keys that MaxText would refuse after the slice is taken, or that would silently win over a field."""
+    """Check for keys that MaxText would refuse after the slice is taken, or that would silently replace a field."""
     del facts
     yield from _release(run)
     yield from _unknown(run, keys)
@@ -93,7 +104,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 
 def where_of(key: str, run: Run) -> str:
-    """Key path in the workload of what set this trainer key."""
+    """Return the key path in the workload that set this trainer key."""
     if key in run.spec.overrides.maxtext:
         return f"overrides.maxtext.{key}"
     if run.template and template_keys(run.template).get(key) is not None:
@@ -101,7 +112,7 @@ def where_of(key: str, run: Run) -> str:
     for group in ("ici", "dcn"):
         if key.startswith(f"{group}_") and key.endswith("_parallelism"):
             return f"parallelism.{group}.{key.removeprefix(f'{group}_').removesuffix('_parallelism')}"
-    return FIELD_OF.get(key, "")
+    return FIELD_OF.get(key) or GRAIN_FIELD_OF.get(key, "")
 
 
 def _release(run: Run) -> Iterator[Problem]:
@@ -109,18 +120,24 @@ def _release(run: Run) -> Iterator[Problem]:
     if run.spec.on_this_machine and run.spec.image.ref is None and version != DEFAULT:
         message = f"image.maxtext is {version}, but this machine trains with MaxText {DEFAULT}."
         yield error("local-release", "image.maxtext", message, f"Write {DEFAULT}, or name an image of {version}.")
+    trainer, name = trainer_of(run), run.spec.trainer
+    module = trainer.module(run.release)
+    if module not in trainer.MODULES:
+        message = f"MaxText {version} starts {module}: the trainer {name} does not know which keys that reads."
+        fix = f"Take a release that starts {' or '.join(sorted(trainer.MODULES))}."
+        yield error("trainer-module", "image.maxtext", message, fix)
     if run.release.layout == "legacy":
-        message = f"MaxText {version} has the legacy layout: {run.release.trainer}, {run.release.to_maxtext}."
+        message = f"MaxText {version} has the legacy layout: {module}, {run.release.to_maxtext}."
         yield note("legacy-layout", "image.maxtext", message)
 
 
 def _unknown(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     version = run.release.version
     for key in keys:
-        if key_ok(key, version=version):
+        if trainer_of(run).takes(key, version=version):
             continue
         if key in run.spec.overrides.maxtext:
-            message = f"MaxText {version} takes no key {key!r} for SFT; it would stop at once."
+            message = f"MaxText {version} takes no key {key!r} for {run.spec.trainer.upper()}; it would stop at once."
             yield error("maxtext-key-unknown", where_of(key, run), message, key_hint(key, version=version))
         elif where_of(key, run) == TEMPLATE:
             continue  # checks.template says it once, for all keys that the file becomes
@@ -134,11 +151,12 @@ def _token(run: Run) -> Iterator[Problem]:
     if "hf_access_token" in run.spec.overrides.maxtext:
         message = "hf_access_token would put the token into the pod, the manifest and TensorBoard's files."
         fix = "Remove it and name a Kubernetes Secret: secrets.hf_token."
-        yield error("hf-access-token", where_of("hf_access_token", run), message, fix)
+        yield error("hf-access-token", where_of("hf_access_token", run), message, fix, kind="secret")
 
 
 def _pinned(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    """source: maxtext@0.2.5 configs/pyconfig.py, "overridden by both model config and CLI"."""
+    """Check for keys that the model's configuration sets. source: maxtext@0.2.5 configs/pyconfig.py, "overridden by
+    both model config and CLI"."""
     if is_on(keys.get("override_model_config", False)):
         return
     pinned = pins(run.spec.model.name)
@@ -158,7 +176,7 @@ def _unsafe(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
                     "files."
                 )
                 fix = "Remove it, revoke the token, and name a Kubernetes Secret: secrets.hf_token."
-                yield error("override-secret", where_of(key, run), message, fix)
+                yield error("override-secret", where_of(key, run), message, fix, kind="secret")
             elif "${" in text:
                 message = (
                     f"{key} holds "
@@ -177,7 +195,8 @@ def _long(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
 
 
 def _environment(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    """MaxText reads `M_<KEY>` as a key, and refuses one given both ways. source: maxtext@0.2.5 configs/pyconfig.py."""
+    """Check the environment: MaxText reads `M_<KEY>` as a key, and refuses one given both ways. source: maxtext@0.2.5
+    configs/pyconfig.py."""
     for name in run.spec.env:
         if not name.startswith("M_"):
             continue

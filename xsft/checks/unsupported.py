@@ -1,4 +1,4 @@
-"""Keys that MaxText accepts and its SFT trainer ignores, or that cannot work there. Pure.
+"""Check for keys that MaxText accepts and its SFT trainer ignores, or that cannot work there. Pure.
 
 source: maxtext@0.2.5 trainers/post_train/sft/train_sft.py (a Tunix PeftTrainer; pre_train/train.py never runs)
 """
@@ -36,15 +36,15 @@ NO_OPS: Mapping[str, tuple[Value, str]] = MappingProxyType(
 """Key -> MaxText's default, and why another value changes nothing in SFT."""
 
 MARKS: Mapping[str, str] = MappingProxyType({"add_bos": "BOS", "add_eos": "EOS"})
-"""Both are on by default. Hugging Face's pipeline ignores them in SFT; Grain's puts the tokens around each prompt and
-each answer, where the chat template has its own.
+"""Keys that add BOS and EOS; both are on by default. Hugging Face's pipeline ignores them in SFT; Grain's puts the
+tokens around each prompt and each answer, although the chat template has its own.
 
 source: maxtext@0.2.5 input_pipeline/hf_data_processing.py (`if not use_sft`), input_pipeline/data_processing_utils.py
 [get_tokenizer_and_pad_id]; tests/contract/test_special_tokens.py asks both.
 """
 
 
-class Refusal(Struct, frozen=True, kw_only=True):
+class UnsupportedKey(Struct, frozen=True, kw_only=True):
     """A key that must not have some value."""
 
     id: str
@@ -55,16 +55,12 @@ class Refusal(Struct, frozen=True, kw_only=True):
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Keys that mislead: silently without effect, or stopping the run."""
+    """Check for keys that have no effect without an error, or that stop the run."""
     del facts
     yield from _no_ops(run, keys)
     yield from _marks(run, keys)
     yield from _refused(run, keys)
-    if not same(keys.get("dataset_type", "hf"), "hf"):
-        message = f"dataset_type={keys['dataset_type']}: data.hf_path and the other data fields are then ignored."
-        yield warning(
-            "dataset-type", where_of("dataset_type", run), message, "Remove it, or silence this with a reason."
-        )
+    yield from _dataset_type(run, keys)
     if is_on(keys.get("convert_checkpoint_if_possible", False)):
         message = "convert_checkpoint_if_possible converts in one process while every chip of every slice waits."
         fix = "Convert before the run: name the weights under model.hf, and the plan shows the command."
@@ -79,6 +75,20 @@ def _no_ops(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     if not run.release.gradient_clipping and "gradient_clipping_threshold" in keys:
         message = f"gradient_clipping_threshold changes nothing in MaxText {run.release.version}'s SFT trainer."
         yield warning("no-op-key", where_of("gradient_clipping_threshold", run), message, "Remove it.")
+
+
+def _dataset_type(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    """Check `dataset_type`: Grain is chosen by the field data.pipeline; an override does not change the other data
+    fields."""
+    pipeline = str(keys.get("dataset_type") or "hf")
+    if pipeline == "hf" or run.spec.data.pipeline == "grain":
+        return
+    message = f"dataset_type={pipeline}: data.hf_path and the other data fields are then ignored."
+    field = (
+        "Write data.pipeline: grain with data.hf_path and data.hf_train_files instead" if pipeline == "grain" else ""
+    )
+    fix = f"{field or 'Remove it'}, or silence this with a reason."
+    yield warning("dataset-type", where_of("dataset_type", run), message, fix)
 
 
 def _marks(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
@@ -98,7 +108,7 @@ def _marks(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
 
 
 def _refused(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
-    """The model's own configuration counts too: vision models switch use_multimodal on."""
+    """Check for refused values; the model's own configuration counts too: vision models switch use_multimodal on."""
     own = cast("Mapping[str, Value]", pins(run.spec.model.name))
     for refusal in REFUSALS:
         value = keys.get(refusal.key, own.get(refusal.key))
@@ -132,78 +142,78 @@ def _multimodal(value: Value, run: Run) -> bool:
     return is_on(value) and (data.packing is not False or data.completion_only is False)
 
 
-def _several(value: Value, _run: Run) -> bool:
-    return (number(value) or 0) > 1
+def _several_streams(value: Value, run: Run) -> bool:
+    return (number(value) or 0) > 1 and run.spec.data.pipeline != "grain"
 
 
-REFUSALS: tuple[Refusal, ...] = (
-    Refusal(
+REFUSALS: tuple[UnsupportedKey, ...] = (
+    UnsupportedKey(
         id="refused-elastic",
         key="elastic_enabled",
         applies=_on,
         why="the SFT trainer never retries in the process; only MaxText's pre-training loop does.",
         fix="Remove it; restarts.max restarts the run from its last checkpoint.",
     ),
-    Refusal(
+    UnsupportedKey(
         id="refused-colocated-python",
         key="colocated_python_data_input",
         applies=_on,
         why="it needs a sidecar on every worker, with a pinned pair of images that xsft does not deploy.",
         fix="Remove it; the head reads the data.",
     ),
-    Refusal(
+    UnsupportedKey(
         id="refused-colocated-python",
         key="colocated_python_checkpointing",
         applies=_on,
         why="it needs a sidecar on every worker, with a pinned pair of images that xsft does not deploy.",
         fix="Remove it; Pathways' persistence writes from the workers already.",
     ),
-    Refusal(
+    UnsupportedKey(
         id="optimizer-offload",
         key="optimizer_memory_host_offload",
         applies=_since_0_2_3,
         why="MaxText's SFT trainer refuses it since 0.2.3.",
         fix="Remove it; mu_dtype: bfloat16 or more slices with parallelism.dcn.fsdp save memory.",
     ),
-    Refusal(
+    UnsupportedKey(
         id="load-full-state",
         key="load_full_state_path",
         applies=_given,
         why="the SFT trainer reads load_parameters_path only, and MaxText refuses both together.",
         fix="Remove it; set model.checkpoint. A run resumes from its own output folder by itself.",
     ),
-    Refusal(
+    UnsupportedKey(
         id="not-sft",
         key="use_sft",
         applies=_off,
         why="xsft starts the SFT trainer; without use_sft its data would be read as plain text.",
         fix="Remove it.",
     ),
-    Refusal(
+    UnsupportedKey(
         id="not-sft",
         key="use_dpo",
         applies=_on,
         why="MaxText refuses use_dpo together with use_sft, which the SFT trainer sets.",
         fix="Remove it; xsft trains by SFT only.",
     ),
-    Refusal(
+    UnsupportedKey(
         id="safetensors-pathways",
         key="source_checkpoint_layout",
         applies=_safetensors_pathways,
         why="MaxText refuses it under Pathways.",
         fix="Convert the weights first (model.hf), or take mode: mcjax.",
     ),
-    Refusal(
+    UnsupportedKey(
         id="multimodal-packing",
         key="use_multimodal",
         applies=_multimodal,
         why="MaxText refuses multimodal SFT with packing or with loss on the prompt, and sft.yml packs.",
         fix="Set data.packing: false and leave data.completion_only true; or use_multimodal: false for text alone.",
     ),
-    Refusal(
+    UnsupportedKey(
         id="grain-workers",
         key="grain_worker_count",
-        applies=_several,
+        applies=_several_streams,
         why="MaxText refuses more than one worker for Hugging Face data; they would duplicate rows.",
         fix="Set 1, or 0 for none.",
     ),

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from xsft.spec.base import Value
 
 LARGEST = 1e15
-"""Products of a few such numbers are still finite, and whole ones exact in a double."""
+"""Largest number accepted: products of a few such numbers are still finite, and whole ones exact in a double."""
 
 
 def number(value: Value) -> float | None:
-    """The number that YAML makes of the value, LARGEST at most; None for what MaxText's own types refuse."""
+    """Return the number that YAML reads from the value, LARGEST at most; None for what MaxText's own types refuse."""
     if isinstance(value, bool) or value is None or isinstance(value, list):
         return None
     try:
@@ -23,17 +23,18 @@ def number(value: Value) -> float | None:
 
 
 def is_on(value: Value) -> bool:
-    """Whether a switch is on, written as a boolean, `true` or 1."""
+    """Return whether a switch is on, written as a boolean, `true` or 1."""
     return value is True or str(value).lower() in ("true", "1", "on", "yes")
 
 
 def same(left: Value, right: object) -> bool:
-    """Equal after MaxText's command line: `True`, `true` and True are one value, and so are 1 and 1.0."""
+    """Return whether two values are equal after MaxText's command line: `True`, `true` and True are one value, and so
+    are 1 and 1.0."""
     return left == right or str(left).lower() == str(right).lower()
 
 
 def texts(value: Value) -> Iterator[str]:
-    """Every string in a value."""
+    """Yield every string in a value."""
     for item in value if isinstance(value, list) else [value]:
         if isinstance(item, str):
             yield item

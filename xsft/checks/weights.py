@@ -1,14 +1,25 @@
-"""The initial checkpoint holds the weights of the model that the workload names. Pure."""
+"""Check that the initial checkpoint holds the weights of the model that the workload names. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from xsft.catalog.arrays import Layout, required
+from xsft.catalog.arrays import ArrayLayout, required
 from xsft.catalog.models import pins
 from xsft.catalog.sizes import DEFAULTS
-from xsft.checkpoint.compare import Mismatch, Resized, in_collections, is_adapter, layouts, mismatch, models, weights
-from xsft.checkpoint.files import whole
+from xsft.checkpoint.compare import (
+    NUMBERS,
+    Mismatch,
+    Resized,
+    in_collections,
+    is_adapter,
+    kind,
+    layouts,
+    mismatch,
+    models,
+    weights,
+)
+from xsft.checkpoint.files import certain
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import number, same
 from xsft.facts import CheckpointFacts, Facts, SavedArray
@@ -18,20 +29,24 @@ from xsft.spec.resolve import Run
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Names and shapes, in the checkpoint's own layout: that it is the run's is another check's to say."""
+    """Check names and shapes in the checkpoint's own layout; another check compares that layout with the run's."""
     found = facts.checkpoint
-    if run.checkpoint is None or found is None or not found.arrays:
+    if run.checkpoint is None or found is None or found.status != "read" or not found.arrays:
         return
-    held = weights(found.arrays)
     if beside := in_collections(found.arrays):
         yield _collections(run, beside)
         return
-    if held and all(is_adapter(name) for name in held):
-        yield _adapters(run)
-    elif held:
-        yield from _model(run, keys, found, {name: array for name, array in held.items() if not is_adapter(name)})
-    else:
-        yield _no_weights(run, found)
+    match kind(found.arrays):
+        case "weights":
+            held = {name: array for name, array in weights(found.arrays).items() if not is_adapter(name)}
+            yield from _dtype(run, held)
+            yield from _model(run, keys, found, held)
+        case "adapters":
+            yield _adapters(run)
+        case "optimizer":
+            yield _optimizer(run)
+        case "other":
+            yield _no_weights(run, found)
 
 
 def _collections(run: Run, beside: Sequence[str]) -> Problem:
@@ -47,6 +62,27 @@ def _adapters(run: Run) -> Problem:
     message = f"{run.checkpoint} holds LoRA adapters only, and none of the weights that they adapt."
     fix = "Name the weights that they were trained on as model.checkpoint, and the adapters as lora.restore_path."
     return error("checkpoint-adapters", _where(run), message, fix)
+
+
+def _optimizer(run: Run) -> Problem:
+    message = f"{run.checkpoint} holds the state of an optimizer, and no weights."
+    folder, _, item = (run.checkpoint or "").rstrip("/").rpartition("/")
+    fix = "Give …/checkpoints/N/model_params of the run."
+    if item == "optimizer_state":
+        fix = f"Set model.checkpoint: {folder}/model_params"
+    return error("checkpoint-optimizer", _where(run), message, fix)
+
+
+def _dtype(run: Run, held: Mapping[str, SavedArray]) -> Iterator[Problem]:
+    odd = {array.dtype: name for name, array in held.items() if array.dtype and array.dtype not in NUMBERS}
+    if odd:
+        dtype, name = min(odd.items())
+        message = (
+            f"{run.checkpoint} stores {name} as {dtype}. MaxText casts that to weight_dtype without scales or an error,"
+            " and would train on other weights."
+        )
+        fix = "Convert it again with --save_dtype=bfloat16 (model.hf does), from weights that are not quantised."
+        yield error("checkpoint-dtype", _where(run), message, fix, kind="disputable")
 
 
 def _no_weights(run: Run, found: CheckpointFacts) -> Problem:
@@ -73,14 +109,15 @@ def _model(
 
 
 def _is_known(run: Run) -> bool:
-    """Of `default` the workload says every size; a name without a configuration is another check's to tell."""
+    """Return whether the model's sizes are known: with `default` the workload gives every size; another check reports a
+    name without a configuration."""
     return run.spec.model.name == "default" or (run.model is not None and run.model.built_in)
 
 
 def _mismatch(
-    run: Run, keys: Mapping[str, Value], held: Mapping[str, SavedArray], ways: Sequence[Layout]
+    run: Run, keys: Mapping[str, Value], held: Mapping[str, SavedArray], ways: Sequence[ArrayLayout]
 ) -> Mismatch | None:
-    """None where one of the layouts fits, or nothing certain is known of the model."""
+    """Return the mismatch; None if one of the layouts fits, or nothing certain is known of the model."""
     name, version = run.spec.model.name, run.release.version
     wanted = [required(name, keys, layout=layout, release=version) for layout in ways]
     told = [mismatch(held, one) for one in wanted if one is not None]
@@ -92,7 +129,7 @@ def _axis(keys: Mapping[str, Value]) -> int:
 
 
 def _changed(run: Run, keys: Mapping[str, Value]) -> tuple[str, ...]:
-    """Keys of the workload that give the model another size than its own."""
+    """Return the keys of the workload that change the model's size."""
     own = {**DEFAULTS, **pins(run.spec.model.name)}
     return tuple(key for key in DEFAULTS if key in keys and not same(keys[key], own[key]))
 
@@ -101,7 +138,7 @@ def _overridden(run: Run, changed: Sequence[str], told: Mismatch) -> Problem:
     given = ", ".join(changed)
     message = f"{run.checkpoint} holds {run.spec.model.name} without the workload's {given}: {_told(told)}"
     fix = f"Remove {given}, or name a checkpoint that was converted with the same."
-    return error("checkpoint-model", where_of(changed[0], run), message, fix)
+    return error("checkpoint-model", where_of(changed[0], run), message, fix, kind="disputable")
 
 
 def _other_model(run: Run, changed: Sequence[str], told: Mismatch, fitting: Sequence[str]) -> Problem:
@@ -111,11 +148,11 @@ def _other_model(run: Run, changed: Sequence[str], told: Mismatch, fitting: Sequ
         fix = f"Name a checkpoint of {name}, or correct model.name and its sizes."
     else:
         fix = f"It holds {' or '.join(fitting[:3])}: correct model.name, or name a checkpoint of {name}."
-    return error("checkpoint-model", _where(run), message, fix)
+    return error("checkpoint-model", _where(run), message, fix, kind="disputable")
 
 
 def _told(told: Mismatch) -> str:
-    """One difference of each kind, and how many there are."""
+    """Return a text with one difference of each kind and how many there are."""
     parts = []
     if told.resized:
         more = f" (and {len(told.resized) - 1} more differ)" if len(told.resized) > 1 else ""
@@ -128,7 +165,7 @@ def _told(told: Mismatch) -> str:
 
 
 def _size(one: Resized) -> str:
-    has = whole(one.saved) if one.saved.copies == 1 else None
+    has = certain(one.saved)
     shape = list(has) if has else f"written in pieces of {list(one.saved.piece or ())}"
     return f"{one.name} is {shape} instead of {list(one.wanted)}"
 

@@ -1,4 +1,4 @@
-"""A question to the person at the terminal. On stderr, so that a piped stdout stays clean."""
+"""Ask the user at the terminal, on stderr, so that a piped stdout stays clean."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import sys
 
 
 def at_terminal() -> bool:
-    """Whether a question can be read and answered."""
+    """Return whether a terminal is there to ask a question and read the answer."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def confirm(question: str) -> bool:
-    """Whether the answer is yes; an empty one is no."""
+    """Ask the question and return whether the answer is yes; an empty answer is no."""
     sys.stderr.write(question)
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")

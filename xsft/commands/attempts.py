@@ -1,16 +1,18 @@
-"""Which submission of a run a command is about: `--attempt N`, or the JobSet that was named. Pure."""
+"""The submission of a run that a command is about: `--attempt N`, or the JobSet that was named. Pure."""
 
 from __future__ import annotations
 
 from xsft.errors import UsageError
 from xsft.naming import attempt_of_jobset
-from xsft.states.folding import Seen
+from xsft.states.folding import FoldedRun
 from xsft.states.model import Observation
 
 
-def attempt_of(hit: Seen, *, name: str, attempt: int | None) -> Observation | None:
-    """The submission that is asked for, from 1, its JobSet there or gone; one that is named by its JobSet is that one.
-    None where nothing of it was read.
+def attempt_of(hit: FoldedRun, *, name: str, attempt: int | None) -> Observation | None:
+    """Return the requested submission, counted from 1, even if its JobSet is gone; a JobSet's name selects its own
+    submission.
+
+    None if nothing of it was read.
     """
     if attempt is None:
         by_name = {one.jobset.name: one for one in hit.attempts if one.jobset}
@@ -20,19 +22,22 @@ def attempt_of(hit: Seen, *, name: str, attempt: int | None) -> Observation | No
 
 
 def number_of(seen: Observation) -> int | None:
-    """By its JobSet's name, else by its record; None for a JobSet of another make."""
+    """Return the attempt's number by its JobSet's name, else by its record; None for a JobSet that xsft did not
+    name.
+    """
     name = seen.jobset.name if seen.jobset else (seen.record.jobset if seen.record else None)
     if name is None:
         return seen.record.number if seen.record else None
     return attempt_of_jobset(name, run_name=seen.run_name)
 
 
-def no_attempt(hit: Seen, asked: int, *, gone: str, fix: str) -> UsageError:
-    """For one that never was, or that was; `gone` and `fix`: what that means for what was asked, and what to do."""
+def no_attempt(hit: FoldedRun, asked: int, *, gone: str, fix: str) -> UsageError:
+    """Return the error for an attempt that never existed, or is gone. `gone`: what its absence means for the request;
+    `fix`: what to do."""
     run = hit.row.run_name
     there = {number: one.jobset is not None for one in hit.attempts if (number := number_of(one)) is not None}
     if asked in there or 0 < asked < max(there, default=0):
-        return UsageError(f"Attempt {asked} of {run} has no JobSet (any more), {gone}.", fix=fix)
+        return UsageError(f"Attempt {asked} of {run} has no JobSet, {gone}.", fix=fix)
     known = ", ".join(f"{number}{'' if is_there else ' (gone)'}" for number, is_there in sorted(there.items()))
     message = f"{run} has no attempt {asked}. Submissions that are known: {known or 'none'}."
     return UsageError(message, fix="Give --attempt one of them, or leave it out for the newest.")

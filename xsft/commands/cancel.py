@@ -6,66 +6,52 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
-from xsft.commands.arguments import add_json
 from xsft.commands.asking import at_terminal, confirm
-from xsft.commands.run_arguments import add_run, add_where
-
-if TYPE_CHECKING:
-    from xsft.effects.cluster.delete import Deleted
-    from xsft.effects.runs.runs import Runs
-    from xsft.problems import Problem
-    from xsft.run_query import RunQuery
-    from xsft.states.losing import Loss, Saved
-    from xsft.states.model import JobSet, Observation
-    from xsft.states.rows import Row
-
-EPILOG = (
-    "Only the JobSet with the UID that was read is deleted, never another of the same name; checkpoints, records and"
-    " outputs stay, and submitting the workload again goes on from the last checkpoint. Asks first, unless --yes;"
-    " without a terminal to ask at, exit status 4. A run that has ended: nothing to cancel, exit status 0."
-)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = EPILOG
-    add_run(parser)
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    add_where(parser)
-    add_json(parser)
+from xsft.commands.documents import print_json
+from xsft.commands.failure import print_problems, problem_documents
+from xsft.commands.progress import spinning
+from xsft.commands.run_sources import runs_of
+from xsft.commands.status_table import change
+from xsft.effects.cluster.delete import Deleted
+from xsft.effects.runs.runs import Runs
+from xsft.effects.submit.interrupts import when_interrupted
+from xsft.errors import Refused, Unreachable
+from xsft.problems import Problem
+from xsft.run_query import RunQuery, look, query_of
+from xsft.states.lookup import one_run, silence
+from xsft.states.losing import Loss, SavedSteps, loss_of, loss_text, may_lose
+from xsft.states.model import JobSet, Observation
+from xsft.states.rows import Row
 
 
 def run(args: argparse.Namespace) -> int:
-    from xsft.commands.run_sources import runs_of
-
     world = world_of(runs_of(args, args.run), confirm=confirm if at_terminal() else None)
     return cancel(args.run, world=world, yes=args.yes, json=args.json)
 
 
-class World(Struct, frozen=True, kw_only=True):
-    """What cancelling needs."""
+class CancelWorld(Struct, frozen=True, kw_only=True):
+    """The functions that cancelling needs."""
 
     query: RunQuery
     delete: Callable[[Observation, JobSet], Deleted]
-    """Deletes the JobSet of that UID."""
+    """Deletes the JobSet with that UID."""
     stop_local: Callable[[Observation], bool]
-    """Interrupts the xsft that holds a run on this machine; False where that cannot be proven to be it."""
+    """Interrupts the xsft process that runs a local run; False if its identity cannot be proven."""
     record: Callable[[Observation, JobSet], tuple[Problem, ...]]
-    """Writes the cancel beside the run; warnings where that cannot be done."""
-    saved: Callable[[Observation], Saved]
-    """The checkpoints of a run, asked for now. Raises nothing: what cannot be read is unknown."""
+    """Writes the cancellation beside the run; returns warnings if it cannot be written."""
+    saved: Callable[[Observation], SavedSteps]
+    """Reads the checkpoints of a run now. Raises nothing: what cannot be read is unknown."""
     confirm: Callable[[str], bool] | None
-    """Asks the user; None where there is no terminal."""
+    """Asks the user; None without a terminal."""
 
 
-def world_of(runs: Runs, *, confirm: Callable[[str], bool] | None = None) -> World:
-    """The real one."""
-    from xsft.run_query import query_of
-
-    return World(
+def world_of(runs: Runs, *, confirm: Callable[[str], bool] | None = None) -> CancelWorld:
+    """Return the world that asks the real clusters and this machine."""
+    return CancelWorld(
         query=query_of(runs),
         delete=runs.delete,
         stop_local=runs.stop_local,
@@ -76,7 +62,7 @@ def world_of(runs: Runs, *, confirm: Callable[[str], bool] | None = None) -> Wor
 
 
 Agree = Callable[[tuple[str, ...]], None]
-"""Hears what would be cancelled and lost. Raises Refused where that is not wanted."""
+"""Function that gets the description of what would be cancelled and lost. Raises Refused if the user declines."""
 
 
 class Cancelled(Struct, frozen=True, kw_only=True):
@@ -84,18 +70,18 @@ class Cancelled(Struct, frozen=True, kw_only=True):
     row: Row
     jobset: JobSet | None
     why: str = ""
-    """Of `nothing`."""
+    """Why there was nothing to cancel, for `nothing`."""
     loss: Loss | None = None
-    """Of `cancelled`."""
+    """What was lost, for `cancelled`."""
     problems: tuple[Problem, ...] = ()
 
 
-def cancel(name: str, *, world: World, yes: bool, json: bool) -> int:
-    """0, also where there is nothing to cancel. Raises Refused where it is not wanted or cannot be asked, UsageError
-    for a name that no run has, Unreachable where its cluster does not answer.
-    """
-    from xsft.commands.failure import print_problems
+def cancel(name: str, *, world: CancelWorld, yes: bool, json: bool) -> int:
+    """Cancel the run and return 0, also if there is nothing to cancel.
 
+    Raises Refused if the user declines or cannot be asked, UsageError for a name that no run has, Unreachable if its
+    cluster does not answer.
+    """
     done = cancelled(name, world=world, agree=partial(_ask, world=world, yes=yes))
     print_problems(() if json else done.problems)
     if json:
@@ -105,13 +91,8 @@ def cancel(name: str, *, world: World, yes: bool, json: bool) -> int:
     return 0
 
 
-def cancelled(name: str, *, world: World, agree: Agree) -> Cancelled:
-    """Raises as `cancel`, and what `agree` raises."""
-    from xsft.commands.progress import spinning
-    from xsft.effects.submit.interrupts import when_interrupted
-    from xsft.run_query import look
-    from xsft.states.lookup import one_run
-
+def cancelled(name: str, *, world: CancelWorld, agree: Agree) -> Cancelled:
+    """Cancel the run and return what was done. Raises as `cancel`, and what `agree` raises."""
     with spinning("cancel", "asking the clusters") as say:
         world.query.listen(say)
         found, rows = look(world.query)
@@ -129,74 +110,60 @@ def cancelled(name: str, *, world: World, agree: Agree) -> Cancelled:
         return Cancelled(action="nothing", row=hit.row, jobset=jobset, why=why)
     loss = _loss(hit.seen, hit.row, world)
     agree(_about(hit.row, jobset, loss))
-    with when_interrupted(f"{jobset.name} was being deleted: xsft status {hit.row.run_name} tells whether it is."):
+    with when_interrupted(f"{jobset.name} was being deleted: xsft status {hit.row.run_name} shows whether it was."):
         done = world.delete(hit.seen, jobset)
     if done == "deleted":
         problems = world.record(hit.seen, jobset)
         return Cancelled(action="cancelled", row=hit.row, jobset=jobset, loss=loss, problems=problems)
-    now = "" if done == "gone" else "; another JobSet has its name now, and stays"
-    why = f"somebody else deleted it just now{now}"
+    now = "" if done == "gone" else "; another JobSet has its name now, and was not deleted"
+    why = f"another client deleted it just now{now}"
     return Cancelled(action="nothing", row=hit.row, jobset=jobset, why=why)
 
 
 def _require_its_cluster(seen: Observation, row: Row) -> None:
-    """What is known from an earlier call deletes nothing."""
-    from xsft.errors import Unreachable
-    from xsft.states.lookup import silence
-
+    """Raise Unreachable if the run is known only from an earlier call: stale facts delete nothing."""
     if silent := silence(seen):
         raise Unreachable(
-            f"{row.run_name} may live: its cluster {row.cluster} does not answer ({silent}).",
+            f"{row.run_name} may still be running: its cluster {row.cluster} does not answer ({silent}).",
             fix="Nothing was deleted. Try again when it answers.",
         )
 
 
-def _local(seen: Observation, row: Row, *, world: World, agree: Agree) -> Cancelled:
-    from xsft.errors import Refused
-
+def _local(seen: Observation, row: Row, *, world: CancelWorld, agree: Agree) -> Cancelled:
     if seen.record is None or not seen.record.alive:
-        return Cancelled(action="nothing", row=row, jobset=None, why="no xsft runs it")
+        return Cancelled(action="nothing", row=row, jobset=None, why="no xsft process is running it")
     loss = _loss(seen, row, world)
     agree(_about(row, None, loss))
     if not world.stop_local(seen):
         raise Refused(
-            f"{row.run_name} runs on this machine, and which process it is cannot be proven.",
+            f"{row.run_name} runs on this machine, but its process could not be identified.",
             fix="Press Ctrl-C where it was started.",
         )
     return Cancelled(action="cancelled", row=row, jobset=None, loss=loss)
 
 
-def _loss(seen: Observation, row: Row, world: World) -> Loss:
-    """The end of a log need not show the last save: the checkpoints themselves are asked."""
-    from xsft.commands.progress import spinning
-    from xsft.states.losing import Saved, loss_of, may_lose
-
+def _loss(seen: Observation, row: Row, world: CancelWorld) -> Loss:
+    """Return what the run would lose. It reads the checkpoints: the end of a log need not show the last save."""
     if not may_lose(row):
-        return loss_of(row, Saved())
+        return loss_of(row, SavedSteps())
     with spinning("cancel", "looking for its checkpoints"):
         return loss_of(row, world.saved(seen))
 
 
-def _ask(about: tuple[str, ...], *, world: World, yes: bool) -> None:
-    from xsft.effects.submit.interrupts import when_interrupted
-    from xsft.errors import Refused
-
+def _ask(about: tuple[str, ...], *, world: CancelWorld, yes: bool) -> None:
     sys.stderr.writelines(f"{line}\n" for line in about)
     if yes:
         return
     if world.confirm is None:
-        raise Refused("Nothing was cancelled: there is no terminal to ask at.", fix="Say --yes where you mean it.")
+        raise Refused("Nothing was cancelled: cannot prompt without a terminal.", fix="Pass --yes to cancel it.")
     with when_interrupted("Nothing was cancelled."):
         meant = world.confirm("Cancel it? [y/N] ")
     if not meant:
-        raise Refused("Nothing was cancelled.", fix="Answer y, or say --yes.")
+        raise Refused("Nothing was cancelled.", fix="Answer y, or pass --yes.")
 
 
 def _about(row: Row, jobset: JobSet | None, loss: Loss) -> tuple[str, ...]:
-    """What it is, what it would lose and what it would free."""
-    from xsft.commands.status_watch import change
-    from xsft.states.losing import loss_text
-
+    """Return lines that say what the run is, what cancelling loses and what it frees."""
     lines = [change(row)]
     if jobset is not None:
         made = "" if jobset.ours else " (not made by xsft)"
@@ -218,13 +185,10 @@ def _report(done: Cancelled) -> Iterator[str]:
     freed = f"; {done.loss.chips} chips are freed" if done.loss and done.loss.chips else ""
     yield f"{row.run_name}: cancelled: JobSet {done.jobset.name}, uid {done.jobset.uid}, is deleted{freed}"
     if row.output and done.jobset.ours:
-        yield f"checkpoints  {row.output.rstrip('/')}/{row.run_name}/checkpoints (they stay; submitting again goes on)"
+        yield f"checkpoints  {row.output.rstrip('/')}/{row.run_name}/checkpoints (kept; submitting again resumes)"
 
 
 def _print_document(done: Cancelled) -> None:
-    from xsft.commands.documents import print_json
-    from xsft.commands.failure import problem_documents
-
     row, loss = done.row, done.loss
     document: dict[str, Any] = {
         "run_name": row.run_name,

@@ -1,4 +1,4 @@
-"""Looks at one run: again when its JobSet changes, and at the usual times."""
+"""Read one run again when its JobSet changes, and at the usual times."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xsft.states.model import Observation, Status
 
 
 def changes_of(runs: Runs) -> tuple[RunQuery, Clock]:
-    """A query, and a clock whose pauses end early when what the query saw last has changed."""
+    """Return a query, and a clock whose pauses end early when what the query saw last has changed."""
     query = query_of(runs)
     changes = _Changes(runs=runs)
     return replace(query, keep=changes.keep), Clock(monotonic=clock.monotonic, pause=changes.pause)
@@ -33,7 +33,7 @@ class _Changes(Struct, kw_only=True):
         self.runs.keep(seen)
 
     def pause(self, seconds: float) -> None:
-        """Only one that lives, and whose cluster has just answered, is watched."""
+        """Pause; the watch that ends it early needs exactly one live run whose cluster has just answered."""
         living = [one for one in self.seen if one.jobset and not one.jobset.terminal and silence(one) is None]
         if len(living) != 1 or living[0].jobset is None:
             clock.pause(seconds)

@@ -5,26 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from xsft.commands.arguments import add_files, add_json, add_settings
-
-if TYPE_CHECKING:
-    from xsft.problems import Problem
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_files(parser)
-    add_settings(parser)
-    add_json(parser)
-    parser.add_argument("--notes", action="store_true", help="print the notes too, not only errors and warnings")
+from xsft import api
+from xsft.commands.documents import print_json, status_of
+from xsft.commands.failure import print_problems, problem_documents
+from xsft.problems import Problem
 
 
 def run(args: argparse.Namespace) -> int:
-    from xsft import api
-    from xsft.commands.documents import print_json, status_of
-    from xsft.commands.failure import print_problems, problem_documents
-
     loaded, unread = api.load_each(args.files, settings=args.settings, run_name=args.run_name)
     intents = zip(loaded, api.intend(loaded), strict=True)
     checked = tuple(p.in_file(one.file) for one, intent in intents for p in intent.problems)

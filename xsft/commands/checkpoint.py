@@ -1,44 +1,35 @@
-"""`xsft checkpoint inspect PATH`: what lies there, told from its small files."""
+"""`xsft checkpoint inspect PATH`: describe a checkpoint by its small files; `convert FILE` is `commands.convert`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from xsft.commands.arguments import a_name, add_json
+from msgspec.structs import asdict
 
-if TYPE_CHECKING:
-    from xsft.checkpoint.report import Report
-
-ACTIONS = {
-    "inspect": "say what a checkpoint is: whole or torn, its format, which models it can be, which modes read it"
-}
-EPILOG = (
-    "PATH is a folder of this machine or gs://…, such as …/0/items of a conversion and …/checkpoints/N/model_params of"
-    " a run; or a run's name: its newest checkpoint. No array is read. Exit status 0: a whole checkpoint; 2: torn, or"
-    " none is there; 5: it could not be looked at."
-)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = EPILOG
-    said = "; ".join(f"{name}: {what}" for name, what in ACTIONS.items())
-    parser.add_argument("action", choices=tuple(ACTIONS), help=said)
-    parser.add_argument("path", type=a_name, metavar="PATH", help="a checkpoint, or the name of a run")
-    add_json(parser)
+from xsft.checkpoint.report import Report, Writer
+from xsft.commands import convert
+from xsft.commands.documents import print_json
+from xsft.commands.progress import spinning
+from xsft.effects.facts.inspect import inspect
+from xsft.effects.facts.newest import checkpoint_path
+from xsft.effects.records.records import record_store
+from xsft.errors import Unreachable, UsageError
 
 
 def run(args: argparse.Namespace) -> int:
-    from xsft.commands.progress import spinning
-    from xsft.effects.facts.inspect import inspect
-    from xsft.effects.facts.newest import checkpoint_path
-    from xsft.effects.records.records import record_store
+    match args.action:
+        case "convert":
+            return convert.run(args)
+        case _:
+            return _inspect(args)
 
+
+def _inspect(args: argparse.Namespace) -> int:
     store = record_store()
     with spinning("checkpoint", "reading its small files"):
-        found = inspect(checkpoint_path(args.path, store=store), store=store)
+        found = inspect(checkpoint_path(args.what, store=store), store=store)
     if args.json:
         _print_document(found)
     else:
@@ -47,8 +38,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def exit_status(found: Report) -> int:
-    from xsft.errors import Unreachable, UsageError
-
     match found.status:
         case "complete":
             return 0
@@ -59,7 +48,7 @@ def exit_status(found: Report) -> int:
 
 
 def text(found: Report) -> Iterator[str]:
-    """Label and value, a line each; what is not known says so."""
+    """Yield a line of label and value for each fact; unknown ones say so."""
     yield f"checkpoint  {found.path}"
     yield f"status      {found.status}{f': {found.detail}' if found.detail else ''}"
     if found.status not in ("complete", "torn"):
@@ -74,7 +63,12 @@ def text(found: Report) -> Iterator[str]:
     yield f"modes       {', '.join(found.modes) or 'none'}"
     yield f"size        {_bytes(found.bytes)}; {_bytes(found.bytes_read)} read"
     if found.written_by:
-        yield f"written by  run {found.written_by.run_name}, digest {found.written_by.spec_digest[:12]}"
+        yield f"written by  {_writer(found.written_by)}"
+
+
+def _writer(by: Writer) -> str:
+    what = f"run {by.run_name}" if by.source is None else f"conversion {by.run_name} of {by.source}"
+    return f"{what}, digest {by.spec_digest[:12]}"
 
 
 def _format(found: Report) -> str:
@@ -113,9 +107,5 @@ def _bytes(size: int | None) -> str:
 
 
 def _print_document(found: Report) -> None:
-    from msgspec.structs import asdict
-
-    from xsft.commands.documents import print_json
-
     writer = asdict(found.written_by) if found.written_by else None
     print_json("checkpoint", {"action": "inspect", **asdict(found), "written_by": writer})

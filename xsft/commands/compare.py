@@ -6,71 +6,56 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
-from xsft.commands.arguments import add_json
-from xsft.commands.run_arguments import a_run, add_where
-
-if TYPE_CHECKING:
-    from xsft.commands.loss_plot import Kind
-    from xsft.effects.runs.losses import Curve
-    from xsft.effects.runs.runs import Runs
-    from xsft.naming import RowOrder
-    from xsft.problems import Problem
-    from xsft.run_query import RunQuery
-    from xsft.states.folding import Seen
+from xsft.commands.documents import print_json
+from xsft.commands.failure import print_problems, problem_documents
+from xsft.commands.log_sources import Logs
+from xsft.commands.loss_plot import LETTERS, Kind, comparison_picture, terminal_comparison
+from xsft.commands.new_file import refuse_unless_free
+from xsft.commands.progress import spinning
+from xsft.commands.run_sources import runs_of
+from xsft.effects.machine.files import write_atomic
+from xsft.effects.runs.losses import Curve
+from xsft.effects.runs.runs import Runs
+from xsft.errors import Unknown, UsageError
+from xsft.naming import RowOrder
+from xsft.problems import Problem, note, warning
+from xsft.run_query import RunQuery, look, query_of
+from xsft.spec.keypath import printable
+from xsft.states.folding import FoldedRun
+from xsft.states.lookup import one_run, require_names
+from xsft.states.worth import doubts
+from xsft.trainers.record import all_differences
 
 NAMES = frozenset({"name", "run_name", "run_name_suffix", "output"})
-"""What differs between any two runs, and changes no loss."""
-
-EPILOG = (
-    "The losses come from the record of a local run, else from the metrics beside the run's output and the log of the"
-    " process that prints steps; which, and how many points, is said for each run, and what"
-    " differs in the workload from the first one's. Exit status 8 where none has a loss."
-)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = EPILOG
-    parser.add_argument("runs", nargs="+", type=a_run, metavar="RUN", help="exact run names")
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", help="write a picture as well, .png or .svg; nothing is overwritten"
-    )
-    add_where(parser)
-    add_json(parser)
+"""Keys that differ between any two runs, and change no loss."""
 
 
 def run(args: argparse.Namespace) -> int:
-    from xsft.commands.run_sources import runs_of
-
     target = Path(args.output) if args.output else None
     runs = runs_of(args, *args.runs)
     return compare(tuple(dict.fromkeys(args.runs)), world=world_of(runs), target=target, json=args.json)
 
 
-class World(Struct, frozen=True, kw_only=True):
+class CompareWorld(Struct, frozen=True, kw_only=True):
     query: RunQuery
-    read: Callable[[tuple[Seen, ...]], tuple[Curve, ...]]
-    """The curve of each run, in that order. Never raises for one that cannot be read: the curve says why."""
+    read: Callable[[tuple[FoldedRun, ...]], tuple[Curve, ...]]
+    """Returns the curve of each run, in that order. Never raises for a run that cannot be read: the curve says why."""
 
 
-def world_of(runs: Runs) -> World:
-    """The real one."""
-    from xsft.commands.log_sources import Logs
-    from xsft.run_query import query_of
-
-    return World(query=query_of(runs), read=Logs(runs=runs).curves)
+def world_of(runs: Runs) -> CompareWorld:
+    """Return the world that asks the real clusters and this machine."""
+    return CompareWorld(query=query_of(runs), read=Logs(runs=runs).curves)
 
 
-def compare(names: Sequence[str], *, world: World, target: Path | None, json: bool) -> int:
-    """0. Raises UsageError for a name that no run has and for more runs than letters, Unknown where none has a loss."""
-    from xsft.commands.failure import print_problems
-    from xsft.commands.loss_plot import comparison_picture, terminal_comparison
-    from xsft.commands.new_file import refuse_unless_free
-    from xsft.effects.machine.files import write_atomic
+def compare(names: Sequence[str], *, world: CompareWorld, target: Path | None, json: bool) -> int:
+    """Plot the losses and return 0.
 
+    Raises UsageError for a name that no run has and for more runs than letters, Unknown if no run has a loss.
+    """
     _refuse_odd(names, target)
     if target is not None:
         refuse_unless_free(target, instead="without -o it draws in the terminal only")
@@ -91,14 +76,8 @@ def compare(names: Sequence[str], *, world: World, target: Path | None, json: bo
     return 0
 
 
-def curves_of(names: Sequence[str], world: World) -> tuple[tuple[Curve, ...], tuple[Problem, ...]]:
-    """And warnings of those that are not worth comparing."""
-    from xsft.commands.progress import spinning
-    from xsft.errors import Unknown
-    from xsft.run_query import look
-    from xsft.states.lookup import one_run, require_names
-    from xsft.states.worth import doubts
-
+def curves_of(names: Sequence[str], world: CompareWorld) -> tuple[tuple[Curve, ...], tuple[Problem, ...]]:
+    """Return the curves, and warnings about runs that are not worth comparing."""
     with spinning("compare", "reading the losses") as say:
         world.query.listen(say)
         found, rows = look(world.query)
@@ -112,9 +91,6 @@ def curves_of(names: Sequence[str], world: World) -> tuple[tuple[Curve, ...], tu
 
 
 def _refuse_odd(names: Sequence[str], target: Path | None) -> None:
-    from xsft.commands.loss_plot import LETTERS
-    from xsft.errors import UsageError
-
     if len(names) > len(LETTERS):
         raise UsageError(f"{len(names)} runs: at most {len(LETTERS)} fit into one plot.", fix="Name fewer.")
     if target is not None and target.suffix not in (".png", ".svg"):
@@ -124,20 +100,15 @@ def _refuse_odd(names: Sequence[str], target: Path | None) -> None:
 
 
 def _legend(curves: Sequence[Curve]) -> Iterator[str]:
-    """`a  gemma  120 losses from metrics and log, steps 1 to 120, 6.675 -> 2.346, resumed from step 40 (repeated)`."""
-    from xsft.commands.loss_plot import LETTERS
-    from xsft.spec.keypath import printable
-
+    """Yield lines such as `a gemma 120 losses from metrics and log, steps 1 to 120, 6.675 -> 2.346, resumed from step
+    40 (repeated)`."""
     width = max(len(one.run_name) for one in curves)
     for letter, one in zip(LETTERS, curves, strict=False):
         yield f"{letter}  {printable(one.run_name):<{width}}  {_said(one)}"
 
 
 def _differences(curves: Sequence[Curve]) -> Iterator[str]:
-    """`b against a: train.learning_rate: 2e-05 -> 0.0001`, a line for each key."""
-    from xsft.commands.loss_plot import LETTERS
-    from xsft.spec.keypath import printable
-
+    """Yield a line for each key that differs: `b against a: train.learning_rate: 2e-05 -> 0.0001`."""
     for letter, one in zip(LETTERS[1:], curves[1:], strict=False):
         found = _differing(curves[0], one)
         nothing = "the same workload" if found == () else "no record says what differs"
@@ -145,9 +116,7 @@ def _differences(curves: Sequence[Curve]) -> Iterator[str]:
 
 
 def _differing(first: Curve, one: Curve) -> tuple[str, ...] | None:
-    """`key: value of the first -> value of the other`; None where no record tells."""
-    from xsft.trainers.record import all_differences
-
+    """Return lines `key: value of the first -> value of the other`; None without the records of both."""
     if not (first.spec and one.spec):
         return None
     return tuple(line for line in all_differences(first.spec, one.spec) if line.partition(":")[0] not in NAMES)
@@ -168,9 +137,7 @@ def _resumed(one: Curve) -> list[tuple[int, RowOrder | None]]:
 
 
 def _read_again(curves: Sequence[Curve]) -> Iterator[Problem]:
-    """Warnings where rows were trained on again in the same order; notes where in another."""
-    from xsft.problems import note, warning
-
+    """Yield warnings for rows that were trained on again in the same order, and notes for those in another order."""
     for one in curves:
         repeated = [str(step) for step, order in _resumed(one) if order == "repeated"]
         if repeated:
@@ -186,17 +153,12 @@ def _read_again(curves: Sequence[Curve]) -> Iterator[Problem]:
 
 
 def _unread(curves: Sequence[Curve]) -> Iterator[Problem]:
-    from xsft.problems import warning
-
     for one in curves:
         for why in one.problems:
             yield warning("losses-not-read", one.run_name, f"Not all losses could be read: {why}.", "Try again.")
 
 
 def _print_document(curves: Sequence[Curve], target: Path | None, problems: Sequence[Problem]) -> None:
-    from xsft.commands.documents import print_json
-    from xsft.commands.failure import problem_documents
-
     document = {
         "runs": [_curve_document(one, first=curves[0]) for one in curves],
         "plot": str(target) if target else None,
@@ -206,7 +168,7 @@ def _print_document(curves: Sequence[Curve], target: Path | None, problems: Sequ
 
 
 def _curve_document(one: Curve, *, first: Curve) -> dict[str, Any]:
-    """Losses that are no numbers are left out: JSON has none."""
+    """Return the curve as JSON fields; losses that are no numbers are left out, for JSON has none."""
     differs = _differing(first, one)
     points = sorted((step, loss) for step, loss in one.points.items() if abs(loss) < float("inf"))
     return {

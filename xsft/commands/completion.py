@@ -8,19 +8,20 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-SHELLS = ("bash", "zsh", "fish", "tcsh")
-RUNS, PLACES = "runs", "places"
+from xsft.commands.arguments.completion import PLACES, RUNS
+from xsft.commands.verbs import parser
+from xsft.effects.inputs.places_file import places_file
+from xsft.effects.machine.files import read_workload_text
+from xsft.effects.machine.paths import state_dir
+from xsft.effects.machine.process import own_environment
+from xsft.effects.records.index import read_index
+from xsft.errors import XsftError
+
 ASKED = "xsft completion"
-"""What the scripts call, with RUNS or PLACES, where a name of one is taken; it asks nobody, so that a Tab takes a tenth
-of a second.
-"""
+"""Command that the scripts call with RUNS or PLACES to complete a name; it makes no request, so that a Tab takes a
+tenth of a second."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    told = f"whose completion script; {RUNS}: the names it offers, of runs that were submitted from this machine;"
-    parser.add_argument("shell", choices=(*SHELLS, RUNS, PLACES), help=f"{told} {PLACES}: those of places.yaml")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -32,8 +33,6 @@ def run(args: argparse.Namespace) -> int:
         return 0
     import shtab
 
-    from xsft.commands.verbs import parser
-
     whole = parser()
     for action in _actions(whole):
         if asked := _asked(action):
@@ -43,26 +42,20 @@ def run(args: argparse.Namespace) -> int:
 
 
 def run_names(index: Path) -> tuple[str, ...]:
-    """Each once, sorted. Names that a shell would expand are none of ours: an index is a file like others."""
-    from xsft.effects.records.index import read_index
-
+    """Return the names of known runs, each once, sorted. Names that a shell would expand are skipped: the index may
+    have been edited."""
     names = {entry.run_name for entry in read_index(index).entries}
     return tuple(sorted(name for name in names if _NAME.fullmatch(name)))
 
 
 def _index() -> Path:
-    from xsft.effects.machine.paths import state_dir
-    from xsft.effects.machine.process import own_environment
-
     return state_dir(own_environment(), home=Path.home()) / "runs"
 
 
 def place_names(start: Path) -> tuple[str, ...]:
-    """Of places.yaml, as `effects.places` finds it; none where it is wrong, which other verbs say."""
-    from xsft.effects.inputs.places_file import places_file
-    from xsft.effects.machine.files import read_workload_text
-    from xsft.effects.machine.process import own_environment
-    from xsft.errors import XsftError
+    """Return the names in places.yaml, as `effects.places` finds it; none if it is invalid, which other verbs
+    report.
+    """
     from xsft.spec.yamltext import parse_yaml
 
     file = places_file(start, env=own_environment(), home=Path.home())
@@ -74,14 +67,14 @@ def place_names(start: Path) -> tuple[str, ...]:
 
 
 def _asked(action: argparse.Action) -> str | None:
-    """Which names it takes."""
+    """Return whether the argument takes RUNS or PLACES; None if neither."""
     if action.metavar == "RUN" and not action.option_strings:
         return RUNS
     return PLACES if "--place" in action.option_strings else None
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Of all verbs (argparse has no other way to its arguments)."""
+    """Yield the arguments of all verbs (argparse has no other way to them)."""
     for action in parser._actions:  # noqa: SLF001
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for verb in action.choices.values():

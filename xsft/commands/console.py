@@ -1,4 +1,4 @@
-"""rich's console. What it draws itself (colours, cursor moves) reaches the terminal; the texts in it are screened."""
+"""rich's console. The colours and cursor moves that it draws reach the terminal; the texts in it are screened."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xsft.spec.terminal import safe_text
 
 
 def console(stream: TextIO) -> Console:
-    """For this stream, which may be a standard one."""
+    """Return a console for this stream, which may be a standard one."""
     return _Screened(file=with_controls(stream))
 
 

@@ -1,4 +1,4 @@
-"""`xsft diff A B`: what two workloads would do differently; scripts read `same` under --json."""
+"""`xsft diff A B`: show what two workloads would do differently; scripts read `same` under --json."""
 
 from __future__ import annotations
 
@@ -6,25 +6,14 @@ import argparse
 import sys
 from typing import Any
 
-from xsft.commands.arguments import add_json, add_settings
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("a", metavar="A", help="workload YAML")
-    parser.add_argument(
-        "b", metavar="B", help="workload YAML; the same file again together with --set compares against it as written"
-    )
-    add_settings(parser)
-    add_json(parser)
+from xsft import api
+from xsft.commands.diff_text import diff_text, differences
+from xsft.commands.documents import print_json
+from xsft.commands.progress import shown
 
 
 def run(args: argparse.Namespace) -> int:
-    """`--set` applies to B only where A and B are the same file, else to both."""
-    from xsft import api
-    from xsft.commands.diff_text import diff_text, differences
-    from xsft.commands.documents import print_json
-    from xsft.commands.progress import shown
-
+    """Print the differences. `--set` applies to B only if A and B are the same file, else to both."""
     same_file = args.a == args.b
     a = api.load(args.a, settings=() if same_file else args.settings, run_name=None if same_file else args.run_name)
     b = api.load(args.b, settings=args.settings, run_name=args.run_name)

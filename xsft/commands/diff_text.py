@@ -10,7 +10,7 @@ from xsft.spec.scalars import same_value
 from xsft.steps import Plan
 
 Difference = dict[str, Any]
-"""`{"key": …, "a": …, "b": …}`; None where a side has nothing."""
+"""One difference: `{"key": …, "a": …, "b": …}`; None if a side has nothing."""
 
 
 def differences(a: Plan, b: Plan) -> dict[str, list[Difference]]:
@@ -24,7 +24,7 @@ def differences(a: Plan, b: Plan) -> dict[str, list[Difference]]:
 
 
 def diff_text(found: Mapping[str, Sequence[Difference]], *, a: str, b: str) -> str:
-    """`- key: value` is A's, `+ key: value` is B's."""
+    """Return the differences as text: `- key: value` is A's, `+ key: value` is B's."""
     if not any(found.values()):
         return "no difference\n"
     lines = [f"--- {a}", f"+++ {b}"]
@@ -37,9 +37,9 @@ def diff_text(found: Mapping[str, Sequence[Difference]], *, a: str, b: str) -> s
 def _rows(rows: Sequence[Difference]) -> Iterator[str]:
     for row in rows:
         if row["a"] is not None:
-            yield f"- {row['key']}: {_shown(row['a'])}"
+            yield f"- {row['key']}: {_value_text(row['a'])}"
         if row["b"] is not None:
-            yield f"+ {row['key']}: {_shown(row['b'])}"
+            yield f"+ {row['key']}: {_value_text(row['b'])}"
 
 
 def _compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
@@ -52,7 +52,8 @@ def _spec(plan: Plan) -> dict[str, Any]:
 
 
 def _arguments(argv: Sequence[str]) -> dict[str, str]:
-    """`--flag=value` and `key=value` by name; repeated ones (`--env`) by name and variable; words by position."""
+    """Return the arguments by name: `--flag=value` and `key=value` by theirs, repeated ones (`--env`) by name and
+    variable, words by position."""
     named: dict[str, str] = {}
     for position, word in enumerate(argv):
         key, equals, value = word.partition("=")
@@ -73,5 +74,5 @@ def _leaves(document: Any, at: str = "") -> dict[str, Any]:
     return {path: leaf for key, value in items for path, leaf in _leaves(value, key).items()}
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,27 +1,27 @@
-"""`xsft doctor`: what this machine has and lacks, whether the places can be used, and what mends it."""
+"""`xsft doctor`: show what this machine has and lacks, whether the places can be used, and the commands that fix it."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
+from rich.table import Table
+from rich.text import Text
+
+from xsft.commands.console import console
 from xsft.commands.documents import print_json
 from xsft.commands.progress import shown
 from xsft.effects.environments import doctor
-from xsft.effects.environments.tools import Check
+from xsft.effects.environments.tools import ToolCheck
 from xsft.effects.runs.placecheck import place_checks
 from xsft.errors import EnvironmentMissing
 
 PLACES = frozenset({"place", "bucket", "places.yaml"})
-"""First words of ids that are not about this machine."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+"""First words of the ids of checks that are not about this machine."""
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit status 0 when planning and local training can work, 3 when something they need is missing."""
+    """Print the checks; return 0 if planning and local training can work, 3 if something they need is missing."""
     with shown("looking around"):
         checks = (*doctor.examine(doctor.this_machine()), *place_checks())
     ok = doctor.is_ok(checks)
@@ -33,12 +33,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if ok else EnvironmentMissing.exit_status
 
 
-def _print_table(checks: tuple[Check, ...]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from xsft.commands.console import console
-
+def _print_table(checks: tuple[ToolCheck, ...]) -> None:
     table = Table("CHECK", "STATE", "VERSION", "NEEDED FOR", box=None, pad_edge=False)
     for check in checks:
         table.add_row(*map(Text, (check.id, _state(check), check.version, check.needed_for)))
@@ -49,7 +44,7 @@ def _print_table(checks: tuple[Check, ...]) -> None:
         drawn.print(Text(words), soft_wrap=True)
 
 
-def _state(check: Check) -> str:
+def _state(check: ToolCheck) -> str:
     if check.ok:
         return "ok"
     if check.id.partition(":")[0] in PLACES:

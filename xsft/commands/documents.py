@@ -38,11 +38,11 @@ def plan_document(plan: Plan) -> dict[str, Any]:
 
 
 def print_json(verb: str, document: dict[str, Any]) -> None:
-    """Exactly one document on stdout, on one line."""
+    """Print exactly one document on stdout, on one line."""
     text = json.dumps({"schema": f"xsft.{verb}/1", **document}, ensure_ascii=False)
     sys.stdout.write(text.encode("utf-8", "backslashreplace").decode() + "\n")
 
 
 def status_of(problems: Iterable[Problem]) -> int:
-    """0, or the exit status of a failed check."""
+    """Return 0, or the exit status of a failed check."""
     return UsageError.exit_status if any(p.severity == "error" for p in problems) else 0

@@ -1,4 +1,4 @@
-"""Durations as people write and read them: `90s`, `10m`, `2h`, `1d`, `1h30m`."""
+"""Durations as text: `90s`, `10m`, `2h`, `1d`, `1h30m`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _WHOLE = re.compile(rf"(?:{_PART.pattern})+")
 
 
 def seconds_of(text: str) -> float:
-    """Raises ValueError where the text is no duration."""
+    """Return the seconds of a duration. Raises ValueError if the text is no duration."""
     if not _WHOLE.fullmatch(text):
         raise ValueError(f"{text!r} is no duration: write 90s, 10m, 2h, 1d or 1h30m")
     return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
 
 
 def duration(text: str) -> float:
-    """The same as a type of argparse."""
+    """Return the seconds of a duration, as a type of argparse."""
     try:
         return seconds_of(text)
     except ValueError as wrong:
@@ -26,7 +26,7 @@ def duration(text: str) -> float:
 
 
 def duration_text(seconds: float) -> str:
-    """At most two units, rounded down: `45s`, `12m`, `3h20m`, `5d`."""
+    """Return the seconds as a duration of at most two units, rounded down: `45s`, `12m`, `3h20m`, `5d`."""
     whole = max(0, int(seconds))
     days, hours, minutes = whole // 86400, whole // 3600 % 24, whole // 60 % 60
     if days:

@@ -1,4 +1,4 @@
-"""The real evidence behind `xsft why`: of a cluster's run, and of one on this machine."""
+"""The evidence that `xsft why` reads: of a run on a cluster, and of one on this machine."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from xsft.effects.runs.lastknown import recall
 from xsft.effects.runs.runs import Runs
 from xsft.errors import XsftError
 from xsft.states.evidence import Evidence, Log
-from xsft.states.folding import Seen
+from xsft.states.folding import FoldedRun
 from xsft.states.model import Observation
 from xsft.trainers.failures import diagnose
 
 TAIL = 2000
-"""Lines; a traceback through JAX has several hundred."""
+"""Lines read from the end of a log; a traceback through JAX has several hundred."""
 
 
-def evidence_of(runs: Runs) -> Callable[[Seen], Evidence]:
-    """Raises nothing for what cannot be read."""
+def evidence_of(runs: Runs) -> Callable[[FoldedRun], Evidence]:
+    """Return the function that reads a run's evidence; it raises nothing for what cannot be read."""
     return partial(_evidence, runs)
 
 
-def _evidence(runs: Runs, hit: Seen) -> Evidence:
+def _evidence(runs: Runs, hit: FoldedRun) -> Evidence:
     if hit.seen.on_this_machine:
         log = _local_log(runs, hit)
         return Evidence(seen=hit.seen, status=hit.status, logs=(log,) if log else None)
@@ -38,12 +38,14 @@ def _evidence(runs: Runs, hit: Seen) -> Evidence:
     return read_evidence(cluster, seen=hit.seen, status=hit.status, attempts=hit.attempts)
 
 
-def forgotten_attempt(runs: Runs) -> Callable[[Seen, int], Observation | None]:
-    """None where no record of it is there, or none can be read."""
+def forgotten_attempt(runs: Runs) -> Callable[[FoldedRun, int], Observation | None]:
+    """Return the function that reads an attempt's record; it returns None if there is no record, or none can be
+    read.
+    """
     return partial(_forgotten, runs)
 
 
-def _forgotten(runs: Runs, hit: Seen, number: int) -> Observation | None:
+def _forgotten(runs: Runs, hit: FoldedRun, number: int) -> Observation | None:
     output = runs.output_of(hit.seen)
     try:
         records = runs.store.read_run(output, hit.seen.run_name) if output else ()
@@ -58,8 +60,8 @@ def _forgotten(runs: Runs, hit: Seen, number: int) -> Observation | None:
     return replace(seen, target=hit.seen.target, cluster=hit.seen.cluster, output=hit.seen.output)
 
 
-def _local_log(runs: Runs, hit: Seen) -> Log | None:
-    """None where no record names it, or it is gone."""
+def _local_log(runs: Runs, hit: FoldedRun) -> Log | None:
+    """Return the log of a local run; None if no record names it, or it is gone."""
     output, progress = runs.output_of(hit.seen), hit.seen.progress
     try:
         records = runs.store.read_run(output, hit.seen.run_name) if output else ()

@@ -1,4 +1,4 @@
-"""How an error reaches the user: sentences on stderr, one document on stdout under --json, and its exit status."""
+"""Report an error: sentences on stderr, one document on stdout under --json, and its exit status."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xsft.spec.secrets import redact, redacted
 
 
 def report(problem: Exception, arguments: Sequence[str]) -> int:
-    """Print it; the exit status."""
+    """Print the error and return its exit status."""
     if isinstance(problem, OSError):
         problem = _known(problem) or problem
     if not isinstance(problem, XsftError):
@@ -33,7 +33,7 @@ def print_problems(problems: Iterable[Problem]) -> None:
 
 
 def problem_lines(p: Problem) -> tuple[str, ...]:
-    """`file: where: message [id]`, then the next step."""
+    """Return the lines `file: where: message [id]` and the next step."""
     p = redacted(p)
     file = printable(p.file)
     place = ": ".join(part for part in ("" if p.message.startswith(file) else file, p.where) if part)
@@ -51,7 +51,7 @@ def print_document(arguments: Sequence[str], document: dict[str, object]) -> Non
 
 
 def _known(problem: OSError) -> EnvironmentMissing | None:
-    """What the system says of the disk and of the current folder; anything else that comes this far is a bug."""
+    """Return the error for a full disk or a missing current folder; None for any other, which is a bug."""
     if problem.errno in (errno.ENOSPC, errno.EDQUOT):
         # Where stdout is the full file, what is buffered for it must not fail once more at exit.
         silence_stdout()
@@ -63,7 +63,7 @@ def _known(problem: OSError) -> EnvironmentMissing | None:
 
 
 def _report_bug(problem: Exception, arguments: Sequence[str]) -> int:
-    """A bug in xsft: the traceback goes to the user once, with what to do about it."""
+    """Report a bug in xsft: print the traceback once, with what to do about it."""
     text = f"{type(problem).__name__}: {problem}"
     found = Problem(
         id="internal", severity="error", message=f"a bug in xsft: {text}", fix="Please report it with the lines above."

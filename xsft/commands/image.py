@@ -1,107 +1,24 @@
-"""`xsft image build|push|list|show`: the project's image, made once, pushed, and pinned by digest in its lock."""
+"""`xsft image build|push|list|show`: build the project's image once, push it, and pin it by digest in its lock."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-from xsft.commands.arguments import a_name, add_json
-from xsft.image.context import ACCEPTABLE
-
-if TYPE_CHECKING:
-    from xsft.commands.image_work import Work
-
-ACTIONS = {
-    "build": "make what is missing, here",
-    "push": "make what is missing, push it, and write its digest into images/NAME.lock.json",
-    "list": "what is there, in the engine and in the registry",
-    "show": "what would be built, and what the lock says; nothing is done",
-}
-EPILOG = (
-    "An image is a folder under images/: Dockerfile makes the dependencies (deps-HASH), code.Dockerfile the code on top"
-    " (code-HASH). The hashes are of the content: what is there already is not made again. A workload names it by"
-    " `image: {name: post_training}`. Only `push` writes anything but images, and only the lock."
-)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = EPILOG
-    said = "; ".join(f"{name}: {what}" for name, what in ACTIONS.items())
-    parser.add_argument("action", choices=tuple(ACTIONS), help=said)
-    parser.add_argument(
-        "--image", type=a_name, default="post_training", metavar="NAME", help="folder (default: %(default)s)"
-    )
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--registry", type=a_name, metavar="REPO", help="e.g. us-docker.pkg.dev/my-project/xsft, without image or tag"
-    )
-    where.add_argument(
-        "--place", type=a_name, metavar="NAME", help="a place of places.yaml: its registry; default: the only one there"
-    )
-    _add_content(parser)
-    parser.add_argument(
-        "--pip-config", type=a_name, metavar="FILE", help="package index and its login, as in pip.conf; never stored"
-    )
-    parser.add_argument(
-        "--accept",
-        action="append",
-        default=[],
-        choices=ACCEPTABLE,
-        metavar="ID",
-        help="image-context-large: send a context of that size",
-    )
-    parser.add_argument(
-        "--create", action="store_true", help="create the Artifact Registry repository if it is missing"
-    )
-    add_json(parser)
-
-
-def _add_content(parser: argparse.ArgumentParser) -> None:
-    """What decides the image's content."""
-    sources = "pypi, git+URL@COMMIT, or a folder"
-    parser.add_argument(
-        "--maxtext", type=a_name, metavar="VERSION", help="MaxText release; default: the one that is built here"
-    )
-    parser.add_argument(
-        "--maxtext-source", type=a_name, default="pypi", metavar="SOURCE", help=f"{sources} (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--tunix-source", type=a_name, default="pypi", metavar="SOURCE", help=f"{sources} (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--base", type=a_name, metavar="IMAGE", help="base image with CPython 3.12; default: the Dockerfile's"
-    )
-    parser.add_argument("--update-base", action="store_true", help="look the base's tag up anew, not in the lock")
-    parser.add_argument("--vllm", type=a_name, metavar="REQUIREMENT", help="pip requirement; SFT does not need vLLM")
-    parser.add_argument(
-        "--code",
-        type=a_name,
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="folder put on PYTHONPATH in the image (repeatable)",
-    )
-    parser.add_argument(
-        "--arg", action="append", default=[], metavar="NAME=VALUE", help="further build argument (repeatable)"
-    )
+from xsft.commands.documents import print_json
+from xsft.commands.failure import print_problems
+from xsft.commands.image_progress import showing
+from xsft.commands.image_text import image_text
+from xsft.commands.image_work import Work, work_for
 
 
 def run(args: argparse.Namespace) -> int:
-    from xsft.commands.failure import print_problems
-    from xsft.commands.image_progress import showing
-    from xsft.commands.image_work import work_for
-
     with showing("xsft image") as display:
         work = work_for(args, display=display)
         report = _act(work, args.action)
     print_problems(work.planned.problems)
     if args.json:
-        from xsft.commands.documents import print_json
-
         print_json("image", report)
     else:
-        from xsft.commands.image_text import image_text
-
         print(image_text(report), end="")
     return 0
 

@@ -1,5 +1,5 @@
-"""What a build or a push shows on stderr: a bar and the last words on a terminal; elsewhere a plain line
-per step, and one per minute."""
+"""Progress of a build or a push on stderr: a bar and the last line on a terminal; elsewhere a plain line per step, and
+one per minute."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Display(Protocol):
 
 @contextmanager
 def showing(title: str, *, every_s: float = EVERY_S) -> Iterator[Display]:
-    """rich is imported only on a terminal, and only once there is something to show."""
+    """Yield the display; rich is imported only on a terminal, and only once there is something to show."""
     if not sys.stderr.isatty():
         lines = Lines(lambda line: print(f"xsft: {line}", file=sys.stderr, flush=True))
         with each(every_s, lines.beat):
@@ -37,7 +37,7 @@ def showing(title: str, *, every_s: float = EVERY_S) -> Iterator[Display]:
 
 @contextmanager
 def each(seconds: float, do: Callable[[], None]) -> Iterator[None]:
-    """Call `do` again and again meanwhile, in a thread of its own."""
+    """Call `do` every `seconds` until the block ends, in a thread of its own."""
     ended = threading.Event()
 
     def beat() -> None:
@@ -54,7 +54,7 @@ def each(seconds: float, do: Callable[[], None]) -> Iterator[None]:
 
 
 class Layers(Struct):
-    """The layers of one push or pull, added up."""
+    """The sum over the layers of one push or pull."""
 
     seen: dict[str, Layer] = field(default_factory=dict)
 
@@ -78,7 +78,7 @@ class Layers(Struct):
 
 
 class Lines:
-    """For logs: what begins, what fails, what a transfer came to; and at each beat what is going on."""
+    """Display for log files: each start, failure and finished transfer, and once a minute the current step."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -95,7 +95,7 @@ class Lines:
             self._event(event)
 
     def beat(self) -> None:
-        """A job whose log stays silent is taken for dead. Called once a minute."""
+        """Print a line once a minute: a job whose log stays silent looks dead."""
         with self._lock:
             self._beats += 1
             if self._doing:
@@ -122,7 +122,7 @@ class Lines:
                 pass
 
     def _layer(self, layer: Layer) -> None:
-        """Once, when the last one is there."""
+        """Print a line once, when the last layer has arrived."""
         before = self._layers.seen.get(layer.id)
         self._layers.add(layer)
         ended = all(one.state in {"done", "exists"} for one in self._layers.seen.values())
@@ -131,7 +131,7 @@ class Lines:
 
 
 class Bars:
-    """One bar for what is going on, with the last line that a step printed."""
+    """Display for terminals: one bar for the current step, with the last line that the step printed."""
 
     def __init__(self, title: str, stack: ExitStack) -> None:
         self._title = title
@@ -165,19 +165,9 @@ class Bars:
         display.update(task, **changes)
 
     def _start(self) -> tuple[Any, Any]:
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-        from rich.table import Column
+        from xsft.commands.bars import image_bar
 
-        from xsft.commands.console import console
-
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[said]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
-        )
-        display = self._stack.enter_context(Progress(*columns, console=console(sys.stderr), transient=True))
+        display = self._stack.enter_context(image_bar(sys.stderr))
         self._shown = (display, display.add_task(self._title, total=None, said=""))
         return self._shown
 

@@ -1,4 +1,4 @@
-"""What `xsft image` did or found, as text a person reads. Pure."""
+"""The results of `xsft image` as text for people. Pure."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def _lines(report: Report) -> Iterator[str]:
             yield from (_did(report, name) for name in ("deps", "code"))
             yield from _pushed(report)
         case "list":
-            yield from _listed(report)
+            yield from _image_table(report)
         case _:
-            yield from _shown(report)
+            yield from _image_lines(report)
 
 
 def _did(report: Report, name: str) -> str:
@@ -47,7 +47,7 @@ def _pushed(report: Report) -> Iterator[str]:
     yield f"in a workload: image: {{name: {report['image']}}}"
 
 
-def _shown(report: Report) -> Iterator[str]:
+def _image_lines(report: Report) -> Iterator[str]:
     yield f"image       {report['image']}"
     yield f"repository  {report['repository'] or 'none: no --registry, no --place'}"
     yield f"MaxText     {report['maxtext']} ({report['maxtext_source']})"
@@ -68,7 +68,7 @@ def _lock(report: Report) -> str:
     return f"lock        {lock['digest']}, pushed {lock['pushed_at']}: {now}"
 
 
-def _listed(report: Report) -> Iterator[str]:
+def _image_table(report: Report) -> Iterator[str]:
     rows = [("WHERE", "TAG", "DIGEST", "SIZE", "WHEN", "")]
     rows += [_cells(one) for one in report["images"]]
     widths = [max(len(row[i]) for row in rows) for i in range(5)]

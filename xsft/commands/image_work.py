@@ -1,4 +1,5 @@
-"""The actions of `xsft image`, wired: options to a recipe, a recipe to what is there; each gives its document."""
+"""The actions of `xsft image`: from options to a recipe, and from the recipe to the existing images; each action
+returns its document."""
 
 from __future__ import annotations
 
@@ -14,18 +15,18 @@ from msgspec import Struct
 from xsft.catalog import releases
 from xsft.commands.failure import problem_documents
 from xsft.commands.image_progress import Display
-from xsft.effects.images.build import Docker, Maker, PushDone, StepDone
+from xsft.effects.images.build import Docker, ImageStep, Maker, PushDone
 from xsft.effects.images.engine import real_docker, resolve_base
 from xsft.effects.images.listing import ListedImage, in_engine, in_registry
 from xsft.effects.images.lock import keep_base, lock_file, locked_images, pinned_base
-from xsft.effects.images.material import Gathering, Planned, find_images, plan_image, within_project
+from xsft.effects.images.material import Gathering, PlannedImage, find_images, plan_image, within_project
 from xsft.effects.images.registry_client import Registries
 from xsft.effects.images.where import ensure_repository, registry_of
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.errors import Refused, UsageError, XsftError
 from xsft.image.context import largest, size_of
-from xsft.image.model import Base, BuildStep, Locked, Options
+from xsft.image.model import Base, BuildOptions, BuildStep, Locked
 from xsft.image.recipe import repository_of
 
 ONLY_LOOK = frozenset({"show", "list"})
@@ -33,7 +34,7 @@ ONLY_LOOK = frozenset({"show", "list"})
 
 @dataclass(frozen=True, kw_only=True)
 class Tools:
-    """What asks the world; each is connected when it is first needed."""
+    """The connections to engine and registries; each is made when it is first needed."""
 
     env: dict[str, str] = field(repr=False)
 
@@ -46,7 +47,7 @@ class Tools:
         return real_docker(registries=self.registries, env=self.env)
 
     def docker(self) -> Docker:
-        """Raises EnvironmentMissing where no engine answers."""
+        """Return the engine's client. Raises EnvironmentMissing if no engine answers."""
         return self.connected
 
 
@@ -54,7 +55,7 @@ class Work(Struct, frozen=True, kw_only=True):
     """One call of `xsft image`."""
 
     images: Path
-    planned: Planned
+    planned: PlannedImage
     tools: Tools
     display: Display
     create: bool
@@ -68,7 +69,7 @@ class Work(Struct, frozen=True, kw_only=True):
         planned = self.planned
         if repository_of(planned.options) is None:
             raise UsageError(
-                "It is not said where the image is pushed to.",
+                "No registry given.",
                 fix="Give --registry us-docker.pkg.dev/my-project/xsft (make: REGISTRY=), or --place (PLACE=).",
             )
         material = planned.material
@@ -87,7 +88,7 @@ class Work(Struct, frozen=True, kw_only=True):
         return self._document("list", listed=found)
 
     def _pin(self) -> None:
-        """The first build that knows the base's digest pins it for everybody."""
+        """Pin the base's digest in the lock, at the first build that knows it."""
         base, image = self.planned.material.base, self.planned.recipe.image
         if base and base.digest and keep_base(self.images, image, base):
             self.display.say(f"{lock_file(self.images, image)} pins the base {base.pinned} now: commit it")
@@ -110,7 +111,7 @@ class Work(Struct, frozen=True, kw_only=True):
         self,
         action: str,
         *,
-        steps: Sequence[StepDone] = (),
+        steps: Sequence[ImageStep] = (),
         done: PushDone | None = None,
         listed: Sequence[ListedImage] | None = None,
     ) -> dict[str, Any]:
@@ -149,7 +150,7 @@ class Work(Struct, frozen=True, kw_only=True):
 
 
 def work_for(args: argparse.Namespace, *, display: Display) -> Work:
-    """Everything but the action itself. Raises UsageError and SpecError for what is wrong with the options or files."""
+    """Return the work for the options. Raises UsageError and SpecError if the options or files are wrong."""
     cwd = Path.cwd()
     images = find_images(cwd, args.image)
     tools = Tools(env=own_environment())
@@ -165,7 +166,8 @@ def work_for(args: argparse.Namespace, *, display: Display) -> Work:
 def _base(
     args: argparse.Namespace, *, images: Path, tools: Tools, display: Display
 ) -> Callable[[str | None], Base | None]:
-    """To show what would be built, nobody who knows the base need answer: it is said that the tags are others then."""
+    """Return a function that finds the base's digest. `show` works without an answer, and says that the tags may differ
+    then."""
     pinned, held = pinned_base(images, args.image), locked_images(images, args.image).values()
 
     def base(ref: str | None) -> Base | None:
@@ -190,8 +192,8 @@ def _base(
     return base
 
 
-def _options(args: argparse.Namespace, *, project: Path, cwd: Path) -> Options:
-    return Options(
+def _options(args: argparse.Namespace, *, project: Path, cwd: Path) -> BuildOptions:
+    return BuildOptions(
         image=args.image,
         registry=args.registry or registry_of(args.place, start=project),
         maxtext=args.maxtext or releases.DEFAULT,
@@ -224,7 +226,7 @@ def _file(text: str) -> Path:
     return path
 
 
-def _part(step: BuildStep, done: StepDone | None) -> dict[str, Any]:
+def _part(step: BuildStep, done: ImageStep | None) -> dict[str, Any]:
     return {
         "tag": step.tag,
         "outcome": done.outcome if done else None,
@@ -236,7 +238,7 @@ def _part(step: BuildStep, done: StepDone | None) -> dict[str, Any]:
     }
 
 
-def _row(one: ListedImage, planned: Planned, lock: Locked | None) -> dict[str, Any]:
+def _row(one: ListedImage, planned: PlannedImage, lock: Locked | None) -> dict[str, Any]:
     current = one.tag in {planned.recipe.deps.tag, planned.recipe.code.tag}
     locked = lock is not None and one.digest == lock.digest
     return {

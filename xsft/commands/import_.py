@@ -1,4 +1,4 @@
-"""`xsft import [FILE]`: make a workload of a pasted xpk line; nothing of the paste is executed."""
+"""`xsft import [FILE]`: convert a pasted xpk line to a workload; nothing of the paste is executed."""
 
 from __future__ import annotations
 
@@ -7,38 +7,25 @@ import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
-from xsft.commands.arguments import add_json
+from xsft.checks import for_submission
+from xsft.commands.documents import print_json, status_of
+from xsft.commands.failure import print_problems, problem_documents
 from xsft.commands.new_file import refuse_unless_free, schema_line, write_new
-
-if TYPE_CHECKING:
-    from xsft.errors import SpecError
-    from xsft.importer.build import Imported
-    from xsft.importer.notes import Difference
-    from xsft.problems import Problem
-
-EPILOG = """\
-The paste is an `xpk workload create` or `create-pathways` line, with the `export` lines above it, or a page of Markdown
-with both in its code blocks. What `xsft plan` would refuse in the workload is listed. Exit status 2 where
-values are missing: the workload is written all the same, and names them. 4 where OUT exists."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = EPILOG
-    parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="the paste; - (the default) for stdin")
-    parser.add_argument("-o", "--output", metavar="OUT", help="write the workload there; without it, to stdout")
-    parser.add_argument("--line", type=int, metavar="N", help="line where the xpk line begins, where there are several")
-    add_json(parser)
+from xsft.effects.facts.gather import gather
+from xsft.effects.machine import clock
+from xsft.effects.machine.files import read_workload_text
+from xsft.errors import SpecError, XsftError
+from xsft.importer.build import Imported, import_paste
+from xsft.importer.notes import PasteDifference
+from xsft.planner import make_intent
+from xsft.problems import Problem, errors_in
+from xsft.spec.reader import read_spec
 
 
 def run(args: argparse.Namespace) -> int:
-    from xsft.commands.documents import print_json, status_of
-    from xsft.commands.failure import print_problems, problem_documents
-    from xsft.importer.build import import_paste
-
     target = Path(args.output) if args.output else None
     if target is not None:
         refuse_unless_free(target, instead="without -o it is printed.")
@@ -66,18 +53,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _refusals(text: str, target: Path | None) -> tuple[Problem, ...]:
-    """Errors of the plan and of the submission, as far as they can be told without asking anything outside."""
-    from xsft.checks import NOT_READ, for_submission
-    from xsft.effects.facts.gather import gather
-    from xsft.effects.machine import clock
-    from xsft.planner import make_intent
-    from xsft.problems import errors_in
-    from xsft.spec.reader import read_spec
-
+    """Return the errors of the plan and of the submission that can be found offline."""
     spec = read_spec(text)
     facts = gather(spec, file=target or "-", today=clock.today(), offline=True)
     found = make_intent(spec, facts).problems
-    return errors_in(for_submission(p for p in found if p.id not in NOT_READ))
+    return errors_in(for_submission(p for p in found if p.kind != "unread"))
 
 
 def _lines(imported: Imported) -> Iterable[str]:
@@ -86,15 +66,12 @@ def _lines(imported: Imported) -> Iterable[str]:
     yield from (f"  {_said(difference)}\n" for difference in imported.differences)
 
 
-def _said(d: Difference) -> str:
+def _said(d: PasteDifference) -> str:
     change = f" {d.given}" if d.given else ""
     return f"{d.what}:{change}{f' -> {d.now}' if d.now else ''}\n    {d.why}"
 
 
 def _paste(name: str) -> str:
-    from xsft.effects.machine.files import read_workload_text
-    from xsft.errors import SpecError
-
     if name == "-" and sys.stdin.isatty():
         sys.stderr.write("paste the xpk line, then Ctrl-D\n")
     try:
@@ -104,9 +81,7 @@ def _paste(name: str) -> str:
 
 
 def _of_a_paste(unread: SpecError) -> SpecError:
-    """The reader speaks of workloads."""
-    from xsft.errors import SpecError
-
+    """Return the reader's error with words that fit a paste; the reader names workloads."""
     fixes = {
         "file-empty": "Paste an `xpk workload create` line into it.",
         "file-encoding": "Save the command as UTF-8 text.",
@@ -122,10 +97,7 @@ def _of_a_paste(unread: SpecError) -> SpecError:
 
 
 def _env_file(name: str) -> str | None:
-    """What --env-file names, where it is on this machine."""
-    from xsft.effects.machine.files import read_workload_text
-    from xsft.errors import XsftError
-
+    """Return the content of the file that --env-file names, if it is on this machine."""
     try:
         return read_workload_text(name) if name != "-" else None
     except XsftError:

@@ -6,35 +6,21 @@ import argparse
 import sys
 from pathlib import Path
 
+from xsft.catalog.models import model, suggest
+from xsft.checks.memory import FITS
 from xsft.commands.new_file import refuse_unless_free, schema_line, write_new
+from xsft.errors import UsageError
+from xsft.facts import Facts
+from xsft.planner import make_intent
+from xsft.spec.reader import read_spec
 
-DEFAULT_FILE = "workload.yaml"
 TEMPLATES = Path(__file__).parent.parent / "data" / "init"
 MODEL, HUB_ID = "qwen3-0.6b", "Qwen/Qwen3-0.6B"
-"""Of the templates."""
+"""Model and hub id in the templates."""
 SLICES = ("type: v6e-8 ", *(f"type: v6e-{chips} " for chips in (16, 32, 64, 128, 256)))
-TOO_SMALL = frozenset({"does-not-fit", "fit-refused"})
-EPILOG = "Exit status 4 where FILE exists: nothing is ever overwritten."
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = EPILOG
-    parser.add_argument(
-        "file", nargs="?", default=DEFAULT_FILE, metavar="FILE", help="default: %(default)s; - for stdout"
-    )
-    parser.add_argument(
-        "--model", metavar="NAME", help="MaxText's model_name, or a Hugging Face id (default: qwen3-0.6b)"
-    )
-    kind = parser.add_mutually_exclusive_group()
-    kind.add_argument("--local", action="store_true", help="a tiny run on this machine, with what ships with xsft")
-    kind.add_argument(
-        "--mode", choices=("mcjax", "pathways"), default="mcjax", help="how JAX is driven (default: %(default)s)"
-    )
 
 
 def run(args: argparse.Namespace) -> int:
-    from xsft.errors import UsageError
-
     variant = "local" if args.local else args.mode
     if args.local and args.model:
         raise UsageError("--model: the run on this machine trains its own tiny model.", fix="Leave --local out.")
@@ -49,9 +35,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def workload_text(variant: str, *, folder: Path | None, model: str | None = None) -> str:
-    """The template for `mcjax`, `pathways` or `local`; `folder` is where the file will lie.
+    """Return the template for `mcjax`, `pathways` or `local`. `folder`: where the file will be written.
 
-    With `model` that one instead of the template's, on the first slice that it is not known to be too large for. Raises
+    With `model` it replaces the template's, on the first slice that it is not known to be too large for. Raises
     UsageError, with near names, for a model that MaxText does not have.
     """
     text = (TEMPLATES / f"{variant}.yaml").read_text(encoding="utf-8")
@@ -59,9 +45,6 @@ def workload_text(variant: str, *, folder: Path | None, model: str | None = None
 
 
 def _with_model(text: str, name: str) -> str:
-    from xsft.catalog.models import model, suggest
-    from xsft.errors import UsageError
-
     converted = suggest(name)[:1] if "/" in name else ()
     try:
         wanted = model(*converted or (name,))
@@ -79,13 +62,10 @@ def _with_model(text: str, name: str) -> str:
 
 
 def _fitting(text: str) -> str:
-    """On the first of SLICES that no check calls too small; the last one where all are."""
-    from xsft.facts import Facts
-    from xsft.planner import make_intent
-    from xsft.spec.reader import read_spec
+    """Return the text with the first of SLICES that no check calls too small, or the last one."""
 
     def is_too_small(tried: str) -> bool:
-        return any(p.id in TOO_SMALL for p in make_intent(read_spec(tried), Facts()).problems)
+        return any(FITS.get(p.id) == "no" for p in make_intent(read_spec(tried), Facts()).problems)
 
     tries = [text.replace(SLICES[0], slices) for slices in SLICES]
     return next((tried for tried in tries if not is_too_small(tried)), tries[-1])

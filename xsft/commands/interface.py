@@ -1,4 +1,4 @@
-"""The machine interface as models: what scripts may rely on. No verb imports it; tests hold their output against it.
+"""The machine interface as models, on which scripts may rely. No verb imports it; tests compare their output with it.
 
 `docs/generate.py` makes xsft/schemas/*.json and docs/reference/machine-interface.md from it.
 """
@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from xsft.commands.interface_base import Document, ErrorDocument
-from xsft.commands.interface_checkpoint import CheckpointDocument
+from xsft.commands.interface_checkpoint import CheckpointDocument, ConversionDocument
 from xsft.commands.interface_data import DataDocument
 from xsft.commands.interface_image import ImageDocument
-from xsft.commands.interface_machine import DoctorDocument, SecretDocument, SetupDocument
+from xsft.commands.interface_machine import DoctorDocument, SecretDocument, ServeDocument, SetupDocument
+from xsft.commands.interface_prepare import PrepareDocument
 from xsft.commands.interface_runs import CheckDocument, DiffDocument, ImportDocument, PlanDocument, SubmitDocument
 from xsft.commands.interface_status import CancelDocument, CompareDocument, StatusDocument, WaitDocument, WhyDocument
 
@@ -30,15 +31,19 @@ DOCUMENTS: dict[str, type[Document]] = {
     "doctor": DoctorDocument,
     "image": ImageDocument,
     "checkpoint": CheckpointDocument,
+    "checkpoint-convert": ConversionDocument,
     "data": DataDocument,
+    "data-prepare": PrepareDocument,
+    "serve": ServeDocument,
     "setup": SetupDocument,
     "error": ErrorDocument,
 }
-"""Verb -> its document; `error` is any verb's."""
+"""Verb -> its document; `error` belongs to every verb."""
 
 
 def published(name: str) -> dict[str, Any]:
-    """JSON Schema of a document, for readers: further fields may come in the same version, so none is forbidden."""
+    """Return the JSON Schema of a document, for readers: further fields may come in the same version, so none is
+    forbidden."""
     schema = DOCUMENTS[name].model_json_schema(by_alias=True)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_open(schema)}
 

@@ -1,4 +1,4 @@
-"""What every document of the machine interface shares."""
+"""The base of every document of the machine interface."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Document(BaseModel):
-    """Strict here, so that a field that is printed and not described is noticed."""
+    """Base of all documents; strict, so that a field that is printed and not described is noticed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 
 
 class Problem(Document):
-    """One finding."""
+    """One problem that was found."""
 
     id: str
-    """Stable; docs/checks.md explains it."""
+    """Stable id; docs/checks.md explains it."""
     severity: Literal["error", "warning", "note"]
     """Errors refuse; warnings can be silenced under `checks:`; notes are for information."""
     message: str
     """What was given and what is allowed."""
     fix: str
-    """The next step; empty where there is none."""
+    """The next step; empty if there is none."""
     where: str
-    """Key path in the workload, e.g. `train.steps`; empty where it concerns the whole file."""
+    """Key path in the workload, e.g. `train.steps`; empty if the problem concerns the whole file."""
     file: str
     """The file, as it was named; empty for a problem of the command itself."""
 
 
 class ErrorDocument(Document):
-    """What any verb prints under --json where it cannot do its work."""
+    """Document that any verb prints under --json if it fails."""
 
     schema_: str = Field(alias="schema", pattern=r"^xsft\.[a-z]+/1$")
-    """That of the verb."""
+    """Schema name of the verb's own document."""
     problems: list[Problem]
     exit_status: int
-    """docs/reference/exit-status.md."""
+    """Exit status of the verb; docs/reference/exit-status.md."""

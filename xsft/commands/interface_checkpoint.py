@@ -2,20 +2,101 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from xsft.commands.interface_base import Document
+from xsft.commands.interface_base import Document, Problem
+from xsft.commands.interface_status import Run
 
 
 class CheckpointWriter(Document):
-    """The run that saved a checkpoint, by xsft's record beside its output."""
+    """The training or the conversion that saved a checkpoint, by xsft's record beside its output."""
 
     run_name: str
     spec_digest: str
-    steps: int
-    """Asked for."""
+    """Digest of the workload; of a conversion: over all that decides what it writes."""
+    steps: int | None
+    """Requested steps; null for a conversion."""
+    source: str | None
+    """Weights that were converted, `repository` or `repository@commit`; null for a training."""
+
+
+class ConversionSourceDocument(Document):
+    """The Hugging Face weights that are converted."""
+
+    repo: str
+    """`owner/name`, or the absolute path of a folder."""
+    revision: str | None
+    """Branch, tag or commit, as the workload writes it."""
+    commit: str | None
+    """Commit that the hub resolved it to; null for a folder, and if the hub was not asked."""
+    content: str | None
+    """sha256 over the files of a folder; null for a repository."""
+
+
+class ConversionEstimateDocument(Document):
+    """Estimated bytes at the peak, from the model's size."""
+
+    memory: int
+    output: int
+    download: int
+
+
+class ConversionJobDocument(Document):
+    """The job of a conversion on a cluster: one pod on a CPU node."""
+
+    jobset: str | None
+    uid: str | None
+    """UID of the JobSet; null for a dry run."""
+    namespace: str
+    queue: str
+    cpus: int
+    memory_bytes: int
+    """Estimated memory in bytes; the pod requests it in whole GiB."""
+    disk_bytes: int
+    machine: str
+    """GCE machine type: the smallest of those that xpk names."""
+    xpk_argv: list[str] | None
+    by_hand: list[str]
+    """Parts of the JobSet that the xpk line alone would lack."""
+    manifest: dict[str, Any] | None
+    """The JobSet, for a dry run."""
+
+
+class ConversionDocument(Document):
+    """`xsft checkpoint convert FILE --json`."""
+
+    schema_: Literal["xsft.checkpoint-convert/1"] = Field(alias="schema")
+    run_name: str
+    """Run name of the conversion: `<training>-convert`."""
+    training: str
+    action: Literal["planned", "created", "attempt", "adopted", "finished"]
+    """`finished`: the checkpoint existed. `created`, `attempt`: converted now, by the first or a later attempt.
+    `adopted`: a live job converts it. `planned`: a dry run; nothing was sent."""
+    why: str
+    digest: str
+    """Digest of all that decides the result, 64 hex digits; its folder's name has 12 of them."""
+    checkpoint: str
+    """load_parameters_path of the training."""
+    not_whole: list[str]
+    """Folders of interrupted conversions; they are kept."""
+    source: ConversionSourceDocument
+    model: str
+    argv: list[str]
+    """Arguments of MaxText's to_maxtext; empty if the checkpoint existed and has no record."""
+    estimate: ConversionEstimateDocument | None
+    """Estimated sizes; null if the model's size is unknown."""
+    record: str | None
+    """Path of the record; null if the checkpoint existed already."""
+    log: str | None
+    job: ConversionJobDocument | None
+    """The job on a cluster; null on this machine, and if the checkpoint existed."""
+    problems: list[Problem]
+    run: Run | None = None
+    """With --wait: the run, as `xsft status` shows it."""
+    exit_status: int | None = None
+    """Exit status of the wait, with --wait."""
 
 
 class CheckpointDocument(Document):
@@ -27,17 +108,17 @@ class CheckpointDocument(Document):
     status: Literal["complete", "torn", "missing", "not-a-checkpoint", "unreadable"]
     """`torn`: a save that did not end."""
     detail: str
-    """Why it is torn or could not be read, or what lies there instead and where a checkpoint lies."""
+    """Why it is torn or could not be read; or what the path holds instead, and where a checkpoint is."""
     layout: Literal["items", "model_params", "optimizer_state", "adapters", "hugging_face"] | None
     step: int | None
-    """A conversion saves as step 0."""
+    """Step of the checkpoint; a conversion saves as step 0."""
     use_zarr3: bool | None
     use_ocdbt: bool | None
     scan_layers: bool | None
     param_scan_axis: int | None
-    """null where the layers are not stacked, or the shapes do not tell the axis."""
+    """Axis along which layers are stacked; null if they are not stacked, or the shapes do not show the axis."""
     dtypes: list[str] | None
-    """As NumPy names them; null where unknown."""
+    """Data types by NumPy's names; null if unknown."""
     dtypes_detail: str
     """Why they are unknown, or of how many arrays they were read."""
     parameters: int | None
@@ -45,9 +126,9 @@ class CheckpointDocument(Document):
     models: list[str]
     """Models of the catalogue whose arrays have these names and shapes."""
     modes: list[Literal["mcjax", "pathways"]]
-    """That can read it."""
+    """Modes that can read it."""
     bytes: int | None
-    """Of all its files; null where there are too many to add up."""
+    """Bytes of all its files; null if there are too many files to add up."""
     bytes_read: int
-    """By this command; no array's data is among them."""
+    """Bytes read by this command; no array's data is among them."""
     written_by: CheckpointWriter | None

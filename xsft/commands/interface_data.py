@@ -1,4 +1,4 @@
-"""Documents about the training data."""
+"""The documents of `xsft data show` and `inspect`."""
 
 from __future__ import annotations
 
@@ -9,67 +9,110 @@ from pydantic import Field
 from xsft.commands.interface_base import Document, Problem
 
 
-class DataPart(Document):
-    """Tokens in a row that are treated alike."""
+class SpecialToken(Document):
+    """A special token, which no text is split into."""
 
-    part: Literal["masked", "trained", "padding"]
+    at: int
+    """Position in `ids`."""
+    kind: Literal["BOS", "EOS", "pad", "unknown", "special"]
+    text: str
+
+
+class DataPart(Document):
+    """Consecutive tokens of one example with the same treatment."""
+
+    part: Literal["masked", "trained"]
     """`trained`: their prediction counts in the loss."""
+    segment: int
+    """Number of the example within a packed sequence, from 1."""
     text: str
     ids: list[int]
+    special: list[SpecialToken]
 
 
 class DataExample(Document):
     """One sequence as the model sees it."""
 
     row: int
-    """From 0, in the order of the data; with --packed the packed sequence."""
+    """Row number from 0, in the order of the data; with --packed the number of the packed sequence."""
     tokens: int
-    """Without padding."""
+    """Number of tokens, without padding."""
     trained: int
     padding: int
+    cut: bool
+    """Whether it fills max_target_length: text after it may have been cut."""
+    end: str | None
+    """The special token that is trained last, behind the answer; null: none, and the model does not learn to stop."""
     parts: list[DataPart]
 
 
 class DataLengths(Document):
-    """Tokens of an example before it is cut."""
+    """Lengths in tokens of the examples before they are cut."""
 
     p50: int
     p90: int
     max: int
     at_least: bool
-    """Looking stopped at `max`: the longest example has as many tokens or more."""
+    """Whether counting stopped at `max`: the longest example has as many tokens or more."""
 
 
-class DataSummary(Document):
-    """What a sample says about the data."""
+class DataRole(Document):
+    """The messages of one role."""
 
-    rows: int | None
-    """Of the whole split; null where only a sample was read and the workload does not say."""
-    sampled: int
-    tokens: DataLengths | None
-    truncated: float
-    """Share of examples that are longer than max_target_length, 0 to 1."""
-    no_target: float
-    """Share without a trained token."""
-    trained: float
-    """Share of trained tokens among those that are read."""
-    duplicates: int
-    """Examples whose trained tokens are those of another one of the sample."""
-    packing: float | None
-    """Share of positions of packed sequences that are tokens; null where the run does not pack."""
-    steps_per_epoch: float | None
-    """null where the number of rows is unknown."""
-    histogram: list[tuple[int, int]]
-    """[upper bound of the length, examples]."""
+    role: str
+    turns: int
+    empty: int
+    """Messages without any text."""
+    dropped: int
+    """Messages whose text is missing from the template's output."""
 
 
 class DataDocument(Document):
-    """`xsft data show|inspect FILE --json`."""
+    """`xsft data show|inspect FILE --json`. For `show` all figures are null."""
 
     schema_: Literal["xsft.data/1"] = Field(alias="schema")
     action: Literal["show", "inspect"]
+    split: Literal["train", "eval"]
     examples: list[DataExample] | None
-    """null of `inspect`."""
-    summary: DataSummary | None
-    """null of `show`."""
+    """The examples that are shown; null for `inspect`."""
+    rows: int | None
+    """Rows of the whole split; null if only a sample was read and the workload gives no number."""
+    sampled: int | None
+    """Rows that were read, the first of the split; every figure is of these, unless its text says otherwise."""
+    everything: bool | None
+    """Whether the sample is the whole split."""
+    tokens: DataLengths | None
+    truncated: float | None
+    """Share of examples that are longer than max_target_length, 0 to 1."""
+    no_target: float | None
+    """Share of examples without a trained token."""
+    no_end: float | None
+    """Share of uncut examples whose last trained token is not a special token."""
+    trained: float | None
+    """Share of trained tokens among those that are read."""
+    duplicates: int | None
+    """Examples whose trained tokens equal those of an earlier example of the sample."""
+    in_other: int | None
+    """Examples whose trained tokens equal those of an example of the other split; null if the workload has no other
+    split."""
+    whole_in_other: int | None
+    """Those of them that are equal as a whole."""
+    other_sampled: int | None
+    """Rows of the other split that were read."""
+    roles: list[DataRole] | None
+    packing: float | None
+    """Share of positions of packed sequences that are tokens; null if the run does not pack."""
+    packed_sequences: int | None
+    """Packed sequences that `packing` is computed from."""
+    steps_per_epoch: float | None
+    """Steps of one pass over the data; null if the number of rows is unknown, estimated from the sample unless it is
+    the whole split."""
+    epochs: float | None
+    """Passes over the data that train.steps needs."""
+    histogram: list[tuple[int, int]] | None
+    """[upper bound of the length, examples]."""
+    beyond_vocabulary: int | None
+    """Examples with a token for which the model has no row."""
+    picture: str | None
+    """Path of the file of --png."""
     problems: list[Problem]

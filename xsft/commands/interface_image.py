@@ -1,4 +1,4 @@
-"""The document about images."""
+"""The document of `xsft image`."""
 
 from __future__ import annotations
 
@@ -24,49 +24,48 @@ class ImagePart(Document):
     """`deps-<hash>` or `code-<hash>`: the same content has the same tag."""
     outcome: Literal["held", "in-registry", "pulled", "built", "not-needed"] | None
     """What `build` and `push` did; null for `show` and `list`. `held`: the engine had it; `in-registry`: the registry
-    had; `not-needed`: nothing is missing that it would be for.
-    """
+    had it; `not-needed`: no missing image is built on it."""
     seconds: float | None
-    """Of the building or pulling."""
+    """Seconds of building or pulling."""
     files: int
     bytes: int
-    """Of its build context."""
+    """Bytes of its build context."""
     largest: list[ContextEntry]
     args: dict[str, str]
     """Build arguments."""
 
 
 class ImageLock(Document):
-    """What images/NAME.lock.json has for the repository."""
+    """The entry of images/NAME.lock.json for the repository."""
 
     file: str
     digest: str
     code: str
-    """Its tag."""
+    """Tag of the code image."""
     maxtext: str
     pushed_at: str
-    """UTC, ISO 8601."""
+    """Time of the push; UTC, ISO 8601."""
     commit: str | None
     dirty: bool | None
     current: bool
-    """What lies here now would make the same image."""
+    """Whether the current files would make the same image."""
 
 
 class ListedImage(Document):
-    """An image that is there."""
+    """An image of the engine or of the registry."""
 
     where: Literal["local", "registry"]
     tag: str
     digest: str | None
     """`sha256:…`; null for a local image that was never pushed or pulled."""
     size: int
-    """Bytes: unpacked where local, as stored in the registry."""
+    """Bytes: unpacked if local, as stored in the registry."""
     at: str | None
-    """When it was made or uploaded, ISO 8601; null where the registry does not tell."""
+    """Time when it was made or uploaded, ISO 8601; null if the registry does not give it."""
     current: bool
-    """What lies here now has this tag."""
+    """Whether the current files have this tag."""
     locked: bool
-    """The lock names this digest for the repository."""
+    """Whether the lock names this digest for the repository."""
 
 
 class ImageDocument(Document):
@@ -76,21 +75,21 @@ class ImageDocument(Document):
     action: Literal["build", "push", "list", "show"]
     image: str
     repository: str | None
-    """Where it is pushed; null where no registry is named."""
+    """Repository that it is pushed to; null if no registry is given."""
     maxtext: str
     maxtext_source: str
     """`pypi`, `git <commit>` or `tree <commit>[-dirty]`."""
     base: str
-    """`ref@sha256:…`; `ref#sha256:…` for one that only this engine has; empty where the Dockerfile takes none."""
+    """`ref@sha256:…`; `ref#sha256:…` for one that only this engine has; empty if the Dockerfile takes none."""
     deps: ImagePart
     code: ImagePart
     ref: str | None
     """`repository@sha256:…` after a push, for `image.ref` of a workload; else null."""
     pushed: bool | None
-    """Whether anything was sent; null but for `push`."""
+    """Whether anything was sent; null except for `push`."""
     lock: ImageLock | None
-    """After the action; null where it has nothing for the repository."""
+    """The lock's entry after the action; null if it has none for the repository."""
     images: list[ListedImage] | None
-    """Of `list`."""
+    """Images, for `list`."""
     problems: list[Problem]
     """Warnings."""

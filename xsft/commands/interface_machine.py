@@ -10,19 +10,19 @@ from xsft.commands.interface_base import Document
 
 
 class MachineCheck(Document):
-    """One thing that is there or not."""
+    """One check of this machine."""
 
     id: str
-    """Stable, e.g. `xpk-environment`."""
+    """Stable id, e.g. `xpk-environment`."""
     ok: bool
     required: bool
     """Whether planning and local runs need it."""
     version: str
-    """Empty where it has none or could not be learnt."""
+    """Version; empty if it has none or it is unknown."""
     needed_for: str
     detail: str
     fix: str
-    """The command that mends it; empty where it is ok."""
+    """The command that fixes it; empty if it is ok."""
 
 
 class DoctorDocument(Document):
@@ -31,19 +31,19 @@ class DoctorDocument(Document):
     schema_: Literal["xsft.doctor/1"] = Field(alias="schema")
     checks: list[MachineCheck]
     ok: bool
-    """Everything required is there."""
+    """Whether everything required is present."""
 
 
 class Environment(Document):
     """An environment that is ready."""
 
-    name: Literal["xpk", "maxtext"]
+    name: Literal["xpk", "maxtext", "engine"]
     version: str
-    """Of xpk or MaxText."""
+    """Version of xpk, MaxText or mlx-lm."""
     digest: str
     """sha256 of the lock it was built from."""
     python: str
-    """Its interpreter."""
+    """Path of its Python interpreter."""
 
 
 class SetupDocument(Document):
@@ -53,12 +53,24 @@ class SetupDocument(Document):
     environments: list[Environment]
 
 
+class ServeDocument(Document):
+    """`xsft serve FOLDER --json`, printed when the server answers."""
+
+    schema_: Literal["xsft.serve/1"] = Field(alias="schema")
+    url: str
+    """Base URL for OpenAI clients, e.g. `http://127.0.0.1:8080/v1`."""
+    model: str
+    """The `model` of requests."""
+    folder: str
+    """Absolute path of the served model."""
+
+
 class SecretDocument(Document):
-    """`xsft secret create NAME --json`. Never the value."""
+    """`xsft secret create NAME --json`. It never contains the value."""
 
     schema_: Literal["xsft.secret/1"] = Field(alias="schema")
     action: Literal["created"]
-    """A Secret that exists is an error (exit status 4): nothing is overwritten."""
+    """What was done; a Secret that exists is an error (exit status 4): nothing is overwritten."""
     name: str
     key: str
     namespace: str

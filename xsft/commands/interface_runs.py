@@ -11,7 +11,7 @@ from xsft.commands.interface_status import Run
 
 
 class Mode(Document):
-    """How JAX is driven, and why so."""
+    """How JAX is driven, and the reason."""
 
     value: Literal["mcjax", "pathways"]
     reason: str
@@ -23,7 +23,8 @@ class AuditRow(Document):
     field: str
     """Key path in the workload."""
     outcome: Literal["landed", "patched", "dropped", "altered"]
-    """landed: xpk rendered it · patched: xsft put it there · dropped, altered: not as asked; the plan is refused."""
+    """landed: xpk rendered it · patched: xsft added it · dropped, altered: the manifest differs from the workload; the
+    plan is refused."""
     where: str
     """JSON pointer into `manifest`."""
     requested: Any
@@ -36,15 +37,15 @@ class Seeds(Document):
     """The value of `data_shuffle_seed` at every start of the run."""
 
     first: int
-    """At the first start of this attempt."""
+    """Seed at the first start of this attempt."""
     per_restart: int
-    """More at each restart of the attempt's JobSet."""
+    """Increment at each restart of the attempt's JobSet."""
     per_attempt: int
-    """More at the first start of each later attempt."""
+    """Increment at the first start of each later attempt."""
 
 
 class Plan(Document):
-    """Exactly what `xsft submit` does."""
+    """A plan: exactly what `xsft submit` does."""
 
     file: str
     run_name: str
@@ -54,22 +55,23 @@ class Plan(Document):
     spec_digest: str
     """sha256 of the resolved workload, 64 hex digits; equal digests are the same run."""
     target: str
-    """`local`, or the launcher that took it to a cluster: `xpk`."""
+    """`local`, or the launcher that puts it on a cluster: `xpk`."""
     mode: Mode
     trainer_argv: list[str]
     """What the trainer's process receives, byte for byte, at the first start of this attempt; starts
     `python3 -m MODULE`.
     """
     trainer_env: dict[str, str]
-    """What that process must see in its environment."""
+    """Environment variables that the trainer's process must see."""
     seeds: Seeds | None
-    """What later starts change in `trainer_argv`; null where all of them read the rows in the same order."""
+    """What later starts change in `trainer_argv`; null if all of them read the rows in the same order."""
     conversion_argv: list[str] | None
-    """Converts the Hugging Face weights, once, before the run; null where the workload names a checkpoint."""
+    """Command that converts the Hugging Face weights, once, before the run; null if the workload names a checkpoint, or
+    the result exists."""
     xpk_argv: list[str] | None
-    """The `xpk workload create[-pathways]` line; null for `target: local`, or where a problem leaves none to render."""
+    """The `xpk workload create[-pathways]` line; null for `target: local`, or if a problem prevents rendering it."""
     manifest: dict[str, Any] | None
-    """The object that will be created; null where `xpk_argv` is."""
+    """The object that will be created; null if `xpk_argv` is null."""
     audit: list[AuditRow]
     by_hand: list[str]
     """What running `xpk_argv` by hand would lack against `manifest`, one sentence each."""
@@ -83,9 +85,9 @@ class PlanDocument(Document):
     plans: list[Plan]
     """One per file that could be read, in the order given."""
     problems: list[Problem] = []
-    """Problems of files that could not be read; absent where there are none."""
+    """Problems of files that could not be read; absent if there are none."""
     exit_status: int = 0
-    """Only beside `problems`."""
+    """Exit status; present only with `problems`."""
 
 
 class CheckDocument(Document):
@@ -93,15 +95,15 @@ class CheckDocument(Document):
 
     schema_: Literal["xsft.check/1"] = Field(alias="schema")
     ok: bool
-    """No error in any file; warnings do not count."""
+    """Whether no file has an error; warnings do not count."""
     problems: list[Problem]
     """All problems of all files."""
     exit_status: int
-    """0 or 2."""
+    """Exit status: 0 or 2."""
 
 
 class Result(Document):
-    """What a run that has ended came to."""
+    """The result of a run that has ended."""
 
     steps: int
     """The last step that ran."""
@@ -110,27 +112,28 @@ class Result(Document):
 
 
 class SubmitDocument(Document):
-    """`xsft submit FILE --json`. `checkpoints` to `private_pids` are there for `target: local` only."""
+    """`xsft submit FILE --json`. `checkpoints` to `private_pids` are present for `target: local` only."""
 
     schema_: Literal["xsft.submit/1"] = Field(alias="schema")
     run_name: str
     jobset: str | None
-    """null for `target: local`, and for a finished run whose JobSets are gone."""
+    """Name of the JobSet; null for `target: local`, and for a finished run whose JobSets are gone."""
     action: Literal["created", "adopted", "attempt", "finished"]
-    """created: a new run · adopted: a live one goes on · attempt: a further one · finished: nothing is left to do."""
+    """created: a new run · adopted: a live run continues · attempt: a further attempt · finished: nothing is left to
+    do."""
     uid: str | None
-    """UID of the JobSet; null where `jobset` is."""
+    """UID of the JobSet; null if `jobset` is null."""
     spec_digest: str
     record: str | None
     """File that records the attempt; null for a finished run of which only the JobSet is known."""
     result: Result | None
-    """null where the run has not ended."""
+    """The run's result; null if it has not ended."""
     problems: list[Problem]
     """Warnings and notes."""
     resumed_from: int | None = None
-    """Step of the checkpoint it continues from; of a new attempt on a cluster the last one saved."""
+    """Step of the checkpoint it continues from; for a new attempt on a cluster the last one saved."""
     resumed_order: Literal["reshuffled", "repeated"] | None = None
-    """Of the rows it reads from there, the first one first: another order than before, or the same."""
+    """Order of the rows it reads from there, starting with the first row: another order than before, or the same."""
     checkpoints: list[str] = []
     """Saved checkpoints, the oldest first."""
     log: str | None = None
@@ -140,26 +143,26 @@ class SubmitDocument(Document):
     private_pids: bool | None = None
     """Whether the trainer had a PID namespace of its own."""
     run: Run | None = None
-    """With `--wait` or `--follow` on a cluster: the run as it was seen last."""
+    """With `--wait` or `--follow` on a cluster: the run as it was read last."""
     exit_status: int = 0
-    """Only beside `run`; what is not 0 is told by the last of `problems`."""
+    """Exit status; present only with `run`. The last of `problems` explains one that is not 0."""
 
 
 class Difference(Document):
-    """One thing that is not the same."""
+    """One difference between A and B."""
 
     key: str
     a: Any
-    """null where A has nothing."""
+    """Value in A; null if A has none."""
     b: Any
-    """null where B has nothing."""
+    """Value in B; null if B has none."""
 
 
 class Differences(Document):
-    """By where they show."""
+    """The differences, grouped by where they appear."""
 
     keys: list[Difference]
-    """Of the workloads."""
+    """Differences of the workloads."""
     trainer_argv: list[Difference]
     trainer_env: list[Difference]
     xpk_argv: list[Difference]
@@ -173,19 +176,19 @@ class DiffDocument(Document):
     a: str
     b: str
     same: bool
-    """Nothing differs; the exit status is 0 either way."""
+    """Whether nothing differs; the exit status is 0 either way."""
     differences: Differences
 
 
 class ImportDifference(Document):
-    """One thing that will not be as pasted."""
+    """One difference between the paste and the workload."""
 
     what: str
     """The flag, key, variable or command."""
     given: str | None
-    """null: it was not in the paste. Secrets are never shown."""
+    """Value in the paste; null if it was not in it. Secrets are never shown."""
     now: str | None
-    """null: it is not in the workload."""
+    """Value in the workload; null if it is not in it."""
     why: str
 
 
@@ -194,12 +197,12 @@ class ImportDocument(Document):
 
     schema_: Literal["xsft.import/1"] = Field(alias="schema")
     file: str | None
-    """The workload that was written; null without `-o`."""
+    """Path of the workload that was written; null without `-o`."""
     workload: str
-    """Its text."""
+    """Text of the workload."""
     differences: list[ImportDifference]
     problems: list[Problem]
-    """What has to be completed or corrected in it."""
+    """What must be completed or corrected in the workload."""
     refused: list[Problem] = []
-    """Why `xsft plan` and `xsft submit` refuse it as it is; told only where `problems` is empty."""
+    """Why `xsft plan` and `xsft submit` refuse it as it is; filled only if `problems` is empty."""
     exit_status: int

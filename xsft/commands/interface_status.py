@@ -24,93 +24,92 @@ State = Literal[
 
 
 class Progress(Document):
-    """Where step, loss and the like come from."""
+    """The source of step, loss and other progress."""
 
     read: bool
-    """Whether the trainer's word was read; where not, step and loss are null and mean nothing."""
+    """Whether the trainer's output was read; if not, step and loss are null and mean nothing."""
     why: str
-    """Why it was not read; empty where it was, or where there is nothing to read yet."""
+    """Why it was not read; empty if it was, or if there is nothing to read yet."""
     source: str | None
-    """log, metrics, record or checkpoints."""
+    """Source: log, metrics, record or checkpoints."""
     said_at: str | None
-    """When the trainer last said something; UTC, ISO 8601."""
+    """Time of the trainer's last output; UTC, ISO 8601."""
     saved_step: int | None
-    """Latest complete checkpoint; null where it was not read or there is none."""
+    """Latest complete checkpoint; null if it was not read or there is none."""
     resumed_from: int | None
-    """Step of the checkpoint it went on from."""
+    """Step of the checkpoint it resumed from."""
     resumed_order: Literal["reshuffled", "repeated"] | None
-    """Of the rows it reads since then, from the first one on: another order than before, or the same; null where it has
-    not resumed, or nothing tells.
-    """
+    """Order of the rows it reads since then, starting with the first row: another order than before, or the same; null
+    if it has not resumed, or it is unknown."""
     no_target_steps: int
-    """Steps in a row, at most, that had no token to learn from; of those that were read, as the next two."""
+    """Longest series of steps without a token to learn from; among the steps that were read, as for the next two."""
     not_finite_steps: int
     """Steps whose loss was NaN or infinite."""
     zero_loss_steps: int
-    """Steps in a row, at most, whose loss was printed as 0.000 although they had tokens to learn from."""
+    """Longest series of steps whose loss was printed as 0.000 although they had tokens to learn from."""
 
 
 class Run(Document):
-    """One run, all its attempts folded into the newest. null: not read, or the run has none."""
+    """One run, with all its attempts folded into the newest. null: not read, or the run has none."""
 
     run_name: str
     jobset: str | None
-    """Of the newest attempt; null for a run on this machine."""
+    """JobSet of the newest attempt; null for a run on this machine."""
     namespace: str | None
     cluster: str | None
     """Project/zone/cluster, or the kubeconfig context; null for a run on this machine."""
     target: str
-    """`local`, or the launcher that took it to a cluster: `xpk`."""
+    """`local`, or the launcher that puts it on a cluster: `xpk`."""
     mode: str | None
-    """mcjax or pathways."""
+    """Mode: mcjax or pathways."""
     tpu: str | None
-    """Of one slice, e.g. `v6e-256`."""
+    """TPU type of one slice, e.g. `v6e-256`."""
     num_slices: int | None
     state: State
     """docs/states.md explains each; `stalled` and `unknown` are states too, and unreachable is never `failed`."""
     reason: str
-    """Stable slug; empty where the state says all."""
+    """Stable id of the reason; empty if the state is explanation enough."""
     step: int | None
-    """The last one done."""
+    """The last finished step."""
     steps: int | None
-    """Asked for."""
+    """Requested steps."""
     loss: float | None
-    """Of `step`; null also where it is not a number."""
+    """Loss of `step`; null also if it is not a number."""
     step_seconds: float | None
-    """Median, compilation left out."""
+    """Median seconds per step, without compilation."""
     mfu: float | None
     """Share of the chips' bfloat16 peak, 0 … 1; null off a TPU."""
     tokens_per_second: float | None
-    """Per device, padding included."""
+    """Tokens per second and device, padding included."""
     eta_s: float | None
     """Seconds until the last step, at the present pace; only while it runs."""
     restarts: int | None
     max_restarts: int | None
     created_at: str | None
-    """UTC, ISO 8601, as all times."""
+    """Time of creation; UTC, ISO 8601, as all times."""
     ended_at: str | None
     age_s: float | None
     """Seconds since `created_at`."""
     queue: str | None
     """Kueue LocalQueue."""
     queue_position: int | None
-    """Workloads ahead of it; null where Kueue does not tell."""
+    """Workloads ahead of it in the queue; null if Kueue does not report it."""
     evidence: list[str]
-    """What the state was told from: jobset, workload, pods, log, metrics, checkpoints, record."""
+    """Sources of the state: jobset, workload, pods, log, metrics, checkpoints, record."""
     observed_at: str
-    """When that was read."""
+    """Time when they were read."""
     evidence_age_s: float | None
-    """Seconds since `observed_at`; large where a cluster does not answer and its last known state is shown."""
+    """Seconds since `observed_at`; large if a cluster does not answer and its last known state is shown."""
     progress: Progress
     unread: list[str]
-    """`what: why` of what would have been evidence and could not be read."""
+    """`what: why` of evidence that could not be read."""
     attempts: int
-    """Submissions of this run that are known."""
+    """Number of known submissions of this run."""
     output: str | None
     """base_output_directory."""
     spec_digest: str | None
     uid: str | None
-    """Of the JobSet."""
+    """UID of the JobSet."""
 
 
 class StatusDocument(Document):
@@ -120,21 +119,21 @@ class StatusDocument(Document):
     runs: list[Run]
     """Active ones first, then the newest first."""
     problems: list[Problem]
-    """What could not be read: a cluster that does not answer does not hide the others."""
+    """Problems of reading: a cluster that does not answer does not hide the others."""
 
 
 class WaitDocument(Document):
-    """`xsft wait RUN --json`; also where the run did not come there."""
+    """`xsft wait RUN --json`; printed also if the goal was not reached."""
 
     schema_: Literal["xsft.wait/1"] = Field(alias="schema")
     run_name: str
     for_: str = Field(alias="for")
-    """done, running or step=N."""
+    """Goal: done, running or step=N."""
     outcome: Literal["reached", "ended", "timeout", "lost", "unreachable"]
-    """ended: it failed, was cancelled or ended short of it · lost: it is gone, and nothing says how it ended."""
+    """ended: it failed, was cancelled or ended before the goal · lost: it is gone, and how it ended is unknown."""
     waited_s: float
     run: Run | None
-    """As it was seen last; null where nothing answered."""
+    """The run as it was read last; null if nothing answered."""
     problems: list[Problem]
     exit_status: int
 
@@ -146,21 +145,21 @@ class CancelDocument(Document):
     run_name: str
     action: Literal["cancelled", "nothing"]
     why: str
-    """Why there was nothing to cancel; empty where it was cancelled."""
+    """Why there was nothing to cancel; empty if it was cancelled."""
     jobset: str | None
-    """That was deleted; null for a run on this machine."""
+    """JobSet that was deleted; null for a run on this machine."""
     namespace: str | None
     cluster: str | None
     uid: str | None
     ours: bool | None = None
-    """False: the JobSet bears no label of xsft, so that something else submitted it; null without a JobSet."""
+    """False: the JobSet has no label of xsft, so another tool submitted it; null without a JobSet."""
     state: State
-    """When it was read, before the cancel."""
+    """State that was read before the run was cancelled."""
     step: int | None
     saved_step: int | None
-    """Latest complete checkpoint, by the output and the log; null where there is none, or where that is unknown."""
+    """Latest complete checkpoint, by the output and the log; null if there is none, or it is unknown."""
     lost_steps: int | None
-    """Done since then; null where that is unknown, or nothing was cancelled."""
+    """Steps since then; null if unknown, or if nothing was cancelled."""
     freed_chips: int | None
     problems: list[Problem]
 
@@ -174,9 +173,10 @@ class Resumed(Document):
     """A start of a run that was not its first."""
 
     step: int
-    """Of the checkpoint it continued from."""
+    """Step of the checkpoint it continued from."""
     order: Literal["reshuffled", "repeated"] | None
-    """Of the rows it read since, from the first one on: another than before, or the same; null where nothing tells."""
+    """Order of the rows it read since, starting with the first row: another order than before, or the same; null if
+    unknown."""
 
 
 class Curve(Document):
@@ -184,17 +184,16 @@ class Curve(Document):
 
     run_name: str
     sources: list[str]
-    """record, metrics, log: those that gave losses."""
+    """Sources that gave losses: record, metrics, log."""
     resumed: list[Resumed]
-    """By step; of a run on a cluster those that its log or its records still tell of."""
+    """Later starts by step; of a run on a cluster those that its log or its records still hold."""
     points: list[Point]
-    """By step; losses that are no numbers are left out."""
+    """Losses by step; those that are no numbers are left out."""
     unread: list[str]
-    """`source: why` of those that could not be read."""
+    """`source: why` of the sources that could not be read."""
     differs: list[str] | None = None
-    """`key: value -> value`: the workload of the first run against this one's, without names; null where no record of
-    both could be read.
-    """
+    """`key: value -> value`: the workload of the first run against this one's, without names; null unless the records
+    of both could be read."""
 
 
 class CompareDocument(Document):
@@ -202,26 +201,25 @@ class CompareDocument(Document):
 
     schema_: Literal["xsft.compare/1"] = Field(alias="schema")
     runs: list[Curve]
-    """In the order given."""
+    """Curves of the runs, in the order given."""
     plot: str | None
-    """The picture; null without `-o`."""
+    """Path of the picture; null without `-o`."""
     problems: list[Problem]
 
 
 class Cause(Document):
-    """One thing that explains the run's state."""
+    """One cause of the run's state."""
 
     id: str
-    """Stable; docs/why.md explains each."""
+    """Stable id; docs/why.md explains each."""
     message: str
     fix: str
-    """The next step; empty where there is none."""
+    """The next step; empty if there is none."""
     where: str
-    """The object or process it is about; empty where it is about the run."""
+    """The object or process it is about; empty if it is about the run."""
     basis: Literal["direct", "inferred", "state"]
     """`direct`: the cluster or the trainer names it, and only that is certain; `inferred`: concluded from what they do
-    not say; `state`: no more than the state itself.
-    """
+    not report; `state`: no more than the state itself."""
     evidence: list[str]
     """Lines as the cluster or the trainer wrote them, without secrets."""
 
@@ -236,14 +234,14 @@ class WhyDocument(Document):
     state: State
     reason: str
     evidence: list[str]
-    """What the state was told from."""
+    """Sources of the state."""
     observed_at: str
     cause: Cause
-    """The one cause."""
+    """The most likely cause."""
     others: list[Cause]
-    """What else was seen, the likelier first."""
+    """Other possible causes, the likelier first."""
     unread: list[str]
-    """`what: why` of what would have been evidence and could not be read."""
+    """`what: why` of evidence that could not be read."""
     problems: list[Problem]
     exit_status: int
-    """0, or 8 where nothing certain is known of the run."""
+    """Exit status: 0, or 8 if nothing certain is known of the run."""

@@ -1,4 +1,4 @@
-"""A local run while it runs: a bar on a terminal, else a plain line per second at most. Both on stderr."""
+"""Progress of a local run on stderr: a bar on a terminal, else a plain line per second at most."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from xsft.trainers.lines import DataEnded, Evaluated, Event, LoopFinished, Phase
 OnEvent = Callable[[Event], None]
 
 EVERY_S = 1.0
-"""Seconds between plain lines."""
+"""Seconds between plain lines of progress."""
 
 
 @contextmanager
 def live(*, steps: int, stream: TextIO, monotonic: Callable[[], float]) -> Iterator[OnEvent]:
-    """Yields what takes the trainer's events."""
+    """Yield the function that takes the trainer's events."""
     if not stream.isatty():
         yield _Plain(steps=steps, stream=stream, monotonic=monotonic).on_event
         return
@@ -26,8 +26,8 @@ def live(*, steps: int, stream: TextIO, monotonic: Callable[[], float]) -> Itera
         yield on_event
 
 
-class _Pace(Struct, kw_only=True):
-    """Seconds per step, compilation left out."""
+class _StepPace(Struct, kw_only=True):
+    """Pace of a run in seconds per step, without compilation."""
 
     steps: int
     done: int = 0
@@ -45,7 +45,7 @@ class _Pace(Struct, kw_only=True):
 
 
 def step_text(event: Step, *, steps: int, eta_s: float | None) -> str:
-    """`step 12/40  loss 3.412  10,954 tokens/s  ETA 0:03`."""
+    """Return a step as text, e.g. `step 12/40  loss 3.412  10,954 tokens/s  ETA 0:03`."""
     parts = [f"step {event.step}/{steps}", f"loss {event.loss:.3f}"]
     if event.tokens_per_second is not None:
         parts.append(f"{event.tokens_per_second:,.0f} tokens/s")
@@ -55,14 +55,14 @@ def step_text(event: Step, *, steps: int, eta_s: float | None) -> str:
 
 
 def clock_text(seconds: float) -> str:
-    """`0:07`, `12:30`, `3:04:05`."""
+    """Return the seconds as a clock shows them: `0:07`, `12:30`, `3:04:05`."""
     whole = round(seconds)
     hours, minutes = whole // 3600, whole // 60 % 60
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
 
 
 def said_at_once(event: Event) -> str | None:
-    """What is worth a line of its own."""
+    """Return the line for an event that is printed at once; None for others."""
     match event:
         case Phase(name=name):
             return name
@@ -79,10 +79,10 @@ def said_at_once(event: Event) -> str | None:
 
 
 class _Plain:
-    """The first and last step always, others when a second has passed."""
+    """Plain lines: the first and last step always, others when a second has passed."""
 
     def __init__(self, *, steps: int, stream: TextIO, monotonic: Callable[[], float]) -> None:
-        self._pace = _Pace(steps=steps)
+        self._pace = _StepPace(steps=steps)
         self._stream = stream
         self._monotonic = monotonic
         self._said_at = float("-inf")
@@ -114,14 +114,10 @@ class _Plain:
 
 @contextmanager
 def _bar(*, steps: int, stream: TextIO) -> Iterator[OnEvent]:
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from xsft.commands.bars import training_bar
 
-    from xsft.commands.console import console
-
-    pace = _Pace(steps=steps)
-    text = TextColumn("{task.description}", markup=False)
-    columns = (SpinnerColumn(), BarColumn(bar_width=14), text, TimeElapsedColumn())
-    with Progress(*columns, console=console(stream), transient=True) as display:
+    pace = _StepPace(steps=steps)
+    with training_bar(stream) as display:
         task = display.add_task("starting the trainer", total=steps)
 
         def on_event(event: Event) -> None:

@@ -1,21 +1,22 @@
-"""How a run ended whose log was followed: the log itself seldom says it."""
+"""The end of a run whose log was followed; the log itself seldom shows it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from xsft.commands.status_watch import change
+from xsft.commands.status_table import change
 from xsft.errors import XsftError
 from xsft.run_query import RunQuery, look
 from xsft.states.model import ENDED, Observation
 from xsft.states.rows import Row, row_of
 
 LOOKS, AGAIN_S = 3, 1.0
-"""A cancel is recorded a moment after its JobSet is gone, and the last step may be read after the log's end."""
+"""Number of reads and the seconds between them: a cancel is recorded a moment after its JobSet is gone, and the last
+step may be read after the log's end."""
 
 
 def end_text(seen: Observation, *, query: RunQuery, pause: Callable[[float], None]) -> str | None:
-    """Of the attempt that was followed. None where nothing answers: the log was shown all the same."""
+    """Return how the followed attempt ended; None if no cluster answers, for the log was shown anyway."""
     row = None
     for again in range(LOOKS):
         if again:

@@ -1,24 +1,24 @@
-"""Which processes of a run a log can be asked of, by their places in its JobSet. Pure."""
+"""The processes of a run that have a log, by their positions in its JobSet. Pure."""
 
 from __future__ import annotations
 
 from xsft.catalog.tpu import parse_tpu_type
-from xsft.effects.runs.logtypes import Role
+from xsft.effects.runs.logtypes import ProcessRole
 from xsft.errors import UsageError
 from xsft.reading.pods import trainer_job
 from xsft.states.model import JobSet
 
 
-def chosen_roles(jobset: JobSet, *, slice_index: int | None, host: int | None, every: bool) -> tuple[Role, ...]:
-    """The one process that prints steps, unless others are named. A slice without a host means its host 0.
+def chosen_roles(jobset: JobSet, *, slice_index: int | None, host: int | None, every: bool) -> tuple[ProcessRole, ...]:
+    """Return the process that prints steps, or those that are named. A slice without a host means its host 0.
 
-    Under Pathways the slices' processes are the workers; the head is what is shown where no slice is named.
-    Raises UsageError for a slice or host that the run does not have.
+    Under Pathways the slices' processes are the workers; without a slice the head is shown. Raises UsageError for a
+    slice or host that the run does not have.
     """
     if every and (slice_index, host) == (None, None):
         return all_roles(jobset)
     if (slice_index, host) == (None, None):
-        return (Role(replicated_job=trainer_job(jobset) or "", slice_index=0, host=0),)
+        return (ProcessRole(replicated_job=trainer_job(jobset) or "", slice_index=0, host=0),)
     slices = [role for role in all_roles(jobset) if role.replicated_job == _slice_job(jobset)]
     wanted = [role for role in slices if slice_index in (None, role.slice_index)]
     hosts = [role for role in wanted if (every and host is None) or role.host == (host or 0)]
@@ -29,27 +29,27 @@ def chosen_roles(jobset: JobSet, *, slice_index: int | None, host: int | None, e
     return tuple(hosts)
 
 
-def all_roles(jobset: JobSet) -> tuple[Role, ...]:
-    """Every process that writes a log, the one that prints steps first."""
+def all_roles(jobset: JobSet) -> tuple[ProcessRole, ...]:
+    """Return every process that writes a log, the one that prints steps first."""
     first = trainer_job(jobset)
     rows = sorted(jobset.jobs, key=lambda job: (job.name != first, job.name))
     return tuple(
-        Role(replicated_job=job.name, slice_index=index, host=host)
+        ProcessRole(replicated_job=job.name, slice_index=index, host=host)
         for job in rows
         for index in range(job.replicas)
         for host in range(_hosts(jobset, job.name))
     )
 
 
-def role_text(jobset: JobSet, role: Role) -> str:
-    """`head`, or `slice 1 host 37`."""
+def role_text(jobset: JobSet, role: ProcessRole) -> str:
+    """Return the process as text: `head`, or `slice 1 host 37`."""
     if role.replicated_job == _slice_job(jobset):
         return f"slice {role.slice_index} host {role.host}"
     return "head" if role.replicated_job == trainer_job(jobset) else role.replicated_job
 
 
 def _slice_job(jobset: JobSet) -> str:
-    """The replicated job of the slices: the trainer's own in McJAX, the workers' under Pathways."""
+    """Return the replicated job of the slices: the trainer's own in McJAX, the workers' under Pathways."""
     trainer = trainer_job(jobset) or ""
     if jobset.mode != "pathways":
         return trainer
@@ -65,11 +65,11 @@ def _hosts(jobset: JobSet, job: str) -> int:
         return 1
 
 
-def _extent(slices: list[Role]) -> str:
+def _extent(slices: list[ProcessRole]) -> str:
     if not slices:
         return "none is known"
     return "; ".join(_of_slice(slices, index) for index in sorted({role.slice_index for role in slices}))
 
 
-def _of_slice(slices: list[Role], index: int) -> str:
+def _of_slice(slices: list[ProcessRole], index: int) -> str:
     return f"slice {index} has hosts 0 to {max(role.host for role in slices if role.slice_index == index)}"

@@ -1,4 +1,4 @@
-"""The real logs behind `xsft logs`, `compare` and `submit --follow`."""
+"""The logs that `xsft logs`, `compare` and `submit --follow` read."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from msgspec.structs import replace
 
 from xsft.commands.log_request import LogRequest
 from xsft.commands.log_roles import chosen_roles
-from xsft.effects.local.folder import RunFolder
 from xsft.effects.local.log import follow_log, read_log
-from xsft.effects.runs.local import is_held
-from xsft.effects.runs.logs import LogLine, Role, follow_logs, read_logs
+from xsft.effects.runs.local import is_held, lock_of
+from xsft.effects.runs.logs import LogLine, ProcessRole, follow_logs, read_logs
 from xsft.effects.runs.losses import Curve, read_curve
 from xsft.effects.runs.runs import Runs
 from xsft.errors import Unknown, UsageError
 from xsft.records.model import Record
-from xsft.states.folding import Seen, folder
+from xsft.states.folding import FoldedRun, folder
 from xsft.states.model import JobSet, Observation
 from xsft.states.moments import before
 
@@ -27,10 +26,12 @@ from xsft.states.moments import before
 class Logs(Struct, frozen=True, kw_only=True):
     runs: Runs
     trouble: Callable[[str], None] = lambda _line: None
-    """Hears of what is waited for while following."""
+    """Function that gets a line on what following waits for."""
 
-    def lines(self, seen: Observation, jobset: JobSet, roles: tuple[Role, ...], asked: LogRequest) -> Iterator[LogLine]:
-        """Raises as `read_logs` and `follow_logs`."""
+    def lines(
+        self, seen: Observation, jobset: JobSet, roles: tuple[ProcessRole, ...], asked: LogRequest
+    ) -> Iterator[LogLine]:
+        """Yield the lines of these processes. Raises as `read_logs` and `follow_logs`."""
         cluster = self.runs.cluster(seen.cluster or "")
         since = before(asked.since, -seen.ahead_s) if asked.since and seen.ahead_s else asked.since  # by its clock
         if asked.follow:
@@ -41,7 +42,8 @@ class Logs(Struct, frozen=True, kw_only=True):
         return read_logs(cluster, jobset=jobset, roles=roles, since=since, tail=asked.tail, at_most=asked.at_most)
 
     def local_lines(self, seen: Observation, asked: LogRequest) -> Iterator[str]:
-        """Raises Unknown where no record says which file it is, UsageError for an attempt that never was."""
+        """Yield the lines of a local run. Raises Unknown if no record names the file, UsageError for an attempt that
+        never existed."""
         output = self.runs.output_of(seen)
         records = self.runs.store.read_run(output, seen.run_name) if output else ()
         _require_attempt(seen, records, asked.attempt)
@@ -51,17 +53,17 @@ class Logs(Struct, frozen=True, kw_only=True):
                 f"No record of {seen.run_name} names its log.", fix="Look into its output: xsft/trainer-*.log."
             )
         log = Path(wanted[-1].last.log)
-        lock = RunFolder(path=Path(output) / seen.run_name).lock
+        lock = lock_of(output, seen.run_name)
         if asked.follow:
             return follow_log(log, tail=asked.tail, alive=lambda: is_held(lock))
         return read_log(log, tail=asked.tail)
 
     def follow(self, seen: Observation) -> Iterator[str]:
-        """The process that prints steps, from its beginning to the run's end."""
+        """Yield the lines of the process that prints steps, from its start to the run's end."""
         return self._printed(seen, asked=LogRequest(follow=True))
 
-    def curves(self, hits: tuple[Seen, ...]) -> tuple[Curve, ...]:
-        """Of two runs of one name each is called by its folder."""
+    def curves(self, hits: tuple[FoldedRun, ...]) -> tuple[Curve, ...]:
+        """Return the curves; if two runs share a name, each is named by its folder."""
         called = [hit.row.run_name for hit in hits]
         names = [
             folder(hit.row) or name if called.count(name) > 1 else name for hit, name in zip(hits, called, strict=True)
@@ -73,7 +75,7 @@ class Logs(Struct, frozen=True, kw_only=True):
         return read_curve(seen, output=self.runs.output_of(seen), store=self.runs.store, lines=lines)
 
     def _printed(self, seen: Observation, asked: LogRequest) -> Iterator[str]:
-        """Of the process that prints steps; none of a JobSet that is gone."""
+        """Yield the lines of the process that prints steps; none if the JobSet is gone."""
         if seen.jobset is None:
             return
         roles = chosen_roles(seen.jobset, slice_index=None, host=None, every=False)

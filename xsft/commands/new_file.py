@@ -1,27 +1,27 @@
-"""Writing a workload that was not there before: its first line names the schema, and nothing is overwritten."""
+"""Write a new workload file: its first line names the schema, and no file is overwritten."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from xsft.effects.machine.files import write_atomic
 from xsft.errors import EnvironmentMissing, Refused
 
 SCHEMA = Path(__file__).parent.parent / "spec" / "schema.json"
 
 
 def schema_line(folder: Path | None) -> str:
-    """The comment that makes editors complete keys.
+    """Return the comment that makes editors complete keys.
 
-    `folder` is where the file will lie: inside a checkout the schema is named relative to it, so that the file can be
-    committed; elsewhere (and for None) by the address of the installed package.
+    `folder`: where the file will be written. Inside a checkout the schema is named relative to it, so that the file can
+    be committed; elsewhere (and for None) by the address of the installed package.
     """
     return f"# yaml-language-server: $schema={_schema_address(folder)}\n"
 
 
 def refuse_unless_free(target: Path, *, instead: str) -> None:
-    """Raises Refused where something is at `target`, EnvironmentMissing where its folder is not; `instead` is the way
-    out.
-    """
+    """Raise Refused if `target` exists, EnvironmentMissing if its folder does not; `instead`: the next step in the
+    message."""
     if target.exists() or target.is_symlink():
         what = "is a directory" if target.is_dir() else "exists, and xsft overwrites nothing"
         raise Refused(f"{target} {what}", fix=f"Name another file, or move that one away; {instead}")
@@ -32,8 +32,6 @@ def refuse_unless_free(target: Path, *, instead: str) -> None:
 
 
 def write_new(target: Path, text: str) -> None:
-    from xsft.effects.machine.files import write_atomic
-
     write_atomic(target, text)
 
 

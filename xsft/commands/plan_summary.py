@@ -1,4 +1,4 @@
-"""The top of a plan: whether it can be submitted, and what it decides, in a dozen lines. Pure."""
+"""The summary of a plan: whether it can be submitted, and its decisions, in a dozen lines. Pure."""
 
 from __future__ import annotations
 
@@ -6,29 +6,22 @@ from collections.abc import Iterator
 
 from xsft.checks import for_submission
 from xsft.checks.data import rows_per_step
+from xsft.checks.memory import FITS
 from xsft.checks.values import number
 from xsft.problems import Problem, errors_in
+from xsft.spec.resolve import Run
 from xsft.steps import Plan
-from xsft.trainers.maxtext import trainer_keys
 from xsft.trainers.shuffling import restarts_in_place
+from xsft.trainers.trainer import trainer_of
 
 DEFAULT_LENGTH = 2048
-"""MaxText's max_target_length; source: maxtext@0.2.5 configs/base.yml."""
-
-FITS = {
-    "fit-known": "yes",
-    "fit-marginal": "just",
-    "fit-refused": "no",
-    "does-not-fit": "no",
-    "fit-unknown": "unknown",
-}
-"""Problem id -> the answer, of the checks that say whether a run fits into memory."""
+"""Default of MaxText's max_target_length; source: maxtext@0.2.5 configs/base.yml."""
 
 
 def summary(plan: Plan) -> Iterator[tuple[str, str]]:
-    """(Label, text) of each line."""
+    """Yield (label, text) of each line."""
     run = plan.run
-    yield "ready", _ready(plan.problems)
+    yield "ready", ready_text(plan.problems)
     yield "run", f"{plan.run_name}, digest {plan.spec_digest[:12]}"
     yield (
         "model",
@@ -40,11 +33,12 @@ def summary(plan: Plan) -> Iterator[tuple[str, str]]:
     yield from _where(plan)
     yield from _fits(plan.problems)
     yield "restarts", _restarts(plan)
-    yield "secrets", _secrets(plan)
+    yield "secrets", secrets_text(run)
     yield "results", f"{(run.output or '?').rstrip('/')}/{plan.run_name}/checkpoints"
 
 
-def _ready(problems: tuple[Problem, ...]) -> str:
+def ready_text(problems: tuple[Problem, ...]) -> str:
+    """Return whether submit would accept the plan, as text."""
     errors, refused = errors_in(problems), errors_in(for_submission(problems))
     if errors:
         return f"no: {_counted(errors, 'error')} ({_ids(errors)})"
@@ -76,8 +70,8 @@ def _data(plan: Plan) -> str:
 
 
 def _tokens(plan: Plan) -> str:
-    """Padding counts: it is what the chips compute."""
-    keys = trainer_keys(plan.run)
+    """Return the tokens per step as text; padding counts, because the chips compute it."""
+    keys = trainer_of(plan.run).trainer_keys(plan.run)
     length = int(number(keys.get("max_target_length")) or DEFAULT_LENGTH)
     if plan.on_cluster and plan.run.slice is None:
         return f"sequences of {length:,} tokens"
@@ -90,14 +84,15 @@ def _where(plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.on_this_machine:
         yield "place", "this machine" + (f", in a container of {run.spec.image.ref}" if run.spec.image.ref else "")
         return
-    yield "cluster", _cluster(plan)
+    yield "cluster", cluster_text(run)
     yield "JobSet", f"{plan.jobset} in namespace {run.namespace}, queue {run.queue}, priority {run.spec.priority}"
     if run.slice:
         yield "slices", f"{run.num_slices} x {run.slice.describe}: {run.chips} chips"
 
 
-def _cluster(plan: Plan) -> str:
-    place = plan.run.place
+def cluster_text(run: Run) -> str:
+    """Return the cluster's context, or its name, project and zone."""
+    place = run.place
     if place is None:
         return "?"
     return f"context {place.context}" if place.context else f"{place.cluster} ({place.project}, {place.zone})"
@@ -113,7 +108,8 @@ def _restarts(plan: Plan) -> str:
     return f"{most}each reads the rows again, {order}"
 
 
-def _secrets(plan: Plan) -> str:
-    token, pull = plan.run.spec.secrets.hf_token, plan.run.spec.image.pull_secret
+def secrets_text(run: Run) -> str:
+    """Return the Secrets that the run's pods read."""
+    token, pull = run.spec.secrets.hf_token, run.spec.image.pull_secret
     named = [f"{token.secret} (Hugging Face token, key {token.key})"] if token else []
     return ", ".join((*named, *([f"{pull} (image)"] if pull else []))) or "none"

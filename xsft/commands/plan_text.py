@@ -1,4 +1,4 @@
-"""A plan as text a person reads: decisions first, then the lines to copy, then the evidence. Pure."""
+"""A plan as text for people: decisions first, then the lines to copy, then the evidence. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import Any
 from xsft.commands.failure import problem_lines
 from xsft.commands.plan_summary import summary
 from xsft.launchers.audit import AuditRow
+from xsft.problems import Problem
 from xsft.steps import Plan
 from xsft.trainers.shuffling import SEED, Seeds, restarts_in_place
 
 
 def plan_text(plan: Plan, *, audit: bool = False, width: int | None = None) -> str:
-    """`audit`: with every row; otherwise counts, and what is not as asked.
+    """Return the plan as text. `audit`: with every row; otherwise counts, and what differs from the request.
 
     `width`: of the terminal; None: long lines stay whole.
     """
@@ -24,7 +25,7 @@ def plan_text(plan: Plan, *, audit: bool = False, width: int | None = None) -> s
 
 
 def shell_line(argv: Iterable[str]) -> str:
-    """A command that a shell reads back as exactly this argv, one flag per line; quoted once, here."""
+    """Return a command that a shell reads back as exactly this argv, one flag per line; quoting happens only here."""
     words = [shlex.quote(word) for word in argv]
     head = next((i for i, word in enumerate(words) if word.startswith("-") or "=" in word), len(words))
     if words[0] == "python3" and "-m" in words:
@@ -37,26 +38,31 @@ def _lines(plan: Plan, *, audit: bool, width: int | None) -> Iterator[str]:
     for label, text in summary(plan):
         yield from _wrapped(f"{label:<12}{text}", width=width, indent=12)
     if plan.conversion_argv:
-        yield from _block("convert the weights first, once, on a CPU machine", shell_line(plan.conversion_argv))
+        yield from block("convert the weights first, once, on a CPU machine", shell_line(plan.conversion_argv))
     if plan.xpk_argv:
-        yield from _block("xpk", shell_line(plan.xpk_argv))
-    yield from _block("trainer", shell_line(plan.trainer_argv))
+        yield from block("xpk", shell_line(plan.xpk_argv))
+    yield from block("trainer", shell_line(plan.trainer_argv))
     if plan.trainer_env:
-        yield from _block("its environment", "\n".join(f"{k}={shlex.quote(v)}" for k, v in plan.trainer_env.items()))
+        yield from block("its environment", "\n".join(f"{k}={shlex.quote(v)}" for k, v in plan.trainer_env.items()))
     if plan.seeds is not None:
-        yield from _block("seeds", _seeds(plan, plan.seeds))
+        yield from block("seeds", _seeds(plan, plan.seeds))
     if plan.by_hand:
         reasons = (line for reason in plan.by_hand for line in _wrapped(f"- {reason}", width=width, indent=2))
-        yield from _block("run by hand, that xpk line lacks", "\n".join(reasons))
+        yield from block("run by hand, that xpk line lacks", "\n".join(reasons))
     if plan.audit:
-        yield from _audit(plan.audit, whole=audit)
-    if plan.problems:
-        told = (line for p in plan.problems for line in problem_lines(p))
-        yield from _block("checks", "\n".join(part for line in told for part in _wrapped(line, width=width, indent=4)))
+        yield from audit_lines(plan.audit, whole=audit)
+    yield from problems_block(plan.problems, width=width)
+
+
+def problems_block(problems: tuple[Problem, ...], *, width: int | None = None) -> Iterator[str]:
+    """Yield the block of problems; nothing without problems."""
+    if problems:
+        told = (line for p in problems for line in problem_lines(p))
+        yield from block("checks", "\n".join(part for line in told for part in _wrapped(line, width=width, indent=4)))
 
 
 def _wrapped(line: str, *, width: int | None, indent: int) -> list[str]:
-    """For reading: a line that is copied is never broken."""
+    """Return the line wrapped for reading; lines to copy are never wrapped."""
     if width is None or len(line) <= width:
         return [line]
     first = line[: len(line) - len(line.lstrip())]
@@ -71,19 +77,22 @@ def _wrapped(line: str, *, width: int | None, indent: int) -> list[str]:
 
 
 def _seeds(plan: Plan, seeds: Seeds) -> str:
-    """What a later start makes of the seed in the trainer's line, which is the first start's."""
+    """Return how later starts change the seed; the trainer's line holds that of the first start."""
     restart = f"+{seeds.per_restart} each restart, " if restarts_in_place(plan.run) else ""
     return f"{SEED}={seeds.first}, {restart}+{seeds.per_attempt} each attempt"
 
 
-def _audit(rows: tuple[AuditRow, ...], *, whole: bool) -> Iterator[str]:
+def audit_lines(rows: tuple[AuditRow, ...], *, whole: bool) -> Iterator[str]:
+    """Yield the lines of the audit. `whole`: every row; else the counts by outcome, and the rows that differ from the
+    request."""
     shown = rows if whole else tuple(row for row in rows if row.outcome in ("dropped", "altered"))
     yield ""
     yield f"## audit: {_counts(rows)}{'' if whole else ' (--audit shows each field)'}"
     yield from _table(shown) if shown else ()
 
 
-def _block(title: str, body: str) -> Iterator[str]:
+def block(title: str, body: str) -> Iterator[str]:
+    """Yield a part of a plan under its title."""
     yield ""
     yield f"## {title}"
     yield body

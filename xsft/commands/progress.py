@@ -8,18 +8,18 @@ from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
 
-class Shown(Protocol):
-    """Takes progress lines."""
+class ProgressView(Protocol):
+    """Display of progress lines."""
 
     def __call__(self, line: str, /) -> None: ...
 
     def pause(self) -> None:
-        """Clear the terminal for a question; the next line goes on."""
+        """Clear the terminal for a question; the next line continues below."""
 
 
 @contextmanager
-def shown(title: str) -> Iterator[Shown]:
-    """Yields what takes progress lines; rich is imported only once there is a line to show."""
+def shown(title: str) -> Iterator[ProgressView]:
+    """Yield the display of progress lines; rich is imported only once there is a line to show."""
     if not sys.stderr.isatty():
         yield _Lines()
         return
@@ -32,7 +32,7 @@ class _Lines:
         print(f"xsft: {line}", file=sys.stderr, flush=True)
 
     def pause(self) -> None:
-        """Lines are in nobody's way."""
+        """Do nothing: plain lines need no clearing."""
 
 
 class _Spinner:
@@ -50,19 +50,16 @@ class _Spinner:
         self._update = None
 
     def _start(self) -> Callable[[str], None]:
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from xsft.commands.bars import spinner
 
-        from xsft.commands.console import console
-
-        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-        display = self._stack.enter_context(Progress(*columns, console=console(sys.stderr), transient=True))
+        display = self._stack.enter_context(spinner(sys.stderr))
         task = display.add_task(self._title, total=None)
         return lambda text: display.update(task, description=text)
 
 
 @contextmanager
 def spinning(title: str, line: str) -> Iterator[Callable[[str], None]]:
-    """For short questions: a spinner on a terminal, nothing elsewhere. Yields what takes another line for it."""
+    """Yield a function that shows another line, for short requests: a spinner on a terminal, nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda _line: None
         return

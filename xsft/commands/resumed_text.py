@@ -1,4 +1,4 @@
-"""How it is said that a run resumed, and which rows it reads since. Pure."""
+"""Text on how a run resumed, and which rows it reads since. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ ORDERS = {
 
 
 def resumed_text(step: int | None, order: RowOrder | None) -> str:
-    """`resumed from step 10: its rows from the first again, in another order`; empty for a run that did not."""
+    """Return e.g. `resumed from step 10: its rows from the first again, in another order`; empty for a run that did not
+    resume."""
     if step is None:
         return ""
     return f"resumed from step {step}" + (f": {ORDERS[order]}" if order else "")

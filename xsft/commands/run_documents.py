@@ -1,4 +1,4 @@
-"""A row of runs as the machine interface has it."""
+"""A run's row as JSON of the machine interface."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from xsft.states.rows import Row
 
 
 def run_document(row: Row) -> dict[str, Any]:
-    """A loss that is no number is null: JSON has none for it, and the run's reason says so."""
+    """Return the row as JSON fields; a loss that is no number is null, for JSON has none, and the run's reason names
+    it."""
     return {key: _plain(value) for key, value in {**asdict(row), "progress": asdict(row.progress)}.items()}
 
 

@@ -1,4 +1,4 @@
-"""The real runs behind the verbs about runs: read from clusters and from this machine."""
+"""The runs that the verbs about runs read: from clusters and from this machine."""
 
 from __future__ import annotations
 
@@ -6,27 +6,29 @@ import argparse
 from typing import TYPE_CHECKING
 
 from xsft.effects.runs.runs import Runs, runs_at_place, runs_for
-from xsft.effects.runs.sources import Asked
+from xsft.effects.runs.sources import PlaceQuery
 from xsft.errors import UsageError
 
 if TYPE_CHECKING:
-    from xsft.steps import Plan
+    from xsft.steps import Planned
 
 
 def runs_of(args: argparse.Namespace, *names: str, everything: bool = True) -> Runs:
-    """Of these names, none meaning all; where the arguments of `run_arguments.add_where` say."""
+    """Return the runs of these names (none: all), in the places that the arguments of `arguments.runs.add_where`
+    name.
+    """
     return runs_asked(
-        Asked(place=args.place, context=args.context, namespace=args.namespace), *names, everything=everything
+        PlaceQuery(place=args.place, context=args.context, namespace=args.namespace), *names, everything=everything
     )
 
 
-def runs_asked(asked: Asked, *names: str, everything: bool = True) -> Runs:
-    """As `runs_of`, for what is asked in Python."""
+def runs_asked(asked: PlaceQuery, *names: str, everything: bool = True) -> Runs:
+    """Return the runs as `runs_of` does, for callers in Python."""
     return runs_for(asked, names=names, everything=everything)
 
 
-def runs_at(plan: Plan) -> Runs:
-    """Of the cluster and namespace that the plan goes to."""
+def runs_at(plan: Planned) -> Runs:
+    """Return the runs of the cluster and namespace that the plan names."""
     if plan.run.place is None:
         raise UsageError("the workload names no place.", fix="Give it one: place: main, or inline.")
     return runs_at_place(plan.run.place, namespace=plan.run.namespace, name=plan.run_name)

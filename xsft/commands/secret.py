@@ -1,6 +1,5 @@
-"""`xsft secret create NAME`: make the Kubernetes Secret that a workload names. Its value comes from stdin or a file,
-never from argv.
-"""
+"""`xsft secret create NAME`: create the Kubernetes Secret that a workload names. Its value comes from stdin or a file,
+never from argv."""
 
 from __future__ import annotations
 
@@ -8,37 +7,17 @@ import argparse
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from xsft.commands.arguments import add_json
-
-if TYPE_CHECKING:
-    from xsft.effects.cluster.cluster import Cluster
-    from xsft.errors import UsageError
+from xsft.commands.documents import print_json
+from xsft.effects.cluster.cluster import Cluster, connect, connect_context
+from xsft.effects.cluster.create import Created
+from xsft.effects.inputs.places import load_places
+from xsft.effects.machine.secretvalue import read_secret_file, read_secret_stdin
+from xsft.errors import Refused, UsageError
+from xsft.spec.secrets import looks_secret
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
-EPILOG = (
-    "The value comes from --from-file, else from standard input (xsft secret create hf-token < FILE); line ends at its"
-    " end are left out. On the command line everybody on the machine could read it. Exit status 4 where the Secret"
-    " exists: nothing is ever overwritten."
-)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = EPILOG
-    parser.add_argument("action", choices=("create",), help="what to do with the Secret")
-    parser.add_argument("name", metavar="NAME", help="the Secret's name, e.g. hf-token")
-    parser.add_argument("--key", default="token", help="its key (default: %(default)s)")
-    parser.add_argument("--from-file", metavar="FILE", help="read the value from a file instead of standard input")
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--place", metavar="NAME", help="a place of places.yaml: its cluster and namespace")
-    where.add_argument("--context", metavar="NAME", help="a kubeconfig context instead of a place")
-    parser.add_argument("--namespace", metavar="NAME", help="Kubernetes namespace; default: the place's, or default")
-    add_json(parser)
-    parser.add_argument("stray", nargs="*", help=argparse.SUPPRESS)
-    for option in ("--from-literal", "--value", "--token"):
-        parser.add_argument(option, dest="literal", nargs="?", const="", help=argparse.SUPPRESS)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -46,8 +25,6 @@ def run(args: argparse.Namespace) -> int:
     _refuse_names(args)
     cluster, namespace = _cluster(args)
     value = _value(args)
-    from xsft.effects.cluster.create import Created
-
     outcome = cluster.create_secret(name=args.name, namespace=namespace, data={args.key: value})
     if not isinstance(outcome, Created):
         raise _exists(args, namespace=namespace, context=cluster.context)
@@ -56,15 +33,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _refuse_values(args: argparse.Namespace) -> None:
-    """Whatever could be the value, without showing it."""
-    from xsft.errors import UsageError
-    from xsft.spec.secrets import looks_secret
-
+    """Raise UsageError for any argument that could be the value, without showing it."""
     texts = [text for text in vars(args).values() if isinstance(text, str)]
     if args.stray or args.literal is not None or any(map(looks_secret, texts)):
         raise UsageError(
-            "A value was given on the command line, where everybody on this machine can read it. It is not used and not"
-            " shown here.",
+            "A value was given on the command line, where every user of this machine can read it. It is neither used"
+            " nor shown here.",
             fix="Pipe it in (xsft secret create NAME < FILE) or give --from-file FILE; renew a token that was shown.",
             id="secret-on-command-line",
         )
@@ -80,38 +54,28 @@ def _refuse_names(args: argparse.Namespace) -> None:
 
 
 def _malformed(what: str, allowed: str) -> UsageError:
-    """Not quoted: a value in the wrong place is a value all the same."""
-    from xsft.errors import UsageError
-
+    """Return the error for a malformed argument, which is not quoted: it may be the secret value in the wrong place."""
     return UsageError(f"{what} does not have the form of one.", fix=f"Write {allowed}.")
 
 
 def _cluster(args: argparse.Namespace) -> tuple[Cluster, str]:
-    """The cluster and the namespace in it."""
-    from xsft.effects.cluster.cluster import connect, connect_context
-    from xsft.effects.inputs.places import load_places
-    from xsft.errors import UsageError
-
+    """Return the cluster and the namespace in it."""
     if args.context:
         return connect_context(args.context), args.namespace or "default"
     places, file = load_places(Path.cwd())
     place = places.get(args.place or "")
     if place is None:
         known = f"Known: {', '.join(sorted(places)) or 'none'} ({file or 'no places.yaml'})."
-        said = f"There is no place {args.place}." if args.place else "It is not said which cluster the Secret is for."
+        said = f"There is no place {args.place}." if args.place else "No cluster given for the Secret."
         raise UsageError(f"{said} {known}", fix="Give --place NAME, or --context NAME of your kubeconfig.")
     return connect(place), args.namespace or place.namespace
 
 
 def _value(args: argparse.Namespace) -> bytes:
-    from xsft.effects.machine.secretvalue import read_secret_file, read_secret_stdin
-
     return read_secret_file(Path(args.from_file)) if args.from_file else read_secret_stdin(sys.stdin.buffer)
 
 
 def _exists(args: argparse.Namespace, *, namespace: str, context: str) -> Exception:
-    from xsft.errors import Refused
-
     return Refused(
         f"The Secret {args.name} exists in the namespace {namespace} (context {context}); nothing is overwritten.",
         fix=f"Take another name, or remove it yourself: kubectl --context {context} -n {namespace} delete secret"
@@ -121,8 +85,6 @@ def _exists(args: argparse.Namespace, *, namespace: str, context: str) -> Except
 
 
 def _report(args: argparse.Namespace, *, namespace: str, context: str) -> None:
-    from xsft.commands.documents import print_json
-
     if args.json:
         made = {"name": args.name, "key": args.key, "namespace": namespace, "context": context}
         print_json("secret", {"action": "created", **made})

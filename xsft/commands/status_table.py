@@ -1,9 +1,8 @@
-"""The table of runs: plain aligned text where it is piped, rich on a terminal; a narrow terminal loses columns."""
+"""Runs as text: a line for each, and the table, which drops columns on a narrow terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -11,9 +10,6 @@ from xsft.commands.durations import duration_text
 from xsft.spec.keypath import printable
 from xsft.states.model import RUNNING
 from xsft.states.rows import Row
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 GAP = 2
 """Blanks between columns."""
@@ -23,12 +19,12 @@ class Column(Struct, frozen=True, kw_only=True):
     head: str
     text: Callable[[Row], str]
     drop: int
-    """The highest goes first where the terminal is narrow; 0 stays."""
+    """Order in which columns are dropped on a narrow terminal, the highest first; 0 stays."""
     right: bool = False
 
 
 def plain_lines(rows: Sequence[Row]) -> tuple[str, ...]:
-    """All columns, aligned, without colour; the header first."""
+    """Return all columns, aligned, without colour; the header first."""
     return aligned(COLUMNS, rows)
 
 
@@ -38,27 +34,20 @@ def aligned(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[str, ...]:
     return tuple(_line(columns, line, widths) for line in cells)
 
 
+def change(row: Row) -> str:
+    """Return a run's state as one line, e.g. `gemma  training  step 120/1000  loss 2.346`."""
+    reason = f" ({row.reason})" if row.reason else ""
+    step = "" if row.step is None else f"  step {row.step}{f'/{row.steps}' if row.steps else ''}"
+    loss = "" if row.loss is None else f"  loss {row.loss:.4g}"
+    return f"{printable(row.run_name)}  {row.state}{printable(reason)}{step}{loss}"
+
+
 def fitting(rows: Sequence[Row], *, width: int) -> tuple[Column, ...]:
-    """The columns that a terminal of so many characters shows; those that say nothing of any run go first."""
+    """Return the columns that fit a terminal of this width; those that are empty for all runs are dropped first."""
     kept = [c for c in COLUMNS if c.drop == 0 or any(c.text(row) != NOTHING for row in rows)]
     while _width(kept, rows) > width and any(c.drop for c in kept):
         kept.remove(max(kept, key=lambda c: c.drop))
     return tuple(kept)
-
-
-def table(rows: Sequence[Row], *, width: int) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    columns = fitting(rows, width=width)
-    shown = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
-    for column in columns:
-        shown.add_column(column.head, justify="right" if column.right else "left", no_wrap=True, overflow="ellipsis")
-    for row in rows:
-        shown.add_row(
-            *(Text(c.text(row), style=_STYLES.get(row.state, "") if c.head == "STATE" else "") for c in columns)
-        )
-    return shown
 
 
 def _line(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]) -> str:
@@ -73,20 +62,6 @@ def _width(columns: Sequence[Column], rows: Iterable[Row]) -> int:
 
 NOTHING = "-"
 
-_STYLES = {
-    "queued": "yellow",
-    "starting": "cyan",
-    "compiling": "cyan",
-    "training": "green",
-    "saving": "green",
-    "succeeded": "bold green",
-    "failed": "bold red",
-    "cancelled": "dim",
-    "evicted": "yellow",
-    "stalled": "bold red",
-    "unknown": "magenta",
-}
-
 
 def _tpu(row: Row) -> str:
     if row.on_this_machine:
@@ -97,7 +72,7 @@ def _tpu(row: Row) -> str:
 
 
 def _step(row: Row) -> str:
-    """`not read` only where there are steps to read: a queued run has none."""
+    """Return the step; `not read` only if there are steps to read: a queued run has none."""
     asked = f"/{row.steps}" if row.steps is not None else ""
     if row.step is not None:
         return f"{row.step}{asked}"
@@ -113,7 +88,7 @@ def _pace(row: Row) -> str:
 
 
 def _wait(row: Row) -> str:
-    """How many are ahead while it waits, how long it will take while it runs."""
+    """Return the number of workloads ahead while the run waits, its ETA while it runs."""
     if row.queue_position is not None and row.state in ("queued", "evicted"):
         return "next" if row.queue_position == 0 else f"{row.queue_position} ahead"
     return f"ETA {duration_text(row.eta_s)}" if row.eta_s is not None else NOTHING
@@ -126,13 +101,13 @@ def _restarts(row: Row) -> str:
 
 
 def _resumed(row: Row) -> str:
-    """From which step, and whether its rows come in another order since."""
+    """Return the step it resumed from, and whether its rows come in another order since."""
     step, order = row.progress.resumed_from, row.progress.resumed_order
     return NOTHING if step is None else f"{step} {order or ''}".rstrip()
 
 
 def _seen(row: Row) -> str:
-    """How old, then from what."""
+    """Return the age of the evidence, then its sources."""
     age = f"{duration_text(row.evidence_age_s)} ago" if row.evidence_age_s is not None else "age unknown"
     return f"{age}: {','.join(row.evidence)}" if row.evidence else age
 
@@ -144,7 +119,7 @@ def _cluster(row: Row) -> str:
 
 
 def _safe(text: str | None) -> str:
-    """A cluster's words are not ours: no control characters on somebody's terminal."""
+    """Return the cluster's text without control characters, which could act on the terminal."""
     return printable(text) if text else NOTHING
 
 

@@ -3,43 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from functools import partial
-from typing import TYPE_CHECKING
 
-from xsft.commands.arguments import add_json, add_settings
-from xsft.commands.wait import add_timing
-
-if TYPE_CHECKING:
-    from xsft.commands.submit_wait import After
-    from xsft.steps import Plan
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="workload YAML, or - for stdin")
-    add_settings(parser)
-    add_json(parser)
-    parser.add_argument("--dry-run", action="store_true", help="the same as xsft plan")
-    parser.add_argument(
-        "--through-xpk",
-        action="store_true",
-        help="run the xpk line itself (gcloud, kubectl); refused where it would lose something",
-    )
-    parser.add_argument("--yes", action="store_true", help="do not ask before slices of a cluster are taken")
-    parser.add_argument(
-        "--wait", action="store_true", help="wait for the run's end; its exit status is that of xsft wait"
-    )
-    parser.add_argument("--follow", action="store_true", help="as --wait, and show the log meanwhile")
-    add_timing(parser)
+from xsft import api
+from xsft.commands import plan
+from xsft.commands.asking import at_terminal, confirm
+from xsft.commands.changes import changes_of
+from xsft.commands.evidence_sources import evidence_of
+from xsft.commands.failure import print_problems
+from xsft.commands.log_sources import Logs
+from xsft.commands.progress import shown
+from xsft.commands.run_sources import runs_at
+from xsft.commands.submit_cluster import submit_cluster
+from xsft.commands.submit_local import submit_local
+from xsft.commands.submit_wait import After
+from xsft.commands.waiting import WaitLimits, told
+from xsft.effects.submit.interrupts import NOTHING_CREATED, when_interrupted
+from xsft.errors import UsageError
+from xsft.steps import Plan
+from xsft.submitting import submitter_for
 
 
 def run(args: argparse.Namespace) -> int:
-    from xsft import api
-    from xsft.commands.asking import at_terminal, confirm
-    from xsft.commands.failure import print_problems
-    from xsft.commands.progress import shown
-    from xsft.effects.submit.interrupts import NOTHING_CREATED, when_interrupted
-    from xsft.errors import UsageError
-
     if args.timeout is not None and not (args.wait or args.follow):
         raise UsageError("--timeout is for --wait and --follow.", fix="Add one of them, or leave it out.")
     if args.dry_run:
@@ -49,36 +35,24 @@ def run(args: argparse.Namespace) -> int:
         (plan,) = api.plan((loaded,), progress=progress)
     warnings = tuple(p for p in api.accepted(plan) if p.severity == "warning")
     if plan.on_this_machine:
-        from xsft.commands.submit_local import submit_local
-
         print_problems(warnings)
         if args.through_xpk:
             raise UsageError("--through-xpk: the workload runs on this machine.", fix="Leave it out.")
         return submit_local(plan, json=args.json)
-    from xsft.commands.submit_cluster import submit_cluster
-
-    connect = partial(api.submitter_for, loaded, plan, through_xpk=args.through_xpk)
+    connect = partial(submitter_for, loaded, plan, through_xpk=args.through_xpk)
     wait = _after(plan, args).wait if args.wait or args.follow else None
     ask = confirm if at_terminal() and not (args.yes or args.json) else None
     return submit_cluster(plan, connect=connect, json=args.json, wait=wait, warnings=warnings, ask=ask)
 
 
 def _after(plan: Plan, args: argparse.Namespace) -> After:
-    """Its cluster and namespace are looked at, and nothing else. The log goes to stdout, under --json to stderr."""
-    import sys
-
-    from xsft.commands.changes import changes_of
-    from xsft.commands.evidence_sources import evidence_of
-    from xsft.commands.log_sources import Logs
-    from xsft.commands.run_sources import runs_at
-    from xsft.commands.submit_wait import After
-    from xsft.commands.waiting import Patience, told
-
+    """Return how to wait; only the run's cluster and namespace are read. The log goes to stdout, under --json to
+    stderr."""
     runs = runs_at(plan)
     query, here = changes_of(runs)
     return After(
         query=query,
-        patience=Patience(timeout_s=args.timeout, poll_s=args.poll),
+        patience=WaitLimits(timeout_s=args.timeout, poll_s=args.poll),
         clock=here,
         say=told,
         lines=Logs(runs=runs, trouble=told).follow if args.follow else None,
@@ -89,6 +63,4 @@ def _after(plan: Plan, args: argparse.Namespace) -> After:
 
 
 def _plan(args: argparse.Namespace) -> int:
-    from xsft.commands import plan
-
     return plan.run(argparse.Namespace(**vars(args), files=[args.file], manifest=False, audit=False))

@@ -1,4 +1,4 @@
-"""The cluster end of `xsft submit`: put the plan there once, and say what is there now."""
+"""The cluster side of `xsft submit`: create the plan's JobSet once, and print what the cluster holds then."""
 
 from __future__ import annotations
 
@@ -9,48 +9,55 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from xsft.commands.progress import Shown
+from xsft.commands.documents import print_json
+from xsft.commands.failure import print_problems, problem_documents
+from xsft.commands.progress import ProgressView, shown
 from xsft.commands.resumed_text import ORDERS
-from xsft.commands.run_documents import finite
-from xsft.commands.waiting import Waited
+from xsft.commands.run_documents import finite, run_document
+from xsft.commands.status_table import change
+from xsft.commands.waiting import Waited, error_of
 from xsft.effects.submit.interrupts import NOTHING_CREATED, goes_on, when_interrupted
 from xsft.effects.submit.proposal import Proposal
 from xsft.effects.submit.submission import Submission, Submitter
 from xsft.errors import Refused, XsftError
 from xsft.problems import Problem
-from xsft.steps import Plan
+from xsft.states.waiting import DONE
+from xsft.steps import CpuPlan, Plan, Planned
 from xsft.trainers.tensorboard import tensorboard_lines
 
 
 class Connect(Protocol):
-    """Makes the submitter for a plan."""
+    """Function that makes the submitter for a plan."""
 
     def __call__(self, *, progress: Callable[[str], None], confirm: Callable[[Proposal], None]) -> Submitter: ...
 
 
+DocumentOf = Callable[[Submission, Waited | None, XsftError | None], tuple[str, dict[str, Any]]]
+"""Function that returns the document's kind, and its fields for a submission, the wait for its end, and its failure."""
 Wait = Callable[[Submission], Waited]
-"""Waits for the end of the run (`submit_wait.After.wait`)."""
+"""Function that waits for the end of the run (`submit_wait.After.wait`)."""
 
 
 def submit_cluster(
-    plan: Plan,
+    plan: Planned,
     *,
     connect: Connect,
     json: bool,
     wait: Wait | None = None,
     warnings: tuple[Problem, ...] = (),
     ask: Callable[[str], bool] | None = None,
+    document: DocumentOf | None = None,
 ) -> int:
-    """Create, adopt or recognise the run; 0. With `wait`, on to its end. `warnings`: of the plan. `ask`: whether to
-    create it, the person at the terminal; None where nobody is asked.
+    """Create, adopt or recognise the run and return 0; with `wait`, wait for its end.
 
-    Raises as `connect` and `Submitter.submit` do, Refused where the answer is no, and as `waiting.error_of` says; under
+    `warnings`: of the plan. `ask`: asks the user whether to create it; None: without asking. `document`: what `json`
+    prints; by default that of `submit`.
+
+    Raises as `connect` and `Submitter.submit` do, Refused if the answer is no, and as `waiting.error_of` says; under
     `json` the document is printed instead and the exit status returned.
     """
-    from xsft.commands.failure import print_problems
-    from xsft.commands.progress import shown
-
     sys.stderr.write("\n".join(_asks_for(plan)) + "\n")
+    printed = (document or _document) if json else None
     told = _Told()
     try:
         with shown("submit") as progress:
@@ -63,34 +70,33 @@ def submit_cluster(
         raise
     _warn(done, warnings, told)
     if wait is None:
-        return _done(done, json=json)
+        return _done(done, printed)
     if not json and done.action != "finished":
         _say(_report(done))
     with when_interrupted(goes_on(plan.run_name)):
         waited = wait(done)
     if done.action == "finished" and waited.outcome == "reached":
         print_problems(waited.problems)
-        return _done(replace(done, problems=(*done.problems, *waited.problems)), json=json)
-    return _waited(done, waited, json=json)
+        return _done(replace(done, problems=(*done.problems, *waited.problems)), printed)
+    return _waited(done, waited, printed)
 
 
-def _done(done: Submission, *, json: bool) -> int:
-    if json:
-        _print_document(done)
+def _done(done: Submission, document: DocumentOf | None) -> int:
+    """Print the submission and return 0. `document`: None for text."""
+    if document:
+        print_json(*document(done, None, None))
     else:
         _say(_report(done))
     return 0
 
 
 class _Told:
-    """Prints each warning once: what was told with the question is not repeated after the answer."""
+    """Printer of warnings, each once: those shown with the question are not repeated after the answer."""
 
     def __init__(self) -> None:
         self._told: set[Problem] = set()
 
     def tell(self, problems: Iterable[Problem]) -> None:
-        from xsft.commands.failure import print_problems
-
         new = [p for p in problems if p.severity == "warning" and p not in self._told]
         self._told |= set(new)
         print_problems(new)
@@ -100,11 +106,11 @@ def _confirm(
     proposal: Proposal,
     *,
     ask: Callable[[str], bool] | None,
-    progress: Shown,
+    progress: ProgressView,
     told: _Told,
     warnings: tuple[Problem, ...],
 ) -> None:
-    """Say what would be created and ask. Raises Refused where the answer is no."""
+    """Print what would be created and ask. Raises Refused if the answer is no."""
     if ask is None:
         return
     progress.pause()
@@ -117,7 +123,7 @@ def _confirm(
 
 
 def _proposed(proposal: Proposal) -> Iterator[str]:
-    """What is not the same as at the last attempt."""
+    """Yield lines on what differs from the last attempt."""
     if proposal.attempt > 1:
         step = proposal.resumes_from
         begins = "no checkpoint was saved: it begins at step 0" if step is None else f"resumes from step {step}"
@@ -126,14 +132,18 @@ def _proposed(proposal: Proposal) -> Iterator[str]:
         yield f"changed since attempt {proposal.since}: {'; '.join(proposal.changed) or 'nothing'}"
 
 
-def _takes(plan: Plan) -> str:
+def _takes(plan: Planned) -> str:
     run = plan.run
-    described = run.slice.xpk_type if run.slice else "?"
-    return f"Take {run.chips} chips ({run.num_slices} x {described}) from queue {run.queue}"
+    match plan:
+        case Plan():
+            described = run.slice.xpk_type if run.slice else "?"
+            return f"Take {run.chips} chips ({run.num_slices} x {described}) from queue {run.queue}"
+        case CpuPlan(job=job):
+            return f"Take {job.cpus} CPUs and {job.memory_quantity} of memory from queue {run.queue}"
 
 
 def _warn(done: Submission, of_the_plan: tuple[Problem, ...], told: _Told) -> None:
-    """What the plan warns of was told when the run was created: of one that is there already it changes nothing."""
+    """Print the warnings; those of the plan only for a new JobSet, since they change nothing about an existing one."""
     new = done.action in ("created", "attempt")
     told.tell((*(of_the_plan if new else ()), *done.problems))
     if of_the_plan and not new:
@@ -141,15 +151,10 @@ def _warn(done: Submission, of_the_plan: tuple[Problem, ...], told: _Told) -> No
         sys.stderr.write(f"{count} of the workload, told when the run was created: xsft plan {done.plan.file}\n")
 
 
-def _waited(done: Submission, waited: Waited, *, json: bool) -> int:
-    from xsft.commands.failure import print_problems
-    from xsft.commands.status_watch import change
-    from xsft.commands.waiting import error_of
-    from xsft.states.waiting import DONE
-
+def _waited(done: Submission, waited: Waited, document: DocumentOf | None) -> int:
     failed = error_of(done.plan.run_name, DONE, waited)
-    if json:
-        _print_document(done, waited, failed)
+    if document:
+        print_json(*document(done, waited, failed))
         print_problems((*waited.problems, *(failed.problems if failed else ())))
         return failed.exit_status if failed else 0
     print_problems(waited.problems)
@@ -161,17 +166,23 @@ def _waited(done: Submission, waited: Waited, *, json: bool) -> int:
 
 
 def _say(lines: Iterable[str]) -> None:
-    """At once: a nightly job's log is read while it waits."""
+    """Print the lines and flush, because the log of a nightly job is read while it waits."""
     sys.stdout.writelines(f"{line}\n" for line in lines)
     sys.stdout.flush()
 
 
-def _asks_for(plan: Plan) -> Iterator[str]:
-    """What is about to be taken, before it is."""
+def _asks_for(plan: Planned) -> Iterator[str]:
+    """Yield lines on the resources that the run will take."""
     run = plan.run
-    described = run.slice.describe if run.slice else "?"
-    yield f"{plan.run_name}: {run.chips} chips, {run.num_slices} x {described}"
-    yield f"queue {run.queue} in namespace {run.namespace}, priority {run.spec.priority}, mode {plan.mode.value}"
+    at = f"queue {run.queue} in namespace {run.namespace}, priority {run.spec.priority}"
+    match plan:
+        case Plan():
+            described = run.slice.describe if run.slice else "?"
+            yield f"{plan.run_name}: {run.chips} chips, {run.num_slices} x {described}"
+            yield f"{at}, mode {plan.mode.value}"
+        case CpuPlan(job=job):
+            yield f"{plan.run_name}: one CPU node, {job.cpus} CPUs and {job.memory_quantity} of memory"
+            yield at
 
 
 def _report(done: Submission) -> Iterator[str]:
@@ -182,28 +193,42 @@ def _report(done: Submission) -> Iterator[str]:
             yield f"{plan.run_name}: created JobSet {done.jobset}, uid {done.uid}{nth}"
             yield from _resumes(done)
         case "adopted":
-            yield f"{plan.run_name}: JobSet {done.jobset}, uid {done.uid}, lives with the same workload; nothing sent"
+            yield f"{plan.run_name}: JobSet {done.jobset}, uid {done.uid}, has the same workload; nothing was sent"
         case "finished":
-            yield f"{plan.run_name}: finished; its checkpoint of step {done.steps} is saved; nothing was sent"
-    folder = f"{str(plan.run.output).rstrip('/')}/{plan.run_name}"
-    yield f"checkpoints  {folder}/checkpoints"
-    yield from tensorboard_lines(plan.run, folder=folder)
+            yield f"{plan.run_name}: finished; {_whole(done)}; nothing was sent"
+    yield from _makes(plan)
     if done.record:
         yield f"record       {done.record}"
 
 
+def _whole(done: Submission) -> str:
+    match done.plan:
+        case Plan():
+            return f"its checkpoint of step {done.steps} is saved"
+        case CpuPlan():
+            return "what it makes is whole"
+
+
+def _makes(plan: Planned) -> Iterator[str]:
+    match plan:
+        case Plan():
+            folder = f"{str(plan.run.output).rstrip('/')}/{plan.run_name}"
+            yield f"checkpoints  {folder}/checkpoints"
+            yield from tensorboard_lines(plan.run, folder=folder)
+        case CpuPlan(job=job):
+            yield f"checkpoint   {job.writes}"
+
+
 def _resumes(done: Submission) -> Iterator[str]:
+    if isinstance(done.plan, CpuPlan):
+        return
     if done.resumed_from is not None:
         yield f"resumes      from step {done.resumed_from}, with {ORDERS[done.resumed_order or 'repeated']}"
     elif done.action == "attempt":
         yield "resumes      no checkpoint was saved: it begins at step 0"
 
 
-def _print_document(done: Submission, waited: Waited | None = None, failed: XsftError | None = None) -> None:
-    from xsft.commands.documents import print_json
-    from xsft.commands.failure import problem_documents
-    from xsft.commands.run_documents import run_document
-
+def _document(done: Submission, waited: Waited | None, failed: XsftError | None) -> tuple[str, dict[str, Any]]:
     row = waited.row if waited else None
     steps, loss = (row.step, row.loss) if row else (done.steps, None)
 
@@ -223,4 +248,4 @@ def _print_document(done: Submission, waited: Waited | None = None, failed: Xsft
         document |= {"resumed_from": done.resumed_from, "resumed_order": done.resumed_order}
     if waited:
         document |= {"run": run_document(row) if row else None, "exit_status": failed.exit_status if failed else 0}
-    print_json("submit", document)
+    return "submit", document

@@ -1,4 +1,4 @@
-"""The local end of `xsft submit`: train here, show it while it happens, say what came out."""
+"""The local side of `xsft submit`: train here, show progress, print the result."""
 
 from __future__ import annotations
 
@@ -9,27 +9,37 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from xsft.checkpoint.files import parameters
+from xsft.commands.documents import print_json
+from xsft.commands.failure import print_problems, problem_documents
+from xsft.commands.live import live
+from xsft.commands.loss_plot import picture, terminal_plot
+from xsft.commands.progress import shown
 from xsft.commands.resumed_text import resumed_text
+from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.local.machine import Machine
 from xsft.effects.local.run import LocalResult, already_done, run_local
-from xsft.errors import INTERRUPTED, RunFailed
+from xsft.effects.machine.clock import monotonic
+from xsft.effects.machine.files import write_atomic
+from xsft.effects.records.records import record_store
+from xsft.errors import INTERRUPTED, RunFailed, XsftError
 from xsft.problems import Problem
 from xsft.steps import Plan
+from xsft.submitting import machine_for
 from xsft.trainers.explain import EMPTY
 from xsft.trainers.killed import KILLED, LESS
 from xsft.trainers.size import default_parameters
 from xsft.trainers.tensorboard import tensorboard_lines
+from xsft.trainers.trainer import trainer_of
 
 LOOK_AT_THE_DATA = "name a file or a split with rows: data.hf_train_files, data.hf_path, data.hf_name, data.train_split"
 
 
 def submit_local(plan: Plan, *, json: bool, machine: Machine | None = None, stderr: TextIO | None = None) -> int:
-    """Run the plan to its end; 0, or 130 when the user interrupted. One document on stdout where `json` is asked for.
+    """Run the plan to its end; return 0, or 130 if the user interrupted it. `json`: print one document on stdout.
 
-    Raises RunFailed when it failed or ended short, Refused and EnvironmentMissing as `run_local` does.
+    Raises RunFailed if it failed or ended short, Refused and EnvironmentMissing as `run_local` does.
     """
-    from xsft.commands.failure import print_problems
-
     told = stderr or sys.stderr
     result = already_done(plan) or _trained(plan, machine, told)
     print_problems(w for w in result.warnings if w.id != "no-pid-namespace")
@@ -48,9 +58,7 @@ def submit_local(plan: Plan, *, json: bool, machine: Machine | None = None, stde
 
 
 def _indexed(result: LocalResult, machine: Machine | None) -> tuple[Problem, ...]:
-    """Put the run into the index of runs from this machine; a warning where that cannot be written."""
-    from xsft.effects.records.records import record_store
-
+    """Add the run to the index of runs from this machine; return a warning if it cannot be written."""
     store = record_store(machine.env if machine else None)
     output = str(result.folder.parent)
     found = store.read_run(output, result.folder.name)
@@ -58,18 +66,15 @@ def _indexed(result: LocalResult, machine: Machine | None) -> tuple[Problem, ...
 
 
 def this_machine(plan: Plan) -> Machine:
-    """The plan's image, or MaxText's environment; had now where it is missing. Raises as `api.machine_for` does."""
-    from xsft.api import machine_for
-    from xsft.commands.progress import shown
-
+    """Return the plan's image, or MaxText's environment; fetch or build it if it is missing. Raises as
+    `machine_for`.
+    """
     with shown("image" if plan.run.spec.image.ref else "MaxText environment") as progress:
         return machine_for(plan, progress=progress)
 
 
 def report(plan: Plan, result: LocalResult, *, picture: Path | None) -> Iterator[str]:
-    """What a person wants to know at the end."""
-    from xsft.commands.loss_plot import terminal_plot
-
+    """Yield the lines of the summary at the end."""
     if result.outcome == "interrupted":
         yield from _interrupted(result)
         return
@@ -90,22 +95,19 @@ def report(plan: Plan, result: LocalResult, *, picture: Path | None) -> Iterator
 
 
 def failure(result: LocalResult) -> str:
-    """`tiny: 20 of 50 steps: the data ended`."""
+    """Return e.g. `tiny: 20 of 50 steps: the data ended`."""
     return f"{result.folder.name}: {result.steps} of {result.steps_asked} steps: {result.reason}"
 
 
 def adapter_text(plan: Plan, result: LocalResult) -> str | None:
-    """What LoRA saved, by its size, beside the model it leaves alone."""
-    from xsft.checkpoint.files import parameters
-    from xsft.effects.facts.checkpoint import read_checkpoint
-    from xsft.trainers.maxtext import trainer_keys
-
+    """Return the size of the adapters that LoRA saved; the model itself is unchanged."""
     if plan.run.spec.lora is None or not result.checkpoints:
         return None
-    saved = result.checkpoints[-1] / "model_params"
+    trainer = trainer_of(plan.run)
+    saved = result.checkpoints[-1] / trainer.WEIGHTS
     adapter = parameters(read_checkpoint(str(saved)).arrays)
     catalogued = plan.run.model.params_b if plan.run.model else None
-    whole = int(catalogued * 1e9) if catalogued else default_parameters(trainer_keys(plan.run))
+    whole = int(catalogued * 1e9) if catalogued else default_parameters(trainer.trainer_keys(plan.run))
     on_disk = sum(f.stat().st_size for f in saved.rglob("*") if f.is_file())
     text = f"{size_text(on_disk)} on disk" + (f", {adapter:,} parameters" if adapter else "")
     if not (whole and adapter):
@@ -116,7 +118,7 @@ def adapter_text(plan: Plan, result: LocalResult) -> str | None:
 
 
 def size_text(size: float) -> str:
-    """`63 kB`, `1.9 MB`, `12 GB`; powers of 1000."""
+    """Return a size as text: `63 kB`, `1.9 MB`, `12 GB`; powers of 1000."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.2g} {unit}" if size < 10 else f"{size:.0f} {unit}"
@@ -125,9 +127,7 @@ def size_text(size: float) -> str:
 
 
 def document(plan: Plan, result: LocalResult, *, picture: Path | None) -> dict[str, Any]:
-    """`xsft.submit/1` without its schema."""
-    from xsft.commands.failure import problem_documents
-
+    """Return the document `xsft.submit/1` without its schema."""
     return {
         "run_name": plan.run_name,
         "jobset": None,
@@ -147,10 +147,6 @@ def document(plan: Plan, result: LocalResult, *, picture: Path | None) -> dict[s
 
 
 def _trained(plan: Plan, machine: Machine | None, told: TextIO) -> LocalResult:
-    from xsft.commands.failure import print_problems
-    from xsft.commands.live import live
-    from xsft.effects.machine.clock import monotonic
-
     machine = machine or this_machine(plan)
     print_problems(machine.contain().warnings)
     with live(steps=plan.run.spec.train.steps, stream=told, monotonic=monotonic) as on_event:
@@ -158,18 +154,15 @@ def _trained(plan: Plan, machine: Machine | None, told: TextIO) -> LocalResult:
 
 
 def _show(lines: Iterator[str], stream: TextIO) -> None:
-    """The plot is drawn with box characters; a terminal that lacks them gets question marks."""
+    """Print the lines. The plot is drawn with box characters; a terminal that lacks them gets question marks."""
     encoding = stream.encoding or "utf-8"
     stream.writelines(line.encode(encoding, "replace").decode(encoding) + "\n" for line in lines)
     stream.flush()
 
 
 def _keep_picture(result: LocalResult) -> Path | None:
-    """None where there is nothing to draw; a picture is never worth failing a finished run for."""
-    from xsft.commands.loss_plot import picture
-    from xsft.effects.machine.files import write_atomic
-    from xsft.errors import XsftError
-
+    """Write the picture and return its path; None if there is nothing to draw or it cannot be written, which never
+    fails a finished run."""
     path = result.record.parent / "loss.png"
     if result.action == "finished" and path.exists():
         return path
@@ -182,8 +175,6 @@ def _keep_picture(result: LocalResult) -> Path | None:
 
 
 def _print_document(plan: Plan, result: LocalResult, picture: Path | None) -> None:
-    from xsft.commands.documents import print_json
-
     print_json("submit", document(plan, result, picture=picture))
 
 
@@ -191,7 +182,7 @@ def _interrupted(result: LocalResult) -> Iterator[str]:
     yield f"interrupted after step {result.steps} of {result.steps_asked}; the trainer is stopped"
     if result.checkpoints:
         last = result.checkpoints[-1]
-        yield f"last checkpoint: {last} (step {last.name}); the same command goes on from it"
+        yield f"last checkpoint: {last} (step {last.name}); run the command again to resume"
     else:
         yield "no checkpoint was saved yet; the same command starts again"
 

@@ -1,4 +1,4 @@
-"""`xsft submit --wait` and `--follow` on a cluster: on to the end of the run that was submitted just now."""
+"""`xsft submit --wait` and `--follow` on a cluster: wait for the end of the run that was just submitted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.commands.logs import write_lines
-from xsft.commands.waiting import Clock, Patience, Record, Say, Waited, noted, wait_for
+from xsft.commands.waiting import Clock, Record, Say, Waited, WaitLimits, noted, wait_for
 from xsft.commands.why import cause_lines, log_lines
 from xsft.effects.machine.parallel import start
 from xsft.effects.submit.submission import Submission
@@ -18,36 +18,36 @@ from xsft.errors import XsftError
 from xsft.run_query import RunQuery, look
 from xsft.states.causes import explain
 from xsft.states.evidence import Evidence
-from xsft.states.folding import Seen
+from xsft.states.folding import FoldedRun
 from xsft.states.lookup import one_run
 from xsft.states.model import Observation
 from xsft.states.waiting import DONE, Goal
 from xsft.states.worth import WORTHLESS
 
 TAIL = 20
-"""Lines of the process that failed first, where a run fails."""
+"""Log lines shown of the process that failed first, if a run fails."""
 DRAIN_S = 10.0
-"""For the last lines of the log, once the run has ended."""
+"""Seconds to read the last lines of the log after the run has ended."""
 
 
 class After(Struct, frozen=True, kw_only=True):
     """How to wait for a run that was submitted."""
 
     query: RunQuery
-    """Of its cluster and namespace alone."""
-    patience: Patience
+    """Query of the run's cluster and namespace alone."""
+    patience: WaitLimits
     clock: Clock
     say: Say
     lines: Callable[[Observation], Iterator[str]] | None
-    """What the process that prints steps says, until the run has ended; None: the log is not asked for."""
+    """Yields the log of the process that prints steps, until the run has ended; None: the log is not requested."""
     log: TextIO
-    """Where that goes."""
-    gather: Callable[[Seen], Evidence] | None = None
-    """What may explain an end that was not waited for; None: it is not explained."""
+    """Stream to which the log is written."""
+    gather: Callable[[FoldedRun], Evidence] | None = None
+    """Reads what may explain another end than the expected one; None: it is not explained."""
     record: Record = lambda _row: ()
 
     def wait(self, done: Submission) -> Waited:
-        """Until it succeeded, or cannot any more; why it cannot is said."""
+        """Wait until the run succeeded or cannot succeed, and print why it cannot."""
         name = done.jobset or done.plan.run_name
         asked = replace(self, say=_in_a_row(self.say))
         waited = self._glance(name) if done.action == "finished" else asked.until_end(name)
@@ -56,7 +56,7 @@ class After(Struct, frozen=True, kw_only=True):
         return replace(waited, problems=noted(waited, self.record))
 
     def _glance(self, name: str) -> Waited:
-        """It has its last checkpoint: whether its steps taught anything is all that is asked, and once."""
+        """Read a finished run once, only to see whether its steps taught anything."""
         row = None
         with suppress(XsftError):
             found, rows = look(self.query)
@@ -65,7 +65,7 @@ class After(Struct, frozen=True, kw_only=True):
         return Waited(outcome="ended" if worthless else "reached", row=row, seconds=0.0)
 
     def until_end(self, name: str) -> Waited:
-        """Following its log meanwhile, where that is asked for."""
+        """Wait for the run's end, and follow its log meanwhile if that is requested."""
         if self.lines is None:
             return self._until(DONE, name, self.patience)
         running = self._until(Goal(kind="running"), name, self.patience)
@@ -74,7 +74,8 @@ class After(Struct, frozen=True, kw_only=True):
         return self._followed(name, spent_s=running.seconds)
 
     def _followed(self, name: str, *, spent_s: float) -> Waited:
-        """The log in a thread of its own: the end is told by what the cluster says, however long the log is silent."""
+        """Follow the log in a thread of its own and wait: the end is read from the cluster, however long the log is
+        silent."""
         following = start(lambda: self._follow(name))
         limit = self.patience.timeout_s
         left = replace(self.patience, timeout_s=None if limit is None else max(0.0, limit - spent_s))
@@ -92,7 +93,8 @@ class After(Struct, frozen=True, kw_only=True):
             self.say(f"The log cannot be followed: {failed.message}")
 
     def _explain(self, name: str) -> None:
-        """The log may never have been shown, or be of a process that did not fail first."""
+        """Print the failed process's last log lines and the cause: the log may not have been shown, or be another
+        process's."""
         if self.gather is None:
             return
         try:
@@ -103,19 +105,21 @@ class After(Struct, frozen=True, kw_only=True):
         for line in (*log_lines(evidence, tail=TAIL), *cause_lines(explain(evidence, now=self.query.now()).cause)):
             self.say(line)
 
-    def _until(self, goal: Goal, name: str, patience: Patience) -> Waited:
+    def _until(self, goal: Goal, name: str, patience: WaitLimits) -> Waited:
         return wait_for(
             name, goal=goal, query=self.query, patience=patience, clock=self.clock, say=self.say, known=True
         )
 
 
 def _in_a_row(say: Say) -> Say:
-    """The same line once: two waits follow each other, and the second begins where the first ended."""
-    last = [""]
+    """Return a function that prints repeated lines once: two waits follow each other, and the second begins where the
+    first ended."""
+    last = ""
 
     def tell(line: str) -> None:
-        if line != last[0]:
-            last[0] = line
+        nonlocal last
+        if line != last:
+            last = line
             say(line)
 
     return tell

@@ -1,4 +1,8 @@
-"""The verbs: one table, one parser. Only the verb that was asked for is imported, so that `xsft --help` is instant."""
+"""The verbs: one table, one parser, and the one seam where modules are imported late.
+
+A verb is two modules: its arguments, which are light and all that `xsft VERB --help` imports, and its work, which
+imports what it needs at the top and is imported once the command line is understood.
+"""
 
 from __future__ import annotations
 
@@ -14,29 +18,30 @@ from xsft.spec.secrets import redact
 
 VERBS: dict[str, str] = {
     "plan": "show exactly what submit would do: mode, xpk line, trainer line, checks, audit, manifest",
-    "check": "validate workloads; all problems of all files",
+    "check": "validate workloads: print all problems of all files",
     "submit": "put a workload on its cluster, or run it on this machine",
-    "status": "show what every run is doing: state, step, loss, pace, and the age of that",
-    "why": "explain a run's state: the one cause first, then the next step",
+    "status": "show the state of every run: step, loss, pace, and the age of each",
+    "why": "explain a run's state: the most likely cause first, then the next step",
     "logs": "show a run's training log, or the logs of its other processes",
     "wait": "wait until a run is done, running or at a step; the exit status says which",
-    "cancel": "end a run: delete exactly its JobSet, after saying what that loses",
+    "cancel": "end a run: show what that loses, then delete exactly its JobSet",
     "compare": "plot the losses of several runs, in the terminal and as a picture",
     "diff": "show what two workloads would do differently: keys, argv, manifest",
     "init": "write a commented workload to start from",
-    "import": "make a workload of a pasted xpk workload line, and say what differs",
-    "secret": "make the Kubernetes Secret that a workload names, from stdin or a file",
-    "data": "show or count what the model learns from: trained, masked and cut tokens",
+    "import": "convert a pasted xpk workload line to a workload, and list what differs",
+    "secret": "create the Kubernetes Secret that a workload names, from stdin or a file",
+    "data": "show or count what the model learns from, or prepare it for many hosts",
     "image": "build, push, list or show the image that runs train in",
-    "checkpoint": "inspect a checkpoint: whole or torn, its format, which models and modes it fits",
+    "serve": "serve a Hugging Face model on this machine, for OpenAI clients",
+    "checkpoint": "inspect a checkpoint, or convert a workload's Hugging Face weights into one",
     "doctor": "check what is installed, and print the command that adds what is missing",
-    "setup": "build the xpk and MaxText environments",
+    "setup": "build the environments of xpk, MaxText and the engine",
     "completion": "print the shell completion script",
 }
-"""Verb -> one line of help; the module is `xsft.commands.<verb>`, or `<verb>_` where Python keeps the word."""
+"""Verb -> one line of help; the modules are `<verb>`, or `<verb>_` where Python keeps the word."""
 
 DISCREET = frozenset({"secret"})
-"""Verbs on whose command line a secret may stand by mistake."""
+"""Verbs whose command line may hold a secret by mistake."""
 
 EPILOG = """\
 exit status: 0 ok · 1 a bug in xsft · 2 usage, spec or check · 3 environment missing · 4 refused · 5 unreachable ·
@@ -44,16 +49,20 @@ exit status: 0 ok · 1 a bug in xsft · 2 usage, spec or check · 3 environment 
 """
 
 
-class Verb(Protocol):
-    """What a module under xsft.commands offers."""
+class Arguments(Protocol):
+    """Interface of a module `xsft.commands.arguments.<verb>`."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+
+class Verb(Protocol):
+    """Interface of a module `xsft.commands.<verb>`."""
 
     def run(self, args: argparse.Namespace) -> int: ...
 
 
 class _Parser(argparse.ArgumentParser):
-    """Options are written out in full, and a usage error goes through the one funnel: a document under `--json`."""
+    """Parser without abbreviated options; a usage error is reported like every error: a document under `--json`."""
 
     def __init__(self, **settings: object) -> None:
         settings.setdefault("allow_abbrev", False)
@@ -68,19 +77,19 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _unquoted(message: str) -> str:
-    """argparse's words without the values it repeats."""
+    """Return argparse's message without the values it repeats."""
     return re.sub(r"(unrecognized arguments|invalid choice): .*", r"\1 (not shown)", message, flags=re.DOTALL)
 
 
 def _near(message: str) -> str:
-    """Did you mean, for a verb that is none."""
+    """Return "Did you mean …?" for an unknown verb, or nothing."""
     given = re.match(r"argument VERB: invalid choice: '([^']*)'", message)
     near = difflib.get_close_matches(given[1], VERBS, n=1) if given else []
     return f". Did you mean {near[0]}?" if near else ""
 
 
 def parser(*, only: str | None = None) -> argparse.ArgumentParser:
-    """The whole command line; with `only`, the arguments of that verb alone are filled in."""
+    """Return the parser of the whole command line; with `only`, the arguments of that verb alone are filled in."""
     top = _Parser(prog="xsft", description="LLM fine-tuning runs on Cloud TPU slices.", epilog=EPILOG)
     top.discreet = only in DISCREET
     top.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -90,10 +99,19 @@ def parser(*, only: str | None = None) -> argparse.ArgumentParser:
         sub = verbs.add_parser(name, help=help_line, description=f"{help_line[0].upper()}{help_line[1:]}.")
         sub.discreet = name in DISCREET
         if only is None or only == name:
-            verb_module(name).add_arguments(sub)
+            _arguments(name).add_arguments(sub)
     return top
 
 
 def verb_module(name: str) -> Verb:
-    module: Verb = importlib.import_module(f"xsft.commands.{name}{'_' if iskeyword(name) else ''}")
+    module: Verb = importlib.import_module(f"xsft.commands.{_module_name(name)}")
     return module
+
+
+def _arguments(name: str) -> Arguments:
+    module: Arguments = importlib.import_module(f"xsft.commands.arguments.{_module_name(name)}")
+    return module
+
+
+def _module_name(verb: str) -> str:
+    return f"{verb}_" if iskeyword(verb) else verb

@@ -1,4 +1,4 @@
-"""Looking at a run again and again until it has come where it is waited for; shared by `wait` and `submit --wait`."""
+"""Read a run repeatedly until it reaches a goal; shared by `wait` and `submit --wait`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from typing import Any, Literal, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from xsft.commands.documents import print_json
 from xsft.commands.durations import duration_text
-from xsft.commands.status_watch import change
+from xsft.commands.failure import print_problems, problem_documents
+from xsft.commands.run_documents import run_document
+from xsft.commands.status_table import change
 from xsft.effects.machine.parallel import start
 from xsft.errors import RunFailed, TimedOut, Unknown, Unreachable, UsageError, XsftError
 from xsft.problems import Problem
@@ -19,33 +22,35 @@ from xsft.run_query import RunQuery, look
 from xsft.states.folding import named
 from xsft.states.lookup import missing, one_run, silent, unread
 from xsft.states.rows import Row
-from xsft.states.waiting import LASTING, Goal, beyond, verdict
+from xsft.states.waiting import Goal, beyond, verdict
 from xsft.states.worth import zero_loss
 
 MISSES = 3
-"""A run that was there is gone when so many whole answers in a row lack it: one may be a moment between two objects."""
+"""Complete answers in a row without the run until it counts as gone: one may fall between two objects."""
 
 T = TypeVar("T")
 Say = Callable[[str], None]
 Record = Callable[[Row], tuple[Problem, ...]]
-"""Writes beside the run that its steps teach nothing, where they do; warnings where that cannot be written."""
+"""Function that records beside the run that its steps teach nothing, if so; returns warnings if that cannot be
+written.
+"""
 
 
 Ended = Literal["reached", "ended", "lost", "unreachable"]
-"""Why it is not waited any longer, but for the time."""
+"""Reasons other than the time limit to stop waiting."""
 
 
 GRACE_S = 0.5
-"""For a look that is under way when the time is up; a timeout of 0 is one look."""
+"""Seconds left for a read in progress when the time is up; a timeout of 0 is one read."""
 NO_ANSWER = Unreachable("No answer so far.", fix="Check the network and the login, or wait longer.")
 
 
-class Patience(Struct, frozen=True, kw_only=True):
+class WaitLimits(Struct, frozen=True, kw_only=True):
     timeout_s: float | None
-    """None: for ever."""
+    """Maximum seconds to wait; None: no limit."""
     poll_s: float
     began_at: float | None = None
-    """By the clock's `monotonic`; None: when it is first looked."""
+    """Start of the wait by the clock's `monotonic`; None: the first read."""
 
 
 class Clock(Struct, frozen=True, kw_only=True):
@@ -54,20 +59,20 @@ class Clock(Struct, frozen=True, kw_only=True):
 
 
 class Waited(Struct, frozen=True, kw_only=True):
-    """What waiting came to."""
+    """The result of waiting."""
 
     outcome: Literal["reached", "ended", "timeout", "lost", "unreachable"]
     row: Row | None
-    """As it was seen last; None where it never was."""
+    """The run as it was read last; None if it was never found."""
     seconds: float
     silence: XsftError | None = None
-    """What stood in the way when nothing answered last."""
+    """The error when nothing answered last."""
     problems: tuple[Problem, ...] = ()
-    """Warnings about what it came to."""
+    """Warnings about the result."""
 
     @property
     def goes_on(self) -> bool:
-        """It was given up, and still runs."""
+        """Return whether waiting ended while the run still runs."""
         return self.outcome == "ended" and self.row is not None and not self.row.ended
 
 
@@ -76,22 +81,22 @@ def wait_and_report(
     *,
     goal: Goal,
     query: RunQuery,
-    patience: Patience,
+    patience: WaitLimits,
     clock: Clock,
     json: bool,
     record: Record = lambda _row: (),
 ) -> int:
-    """0 where the run came there. Raises RunFailed, TimedOut, Unknown or Unreachable where not; under `json` the
-    document is printed, and the exit status returned instead.
+    """Wait for the goal and return 0 if it was reached.
+
+    Raises RunFailed, TimedOut, Unknown or Unreachable if not; under `json` the document is printed, and the exit status
+    returned instead.
     """
     waited = wait_for(name, goal=goal, query=query, patience=patience, clock=clock, say=told)
     return report(name, goal=goal, waited=replace(waited, problems=noted(waited, record)), json=json)
 
 
 def report(name: str, *, goal: Goal, waited: Waited, json: bool) -> int:
-    """As `wait_and_report`."""
-    from xsft.commands.failure import print_problems
-
+    """Report the result of waiting, with the exit status and errors of `wait_and_report`."""
     failed = error_of(name, goal, waited)
     if json:
         _print_document(name, goal, waited, failed)
@@ -106,17 +111,18 @@ def report(name: str, *, goal: Goal, waited: Waited, json: bool) -> int:
 
 
 def noted(waited: Waited, record: Record) -> tuple[Problem, ...]:
-    """Warnings about what it came to; a run whose steps teach nothing is recorded as such."""
+    """Return warnings about the result; record a run whose steps teach nothing as such."""
     if waited.row is None:
         return ()
     return (*zero_loss(waited.row), *(record(waited.row) if waited.outcome == "ended" else ()))
 
 
 def wait_for(
-    name: str, *, goal: Goal, query: RunQuery, patience: Patience, clock: Clock, say: Say, known: bool = False
+    name: str, *, goal: Goal, query: RunQuery, patience: WaitLimits, clock: Clock, say: Say, known: bool = False
 ) -> Waited:
-    """`known`: it is there for sure, having been created just now. Raises UsageError where it is not, and the first
-    answer has no such run, or one that will never do so many steps.
+    """Wait for the goal. `known`: the run was created just now, so it exists.
+
+    Raises UsageError if the run is not `known` and the first answer lacks it, or if it will never do that many steps.
     """
     watch = _Watch(name=name, goal=goal, query=query, say=say, known=known)
     began = clock.monotonic() if patience.began_at is None else patience.began_at
@@ -135,16 +141,15 @@ def wait_for(
 
 
 def in_time(act: Callable[[], T], left_s: float | None) -> T | None:
-    """What it returned; None where the time is up first. It is left behind then, be it in DNS, TLS or a login program:
-    its own timeouts are longer.
-    """
+    """Return the result of `act`; None if the time is up first. A call in DNS, TLS or a login program is then
+    abandoned, for its own timeouts are longer."""
     if left_s is None:
         return act()
     started = start(act)
     return started.result() if started.ended(max(0.0, left_s) + GRACE_S) else None
 
 
-def _left(patience: Patience, passed: float) -> float | None:
+def _left(patience: WaitLimits, passed: float) -> float | None:
     return None if patience.timeout_s is None else patience.timeout_s - passed
 
 
@@ -174,7 +179,7 @@ class _Watch(Struct, kw_only=True):
         if (why := silent(hit.seen)) and hit.row.state != "succeeded":  # what failed may have been submitted again
             fix = next((p.fix for p in found.problems if p.id == why.id), "")
             message = f"The cluster of {self.name} does not answer: {why.why.rstrip('.')}."
-            return self._silent(Unreachable(message, fix=fix, id=why.id))
+            return self._silent(Unreachable(message, fix=fix, id=why.id, again=why.again))
         return self._seen(hit.row)
 
     def _seen(self, row: Row) -> Ended | None:
@@ -200,9 +205,9 @@ class _Watch(Struct, kw_only=True):
         return "lost" if self.misses >= MISSES else None
 
     def _silent(self, why: XsftError) -> Literal["unreachable"] | None:
-        """Nothing is known of the run now, which does not count it as gone. What lasts is not waited for."""
+        """Report that the run's state is unknown now, which does not count as gone; stop if the error is permanent."""
         self.silence = why
-        if why.problem_id in LASTING:
+        if why.again == "never":
             return "unreachable"
         self._tell(f"{self.name}: {why.message} Waiting on.")
         return None
@@ -214,7 +219,7 @@ class _Watch(Struct, kw_only=True):
 
 
 def error_of(name: str, goal: Goal, waited: Waited) -> XsftError | None:
-    """None where it came there."""
+    """Return the error for the result of waiting; None if the goal was reached."""
     row, after = waited.row, duration_text(waited.seconds)
     seen = f"{change(row)}" if row else name
     match waited.outcome:
@@ -222,31 +227,32 @@ def error_of(name: str, goal: Goal, waited: Waited) -> XsftError | None:
             return None
         case "ended":
             still = f". It still runs: xsft cancel {name} ends it." if waited.goes_on else ""
-            return RunFailed(f"{seen}: it will not come to {goal.text}.", fix=f"xsft why {name}{still}")
+            end = "will not reach" if waited.goes_on else "ended without reaching"
+            return RunFailed(f"{seen}: {end} {goal.text}.", fix=f"xsft why {name}{still}")
         case "lost":
-            message = f"{name} is over or gone, and nothing certain says how it ended. Last seen: {seen}."
+            message = f"{name} ended or is gone, and its result is unknown. Last seen: {seen}."
             return Unknown(message, fix=f"xsft why {name}; its output has the checkpoints.")
         case "unreachable":
             return _unreachable(name, waited)
         case "timeout" if row is not None and row.state == "unknown":
-            return Unknown(f"{after} are up, and what {name} does is not known: {seen}.", fix=f"xsft why {name}")
+            return Unknown(f"Timed out after {after}; the state of {name} is unknown: {seen}.", fix=f"xsft why {name}")
         case "timeout":
-            return TimedOut(f"{after} are up, and it has not come to {goal.text}: {seen}.", fix=f"xsft why {name}")
+            return TimedOut(f"Timed out after {after}; {goal.text} not reached: {seen}.", fix=f"xsft why {name}")
 
 
 def _unreachable(name: str, waited: Waited) -> Unreachable:
     why = waited.silence or NO_ANSWER
-    if why.problem_id not in LASTING:
+    if why.again != "never":
         return Unreachable(
-            f"{duration_text(waited.seconds)} are up, and {name} was never seen. {why.message}", fix=why.fix
+            f"Timed out after {duration_text(waited.seconds)}: {name} was not found. {why.message}", fix=why.fix
         )
     last = f" Last seen: {change(waited.row)}." if waited.row else ""
     message = f"Waiting for {name} does not help: {why.message}{last}"
-    return Unreachable(message, fix=why.fix, id=why.problem_id)
+    return Unreachable(message, fix=why.fix, id=why.problem_id, again=why.again)
 
 
 def row_of_waited(name: str, goal: Goal, waited: Waited) -> Row:
-    """The run that came there. Raises as `error_of` says."""
+    """Return the run that reached the goal. Raises as `error_of` says."""
     if failed := error_of(name, goal, waited):
         raise failed
     if waited.row is None:
@@ -260,10 +266,6 @@ def told(line: str) -> None:
 
 
 def _print_document(name: str, goal: Goal, waited: Waited, failed: XsftError | None) -> None:
-    from xsft.commands.documents import print_json
-    from xsft.commands.failure import problem_documents
-    from xsft.commands.run_documents import run_document
-
     document: dict[str, Any] = {
         "run_name": waited.row.run_name if waited.row else name,
         "for": goal.text,

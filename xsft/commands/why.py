@@ -1,63 +1,54 @@
-"""`xsft why RUN`: the one cause first, then the next step, then what else was seen."""
+"""`xsft why RUN`: print the most likely cause first, then the next step, then other findings."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from xsft.commands.arguments import add_json
-from xsft.commands.run_arguments import add_attempt, add_run, add_where
-
-if TYPE_CHECKING:
-    from xsft.effects.runs.runs import Runs
-    from xsft.run_query import RunQuery
-    from xsft.states.evidence import Evidence
-    from xsft.states.folding import Seen
-    from xsft.states.model import Observation
-    from xsft.states.rows import Row
-    from xsft.states.rule import Cause, Explanation
+from xsft.commands.attempts import attempt_of, no_attempt
+from xsft.commands.documents import print_json
+from xsft.commands.evidence_sources import evidence_of, forgotten_attempt
+from xsft.commands.progress import spinning
+from xsft.commands.run_sources import runs_of
+from xsft.effects.runs.runs import Runs
+from xsft.errors import Unknown, Unreachable
+from xsft.run_query import RunQuery, look, query_of
+from xsft.spec.keypath import printable
+from xsft.spec.secrets import redact
+from xsft.states.causes import explain, found_of
+from xsft.states.evidence import Evidence
+from xsft.states.failing import first_failure, place
+from xsft.states.folding import FoldedRun
+from xsft.states.lookup import one_run, silence
+from xsft.states.model import Observation
+from xsft.states.rows import Row, row_of
+from xsft.states.rule import Cause, Explanation
+from xsft.trainers.plain import plain
 
 OTHERS = 4
-"""Causes that are shown beside the first one."""
-
-EPILOG = (
-    "Exit status 0 where it could answer, whatever the run does; 8 where nothing certain is known of the run; 5 where"
-    " its cluster does not answer."
-)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = EPILOG
-    add_run(parser)
-    add_attempt(parser)
-    add_where(parser)
-    add_json(parser)
+"""Number of causes shown after the first one."""
 
 
 def run(args: argparse.Namespace) -> int:
-    from xsft.commands.run_sources import runs_of
-
     return why(args.run, world=world_of(runs_of(args, args.run)), attempt=args.attempt, json=args.json)
 
 
-class World(Struct, frozen=True, kw_only=True):
+class WhyWorld(Struct, frozen=True, kw_only=True):
     query: RunQuery
-    gather: Callable[[Seen], Evidence]
-    """All that may explain the run. What cannot be read is None in it; raises nothing for that."""
-    recorded: Callable[[Seen, int], Observation | None] = lambda _hit, _number: None
-    """An attempt of which only the record is left; None where there is none, or it cannot be read."""
+    gather: Callable[[FoldedRun], Evidence]
+    """Returns all evidence that may explain the run. What cannot be read is None in it; raises nothing for that."""
+    recorded: Callable[[FoldedRun, int], Observation | None] = lambda _hit, _number: None
+    """Returns an attempt of which only the record is left; None if there is none, or it cannot be read."""
 
 
-def world_of(runs: Runs) -> World:
-    """The real one."""
-    from xsft.commands.evidence_sources import evidence_of, forgotten_attempt
-    from xsft.run_query import query_of
-
-    return World(query=query_of(runs), gather=evidence_of(runs), recorded=forgotten_attempt(runs))
+def world_of(runs: Runs) -> WhyWorld:
+    """Return the world that asks the real clusters and this machine."""
+    return WhyWorld(query=query_of(runs), gather=evidence_of(runs), recorded=forgotten_attempt(runs))
 
 
 class Explained(Struct, frozen=True, kw_only=True):
@@ -66,10 +57,8 @@ class Explained(Struct, frozen=True, kw_only=True):
     explanation: Explanation
 
 
-def why(name: str, *, world: World, attempt: int | None = None, json: bool) -> int:
-    """0, or 8 where the state is unknown. Raises as `explained`."""
-    from xsft.errors import Unknown
-
+def why(name: str, *, world: WhyWorld, attempt: int | None = None, json: bool) -> int:
+    """Print the explanation; return 0, or 8 if the state is unknown. Raises as `explained`."""
     found = explained(name, world=world, attempt=attempt)
     status = Unknown.exit_status if found.explanation.state == "unknown" else 0
     if json:
@@ -79,15 +68,9 @@ def why(name: str, *, world: World, attempt: int | None = None, json: bool) -> i
     return status
 
 
-def explained(name: str, *, world: World, attempt: int | None = None) -> Explained:
-    """Raises UsageError for a name that no run has or an attempt that never was, Unreachable where the run's cluster
-    does not answer.
-    """
-    from xsft.commands.progress import spinning
-    from xsft.run_query import look
-    from xsft.states.causes import explain
-    from xsft.states.lookup import one_run
-
+def explained(name: str, *, world: WhyWorld, attempt: int | None = None) -> Explained:
+    """Return the explanation. Raises UsageError for a name that no run has or an attempt that never existed,
+    Unreachable if the run's cluster does not answer."""
     with spinning("why", "asking the clusters") as say:
         world.query.listen(say)
         found, rows = look(world.query)
@@ -99,13 +82,8 @@ def explained(name: str, *, world: World, attempt: int | None = None) -> Explain
     return Explained(row=hit.row, evidence=evidence, explanation=told)
 
 
-def _submission(hit: Seen, *, name: str, attempt: int | None, world: World) -> Seen:
-    """The attempt that is asked for, in place of the newest."""
-    from msgspec.structs import replace
-
-    from xsft.commands.attempts import attempt_of, no_attempt
-    from xsft.states.rows import row_of
-
+def _submission(hit: FoldedRun, *, name: str, attempt: int | None, world: WhyWorld) -> FoldedRun:
+    """Return the run with the requested attempt in place of the newest."""
     seen = attempt_of(hit, name=name, attempt=attempt)
     if attempt is not None and (seen is None or (seen.jobset is None and seen is not hit.seen)):
         seen = world.recorded(hit, attempt) or seen
@@ -119,19 +97,15 @@ def _submission(hit: Seen, *, name: str, attempt: int | None, world: World) -> S
     return replace(hit, seen=seen, status=status, row=row_of(seen, status, now=now, attempts=hit.row.attempts))
 
 
-def _keep(hit: Seen, evidence: Evidence, explained: Explanation, world: World) -> None:
-    """What all its pods told and `status` does not see: it is known from then on, whatever becomes of them."""
-    from msgspec.structs import replace
-
-    from xsft.states.causes import found_of
-
+def _keep(hit: FoldedRun, evidence: Evidence, explained: Explanation, world: WhyWorld) -> None:
+    """Record what the pods show and `status` does not read, so that it stays known after they are gone."""
     found = "" if hit.row.ended else _bare(found_of(evidence, explained.cause))
     if found or (evidence.status != hit.status and evidence.status.state == "failed"):
         world.query.keep([(replace(evidence.seen, found=found), evidence.status)])
 
 
 def text(row: Row, evidence: Evidence, explained: Explanation) -> Iterator[str]:
-    """Paragraphs for a person."""
+    """Yield the explanation as paragraphs of text."""
     told = ", ".join(evidence.status.evidence)
     yield _safe(f"{_title(row, explained)}{f' (told from {told})' if told else ''}")
     yield ""
@@ -145,7 +119,7 @@ def text(row: Row, evidence: Evidence, explained: Explanation) -> Iterator[str]:
 
 
 def cause_lines(cause: Cause) -> Iterator[str]:
-    """What it is, where, what shows it, and the next step."""
+    """Yield lines on the cause: what it is, where, its evidence, and the next step."""
     yield _safe(cause.message)
     if cause.basis == "inferred":
         yield "  (inferred: no condition, event or log line names this cause)"
@@ -158,9 +132,7 @@ def cause_lines(cause: Cause) -> Iterator[str]:
 
 
 def log_lines(evidence: Evidence, *, tail: int) -> Iterator[str]:
-    """The last lines of the process that failed first; none where no log of one could be read."""
-    from xsft.states.failing import first_failure, place
-
+    """Yield the last lines of the process that failed first; none if no log of one could be read."""
     failure = first_failure(evidence)
     log = failure.log if failure else None
     if log is not None and log.lines:
@@ -169,7 +141,7 @@ def log_lines(evidence: Evidence, *, tail: int) -> Iterator[str]:
 
 
 def _title(row: Row, explained: Explanation) -> str:
-    """`gemma is failed (trainer-failed), step 120 of 1000`; of a later submission its JobSet beside it."""
+    """Return e.g. `gemma is failed (trainer-failed), step 120 of 1000`; for a later submission also its JobSet."""
     reason = f" ({explained.reason})" if explained.reason else ""
     step = "" if row.step is None else f", step {row.step}{f' of {row.steps}' if row.steps else ''}"
     attempt = f" (JobSet {row.jobset})" if row.jobset not in (None, row.run_name) else ""
@@ -177,23 +149,15 @@ def _title(row: Row, explained: Explanation) -> str:
 
 
 def _safe(text: str) -> str:
-    """What the cluster and the trainer wrote neither drives the terminal nor shows a token; colours are left out."""
-    from xsft.spec.keypath import printable
-
+    """Return text of the cluster or the trainer without control characters, secrets and colours."""
     return printable(_bare(text))
 
 
 def _bare(text: str) -> str:
-    from xsft.spec.secrets import redact
-    from xsft.trainers.plain import plain
-
     return redact(plain(text))
 
 
 def _require_its_cluster(seen: Observation, row: Row) -> None:
-    from xsft.errors import Unreachable
-    from xsft.states.lookup import silence
-
     if silent := silence(seen):
         known = f" Known last, at {row.observed_at}: {row.state}{f' ({row.reason})' if row.reason else ''}."
         raise Unreachable(
@@ -203,8 +167,6 @@ def _require_its_cluster(seen: Observation, row: Row) -> None:
 
 
 def _print_document(row: Row, evidence: Evidence, explained: Explanation, status: int) -> None:
-    from xsft.commands.documents import print_json
-
     document: dict[str, Any] = {
         "run_name": row.run_name,
         "jobset": row.jobset,

@@ -2,31 +2,109 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
-from xsft.dataset.summary import Summary
+from xsft.dataset.passes import Reading, Split
+from xsft.dataset.summary import Role, Summary
 from xsft.problems import Problem, error, warning
 
 MANY_CUT = 0.1
 """Share of cut examples above which it is said: their ends, which hold the answers' ends, are not trained."""
+MANY_UNENDED = 0.1
+"""Share of answers without a special token at their end, above which it is said."""
+MANY_DROPPED = 0.5
+"""Share of a role's messages above which a template drops the role, and not the odd text that it changes."""
+
+LOOK = "Look at them: `xsft data show FILE`."
 
 
-def findings(summary: Summary, *, limit: int) -> tuple[Problem, ...]:
-    return tuple(_findings(summary, limit))
+def findings(summary: Summary, *, reading: Reading, split: Split = "train") -> tuple[Problem, ...]:
+    return tuple(_findings(summary, reading, split))
 
 
-def _findings(summary: Summary, limit: int) -> Iterator[Problem]:
+def _findings(summary: Summary, reading: Reading, split: Split) -> Iterator[Problem]:
     if not summary.sampled:
-        yield error("data-empty", "data", "The data has no rows.", "Check data.hf_train_files and data.train_split.")
+        where = "hf_train_files and data.train_split" if split == "train" else "hf_eval_files and data.hf_eval_split"
+        yield error("data-empty", "data", f"The {split} split has no rows.", f"Check data.{where}.")
         return
+    yield from _targets(summary, reading)
+    yield from _truncated(summary, reading)
+    yield from _end(summary)
+    for role in summary.roles:
+        yield from _role(role)
+    yield from _vocabulary(summary)
+    yield from _split_leak(summary)
+    if split == "train":
+        yield from _steps(summary, reading)
+
+
+def _targets(summary: Summary, reading: Reading) -> Iterator[Problem]:
     if summary.no_target == 1:
-        message = f"Not one of {summary.sampled:,} examples has a trained token: the run would learn nothing."
-        fix = "Look at them: `xsft data show FILE`. Often the template puts no answer behind the roles."
-        yield error("data-no-target", "data", message, fix)
+        message = f"Not one of {summary.sampled:,} examples has a trained token: the model would not be trained."
+        raised = f" {summary.truncated:.0%} of them are cut at {reading.limit} tokens." if summary.truncated else ""
+        fix = f"{LOOK} Often the template puts no answer behind the roles."
+        yield error("data-no-target", "data", message + raised, fix)
     elif summary.no_target > 0:
         message = f"{summary.no_target:.1%} of {summary.sampled:,} examples have no trained token."
         yield warning("data-no-target", "data", message, "Look at them: `xsft data show FILE --no-target`.")
-    if summary.truncated > MANY_CUT:
-        message = f"{summary.truncated:.1%} of {summary.sampled:,} examples are longer than {limit} tokens and are cut."
-        fix = "Raise train.max_target_length, or look at them: `xsft data show FILE --truncated`."
-        yield warning("data-truncated", "train.max_target_length", message, fix)
+
+
+def _truncated(summary: Summary, reading: Reading) -> Iterator[Problem]:
+    where, fix = "train.max_target_length", "Raise train.max_target_length"
+    look = f"{fix}, or look at them: `xsft data show FILE --truncated`."
+    if summary.truncated == 1:
+        message = f"Every one of {summary.sampled:,} examples is longer than {reading.limit} tokens and is cut."
+        yield error("data-truncated", where, message, look)
+    elif summary.truncated > MANY_CUT:
+        share = f"{summary.truncated:.1%} of {summary.sampled:,} examples"
+        yield warning("data-truncated", where, f"{share} are longer than {reading.limit} tokens and are cut.", look)
+
+
+def _end(summary: Summary) -> Iterator[Problem]:
+    if summary.no_end <= MANY_UNENDED:
+        return
+    share = f"{summary.no_end:.1%} of {summary.sampled:,} examples"
+    message = f"{share} train no special token at the end of the answer: the model does not learn to stop."
+    fix = "Let the template write the EOS after each answer. If it does, pad_token or bos_token is the same token."
+    yield warning("data-no-end", "data.chat_template", message, fix)
+
+
+def _role(role: Role) -> Iterator[Problem]:
+    said = role.turns - role.empty
+    if said and role.dropped > MANY_DROPPED * said:
+        message = f"The template drops {role.dropped:,} of {said:,} messages of the role {role.role!r}."
+        fix = "Let data.chat_template write this role. MaxText reads the roles system, user and assistant only."
+        yield warning("data-role-dropped", "data.chat_template", message, fix)
+    if role.empty and role.role != "system":  # an empty one is a way to write the head once
+        message = f"{role.empty:,} of {role.turns:,} messages of the role {role.role!r} are empty."
+        yield warning("data-empty-turn", "data", message, "Remove such rows, or fill them.")
+
+
+def _vocabulary(summary: Summary) -> Iterator[Problem]:
+    if summary.beyond_vocabulary:
+        message = (
+            f"{summary.beyond_vocabulary:,} of {summary.sampled:,} examples hold token ids that the model has no row "
+            "for: the tokenizer is not the model's."
+        )
+        yield error("data-vocabulary", "model.tokenizer", message, "Name the tokenizer of this model.")
+
+
+def _split_leak(summary: Summary) -> Iterator[Problem]:
+    if summary.whole_in_other:
+        message = (
+            f"{summary.whole_in_other:,} of {summary.sampled:,} examples are in the other split, too: the evaluation "
+            "measures what was trained."
+        )
+        yield warning("data-leak", "data.hf_eval_split", message, "Remove them from one of the splits.")
+
+
+def _steps(summary: Summary, reading: Reading) -> Iterator[Problem]:
+    """`steps-beyond-data` counts one row a sequence; here the rows are packed."""
+    if summary.steps_per_epoch is None or not summary.everything:
+        return
+    most = summary.steps_per_epoch * reading.epochs
+    if reading.steps > math.ceil(most):
+        message = f"train.steps is {reading.steps}, and the data lasts for {most:.1f}: MaxText stops there and exits 0."
+        needed = math.ceil(reading.steps / summary.steps_per_epoch)
+        yield warning("data-steps", "train.steps", message, f"Set data.num_epoch: {needed}, or lower train.steps.")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 
 from msgspec import Struct
 
-from xsft.dataset import examples
+from xsft.dataset.examples import TokenSequence, Vocabulary
+from xsft.dataset.passes import LOOK_AHEAD, Inspected, PassRead, Reading, Turn
 
 
 class Lengths(Struct, frozen=True, kw_only=True):
@@ -20,59 +23,82 @@ class Lengths(Struct, frozen=True, kw_only=True):
     """`max` is where looking stopped: the longest example has as many or more."""
 
 
+class Role(Struct, frozen=True, kw_only=True):
+    """The messages of one role."""
+
+    role: str
+    turns: int
+    empty: int
+    """Without any text."""
+    dropped: int
+    """Whose text is not in what the template made of the row."""
+
+
 class Summary(Struct, frozen=True, kw_only=True):
     rows: int | None
     """Of the whole split; None where only a sample was read."""
     sampled: int
+    """The first rows of the split."""
+    everything: bool
+    """The sample is the whole split."""
     tokens: Lengths | None
     """None where nothing was read."""
     truncated: float
     """Share of examples that are longer than max_target_length, 0 … 1."""
     no_target: float
     """Share without a trained token."""
+    no_end: float
+    """Share of the examples with a trained end of the answer whose end is no special token; cut ones do not count."""
     trained: float
     """Share of trained tokens among those that are read."""
     duplicates: int
-    """Examples whose trained tokens are those of another one of the sample."""
+    """Examples whose trained tokens are those of an earlier one of the sample."""
+    in_other: int | None
+    """Examples whose trained tokens are those of one of the other split's sample; None where there is no such split."""
+    whole_in_other: int | None
+    """Of these, the examples that are the same as a whole."""
+    other_sampled: int | None
+    roles: tuple[Role, ...]
+    """In the order in which they appear."""
     packing: float | None
     """Share of positions that are not padding once examples are packed; None where the run does not pack."""
+    packed_sequences: int
     steps_per_epoch: float | None
     """None where the number of rows is unknown."""
+    epochs: float | None
+    """That train.steps asks for."""
     histogram: tuple[tuple[int, int], ...]
     """(upper bound of the length, examples), ten equal parts of the range."""
+    beyond_vocabulary: int
+    """Examples with a token for which the model has no row."""
 
 
-class DataSample(Struct, frozen=True, kw_only=True):
-    """What was read, and how."""
-
-    sample: Sequence[examples.TokenSequence]
-    lengths: Sequence[int]
-    """Of the same examples, uncut; as long as the sample."""
-    looked_to: int
-    """The length up to which they were looked at."""
-    packed: Sequence[examples.TokenSequence]
-    """Sequences of the same data, packed; empty where the run does not pack."""
-    limit: int
-    """max_target_length."""
-    rows: int | None
-    sequences_per_step: float
-
-
-def summarize(counted: DataSample) -> Summary:
-    sample, lengths = counted.sample, sorted(counted.lengths)
-    read = sum(one.length for one in sample)
-    packing = _packing(counted)
+def summarize(found: Inspected, *, reading: Reading, vocabulary: Vocabulary) -> Summary:
+    sample, lengths = found.sample.rows, sorted(found.uncut.lengths)
+    rows = len(sample) if found.sample.ended else reading.rows
+    packing = _packing(found.packed, reading.limit)
+    steps = _steps(found, reading, rows=rows, packing=packing)
+    ends = [one.end(vocabulary) for one in sample if one.padding and one.trained_tokens]
     return Summary(
-        rows=counted.rows,
+        rows=rows,
         sampled=len(sample),
-        tokens=_lengths(lengths, counted.looked_to),
-        truncated=_share(sum(length > counted.limit for length in lengths), len(lengths)),
+        everything=found.sample.ended,
+        tokens=_lengths(lengths, LOOK_AHEAD * reading.limit),
+        truncated=_share(sum(length > reading.limit for length in lengths), len(lengths)),
         no_target=_share(sum(one.trained_tokens == 0 for one in sample), len(sample)),
-        trained=_share(sum(one.trained_tokens for one in sample), read),
+        no_end=_share(ends.count(None), len(ends)),
+        trained=_share(sum(one.trained_tokens for one in sample), sum(one.length for one in sample)),
         duplicates=len(sample) - len({one.target_text for one in sample}) if sample else 0,
+        in_other=_shared(sample, found.other, attrgetter("target_text")),
+        whole_in_other=_shared(sample, found.other, attrgetter("inputs", "target_text")),
+        other_sampled=len(found.other.rows) if found.other else None,
+        roles=_roles(found.sample.turns),
         packing=packing,
-        steps_per_epoch=_steps(counted, packing),
+        packed_sequences=len(found.packed.rows) if found.packed else 0,
+        steps_per_epoch=steps,
+        epochs=reading.steps / steps if steps else None,
         histogram=_histogram(lengths),
+        beyond_vocabulary=sum(_beyond(one, vocabulary) for one in sample),
     )
 
 
@@ -87,19 +113,38 @@ def _lengths(lengths: Sequence[int], looked_to: int) -> Lengths | None:
     return Lengths(p50=p50, p90=p90, max=lengths[-1], at_least=lengths[-1] >= looked_to)
 
 
-def _packing(counted: DataSample) -> float | None:
-    if not counted.packed:
+def _shared(
+    sample: Sequence[TokenSequence], other: PassRead | None, key: Callable[[TokenSequence], object]
+) -> int | None:
+    """Examples without a trained token teach nothing, twice or once."""
+    if other is None:
         return None
-    return _share(sum(one.length for one in counted.packed), counted.limit * len(counted.packed))
+    there = {key(one) for one in other.rows if one.trained_tokens}
+    return sum(key(one) in there for one in sample)
 
 
-def _steps(counted: DataSample, packing: float | None) -> float | None:
-    if counted.rows is None or not counted.sample:
+def _roles(rows: Sequence[Sequence[Turn]]) -> tuple[Role, ...]:
+    turns = [turn for row in rows for turn in row]
+    counts = Counter(turn.role for turn in turns)
+    empty = Counter(turn.role for turn in turns if turn.empty)
+    dropped = Counter(turn.role for turn in turns if not turn.written)
+    return tuple(Role(role=role, turns=n, empty=empty[role], dropped=dropped[role]) for role, n in counts.items())
+
+
+def _packing(packed: PassRead | None, limit: int) -> float | None:
+    if packed is None or not packed.rows:
+        return None
+    return _share(sum(one.length for one in packed.rows), limit * len(packed.rows))
+
+
+def _steps(found: Inspected, reading: Reading, *, rows: int | None, packing: float | None) -> float | None:
+    if rows is None or not found.uncut.lengths:
         return None
     if not packing:
-        return counted.rows / counted.sequences_per_step
-    mean = sum(min(length, counted.limit) for length in counted.lengths) / len(counted.lengths)
-    return counted.rows * mean / (packing * counted.limit) / counted.sequences_per_step
+        return rows / reading.sequences_per_step
+    lengths = found.uncut.lengths
+    mean = sum(min(length, reading.limit) for length in lengths) / len(lengths)
+    return rows * mean / (packing * reading.limit) / reading.sequences_per_step
 
 
 def _histogram(lengths: Sequence[int], parts: int = 10) -> tuple[tuple[int, int], ...]:
@@ -108,3 +153,7 @@ def _histogram(lengths: Sequence[int], parts: int = 10) -> tuple[tuple[int, int]
     width = max(1, math.ceil((lengths[-1] + 1) / parts))
     counts: Mapping[int, int] = {part: sum(length // width == part for length in lengths) for part in range(parts)}
     return tuple((width * (part + 1), count) for part, count in counts.items())
+
+
+def _beyond(one: TokenSequence, vocabulary: Vocabulary) -> bool:
+    return vocabulary.rows is not None and max(one.inputs, default=-1) >= vocabulary.rows

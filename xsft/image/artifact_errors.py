@@ -22,7 +22,7 @@ ROLES = (
 """The first whose text is in the permission; the narrowest role that has it."""
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class ArtifactRequest(Struct, frozen=True, kw_only=True):
     """What was asked, for messages."""
 
     permission: str
@@ -34,13 +34,13 @@ class Asked(Struct, frozen=True, kw_only=True):
         return next(role for part, role in ROLES if part in self.permission)
 
 
-def explain(code: int | None, said: str, asked: Asked) -> XsftError:
+def explain(code: int | None, said: str, asked: ArtifactRequest) -> XsftError:
     """The error for an HTTP status and Google's own words."""
     if re.search(r"has not been used in project|it is disabled|SERVICE_DISABLED", said):
         return _disabled(said, asked)
     if code == 401:
         return no_login(said)
-    known: Mapping[int, Callable[[str, Asked], XsftError]] = {
+    known: Mapping[int, Callable[[str, ArtifactRequest], XsftError]] = {
         400: _invalid,
         403: _forbidden,
         404: _missing,
@@ -56,7 +56,7 @@ def no_login(said: str) -> Unreachable:
     )
 
 
-def timed_out(said: str, asked: Asked) -> Unreachable:
+def timed_out(said: str, asked: ArtifactRequest) -> Unreachable:
     return Unreachable(
         f"Artifact Registry did not tell about {asked.repository.docker}: {words(said)}",
         fix="Check the network, and try again; status.cloud.google.com says whether Artifact Registry is up.",
@@ -77,7 +77,7 @@ def about_project(said: str) -> bool:
     return re.search(r"(?<![\w/-])project(?![\w/-])", said, re.IGNORECASE) is not None
 
 
-def _missing(said: str, asked: Asked) -> EnvironmentMissing:
+def _missing(said: str, asked: ArtifactRequest) -> EnvironmentMissing:
     repository = asked.repository
     create = (
         f"gcloud artifacts repositories create {repository.name} --repository-format=docker "
@@ -96,7 +96,7 @@ def _missing(said: str, asked: Asked) -> EnvironmentMissing:
     )
 
 
-def _forbidden(said: str, asked: Asked) -> XsftError:
+def _forbidden(said: str, asked: ArtifactRequest) -> XsftError:
     """Google says the same for what is not there and for what may not be seen."""
     repository = asked.repository
     if re.search(r"CONSUMER_INVALID|resource project", said):
@@ -111,7 +111,7 @@ def _forbidden(said: str, asked: Asked) -> XsftError:
     )
 
 
-def _invalid(said: str, asked: Asked) -> UsageError:
+def _invalid(said: str, asked: ArtifactRequest) -> UsageError:
     repository = asked.repository
     return UsageError(
         f"Artifact Registry does not take {repository.docker}: {words(said)}",
@@ -121,7 +121,7 @@ def _invalid(said: str, asked: Asked) -> UsageError:
     )
 
 
-def _disabled(said: str, asked: Asked) -> EnvironmentMissing:
+def _disabled(said: str, asked: ArtifactRequest) -> EnvironmentMissing:
     project = asked.repository.project
     return EnvironmentMissing(
         f"Artifact Registry is not enabled in the project {project}: {words(said)}",
@@ -130,7 +130,7 @@ def _disabled(said: str, asked: Asked) -> EnvironmentMissing:
     )
 
 
-def _limited(said: str, asked: Asked) -> Unreachable:
+def _limited(said: str, asked: ArtifactRequest) -> Unreachable:
     return Unreachable(
         f"Artifact Registry takes no more requests about {asked.repository.docker} for now: {words(said)}",
         fix="Try again in some minutes.",

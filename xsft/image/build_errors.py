@@ -9,7 +9,7 @@ from msgspec import Struct
 from xsft.errors import EnvironmentMissing, UsageError, XsftError
 from xsft.image.docker_errors import Doing, explain, words
 from xsft.image.model import BuildStep
-from xsft.image.progress import Reading
+from xsft.image.progress import BuildOutput
 from xsft.image.registry_names import named
 from xsft.spec.secrets import redact
 
@@ -32,7 +32,7 @@ _NOT_LISTED = (
 """After the network and the login: pip says it of any index that did not answer."""
 
 
-class Known(Struct, frozen=True, kw_only=True):
+class BuildErrorRule(Struct, frozen=True, kw_only=True):
     """Something that the output of a build says, and what it means."""
 
     pattern: str
@@ -41,73 +41,73 @@ class Known(Struct, frozen=True, kw_only=True):
     error: type[XsftError] = EnvironmentMissing
 
 
-KNOWN: tuple[Known, ...] = (
-    Known(
+KNOWN: tuple[BuildErrorRule, ...] = (
+    BuildErrorRule(
         pattern=_NO_PYTHON,
         id="base-without-python",
         fix="Take a base image with CPython 3.12 and pip as `python3`, e.g. python:3.12-slim (image base, BASE_IMAGE).",
         error=UsageError,
     ),
-    Known(
+    BuildErrorRule(
         pattern=r"do not match the hashes|hash(?:es)? (?:mis)?match|hashes are required",
         id="build-hash-mismatch",
         fix="The index serves other bytes than the lock names: ask who runs the index, or lock anew and read the diff.",
     ),
-    Known(
+    BuildErrorRule(
         pattern=_LISTED,
         id="build-package-missing",
         fix="The index has other versions: does it have this one for the base image's Python? Or lock anew.",
     ),
-    Known(
+    BuildErrorRule(
         pattern=r"no space left on device|errno 28\b",
         id="disk-full",
         fix="Look with `docker system df`; `docker builder prune` frees the build cache. xsft removes nothing.",
     ),
-    Known(
+    BuildErrorRule(
         pattern=r"certificate verify failed|self[- ]signed certificate|sslerror|invalid peer certificate",
         id="build-certificate",
         fix="The network's own certificate authority is not in the base image: take a base that has it.",
     ),
-    Known(
+    BuildErrorRule(
         pattern=_LOGIN,
         id="build-index-login",
         fix="The package index wants another login: correct user and password in the file of --pip-config.",
     ),
-    Known(
+    BuildErrorRule(
         pattern=_NETWORK,
         id="build-no-network",
         fix="Can the engine's machine reach the package index, and is the index up? Behind a mirror, give its address "
         "in a pip.conf (--pip-config).",
     ),
-    Known(
+    BuildErrorRule(
         pattern=r"is not a trusted or secure host",
         id="build-index-untrusted",
         fix="pip takes no index over http: give its https address in the file of --pip-config, or name the host there "
         "(trusted-host = HOST).",
     ),
-    Known(
+    BuildErrorRule(
         pattern=_NOT_LISTED,
         id="build-package-missing",
         fix="The index lists no version at all: check the address and the login in the file of --pip-config, and "
         "whether the index has this package.",
     ),
-    Known(
+    BuildErrorRule(
         pattern=r"exec format error",
         id="build-platform",
         fix="The base image is for another processor; TPU hosts are linux/amd64.",
     ),
-    Known(
+    BuildErrorRule(
         pattern=r"\bkilled\b|exit code: 137",
         id="build-out-of-memory",
         fix="Give the engine more memory (Docker Desktop: Resources).",
     ),
-    Known(
+    BuildErrorRule(
         pattern=r"dockerfile parse error|unknown instruction|unknown flag",
         id="dockerfile-invalid",
         fix="Correct the Dockerfile.",
         error=UsageError,
     ),
-    Known(
+    BuildErrorRule(
         pattern=r"failed to compute cache key|failed to calculate checksum",
         id="context-incomplete",
         fix="The Dockerfile copies a file that is not in its context.",
@@ -119,7 +119,7 @@ build_words.txt. source: pip@23.2, uv@0.13, moby@20.10, buildkit@0.8.
 """
 
 
-def build_failed(reading: Reading, step: BuildStep) -> XsftError:
+def build_failed(reading: BuildOutput, step: BuildStep) -> XsftError:
     """The step that failed, why where that is known, and the last lines of the output."""
     tail = redact("\n".join(reading.tail))
     where = f" at {_short(reading.failed)}" if reading.failed else ""

@@ -81,7 +81,7 @@ def _secrets(files: Iterable[ContextFile]) -> Iterator[Problem]:
         named = _SECRET_NAMES.fullmatch(f.path.rpartition("/")[2])
         what = f.secret or ("what such a file usually holds" if named and f.kind == "file" else "")
         if what:
-            message = f"{f.path} would be in the image, for everybody who may pull it: {what}."
+            message = f"{f.path} would be in the image, readable by everyone who may pull it: {what}."
             fix = "Add it to .dockerignore; a run gets its secrets from Kubernetes (secrets: in the workload)."
             yield error("image-context-secret", "", message, fix)
 

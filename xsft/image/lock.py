@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import NODEFAULT
 from msgspec.structs import asdict, fields, replace
 
-from xsft.image.model import Base, Locked, Options
+from xsft.image.model import Base, BuildOptions, Locked
 from xsft.image.recipe import base_of
 from xsft.image.reference import parse_repository
 
@@ -124,12 +124,12 @@ def _locked(image: str, repository: str, row: Mapping[str, Any]) -> Locked | Non
     )
 
 
-def _options(image: str, maxtext: str, row: Any) -> Options | None:
+def _options(image: str, maxtext: str, row: Any) -> BuildOptions | None:
     """None also for options that this xsft does not know all of: repeating the rest would make another image."""
-    names = {f.name for f in fields(Options)}
+    names = {f.name for f in fields(BuildOptions)}
     if not isinstance(row, Mapping) or row.keys() - names:
         return None
     given = {**row, "image": image, "maxtext": row.get("maxtext", maxtext)}
     if isinstance(given.get("code"), list):
         given["code"] = tuple(given["code"])
-    return Options(**given)
+    return BuildOptions(**given)

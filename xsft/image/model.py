@@ -50,7 +50,7 @@ class Base(Struct, frozen=True, kw_only=True):
         return f"{self.ref}#{self.image_id}" if self.image_id and not self.digest else self.pinned
 
 
-class Options(Struct, frozen=True, kw_only=True):
+class BuildOptions(Struct, frozen=True, kw_only=True):
     """What a user can choose about an image."""
 
     image: str
@@ -73,7 +73,7 @@ class Options(Struct, frozen=True, kw_only=True):
     """Absolute path of a file in the form of pip.conf."""
 
 
-class Part(Struct, frozen=True, kw_only=True):
+class DockerfilePart(Struct, frozen=True, kw_only=True):
     """One of the two Dockerfiles, read."""
 
     dockerfile: str
@@ -86,8 +86,8 @@ class Part(Struct, frozen=True, kw_only=True):
 class Material(Struct, frozen=True, kw_only=True):
     """What a recipe is made of, read from this machine."""
 
-    deps: Part
-    code: Part
+    deps: DockerfilePart
+    code: DockerfilePart
     base: Base | None = None
     """None where the Dockerfile takes none."""
     revision: str | None = None
@@ -157,7 +157,7 @@ class Locked(Struct, frozen=True, kw_only=True):
     dirty: bool | None = None
     base: str = ""
     """`Base.known`."""
-    options: Options | None = None
+    options: BuildOptions | None = None
     """What it was made with; None where that cannot be repeated from here (a folder outside the project)."""
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
 from xsft.catalog import releases
-from xsft.image.model import Material, Options
+from xsft.image.model import BuildOptions, Material
 from xsft.image.recipe import OWN
 from xsft.image.reference import legacy_warning, parse_reference, parse_repository
 from xsft.problems import Problem, error
@@ -27,7 +27,7 @@ _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]*(?::[a-z0-9]+)?(?:=[A-Za-z0-9.+:~-]+
 """source: Debian Policy 5.6.1 and 5.6.12; `=` as apt-get takes a version."""
 
 
-def option_problems(options: Options) -> tuple[Problem, ...]:
+def option_problems(options: BuildOptions) -> tuple[Problem, ...]:
     """`image-name`, `image-maxtext`, `image-reference`, `image-legacy-registry`, `image-source`, `image-argument`."""
     return (
         *_name(options),
@@ -39,7 +39,7 @@ def option_problems(options: Options) -> tuple[Problem, ...]:
     )
 
 
-def material_problems(options: Options, material: Material) -> tuple[Problem, ...]:
+def material_problems(options: BuildOptions, material: Material) -> tuple[Problem, ...]:
     """`image-argument` for one that neither Dockerfile takes: it would be given for nothing."""
     known = {**material.deps.args, **material.code.args}
     asked = {"BASE_IMAGE": options.base, "VLLM_REQUIREMENT": options.vllm, **options.args}
@@ -47,13 +47,13 @@ def material_problems(options: Options, material: Material) -> tuple[Problem, ..
     return tuple(_unknown_argument(name, known) for name in missing)
 
 
-def _name(options: Options) -> Iterator[Problem]:
+def _name(options: BuildOptions) -> Iterator[Problem]:
     if not IMAGE_NAME.fullmatch(options.image):
         message = f"{options.image!r} cannot be an image: it is the name of a folder under images/, in lower case."
         yield error("image-name", "", message, "Take letters, digits, dashes and underscores: post_training.")
 
 
-def _maxtext(options: Options) -> Iterator[Problem]:
+def _maxtext(options: BuildOptions) -> Iterator[Problem]:
     if options.maxtext in BUILDABLE:
         return
     try:
@@ -69,7 +69,7 @@ def _maxtext(options: Options) -> Iterator[Problem]:
     yield error("image-maxtext", "", message, fix)
 
 
-def _references(options: Options) -> Iterator[Problem]:
+def _references(options: BuildOptions) -> Iterator[Problem]:
     for text, parse, what in (
         (options.registry, parse_repository, "--registry"),
         (options.base, parse_reference, "--base"),
@@ -84,7 +84,7 @@ def _references(options: Options) -> Iterator[Problem]:
         yield from (legacy,) if legacy else ()
 
 
-def _sources(options: Options) -> Iterator[Problem]:
+def _sources(options: BuildOptions) -> Iterator[Problem]:
     for text, what in ((options.maxtext_source, "--maxtext-source"), (options.tunix_source, "--tunix-source")):
         if not text.startswith("git+"):
             continue
@@ -102,7 +102,7 @@ def _sources(options: Options) -> Iterator[Problem]:
             yield error("image-source", "", message, "Write git+https://HOST/OWNER/REPOSITORY@COMMIT.")
 
 
-def _given_arguments(options: Options) -> Iterator[Problem]:
+def _given_arguments(options: BuildOptions) -> Iterator[Problem]:
     for name, value in options.args.items():
         if name in OWN:
             yield error("image-argument", "", f"--arg {name} is given by xsft itself.", "Use the option for it.")
@@ -111,7 +111,7 @@ def _given_arguments(options: Options) -> Iterator[Problem]:
             yield error("image-argument", "", message, "A package index's login goes into --pip-config FILE.")
 
 
-def _requirements(options: Options) -> Iterator[Problem]:
+def _requirements(options: BuildOptions) -> Iterator[Problem]:
     """What pip and apt-get are told while the image is built: a requirement or package, never an option of theirs."""
     given = {"--vllm": options.vllm, **{f"--arg {n}": v for n, v in options.args.items() if n.endswith("_REQUIREMENT")}}
     for what, text in given.items():

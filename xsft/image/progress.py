@@ -74,7 +74,7 @@ _NOISE = re.compile(r"#\d+ sha256:[0-9a-f]{64}$|#0 |-{6}$| > |\d+\.\d+ ")
 TAIL_LINES = 30
 
 
-class Reading(Struct, kw_only=True):
+class BuildOutput(Struct, kw_only=True):
     """Folds the lines of `--progress=plain` into events; keeps what a failure needs to be told."""
 
     names: dict[int, str] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xsft.image.identity import code_tag, deps_tag
-from xsft.image.model import Base, BuildSecret, BuildStep, Material, Options, Part, Recipe
+from xsft.image.model import Base, BuildOptions, BuildSecret, BuildStep, DockerfilePart, Material, Recipe
 
 DEPS_DOCKERFILE = "Dockerfile"
 CODE_DOCKERFILE = "code.Dockerfile"
@@ -31,7 +31,7 @@ OWN = NOT_IDENTITY | {"BASE_IMAGE", "BASE_DIGEST", "LOCK_SHA256", "MAXTEXT_VERSI
 """Arguments that xsft itself gives."""
 
 
-def make_recipe(options: Options, material: Material) -> Recipe:
+def make_recipe(options: BuildOptions, material: Material) -> Recipe:
     """The builds with their tags; `xsft.image.problems.option_problems` come first."""
     deps = _deps(options, material)
     return Recipe(
@@ -60,7 +60,7 @@ def base_of(known: str) -> Base | None:
     return Base(ref=ref, image_id=image_id or None)
 
 
-def repository_of(options: Options) -> str | None:
+def repository_of(options: BuildOptions) -> str | None:
     """None without a registry."""
     return repository_in(options.registry, options.image) if options.registry else None
 
@@ -80,7 +80,7 @@ def differs(step: BuildStep, labels: Mapping[str, str]) -> str:
     return ""
 
 
-def _labels(options: Options, *, kind: str, lock: str) -> dict[str, str]:
+def _labels(options: BuildOptions, *, kind: str, lock: str) -> dict[str, str]:
     """What every image of xsft says of itself, whatever its Dockerfile says."""
     said = {IMAGE_LABEL: options.image, KIND_LABEL: kind, MAXTEXT_LABEL: options.maxtext}
     return {**said, LOCK_LABEL: lock} if lock else said
@@ -91,7 +91,7 @@ def _lock(material: Material) -> str:
     return next((f.sha256 for f in material.deps.files if f.path == "requirements.txt"), "")
 
 
-def _deps(options: Options, material: Material) -> BuildStep:
+def _deps(options: BuildOptions, material: Material) -> BuildStep:
     base, lock = material.base, _lock(material)
     given = {
         "BASE_IMAGE": base.pinned if base else "",
@@ -123,7 +123,7 @@ def _deps(options: Options, material: Material) -> BuildStep:
     )
 
 
-def _code(options: Options, material: Material, *, deps: BuildStep) -> BuildStep:
+def _code(options: BuildOptions, material: Material, *, deps: BuildStep) -> BuildStep:
     dirty = "" if material.dirty is None else str(material.dirty).lower()
     given = {
         "DEPS_IMAGE": f"{local_name(options.image)}:{deps.tag}",
@@ -148,7 +148,7 @@ def _code(options: Options, material: Material, *, deps: BuildStep) -> BuildStep
     )
 
 
-def _declared(given: Mapping[str, str], part: Part) -> dict[str, str]:
+def _declared(given: Mapping[str, str], part: DockerfilePart) -> dict[str, str]:
     """Only what the Dockerfile takes: an image of one's own need not take all of them. An empty value is a default."""
     return {name: value for name, value in sorted(given.items()) if name in part.args and value}
 

@@ -25,7 +25,7 @@ GOOGLE = (".pkg.dev", ".gcr.io")
 """With the dot: anybody may own xgcr.io, and would be sent a token of the user's."""
 
 
-class Named(Struct, frozen=True, kw_only=True):
+class ImageName(Struct, frozen=True, kw_only=True):
     """An image's name, taken apart."""
 
     host: str
@@ -45,14 +45,14 @@ class Named(Struct, frozen=True, kw_only=True):
         return f"{base_url(self.host)}/v2/{self.path}/{kind}{last}"
 
 
-def named(ref: str) -> Named:
+def named(ref: str) -> ImageName:
     """Names without a host are Docker Hub's. No tag and no digest mean `latest`. Raises UsageError."""
     try:
         found = parse_reference(ref)
     except ValueError as wrong:
         raise UsageError(str(wrong), fix="Correct the name of the image.", id="image-reference") from None
     path = found.repository if found.host or "/" in found.repository else f"library/{found.repository}"
-    return Named(host=found.host or HUB, path=path, reference=found.digest or found.tag or "latest")
+    return ImageName(host=found.host or HUB, path=path, reference=found.digest or found.tag or "latest")
 
 
 def base_url(host: str) -> str:

@@ -19,10 +19,10 @@ from xsft.importer.flags import Flags, read_flags
 from xsft.importer.keys import read_pairs, removed_keys, token_secret, trainer_fields, with_defaults
 from xsft.importer.markdown import shell_lines
 from xsft.importer.names import name_fields
-from xsft.importer.notes import Difference, Notes
+from xsft.importer.notes import Notes, PasteDifference
 from xsft.importer.shell import Shell
 from xsft.importer.text import commented, workload_yaml
-from xsft.importer.trainer import Trainer, modules, read_trainer
+from xsft.importer.trainer import PastedTrainer, read_trainer, releases_starting
 from xsft.importer.xpkline import XpkLine, find_xpk_line
 from xsft.launchers.encoding import RESTARTS, at_first_start
 from xsft.launchers.xpk import xpk_argv
@@ -36,6 +36,8 @@ from xsft.spec.resolve import resolve
 from xsft.spec.secrets import names_secret_variable, redact
 from xsft.spec.terminal import safe_text
 from xsft.spec.yamltext import ParsedYaml
+from xsft.trainers.trainer import trainer_with
+from xsft.training import DEFAULT_TRAINER
 
 _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
@@ -43,7 +45,7 @@ _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 class Imported(Struct, frozen=True, kw_only=True):
     yaml: str
     """The workload's file, without the line that names the schema."""
-    differences: tuple[Difference, ...]
+    differences: tuple[PasteDifference, ...]
     problems: tuple[Problem, ...]
     """What the user has to complete or correct in the file."""
 
@@ -53,7 +55,7 @@ class _Pasted(Struct, frozen=True, kw_only=True):
 
     line: XpkLine
     mode: ModeName
-    trainer: Trainer
+    trainer: PastedTrainer
     given: Mapping[str, Value]
     base: Tree
     """What does not depend on the release."""
@@ -125,7 +127,7 @@ def _without_secrets(flags: Flags, notes: Notes) -> Flags:
     return {flag: value for flag, value in flags.items() if flag not in leaking}
 
 
-def _say_moved(trainer: Trainer, environment: Tree, notes: Notes) -> None:
+def _say_moved(trainer: PastedTrainer, environment: Tree, notes: Notes) -> None:
     kept = environment.get("env")
     for name, _ in trainer.env:
         if isinstance(kept, dict) and name in kept:
@@ -136,8 +138,8 @@ def _best(pasted: _Pasted, notes: Notes) -> Tree:
     """The workload whose plan is the pasted line to the byte, where there is one: a line that xsft wrote."""
     preferred = _preferred_release(pasted)
     uncounted = tuple(map(at_first_start, pasted.line.argv))  # Pathways' lines have no restarts, and cannot count them
-    for version, tail, repeats in _candidates(pasted, preferred):
-        found = _tree(pasted, pasted.given, version=version, tail=tail)
+    for version, exact, tail, repeats in _candidates(pasted, preferred):
+        found = _tree(pasted, pasted.given, version=version, tail=tail, exact=exact)
         tree = _repeating(found) if repeats else found
         if _argv(tree) in (pasted.line.argv, uncounted):
             _say_release(version, notes)
@@ -148,16 +150,15 @@ def _best(pasted: _Pasted, notes: Notes) -> Tree:
     _say_config(pasted, preferred, notes)
     removed = removed_keys(pasted.given, preferred)
     kept = {key: value for key, value in pasted.given.items() if key not in removed}
-    found = _tree(pasted, kept, version=preferred, tail=False)
+    found = _tree(pasted, kept, version=preferred, tail=False, exact=False)
     with_defaults(found, notes)
     return found
 
 
-def _candidates(pasted: _Pasted, preferred: str) -> Iterator[tuple[str, bool, bool]]:
-    """(release, whether the last keys are overrides, whether a restart reads the rows in the same order)."""
-    others = [version for version in reversed(releases.versions()) if version != preferred]
-    ours = (v for v in (preferred, *others) if releases.release(v).trainer == pasted.trainer.module)
-    yield from product(ours, (False, True), (False, True))
+def _candidates(pasted: _Pasted, preferred: str) -> Iterator[tuple[str, bool, bool, bool]]:
+    """Yield (release, values as written only, last keys are overrides, a restart reads the rows in the same order)."""
+    ours = dict.fromkeys((preferred, *releases_starting(pasted.trainer.module)))
+    yield from product(ours, (False, True), (False, True), (False, True))
 
 
 def _repeating(tree: Tree) -> Tree:
@@ -169,20 +170,27 @@ def _preferred_release(pasted: _Pasted) -> str:
     """The release that the image's tag names, else the newest with this trainer."""
     image = pasted.base.get("image")
     ref = str(image.get("ref", "")) if isinstance(image, dict) else ""
-    for version in releases.versions():
-        is_ours = releases.release(version).trainer == pasted.trainer.module
-        if is_ours and re.search(rf"(?<![0-9.]){re.escape(version)}(?![0-9.]*[0-9])", ref.rpartition(":")[2]):
+    having = releases_starting(pasted.trainer.module)
+    for version in reversed(having):
+        if re.search(rf"(?<![0-9.]){re.escape(version)}(?![0-9.]*[0-9])", ref.rpartition(":")[2]):
             return version
-    return modules()[pasted.trainer.module]
+    return having[0]
 
 
-def _tree(pasted: _Pasted, given: Mapping[str, Value], *, version: str, tail: bool) -> Tree:
-    fields = trainer_fields(given, mode=pasted.mode, tail=tail)
+def _tree(pasted: _Pasted, given: Mapping[str, Value], *, version: str, tail: bool, exact: bool) -> Tree:
+    fields = trainer_fields(given, mode=pasted.mode, tail=tail, exact=exact)
     model, image, copied = fields.get("model"), pasted.base.get("image"), pasted.trainer.copied
     if copied and isinstance(model, dict):
         tokens = {"pad_token": copied.pad_token, "bos_token": copied.bos_token}
         model.update({name: token for name, token in tokens.items() if token})
-    return {**pasted.base, **fields, "image": {**(image if isinstance(image, dict) else {}), "maxtext": version}}
+    name = trainer_with(pasted.trainer.module)
+    trainer = {} if name == DEFAULT_TRAINER else {"trainer": name}
+    return {
+        **pasted.base,
+        **trainer,
+        **fields,
+        "image": {**(image if isinstance(image, dict) else {}), "maxtext": version},
+    }
 
 
 def _argv(tree: Tree) -> tuple[str, ...] | None:

@@ -139,7 +139,7 @@ def _place(flags: Flags, notes: Notes) -> Tree:
     named = {name: flags[name] for name in ("project", "zone", "cluster") if flags.get(name)}
     for name in ("project", "zone"):
         if name not in named:
-            why = "xpk takes it from gcloud's configuration; a workload runs the same for everybody, so write it"
+            why = "xpk takes it from gcloud's configuration; a workload must run the same for every user, so write it"
             notes.differ(f"--{name}", why=why)
     return dict(named)
 

@@ -14,7 +14,7 @@ from xsft.modes import mode_module
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.trainers.arguments import yaml_value
-from xsft.trainers.maxtext import trainer_keys
+from xsft.trainers.trainer import trainer_of
 
 ADDED: Mapping[str, str] = MappingProxyType(
     {
@@ -31,7 +31,7 @@ ADDED: Mapping[str, str] = MappingProxyType(
 
 def say_differences(given: Mapping[str, Value], run: Run, notes: Notes) -> None:
     """Key by key; what the notes already speak of is not said again."""
-    rendered = trainer_keys(run)
+    rendered = trainer_of(run).trainer_keys(run)
     for key in (key for key in removed_keys(given, run.release.version) if key not in rendered):
         why = f"MaxText {run.release.version} refuses it. {key_hint(key, version=run.release.version)}"
         notes.differ(key, given=yaml_value(given[key]), why=why)

@@ -16,7 +16,8 @@ from xsft.launchers.encoding import kubernetes_expand
 from xsft.modes import mode_module
 from xsft.naming import ModeName
 from xsft.problems import error
-from xsft.trainers.maxtext import HF_TOKEN_DIRECTORY
+from xsft.spec.loader import load_yaml
+from xsft.trainers.trainer import HF_TOKEN_DIRECTORY
 
 ReadFile = Callable[[str], str | None]
 """Text of an env file; None where it cannot be read."""
@@ -73,7 +74,7 @@ def workload_environment(env: Mapping[str, str], mode: ModeName, notes: Notes) -
 
 def _is_kept(name: str, value: str, notes: Notes) -> bool:
     if notes.is_secret_variable(name, value):
-        why = "it is a secret, which everybody who may look at the JobSet could read; xsft passes none but the hub's"
+        why = "it is a secret, which everyone who may read the JobSet could read; xsft passes none but the hub's"
         notes.differ(name, given="a secret (not shown)", why=why)
         return False
     if notes.holes.inside(value):
@@ -132,7 +133,7 @@ def _decoded(name: str, value: str, env: Mapping[str, str], notes: Notes) -> str
     if notes.holes.inside(value):
         return value
     try:
-        found = yaml.safe_load(f'"{value}"')
+        found = load_yaml(f'"{value}"')
     except (yaml.YAMLError, ValueError):
         found = None
     if not isinstance(found, str):

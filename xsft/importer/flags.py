@@ -60,13 +60,13 @@ def read_flags(verb: str, arguments: Sequence[str]) -> Flags:
     return {name.replace("_", "-"): value for name, value in vars(given).items()}
 
 
-class _Parser(argparse.ArgumentParser):
+class _XpkParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise SpecError((_refused(message),))
 
 
 def _parser(verb: str) -> argparse.ArgumentParser:
-    parser = _Parser(add_help=False, argument_default=argparse.SUPPRESS)
+    parser = _XpkParser(add_help=False, argument_default=argparse.SUPPRESS)
     for name in (*_SHARED, *_OWN[verb]):
         short = ("-tgps",) if name == "termination-grace-period-seconds" else ()
         parser.add_argument(*short, f"--{name}", dest=name.replace("-", "_"))

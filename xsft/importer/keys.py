@@ -50,7 +50,7 @@ def read_pairs(pairs: Iterable[tuple[str, str]], notes: Notes) -> dict[str, Valu
         if key == "hf_access_token":
             notes.remember_secret(text)
         elif notes.is_secret(key, text):
-            why = "it looks like a secret, which everybody who may look at the JobSet could read"
+            why = "it looks like a secret, which everyone who may read the JobSet could read"
             notes.differ(key, given="a secret (not shown)", why=why)
         elif (value := _value(key, text, notes)) is not _UNREADABLE:
             if key in found:
@@ -82,8 +82,10 @@ def token_secret(pairs: Iterable[tuple[str, str]], notes: Notes) -> Tree:
     return {"hf_token": dict(STAND_IN_SECRET)}
 
 
-def trainer_fields(given: Mapping[str, Value], *, mode: ModeName, tail: bool) -> Tree:
-    """Sections and overrides. With `tail`, what follows the mode's keys stays an override: so xsft writes them."""
+def trainer_fields(given: Mapping[str, Value], *, mode: ModeName, tail: bool, exact: bool) -> Tree:
+    """Return sections and overrides. With `tail`, keys after the mode's keys stay overrides, as xsft writes them; with
+    `exact`, so do values that a field takes only in another spelling, such as 0 for False.
+    """
     tree: Tree = {}
     overrides: dict[str, Value] = {}
     last = max((i for i, key in enumerate(given) if key in mode_module(mode).TRAINER_KEYS), default=len(given))
@@ -92,7 +94,7 @@ def trainer_fields(given: Mapping[str, Value], *, mode: ModeName, tail: bool) ->
     for index, (key, value) in enumerate(given.items()):
         if key in mode_module("pathways").TRAINER_KEYS or key == "run_name":
             continue
-        if (tail and index > last) or not _put(tree, key, value, has_eval=has_eval, has_lora=has_lora):
+        if (tail and index > last) or not _put(tree, key, value, has_eval=has_eval, has_lora=has_lora, exact=exact):
             overrides[key] = value
     _tidy(tree)
     return {**tree, **({"overrides": {"maxtext": overrides}} if overrides else {})}
@@ -117,7 +119,7 @@ def with_defaults(tree: Tree, notes: Notes) -> None:
             notes.differ(path, now=str(value), why=why)
 
 
-def _put(tree: Tree, key: str, value: Value, *, has_eval: bool, has_lora: bool) -> bool:
+def _put(tree: Tree, key: str, value: Value, *, has_eval: bool, has_lora: bool, exact: bool) -> bool:
     """Whether a field took it."""
     if mesh := _MESH.fullmatch(key):
         return _put_axis(tree, mesh[1], mesh[2], value)
@@ -132,7 +134,7 @@ def _put(tree: Tree, key: str, value: Value, *, has_eval: bool, has_lora: bool) 
         return False
     if not has_eval and (section == "eval" or field in ("hf_eval_split", "hf_eval_files", "eval_columns")):
         return False
-    return _put_field(tree, section, field, value)
+    return _put_field(tree, section, field, value, exact=exact)
 
 
 def _put_axis(tree: Tree, group: str, axis: str, value: Value) -> bool:
@@ -144,12 +146,13 @@ def _put_axis(tree: Tree, group: str, axis: str, value: Value) -> bool:
     return True
 
 
-def _put_field(tree: Tree, section: str, field: str, value: Value) -> bool:
+def _put_field(tree: Tree, section: str, field: str, value: Value, *, exact: bool) -> bool:
     path = f"{section}.{field}"
     if isinstance(value, str) and "\0" in value:  # a hole: whatever is written there later has to fit
         tree.setdefault(section, {})[field] = value  # type: ignore[index]
         return True
-    fitting = next((v for v in (value, *_near(field, value)) if v is not None and fits(section, field, v)), None)
+    spellings = (value,) if exact else (value, *_near(field, value))
+    fitting = next((v for v in spellings if v is not None and fits(section, field, v)), None)
     if fitting is None and path not in REQUIRED:
         return False
     inside = tree.setdefault(section, {})

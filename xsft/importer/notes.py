@@ -15,7 +15,7 @@ _MIN_SECRET = 6
 """Shorter values are recognised by the name they stand under only: they occur by chance in other texts."""
 
 
-class Difference(Struct, frozen=True, kw_only=True):
+class PasteDifference(Struct, frozen=True, kw_only=True):
     """One thing that will not be as pasted."""
 
     what: str
@@ -32,14 +32,14 @@ class Notes:
 
     def __init__(self, holes: Holes) -> None:
         self.holes = holes
-        self._differences: dict[Difference, None] = {}
+        self._differences: dict[PasteDifference, None] = {}
         self.problems: list[Problem] = []
         self._named: set[str] = set()
         self._secrets: set[str] = set()
 
     def differ(self, what: str, *, given: str | None = None, now: str | None = None, why: str) -> None:
         shown = (None if text is None else self.shown(text) for text in (given, now))
-        difference = Difference(what=self.shown(what), given=next(shown), now=next(shown), why=why)
+        difference = PasteDifference(what=self.shown(what), given=next(shown), now=next(shown), why=why)
         self._differences[difference] = None
         self._named.add(difference.what)
 
@@ -47,7 +47,7 @@ class Notes:
         return what in self._named
 
     @property
-    def differences(self) -> tuple[Difference, ...]:
+    def differences(self) -> tuple[PasteDifference, ...]:
         """In the order they were found, each once."""
         return tuple(self._differences)
 

@@ -43,7 +43,7 @@ Part: TypeAlias = Literal | Parameter | Arithmetic | Unknowable
 Word: TypeAlias = tuple[Part, ...]
 
 
-class Command(Struct, frozen=True, kw_only=True):
+class ShellCommand(Struct, frozen=True, kw_only=True):
     words: tuple[Word, ...]
     line: int
     """Where it starts, counted from 1."""

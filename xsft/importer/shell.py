@@ -14,7 +14,7 @@ from xsft.errors import SpecError
 from xsft.importer.arithmetic import evaluate
 from xsft.importer.braces import expanded
 from xsft.importer.holes import Holes
-from xsft.importer.parts import Arithmetic, Command, Literal, Parameter, Part, Unknowable, Word
+from xsft.importer.parts import Arithmetic, Literal, Parameter, Part, ShellCommand, Unknowable, Word
 from xsft.importer.words import read_commands
 from xsft.problems import error
 
@@ -82,7 +82,7 @@ class Shell:
                 found.extend(self._unwrapped(simple, depth))
         return found
 
-    def _command(self, command: Command) -> Simple | None:
+    def _command(self, command: ShellCommand) -> Simple | None:
         words = list(command.words)
         while words and _plain(words[0]) in _RESERVED | {"$", "%"}:  # `$ xpk …` is copied from a terminal
             words.pop(0)

@@ -9,14 +9,14 @@ from typing import Any
 
 import yaml
 
-from xsft.importer.notes import Difference
+from xsft.importer.notes import PasteDifference
 from xsft.problems import Problem
 from xsft.spec.scalars import resolve_plain
 from xsft.trainers.arguments import yaml_value
 
 WIDTH = 118
 ORDER = (
-    *("name", "run_name_suffix", "mode", "place", "tpu", "image", "model", "data", "train", "eval", "lora"),
+    *("name", "run_name_suffix", "mode", "trainer", "place", "tpu", "image", "model", "data", "train", "eval", "lora"),
     *("parallelism", "output", "secrets", "restarts", "pathways", "namespace", "priority"),
     *("ttl_seconds_after_finished", "env", "xla_flags", "overrides"),
 )
@@ -53,7 +53,7 @@ def workload_yaml(tree: dict[str, object]) -> str:
     return yaml.dump(ordered, Dumper=_Core, sort_keys=False, allow_unicode=True, width=WIDTH, default_flow_style=None)
 
 
-def commented(body: str, *, problems: Sequence[Problem], differences: Sequence[Difference]) -> str:
+def commented(body: str, *, problems: Sequence[Problem], differences: Sequence[PasteDifference]) -> str:
     """The file: what is still to do, what differs, the workload."""
     head = ["# Imported from a pasted xpk line by `xsft import`."]
     head += _list("To do:", [f"{p.message} {p.fix}" for p in problems])
@@ -61,7 +61,7 @@ def commented(body: str, *, problems: Sequence[Problem], differences: Sequence[D
     return "\n".join((*head, "", body))
 
 
-def _sentence(d: Difference) -> str:
+def _sentence(d: PasteDifference) -> str:
     given = f" {d.given}" if d.given else ""
     return f"{d.what}:{given}{f' -> {d.now}' if d.now else ''} ({d.why})"
 

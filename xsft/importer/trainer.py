@@ -16,13 +16,15 @@ from xsft.launchers.encoding import kubernetes_expand
 from xsft.problems import error
 from xsft.trainers.arguments import yaml_value
 from xsft.trainers.tokenizer_copy import Copying, split_copying
+from xsft.trainers.trainer import trainer_named, trainer_with
+from xsft.training import DEFAULT_TRAINER, trainers
 
 SIGTERM_WHY = "bash would keep SIGTERM to itself, and a preempted run would not stop in order; it is left out"
 _PYTHON = re.compile(r"python[0-9.]*")
 _CONFIG = re.compile(r"[^=]*\.yml")
 
 
-class Trainer(Struct, frozen=True, kw_only=True):
+class PastedTrainer(Struct, frozen=True, kw_only=True):
     """A trainer's command, as bash in the container would start it."""
 
     module: str
@@ -36,8 +38,8 @@ class Trainer(Struct, frozen=True, kw_only=True):
     """The copy of the tokenizer that xsft's own command makes; `tokenizer_path` then names what was copied."""
 
 
-def read_trainer(command: str, *, container_env: Mapping[str, str], notes: Notes) -> Trainer:
-    """Raises SpecError where MaxText's SFT trainer is not in the command."""
+def read_trainer(command: str, *, container_env: Mapping[str, str], notes: Notes) -> PastedTrainer:
+    """Raises SpecError where no registered trainer is in the command."""
     shell = Shell(container_env, notes.holes)
     commands = shell.run(kubernetes_expand(command, container_env))
     at = next((i for i, one in enumerate(commands) if _module(one.argv)), None)
@@ -52,7 +54,7 @@ def read_trainer(command: str, *, container_env: Mapping[str, str], notes: Notes
     config, pairs = _arguments(arguments, notes)
     copied, _ = split_copying(commands[at].argv[1:])
     exports = tuple((name, value) for name, value in shell.variables.items() if name in shell.exported)
-    return Trainer(
+    return PastedTrainer(
         module=module,
         config=config,
         pairs=_with_tokenizer(pairs, copied.tokenizer) if copied else pairs,
@@ -65,9 +67,15 @@ def _with_tokenizer(pairs: tuple[tuple[str, str], ...], tokenizer: str) -> tuple
     return tuple((key, yaml_value(tokenizer) if key == "tokenizer_path" else value) for key, value in pairs)
 
 
-def modules() -> dict[str, str]:
-    """Trainer module -> newest release that has it."""
-    return {releases.release(version).trainer: version for version in releases.versions()}
+def modules() -> tuple[str, ...]:
+    """What the registered trainers start."""
+    return tuple(sorted(module for name in trainers() for module in trainer_named(name).MODULES))
+
+
+def releases_starting(module: str) -> tuple[str, ...]:
+    """Releases of MaxText in which this module trains, the newest first."""
+    trainer = trainer_named(trainer_with(module) or DEFAULT_TRAINER)
+    return tuple(v for v in reversed(releases.versions()) if trainer.module(releases.release(v)) == module)
 
 
 def _module(argv: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
@@ -93,14 +101,14 @@ def _as_module(path: str) -> str:
 def _check_module(module: str, notes: Notes) -> None:
     if module in modules():
         return
-    message = f"The command starts {notes.shown(module)}, which is not MaxText's SFT trainer."
+    message = f"The command starts {notes.shown(module)}, which is no trainer that xsft knows."
     fix = f"xsft runs {' or '.join(modules())}."
     raise SpecError((error("import-trainer", "", message, fix),))
 
 
 def _no_trainer(commands: list[Simple], notes: Notes) -> SpecError:
     heads = ", ".join(dict.fromkeys(head(one, notes) for one in commands[:5])) or "nothing"
-    message = f"--command starts {heads}: MaxText's SFT trainer is not in it."
+    message = f"--command starts {heads}: no trainer that xsft knows is in it."
     fix = f"Paste a line whose command runs python3 -m {' or '.join(modules())}."
     return SpecError((error("import-trainer", "", message, fix),))
 

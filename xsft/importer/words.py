@@ -9,7 +9,7 @@ import re
 from typing import NoReturn
 
 from xsft.errors import SpecError
-from xsft.importer.parts import Arithmetic, Command, Literal, Parameter, Part, Unknowable, Word, unescaped
+from xsft.importer.parts import Arithmetic, Literal, Parameter, Part, ShellCommand, Unknowable, Word, unescaped
 from xsft.problems import error
 
 MAX_NESTING = 40
@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEREDOC = re.compile(r"\n[\t]*[^\n]*")
 
 
-def read_commands(text: str) -> tuple[Command, ...]:
+def read_commands(text: str) -> tuple[ShellCommand, ...]:
     """The commands in order. Raises SpecError: `import-quote`, `import-nesting`."""
     return tuple(_Reader(text).commands())
 
@@ -42,8 +42,8 @@ class _Reader:
         self.depth = 0
         self.here_documents = 0
 
-    def commands(self) -> list[Command]:
-        found: list[Command] = []
+    def commands(self) -> list[ShellCommand]:
+        found: list[ShellCommand] = []
         before = ""
         line, counted = 1, 0
         while self.at < len(self.text):
@@ -52,7 +52,7 @@ class _Reader:
             words, redirected = self._simple()
             after = self._operator()
             if words:
-                command = Command(words=tuple(words), line=line, before=before, after=after, redirected=redirected)
+                command = ShellCommand(words=tuple(words), line=line, before=before, after=after, redirected=redirected)
                 found.append(command)
                 if len(found) > MAX_COMMANDS:
                     message = f"the paste has more than {MAX_COMMANDS:,} commands"

@@ -73,13 +73,13 @@ def _is_xpk(words: list[str]) -> bool:
 def _not_one(every: Sequence[tuple[Simple, XpkLine]], wanted: int | None) -> Problem:
     first = every[0][0].line
     if wanted is not None:
-        message = f"No xpk line begins in line {wanted}; they begin in: {_listed(every)}."
+        message = f"No xpk line begins in line {wanted}; they begin in: {_lines_text(every)}."
         return error("import-several", "", message, f"Name one of them: --line {first}.")
-    message = f"{len(every)} xpk workload lines were pasted ({_listed(every)}); one workload is one of them."
+    message = f"{len(every)} xpk workload lines were pasted ({_lines_text(every)}); one workload is one of them."
     return error("import-several", "", message, f"Name the one to import by its line: --line {first}.")
 
 
-def _listed(every: Sequence[tuple[Simple, XpkLine]]) -> str:
+def _lines_text(every: Sequence[tuple[Simple, XpkLine]]) -> str:
     return ", ".join(f"line {one.line}: {read.verb}" for one, read in every)
 
 

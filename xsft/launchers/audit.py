@@ -1,4 +1,4 @@
-"""The audit: is everything the workload asked for in the manifest, unchanged? Pure."""
+"""The audit: check that everything the workload requests is in the manifest, unchanged. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Expectation(Struct, frozen=True, kw_only=True):
     value: Any
     """JSON value; for `reads="command"` the encoded command."""
     requested: Any = None
-    """What the user asked for, where `value` is an encoding of it."""
+    """The requested value, if `value` is an encoding of it."""
     reads: Literal["value", "command"] = "value"
 
 
@@ -35,18 +35,17 @@ class AuditRow(Struct, frozen=True, kw_only=True):
     """JSON pointer into the manifest."""
     requested: Any
     rendered: Any
-    """What the manifest that will be created holds there."""
+    """Value at that pointer in the manifest that will be created."""
 
 
 def audit(expectations: Iterable[Expectation], *, rendered: Json, manifest: Json) -> tuple[AuditRow, ...]:
-    """One row per expectation. `landed`: xpk rendered it. `patched`: xsft put it there. `dropped`, `altered`: it is
-    not as asked.
-    """
+    """Return one row per expectation. `landed`: xpk rendered it. `patched`: xsft added it. `dropped`, `altered`: it
+    differs from the request."""
     return tuple(_row(e, rendered=rendered, manifest=manifest) for e in expectations)
 
 
 def audit_problems(rows: Iterable[AuditRow]) -> Iterator[Problem]:
-    """A field that did not arrive is an error: the plan would not be what runs."""
+    """Yield an error for each field that did not arrive: the plan would not be what runs."""
     for row in rows:
         match row.outcome:
             case "dropped" | "altered":
@@ -83,7 +82,8 @@ def _outcome(wanted: Any, *, final: Any, before: Any) -> Outcome:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Equal as JSON, at any depth: `4` and `"4"` differ to Kubernetes, and True equals 1 in Python."""
+    """Return whether two values are equal as JSON, at any depth: `4` and `"4"` differ to Kubernetes, and True equals 1
+    in Python."""
     return json.dumps(a, sort_keys=True, default=repr) == json.dumps(b, sort_keys=True, default=repr)
 
 
@@ -98,7 +98,7 @@ def _read(expectation: Expectation, value: Any) -> Any:
 
 
 def _command(script: Any) -> Any:
-    """What xpk wraps its own lines around; another launcher's script is the command."""
+    """Return the command that xpk's script wraps; another launcher's script is the command."""
     try:
         return command_in_wrapper(script)
     except (ValueError, AttributeError):

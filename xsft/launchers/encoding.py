@@ -1,4 +1,5 @@
-"""One line for xpk's `--command`, one value for `--env`, and what Kubernetes and bash make of them. Pure.
+"""Encode a command line for xpk's `--command` and a value for `--env`, and compute what Kubernetes and bash make of
+them. Pure.
 
 Between the argv that a user means and the argv that Python receives stand xpk's templates (no quoting at all, text
 replaced inside the finished YAML), YAML, Kubernetes' `$()` expansion and bash. Each function here undoes some of them.
@@ -21,7 +22,8 @@ from xsft.naming import ModeName
 EnvPairs: TypeAlias = tuple[tuple[str, str], ...]
 
 COMMAND_LIMIT: Final = 120_000
-"""Bytes of one encoded command. Linux takes 131,072 bytes per argument (MAX_ARG_STRLEN), xpk's wrapper included."""
+"""Maximum bytes of one encoded command. Linux takes 131,072 bytes per argument (MAX_ARG_STRLEN), xpk's wrapper
+included."""
 
 BASH_KEEPS: Final = frozenset(
     """
@@ -34,7 +36,7 @@ BASH_KEEPS: Final = frozenset(
 """Names that bash 5.2 sets, drops or refuses by itself, so that a value would not arrive. Found by asking bash."""
 
 RESTARTS = "XSFT_RESTARTS"
-"""In the trainer's container: how often JobSet has restarted this attempt. Without it, none."""
+"""Variable in the trainer's container with the number of restarts of this attempt by JobSet; if absent, none."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -46,23 +48,23 @@ _ANSI = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _YAML = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "$": "$$"}
 
 
-class Counted(Struct, frozen=True, kw_only=True):
+class CountedArgument(Struct, frozen=True, kw_only=True):
     """An argument `key=number` whose number grows at each restart of the JobSet."""
 
     key: str
     first: int
-    """At the first start."""
+    """Value at the first start."""
     each: int
-    """More at each restart."""
+    """Increment at each restart."""
 
     @property
     def argument(self) -> str:
-        """As the first start receives it."""
+        """Return the argument as the first start receives it."""
         return f"{self.key}={self.first}"
 
     @property
     def word(self) -> str:
-        """bash adds up what Kubernetes cannot: `$(NAME)` is all that it expands."""
+        """Return the argument as a bash word: bash does the addition, for `$(NAME)` is all that Kubernetes expands."""
         return f'{self.key}="$(({self.first}+{self.each}*${{{RESTARTS}:-0}}))"'
 
 
@@ -70,16 +72,18 @@ _GROWING = re.compile(rf'"\$\$?\(\((-?[0-9]+)\+[0-9]+\*\$\$?\{{{RESTARTS}:-0\}}\
 
 
 def at_first_start(command: str) -> str:
-    """An encoded command whose counted number stands as the first start has it."""
+    """Return an encoded command with its counted number as at the first start."""
     return _GROWING.sub(r"\1", command)
 
 
-def encode_command(*, argv: tuple[str, ...], env: EnvPairs, mode: ModeName, counted: Counted | None = None) -> str:
-    """`A=B exec python3 -m …`: what bash runs, so that Python gets `argv` and sees `env`, byte for byte.
+def encode_command(
+    *, argv: tuple[str, ...], env: EnvPairs, mode: ModeName, counted: CountedArgument | None = None
+) -> str:
+    """Return `A=B exec python3 -m …`, which bash runs so that Python gets `argv` and sees `env`, byte for byte.
 
     The assignments come first, as they do in the tutorials; `exec` makes SIGTERM reach Python. `counted`: the argument
-    that a restart changes; at the first start it is as in `argv`. Raises ValueError where no encoding exists: NUL, half
-    a surrogate pair, a name that bash keeps, a command over the limit; and for a `counted` that `argv` does not have.
+    that a restart changes; at the first start it is as in `argv`. Raises ValueError if no encoding exists: NUL, half a
+    surrogate pair, a name that bash keeps, a command over the limit; and for a `counted` that `argv` does not have.
     """
     _require_encodable(argv, env)
     if counted and argv.count(counted.argument) != 1:
@@ -95,7 +99,7 @@ def encode_command(*, argv: tuple[str, ...], env: EnvPairs, mode: ModeName, coun
 
 
 def decode_command(encoded: str) -> tuple[EnvPairs, tuple[str, ...]]:
-    """(env, argv) of a line that `encode_command` wrote, as the first start has them; ValueError for every other
+    """Return (env, argv) of a line that `encode_command` wrote, as at the first start; ValueError for every other
     line.
     """
     words = _bash_words(_undouble(encoded))
@@ -113,10 +117,10 @@ def decode_command(encoded: str) -> tuple[EnvPairs, tuple[str, ...]]:
 
 
 def encode_env_value(value: str) -> str:
-    """VALUE for xpk's `--env=NAME=VALUE`, which xpk puts between double quotes into YAML, unescaped.
+    """Return VALUE for xpk's `--env=NAME=VALUE`, which xpk puts between double quotes into YAML, unescaped.
 
-    `env:` is broken up in both modes: under Pathways xpk replaces it wherever it stands in the container's text.
-    Raises ValueError for NUL and half a surrogate pair.
+    `env:` is broken up in both modes: under Pathways xpk replaces it wherever it occurs in the container's text. Raises
+    ValueError for NUL and half a surrogate pair.
     """
     _require_text(value, what="an environment value")
     escaped = "".join(_YAML.get(c, _yaml_hidden(c) if _HIDDEN.match(c) else c) for c in value)
@@ -124,7 +128,7 @@ def encode_env_value(value: str) -> str:
 
 
 def env_name_problem(name: str) -> str | None:
-    """Why a value under this name would not reach the trainer; None where it would."""
+    """Return why a variable of this name would not reach the trainer; None if it would."""
     if not _NAME.fullmatch(name):
         return f"`{name}` is no environment name: letters, digits and underscores, not starting with a digit"
     if name in BASH_KEEPS:
@@ -135,7 +139,7 @@ def env_name_problem(name: str) -> str | None:
 
 
 def pathways_args_problem(token: str) -> str | None:
-    """Why xpk would not pass this token of `--custom-pathways-*-args` on unchanged; None where it would.
+    """Return why xpk would not pass this token of `--custom-pathways-*-args` on unchanged; None if it would.
 
     xpk splits the flag at single spaces and writes each piece unquoted into a YAML list; Kubernetes then expands `$`.
     """
@@ -151,15 +155,15 @@ def pathways_args_problem(token: str) -> str | None:
 
 
 def escape_expansion(text: str) -> str:
-    """`text` so that `kubernetes_expand` gives it back, whatever is defined."""
+    """Return `text` escaped so that `kubernetes_expand` gives it back, whatever is defined."""
     return text.replace("$", "$$")
 
 
 def kubernetes_expand(text: str, env: Mapping[str, str]) -> str:
-    """What the kubelet makes of `command`, `args` and an env `value`.
+    """Return a `command`, `args` or env `value` as the kubelet expands it.
 
-    `$(NAME)` is replaced where NAME is defined and left alone where it is not, `$$` becomes `$`, any other `$` stays;
-    one pass, from the left. source: Kubernetes API reference, Container.command and EnvVar.value.
+    `$(NAME)` is replaced if NAME is defined and left alone if not, `$$` becomes `$`, any other `$` stays; one pass,
+    from the left. source: Kubernetes API reference, Container.command and EnvVar.value.
     """
 
     def replacement(match: re.Match[str]) -> str:
@@ -170,7 +174,7 @@ def kubernetes_expand(text: str, env: Mapping[str, str]) -> str:
 
 
 def command_in_wrapper(script: str) -> str:
-    """COMMAND of the script in a manifest that xpk wrapped around it; ValueError for another script."""
+    """Return COMMAND of the script that xpk wrapped around it in a manifest; ValueError for another script."""
     lines = [line.strip() for line in script.split("\n")]
     shape = [line for line in lines if line]
     at = len(_WRAPPER_BEFORE)
@@ -219,7 +223,7 @@ def _require_text(text: str, *, what: str) -> None:
 
 
 def _bash_word(text: str, mode: ModeName) -> str:
-    """Quoted for bash, on one line, in characters that survive YAML."""
+    """Return the text quoted for bash, on one line, in characters that survive YAML."""
     hidden = _HIDDEN.search(text) is not None
     word = f"$'{''.join(map(_ansi, text))}'" if hidden else shlex.quote(text)
     if mode == "mcjax":
@@ -237,7 +241,7 @@ def _ansi(character: str) -> str:
 
 
 def _yaml_hidden(character: str) -> str:
-    """YAML's \\x and \\u name the code point, unlike bash's \\x, which names a byte."""
+    """Return a YAML escape; its \\x and \\u name the code point, unlike bash's \\x, which names a byte."""
     code = ord(character)
     return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"
 
@@ -257,7 +261,7 @@ _UNANSI = {escape[1]: character for character, escape in _ANSI.items()}
 
 
 def _bash_words(line: str) -> list[tuple[str, str]]:
-    """(as written, as bash reads it) for each word, in the subset of bash's quoting that `_bash_word` uses."""
+    """Return (as written, as bash reads it) for each word, in the subset of bash's quoting that `_bash_word` uses."""
     words, at = [], 0
     while at < len(line):
         start, value = at, ""
@@ -272,8 +276,8 @@ def _bash_words(line: str) -> list[tuple[str, str]]:
     return words
 
 
-def _counted(match: re.Match[str]) -> Counted:
-    return Counted(key=match[1], first=int(match[2]), each=int(match[3]))
+def _counted(match: re.Match[str]) -> CountedArgument:
+    return CountedArgument(key=match[1], first=int(match[2]), each=int(match[3]))
 
 
 def _part_value(part: re.Match[str]) -> str:
@@ -284,7 +288,7 @@ def _part_value(part: re.Match[str]) -> str:
 
 
 def _unescape(match: re.Match[str]) -> str:
-    """Bytes above 0x7f travel as lone surrogates until the whole string is decoded."""
+    """Return an escape as text; bytes above 0x7f are lone surrogates until the whole string is decoded."""
     if match.group(1):
         return bytes.fromhex(match.group(1)).decode("utf-8", "surrogateescape")
     return _UNANSI.get(match.group(2), match.group(0))

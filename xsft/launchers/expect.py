@@ -1,4 +1,4 @@
-"""What a run's manifest must hold, field by field. Pure. The audit compares; this says with what."""
+"""The expected content of a run's manifest, field by field. Pure. The audit compares it with the manifest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xsft.launchers.jobset import (
     FAIL_JOBSET_RULE,
     ON_DEMAND_TERMS,
     SPOT_TOLERATIONS,
-    Places,
+    JobSetPaths,
     places,
     pod_failure_policy,
     reservation_name,
@@ -28,8 +28,8 @@ from xsft.launchers.patch import HF_VOLUME, NODE_TERMS, RESERVATION_LABEL, RESTA
 from xsft.launchers.pointers import Item, Named, Path
 from xsft.launchers.xpk import command, proxy_args
 from xsft.spec.resolve import Run
-from xsft.trainers.maxtext import HF_TOKEN_DIRECTORY, container_env, trainer_argv
 from xsft.trainers.shuffling import counted_seeds, reshuffles
+from xsft.trainers.trainer import HF_TOKEN_DIRECTORY, trainer_of
 
 
 def expectations(run: Run, *, digest: str) -> tuple[Expectation, ...]:
@@ -39,12 +39,12 @@ def expectations(run: Run, *, digest: str) -> tuple[Expectation, ...]:
         *_slices(run, at),
         *_trainer(run, at),
         *_policies(run, at),
-        *_secrets(run, at),
+        *secret_expectations(run, at),
         *(_pathways(run, at) if run.mode.single_controller else ()),
     )
 
 
-def _identity(run: Run, at: Places, *, digest: str) -> Iterator[Expectation]:
+def _identity(run: Run, at: JobSetPaths, *, digest: str) -> Iterator[Expectation]:
     labels: Path = ("metadata", "labels")
     annotations: Path = ("metadata", "annotations")
     steps = run.spec.train.steps
@@ -63,7 +63,7 @@ def _identity(run: Run, at: Places, *, digest: str) -> Iterator[Expectation]:
     yield Expectation(field="spec_digest", path=(*annotations, DIGEST_ANNOTATION), value=digest)
 
 
-def _slices(run: Run, at: Places) -> Iterator[Expectation]:
+def _slices(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
     tpu, job = run.slice, (*at.slices, "template", "spec")
     if tpu is None:
         return
@@ -80,7 +80,7 @@ def _slices(run: Run, at: Places) -> Iterator[Expectation]:
     yield from _capacity(run, at, selector)
 
 
-def _capacity(run: Run, at: Places, selector: Path) -> Iterator[Expectation]:
+def _capacity(run: Run, at: JobSetPaths, selector: Path) -> Iterator[Expectation]:
     tpu = run.spec.tpu
     if tpu and tpu.capacity == "spot":
         yield Expectation(field="tpu.capacity", path=(*selector, SPOT_LABEL), value="true", requested="spot")
@@ -95,21 +95,21 @@ def _capacity(run: Run, at: Places, selector: Path) -> Iterator[Expectation]:
         yield Expectation(field="tpu.reservation", path=path, value=name, requested=tpu.reservation)
 
 
-def _trainer(run: Run, at: Places) -> Iterator[Expectation]:
+def _trainer(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
     yield Expectation(field="image.ref", path=(*at.trainer, "image"), value=run.spec.image.ref)
     yield Expectation(
         field="command",
         path=(*at.trainer, "command"),
         value=command(run),
-        requested=list(trainer_argv(run)),
+        requested=list(trainer_of(run).trainer_argv(run)),
         reads="command",
     )
-    for name, value in container_env(run).items():
+    for name, value in trainer_of(run).container_env(run).items():
         path = (*at.trainer, "env", Named(name), "value")
         yield Expectation(field=f"env.{name}", path=path, value=escape_expansion(value), requested=value)
 
 
-def _policies(run: Run, at: Places) -> Iterator[Expectation]:
+def _policies(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
     spec = run.spec
     policy: Path = ("spec", "failurePolicy")
     ttl: Path = ("spec", "ttlSecondsAfterFinished")
@@ -138,7 +138,8 @@ def _grace(run: Run, pod: Path) -> Iterator[Expectation]:
         yield Expectation(field="restarts.grace_period_s", path=path, value=run.spec.restarts.grace_period_s)
 
 
-def _secrets(run: Run, at: Places) -> Iterator[Expectation]:
+def secret_expectations(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
+    """Yield what the manifest must hold for the Secrets that the workload names."""
     token, pull = run.spec.secrets.hf_token, run.spec.image.pull_secret
     if token:
         volume = (*at.trainer_pod, "volumes", Named(HF_VOLUME), "secret", "secretName")
@@ -150,7 +151,7 @@ def _secrets(run: Run, at: Places) -> Iterator[Expectation]:
             yield Expectation(field="image.pull_secret", path=(*pod, "imagePullSecrets"), value=[{"name": pull}])
 
 
-def _pathways(run: Run, at: Places) -> Iterator[Expectation]:
+def _pathways(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
     images, own = run.servers, run.spec.pathways
     sidecars = (*at.trainer_pod, "initContainers")
     proxy, manager = (*sidecars, Named("pathways-proxy")), (*sidecars, Named("pathways-rm"))

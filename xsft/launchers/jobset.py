@@ -1,4 +1,4 @@
-"""Where things are in the JobSets xpk renders, per mode. Pure.
+"""Paths in the JobSets that xpk renders, per mode. Pure.
 
 source: manifests rendered by xpk@1.16.0 in both modes; a contract test renders them again.
 """
@@ -12,7 +12,7 @@ from xsft.modes import mode_module
 from xsft.naming import ModeName
 
 TRAINER_CONTAINER = "jax-tpu"
-"""xpk's --docker-name default."""
+"""Default of xpk's --docker-name."""
 
 FAIL_EXIT_CODES_NOT_IN = (42, *range(127, 256))
 """Exit codes xpk lets restart: 42 and 127–255 (xpk@1.16.0 commands/workload.py, podFailurePolicy)."""
@@ -34,13 +34,12 @@ SPOT_TOLERATIONS = (
     {"operator": "Exists", "key": "google.com/tpu"},
     {"operator": "Equal", "key": "cloud.google.com/gke-spot", "value": "true", "effect": "NoSchedule"},
 )
-"""xpk's own, and GKE's taint of spot nodes: node auto-provisioning makes spot nodes only for pods that tolerate it, and
-GKE's guide has people put it on node pools of their own. source: GKE docs, how-to/node-auto-provisioning and
-how-to/spot-vms.
-"""
+"""Tolerations of xpk, and of GKE's taint of spot nodes: node auto-provisioning makes spot nodes only for pods that
+tolerate it, and GKE's guide tells people to put it on node pools of their own. source: GKE docs,
+how-to/node-auto-provisioning and how-to/spot-vms."""
 
 
-class Places(Struct, frozen=True, kw_only=True):
+class JobSetPaths(Struct, frozen=True, kw_only=True):
     """Paths in one mode's JobSet."""
 
     slices: Path
@@ -57,14 +56,14 @@ class Places(Struct, frozen=True, kw_only=True):
     """Chip count of one host."""
 
 
-def places(mode: ModeName) -> Places:
+def places(mode: ModeName) -> JobSetPaths:
     module = mode_module(mode)
     slices: Path = ("spec", "replicatedJobs", Named(module.REPLICATED_JOB))
     trainer_job: Path = ("spec", "replicatedJobs", Named(module.TRAINER_JOB), "template", "spec")
     slice_pod: Path = (*slices, "template", "spec", "template", "spec")
     trainer_pod: Path = (*trainer_job, "template", "spec")
     host_container = TRAINER_CONTAINER if module.TRAINER_JOB == module.REPLICATED_JOB else "pathways-worker"
-    return Places(
+    return JobSetPaths(
         slices=slices,
         slice_pod=slice_pod,
         trainer_job=trainer_job,
@@ -75,16 +74,18 @@ def places(mode: ModeName) -> Places:
 
 
 def reservation_name(reservation: str) -> str:
-    """NAME of `projects/PROJECT/reservations/NAME`, or the name itself: a label's value holds no `/`."""
+    """Return NAME of `projects/PROJECT/reservations/NAME`, or the name itself: a label's value holds no `/`."""
     return reservation.rpartition("/")[2]
 
 
 def pod_failure_policy(extra_exit_codes: list[int]) -> dict[str, object]:
-    """McJAX's rule, for a head that xpk gives none: an exit code that no restart can mend fails the run at once."""
+    """Return McJAX's rule, for a head that xpk gives none: an exit code that no restart can fix fails the run at
+    once.
+    """
     restartable = sorted({*FAIL_EXIT_CODES_NOT_IN, *extra_exit_codes})
     codes = {"containerName": TRAINER_CONTAINER, "operator": "NotIn", "values": restartable}
     return {"rules": [{"action": "FailJob", "onPodConditions": [], "onExitCodes": codes}]}
 
 
 FAIL_JOBSET_RULE = {"action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}
-"""JobSet's half of that rule: such a failure is not restarted whatever maxRestarts says."""
+"""JobSet's part of that rule: such a failure is not restarted whatever maxRestarts says."""

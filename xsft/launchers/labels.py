@@ -1,24 +1,36 @@
-"""Labels and annotations that tell whose run a JobSet is, what was asked of it, and which pods are its. Pure."""
+"""Labels and annotations that identify the run of a JobSet, its requests, and its pods. Pure."""
 
 from __future__ import annotations
 
 RUN_LABEL = "xsft.dev/run"
 JOBSET_LABEL = "xsft.dev/jobset"
 MODE_LABEL = "xsft.dev/mode"
+WORK_LABEL = "xsft.dev/work"
+"""Label of a JobSet that does not train, with its kind of work (`naming.Work`); a training has none."""
 DIGEST_ANNOTATION = "xsft.dev/spec-digest"
 STEPS_ANNOTATION = "xsft.dev/steps"
 OUTPUT_ANNOTATION = "xsft.dev/output"
+FOR_ANNOTATION = "xsft.dev/for-run"
+"""Annotation with the run_name of the training that such a job belongs to."""
 DATA_ANNOTATION = "xsft.dev/data-on-restart"
-"""`reshuffle` or `repeat` (`restarts.data`)."""
+"""Annotation with `reshuffle` or `repeat` (`restarts.data`)."""
+
+TPU_NODE = "cloud.google.com/gke-tpu-accelerator"
+"""GKE's label of TPU hosts; its value names the generation."""
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+"""Label of every node: its machine type."""
+
+WRITES_ANNOTATION = "xsft.dev/writes"
+"""Annotation with the path of such a job's result."""
 
 RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
-"""Of each pod and Job: how often JobSet had restarted when it was made. source: jobset@v0.10.1
-api/jobset/v1alpha2/jobset_types.go.
-"""
+"""Label of each pod and Job: the restarts of its JobSet when it was made. source: jobset@v0.10.1
+api/jobset/v1alpha2/jobset_types.go."""
 JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
-"""Of each pod and Job. source: jobset@v0.10.1 api/jobset/v1alpha2/jobset_types.go."""
+"""Label of each pod and Job: its JobSet's name. source: jobset@v0.10.1 api/jobset/v1alpha2/jobset_types.go."""
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
-"""A label since Kubernetes 1.28, an annotation always. source: k8s.io/api batch/v1, JobCompletionIndexAnnotation."""
+"""Index of a pod in its Job: a label since Kubernetes 1.28, an annotation always. source: k8s.io/api batch/v1,
+JobCompletionIndexAnnotation."""
 
 FIRST_HOSTS = f"{JOBSET_NAME},{COMPLETION_INDEX}=0"
 """Label selector of the first pod of every Job. With exclusive placement JobSet makes no other before that one has a

@@ -1,4 +1,4 @@
-"""The seam of launchers: how a run gets onto a cluster. Each module of one answers the same questions."""
+"""The seam of launchers: how a run gets onto a cluster. Each launcher's module answers the same questions."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from xsft import targets
+from xsft.launchers.cpujob import CpuJob
 from xsft.launchers.patch import Change
 from xsft.launchers.rendering import Rendering
 from xsft.spec.resolve import Run
 
 
 class Launcher(Protocol):
-    """What a launcher answers; modules fulfil it.
+    """Interface of a launcher; modules implement it.
 
-    What it renders is a JobSet whose replicated jobs and containers are named as `xsft.launchers.jobset.places` says:
-    by these names the audit compares and `status` reads.
+    It renders a JobSet whose replicated jobs and containers are named as `xsft.launchers.jobset.places` says: the audit
+    and `status` find them by these names.
     """
 
     def rendering(self, run: Run) -> Rendering:
-        """The manifest, or what renders it. Raises ValueError where the trainer's command cannot be sent."""
+        """Return the manifest, or what renders it. Raises ValueError if the trainer's command cannot be sent."""
+
+    def cpu_rendering(self, job: CpuJob) -> Rendering:
+        """Return the rendering of a job on a CPU node, as `rendering` does."""
 
     def changes(self, run: Run, *, digest: str) -> tuple[Change, ...]:
-        """What is put into the rendered manifest, each with its reason; `digest` is the run's identity."""
+        """Return the changes to the rendered manifest, each with its reason; `digest` is the run's identity."""
 
 
 def launcher_of(target: str) -> Launcher:
-    """Raises KeyError for a target that is no launcher."""
+    """Return the launcher of the target. Raises KeyError for an unknown one."""
     return cast("Launcher", import_module(targets.LAUNCHERS[target]))

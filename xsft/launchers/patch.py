@@ -1,4 +1,5 @@
-"""What xpk cannot say, put into the manifest it rendered. Pure: a list of changes, each with its reason."""
+"""Changes to the manifest that xpk rendered, for what xpk cannot express. Pure: a list of changes, each with its
+reason."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from xsft.launchers.jobset import (
     FAIL_JOBSET_RULE,
     ON_DEMAND_TERMS,
     SPOT_TOLERATIONS,
-    Places,
+    JobSetPaths,
     places,
     pod_failure_policy,
     reservation_name,
@@ -29,8 +30,8 @@ from xsft.launchers.labels import (
 )
 from xsft.launchers.pointers import Json, Named, Path, put, remove
 from xsft.spec.resolve import Run
-from xsft.trainers.maxtext import HF_TOKEN_DIRECTORY
 from xsft.trainers.shuffling import counted_seeds, reshuffles
+from xsft.trainers.trainer import HF_TOKEN_DIRECTORY
 
 HF_VOLUME = "xsft-hf-token"
 
@@ -41,13 +42,13 @@ RESERVATION_LABEL = "cloud.google.com/reservation-name"
 
 
 RESTARTS_FROM = {"fieldRef": {"fieldPath": f"metadata.labels['{RESTART_ATTEMPT}']"}}
-"""The pod's own label, which JobSet puts on the pods of all its Jobs alike."""
+"""Source of the restarts: the pod's own label, which JobSet puts on the pods of all its Jobs alike."""
 
 
 class Change(Struct, frozen=True, kw_only=True):
     path: Path
     why: str
-    """Why the xpk line alone does not do it; shown under `by_hand`."""
+    """Why the xpk line alone is not enough; shown under `by_hand`."""
     value: Json = None
     action: Literal["put", "remove"] = "put"
 
@@ -66,15 +67,15 @@ def changes(run: Run, *, digest: str) -> tuple[Change, ...]:
     at = places(run.mode.value)
     return (
         *_identity(run, at, digest=digest),
-        *_secrets(run, at),
-        *_pull_secret(run, at),
+        *token_changes(run, at),
+        *pull_secret_changes(run, at),
         *_capacity(run, at),
         *_restarts(run, at),
         *(_pathways(run, at) if run.mode.single_controller else ()),
     )
 
 
-def _identity(run: Run, at: Places, *, digest: str) -> Iterator[Change]:
+def _identity(run: Run, at: JobSetPaths, *, digest: str) -> Iterator[Change]:
     labels = {
         "app.kubernetes.io/managed-by": "xsft",
         RUN_LABEL: run.run_name,
@@ -101,7 +102,8 @@ def _identity(run: Run, at: Places, *, digest: str) -> Iterator[Change]:
     yield Change(path=queue, value=run.queue, why="xpk knows one queue, multislice-queue")
 
 
-def _secrets(run: Run, at: Places) -> Iterator[Change]:
+def token_changes(run: Run, at: JobSetPaths) -> Iterator[Change]:
+    """Yield the changes that give the trainer's container the hub's token."""
     token = run.spec.secrets.hf_token
     if token is None:
         return
@@ -113,8 +115,9 @@ def _secrets(run: Run, at: Places) -> Iterator[Change]:
     yield Change(path=(*at.trainer, "volumeMounts", Named(HF_VOLUME)), value=mount, why=why)
 
 
-def _pull_secret(run: Run, at: Places) -> Iterator[Change]:
-    """xpk writes `imagePullSecrets: [{name: None}]` when there is none, and nothing at all under Pathways."""
+def pull_secret_changes(run: Run, at: JobSetPaths) -> Iterator[Change]:
+    """Yield the changes for the pull Secret: xpk writes `imagePullSecrets: [{name: None}]` without one, and nothing at
+    all under Pathways."""
     secret = run.spec.image.pull_secret
     for pod in dict.fromkeys((at.slice_pod, at.trainer_pod)):
         if secret is None:
@@ -124,7 +127,7 @@ def _pull_secret(run: Run, at: Places) -> Iterator[Change]:
             yield Change(path=(*pod, "imagePullSecrets"), value=[{"name": secret}], why=why)
 
 
-def _capacity(run: Run, at: Places) -> Iterator[Change]:
+def _capacity(run: Run, at: JobSetPaths) -> Iterator[Change]:
     tpu = run.spec.tpu
     if tpu is None:
         return
@@ -141,7 +144,7 @@ def _capacity(run: Run, at: Places) -> Iterator[Change]:
         yield Change(path=(*selector, RESERVATION_LABEL), value=reservation_name(tpu.reservation), why=why)
 
 
-def _restarts(run: Run, at: Places) -> Iterator[Change]:
+def _restarts(run: Run, at: JobSetPaths) -> Iterator[Change]:
     if counted_seeds(run):
         why = (
             "xpk cannot tell a container how often JobSet has restarted it: each restart would read the same rows again"
@@ -150,8 +153,8 @@ def _restarts(run: Run, at: Places) -> Iterator[Change]:
         yield Change(path=(*at.trainer, "env", Named(RESTARTS)), value=value, why=why)
 
 
-def _pathways(run: Run, at: Places) -> Iterator[Change]:
-    """What xpk >= 1.8 drops since it renders Pathways as a plain JobSet."""
+def _pathways(run: Run, at: JobSetPaths) -> Iterator[Change]:
+    """Yield the changes for what xpk >= 1.8 drops since it renders Pathways as a plain JobSet."""
     spec = run.spec
     policy: Path = ("spec", "failurePolicy")
     yield Change(

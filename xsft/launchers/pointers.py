@@ -1,4 +1,4 @@
-"""Finding and changing values in a manifest by path. Pure: changes are made on a copy.
+"""Find and change values in a manifest by path. Pure: changes are made on a copy.
 
 A path is a tuple of keys; `Named("jax-tpu")` picks the list entry whose `name` is that, `Item("--a=1")` the equal one.
 Its printed form is a JSON pointer (RFC 6901).
@@ -27,11 +27,11 @@ class Item(Struct, frozen=True):
 Key = str | int | Named | Item
 Path = tuple[Key, ...]
 Json = Any
-"""What json.loads returns."""
+"""A value that json.loads returns."""
 
 
 class Missing:
-    """Nothing is at that path."""
+    """Marker that a path has no value."""
 
     def __repr__(self) -> str:
         return "(nothing)"
@@ -41,7 +41,7 @@ MISSING: Final = Missing()
 
 
 def find(document: Json, path: Path) -> tuple[str, Json | Missing]:
-    """The JSON pointer and the value there; the pointer stops being exact where nothing is."""
+    """Return the JSON pointer and the value there; the pointer is approximate if there is no value."""
     pointer, value = "", document
     for depth, key in enumerate(path):
         position = _position(value, key)
@@ -53,9 +53,10 @@ def find(document: Json, path: Path) -> tuple[str, Json | Missing]:
 
 
 def put(document: Json, path: Path, value: Json) -> Json:
-    """A copy with `value` at `path`; missing mappings are made, a missing named entry is appended.
+    """Return a copy with `value` at `path`; missing mappings are made, a missing named entry is appended.
 
-    Raises LookupError where a list has no such item or position, or something else stands there: nothing is lost.
+    Raises LookupError if a list has no such item or position, or another type of value is there: nothing is
+    overwritten.
     """
     if not path:
         return value
@@ -75,7 +76,7 @@ def put(document: Json, path: Path, value: Json) -> Json:
 
 
 def remove(document: Json, path: Path) -> Json:
-    """A copy without what is at `path`; nothing there is no error."""
+    """Return a copy without the value at `path`; a missing value is no error."""
     if find(document, path)[1] is MISSING:
         return document
     parent_path, last = path[:-1], path[-1]

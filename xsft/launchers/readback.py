@@ -1,4 +1,4 @@
-"""What a cluster holds, compared with what was sent. Pure."""
+"""Compare what a cluster holds with what was sent. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from xsft.launchers.audit import AuditRow
 from xsft.launchers.pointers import Json
 
 OF_KUEUE = frozenset({"/spec/suspend"})
-"""Kueue suspends what it queues, and lets it go: its word from the first moment."""
+"""Fields that Kueue sets: it suspends what it queues, and resumes it."""
 
 
 def lacking(sent: Any, held: Any, at: str = "") -> list[str]:
-    """Where `held` is something else than `sent`, `pointer: sent -> held` each. What the cluster added is its own:
-    further keys, also where xpk writes a null, and further items at the end of a list.
+    """Return `pointer: sent -> held` for each value of `held` that differs from `sent`.
+
+    What the cluster added is ignored: further keys, also where xpk writes a null, and further items at the end of a
+    list.
     """
     if at in OF_KUEUE or sent is None:
         return []
@@ -29,19 +31,20 @@ def lacking(sent: Any, held: Any, at: str = "") -> list[str]:
 
 
 def lost_by_xpk(rows: Iterable[AuditRow], *, asked: Iterable[str]) -> tuple[AuditRow, ...]:
-    """What the xpk line alone would not give of the fields in `asked`. The run's identity does not count."""
+    """Return the fields of `asked` that the xpk line alone would lose. The run's identity does not count."""
     fields = tuple(asked)
     return tuple(row for row in rows if row.outcome != "landed" and not _identity(row) and _is_asked(row.field, fields))
 
 
 def lacking_of_xpk(rows: Iterable[AuditRow], *, manifest: Json, held: Json) -> list[str]:
-    """Where `held` is not what the xpk line says, whatever its name; what xsft adds is not looked for."""
+    """Return the differences of `held` from the xpk line, whatever its name; xsft's additions are not compared."""
     told = [row.where for row in rows if row.outcome == "landed" and row.field != "name"]
     return [d for where in told for d in lacking(_at(manifest, where), _at(held, where), where)]
 
 
 def _identity(row: AuditRow) -> bool:
-    """xsft's own marks, xpk's label where xpk forgets it, and the namespace, which xpk names to kubectl instead."""
+    """Return whether a row is identity: xsft's own labels, xpk's label where xpk forgets it, and the namespace, which
+    xpk passes to kubectl instead."""
     return any(mark in row.where for mark in ("/xsft.dev~1", "/xpk.google.com~1workload", "/metadata/namespace"))
 
 
@@ -60,7 +63,7 @@ def _at(document: Any, pointer: str) -> Any:
 
 
 def _text(value: Any) -> str | None:
-    """Kubernetes takes 4 and "4" for the same quantity."""
+    """Return a quantity as text: Kubernetes takes 4 and "4" for the same."""
     return str(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else None
 
 

@@ -1,4 +1,4 @@
-"""What a launcher renders, or has rendered. Pure data."""
+"""The rendering of a launcher: a line to render, or a manifest. Pure data."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from xsft.launchers.pointers import Json
 
 
 class XpkRendering(Struct, frozen=True, kw_only=True):
-    """The manifest is what xpk writes for this line."""
+    """A rendering by xpk: the manifest is what xpk writes for this line."""
 
     argv: tuple[str, ...]
 
 
 class ReadyRendering(Struct, frozen=True, kw_only=True):
-    """The launcher has rendered it itself."""
+    """A manifest that the launcher rendered itself."""
 
     document: Json
 

@@ -1,53 +1,62 @@
-"""The launcher xpk: the command line of a run. Pure. Flags that xpk ignores in a mode are not passed: the patch says
-them instead.
-"""
+"""The launcher xpk: the command line of a run. Pure. Flags that xpk ignores in a mode are not passed; the patch sets
+them instead."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from xsft.launchers.encoding import Counted, encode_command, encode_env_value
+from xsft.launchers.cpujob import CpuJob, cpu_env
+from xsft.launchers.encoding import CountedArgument, encode_command, encode_env_value
 from xsft.launchers.patch import changes as changes  # noqa: PLC0414 -- its answer as a launcher
 from xsft.launchers.rendering import XpkRendering
 from xsft.modes import mode_module
 from xsft.spec.resolve import Run
-from xsft.trainers.maxtext import command_env, container_env, trainer_argv
 from xsft.trainers.shuffling import SEED, counted_seeds
+from xsft.trainers.trainer import trainer_of
 
 XPK_DEFAULT_PRIORITY = "medium"
 XPK_DEFAULT_TTL_S = 43200
-"""source: xpk@1.16.0 parser/workload.py; defaults are not repeated on the line."""
+"""xpk's default TTL in seconds. source: xpk@1.16.0 parser/workload.py; defaults are not repeated on the line."""
 
 STAND_IN_CLUSTER = "kubeconfig-context"
-"""xpk reaches clusters by GKE name only; the manifest does not hold it."""
+"""Cluster name for a kubeconfig context: xpk reaches clusters by GKE name only; the manifest does not hold it."""
 
 DRY_RUN_ZONE = "us-central1-a"
-"""Stands in where a kubeconfig context is used: xpk wants a zone even to render (AttributeError otherwise), and
-writes it nowhere.
-"""
+"""Zone for a kubeconfig context: xpk needs a zone even to render (AttributeError otherwise), and writes it nowhere."""
 
 
 def rendering(run: Run) -> XpkRendering:
     return XpkRendering(argv=xpk_argv(run))
 
 
+def cpu_rendering(job: CpuJob) -> XpkRendering:
+    """Return the rendering of a CPU job: one machine, never restarted in place."""
+    run = job.run
+    machine = f"--device-type={job.machine.name}"
+    what = (f"--docker-image={run.spec.image.ref}", f"--workload={run.jobset}", machine)
+    flags = (*_where(run), *what, *_priority(run), *_finished(run), *_env(cpu_env(job)))
+    return XpkRendering(argv=("xpk", "workload", "create", *flags, f"--command={job.command}"))
+
+
 def xpk_argv(run: Run) -> tuple[str, ...]:
-    """`xpk workload create[-pathways] --flag=value …`, the command last, as a person would run it."""
+    """Return `xpk workload create[-pathways] --flag=value …`, the command last, as a person would run it."""
     verb = mode_module(run.mode.value).XPK_VERB
-    return ("xpk", "workload", verb, *_where(run), *_what(run), *_flags(run), *_env(run), f"--command={command(run)}")
+    flags = (*_where(run), *_what(run), *_flags(run), *_env(trainer_of(run).container_env(run)))
+    return ("xpk", "workload", verb, *flags, f"--command={command(run)}")
 
 
 def command(run: Run) -> str:
-    """The trainer's command line, encoded to survive xpk's YAML, Kubernetes' `$()` and bash."""
-    seeds = counted_seeds(run)
-    counted = Counted(key=SEED, first=seeds.first, each=seeds.per_restart) if seeds else None
-    return encode_command(argv=trainer_argv(run), env=command_env(run), mode=run.mode.value, counted=counted)
+    """Return the trainer's command line, encoded to survive xpk's YAML, Kubernetes' `$()` and bash."""
+    seeds, trainer = counted_seeds(run), trainer_of(run)
+    counted = CountedArgument(key=SEED, first=seeds.first, each=seeds.per_restart) if seeds else None
+    return encode_command(
+        argv=trainer.trainer_argv(run), env=trainer.command_env(run), mode=run.mode.value, counted=counted
+    )
 
 
 def proxy_args(run: Run) -> tuple[str, ...]:
-    """XLA flags act in the proxy under Pathways (maxtext@0.2.5 benchmarks/maxtext_xpk_runner.py
-    _get_pathways_proxy_flags).
-    """
+    """Return the arguments of the Pathways proxy: XLA flags act there (maxtext@0.2.5 benchmarks/maxtext_xpk_runner.py
+    _get_pathways_proxy_flags)."""
     own = run.spec.pathways.proxy_args if run.spec.pathways else ()
     return (*own, *run.spec.xla_flags)
 
@@ -72,8 +81,7 @@ def _what(run: Run) -> Iterator[str]:
 
 def _flags(run: Run) -> Iterator[str]:
     spec = run.spec
-    if spec.priority != XPK_DEFAULT_PRIORITY:
-        yield f"--priority={spec.priority}"
+    yield from _priority(run)
     if spec.restarts.grace_period_s is not None:
         yield f"--termination-grace-period-seconds={spec.restarts.grace_period_s}"
     match run.mode.value:
@@ -89,6 +97,16 @@ def _mcjax_flags(run: Run) -> Iterator[str]:
         yield f"--max-restarts={spec.restarts.max}"
     if spec.restarts.on_exit_codes:
         yield f"--restart-on-exit-codes={','.join(str(code) for code in sorted(set(spec.restarts.on_exit_codes)))}"
+    yield from _finished(run)
+
+
+def _priority(run: Run) -> Iterator[str]:
+    if run.spec.priority != XPK_DEFAULT_PRIORITY:
+        yield f"--priority={run.spec.priority}"
+
+
+def _finished(run: Run) -> Iterator[str]:
+    spec = run.spec
     if spec.ttl_seconds_after_finished != XPK_DEFAULT_TTL_S:
         yield f"--ttl-seconds-after-finished={spec.ttl_seconds_after_finished}"
     if spec.image.pull_secret:
@@ -108,6 +126,6 @@ def _pathways_flags(run: Run) -> Iterator[str]:
     yield from (f"{flag}={value}" for flag, value in flags.items() if value)
 
 
-def _env(run: Run) -> Iterator[str]:
-    for name, value in container_env(run).items():
+def _env(env: Mapping[str, str]) -> Iterator[str]:
+    for name, value in env.items():
         yield f"--env={name}={encode_env_value(value)}"

@@ -18,6 +18,7 @@ from xsft.launchers.labels import (
     OUTPUT_ANNOTATION,
     RUN_LABEL,
     STEPS_ANNOTATION,
+    WORK_LABEL,
 )
 from xsft.modes import mode_module
 from xsft.naming import ModeName
@@ -71,6 +72,7 @@ def jobset_of(json: Json) -> JobSet:
         has_status=bool(status),
         restarts=count(status.get("restarts")),
         max_restarts=whole(mapping(spec, "failurePolicy").get("maxRestarts")),
+        work=text(labels.get(WORK_LABEL)),
         data_on_restart=text(annotations.get(DATA_ANNOTATION)),
         deleting_at=text(metadata.get("deletionTimestamp")),
     )

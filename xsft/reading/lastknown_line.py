@@ -22,7 +22,7 @@ _FRONT = re.compile(r'\{"uid": "([^"\\]*)", "ended": (true|false), "observed_at"
 """How a line begins that this xsft wrote: enough to keep, to forget and to find it without taking it apart."""
 
 
-class Known(Struct, frozen=True, kw_only=True):
+class LastKnown(Struct, frozen=True, kw_only=True):
     """One attempt of a run, as it was."""
 
     jobset: JobSet
@@ -95,7 +95,7 @@ class Line(Struct, frozen=True, kw_only=True):
     def has_progress(self) -> bool:
         return '"progress": {}' not in self.text
 
-    def known(self) -> Known | None:
+    def known(self) -> LastKnown | None:
         """None where it makes no sense."""
         return _from_json(_object(self.text))
 
@@ -105,7 +105,7 @@ class Line(Struct, frozen=True, kw_only=True):
         return replace(self, ended=True, text=f'{told}, "gone": true}}')
 
 
-def line_of(known: Known) -> Line:
+def line_of(known: LastKnown) -> Line:
     uid, ended, observed_at = known.jobset.uid, known.ended or known.gone, known.observed_at
     front = {"uid": uid, "ended": ended, "observed_at": observed_at}
     return Line(uid=uid, ended=ended, observed_at=observed_at, text=json.dumps({**front, **_json(known)}))
@@ -128,7 +128,7 @@ def _object(written: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _json(known: Known) -> dict[str, Any]:
+def _json(known: LastKnown) -> dict[str, Any]:
     ends = [c for c in known.jobset.conditions if c.type in ("Completed", "Failed") and c.status == "True"]
     return {
         "jobset": {key: value for key, value in _said(known.jobset).items() if key not in LEFT_OUT},
@@ -151,12 +151,12 @@ def _said(part: JobSet | Status | Progress | Before) -> dict[str, Any]:
     return {key: value for key, value in asdict(part).items() if value is not None}
 
 
-def _from_json(row: dict[str, Any]) -> Known | None:
+def _from_json(row: dict[str, Any]) -> LastKnown | None:
     jobset, status = _jobset(row), _status(mapping(row, "status"))
     observed_at = text(row.get("observed_at"))
     if jobset is None or status is None or observed_at is None:
         return None
-    return Known(
+    return LastKnown(
         jobset=jobset,
         status=status,
         observed_at=observed_at,
@@ -201,6 +201,7 @@ def _jobset(row: dict[str, Any]) -> JobSet | None:
         conditions=conditions_of({"conditions": ends}),
         restarts=whole(said.get("restarts")) or 0,
         max_restarts=whole(said.get("max_restarts")),
+        work=text(said.get("work")),
         data_on_restart=text(said.get("data_on_restart")),
     )
 

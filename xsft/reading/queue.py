@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.reading.jobsets import conditions_of
 from xsft.reading.lenient import Json, count, integer, mapping, rows, text
+from xsft.states.evidence import Quota
 from xsft.states.model import Condition, KueueWorkload
-
-if TYPE_CHECKING:
-    from xsft.states.evidence import Quota
 
 
 class Owned(Struct, frozen=True, kw_only=True):
@@ -76,8 +73,6 @@ def holding_of(json: Json) -> Holding | None:
 
 def quotas_of(cluster_queue: Json) -> tuple[Quota, ...]:
     """What each flavor of the queue has and what of it is taken, in the queue's order."""
-    from xsft.states.evidence import Quota  # for who asks why; who lists runs need not load it
-
     used = {
         (flavor.get("name"), resource.get("name")): str(resource.get("total", "0"))
         for flavor in rows(mapping(cluster_queue, "status").get("flavorsUsage"))

@@ -6,20 +6,17 @@ sense is left out and named in `Record.unread`; another schema version is read a
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from functools import cache
 from typing import Any, TypeVar, get_args
 
-from xsft.records.model import SCHEMA, Attempt, Facts, Outcome, Record
+from xsft.records.model import SCHEMA, Attempt, AttemptFacts, Outcome, Record
 from xsft.records.scrub import scrub
 
 T = TypeVar("T")
 
 _FAMILY = SCHEMA.partition("/")[0]
-_MAX_REPAIRS = 50
 
 
 def to_json(record: Record) -> str:
@@ -33,7 +30,7 @@ def to_json(record: Record) -> str:
     return _text({"schema": SCHEMA, **_without_nothing(document)})
 
 
-def facts_to_json(facts: Facts, *, run_name: str, number: int) -> str:
+def facts_to_json(facts: AttemptFacts, *, run_name: str, number: int) -> str:
     return _text({"schema": SCHEMA, "run_name": run_name, "attempt": number, **_without_nothing(asdict(facts))})
 
 
@@ -50,9 +47,9 @@ def read_record(text: str | bytes) -> Record:
     return replace(record, unread=unread)
 
 
-def read_facts(text: str | bytes) -> Facts:
+def read_facts(text: str | bytes) -> AttemptFacts:
     """Raises ValueError when the text says nothing about an attempt."""
-    return _lenient(Facts, _attempt(_object(text)))[0]
+    return _lenient(AttemptFacts, _attempt(_object(text)))[0]
 
 
 def unreadable(*, run_name: str, number: int, name: str, reason: str) -> Record:
@@ -94,46 +91,7 @@ def _is_loss(pair: Any) -> bool:
 
 
 def _lenient(kind: type[T], document: dict[str, Any]) -> tuple[T, tuple[str, ...]]:
-    """The value, and the key paths that had to be left out to make it one."""
-    from pydantic import ValidationError
+    """As `lenient.lenient`."""
+    from xsft.records.lenient import lenient
 
-    document = copy.deepcopy(document)
-    unread: list[str] = []
-    for _ in range(_MAX_REPAIRS):
-        try:
-            return _adapters()[kind.__name__].validate_python(document), tuple(dict.fromkeys(unread))
-        except ValidationError as invalid:
-            worst = invalid.errors()[-1]  # the last one: removing it leaves earlier indices as they are
-            path = worst["loc"][:-1] if worst["type"] == "missing" else worst["loc"]
-            _leave_out(document, path)
-            unread.append(".".join(map(str, path)))
-    raise ValueError("too much of it makes no sense")
-
-
-@cache
-def _adapters() -> dict[str, Any]:
-    from pydantic import TypeAdapter
-
-    return {kind.__name__: TypeAdapter(kind) for kind in (Record, Facts)}
-
-
-def _leave_out(document: dict[str, Any], path: tuple[int | str, ...]) -> None:
-    """Remove the deepest part of `path` that is there; pydantic's paths may end in words of its own."""
-    node: Any = document
-    for here, below in zip(path, [*path[1:], None], strict=True):
-        inner = _at(node, here)
-        if below is None or _at(inner, below) is None:
-            if inner is None:
-                break
-            del node[here]
-            return
-        node = inner
-    raise ValueError(f"{'.'.join(map(str, path)) or 'what a record must have'} is missing")
-
-
-def _at(node: Any, key: int | str) -> Any:
-    """None also for a key that holds null: null is what JSON has for nothing."""
-    if isinstance(node, Mapping):
-        return node.get(key)
-    inside = isinstance(node, list) and isinstance(key, int) and key < len(node)
-    return node[key] if inside else None
+    return lenient(kind, document)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from xsft.naming import RowOrder
 from xsft.problems import Problem
-from xsft.records.where import Cluster as Cluster  # noqa: PLC0414 -- re-exported
+from xsft.records.where import ClusterAddress as ClusterAddress  # noqa: PLC0414 -- re-exported
 from xsft.targets import Targeted
 
 SCHEMA = "xsft.record/1"
@@ -33,7 +33,7 @@ certain was learnt, or a newer xsft wrote a word that this one does not know.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Image:
+class RecordedImage:
     ref: str
     digest: str | None = None
     """`sha256:…`; None where the reference names a tag, which may mean another image tomorrow."""
@@ -85,7 +85,7 @@ class Attempt:
     """created | adopted | attempt | finished, as `xsft.submit/1` has it."""
     jobset: str | None = None
     namespace: str | None = None
-    cluster: Cluster | None = None
+    cluster: ClusterAddress | None = None
     uid: str | None = None
     """Of the JobSet; None until it is known."""
     created_at: str | None = None
@@ -97,7 +97,7 @@ class Attempt:
     """sha256 of the canonical JSON of the manifest, 64 hex digits."""
     resolved: Mapping[str, Any] = field(default_factory=dict)
     """What planning decided beyond the spec: chips, why this mode, …"""
-    image: Image | None = None
+    image: RecordedImage | None = None
     git: Git | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     """xsft, xpk, maxtext, python."""
@@ -153,7 +153,7 @@ class Record(Targeted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class AttemptFacts:
     """What was learnt about an attempt after it had begun. None: nothing new."""
 
     outcome: Outcome
@@ -177,7 +177,7 @@ _RANK: dict[Outcome, int] = {"submitting": 0, "unknown": 1, "not-created": 2, "c
 _LAST_RANK = 5
 
 
-def with_facts(attempt: Attempt, said: tuple[Facts, ...]) -> Attempt:
+def with_facts(attempt: Attempt, said: tuple[AttemptFacts, ...]) -> Attempt:
     """The attempt with all facts applied, whatever their order: a create that went through beats one that was refused,
     an end beats both, then the clock decides.
     """
@@ -186,7 +186,7 @@ def with_facts(attempt: Attempt, said: tuple[Facts, ...]) -> Attempt:
     return attempt
 
 
-def _applied(attempt: Attempt, facts: Facts) -> Attempt:
+def _applied(attempt: Attempt, facts: AttemptFacts) -> Attempt:
     kept = {name: getattr(facts, name) for name in ("action", "uid", "manifest_digest", "read_back")}
     learnt: dict[str, Any] = {name: value for name, value in kept.items() if value is not None}
     if facts.outcome == "created":

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cluster:
+class ClusterAddress:
     """Where a run went: project, zone and cluster, or a kubeconfig context."""
 
     project: str | None = None

@@ -1,4 +1,4 @@
-"""What a workload says itself, beside the defaults. Pure."""
+"""The fields that a workload sets itself, as opposed to defaults. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 
 def asked_fields(spec: BaseModel, prefix: str = "") -> Iterator[str]:
-    """Dotted key paths of the fields that were written down."""
+    """Yield dotted key paths of the fields that were written down."""
     for name in sorted(spec.model_fields_set):
         value = getattr(spec, name)
         if isinstance(value, BaseModel):

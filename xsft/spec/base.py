@@ -1,4 +1,6 @@
-"""The rules every section of a workload shares: frozen, nothing unknown; docstrings are the schema's descriptions."""
+"""The rules that every section of a workload shares: frozen, no unknown keys; docstrings are the schema's
+descriptions.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ GcsUri = Annotated[str, StringConstraints(pattern=forms.GCS_URI)]
 
 
 def _bucket_form(value: str) -> str:
-    """A pattern cannot say `not gs://, or a good one`: pydantic's has no look-ahead."""
+    """Return the value; raise an error for a gs:// path with an invalid bucket. A pattern cannot express this:
+    pydantic's has no look-ahead."""
     if value.startswith("gs://") and re.fullmatch(forms.GCS_URI, value) is None:
         raise ValueError(f"{value!r} is no bucket's address; allowed: {forms.WORDS[forms.GCS_URI]}")
     return value

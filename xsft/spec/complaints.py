@@ -1,4 +1,4 @@
-"""The words of a validation problem: what was given, what is allowed, what to do. Pure. No message shows a secret."""
+"""The message of a validation problem: what was given, what is allowed, what to do. Pure. No message shows a secret."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _SYNONYMS = {
     **dict.fromkeys(("dtype", "precision"), "weight_dtype"),
     **dict.fromkeys(("seed", "data_seed"), "shuffle_seed"),
 }
-"""Words of other trainers (Hugging Face, Lightning, NeMo), where the key is alike to none of ours."""
+"""Names used by other trainers (Hugging Face, Lightning, NeMo), for keys that resemble none of xsft's."""
 _PYDANTICS = frozenset(get_args(ErrorType))
 _OLD_BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 _SEXAGESIMAL = re.compile(r"[-+]?[0-9]+(?::[0-5]?[0-9])+(?:\.[0-9]*)?")
@@ -90,7 +90,7 @@ class Complaint(Struct, frozen=True, kw_only=True):
 
 
 def describe(complaints: Sequence[Complaint], raw: Mapping[str, str]) -> Problem:
-    """One problem of one or, for a union, several complaints about one value."""
+    """Return one problem for one or, for a union, several complaints about one value."""
     first = complaints[0]
     at = key_path(first.where.path)
     kind = first.error["type"]
@@ -128,12 +128,12 @@ def _expected(complaint: Complaint) -> tuple[str, ...]:
         return (_BOUNDS[kind](complaint.context),)
     named = _EXPECTED.get(kind)
     if named == "a mapping" and (keys := keys_of(complaint.where.annotation)):
-        return (f"a mapping ({_listed(keys)})",)
+        return (f"a mapping ({_words_text(keys)})",)
     return (named or _pattern(complaint) or printable(redact(complaint.error["msg"])),)
 
 
 def _surprise(value: object, expected: Sequence[str], written: str | None) -> tuple[str, str] | None:
-    """(What YAML made of it, the fix), where the type is the reader's doing and not the user's."""
+    """Return (the value that YAML read, the fix) if the reader caused the wrong type; else None."""
     if written is not None and isinstance(value, bool | int | float) and "text" in expected:
         fix = f'Quote it: "{shown(written)}".' if written else "Quote it."
         return ("true or false" if isinstance(value, bool) else "a number"), fix
@@ -167,11 +167,11 @@ def _unknown_key(complaint: Complaint, at: str) -> Problem:
     near = _meant(key, keys, complaint.model)
     section = key_path(complaint.where.path[:-1]) or "the workload"
     fix = f"Did you mean {_or(near)}?" if near else "Remove the key."
-    return error("unknown-key", at, f"{key_part(key)} is no key of {section}; allowed: {_listed(keys)}", fix)
+    return error("unknown-key", at, f"{key_part(key)} is no key of {section}; allowed: {_words_text(keys)}", fix)
 
 
 def _meant(key: str, keys: Sequence[str], model: type[BaseModel]) -> Sequence[str]:
-    """The key of this section that it resembles or is another word for, else where such a key is."""
+    """Return the key of this section that it resembles or is another word for, else the places of such a key."""
     word = _SYNONYMS.get(key.lower(), key)
     if word in keys:
         return (word,)
@@ -188,9 +188,9 @@ def _missing(complaint: Complaint, at: str) -> Problem:
 
 def _hint(annotation: Any) -> str:
     if options := options_of(annotation):
-        return f"; allowed: {_listed(options)}"
+        return f"; allowed: {_words_text(options)}"
     keys = keys_of(annotation)
-    return f"; it takes: {_listed(keys)}" if keys else ""
+    return f"; it takes: {_words_text(keys)}" if keys else ""
 
 
 def _not_an_option(complaint: Complaint, at: str, written: str | None) -> Problem:
@@ -207,13 +207,13 @@ def _not_an_option(complaint: Complaint, at: str, written: str | None) -> Proble
     return error(
         "unknown-key" if complaint.where.is_key else "not-allowed",
         at,
-        f"given {given}; allowed: {_listed(options)}",
+        f"given {given}; allowed: {_words_text(options)}",
         fix,
     )
 
 
 def _options(complaint: Complaint) -> tuple[str, ...]:
-    """From the annotation, else from pydantic's own sentence (`'a', 'b' or 'c'`)."""
+    """Return the allowed values from the annotation, else from pydantic's own sentence (`'a', 'b' or 'c'`)."""
     said = complaint.context.get("expected_tags") or complaint.context.get("expected") or ""
     is_tag = complaint.error["type"] == "union_tag_invalid"
     own = () if is_tag or complaint.where.is_key else options_of(complaint.where.annotation)
@@ -221,7 +221,8 @@ def _options(complaint: Complaint) -> tuple[str, ...]:
 
 
 def _by_its_own_words(complaint: Complaint, at: str, written: str | None) -> Problem:
-    """Pydantic's own errors are `not-allowed`; a PydanticCustomError's type is the id, its context may hold the fix."""
+    """Return a problem with pydantic's message. Pydantic's own errors are `not-allowed`; a PydanticCustomError's type
+    is the id, its context may hold the fix."""
     kind = complaint.error["type"]
     fix = str(complaint.context.get("fix", "Change the value."))
     if kind == "string_pattern_mismatch":
@@ -244,7 +245,7 @@ def _shown_value(value: object, at: str, written: str | None) -> str:
     if value is None:
         return "no value (null)"
     if isinstance(value, Mapping):
-        return f"a mapping ({_listed(tuple(value))})" if value else "an empty mapping"
+        return f"a mapping ({_words_text(tuple(value))})" if value else "an empty mapping"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return f"a list of {len(value)}"
     text = written if written is not None else str(value).lower() if isinstance(value, bool) else str(value)
@@ -253,7 +254,7 @@ def _shown_value(value: object, at: str, written: str | None) -> str:
     return f"'{shown(text)}'" if isinstance(value, str) else shown(text)
 
 
-def _listed(words: Sequence[object]) -> str:
+def _words_text(words: Sequence[object]) -> str:
     parts = [key_part(str(word)) for word in words[:_MAX_KEYS]]
     return ", ".join(parts) + (", …" if len(words) > _MAX_KEYS else "") or "nothing"
 

@@ -1,8 +1,8 @@
-"""spec_digest: what makes two submissions the same run. Pure.
+"""The spec_digest, by which two submissions are the same run. Pure.
 
-The digest is taken over the values that were decided: one counts the same whether the file states it or a default gives
-it. So a new default makes another run of every file that leaves the value open, and of no file that states it. Digests
-and records of before are understood by `xsft.spec.earlier`.
+The digest is taken over the values that were decided: a value counts the same whether the file states it or a default
+gives it. So a new default makes another run of every file that leaves the value open, and of no file that states it.
+Digests and records of earlier releases are understood by `xsft.spec.earlier`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ NOT_IDENTITY = frozenset(
         "image.name",
     }
 )
-"""Changing these does not make another run. The image is written out instead of named; the name and its suffix count as
-the run_name they make: `--run-name` continues yesterday's dated run.
-"""
+"""Fields whose change does not make another run. The image is written out instead of named; the name and its suffix
+count as the run_name they make: `--run-name` continues yesterday's dated run."""
 
 DECIDED = frozenset(
     {
@@ -49,10 +48,11 @@ DECIDED = frozenset(
         "train.checkpoint_period",
     }
 )
-"""Fields that count as what `resolve` makes of them, whether or not the file states them."""
+"""Fields that count with the value that `resolve` decides, whether or not the file states them."""
 
 NEUTRAL: Mapping[str, object] = MappingProxyType(
     {
+        "trainer": "sft",
         "tpu.num_slices": 1,
         "data.train_split": "train",
         "eval.steps": -1,
@@ -67,16 +67,17 @@ that does not use the key then keeps its digest. image.maxtext is not listed: th
 
 
 def spec_digest(run: Run) -> str:
-    """sha256 over the canonical JSON of the resolved workload, 64 hex digits."""
+    """Return the sha256 over the canonical JSON of the resolved workload, 64 hex digits."""
     return sha256(canonical(run))
 
 
 def canonical(run: Run) -> str:
-    """The resolved workload as JSON: sorted keys, no spaces. User, time and git commit are not in it, except in a run
-    name that asks for them.
-    """
+    """Return the resolved workload as JSON: sorted keys, no spaces. User, time and git commit are not in it, except in
+    a run name that contains them."""
     document = stated(run.spec, leave_out=NOT_IDENTITY | DECIDED, neutral=NEUTRAL)
-    document["model"]["checkpoint"] = run.checkpoint
+    document["model"]["checkpoint"] = run.checkpoint_identity
+    if run.conversion and run.conversion.source.content:  # which weights, wherever the folder lies
+        document["model"]["hf"]["repo"] = run.conversion.source.content
     document["train"]["checkpoint_period"] = run.checkpoint_period
     if run.template:  # what the file says; where it lies makes no other run
         document["data"]["chat_template"] = run.template.digests
@@ -84,7 +85,7 @@ def canonical(run: Run) -> str:
 
 
 def stated(section: Section, *, leave_out: Collection[str], neutral: Json, at: str = "") -> dict[str, Any]:
-    """The values of a section by name, without neutral ones and without the paths in `leave_out`."""
+    """Return the values of a section by name, without neutral ones and without the paths in `leave_out`."""
     found: dict[str, Any] = {}
     for name, field in type(section).model_fields.items():
         path, value = f"{at}{name}", getattr(section, name)
@@ -132,7 +133,7 @@ def _pathways(run: Run) -> dict[str, Any]:
 
 
 WHERE = ("project", "zone", "cluster", "context")
-"""What names a cluster in a place; the rest of a place counts as what the run takes from it."""
+"""Keys of a place that name a cluster; its other keys count by the values that the run takes from them."""
 
 
 def _place(run: Run) -> dict[str, str] | None:

@@ -1,6 +1,6 @@
 """Digests and records of xsft up to commit abb8459, which left out each value that was the default then. Pure.
 
-JobSets that bear such a digest may live, and outputs that hold such a record may be resumed: both stay understood.
+JobSets with such a digest may be live, and outputs with such a record may be resumed: both must be understood.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from xsft.spec.resolve import Run
 from xsft.targets import THIS_MACHINE
 
 MAXTEXT = "0.2.5"
-"""The default of image.maxtext then."""
+"""The default of image.maxtext at that commit."""
 
 LEFT_OUT: Mapping[str, object] = MappingProxyType(
     {**NEUTRAL, "image.maxtext": MAXTEXT, "place.namespace": "default", "place.queue": "multislice-queue"}
@@ -22,7 +22,7 @@ LEFT_OUT: Mapping[str, object] = MappingProxyType(
 
 
 def earlier_digest(run: Run) -> str:
-    """The digest that xsft wrote for this run then, 64 hex digits."""
+    """Return the digest that xsft wrote for this run at that commit, 64 hex digits."""
     spec = stated(run.spec, leave_out=NOT_IDENTITY | {"place"}, neutral=LEFT_OUT)
     if run.template:  # its path stood here then, and MaxText dropped the file: no run of then is this one
         spec["data"]["chat_template"] = run.template.digests
@@ -35,14 +35,14 @@ def earlier_digest(run: Run) -> str:
         "output": run.output,
         "queue": run.queue,
         "namespace": run.namespace,
-        "checkpoint": run.checkpoint,
+        "checkpoint": run.checkpoint_identity,
         "checkpoint_period": run.checkpoint_period,
     }
     return sha256(as_text({**spec, **resolved}))
 
 
 def in_todays_form(document: Json) -> dict[str, Any]:
-    """The `spec` of any record as `canonical` writes it today, except for sections that are empty."""
+    """Return the `spec` of any record as `canonical` writes it today, except for sections that are empty."""
     place, model = _section(document, "place"), _section(document, "model")
     known = {
         "checkpoint": document.get("checkpoint", model.get("checkpoint")),
@@ -65,7 +65,7 @@ def in_todays_form(document: Json) -> dict[str, Any]:
 
 
 def _section(document: Json, name: str) -> Json:
-    """Empty where there is none, or where another xsft wrote something else there."""
+    """Return the section; empty if it is missing or has another type."""
     found = document.get(name)
     return found if isinstance(found, Mapping) else {}
 

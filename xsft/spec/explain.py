@@ -1,6 +1,6 @@
-"""A pydantic ValidationError -> problems a user can act on, all at once, each with its key path. Pure.
+"""Convert a pydantic ValidationError to problems a user can act on, all at once, each with its key path. Pure.
 
-Validation goes through pydantic's strict JSON mode: lists fill tuples there, and no text becomes a number or a boolean.
+Validation uses pydantic's strict JSON mode: lists fill tuples there, and no text becomes a number or a boolean.
 """
 
 from __future__ import annotations
@@ -21,18 +21,21 @@ from xsft.spec.yamltext import ParsedYaml
 
 M = TypeVar("M", bound=BaseModel)
 Refusals = Mapping[str, tuple[str, str]]
-"""Dotted key path, or `path=value` -> (problem id, reason): keys and values that xsft knows and does not take."""
+"""Refusals: dotted key path, or `path=value` -> (problem id, reason), for keys and values that xsft knows and does not
+take."""
 
 NO_REFUSALS: Refusals = MappingProxyType({})
 MAX_PROBLEMS = 50
 MAX_LOCATED = 20 * MAX_PROBLEMS
-"""Errors that are looked up in the model; members of a union are several for one problem."""
+"""Maximum number of errors that are located in the model; members of a union are several for one problem."""
 
 
 def validate(
     model_cls: type[M], data: Mapping[str, object], parsed: ParsedYaml, *, refusals: Refusals = NO_REFUSALS
 ) -> M:
-    """The model of `data` (which may hold more than `parsed`, e.g. a place). Raises SpecError with all problems."""
+    """Return the model of `data` (which may hold more than `parsed`, e.g. a place). Raises SpecError with all
+    problems.
+    """
     refused = _refused(data, parsed, refusals)
     try:
         model = model_cls.model_validate_json(json.dumps(data), strict=True)
@@ -52,7 +55,7 @@ def explain(
     model_cls: type[BaseModel],
     data: Mapping[str, object] | None = None,
 ) -> tuple[Problem, ...]:
-    """One problem per wrong key: the members of a union that do not fit are one problem, not one each."""
+    """Return one problem per wrong key: the members of a union that do not fit are one problem, not one each."""
     given = parsed.data if data is None else data
     errors = invalid.errors(include_url=False)
     found = [(locate(model_cls, e["loc"], given), e) for e in errors[:MAX_LOCATED]]
@@ -67,7 +70,7 @@ def explain(
 
 
 def _groups(complaints: Sequence[Complaint], *, level: int) -> list[tuple[Complaint, ...]]:
-    """Complaints that are one problem stand together: those of a union, where no member got further than the type."""
+    """Return the complaints, grouped by problem: those of a union are one if no member got further than the type."""
     groups: dict[tuple[object, ...], list[Complaint]] = {}
     for index, complaint in enumerate(complaints):
         groups.setdefault(_union_key(complaint.where, level) or (index,), []).append(complaint)
@@ -81,7 +84,8 @@ def _groups(complaints: Sequence[Complaint], *, level: int) -> list[tuple[Compla
 
 
 def _of_union(group: Sequence[Complaint], level: int) -> list[tuple[Complaint, ...]]:
-    """Of the members whose shape fits, the one with the fewest complaints is what the user meant."""
+    """Return the complaints of the union's member that the user meant: of those whose shape fits, the one with the
+    fewest."""
     at = group[0].where.unions[level][0]
     by_label: dict[str, list[Complaint]] = {}
     for complaint in group:
@@ -101,7 +105,7 @@ def _union_key(where: Located, level: int) -> tuple[object, ...] | None:
 
 
 def _with_line(problem: Problem, parsed: ParsedYaml) -> Problem:
-    """Adds the line of the key, or of the section that lacks it."""
+    """Return the problem with the line of the key, or of the section that lacks it."""
     path = problem.where
     while path and path not in parsed.lines:
         path = path.rpartition(".")[0]
@@ -116,7 +120,7 @@ def _refused(data: Mapping[str, object], parsed: ParsedYaml, refusals: Refusals)
 
 
 def _has(data: object, parts: Sequence[str], *, value: str = "") -> bool:
-    """Whether the path is there, with this value if one is given; a key may itself contain dots."""
+    """Return whether the path exists, with this value if one is given; a key may itself contain dots."""
     if not parts:
         return not value or data == value
     if not isinstance(data, Mapping):
@@ -126,7 +130,8 @@ def _has(data: object, parts: Sequence[str], *, value: str = "") -> bool:
 
 
 def _without(problems: Iterable[Problem], refused: Sequence[Problem]) -> tuple[Problem, ...]:
-    """A refused key is reported once: neither what is below it nor its section is unknown too."""
+    """Return the problems that no refusal covers: a refused key is reported once, without problems of its section or of
+    keys below it."""
     paths = [p.where for p in refused]
     return tuple(p for p in problems if not any(_covers(path, p) for path in paths))
 

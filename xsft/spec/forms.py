@@ -1,4 +1,4 @@
-"""The forms of names in a workload: each a pattern for the machine and words for the person who mistyped it. Pure."""
+"""The forms of names in a workload: each has a pattern, and words for the message about a mistyped name. Pure."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ ZONE = r"^[a-z]+-[a-z]+[0-9]+(-[a-z])?$"
 CONTEXT = r"^[^\s\x00-\x1f]+$"
 REGISTRY = r"^[a-z0-9][-./_a-z0-9:]*$"
 HUB_ID = r"^[A-Za-z0-9][-._A-Za-z0-9]*(/[-._A-Za-z0-9]+)?$"
+HUB_ID_OR_FOLDER = rf"{HUB_ID}|^(/|\.\.?/)[^\x00-\x1f\x7f]*$"
 RESERVATION = r"^(projects/[-a-z0-9.:]+/reservations/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?$"
 SECRET_KEY = r"^[-._a-zA-Z0-9]+$"  # noqa: S105 - a pattern
 
@@ -38,6 +39,7 @@ WORDS: Mapping[str, str] = MappingProxyType(
         CONTEXT: "the name of a kubeconfig context, without spaces",
         REGISTRY: "a registry path such as us-docker.pkg.dev/my-project/xsft, in lower case",
         HUB_ID: "owner/name as on Hugging Face",
+        HUB_ID_OR_FOLDER: "owner/name as on Hugging Face, or a folder of this machine: /path, ./path or ../path",
         RESERVATION: "the name of a reservation, or projects/PROJECT/reservations/NAME; no block of one",
         SECRET_KEY: "letters, digits, dashes, dots and underscores",
     }

@@ -1,4 +1,4 @@
-"""How keys and values of a workload are written in a message: on one line, without control characters or secrets."""
+"""Format keys and values of a workload for a message: on one line, without control characters or secrets."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from xsft.spec.secrets import HIDDEN, looks_secret
 
 MAX_SHOWN = 60
-"""Characters of a value that a message may quote."""
+"""Maximum characters of a value that a message quotes."""
 
 
 def key_path(parts: Iterable[str | int]) -> str:
-    """Dotted, list indexes included: `data.columns.0`."""
+    """Return the path with dots, list indexes included: `data.columns.0`."""
     return ".".join(key_part(part) for part in parts)
 
 
@@ -25,13 +25,13 @@ def key_part(part: str | int) -> str:
 
 
 def shown(text: str) -> str:
-    """At most `MAX_SHOWN` printable characters of a text that is known not to be a secret."""
+    """Return at most `MAX_SHOWN` printable characters of a text that is known not to be a secret."""
     line = printable(text)
     return line if len(line) <= MAX_SHOWN else line[: MAX_SHOWN - 1] + "…"
 
 
 def printable(text: str) -> str:
-    """Control characters become escapes, so that a workload cannot drive the terminal."""
+    """Return the text with control characters escaped, so that a workload cannot act on the terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
 
 

@@ -1,4 +1,4 @@
-"""Where a pydantic model allows which keys, read from its annotations: for did-you-mean. Pure."""
+"""The keys that a pydantic model allows, read from its annotations: for did-you-mean. Pure."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ _MAX_DEPTH = 8
 
 
 class Located(Struct, frozen=True, kw_only=True):
-    """A pydantic error's location, told apart into keys of the file and labels of union members."""
+    """A pydantic error's location, split into keys of the file and labels of union members."""
 
     path: tuple[str | int, ...]
     unions: tuple[tuple[int, str], ...]
-    """For each union passed: how long the path was there, and the member's label."""
+    """For each union passed: the length of the path there, and the member's label."""
     parent: Any
-    """Annotation of what holds the last key; None where it cannot be told."""
+    """Annotation of the parent of the last key; None if unknown."""
     annotation: Any
-    """Annotation of the value itself; None where it cannot be told."""
+    """Annotation of the value itself; None if unknown."""
     is_key: bool
-    """Whether the key is what is wrong, not its value."""
+    """Whether the key is wrong, not its value."""
 
 
 def locate(model: type[BaseModel], loc: Sequence[str | int], data: object) -> Located:
-    """pydantic puts the class name or tag of a union's member into the location: those are no keys of the file."""
+    """Return the location without labels: pydantic puts the class name or tag of a union's member into it, and those
+    are no keys of the file."""
     path: list[str | int] = []
     unions: list[tuple[int, str]] = []
     here: Any = model
@@ -50,22 +51,23 @@ def locate(model: type[BaseModel], loc: Sequence[str | int], data: object) -> Lo
 
 
 def keys_of(annotation: Any) -> tuple[str, ...]:
-    """Keys of a model, or of every model of a union."""
+    """Return the keys of a model, or of every model of a union."""
     return tuple(dict.fromkeys(key for member in flat(annotation) for key in _fields(member)))
 
 
 def paths_to(model: type[BaseModel], key: str) -> tuple[str, ...]:
-    """Dotted paths of every place where the model has this key, e.g. `steps` -> `train.steps`."""
+    """Return the dotted paths of every section where the model has this key, e.g. `steps` -> `train.steps`."""
     return tuple(dict.fromkeys(p for p in _all_paths(model, "", 0) if p.rpartition(".")[2] == key))
 
 
 def options_of(annotation: Any) -> tuple[str, ...]:
-    """Every value of the Literals and Enums in an annotation, as text."""
+    """Return every value of the Literals and Enums in an annotation, as text."""
     return tuple(dict.fromkeys(str(o) for member in flat(annotation) for o in _closed_set(member)))
 
 
 def members(annotation: Any) -> tuple[Any, ...]:
-    """Members of a union without None, one level deep, as pydantic labels them; anything else is its only member."""
+    """Return the members of a union without None, one level deep, as pydantic labels them; anything else is its only
+    member."""
     plain = _unwrap(annotation)
     if not _is_union(plain):
         return (plain,)
@@ -74,7 +76,7 @@ def members(annotation: Any) -> tuple[Any, ...]:
 
 
 def flat(annotation: Any) -> Iterator[Any]:
-    """Members at every depth."""
+    """Yield the members at every depth."""
     options = members(annotation)
     for option in options:
         if len(options) == 1:
@@ -84,7 +86,7 @@ def flat(annotation: Any) -> Iterator[Any]:
 
 
 def child(annotation: Any, part: str | int) -> Any:
-    """Annotation of one key or index; None where there is none."""
+    """Return the annotation of one key or index; None if there is none."""
     if annotation is None:
         return None
     plain = _unwrap(annotation)
@@ -117,7 +119,7 @@ def _all_paths(annotation: Any, at: str, depth: int) -> Iterator[str]:
 
 
 def _member(options: Sequence[Any], label: str) -> Any:
-    """The member that pydantic's label means: a class by its name or tag, a container by its origin."""
+    """Return the member that pydantic's label means: a class by its name or tag, a container by its origin."""
     for option in options:
         plain = _unwrap(option)
         if _is_model(plain) and (plain.__name__ == label or label in _tags(plain)):

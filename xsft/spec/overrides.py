@@ -13,13 +13,13 @@ from xsft.spec.scalars import Surprise, resolve_plain
 from xsft.spec.yamltext import MAX_DEPTH, ParsedYaml, parse_value
 
 ONE_KEY_BELOW: tuple[tuple[str, ...], ...] = (("overrides", "maxtext"), ("env",), ("checks",))
-"""Sections whose keys may contain dots: what follows them is one key, e.g. `overrides.maxtext.lora.lora_rank`."""
+"""Sections whose keys may contain dots: the rest of the path is one key, e.g. `overrides.maxtext.lora.lora_rank`."""
 
 _FORM = "Write --set KEY.PATH=VALUE, e.g. --set train.steps=10."
 
 
 def apply_overrides(parsed: ParsedYaml, settings: Sequence[str]) -> ParsedYaml:
-    """A new ParsedYaml; later settings win. Values are typed as in the file; `null` removes a key that is there.
+    """Return a new ParsedYaml; later settings win. Values are typed as in the file; `null` removes an existing key.
 
     Raises SpecError (a UsageError) with the problem of every bad setting.
     """
@@ -61,7 +61,8 @@ def _split(name: str) -> tuple[str, ...]:
 
 
 def _typed(path: tuple[str, ...], text: str) -> _Setting:
-    """Only brackets and quotes go to the YAML parser: `--set env.X=a: b #c` is that text, as a shell user expects."""
+    """Return the setting with its typed value. Only brackets and quotes go to the YAML parser: `--set env.X=a: b #c` is
+    that text, as a shell user expects."""
     at = key_path(path)
     if text.startswith(("[", "{", '"', "'")):
         return _flow(path, at, text)

@@ -1,4 +1,4 @@
-"""Where a run goes: a cluster, its queue and its bucket. Named once in places.yaml, or written inline."""
+"""The place of a run: a cluster, its queue and its bucket. Named once in places.yaml, or written inline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Zone = Annotated[str, StringConstraints(pattern=forms.ZONE)]
 ClusterName = Annotated[str, StringConstraints(pattern=forms.NAME, max_length=40)]
 
 DEFAULT_QUEUE = "multislice-queue"
-"""The one LocalQueue xpk makes (xpk@1.16.0 core/kueue_manager.py, LOCAL_QUEUE_NAME)."""
+"""The only LocalQueue that xpk makes (xpk@1.16.0 core/kueue_manager.py, LOCAL_QUEUE_NAME)."""
 
 
 class PathwaysImages(Section):
@@ -48,7 +48,7 @@ class Place(Section):
     queue: DnsLabel = DEFAULT_QUEUE
     """Kueue LocalQueue in that namespace."""
     output: GcsUri | None = None
-    """Bucket for runs, e.g. `gs://my-bucket/runs`: MaxText's base_output_directory where the workload names none."""
+    """Bucket for runs, e.g. `gs://my-bucket/runs`: MaxText's base_output_directory if the workload names none."""
     registry: Annotated[str, StringConstraints(pattern=forms.REGISTRY)] | None = None
     """Artifact Registry repository for images, e.g. `us-docker.pkg.dev/my-project/xsft`."""
     pathways: PathwaysImages = Field(default_factory=PathwaysImages)

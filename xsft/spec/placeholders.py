@@ -1,4 +1,4 @@
-"""Names that places.yaml and the templates of `xsft init` are shipped with. Nothing is asked about them. Pure."""
+"""Placeholder names that places.yaml and the templates of `xsft init` ship with. They are never looked up. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ FIX = "Write your own project, zone, cluster, bucket and registry into places.ya
 
 
 def placeholder_in(*texts: str | None) -> str | None:
-    """The first placeholder among the parts of names, addresses or gs:// paths; None for what a user has written."""
+    """Return the first placeholder among the parts of names, addresses or gs:// paths; None if a user has written them
+    all."""
     parts = (part for text in texts for part in re.split(r"[/:]", text or ""))
     return next((part for part in parts if part in PLACEHOLDERS), None)
 
 
 def is_placeholder(name: str) -> str:
-    """A sentence."""
+    """Return the sentence that the name is a placeholder."""
     return f"{name} is the placeholder that places.yaml is shipped with, and nothing of yours."

@@ -1,4 +1,5 @@
-"""Text of a workload -> WorkloadSpec. Pure: YAML, then `--set`, then types; every problem of the stage that failed."""
+"""Parse the text of a workload to a WorkloadSpec. Pure: YAML, then `--set`, then types; every problem of the stage that
+failed."""
 
 from __future__ import annotations
 
@@ -12,6 +13,6 @@ from xsft.spec.yamltext import parse_yaml
 
 
 def read_spec(text: str, *, settings: Sequence[str] = ()) -> WorkloadSpec:
-    """Raises SpecError."""
+    """Return the workload. Raises SpecError."""
     parsed = apply_overrides(parse_yaml(text), settings)
     return validate(WorkloadSpec, parsed.data, parsed, refusals=REFUSALS)

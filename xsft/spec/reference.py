@@ -1,4 +1,5 @@
-"""Reference pages from JSON Schemas: every key, type, default, description. Pure; `docs/generate.py` writes them."""
+"""Generate reference pages from JSON Schemas: every key, type, default, description. Pure; `docs/generate.py` writes
+them."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ TABLE = ("| key | type | default | meaning |", "|---|---|---|---|")
 
 
 def workload_page() -> str:
-    """docs/reference/workload.md."""
+    """Return the text of docs/reference/workload.md."""
     return f"{HEAD}\n{tables(schema(), title='Top level')}\n{refused_keys()}"
 
 
@@ -41,7 +42,7 @@ Known, and not taken: each with its id and its reason.
 
 
 def refused_keys() -> str:
-    """One row per refusal, with all the keys that people may try."""
+    """Return a table with one row per refusal, with all the keys that people may try."""
     keys: dict[Refusal, list[str]] = {}
     for key, refusal in REFUSALS.items():
         keys.setdefault(refusal, []).append(f"`{key}`")
@@ -49,7 +50,7 @@ def refused_keys() -> str:
 
 
 def tables(root: Node, *, title: str, prefix: str = "") -> str:
-    """One table per section of a JSON Schema, in the order in which they are first used.
+    """Return one table per section of a JSON Schema, in the order in which they are first used.
 
     `title` heads the first; the others are headed by `prefix` and the key path that leads to them.
     """
@@ -72,7 +73,7 @@ def _section(title: str, node: Node, root: Node, paths: Mapping[str, str]) -> It
 
 
 def _sections(root: Node) -> dict[str, str]:
-    """Name of each section -> key path of its first use, breadth first."""
+    """Return the name of each section -> key path of its first use, breadth first."""
     found: dict[str, str] = {}
     waiting = [("", root)]
     while waiting:
@@ -94,7 +95,7 @@ def _references(node: Node) -> Iterator[str]:
 
 
 def _type(node: Node, paths: Mapping[str, str]) -> str:
-    """In words: `text`, `integer ≥ 1`, `list of text`, `one of a, b`, or the section."""
+    """Return the type in words: `text`, `integer ≥ 1`, `list of text`, `one of a, b`, or the section."""
     if "$ref" in node:
         path = paths[node["$ref"].rpartition("/")[2]]
         return f"[section](#{anchor(path)})"
@@ -108,7 +109,9 @@ def _type(node: Node, paths: Mapping[str, str]) -> str:
 
 
 def anchor(heading: str) -> str:
-    """What a heading is linked by: letters, digits, `-` and `_`; spaces become dashes. source: GitHub's rendering."""
+    """Return the anchor of a heading: letters, digits, `-` and `_`; spaces become dashes. source: GitHub's
+    rendering.
+    """
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
@@ -133,13 +136,13 @@ def _takes_null(node: Node) -> bool:
 
 
 def _names(node: Node, paths: Mapping[str, str]) -> str:
-    """The keys a mapping takes, where they are a closed set."""
+    """Return the keys of a mapping, if they are a closed set."""
     names = node.get("propertyNames", {})
     return f" of {_type(names, paths)}" if "enum" in names else ""
 
 
 def _values(node: Node) -> Node:
-    """What a mapping maps to."""
+    """Return the type of a mapping's values."""
     patterns = node.get("patternProperties")
     values: Node | bool = next(iter(patterns.values())) if patterns else node.get("additionalProperties", {})
     return values if isinstance(values, Mapping) else {}
@@ -160,7 +163,7 @@ def _default(node: Node, root: Node) -> str:
 
 
 def _meaning(node: Node, root: Node) -> str:
-    """The key's own description, else its section's."""
+    """Return the key's own description, else its section's."""
     own = node.get("description") or next((root["$defs"][n].get("description", "") for n in _references(node)), "")
     return " ".join(str(own).split())
 

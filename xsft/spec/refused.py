@@ -1,6 +1,6 @@
-"""Features of xpk that xsft knows and does not take, each with its reason. Pure.
+"""Features of xpk that xsft knows and does not support, each with its reason. Pure.
 
-Whoever needs one adds a field to the spec and removes its line here. docs/checks.md lists them.
+To support one, add a field to the spec and remove its line here. docs/checks.md lists them.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _HEADLESS = Refusal(
     id="refused-headless",
     reason=(
         "Headless Pathways starts servers without a trainer: Kubernetes before 1.34 refuses its containers, and "
-        "it holds the slices until somebody deletes it."
+        "it keeps the slices until a user deletes it."
     ),
 )
 _ELASTIC = Refusal(
     id="refused-elastic",
     reason=(
-        "Elastic slices need a trainer that goes on with fewer slices; MaxText's SFT trainer does not (only its "
-        "pre-training loop does). restarts.max goes on from the last checkpoint."
+        "Elastic slices need a trainer that continues with fewer slices; MaxText's SFT trainer does not (only its "
+        "pre-training loop does). restarts.max resumes from the last checkpoint."
     ),
 )
 _COLOCATED = Refusal(
@@ -81,7 +81,7 @@ _SIDECAR = Refusal(
 _SCRIPT_DIR = Refusal(
     id="refused-script-dir",
     reason=(
-        "Packing a folder onto an image at submission makes an image nobody can name again; build one "
+        "Packing a folder onto an image at submission creates an image that cannot be named again; build one "
         "with a digest, push it, and name it under image.ref."
     ),
 )
@@ -133,4 +133,4 @@ REFUSALS: Mapping[str, Refusal] = MappingProxyType(
         **dict.fromkeys(("use_vertex_tensorboard", "experiment_name"), _VERTEX),
     }
 )
-"""Key path that a user of xpk would try, or `path=value` -> (problem id, reason)."""
+"""Key path that an xpk user would try, or `path=value` -> (problem id, reason)."""

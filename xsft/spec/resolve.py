@@ -1,5 +1,5 @@
-"""Resolve: the workload with its defaults decided and its place looked up. Pure; every decision that is not typed
-lives here.
+"""Resolve a workload: decide its defaults and look up its place. Pure; every decision that is not typed is made
+here.
 """
 
 from __future__ import annotations
@@ -10,21 +10,33 @@ import posixpath
 from msgspec import Struct
 
 from xsft.catalog import models, releases
-from xsft.catalog.models import Model
+from xsft.catalog.models import CatalogModel
 from xsft.catalog.releases import Release
+from xsft.catalog.sizes import CHANGES_ARRAYS
 from xsft.catalog.tpu import Slice, parse_tpu_type
+from xsft.conversion.inputs import (
+    ConversionInputs,
+    ConversionSource,
+    directory_of,
+    earlier_directory,
+    is_folder,
+    items,
+    next_directory,
+    number_of,
+)
 from xsft.facts import Facts, ImageFacts
 from xsft.naming import ModeName, jobset_name
 from xsft.problems import Problem, error
+from xsft.spec.base import Value
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.place import DEFAULT_QUEUE, Place
 from xsft.spec.template import WHERE, Template, read_template
 
 NOT_PUSHED = "not-pushed"
-"""Stands for the tag of an image that has no digest yet."""
+"""Tag shown for an image that has no digest yet."""
 
 LOCAL_OUTPUT = "xsft-runs"
-"""Where local runs go when no output is named: a folder of the current directory."""
+"""Output of local runs that name none: a folder of the current directory."""
 
 
 class Mode(Struct, frozen=True, kw_only=True):
@@ -33,7 +45,7 @@ class Mode(Struct, frozen=True, kw_only=True):
 
     @property
     def single_controller(self) -> bool:
-        """One process on a head pod drives all chips, through servers with images of their own."""
+        """Return whether one process on a head pod drives all chips, through servers with images of their own."""
         match self.value:
             case "mcjax":
                 return False
@@ -50,37 +62,55 @@ class PathwaysServers(Struct, frozen=True, kw_only=True):
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """A workload with everything decided that can be decided. `None` where the workload lacks it; a problem says so."""
+    """A workload with every possible decision made. `None` if the workload lacks the value; a problem says so."""
 
     spec: WorkloadSpec
     run_name: str
     attempt: int
-    """From 1; the later ones resume."""
+    """Number of the attempt, from 1; later ones resume."""
     jobset: str
     mode: Mode
     place: Place | None
     slice: Slice | None
-    model: Model | None
+    model: CatalogModel | None
     release: Release
-    """MaxText in the image; xsft's default release where the workload names one that nobody knows (a problem says
-    so).
-    """
+    """MaxText in the image; xsft's default release if the workload names an unknown one (a problem says so)."""
     checkpoint: str | None
     """load_parameters_path."""
+    adapters: str | None
+    """lora.lora_restore_path."""
     output: str | None
     """base_output_directory."""
     namespace: str
     queue: str
     checkpoint_period: int
     template: Template | None = None
-    """What the file of data.chat_template says."""
+    """Content of the file of data.chat_template."""
+    conversion: ConversionInputs | None = None
+    """Inputs of the conversion of model.hf."""
+    converted: str | None = None
+    """base_output_directory of the conversion's first attempt; the checkpoint is in `<it>/0/items`."""
+    next_try: str | None = None
+    """base_output_directory of the next attempt: the first one's, unless that folder has content."""
 
     @property
     def tokenizer(self) -> str | None:
-        """The tokenizer MaxText will load: the workload's, else the model's own where the release looks it up."""
+        """Return the tokenizer that MaxText will load: the workload's, else the model's own if the release looks it
+        up.
+        """
         if self.spec.model.tokenizer or self.release.needs_tokenizer_path or self.model is None:
             return self.spec.model.tokenizer
         return self.model.hf_id
+
+    @property
+    def checkpoint_identity(self) -> str | None:
+        """Return the value of `checkpoint` in the digest: model.hf says which weights, and their path makes no other
+        run. It names the folder that xsft used before folders were named by content, so older digests stay valid."""
+        hf, converted = self.spec.model.hf, self.converted
+        if hf is None or self.spec.model.checkpoint or converted is None:
+            return self.checkpoint
+        named = hf.converted is not None
+        return items(converted if named else earlier_directory(output=self.output or "", model=self.spec.model.name))
 
     @property
     def num_slices(self) -> int:
@@ -88,21 +118,21 @@ class Run(Struct, frozen=True, kw_only=True):
 
     @property
     def chips(self) -> int:
-        """All chips of all slices; 1 on this machine, where JAX sees one CPU device."""
+        """Return the chips of all slices; 1 on this machine, where JAX sees one CPU device."""
         if self.spec.on_this_machine or self.slice is None:
             return 1
         return self.slice.chips * self.num_slices
 
     @property
     def devices(self) -> int:
-        """JAX devices of all slices; what batch sizes are counted per. 1 on this machine."""
+        """Return the JAX devices of all slices, which batch sizes are counted per; 1 on this machine."""
         if self.spec.on_this_machine or self.slice is None:
             return 1
         return self.slice.devices * self.num_slices
 
     @property
     def servers(self) -> PathwaysServers:
-        """Of a run in Pathways mode; nothing reads them in McJAX."""
+        """Return the servers of a run in Pathways mode; they are unused in McJAX."""
         own, shared = self.spec.pathways, self.place.pathways if self.place else None
         return PathwaysServers(
             proxy_image=(own and own.proxy_image) or (shared and shared.proxy_image) or None,
@@ -112,7 +142,7 @@ class Run(Struct, frozen=True, kw_only=True):
 
 
 def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]:
-    """Decide what the workload leaves open; problems name what is missing or unknown."""
+    """Return the run with all that the workload leaves open decided, and problems for missing or unknown values."""
     spec = _with_image(spec, facts.image)
     place, place_problems = _place(spec, facts)
     tpu, tpu_problems = _slice(spec)
@@ -120,6 +150,8 @@ def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]
     release, release_problems = _release(spec)
     template, template_problems = _template(spec, facts)
     output = _here(spec, facts, spec.output or _default_output(spec, place))
+    conversion = _conversion(spec, facts, release)
+    converted = _converted(spec, facts, conversion, output)
     run = Run(
         spec=spec,
         run_name=run_name,
@@ -130,45 +162,38 @@ def resolve(spec: WorkloadSpec, facts: Facts) -> tuple[Run, tuple[Problem, ...]]
         slice=tpu,
         model=_model(spec),
         release=release,
-        checkpoint=_here(spec, facts, _checkpoint(spec, output)),
+        checkpoint=_here(spec, facts, spec.model.checkpoint) or _whole(facts, converted, spec, output),
+        adapters=_here(spec, facts, spec.lora.restore_path if spec.lora else None),
         output=output,
         namespace=spec.namespace or (place.namespace if place else "default"),
         queue=spec.queue or (place.queue if place else DEFAULT_QUEUE),
         checkpoint_period=spec.train.checkpoint_period or default_checkpoint_period(spec.train.steps),
         template=template,
+        conversion=conversion,
+        converted=converted,
+        next_try=next_directory(converted, taken=facts.tries.taken if facts.tries else frozenset())
+        if converted
+        else None,
     )
     return run, (*place_problems, *tpu_problems, *name_problems, *release_problems, *template_problems)
 
 
 def default_checkpoint_period(steps: int) -> int:
-    """A tenth of the run, at least 50 steps, never beyond its end. MaxText's 10,000 saves only at the end of most SFT
-    runs.
-    """
+    """Return a tenth of the run, at least 50 steps, never beyond its end. MaxText's 10,000 saves only at the end of
+    most SFT runs."""
     return min(steps, max(50, steps // 10))
 
 
 def named_ref(name: str, found: ImageFacts | None) -> str:
-    """Of an image under images/. One that was never pushed gets a tag that says so, which `image-not-pushed` keeps from
-    being submitted.
-    """
+    """Return the reference of an image under images/. One that was never pushed gets a tag that says so, and
+    `image-not-pushed` blocks its submission."""
     if found and found.ref:
         return found.ref
     return f"{(found.repository if found else None) or name.replace('_', '-')}:{NOT_PUSHED}"
 
 
-def converted_directory(spec: WorkloadSpec, output: str | None) -> str | None:
-    """base_output_directory of the conversion; the checkpoint lands in `<it>/0/items` (maxtext@0.2.5
-    checkpoint_conversion/to_maxtext.py).
-    """
-    if spec.model.hf is None:
-        return None
-    if spec.model.hf.converted:
-        return spec.model.hf.converted.rstrip("/")
-    return f"{output.rstrip('/')}/converted/{spec.model.name}" if output else None
-
-
 def _with_image(spec: WorkloadSpec, found: ImageFacts | None) -> WorkloadSpec:
-    """The image that is named, by its digest: from here on it is as if `ref` had been written down."""
+    """Return the workload with the named image by its digest, as if `ref` had been written down."""
     image = spec.image
     if image.name is None or image.ref is not None:
         return spec
@@ -211,6 +236,7 @@ def _unknown_place(name: str, facts: Facts) -> Problem:
         "place",
         f"place {name!r} is not known{hint} Known: {known} ({where}).",
         "Add it to places.yaml, or write the place inline.",
+        kind="unrenderable",
     )
 
 
@@ -220,7 +246,7 @@ def _slice(spec: WorkloadSpec) -> tuple[Slice | None, tuple[Problem, ...]]:
     try:
         return parse_tpu_type(spec.tpu.type), ()
     except ValueError as e:
-        return None, (error("tpu-unknown", "tpu.type", str(e), "Take one of the named types."),)
+        return None, (error("tpu-unknown", "tpu.type", str(e), "Take one of the named types.", kind="unrenderable"),)
 
 
 def _release(spec: WorkloadSpec) -> tuple[Release, tuple[Problem, ...]]:
@@ -246,7 +272,7 @@ def _template(spec: WorkloadSpec, facts: Facts) -> tuple[Template | None, tuple[
     return None, (problem,)
 
 
-def _model(spec: WorkloadSpec) -> Model | None:
+def _model(spec: WorkloadSpec) -> CatalogModel | None:
     try:
         return models.model(spec.model.name)
     except ValueError:
@@ -278,14 +304,55 @@ def _default_output(spec: WorkloadSpec, place: Place | None) -> str | None:
 
 
 def _here(spec: WorkloadSpec, facts: Facts, path: str | None) -> str | None:
-    """Absolute for a run on this machine: Orbax takes no other path. source: orbax-checkpoint@0.12.8
-    _src/serialization/tensorstore_utils.py
-    """
+    """Return the path, absolute for a run on this machine: Orbax takes no other. source: orbax-checkpoint@0.12.8
+    _src/serialization/tensorstore_utils.py"""
     if path is None or not spec.on_this_machine or "://" in path:
         return path
     return posixpath.normpath(posixpath.join(facts.working_directory, path))
 
 
-def _checkpoint(spec: WorkloadSpec, output: str | None) -> str | None:
-    directory = converted_directory(spec, output)
-    return spec.model.checkpoint or (f"{directory}/0/items" if directory else None)
+def _conversion(spec: WorkloadSpec, facts: Facts, release: Release) -> ConversionInputs | None:
+    """Return the inputs of the conversion, without OCDBT and zarr3: such a checkpoint is readable in both modes."""
+    hf, given = spec.model.hf, spec.overrides.maxtext
+    if hf is None:
+        return None
+    found = facts.source
+    source = ConversionSource(
+        repo=(is_folder(hf.repo) and _here(spec, facts, hf.repo)) or hf.repo,
+        revision=hf.revision,
+        commit=found.commit if found else None,
+        content=found.content if found and is_folder(hf.repo) else None,
+    )
+    return ConversionInputs(
+        source=source,
+        model=spec.model.name,
+        release=release.version,
+        scan_layers=spec.model.scan_layers is not False,
+        param_scan_axis=_axis(given.get("param_scan_axis")),
+        dtype="float32" if release.layout == "legacy" else "bfloat16",
+        keys={key: value for key, value in given.items() if key in CHANGES_ARRAYS},
+    )
+
+
+def _axis(given: Value) -> int:
+    """Return the axis, MaxText's default if none is given; another check refuses what is no number."""
+    text = str(given)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) == 1 else 1
+
+
+def _converted(spec: WorkloadSpec, facts: Facts, conversion: ConversionInputs | None, output: str | None) -> str | None:
+    named = spec.model.hf.converted if spec.model.hf else None
+    if named:
+        return (_here(spec, facts, named) or named).rstrip("/")
+    return directory_of(conversion, output=output) if conversion and output else None
+
+
+def _whole(facts: Facts, converted: str | None, spec: WorkloadSpec, output: str | None) -> str | None:
+    """Return the path of the conversion's result: the complete one that was found, else the path of the first
+    attempt's."""
+    if converted is None:
+        return None
+    found = facts.checkpoint.path.removesuffix("/0/items") if facts.checkpoint else converted
+    by_hand = earlier_directory(output=output, model=spec.model.name) if output else None
+    is_try = number_of(found, directory=converted) is not None or found == by_hand
+    return items(found if is_try else converted)

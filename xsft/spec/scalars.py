@@ -1,4 +1,4 @@
-"""Plain YAML scalars by the YAML 1.2 core schema, refusing what YAML 1.1 and 1.2 read differently. Pure.
+"""Resolve plain YAML scalars by the YAML 1.2 core schema, and refuse what YAML 1.1 and 1.2 read differently. Pure.
 
 source: YAML 1.2.2 §10.3.2 (core schema). `no`, `off`, `yes`, `on`, `12:30:00` and dates are text; `1e-5` is a number.
 """
@@ -29,19 +29,19 @@ _LEADING_ZERO = re.compile(r"[-+]?0[0-9]+")
 _RADIX = re.compile(r"[-+]?0(?:x[0-9a-fA-F_]+|o[0-7_]+|b[01_]+)")
 _UNDERSCORES = re.compile(r"[-+]?[0-9][0-9_]*_[0-9_]*(?:\.[0-9_]*)?(?:[eE][-+]?[0-9]+)?")
 _INT_LIMIT = 2**63
-"""JSON readers and MaxText's own parser hold 64-bit integers."""
+"""Bound of integers: JSON readers and MaxText's own parser hold 64-bit integers."""
 _MAX_DIGITS = 20
 
 
 class Surprise(Struct, frozen=True):
-    """A scalar that readers of YAML disagree about, or that no field can hold."""
+    """A scalar that YAML parsers read differently, or that no field can hold."""
 
     message: str
     fix: str
 
 
 def resolve_plain(text: str) -> Scalar | Surprise:
-    """The value of an unquoted scalar, e.g. `1e-5` -> 0.00001, `no` -> "no"."""
+    """Return the value of an unquoted scalar, e.g. `1e-5` -> 0.00001, `no` -> "no"."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "-+.0123456789":
@@ -90,7 +90,8 @@ def _too_big(text: str) -> Surprise:
 
 
 def same_value(a: Any, b: Any) -> bool:
-    """Whether two values of workloads or manifests are one: 1 is 1.0, and neither is true, which Python calls equal."""
+    """Return whether two values of workloads or manifests are equal: 1 is 1.0, and neither is true, which Python calls
+    equal."""
     if isinstance(a, bool) or isinstance(b, bool):
         return a is b
     if isinstance(a, Mapping) and isinstance(b, Mapping):

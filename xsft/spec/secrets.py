@@ -1,4 +1,4 @@
-"""Which texts must never be echoed: what has a secret's shape, and what stands under a name that means one. Pure."""
+"""Detect texts that must never be printed: those shaped like a secret, and values under a name that means one. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 from xsft.problems import Problem
+from xsft.spec.shapes import MIN_LENGTH, every_shape, find, token_shapes
 
 HIDDEN = "…"
 
@@ -17,7 +18,7 @@ _SECRET_PART = re.compile(
     r"|.*(?:SECRETS?|TOKEN|PASS|PASSWD|PASSWORD|PASSPHRASE|(?:API|PRIVATE|SECRET)KEY|CREDENTIALS?|CREDS)"
 )
 _REFERENCE_NAME = re.compile(r"(?:.*[_.\-:])?(?:PATH|FILE|DIR|NAME)")
-"""Variables that say where a secret is: HF_TOKEN_PATH."""
+"""Pattern of variables that hold the path of a secret: HF_TOKEN_PATH."""
 _SPECIAL_TOKENS = frozenset({"pad_token", "bos_token", "eos_token", "unk_token"})
 _HARMLESS = re.compile(
     r"|[-+]?[0-9]*\.?[0-9]+|true|false|yes|no|on|off|none|null"  # switches and numbers
@@ -29,21 +30,19 @@ _HARMLESS = re.compile(
 
 
 def looks_secret(text: str) -> bool:
-    """True when `text` holds something shaped like a secret, wherever in it."""
-    from xsft.spec.shapes import MIN_LENGTH, every_shape, find
-
+    """Return whether `text` holds something shaped like a secret, anywhere in it."""
     return len(text) >= MIN_LENGTH and next(find(text, every_shape()), None) is not None
 
 
 def looks_token(text: str) -> bool:
-    """True when `text` holds a token that is known by itself: source code has URLs and headers that are examples."""
-    from xsft.spec.shapes import find, token_shapes
-
+    """Return whether `text` holds a token of a known form: source code has URLs and headers that are examples."""
     return next(find(text, token_shapes()), None) is not None
 
 
 def names_secret(key_path: str) -> bool:
-    """True when a value under this key path is likely a secret, e.g. `env.HF_TOKEN` (but not `model.tokenizer`)."""
+    """Return whether a value under this key path is likely a secret, e.g. `env.HF_TOKEN` (but not
+    `model.tokenizer`).
+    """
     head, _, variable = key_path.partition(".")
     if head == "env" and variable:
         return names_secret_variable(variable)
@@ -51,14 +50,14 @@ def names_secret(key_path: str) -> bool:
 
 
 def names_secret_variable(name: str) -> bool:
-    """True when an environment variable of this name is likely a secret: GITHUB_PAT, PGPASS, MYSECRET."""
+    """Return whether an environment variable of this name is likely a secret: GITHUB_PAT, PGPASS, MYSECRET."""
     upper = name.upper()
     named = any(_SECRET_PART.fullmatch(part) for part in re.split(r"[_.:\-]", upper))
     return named and _REFERENCE_NAME.fullmatch(upper) is None and not _is_no_secret(upper.removeprefix("M_").lower())
 
 
 def _is_no_secret(key: str) -> bool:
-    """Keys of the trainer and its tokenizer that only sound like one.
+    """Return whether it is a key of the trainer or its tokenizer that only sounds like a secret.
 
     `M_<KEY>` is how MaxText takes its keys as variables; source: maxtext@0.2.5 configs/pyconfig.py.
     """
@@ -68,14 +67,12 @@ def _is_no_secret(key: str) -> bool:
 
 
 def is_harmless(value: str) -> bool:
-    """True for values that give nothing away under any name: switches, numbers, paths, addresses and references."""
+    """Return whether a value reveals nothing under any name: switches, numbers, paths, addresses and references."""
     return _HARMLESS.fullmatch(value) is not None and not looks_secret(value)
 
 
 def redact(text: str) -> str:
-    """The text with every part that is shaped like a secret replaced by `…`."""
-    from xsft.spec.shapes import MIN_LENGTH, every_shape, find
-
+    """Return the text with every part that is shaped like a secret replaced by `…`."""
     if len(text) < MIN_LENGTH:
         return text
     kept, after = [], 0
@@ -87,5 +84,5 @@ def redact(text: str) -> str:
 
 
 def redacted(p: Problem) -> Problem:
-    """Messages quote what was given: a token in it goes no further, whichever check quotes it."""
+    """Return the problem without tokens: messages quote what was given, whichever check quotes it."""
     return replace(p, message=redact(p.message), fix=redact(p.fix), where=redact(p.where), file=redact(p.file))

@@ -18,7 +18,7 @@ from xsft.catalog.data import toml
 
 class Shape(NamedTuple):
     words: tuple[str, ...]
-    """In small letters; a text without any of them has no such secret. Looking for words is cheap."""
+    """Words in lower case; a text without any of them has no such secret. Searching for words is cheap."""
     pattern: str
     """Its first group is the secret; without a group, all of it is."""
     entropy: float = 0.0
@@ -29,7 +29,7 @@ Shapes = tuple[tuple[str, Shape], ...]
 """Each word with its shape: one pass over a flat tuple is what a text without secrets costs."""
 
 MIN_LENGTH = 8
-"""Of a text with a secret in it: `a://b:c@`."""
+"""Minimum length of a text with a secret in it: `a://b:c@`."""
 
 _REFERENCE = r"(?:\$\(\w+\)|\$\{?\w+\}?|\{\w*\}|<[^>]*>|\*+|[xX]{3,}|…)"
 """What stands for a secret in examples, shells and manifests, and what a redaction leaves."""
@@ -83,17 +83,17 @@ Lengths are bounded where a text could be read in many ways, so that a long one 
 """
 
 _TAIL = re.compile(r"[\w=~-]*")
-"""What still belongs to a token whose rule names a length."""
+"""Pattern of further characters of a token whose rule names a length."""
 
 
-class Found(NamedTuple):
+class SecretSpan(NamedTuple):
     start: int
     end: int
 
 
 @cache
 def token_shapes() -> Shapes:
-    """Shapes that a secret has by itself, wherever it stands."""
+    """Return the shapes of secrets that are recognised anywhere in a text."""
     rules = toml("secret_rules.toml").values()
     return _by_word((*OWN, *(Shape(tuple(r["words"]), r["pattern"], r.get("entropy", 0.0)) for r in rules)))
 
@@ -103,8 +103,8 @@ def every_shape() -> Shapes:
     return (*_by_word(ENVELOPES), *token_shapes())
 
 
-def find(text: str, shapes: Shapes) -> Iterator[Found]:
-    """Where secrets of those shapes stand in the text; they may overlap."""
+def find(text: str, shapes: Shapes) -> Iterator[SecretSpan]:
+    """Yield the spans of secrets of those shapes in the text; they may overlap."""
     small = text.lower()
     near = [shape for word, shape in shapes if word in small]
     for shape in dict.fromkeys(near):
@@ -115,13 +115,13 @@ def _by_word(shapes: tuple[Shape, ...]) -> Shapes:
     return tuple((word, shape) for shape in shapes for word in shape.words)
 
 
-def _places(text: str, shape: Shape) -> Iterator[Found]:
+def _places(text: str, shape: Shape) -> Iterator[SecretSpan]:
     known = 0
     for match in _compiled(shape.pattern).finditer(text):
         start, end = match.span(1 if match.lastindex else 0)
         if start >= known and (not shape.entropy or _entropy(text[start:end]) >= shape.entropy):
             known = end if shape in ENVELOPES else _end_of_token(text, end)
-            yield Found(start, known)
+            yield SecretSpan(start, known)
 
 
 def _end_of_token(text: str, end: int) -> int:
@@ -135,6 +135,6 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _entropy(text: str) -> float:
-    """Shannon's, in bits a character, as gitleaks counts it."""
+    """Return Shannon's entropy, in bits a character, as gitleaks counts it."""
     shares = [count / len(text) for count in Counter(text).values()]
     return -sum(share * math.log2(share) for share in shares)

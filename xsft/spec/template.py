@@ -23,22 +23,22 @@ QUESTION_KEYS = ("PROMPT_TEMPLATE", "COMPLETION_TEMPLATE", "REASONING_ANSWER_SEP
 
 
 class Template(Struct, frozen=True, kw_only=True):
-    """What a template file says: at least one of both."""
+    """The content of a template file: at least one of both fields."""
 
     jinja: str | None = None
-    """What makes one text of a conversation."""
+    """Template that formats a conversation as one text."""
     questions: Mapping[str, str] = field(default_factory=dict)
-    """By key of `QUESTION_KEYS`: the text around a question, and around its reasoning and answer."""
+    """Key of `QUESTION_KEYS` -> the text around a question, and around its reasoning and answer."""
 
     @property
     def digests(self) -> dict[str, str]:
-        """sha256 by key: short enough to be shown where two runs differ."""
+        """Return the sha256 by key: short enough to be shown if two runs differ."""
         texts = {**({JINJA_KEY: self.jinja} if self.jinja else {}), **self.questions}
         return {key: sha256(text.encode()).hexdigest() for key, text in texts.items()}
 
 
 def template_name_problem(name: str) -> Problem | None:
-    """Why no file of this name is read; None where one is."""
+    """Return why no file of this name is read; None if it is."""
     if looks_like_jinja(name) or "\n" in name:
         message = "data.chat_template names a file, and this is a template itself."
         fix = f"Write it into a file beside the workload and name that, e.g. chat{SUFFIXES[0]}."
@@ -55,12 +55,13 @@ def template_name_problem(name: str) -> Problem | None:
 
 
 def looks_like_jinja(text: str) -> bool:
-    """No file is named so; a template without either would make the same text of every conversation."""
+    """Return whether the text is a template, not a file's name; a template without either mark would make the same text
+    of every conversation."""
     return "{{" in text or "{%" in text
 
 
 def read_template(name: str, text: str) -> Template | Problem:
-    """What the text of the file says, or the problem of a JSON file that says something else."""
+    """Return the template in the text of the file, or the problem of a JSON file with other content."""
     if not name.endswith(".json"):
         return Template(jinja=text)
     try:

@@ -1,4 +1,4 @@
-"""What is wrong with a text that is not YAML. Pure. The text is never quoted: it may hold a secret."""
+"""Problems of a text that is not YAML. Pure. The text is never quoted: it may hold a secret."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _FIX = "Check the indentation, and that every bracket and quote is closed."
 
 
 def before_parsing(text: str) -> Problem | None:
-    """What the parser must not see: characters it reports badly, directives it is slow on."""
+    """Return the problem of a text that must not reach the parser: characters it reports badly, directives it is slow
+    on."""
     if found := _ILLEGAL.search(text):
         name = f"U+{ord(found.group()):04X}"
         message = f"{_position(text, found.start())}: character {name} is not allowed in YAML"
@@ -50,7 +51,7 @@ def explain_syntax(broken: yaml.YAMLError, text: str) -> Problem:
 
 
 def second_document(rest: str) -> bool:
-    """Whether anything but comments follows the end of the document."""
+    """Return whether anything but comments follows the end of the document."""
     lines = (line.strip() for line in rest.splitlines())
     return any(line and not line.startswith(("#", "...")) for line in lines)
 

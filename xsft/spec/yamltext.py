@@ -17,16 +17,15 @@ from msgspec import Struct, field
 from xsft.errors import SpecError
 from xsft.problems import Problem, error
 from xsft.spec.keypath import below, shown
+from xsft.spec.loader import SAFE_LOADER
 from xsft.spec.scalars import Surprise, quoted, resolve_plain
 from xsft.spec.yamlsyntax import before_parsing, explain_syntax, second_document
 
 MAX_DEPTH = 40
 MAX_PROBLEMS = 50
-"""Reading stops here: a broken file needs no longer list."""
+"""Maximum number of problems; reading stops there."""
 MAX_KEY_PATH = 400
-"""Characters; bounds what the paths of many children under long keys take."""
-
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Maximum characters of a key path; bounds what the paths of many children under long keys take."""
 
 
 class ParsedYaml(Struct, frozen=True, kw_only=True):
@@ -43,7 +42,7 @@ class ParsedValue(Struct, frozen=True, kw_only=True):
 
 
 def parse_yaml(text: str) -> ParsedYaml:
-    """Raises SpecError with every problem found."""
+    """Return the parsed text. Raises SpecError with every problem found."""
     found = _Found()
     value, is_empty = _document(text.removeprefix("\ufeff"), "", found)
     if not found.problems:
@@ -54,7 +53,7 @@ def parse_yaml(text: str) -> ParsedYaml:
 
 
 def parse_value(text: str, at: str) -> ParsedValue:
-    """One value in YAML's flow form, e.g. `[question, answer]`; `at` is its key path. Raises SpecError."""
+    """Return one value in YAML's flow form, e.g. `[question, answer]`; `at` is its key path. Raises SpecError."""
     found = _Found()
     value, _ = _document(text, at, found)
     if found.problems:
@@ -63,26 +62,26 @@ def parse_value(text: str, at: str) -> ParsedValue:
 
 
 class _Found(Struct):
-    """What one reading collects."""
+    """The values, lines and problems that one reading collects."""
 
     problems: list[Problem] = field(default_factory=list)
     lines: dict[str, int] = field(default_factory=dict)
     raw: dict[str, str] = field(default_factory=dict)
 
     def refuse(self, id: str, where: str, mark: Any, message: str, fix: str) -> None:
-        """Note a problem and read on."""
+        """Note a problem and continue to read."""
         self.problems.append(error(id, where, f"line {mark.line + 1}, column {mark.column + 1}: {message}", fix))
         if len(self.problems) >= MAX_PROBLEMS:
             raise SpecError(tuple(self.problems))
 
     def stop(self, id: str, where: str, mark: Any, message: str, fix: str) -> NoReturn:
-        """Note a problem after which reading on would only make noise."""
+        """Note a problem and stop: later ones would only follow from it."""
         self.refuse(id, where, mark, message, fix)
         raise SpecError(tuple(self.problems))
 
 
 def _document(text: str, at: str, found: _Found) -> tuple[object, bool]:
-    """The value, and whether there was nothing to read."""
+    """Return the value, and whether the text was empty."""
     if problem := before_parsing(text):
         raise SpecError((problem,))
     try:
@@ -93,7 +92,7 @@ def _document(text: str, at: str, found: _Found) -> tuple[object, bool]:
 
 
 def _first_document(text: str, at: str, found: _Found) -> tuple[object, bool]:
-    events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
+    events: Iterator[Any] = yaml.parse(text, Loader=SAFE_LOADER)
     next(events)  # stream start
     if not isinstance(next(events), yaml.DocumentStartEvent):
         return None, True
@@ -191,7 +190,7 @@ def _mapping(events: Iterator[Any], *, at: str, depth: int, found: _Found) -> di
 
 
 def _key(event: Any, *, at: str, found: _Found) -> str | None:
-    """The key; None when it is refused (its value is still read, for its own problems)."""
+    """Return the key; None if it is refused (its value is still read, for its own problems)."""
     if not isinstance(event, yaml.ScalarEvent):
         fix = "Write a plain word as the key; quote a value that starts with { or ?."
         found.stop("yaml-key", at, event.start_mark, "a key must be text", fix)

@@ -1,4 +1,5 @@
-"""Why a run is as it is: the one cause first. Pure and total: there is always a cause, also of nothing being wrong."""
+"""Explain a run's state: the cause first, then other observations. Pure and total: a run without a problem has a cause
+too."""
 
 from __future__ import annotations
 
@@ -18,15 +19,15 @@ from xsft.states.rule import Cause, Explanation, causes
 from xsft.states.rules import groups
 
 PAST = frozenset({"restarted", "restarted-found", "restarted-memory", "restarted-deadline"})
-"""Causes of the last restart, of which no pod is left."""
+"""Causes of the last restart that can be found without its pods."""
 AGAIN = "container-restarted"
-"""A container that failed and runs again: why a run does not come up; of one that is up, history."""
+"""A container that failed and was started again. It explains why a run is starting; for a running run it is history."""
 _BASES = ("direct", "inferred", "state")
-"""In this order: where two causes fit, the one that the cluster or the trainer names comes first."""
+"""The order of the groups. If two causes match, the one that the cluster or the trainer names comes first."""
 
 
 def explain(evidence: Evidence, *, now: str) -> Explanation:
-    """`now`: UTC, ISO 8601."""
+    """Return the cause and the other observations. `now`: UTC, ISO 8601."""
     *found, last = _found(evidence, names=words(evidence, now=now))  # the last group has something to say of every run
     first, *others = _in_order(found, last, evidence)
     if looped := _looped(first, evidence):
@@ -40,7 +41,8 @@ def explain(evidence: Evidence, *, now: str) -> Explanation:
 
 
 def found_of(evidence: Evidence, cause: Cause) -> str:
-    """What is worth to be kept of it for after the restart that follows: a failure that only pods tell; else empty."""
+    """Return the id of a failure that only pods show, to be stored for the time after the next restart; else an empty
+    text."""
     failure, jobset = first_failure(evidence), evidence.seen.jobset
     if failure is None or jobset is None or cause.where != place(failure.pod) or failure.pod.attempt < jobset.restarts:
         return ""
@@ -48,7 +50,7 @@ def found_of(evidence: Evidence, cause: Cause) -> str:
 
 
 def _in_order(found: Sequence[Cause], last: Cause, evidence: Evidence) -> Iterator[Cause]:
-    """Why it was restarted explains why it starts; of one that is up, that is history."""
+    """The cause of a restart explains a run that is starting; for a running run it is history."""
     history = PAST if evidence.status.state == "starting" else PAST | {AGAIN}
     past = [one for one in found if one.id in history]
     now = sorted((one for one in found if one.id not in history), key=lambda one: _BASES.index(one.basis))
@@ -59,7 +61,7 @@ def _in_order(found: Sequence[Cause], last: Cause, evidence: Evidence) -> Iterat
 
 
 def _found(evidence: Evidence, *, names: Mapping[str, str]) -> Iterator[Cause]:
-    """The likelier group first; of each the first rule that is found, a direct one before one that infers."""
+    """The likelier group comes first; in each group the first rule that matches, direct rules before inferring ones."""
     status = evidence.status
     anew = replace(status, reason="restarted") if _begins_anew(evidence) else status
     before = False
@@ -75,9 +77,8 @@ def _found(evidence: Evidence, *, names: Mapping[str, str]) -> Iterator[Cause]:
 
 
 def _begins_anew(evidence: Evidence) -> bool:
-    """It was restarted, or is about to be: JobSet waits until the pods of the Job that failed are gone. Or a container
-    failed and its pod will start it again, as workers of Pathways do.
-    """
+    """Return whether the run was restarted or is about to be: JobSet waits until the pods of the failed Job are gone,
+    or a failed container will be started again by its pod, as Pathways' workers are."""
     jobset = evidence.seen.jobset
     ended = any(pod.phase == "Failed" or any(map(_down, pod.containers)) for pod in current(evidence.seen))
     return evidence.status.state == "starting" and jobset is not None and (jobset.restarts > 0 or ended)
@@ -88,7 +89,7 @@ def _down(container: Container) -> bool:
 
 
 def _of_before(cause: Cause, evidence: Evidence, names: Mapping[str, str]) -> Cause:
-    """A failure of pods of before the last restart, as long as they are there, is why it was restarted."""
+    """The failure of pods from before the last restart, while they exist, is the cause of the restart."""
     failure, jobset = first_failure(evidence), evidence.seen.jobset
     told_by_it = cause.where == place(failure.pod) if failure else False
     if failure is None or jobset is None or failure.pod.attempt >= jobset.restarts or not told_by_it:
@@ -98,7 +99,7 @@ def _of_before(cause: Cause, evidence: Evidence, names: Mapping[str, str]) -> Ca
 
 
 def _looped(first: Cause, evidence: Evidence) -> Cause | None:
-    """Where earlier attempts ended in the same way and came no further: trying again will not help."""
+    """Whether earlier attempts ended in the same way without more steps, so that trying again will not help."""
     failure = first_failure(evidence)
     signature = failure.said.signature if failure and failure.said else ""
     step = evidence.seen.progress.step if evidence.seen.progress else None
@@ -118,7 +119,7 @@ def _further(step: int | None, before: int | None) -> bool:
 
 
 def words(evidence: Evidence, *, now: str) -> dict[str, str]:
-    """Names that any rule's message may use; what is not known reads as such, or as nothing."""
+    """Return the placeholders of rule messages; an unknown value is a word that says so, or empty."""
     seen, said = evidence.seen, evidence.seen.progress
     step = str(said.step) if said and said.step is not None else "?"
     steps = seen.steps if seen.steps is not None else (seen.jobset.steps if seen.jobset else None)
@@ -151,7 +152,7 @@ def words(evidence: Evidence, *, now: str) -> dict[str, str]:
 
 
 def _silent_s(evidence: Evidence, *, now: str) -> float | None:
-    """Up to when the log was read."""
+    """Seconds without output, up to the time the log was read."""
     said = evidence.seen.progress
     until = earliest(now, evidence.seen.observed_at, said.read_at) if said else None
     return seconds_since(said.said_at, evidence.seen, until) if said else None
@@ -171,9 +172,8 @@ def _median(evidence: Evidence, *, now: str) -> str:
 
 
 def _exits(evidence: Evidence) -> str:
-    """What exit codes mean to xpk's JobSets, and to those of Pathways as xsft patches them. They mean nothing to a pod
-    that starts its container again itself (restartPolicy OnFailure).
-    """
+    """Return what an exit code means to xpk's JobSets, and to Pathways' as xsft patches them. It has no effect in a pod
+    that restarts its container itself (restartPolicy OnFailure)."""
     jobset, failure = evidence.seen.jobset, first_failure(evidence)
     if jobset is None or not jobset.ours:
         return ""
@@ -190,7 +190,7 @@ def _exits(evidence: Evidence) -> str:
 
 
 def _exit_after(evidence: Evidence) -> str:
-    """Of a process that ended after the last step was saved."""
+    """Describe the exit of a process that ended after the last step was saved."""
     failure, record = first_failure(evidence), evidence.seen.record
     if failure is not None:
         code = failure.container.exit_code

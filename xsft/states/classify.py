@@ -16,14 +16,14 @@ from xsft.states.pods import current, trouble
 from xsft.states.running import STALL_FACTOR, trainer
 
 BROKEN_AFTER_S = 10.0
-"""Admitted for longer, and the JobSet controller has still written no status: it refuses to create the Jobs.
+"""If a JobSet is admitted for longer than this and has no status, its controller cannot create the Jobs.
 
-It writes none as long as creating the Jobs fails (jobset@v0.10.1 controllers/jobset_controller.go Reconcile), and a
-healthy JobSet has one in under a second.
+The controller writes no status while creating the Jobs fails (jobset@v0.10.1 controllers/jobset_controller.go
+Reconcile); a healthy JobSet has one in under a second.
 """
 
 RESTART_S = 600.0
-"""For so long after a restart its pods may come up anew before that is worth a reason of its own."""
+"""Seconds after a restart in which new pods may start before that needs a reason of its own."""
 
 _EVICTED = {
     "Preempted": "preempted",
@@ -37,7 +37,8 @@ _EVICTED = {
 
 
 def classify(seen: Observation, *, now: str, stall_factor: float = STALL_FACTOR) -> Status:
-    """`now`: UTC, ISO 8601. `stall_factor`: a trainer that prints no step for this many median steps has stalled."""
+    """Return the state. `now`: UTC, ISO 8601. `stall_factor`: a trainer that prints no step for this many median steps
+    has stalled."""
     if seen.on_this_machine:
         return recorded(seen) or _alive(seen, now=now, stall_factor=stall_factor)
     silent = any(one.what == "jobsets" for one in seen.unread)
@@ -49,7 +50,7 @@ def classify(seen: Observation, *, now: str, stall_factor: float = STALL_FACTOR)
 
 
 def _alive(seen: Observation, *, now: str, stall_factor: float) -> Status:
-    """A local run whose lock somebody holds."""
+    """Whether a process holds the local run's lock."""
     state, reason = trainer(seen, now=now, stall_factor=stall_factor)
     return Status(state=state, reason=reason, evidence=tuple(dict.fromkeys(("record", *_said(seen)))))
 
@@ -64,7 +65,7 @@ def _cluster(seen: Observation, jobset: JobSet, *, now: str, stall_factor: float
 
 
 def _ended(seen: Observation, jobset: JobSet) -> Status | None:
-    """A terminal JobSet is final at once, whatever its pods still do; the Kueue Workload follows it."""
+    """A terminal JobSet is final immediately, whatever its pods still do; the Kueue Workload follows it."""
     failure = true(jobset.conditions, "Failed")
     if jobset.terminal == "Failed" or failure:
         return failed(seen, failure.reason if failure else "", told_by="jobset")
@@ -82,7 +83,7 @@ def _ended(seen: Observation, jobset: JobSet) -> Status | None:
 
 
 def _held_back(seen: Observation, jobset: JobSet) -> Status | None:
-    """By Kueue: evicted, or not admitted yet."""
+    """The state of a run that Kueue has evicted or not admitted yet."""
     if seen.workload is not None:
         return _evicted(seen.workload) or _queued(seen.workload) or _taken_out(jobset)
     if not jobset.suspended:
@@ -91,21 +92,23 @@ def _held_back(seen: Observation, jobset: JobSet) -> Status | None:
 
 
 def _taken_out(jobset: JobSet) -> Status | None:
-    """Of its queue, by hand, once it was admitted: its Workload stays as it was, and Kueue resumes it no more."""
+    """A run whose queue label was removed after admission: its Workload stays as it was, and Kueue no longer resumes
+    it."""
     if not jobset.suspended or jobset.queue is not None:
         return None
     return Status(state="queued", reason="suspended", evidence=("jobset",))
 
 
 def _why_suspended(seen: Observation, jobset: JobSet) -> str:
-    """Kueue gives even a JobSet without a queue a Workload where it manages those: without both nobody resumes it."""
+    """Kueue may create a Workload even for a JobSet without a queue. Without queue and Workload nothing resumes the
+    JobSet."""
     if any(one.what == "workloads" for one in seen.unread):
         return "workload-not-read"
     return "no-workload" if jobset.queue else "suspended"
 
 
 def _evicted(workload: KueueWorkload) -> Status | None:
-    """Wins over QuotaReserved=True, which stays while the pods of an evicted run still end."""
+    """Evicted wins over QuotaReserved=True, which stays while the pods of an evicted run are still ending."""
     eviction = true(workload.conditions, "Evicted")
     if eviction is None:
         return None
@@ -113,7 +116,7 @@ def _evicted(workload: KueueWorkload) -> Status | None:
 
 
 def _why_evicted(workload: KueueWorkload, eviction: Condition) -> str:
-    """`Deactivated`, or `DeactivatedDueTo…`, comes back only when somebody activates it."""
+    """A Workload with `Deactivated` or `DeactivatedDueTo…` is admitted again only after a user activates it."""
     if "MaximumExecutionTimeExceeded" in eviction.reason:
         return "time-limit"
     if not workload.active or eviction.reason.startswith("Deactivated"):
@@ -138,7 +141,7 @@ def _why_queued(workload: KueueWorkload, reserved: Condition | None) -> str:
 
 
 def _coming_up(seen: Observation, jobset: JobSet, *, now: str) -> Status | None:
-    """Admitted, and not all pods are up."""
+    """The state of an admitted run with pods that are not running."""
     if jobset.suspended:
         return Status(state="starting", reason="admitted", evidence=("jobset", "workload"))
     if _broken(seen, jobset):
@@ -151,7 +154,8 @@ def _coming_up(seen: Observation, jobset: JobSet, *, now: str) -> Status | None:
 
 
 def _broken(seen: Observation, jobset: JobSet) -> bool:
-    """Judged at the time it was read: an old observation does not break by ageing. Only where Kueue was asked."""
+    """Whether the JobSet has no Jobs although Kueue has admitted it. Judged at the time of reading, so an old
+    observation does not become broken with age."""
     unread = any(one.what == "workloads" for one in seen.unread)
     if unread or jobset.has_status or any(job.jobs for job in jobset.jobs):
         return False
@@ -161,7 +165,8 @@ def _broken(seen: Observation, jobset: JobSet) -> bool:
 
 
 def _why_not_ready(seen: Observation, jobset: JobSet, *, now: str) -> str:
-    """A restart explains it for a while, and only where nothing else does: RESTARTS tells of it all the same."""
+    """The reason while pods are not running. A restart is the reason for a short time only, and only if there is no
+    other."""
     lately = jobset.restarts > 0 and _restarted_lately(seen, jobset, now=now)
     if not any(job.jobs for job in jobset.jobs):
         return "restarted" if lately else "no-jobs"
@@ -173,13 +178,15 @@ def _why_not_ready(seen: Observation, jobset: JobSet, *, now: str) -> str:
 
 
 def _workers_began(jobset: JobSet) -> bool:
-    """JobSet keeps StartupPolicyInProgress until all workers are ready, also while they fail and start again."""
+    """Whether the workers have started. JobSet keeps StartupPolicyInProgress until all workers are ready, also while
+    they fail and start again."""
     workers = (job for job in jobset.jobs if job.name != PATHWAYS_HEAD)
     return any(job.active or job.ready or job.succeeded or job.failed for job in workers)
 
 
 def _restarted_lately(seen: Observation, jobset: JobSet, *, now: str) -> bool:
-    """Whether that is certain: by its pods, which are made anew, else by what was before the restart for sure."""
+    """Whether the run certainly was restarted lately: by the age of its new pods, else by what was read before the
+    restart."""
     anew = earliest(*(pod.created_at for pod in current(seen)))
     before = latest(jobset.created_at, by_its_clock(seen, seen.before.at) if seen.before else None)
     passed = seconds_since(anew or before, seen, earliest(now, seen.observed_at))
@@ -187,13 +194,14 @@ def _restarted_lately(seen: Observation, jobset: JobSet, *, now: str) -> bool:
 
 
 def _has_trained(seen: Observation, jobset: JobSet) -> bool:
-    """Since its last restart: the log is of the pods that are there, metrics may be older."""
+    """Whether the trainer has done a step since the last restart. The log belongs to the current pods; metrics may be
+    older."""
     said = seen.progress
     return said is not None and said.step is not None and (jobset.restarts == 0 or said.source == "log")
 
 
 def _up(seen: Observation, jobset: JobSet, *, now: str, stall_factor: float) -> Status:
-    """All pods are up: the trainer's own lines say the rest."""
+    """The state while all pods are running: the trainer's lines decide."""
     state, reason = trainer(seen, now=now, stall_factor=stall_factor)
     if jobset.restarts > 0 and state in {"starting", "compiling"}:
         reason = "restarted"
@@ -206,5 +214,5 @@ def _known(seen: Observation, *names: str) -> tuple[str, ...]:
 
 
 def _said(seen: Observation) -> tuple[str, ...]:
-    """Where the trainer's progress is from."""
+    """The source of the trainer's progress."""
     return (seen.progress.source,) if seen.progress else ()

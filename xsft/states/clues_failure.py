@@ -1,4 +1,4 @@
-"""What the rules of `why` look at where a process failed. Pure."""
+"""Clues for the rules of `why`: a process that failed. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from xsft.states.rule import Clue
 
 
 def said(evidence: Evidence) -> Iterator[Clue]:
-    """`kind` of the process that failed first; where none is known, of all logs, those that only lost a peer last.
+    """Return the `kind` of the process that failed first; if none is known, of all logs, lost peers last.
 
-    A run that has stalled has no failure as long as no process ended: what its logs hold may be long past.
+    A stalled run has no failure while no process has ended: errors in its logs may be old.
     """
     failure = first_failure(evidence)
     if failure is None and evidence.status.state == "stalled":
@@ -30,7 +30,7 @@ def _rank(log: Log) -> tuple[bool, int, int, int]:
 
 
 def ended(evidence: Evidence) -> Iterator[Clue]:
-    """`head|worker REASON exit CODE`, and the termination message as evidence."""
+    """Return `head|worker REASON exit CODE`, with the termination message as evidence."""
     failure = first_failure(evidence)
     if failure is None:
         return
@@ -45,7 +45,8 @@ def ended(evidence: Evidence) -> Iterator[Clue]:
 
 
 def ended_in_place(evidence: Evidence) -> Iterator[Clue]:
-    """`REASON exit CODE` of containers that failed and that their pods started again; memory first, then the latest."""
+    """Return `REASON exit CODE` of failed containers that their pods started again: out-of-memory first, then the
+    latest."""
     found = [
         (pod, one) for pod in current(evidence.seen) for one in pod.containers if one.last and failed_in_place(one)
     ]
@@ -62,7 +63,7 @@ def ended_in_place(evidence: Evidence) -> Iterator[Clue]:
 
 
 def jobset(evidence: Evidence) -> Iterator[Clue]:
-    """`type reason: message` of what is True."""
+    """Return `type reason: message` of each condition that is True."""
     held = evidence.seen.jobset
     for condition in held.conditions if held else ():
         if condition.status == "True":

@@ -1,4 +1,4 @@
-"""What the rules of `why` look at where pods do not come up, or were taken away. Pure."""
+"""Clues for the rules of `why`: pods that do not start, or were removed. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from xsft.states.rule import Clue
 
 _SCHEDULING = frozenset({"FailedScheduling", "FailedScaleUp", "NotTriggerScaleUp"})
 _MAKING = frozenset({"Failed", "FailedMount", "FailedCreatePodSandBox", "InspectFailed"})
-"""Reasons of events that say more of a pod that finds no node, and of a container that cannot be made."""
+"""Reasons of events about a pod that fits on no node, and about a container that could not be created."""
 
 
 def unplaced(evidence: Evidence) -> Iterator[Clue]:
-    """What the scheduler says of a pod that finds no node; only where one finds none now."""
+    """Return the scheduler's message about a pod that fits on no node; only if there is such a pod now."""
     pods = [pod for pod in current(evidence.seen) if unscheduled(pod)]
     for pod in pods:
         for condition in pod.conditions:
@@ -27,7 +27,7 @@ def unplaced(evidence: Evidence) -> Iterator[Clue]:
 
 
 def waiting(evidence: Evidence) -> Iterator[Clue]:
-    """`reason: message` of containers that wait, and of the events that say more."""
+    """Return `reason: message` of waiting containers and of related events."""
     pods = current(evidence.seen)
     for pod in pods:
         for container in pod.containers:
@@ -43,16 +43,15 @@ def waiting(evidence: Evidence) -> Iterator[Clue]:
 
 
 def events(evidence: Evidence) -> Iterator[Clue]:
-    """`reason: message`, the latest first."""
+    """Return `reason: message` of events, the latest first."""
     for event in sorted(evidence.events or (), key=lambda one: one.at, reverse=True):
         values = {"event": event.reason, "image": _image(evidence)}
         yield Clue(text=f"{event.reason}: {event.message}", where=event.object, values=values)
 
 
 def disrupted(evidence: Evidence) -> Iterator[Clue]:
-    """`reason: message` of DisruptionTarget: the cluster, not the program, ended this pod. Not after a failure: nodes
-    are also taken down when a run has ended.
-    """
+    """Return `reason: message` of DisruptionTarget: the cluster, not the program, ended this pod. Empty after a
+    failure, because nodes are also removed when a run has ended."""
     failure = first_failure(evidence)
     failed_at = failure.container.finished_at if failure else None
     for pod in evidence.seen.pods or ():

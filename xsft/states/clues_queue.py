@@ -1,4 +1,4 @@
-"""What the rules of `why` look at where a run waits in its queue or lost its quota. Pure."""
+"""Clues for the rules of `why`: a run that waits in its queue or lost its quota. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xsft.states.rule import Clue
 
 
 def kueue(evidence: Evidence) -> Iterator[Clue]:
-    """Why Kueue has not reserved quota, in its words."""
+    """Return Kueue's message about quota that is not reserved."""
     workload = evidence.seen.workload
     for condition in workload.conditions if workload else ():
         if condition.type == "QuotaReserved" and condition.status != "True" and condition.message:
@@ -17,7 +17,7 @@ def kueue(evidence: Evidence) -> Iterator[Clue]:
 
 
 def eviction(evidence: Evidence) -> Iterator[Clue]:
-    """`reason: message` of Evicted=True."""
+    """Return `reason: message` of the condition Evicted=True."""
     workload = evidence.seen.workload
     for condition in workload.conditions if workload else ():
         if condition.type == "Evicted" and condition.status == "True":
@@ -30,7 +30,7 @@ def eviction(evidence: Evidence) -> Iterator[Clue]:
 
 
 def cluster_queue(evidence: Evidence) -> Iterator[Clue]:
-    """`Active=False reason: message` of the ClusterQueue."""
+    """Return `Active=False reason: message` of the ClusterQueue."""
     found = evidence.cluster_queue
     if found and found.status != "True":
         name = evidence.seen.workload.cluster_queue if evidence.seen.workload else None
@@ -39,7 +39,7 @@ def cluster_queue(evidence: Evidence) -> Iterator[Clue]:
 
 
 def behind(evidence: Evidence) -> Iterator[Clue]:
-    """Where something waits in front of it: `N higher` or `N before`."""
+    """Return `N higher` or `N before`: the runs ahead in the queue."""
     workload = evidence.seen.workload
     mine = workload.priority if workload else None
     higher = [
@@ -53,13 +53,13 @@ def behind(evidence: Evidence) -> Iterator[Clue]:
 
 
 def missing(evidence: Evidence) -> Iterator[Clue]:
-    """`Kind/name` of what the run names and is not there."""
+    """Return `Kind/name` of each object that the run names and the cluster does not have."""
     for one in evidence.missing or ():
         yield Clue(text=one, where=one, quoted=())
 
 
 def refused(evidence: Evidence) -> Iterator[Clue]:
-    """What the server says to the Jobs the JobSet should have made; `taken` where it has nothing against them."""
+    """Return the API server's answer to a dry run of the missing Jobs; `taken` if it accepts them."""
     if evidence.dry_run is None:
         return
     for one in evidence.dry_run:

@@ -1,6 +1,4 @@
-"""What the rules of `why` look at where a run was restarted: its pods of before are gone, and with them what they said.
-Pure.
-"""
+"""Clues for the rules of `why`: a restarted run, whose earlier pods and logs are gone. Pure."""
 
 from __future__ import annotations
 
@@ -19,13 +17,14 @@ MEMORY = frozenset({"OOMKilling", "SystemOOM"})
 kubernetes@v1.35 pkg/kubelet/oom/oom_watcher_linux.go.
 """
 NEAR_S = 600.0
-"""An event of a node so long before a restart may be its cause."""
+"""Seconds before a restart in which an event of a node may be its cause."""
 
 _FIRST = re.compile(r"first failed job: ([^)\s]+)")
 
 
 def restart(evidence: Evidence) -> Iterator[Clue]:
-    """`found`, `memory MESSAGE`, `job NAME REASON` or `nothing`: the best that is left of the latest restart."""
+    """Return `found`, `memory MESSAGE`, `job NAME REASON` or `nothing`: the best remaining evidence of the latest
+    restart."""
     jobset = evidence.seen.jobset
     if jobset is None or jobset.restarts <= 0:
         return
@@ -43,7 +42,7 @@ def restart(evidence: Evidence) -> Iterator[Clue]:
 
 
 def restart_words(evidence: Evidence) -> dict[str, str]:
-    """Names that messages about a restart use; empty where there was none."""
+    """Return the placeholders of messages about a restart; empty if there was none."""
     jobset = evidence.seen.jobset
     if jobset is None or jobset.restarts <= 0:
         return {"times": "", "before": "", "kept_logs": "", "restarting_exits": ""}
@@ -74,7 +73,8 @@ def _before(evidence: Evidence) -> str:
 
 
 def _kept_logs(jobset: JobSet) -> str:
-    """GKE labels log entries with their pod's labels, dots turned to underscores.
+    """Return the Cloud Logging query for the log of the earlier pods. GKE labels log entries with their pod's labels,
+    dots replaced by underscores.
 
     source: GoogleCloudPlatform/observability-analytics-samples samples/logging/kubernetes/k8s_tpu_jobset_stdout.sql
     """
@@ -84,13 +84,13 @@ def _kept_logs(jobset: JobSet) -> str:
 
 
 def _last(evidence: Evidence) -> Event | None:
-    """Kubernetes forgets an event after an hour."""
+    """Return the latest event about a restart. Kubernetes deletes events after an hour."""
     found = [one for one in evidence.events or () if one.reason == RESTARTED]
     return max(found, key=lambda one: one.at, default=None)
 
 
 def _jobs(evidence: Evidence, last: Event | None) -> list[Event]:
-    """The restart, and how its Jobs failed just before; the Jobs themselves are deleted."""
+    """Return the restart's event and the failures of Jobs just before it; the Jobs themselves are deleted."""
     ended = [
         one
         for one in evidence.events or ()
@@ -107,7 +107,7 @@ def _killings(evidence: Evidence, last: Event | None) -> list[Event]:
 
 
 def _near(one: Event, last: Event) -> bool:
-    """Clocks of nodes differ by seconds."""
+    """Whether two times are near; clocks of nodes differ by seconds."""
     passed = seconds_between(one.at, last.at)
     return passed is not None and -60.0 <= passed <= NEAR_S
 

@@ -1,4 +1,4 @@
-"""What the rules of `why` look at where nothing more particular was found: the state itself, and its silence. Pure."""
+"""Clues for the rules of `why` if there is no other: the state itself, and a silent log. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from xsft.states.worth import ENOUGH
 
 
 def reason(evidence: Evidence) -> Iterator[Clue]:
-    """`state reason`, for rules that need nothing else."""
+    """Return `state reason`, for rules that need nothing else."""
     yield Clue(text=f"{evidence.status.state} {evidence.status.reason}", quoted=())
 
 
 def silence(evidence: Evidence) -> Iterator[Clue]:
-    """`state reason`, and the worker whose log fell silent first: the others wait for it in a collective."""
+    """Return `state reason` and the worker whose log became silent first: the others wait for it in a collective."""
     logs = [log for log in evidence.logs or () if log.said_at]
     first: Log | None = min(logs, key=lambda log: (log.said_at or "", log.slice_index, log.host), default=None)
     yield Clue(
@@ -30,13 +30,13 @@ def silence(evidence: Evidence) -> Iterator[Clue]:
 
 
 def worth(evidence: Evidence) -> Iterator[Clue]:
-    """`state reason`, and the last line of a step that shows it."""
+    """Return `state reason` and the last step's line that shows it."""
     line, where = _last_line(evidence, _SHOWS.get(evidence.status.reason))
     yield Clue(text=f"{evidence.status.state} {evidence.status.reason}", where=where, quoted=(line,) if line else ())
 
 
 def zero_loss(evidence: Evidence) -> Iterator[Clue]:
-    """`zero`, where the loss is 0.000 again and again."""
+    """Return `zero` if the loss is 0.000 repeatedly."""
     said = evidence.seen.progress
     if said is not None and said.zero_loss_steps >= ENOUGH:
         line, where = _last_line(evidence, _SHOWS["loss-zero"])
@@ -44,14 +44,14 @@ def zero_loss(evidence: Evidence) -> Iterator[Clue]:
 
 
 def recorded(evidence: Evidence) -> Iterator[Clue]:
-    """What the record of the run says, where that is what told the state."""
+    """Return the record's text, if the state comes from the record."""
     record = evidence.seen.record
     if record and record.reason and evidence.status.evidence == ("record",):
         yield Clue(text=record.reason, where="record", quoted=(), values={"said": record.reason})
 
 
 def meaning(evidence: Evidence) -> Iterator[Clue]:
-    """What the table of reasons says."""
+    """Return the reason's meaning from the table of reasons."""
     known = BY_SLUG.get(evidence.status.reason)
     yield Clue(text="state", quoted=(), values={"meaning": known.meaning if known else evidence.status.reason})
 
@@ -65,12 +65,12 @@ _SHOWS = {
 
 
 def _last_line(evidence: Evidence, shows: re.Pattern[str] | None) -> tuple[str, str]:
-    """And where it was printed; empty where no log has one."""
+    """Return the last line and its process; empty if no log has a line."""
     found = ((line, place(log)) for log in evidence.logs or () for line in reversed(log.lines))
     return next(((line, where) for line, where in found if shows and shows.search(line)), ("", ""))
 
 
 def unread(evidence: Evidence) -> Iterator[Clue]:
-    """`what: why` of what could not be read."""
+    """Return `what: why` of each source that could not be read."""
     for one in evidence.seen.unread:
         yield Clue(text=f"{one.what}: {one.why}")

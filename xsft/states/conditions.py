@@ -12,7 +12,7 @@ from xsft.states.model import Condition, KueueWorkload
 
 
 def true(conditions: Iterable[Condition], type: str) -> Condition | None:
-    """The condition of that type that is True; of several, always the same one."""
+    """Return the True condition of that type; if there are several, always the same one."""
     found = (c for c in conditions if c.type == type and c.status == "True")
     return min(found, key=lambda c: (c.reason, c.at), default=None)
 

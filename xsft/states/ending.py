@@ -18,14 +18,16 @@ def steps_asked(seen: Observation) -> int | None:
 
 
 def steps_done(said: Progress | None) -> int | None:
-    """The furthest step anything proves; a run that finds its last checkpoint prints no step at all."""
+    """Return the highest step that any source proves; a run that starts from its last checkpoint prints no step."""
     known = (said.step, said.saved_step, said.resumed_from) if said else ()
     return max((step for step in known if step is not None), default=None)
 
 
 def completed(seen: Observation, *, ended_at: str | None, told_by: str) -> Status:
-    """The processes ended with 0."""
+    """Return the state of a run whose processes exited with 0."""
     asked, said = steps_asked(seen), seen.progress
+    if seen.jobset is not None and seen.jobset.work is not None:
+        return Status(state="succeeded", evidence=(told_by,))
     if said is not None and (told := _told(said, asked=asked)):
         return Status(state="failed", reason=told, evidence=(told_by, said.source))
     if asked is None:
@@ -48,15 +50,15 @@ def _by_steps(seen: Observation, said: Progress, *, asked: int, ended_at: str | 
 
 
 def _told(said: Progress, *, asked: int | None) -> str | None:
-    """What the trainer's own lines say against the run, whatever its exit status."""
+    """Return a reason to call the run failed, from the trainer's lines, whatever its exit status."""
     return "aborted" if said.aborted is not None else worthless(said, asked=asked)
 
 
 def _said_all(seen: Observation, said: Progress, *, done: int, asked: int, ended_at: str | None) -> bool:
-    """Whether a step short of the one asked for proves that it was the last.
+    """Whether a last step below the one asked for proves that the run ended short.
 
-    Not where it was read before the end. MaxText never writes the metrics of the last step (maxtext@0.2.5
-    common/metric_logger.py flushes at steps - 1), and a record is of another time.
+    Not if it was read before the end. MaxText never writes the metrics of the last step (maxtext@0.2.5
+    common/metric_logger.py flushes at steps - 1), and a record may be older.
     """
     after = seconds_since(ended_at, seen, said.read_at)
     if (after is not None and after < 0) or said.source == "record":
@@ -65,10 +67,11 @@ def _said_all(seen: Observation, said: Progress, *, done: int, asked: int, ended
 
 
 def failed(seen: Observation, reason: str, *, told_by: str) -> Status:
-    """`reason`: of the JobSet's condition. What its pods and its trainer said names the cause better, where read.
+    """Return the state of a failed JobSet. `reason`: the condition's; pods and the trainer's log name the cause better,
+    if they were read.
 
-    With the checkpoint of the last step the result is complete, whatever ended the processes after it: such a run
-    succeeded, also once its JobSet is gone.
+    If the checkpoint of the last step is saved, the result is complete whatever ended the processes later: the run
+    succeeded, also after its JobSet is gone.
     """
     said, asked = seen.progress, steps_asked(seen)
     told = _told(said, asked=asked) if said else None
@@ -87,7 +90,7 @@ def failed(seen: Observation, reason: str, *, told_by: str) -> Status:
 
 
 def unreachable(seen: Observation) -> Status:
-    """The cluster does not answer, and nothing is known from before. Never failed for that."""
+    """Return the state of a run on a cluster that does not answer, without earlier information. Never `failed`."""
     if seen.record and seen.record.outcome == "cancelled":
         return Status(state="cancelled", evidence=("record",))
     saved = _last_step_saved(seen)
@@ -95,7 +98,9 @@ def unreachable(seen: Observation) -> Status:
 
 
 def gone(seen: Observation) -> Status:
-    """The cluster answered, and has no JobSet of this run: deleted, past its TTL, or never created."""
+    """Return the state of a run without a JobSet on a cluster that answered: deleted, past its TTL, or never
+    created.
+    """
     if seen.last_known and seen.last_known.state in ENDED:
         return seen.last_known
     if seen.record is None:
@@ -113,7 +118,7 @@ def _never_seen_to_end(outcome: str) -> Status:
 
 
 def recorded(seen: Observation) -> Status | None:
-    """A local run by its record; None while it is alive."""
+    """Return the state of a local run from its record; None while it is running."""
     if seen.record is None:
         unread = any(one.what == "record" for one in seen.unread)
         nothing = Status(state="unknown", reason="record-not-read" if unread else "not-found")
@@ -138,7 +143,7 @@ _RECORDED: dict[str, tuple[State, str]] = {
 
 
 def _recorded_end(seen: Observation) -> Status | None:
-    """An end that the record tells; None where it tells none. What its log still shows names the cause better."""
+    """Return the end in the record, or None. The log names the cause better, if it still has it."""
     record, said = seen.record, seen.progress
     if record is None or record.outcome not in _RECORDED:
         return None
@@ -159,7 +164,7 @@ def _recorded_end(seen: Observation) -> Status | None:
 
 
 def _last_step_saved(seen: Observation) -> Status | None:
-    """The checkpoint of the last step is proof, whatever is gone, unless its steps taught nothing."""
+    """Return `succeeded` if the checkpoint of the last step exists, unless its steps trained nothing."""
     said, asked = seen.progress, steps_asked(seen)
     if said is None or not _whole(said, asked=asked):
         return None
@@ -167,12 +172,12 @@ def _last_step_saved(seen: Observation) -> Status | None:
 
 
 def _whole(said: Progress, *, asked: int | None) -> bool:
-    """The checkpoint of the last step is saved."""
+    """Whether the checkpoint of the last step is saved."""
     return asked is not None and said.saved_step is not None and said.saved_step >= asked
 
 
 def _taught_nothing(seen: Observation) -> Status | None:
-    """As the record says, or what is still known of the log."""
+    """Whether the steps trained nothing, from the record or from the log."""
     if seen.record and seen.record.state_reason in WORTHLESS:
         return Status(state="failed", reason=seen.record.state_reason, evidence=("record",))
     if nothing := worthless(seen.progress, asked=steps_asked(seen)):

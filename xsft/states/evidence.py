@@ -1,6 +1,6 @@
-"""What `why` reads beyond an observation, as types. Pure.
+"""Types of what `why` reads in addition to an observation. Pure.
 
-None was not read, empty was read and there is nothing. Messages are quoted here; a state never depends on them.
+None: not read. Empty: read, and there is none. Messages are quoted here; a state never depends on them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 class Quota(Struct, frozen=True, kw_only=True):
-    """Of the ClusterQueue, one resource of one flavor; plain numbers as Kubernetes writes them."""
+    """The quota of one resource of one flavor in the ClusterQueue; numbers as Kubernetes writes them."""
 
     flavor: str
     resource: str
@@ -37,25 +37,25 @@ class Neighbour(Struct, frozen=True, kw_only=True):
     """Another run in the same ClusterQueue."""
 
     name: str
-    """Its run name; the Kueue Workload's where that is not known."""
+    """Its run name; if unknown, the Kueue Workload's name."""
     priority: int | None = None
     position: int | None = None
-    """In the queue, 0 is next; None for one that is admitted."""
+    """Position in the queue, 0 is next; None if admitted."""
     holds: str = ""
-    """What it holds, e.g. `512 google.com/tpu`; empty for one that waits."""
+    """Its quota, e.g. `512 google.com/tpu`; empty while it waits."""
 
 
-class Said(Struct, frozen=True, kw_only=True):
-    """What the end of a process's output says of its failure (`xsft.trainers.failures.diagnose`)."""
+class Diagnosis(Struct, frozen=True, kw_only=True):
+    """The diagnosis from the end of a process's output (`xsft.trainers.failures.diagnose`)."""
 
     kind: str
     """A slug; `rules_trainer` has a rule for each."""
     line: str
     """The decisive line, as printed."""
     text: str
-    """The same for a person, in one sentence or two."""
+    """The explanation, in one or two sentences."""
     signature: str
-    """The line without what differs from one attempt to the next: equal signatures are one failure."""
+    """The line without parts that differ between attempts: equal signatures are the same failure."""
 
 
 class Log(Struct, frozen=True, kw_only=True):
@@ -66,47 +66,48 @@ class Log(Struct, frozen=True, kw_only=True):
     host: int
     pod: str
     lines: tuple[str, ...]
-    """The oldest first, the log's timestamps taken off."""
-    said: Said | None = None
+    """The oldest line first, without the log's timestamps."""
+    said: Diagnosis | None = None
     said_at: str | None = None
     """When its last line was printed."""
     attempt: int = 0
-    """restart-attempt of its Job."""
+    """The restart-attempt of its Job."""
 
 
-class End(Struct, frozen=True, kw_only=True):
-    """How an earlier attempt of the run ended, as far as anything still tells."""
+class AttemptEnd(Struct, frozen=True, kw_only=True):
+    """The end of an earlier attempt of the run, as far as it is known."""
 
     name: str
-    """Of the JobSet, or `restart 2`."""
+    """The JobSet's name, or `restart 2`."""
     signature: str = ""
-    """`Said.signature` of its first failing process; empty where nothing tells."""
+    """`Diagnosis.signature` of its first failed process; empty if unknown."""
     step: int | None = None
     """The last one done."""
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
     seen: Observation
-    """With the pods of all hosts."""
+    """The observation, with the pods of all hosts."""
     status: Status
     """`classify(seen)`."""
     events: tuple[Event, ...] | None = None
     node_events: tuple[Event, ...] | None = None
-    """Warnings of the nodes that its pods are on; only of a run that was restarted."""
+    """Warnings of the nodes of its pods; only for a restarted run."""
     logs: tuple[Log, ...] | None = None
-    """Of the processes that failed, else of those that print steps; `failing.suspects` says whose are worth reading."""
+    """Logs of the failed processes, else of those that print steps; `failing.suspects` selects them."""
     quotas: tuple[Quota, ...] | None = None
     cluster_queue: Condition | None = None
-    """Its Active condition."""
+    """Its condition Active."""
     holders: tuple[Neighbour, ...] | None = None
-    """Admitted in the same ClusterQueue."""
+    """Runs admitted in the same ClusterQueue."""
     ahead: tuple[Neighbour, ...] | None = None
-    """Pending in front of this one, the next first."""
+    """Runs ahead of this one, the next first."""
     preemptor: str | None = None
-    """The run that took its quota, where its UID could be told."""
+    """The run that preempted it, if its UID is known."""
     missing: tuple[str, ...] | None = None
-    """Objects that the run names and that are not there: `PriorityClass/high`, `Secret/hf-token`, `LocalQueue/main`."""
+    """Objects that the run names and the cluster does not have: `PriorityClass/high`, `Secret/hf-token`,
+    `LocalQueue/main`."""
     dry_run: tuple[Problem, ...] | None = None
-    """What the server says to the Jobs the JobSet should have made; empty: it would take them."""
-    earlier: tuple[End, ...] = ()
-    """The latest last."""
+    """The API server's answer to a dry run of the missing Jobs; empty if it accepts them."""
+    earlier: tuple[AttemptEnd, ...] = ()
+    """Earlier attempts, the latest last."""

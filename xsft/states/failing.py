@@ -1,7 +1,7 @@
-"""Which process failed first, the noise of its neighbours discounted. Pure.
+"""Find the process that failed first, and ignore the failures that followed from it. Pure.
 
-When one of 128 processes dies, the others lose their peer and die too, then the Job controller kills what is left: the
-cause is in one log, and the other 127 say that somebody else died.
+When one of 128 processes dies, the others lose their peer and die too; then the Job controller kills the rest. The
+cause is in one log; the other 127 report a lost peer.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from xsft.states.evidence import Evidence, Log, Said
+from xsft.states.evidence import Diagnosis, Evidence, Log
 from xsft.states.model import Container, Pod
 from xsft.states.moments import moment
 
 PEER_LOST = frozenset({"peer-lost", "dcn-timeout"})
-"""Kinds of `Said` of a process that died because another one had."""
+"""Kinds of `Diagnosis` of a process that died because another one died."""
 
 KILLED = frozenset({137, 143})
-"""SIGKILL and SIGTERM: what the Job controller and the kubelet end a container with."""
+"""SIGKILL and SIGTERM: the signals with which the Job controller and the kubelet end a container."""
 
 PATHWAYS_HEAD = "pathways-head"
 
@@ -26,11 +26,11 @@ PATHWAYS_HEAD = "pathways-head"
 class Failure(Struct, frozen=True, kw_only=True):
     pod: Pod
     container: Container
-    """Terminated, and not with 0."""
+    """Containers that terminated with a status other than 0."""
     log: Log | None = None
 
     @property
-    def said(self) -> Said | None:
+    def said(self) -> Diagnosis | None:
         return self.log.said if self.log else None
 
     @property
@@ -39,30 +39,31 @@ class Failure(Struct, frozen=True, kw_only=True):
 
     @property
     def in_place(self) -> bool:
-        """Whether its pod starts the container again, so that neither the pod nor its Job has failed."""
+        """Whether its pod restarts the container, so that neither the pod nor its Job has failed."""
         return self.pod.phase not in {"Failed", "Succeeded"} and self.restarts > 0
 
     @property
     def restarts(self) -> int:
-        """How often the pod has started that container again."""
+        """How often the pod has restarted that container."""
         return max((one.restarts for one in self.pod.containers if one.name == self.container.name), default=0)
 
 
 def first_failure(evidence: Evidence) -> Failure | None:
-    """Of the latest attempt with a failure: the earliest that is nobody's echo; of one second, slice before host."""
+    """Return the earliest failure of the latest failed attempt that is not a consequence of another one; within one
+    second, by slice, then host."""
     found = tuple(_failures(evidence))
     latest = max((one.pod.attempt for one in found), default=0)
     return min((one for one in found if one.pod.attempt == latest), key=_rank, default=None)
 
 
 def failed_in_place(container: Container) -> bool:
-    """Whether it failed before, and its pod has started it again or will."""
+    """Whether the container failed, and its pod has restarted it or will."""
     last = container.last
     return last is not None and last.state == "terminated" and last.exit_code != 0
 
 
 def suspects(pods: Iterable[Pod]) -> tuple[Pod, ...]:
-    """Pods with a container that failed, the likeliest cause first: whose logs are worth reading."""
+    """Return the pods with a failed container, the likeliest cause first: these logs are worth reading."""
     found = (Failure(pod=pod, container=container) for pod in pods for container in _ended(pod))
     latest_first = sorted(found, key=lambda one: (-one.pod.attempt, *_rank(one)))
     return tuple(dict.fromkeys(one.pod for one in latest_first))
@@ -85,7 +86,7 @@ def _failures(evidence: Evidence) -> Iterator[Failure]:
 
 
 def _ended(pod: Pod) -> Iterator[Container]:
-    """Containers that failed, also those that their pod has started anew since."""
+    """Return failed containers, including those that their pod has restarted."""
     for container in pod.containers:
         for one in (container, container.last):
             if one is not None and one.state == "terminated" and one.exit_code != 0:
@@ -93,9 +94,11 @@ def _ended(pod: Pod) -> Iterator[Container]:
 
 
 def _rank(one: Failure) -> tuple[bool, bool, float, bool, bool, int, int, str]:
-    """Smaller is likelier. Kubelets tell whole seconds, so within one a kill is taken for the echo.
+    """Return the sort key; smaller is likelier. Kubelets report whole seconds, so within one second a kill counts as a
+    consequence.
 
-    A container that the node killed for memory is no echo, and neither is one that the cluster had not begun to delete.
+    A container that the node killed for memory is never a consequence, nor is one that the cluster had not begun to
+    delete.
     """
     ended = moment(one.container.finished_at)
     killed = one.container.exit_code in KILLED and not one.oom

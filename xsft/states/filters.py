@@ -1,11 +1,11 @@
-"""The words that filters and `wait` take, beside the states themselves. Pure."""
+"""The words that filters and `wait` accept besides the states. Pure."""
 
 from __future__ import annotations
 
 from xsft.states.model import ENDED, RUNNING, STATES, State
 
 WORDS: tuple[str, ...] = (*STATES, "running", "active", "ended")
-"""What `matches` knows."""
+"""The words that `matches` accepts."""
 
 
 def is_running(state: State) -> bool:
@@ -13,12 +13,12 @@ def is_running(state: State) -> bool:
 
 
 def is_active(state: State) -> bool:
-    """Not ended, as far as is known: an unknown one may still hold slices."""
+    """Whether the run has not ended, as far as is known: an `unknown` run may still use slices."""
     return state not in ENDED
 
 
 def matches(state: State, word: str) -> bool:
-    """Whether a filter's word means this state. Raises KeyError for a word that is not in WORDS."""
+    """Return whether a filter's word includes this state. Raises KeyError for a word that is not in WORDS."""
     match word:
         case "running":
             return is_running(state)

@@ -1,4 +1,4 @@
-"""From observations to rows: the attempts of a run become one row, and what was asked for is picked. Pure."""
+"""Fold the attempts of each run into one row, and select the rows that were asked for. Pure."""
 
 from __future__ import annotations
 
@@ -23,64 +23,63 @@ class Classify(Protocol):
     def __call__(self, seen: Observation, *, now: str) -> Status: ...
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
-    """Which rows are shown. None and empty: all."""
+class RowFilter(Struct, frozen=True, kw_only=True):
+    """The rows to show. None and empty: all."""
 
     runs: tuple[str, ...] = ()
     """Exact run names, JobSet names or folders of runs on this machine."""
     states: tuple[str, ...] = ()
-    """Words of `filters.WORDS`; any of them."""
+    """Words of `filters.WORDS`; a row matches any of them."""
     mode: str | None = None
     everything: bool = False
-    """Also what ended more than a day ago."""
+    """Include runs that ended more than a day ago."""
 
 
-class Seen(Struct, frozen=True, kw_only=True):
-    """A row and what it was made of."""
+class FoldedRun(Struct, frozen=True, kw_only=True):
+    """A row and the observations it was made from."""
 
     row: Row
     seen: Observation
-    """Of the attempt that stands for the run."""
+    """The observation of the attempt that represents the run."""
     status: Status
     attempts: tuple[Observation, ...]
-    """All of them, the oldest first."""
+    """The observations of all attempts, the oldest first."""
 
 
-def fold(observations: Iterable[Observation], *, classify: Classify, now: str) -> tuple[Seen, ...]:
-    """One per run, of its newest attempt; active runs first, then the newest first."""
+def fold(observations: Iterable[Observation], *, classify: Classify, now: str) -> tuple[FoldedRun, ...]:
+    """Return one row per run, from its newest attempt; active runs first, then the newest first."""
     return fold_parts((observations,), classify=classify, now=now)
 
 
-def fold_parts(parts: Iterable[Iterable[Observation]], *, classify: Classify, now: str) -> tuple[Seen, ...]:
-    """As `fold` of all of them, each part before the next one is asked for. `parts`: whole runs, by `name_of`."""
+def fold_parts(parts: Iterable[Iterable[Observation]], *, classify: Classify, now: str) -> tuple[FoldedRun, ...]:
+    """Yield as `fold` does, each part before the next one is requested. `parts`: whole runs, by `name_of`."""
     rows = [_newest(attempts, classify=classify, now=now) for part in parts for attempts in _runs(part)]
     newest_first = sorted(rows, key=lambda s: (s.row.created_at or "", s.row.run_name), reverse=True)
     return tuple(sorted(newest_first, key=lambda s: s.row.ended))
 
 
-def chosen(rows: Iterable[Seen], wanted: Wanted) -> tuple[Seen, ...]:
-    """Runs that are named are shown whatever their age; the other filters hold for all."""
+def chosen(rows: Iterable[FoldedRun], wanted: RowFilter) -> tuple[FoldedRun, ...]:
+    """Return the rows to show. Named runs are shown whatever their age; the other filters apply to all."""
     known = tuple(rows)
     picked = {id(one) for name in wanted.runs for one in named(known, name)}
     asked = (one for one in known if not wanted.runs or id(one) in picked)
     return tuple(one for one in asked if _matches(one.row, wanted))
 
 
-def named(rows: Iterable[Seen], name: str) -> tuple[Seen, ...]:
-    """Runs that are called exactly that, or the one on this machine that has that folder; else those with a JobSet
-    that is.
-    """
+def named(rows: Iterable[FoldedRun], name: str) -> tuple[FoldedRun, ...]:
+    """Return the runs with exactly that name, or the run on this machine with that folder; else those with a JobSet of
+    that name."""
     known = tuple(rows)
     runs = tuple(one for one in known if name in (one.row.run_name, folder(one.row)))
     return runs or tuple(one for one in known if any(a.jobset and a.jobset.name == name for a in one.attempts))
 
 
 def folder(row: Row) -> str | None:
-    """`<output>/<run name>` of a run on this machine."""
+    """Return `<output>/<run name>` of a run on this machine."""
     return f"{row.output.rstrip('/')}/{row.run_name}" if row.on_this_machine and row.output else None
 
 
-def _matches(row: Row, wanted: Wanted) -> bool:
+def _matches(row: Row, wanted: RowFilter) -> bool:
     if wanted.states and not any(matches(row.state, word) for word in wanted.states):
         return False
     if wanted.mode and row.mode != wanted.mode:
@@ -89,7 +88,8 @@ def _matches(row: Row, wanted: Wanted) -> bool:
 
 
 def _recent(row: Row) -> bool:
-    """Active, or ended less than a day ago; of one without a JobSet of which nothing is known, submitted this week."""
+    """Whether the run is active or ended less than a day ago; if it has no JobSet and nothing is known, whether it was
+    submitted this week."""
     if row.state == "unknown" and row.namespace is None:
         return (row.age_s or 0.0) < WEEK_S
     if not row.ended:
@@ -100,9 +100,9 @@ def _recent(row: Row) -> bool:
 
 
 def _runs(observations: Iterable[Observation]) -> list[list[Observation]]:
-    """Runs of one name on two clusters, in two namespaces, in two outputs on this machine, or made by xsft and by
-    somebody else, are not one run. An attempt whose JobSet is gone goes with those of its name that are there.
-    """
+    """Group observations by run. Runs with one name on two clusters, in two namespaces or in two outputs on this
+    machine, or created by xsft and by another tool, are different runs. An attempt whose JobSet is gone belongs to the
+    runs of its name that exist."""
     runs: dict[tuple[str, ...], list[Observation]] = defaultdict(list)
     gone: list[Observation] = []
     for one in observations:
@@ -120,22 +120,23 @@ def _runs(observations: Iterable[Observation]) -> list[list[Observation]]:
 
 
 def name_of(seen: Observation) -> tuple[str, str, str]:
-    """Attempts of one run have one name; not all that have one are of one run."""
+    """Return the name that all attempts of a run share; different runs may share it too."""
     return (seen.target, seen.cluster or seen.output or "", seen.run_name)
 
 
-def _newest(attempts: list[Observation], *, classify: Classify, now: str) -> Seen:
-    """An attempt that may live stands for the run whatever its age; else the newest does."""
+def _newest(attempts: list[Observation], *, classify: Classify, now: str) -> FoldedRun:
+    """Return the attempt that represents the run: one that may be running, else the newest."""
     judged = [(classify(one, now=now), one) for one in attempts]
     ordered = sorted(judged, key=lambda pair: (_may_live(*pair), created_at(pair[1]) or ""))
     status, seen = ordered[-1]
     row = row_of(seen, status, now=now, attempts=len(attempts))
     in_turn = sorted(attempts, key=lambda one: created_at(one) or "")
-    return Seen(row=row, seen=seen, status=status, attempts=tuple(in_turn))
+    return FoldedRun(row=row, seen=seen, status=status, attempts=tuple(in_turn))
 
 
 def _may_live(status: Status, seen: Observation) -> bool:
-    """What is over does not, though nothing tells how it ended; where the cluster is silent, it may."""
+    """Whether the attempt may be running. Not if it has ended, even if nobody knows how; yes if its cluster does not
+    answer."""
     if status.state == "unknown":
         return any(one.what == "jobsets" for one in seen.unread)
     return status.state not in ENDED

@@ -1,6 +1,4 @@
-"""From what was read to the runs that were named: exact names only, and nothing that was not read is called missing.
-Pure.
-"""
+"""Find runs by exact name; a run that could not be read is never reported as missing. Pure."""
 
 from __future__ import annotations
 
@@ -11,91 +9,94 @@ from typing import Protocol
 
 from xsft.errors import Unreachable, UsageError, XsftError
 from xsft.problems import Problem
-from xsft.states.folding import Seen, folder, named
+from xsft.states.folding import FoldedRun, folder, named
 from xsft.states.model import Observation, Unread
-from xsft.states.waiting import LASTING, MENDS_ITSELF
 
 
-class Reading(Protocol):
-    """What the runs' clusters and this machine said, at one time (`effects.runs.Reading`)."""
+class RunsAnswer(Protocol):
+    """The answers of the clusters and this machine at one time (`effects.runs.RunsReading`)."""
 
     @property
     def observations(self) -> tuple[Observation, ...]: ...
 
     def parts(self) -> Iterator[tuple[Observation, ...]]:
-        """The same, what is there first first: whole runs (`folding.fold_parts`)."""
+        """Yield the same in parts, finished parts first; each part has whole runs (`folding.fold_parts`)."""
 
     @property
     def problems(self) -> tuple[Problem, ...]: ...
 
     @property
     def answered(self) -> bool:
-        """Anything could be read at all."""
+        """Whether any source could be read."""
 
     @property
     def whole(self) -> bool:
-        """Everything that was asked answered, so that a run which is not here is not there."""
+        """Whether every source answered, so that a run that is not here does not exist."""
 
     @property
     def known(self) -> Callable[[], tuple[str, ...]]:
-        """Names of all runs, where `observations` are of those that were named only."""
+        """Names of all runs, if `observations` holds only the named ones."""
 
 
 class Read(Protocol):
-    """Reads the runs now. Raises as its sources do only where a single one was asked for."""
+    """Read the runs now. Raises as its sources do, but only if there is a single source."""
 
-    def __call__(self) -> Reading: ...
+    def __call__(self) -> RunsAnswer: ...
 
 
-def require_answer(found: Reading) -> None:
-    """Raises Unreachable where nothing at all could be read."""
+def require_answer(found: RunsAnswer) -> None:
+    """Raise Unreachable if no source could be read."""
     if not found.answered:
         raise unread(found, "Nothing could be read")
 
 
-def unread(found: Reading, what: str) -> Unreachable:
-    """With what stood in the way, and the first one's next step; its id where waiting mends none of them."""
+def unread(found: RunsAnswer, what: str) -> Unreachable:
+    """Return Unreachable with the reasons, and the first one's next step; its id if waiting solves none of them."""
     said = (" ".join(p.message.split()).rstrip(".") for p in found.problems)
     why = "; ".join(dict.fromkeys(said)) or "no cluster answered"
     fix = next((p.fix for p in found.problems if p.fix), "Try again, or name one place: --place NAME.")
-    return Unreachable(f"{what}: {why}.", fix=fix, id=_common_id(found.problems))
+    lasting = _lasting(found.problems)
+    if lasting is None:
+        return Unreachable(f"{what}: {why}.", fix=fix)
+    return Unreachable(f"{what}: {why}.", fix=fix, id=lasting.id, again=lasting.again)
 
 
-def _common_id(problems: Sequence[Problem]) -> str:
-    """The first that lasts, where none of them may mend itself."""
-    ids = [p.id for p in problems]
-    return Unreachable.id if MENDS_ITSELF.intersection(ids) else next((i for i in ids if i in LASTING), Unreachable.id)
+def _lasting(problems: Sequence[Problem]) -> Problem | None:
+    """Return the first problem that lasts until a person acts, if none of the problems can pass by itself."""
+    if any(p.again == "helps" for p in problems):
+        return None
+    return next((p for p in problems if p.again == "never"), None)
 
 
-def require_names(names: Sequence[str], rows: Sequence[Seen], found: Reading) -> None:
-    """Raises `lacking`."""
+def require_names(names: Sequence[str], rows: Sequence[FoldedRun], found: RunsAnswer) -> None:
+    """Raise `lacking`, if a name is not found."""
     if failed := lacking(names, rows, found):
         raise failed
 
 
-def lacking(names: Sequence[str], rows: Sequence[Seen], found: Reading) -> XsftError | None:
-    """As `missing` for the first name that nothing has, the others beside it; None where all are there."""
+def lacking(names: Sequence[str], rows: Sequence[FoldedRun], found: RunsAnswer) -> XsftError | None:
+    """Return `missing` for the first name that was not found, with the others; None if all were found."""
     failed = [missing(name, rows, found) for name in dict.fromkeys(names) if not named(rows, name)]
     return reduce(lambda first, other: first.beside(other), failed) if failed else None
 
 
-def missing(name: str, rows: Sequence[Seen], found: Reading) -> XsftError:
-    """Names are never matched by their beginnings: a command that acts must not guess."""
+def missing(name: str, rows: Sequence[FoldedRun], found: RunsAnswer) -> XsftError:
+    """Return the error for a name that was not found. Prefixes never match: a command that acts must not guess."""
     if not found.whole:
-        return unread(found, f"There is no run {name!r} in what could be read, and not everything could be")
+        return unread(found, f"Run {name!r} was not found, but not every cluster could be read")
     jobsets = {one.jobset.name for row in rows for one in row.attempts if one.jobset}
     known = sorted({row.row.run_name for row in rows} | jobsets | set(found.known()))
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or [k for k in known if name and name in k][:3]
     meant = f" Did you mean {' or '.join(near)}?" if near else ""
     return UsageError(
         f"There is no run named exactly {name!r}.{meant}",
-        fix="xsft status --all shows all that can be seen from here; --place or --context look elsewhere.",
+        fix="xsft status --all lists all runs that this machine can see; --place or --context select another cluster.",
         id="run-missing",
     )
 
 
-def one_run(name: str, rows: Sequence[Seen], found: Reading) -> Seen:
-    """Exactly one. Raises as `missing`, and UsageError where several are named so."""
+def one_run(name: str, rows: Sequence[FoldedRun], found: RunsAnswer) -> FoldedRun:
+    """Return the only run with that name. Raises as `missing`, and UsageError if several have it."""
     hits = named(rows, name)
     if not hits:
         raise missing(name, rows, found)
@@ -109,8 +110,8 @@ def one_run(name: str, rows: Sequence[Seen], found: Reading) -> Seen:
     return hits[0]
 
 
-def _which(hits: Sequence[Seen]) -> str:
-    """Of those on this machine each has its folder, of those on clusters each its place."""
+def _which(hits: Sequence[FoldedRun]) -> str:
+    """Tell runs of one name apart: by folder on this machine, by place on clusters."""
     here = [where for hit in hits if (where := folder(hit.row))]
     ways = [f"its folder instead of its name ({here[0]})"] if here else []
     if len(hits) > sum(hit.row.on_this_machine for hit in hits):
@@ -119,22 +120,21 @@ def _which(hits: Sequence[Seen]) -> str:
 
 
 def silence(seen: Observation) -> str | None:
-    """Why its cluster does not answer; None where it did, and for a run on this machine. What an observation holds
-    beside it is of an earlier call.
-    """
+    """Return why the run's cluster did not answer; None if it did, and for a run on this machine. Other data of such an
+    observation is from an earlier call."""
     found = silent(seen)
     return found.why if found else None
 
 
 def silent(seen: Observation) -> Unread | None:
-    """As `silence`, with the failure's id."""
+    """Return as `silence` does, with the failure's id."""
     return next((one for one in seen.unread if one.what == "jobsets"), None)
 
 
-def _place(hit: Seen) -> str:
+def _place(hit: FoldedRun) -> str:
     row = hit.row
     if row.on_this_machine:
-        return f"this machine, {folder(row) or 'in a folder that is not known'}"
+        return f"this machine, {folder(row) or 'in an unknown folder'}"
     if row.namespace is None:  # it is known by its record only
         return f"{f'JobSet {row.jobset}' if row.jobset else 'its JobSet'} of {row.cluster}, which is gone"
     return f"JobSet {row.jobset} in namespace {row.namespace} of {row.cluster}"

@@ -1,4 +1,4 @@
-"""What cancelling a run would lose. What was not read is unknown, never a loss and never none. Pure."""
+"""Compute what cancelling a run would lose. What was not read is unknown, never zero. Pure."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from msgspec import Struct
 from xsft.states.rows import Row
 
 DOES_STEPS = ("training", "saving", "stalled", "unknown", "evicted")
-"""States that a run may be in after days of steps: silence about them is no proof that there were none."""
+"""States in which a run may have trained for days: a silent log is no proof that there were no steps."""
 
 
-class Saved(Struct, frozen=True, kw_only=True):
-    """The checkpoints beside a run's output, as they were read for this."""
+class SavedSteps(Struct, frozen=True, kw_only=True):
+    """The checkpoints in a run's output, as read for this."""
 
     step: int | None = None
-    """Of the latest complete one; None where there is none, or where they were not read."""
+    """Step of the latest complete checkpoint; None if there is none, or if they were not read."""
     why: str = ""
-    """Why they were not read; empty where they were."""
+    """Why they were not read; empty if they were."""
 
 
 class Loss(Struct, frozen=True, kw_only=True):
     step: int | None
     saved_step: int | None
-    """None where there is no checkpoint, or where that is not known."""
+    """Step of the last checkpoint; None if there is none, or if unknown."""
     steps: int | None
-    """Done since the last checkpoint; None where that is not known."""
+    """Steps since the last checkpoint; None if unknown."""
     why: str
-    """Why it is not known; empty where it is."""
+    """Why the loss is unknown; empty if it is known."""
     chips: int | None
-    """That are freed; None where the TPU type is not known."""
+    """Chips that become free; None if the TPU type is unknown."""
 
 
 def may_lose(row: Row) -> bool:
-    """Whether its checkpoints matter: a run that waits, or whose trainer has not begun, has done no step since."""
+    """Whether checkpoints matter: a waiting run, or one whose trainer has not started, has done no step since."""
     return row.state in DOES_STEPS or row.step is not None or row.reason == "pods-replaced"
 
 
-def loss_of(row: Row, saved: Saved) -> Loss:
-    """`saved`: where `may_lose`, else nothing is made of it."""
+def loss_of(row: Row, saved: SavedSteps) -> Loss:
+    """Return the loss. `saved` is used only if `may_lose`."""
     chips = 0 if row.state in ("queued", "evicted") else row.chips
     if not may_lose(row):
         return Loss(step=None, saved_step=saved.step, steps=0, why="", chips=chips)
@@ -48,7 +48,7 @@ def loss_of(row: Row, saved: Saved) -> Loss:
 
 
 def loss_text(loss: Loss) -> str:
-    """One line."""
+    """The text, one line."""
     if loss.steps is None:
         kept = f" (latest checkpoint: step {loss.saved_step})" if loss.saved_step is not None else ""
         return f"how many steps would be lost is unknown: {loss.why}{kept}"
@@ -63,14 +63,16 @@ def loss_text(loss: Loss) -> str:
     )
 
 
-def _latest(row: Row, saved: Saved) -> int | None:
-    """By the checkpoints themselves and by what the trainer said of them: each may have been read a moment earlier."""
+def _latest(row: Row, saved: SavedSteps) -> int | None:
+    """Return the latest step by the checkpoints and by the trainer's log: either may have been read a moment
+    earlier.
+    """
     known = (saved.step, row.progress.saved_step, row.progress.resumed_from)
     return max((step for step in known if step is not None), default=None)
 
 
-def _unknown(row: Row, saved: Saved, latest: int | None) -> str:
-    """Why the difference is not known; empty where it is."""
+def _unknown(row: Row, saved: SavedSteps, latest: int | None) -> str:
+    """Return why the loss is unknown; empty if it is known."""
     said = row.progress
     if not said.read:
         return f"its progress was not read ({said.why or 'nothing of it was read'})"

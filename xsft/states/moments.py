@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 
 def moment(text: str | None) -> datetime | None:
-    """None for what is no time; a time without an offset is UTC."""
+    """Return the time, or None if the text is not a time; without an offset it is UTC."""
     try:
         found = datetime.fromisoformat(text or "")
         return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
@@ -15,13 +15,13 @@ def moment(text: str | None) -> datetime | None:
 
 
 def seconds_between(earlier: str | None, later: str | None) -> float | None:
-    """None where either is no time; negative where the clocks disagree."""
+    """Return the difference in seconds; None if either is not a time; negative if the clocks disagree."""
     start, end = moment(earlier), moment(later)
     return (end - start).total_seconds() if start and end else None
 
 
 def earliest(*texts: str | None) -> str | None:
-    """The first of those that are times."""
+    """Return the earliest of the texts that are times."""
     times = sorted((found, text) for text in texts if text and (found := moment(text)))
     return times[0][1] if times else None
 
@@ -32,15 +32,14 @@ def latest(*texts: str | None) -> str | None:
 
 
 def with_z(text: str) -> str:
-    """The same time in the one form that is shown: UTC with a Z, as Kubernetes writes it. What is no time stays as it
-    is, and so does what has the form already, its nanoseconds included.
-    """
+    """Return the time in UTC with a Z, as Kubernetes writes it. Text that is not a time, or already has this form (with
+    nanoseconds), is returned unchanged."""
     found = None if text.endswith("Z") else moment(text)
     return text if found is None else found.isoformat().removesuffix("+00:00") + "Z"
 
 
 def before(now: str, seconds: float) -> str:
-    """So many seconds before; UTC, RFC 3339 with a Z. Raises ValueError where `now` is no time."""
+    """Return the time `seconds` before; UTC, RFC 3339 with a Z. Raises ValueError if `now` is not a time."""
     found = moment(now)
     if found is None:
         raise ValueError(f"{now!r} is no time")

@@ -31,7 +31,7 @@ class Container(Struct, frozen=True, kw_only=True):
     started_at: str | None = None
     finished_at: str | None = None
     last: Container | None = None
-    """How it ended before, where its pod has started it anew (lastState)."""
+    """How it ended before, if its pod restarted it (lastState)."""
 
 
 class Pod(Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class Pod(Struct, frozen=True, kw_only=True):
     jobset: str
     replicated_job: str
     slice_index: int
-    """Of the Job in its replicated job, from 0: the slice, for the job of the slices."""
+    """Index of the Job in its replicated job, from 0; for the slices' job, the slice."""
     host: int
     """Completion index, from 0."""
     phase: str
@@ -49,6 +49,6 @@ class Pod(Struct, frozen=True, kw_only=True):
     """Init containers first."""
     node: str | None = None
     attempt: int = 0
-    """restart-attempt of its Job: how often the JobSet had been restarted."""
+    """The restart-attempt of its Job: how often the JobSet had been restarted."""
     deleting: bool = False
     created_at: str = ""

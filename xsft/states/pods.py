@@ -1,4 +1,4 @@
-"""What pods that were read say of a run that is not up. Pure; type, status and reason only."""
+"""Find out from pods why a run is not running yet. Pure; by type, status and reason only."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ CONTAINER_CONFIG = frozenset(
 
 
 def current(seen: Observation) -> tuple[Pod, ...]:
-    """Pods of the attempt that counts: not those of before a restart, nor those that are being replaced."""
+    """Return the current attempt's pods: without those from before a restart and those being replaced."""
     restarts = seen.jobset.restarts if seen.jobset else 0
     return tuple(pod for pod in seen.pods or () if not pod.deleting and pod.attempt >= restarts)
 
 
 def trouble(pods: Sequence[Pod]) -> str | None:
-    """Why pods are not up, as a reason of `starting`: the least likely to pass by itself first. None: all are up."""
+    """Return why pods are not running, as a reason of `starting`: the most serious first. None: all are running."""
     if any(unscheduled(pod) for pod in pods):
         return "not-scheduled"
     waiting = {container.reason for container in waiting_containers(pods)}
@@ -54,18 +54,18 @@ def unscheduled(pod: Pod) -> bool:
 
 
 def waiting_containers(pods: Sequence[Pod]) -> Iterator[Container]:
-    """Of pods that have not ended."""
+    """Return the waiting containers of pods that have not ended."""
     for pod in pods:
         if pod.phase not in {"Succeeded", "Failed"}:
             yield from (c for c in pod.containers if c.state == "waiting")
 
 
 def oom_killed(pods: Sequence[Pod]) -> bool:
-    """Host memory; the chips' own is an error of the trainer."""
+    """Whether a container ran out of host memory; HBM running out is an error of the trainer."""
     return any(c.state == "terminated" and c.reason == "OOMKilled" for pod in pods for c in pod.containers)
 
 
 def started_at(pods: Sequence[Pod]) -> Iterator[str]:
-    """When the containers that run now began."""
+    """Return when the current containers started."""
     for pod in pods:
         yield from (c.started_at for c in pod.containers if c.state == "running" and c.started_at)

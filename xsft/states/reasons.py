@@ -11,7 +11,7 @@ class Reason(Struct, frozen=True, kw_only=True):
     slug: str
     states: tuple[State, ...]
     meaning: str
-    """One line."""
+    """The text, one line."""
 
 
 def _of(state: State, **meanings: str) -> tuple[Reason, ...]:
@@ -27,13 +27,13 @@ REASONS: tuple[Reason, ...] = (
         inadmissible="Kueue will not consider it as things are: no such LocalQueue, or a queue that is stopped",
         admission_checks="quota is reserved, and an admission check (such as provisioning) has not passed yet",
         no_workload="the JobSet is suspended and Kueue has made no Workload: no such PriorityClass, or no Kueue",
-        suspended="the JobSet is suspended and names no queue: nothing resumes it but somebody's hand",
+        suspended="the JobSet is suspended and names no queue: it must be resumed by hand",
         workload_not_read="the JobSet is suspended, and the Workload that says why could not be read",
     ),
     Reason(
         slug="deactivated",
         states=("queued", "evicted"),
-        meaning="the Workload is deactivated; it comes back only when somebody activates it",
+        meaning="the Workload is deactivated; Kueue admits it again only after it is activated",
     ),
     *_of(
         "starting",
@@ -53,14 +53,15 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         slug="restarted",
         states=("starting", "compiling"),
-        meaning="restarted lately, and nothing more particular is known; it goes on from its last checkpoint",
+        meaning="restarted lately, and nothing more particular is known; it resumes from its last checkpoint",
     ),
     *_of(
         "training",
         progress_not_read="its processes are up; the trainer's lines were not read, so it may also load or compile",
         trainer_silent="its processes are up; a JobSet that xsft did not make prints no line that xsft knows",
+        cpu_job="its process is up on a CPU node; work such as a conversion does no steps",
         evaluating="an evaluation runs between two steps",
-        aborting="the trainer has given up (the loss is not a number) and is about to end",
+        aborting="the trainer has stopped (the loss is NaN or infinite) and is about to exit",
     ),
     Reason(
         slug="no-target-tokens",
@@ -112,7 +113,7 @@ REASONS: tuple[Reason, ...] = (
         broken_spec="admitted, its quota taken, and no Job can be made from it",
         jobset_failed="the JobSet says that it failed, for a reason that xsft does not know",
         not_created="the cluster refused the JobSet",
-        killed="this machine's run: its process is gone without a word",
+        killed="this machine's run: its process is gone without a message",
     ),
     *_of(
         "cancelled",

@@ -1,4 +1,4 @@
-"""What `xsft status` shows: one row per run, made of what was read of it. Pure."""
+"""The rows of `xsft status`, one per run. Pure."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from xsft.targets import Targeted
 
 
 class ProgressRead(Struct, frozen=True, kw_only=True):
-    """Where step and loss come from."""
+    """The source of step and loss."""
 
     read: bool
     why: str
-    """Why they were not read; empty where they were, or where there is nothing to read yet."""
+    """Why they were not read; empty if they were, or if there is nothing to read yet."""
     source: str | None = None
     """log | metrics | record | checkpoints."""
     said_at: str | None = None
-    """When the trainer last said something; UTC, ISO 8601."""
+    """When the trainer last printed a line; UTC, ISO 8601."""
     saved_step: int | None = None
-    """Latest complete checkpoint; None where it was not read or there is none."""
+    """Latest complete checkpoint; None if it was not read or there is none."""
     resumed_from: int | None = None
     resumed_order: RowOrder | None = None
-    """Of the rows since then; None where it has not resumed, or nothing tells."""
+    """Order of the rows since then; None if it has not resumed, or if unknown."""
     no_target_steps: int = 0
-    """Steps in a row, at most, that had no token to learn from; of those that were read, as the next two."""
+    """Longest run of consecutive steps without a target token, in the steps that were read; so are the next two."""
     not_finite_steps: int = 0
     """Steps whose loss was NaN or infinite."""
     zero_loss_steps: int = 0
-    """Steps in a row, at most, whose loss was printed as 0.000 although they had tokens to learn from."""
+    """Longest run of consecutive steps with a printed loss of 0.000 and with target tokens."""
 
 
 class Row(Targeted, Struct, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ class Row(Targeted, Struct, frozen=True, kw_only=True):
     jobset: str | None
     namespace: str | None
     cluster: str | None
-    """As the user names it; None for a run on this machine."""
+    """The cluster as the user names it; None for a run on this machine."""
     target: str
     mode: str | None
     tpu: str | None
@@ -64,7 +64,7 @@ class Row(Targeted, Struct, frozen=True, kw_only=True):
     tokens_per_second: float | None
     """Per device, padding included."""
     eta_s: float | None
-    """Seconds of the steps that are left, at the pace of the last ones; only while it runs."""
+    """Estimated seconds for the remaining steps, from the last ones; only while it runs."""
     restarts: int | None
     """Of the whole JobSet."""
     max_restarts: int | None
@@ -74,18 +74,18 @@ class Row(Targeted, Struct, frozen=True, kw_only=True):
     """Since `created_at`."""
     queue: str | None
     queue_position: int | None
-    """Workloads ahead of it in its queue; None where Kueue does not tell."""
+    """Workloads ahead of it in its queue; None if Kueue does not report it."""
     evidence: tuple[str, ...]
-    """What the state was told from."""
+    """The sources of the state."""
     observed_at: str
     """When that was read."""
     evidence_age_s: float | None
     """Seconds since `observed_at`."""
     progress: ProgressRead
     unread: tuple[str, ...]
-    """`what: why` of what would have been evidence and could not be read."""
+    """`what: why` of each source that could not be read."""
     attempts: int
-    """Submissions of this run that are known."""
+    """Number of known submissions of this run."""
     output: str | None
     spec_digest: str | None
     uid: str | None
@@ -103,7 +103,7 @@ class Row(Targeted, Struct, frozen=True, kw_only=True):
 
 
 def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) -> Row:
-    """A line per column, so that each stands beside what it is made of."""
+    """Return the row of a run. One line per column, so that each stands beside its source."""
     jobset, workload, said = seen.jobset, seen.workload, seen.progress
     held = jobset or seen.was
     steps = seen.steps or (held.steps if held else None)
@@ -130,8 +130,8 @@ def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) ->
         eta_s=_eta(step=step, steps=steps, pace=pace) if status.state in RUNNING else None,
         restarts=held.restarts if held else None,
         max_restarts=held.max_restarts if held else None,
-        created_at=_shown(created),
-        ended_at=_shown(_ended_at(seen)),
+        created_at=_time_text(created),
+        ended_at=_time_text(_ended_at(seen)),
         age_s=_age(created, now, ahead_s=seen.ahead_s),
         queue=(workload.queue if workload else None) or (jobset.queue if jobset else None),
         queue_position=workload.position if workload else None,
@@ -174,7 +174,7 @@ def _ended_at(seen: Observation) -> str | None:
     return max(written) if written else (seen.record.finished_at if seen.record else None)
 
 
-def _shown(time: str | None) -> str | None:
+def _time_text(time: str | None) -> str | None:
     return None if time is None else with_z(time)
 
 
@@ -220,7 +220,7 @@ def _progress(seen: Observation) -> ProgressRead:
         read=True,
         why="",
         source=said.source,
-        said_at=_shown(said.said_at),
+        said_at=_time_text(said.said_at),
         saved_step=said.saved_step,
         resumed_from=said.resumed_from,
         resumed_order=None if said.resumed_from is None else said.resumed_order or order_of(seen.jobset or seen.was),

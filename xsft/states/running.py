@@ -39,6 +39,8 @@ Doing = tuple[State, str]
 def trainer(seen: Observation, *, now: str, stall_factor: float) -> Doing:
     """By the trainer's own lines; where none were read, `training` with a reason that says so."""
     said = seen.progress
+    if seen.jobset is not None and seen.jobset.work is not None:
+        return "training", "cpu-job"
     if said is None or (said.phase is None and said.step is None and said.source in {"metrics", "checkpoints"}):
         return "training", "progress-not-read"  # before the first step there are neither; only its log tells
     doing = _doing(said)

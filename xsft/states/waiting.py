@@ -14,16 +14,6 @@ from xsft.states.worth import WORTHLESS
 Verdict = Literal["reached", "ended", "waiting"]
 """`ended`: the run is over, or will be, without having come there."""
 
-MENDS_ITSELF = frozenset({"unreachable", "cluster-error", "webhook-down"})
-"""Ids of failures after which the cluster is asked again."""
-LASTING = frozenset(
-    {
-        *("login-expired", "auth-plugin-missing", "gcloud-missing", "forbidden"),
-        *("context-unknown", "cluster-missing", "kubeconfig-unreadable", "jobset-not-installed"),
-    }
-)
-"""Ids of failures that last until a person acts. `tls` and `not-served` are none: the page of a Wi-Fi login is both."""
-
 
 class Goal(Struct, frozen=True, kw_only=True):
     kind: Literal["done", "running", "step"]

@@ -55,7 +55,7 @@ def zero_loss(row: Row) -> tuple[Problem, ...]:
 
 def zero_loss_warning(run_name: str, steps: int) -> Problem:
     message = f"The loss was printed as 0.000 at {steps} steps in a row, although they had target tokens."
-    fix = "Look whether the data is as it should be: so little is left to learn where rows repeat, or hold no answer."
+    fix = "Check the data: a loss of zero is usual if rows repeat, or contain no answer."
     return warning("loss-zero", run_name, message, fix)
 
 

@@ -1,4 +1,4 @@
-"""One `key=value` of MaxText's command line. Pure.
+"""Format one `key=value` of MaxText's command line. Pure.
 
 MaxText reads values as YAML (OmegaConf.from_cli), so text that YAML would read as something else is quoted for YAML
 here; quoting for the shell happens once, at the edge (launchers.encoding).
@@ -27,7 +27,7 @@ _SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def argument(key: str, value: Value) -> str:
-    """`key=value`, e.g. `train_data_columns=[question,answer]`, `learning_rate=3e-6`, `run_name='20261121'`."""
+    """Return `key=value`, e.g. `train_data_columns=[question,answer]`, `learning_rate=3e-6`, `run_name='20261121'`."""
     return f"{key}={yaml_value(value)}"
 
 
@@ -48,7 +48,7 @@ def yaml_value(value: Value | Sequence[Value]) -> str:
 
 
 def _number(value: float) -> str:
-    """`3e-6`, `0.5`, `1`: as people write them."""
+    """Return a number as people write it: `3e-6`, `0.5`, `1`."""
     if not math.isfinite(value):
         return repr(value).replace("inf", ".inf").replace("nan", ".nan")
     if value.is_integer() and abs(value) < 1e15:
@@ -77,7 +77,9 @@ def _reads_as_itself(value: str) -> bool:
 
 
 def _quoted(value: str) -> str:
-    """A YAML double-quoted scalar where there is anything a single-quoted one would fold, else a single-quoted one."""
+    """Return a YAML double-quoted scalar if a single-quoted one would fold something in it, else a single-quoted
+    one.
+    """
     if _NOT_PRINTABLE.search(value):
         return '"' + "".join(_escaped(c) for c in value) + '"'
     return "'" + value.replace("'", "''") + "'"

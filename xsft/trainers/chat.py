@@ -1,16 +1,15 @@
-"""What a chat template writes after an answer, and before a round that is rendered alone. Pure.
+"""The text that a chat template writes after an answer, and before a round that is rendered alone. Pure.
 
-transformers renders with jinja2's sandbox; this does the same for two rounds of questions and answers.
-source: transformers@5.23.0 utils/chat_template_utils.py [_cached_compile_jinja_template]; MaxText renders each round of
-a conversation alone: maxtext@0.2.5 maxtext/input_pipeline/input_pipeline_utils.py [apply_chat_template].
+transformers renders with jinja2's sandbox; this module does the same for two rounds of questions and answers. source:
+transformers@5.23.0 utils/chat_template_utils.py [_cached_compile_jinja_template]; MaxText renders each round of a
+conversation alone: maxtext@0.2.5 maxtext/input_pipeline/input_pipeline_utils.py [apply_chat_template].
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any
 
 from msgspec import Struct
 
@@ -18,11 +17,11 @@ ASKED = ("first-question", "second-question")
 ANSWERED = ("first-answer", "second-answer")
 
 
-class Format(Struct, frozen=True, kw_only=True):
+class ChatFormat(Struct, frozen=True, kw_only=True):
     after_answer: str
-    """What follows an answer."""
+    """Text that follows an answer."""
     repeated: str
-    """What stands before a later round that is rendered alone, and not in the conversation as a whole."""
+    """Text before a later round that is rendered alone, and that is absent from the conversation as a whole."""
 
 
 TOKENS: Mapping[str, str] = MappingProxyType(
@@ -32,7 +31,8 @@ TOKENS: Mapping[str, str] = MappingProxyType(
 
 
 def fault(template: str) -> str:
-    """Why it formats no round of question and answer, with a system message or without; empty where it does."""
+    """Return why the template formats no round of question and answer, with a system message or without; empty if it
+    does."""
     round_ = [_message("user", ASKED[0]), _message("assistant", ANSWERED[0])]
     without = _fault(template, round_)
     return without and _fault(template, [_message("system", "be brief"), *round_]) and without
@@ -49,8 +49,9 @@ def _fault(template: str, messages: list[dict[str, str]]) -> str:
     return f"what it writes holds no text of the {'question' if ANSWERED[0] in text else 'answer'}"
 
 
-def chat_format(template: str, tokens: Mapping[str, str]) -> Format | None:
-    """`tokens`: `bos_token` and the like. None where the template cannot be rendered, or changes what was said."""
+def chat_format(template: str, tokens: Mapping[str, str]) -> ChatFormat | None:
+    """Return what the template writes around answers; None if it cannot be rendered, or changes the messages. `tokens`:
+    `bos_token` and the like."""
     messages = [_message("user", ASKED[0]), _message("assistant", ANSWERED[0])]
     later = [_message("user", ASKED[1]), _message("assistant", ANSWERED[1])]
     try:
@@ -62,7 +63,7 @@ def chat_format(template: str, tokens: Mapping[str, str]) -> Format | None:
         return None
     after = alone.partition(ANSWERED[0])[2]
     between = _between(whole).removeprefix(after)
-    return Format(after_answer=after, repeated=_without_ending(again.partition(ASKED[1])[0], between))
+    return ChatFormat(after_answer=after, repeated=_without_ending(again.partition(ASKED[1])[0], between))
 
 
 def _message(role: str, content: str) -> dict[str, str]:
@@ -70,32 +71,35 @@ def _message(role: str, content: str) -> dict[str, str]:
 
 
 def _between(whole: str) -> str:
-    """From the first answer to the second question."""
+    """Return the text from the first answer to the second question."""
     return whole.partition(ANSWERED[0])[2].partition(ASKED[1])[0]
 
 
 def _without_ending(text: str, ending: str) -> str:
-    """`text` without the end that it shares with `ending`."""
+    """Return `text` without the end that it shares with `ending`."""
     shared = next((n for n in range(min(len(text), len(ending)), 0, -1) if text[-n:] == ending[-n:]), 0)
     return text[: len(text) - shared]
 
 
 def _rendered(template: str, messages: list[dict[str, str]], names: Mapping[str, object]) -> str:
-    from jinja2.ext import loopcontrols
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
+    from xsft.trainers.chat_render import rendered
 
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
-    environment.filters["tojson"] = _json
-    environment.globals.update(raise_exception=_raise, strftime_now=lambda form: form)
-    return environment.from_string(template).render({"messages": messages, "add_generation_prompt": False, **names})
+    return rendered(template, messages, names)
 
 
-def _raise(message: str) -> NoReturn:
-    from jinja2 import TemplateError
+def renderer(template: str, tokens: Mapping[str, str]) -> Callable[[list[dict[str, Any]], bool], str]:
+    """Return a function that renders many rows: (messages, whether the answer is to begin) -> text. It raises what the
+    template raises.
 
-    raise TemplateError(message)
+    Raises Jinja's errors for an invalid template.
+    """
+    from xsft.trainers.chat_render import compiled
 
+    one = compiled(template)
 
-def _json(value: Any, *, ensure_ascii: bool = False, indent: int | None = None, **_: Any) -> str:
-    """jinja2's own escapes what HTML would read."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
+    def render(messages: list[dict[str, Any]], begin: bool) -> str:  # noqa: FBT001 - as Jinja has it
+        if not messages:
+            raise ValueError("Cannot apply chat template to an empty conversation")
+        return one.render({**tokens, "messages": messages, "add_generation_prompt": begin})
+
+    return render

@@ -1,66 +1,106 @@
-"""Hugging Face weights to a MaxText checkpoint, as one command on a CPU machine. Pure."""
+"""Convert Hugging Face weights to a MaxText checkpoint by one command on a CPU machine. Pure."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from xsft.catalog.models import pins
-from xsft.spec.resolve import Run, converted_directory
+from xsft.catalog.releases import at_least
+from xsft.conversion.estimate import estimate
+from xsft.conversion.inputs import ConversionInputs
+from xsft.conversion.plan import ConversionPlan
+from xsft.facts import Facts, TriesFacts
+from xsft.naming import stage_name
+from xsft.spec.resolve import Run
 from xsft.trainers.arguments import argument
+
+STAGE = "convert"
+
+
+def conversion_plan(run: Run, facts: Facts | None = None, *, directory: str | None = None) -> ConversionPlan | None:
+    """Return what converts the run's weights into `directory`, by default that of the next attempt; None if the
+    workload names a checkpoint or trains from scratch."""
+    if run.conversion is None or run.converted is None or run.output is None:
+        return None
+    facts = facts or Facts()
+    source_bytes = facts.source.weights_bytes if facts.source else None
+    tries = facts.tries or TriesFacts()
+    there = directory or run.next_try or run.converted
+    return ConversionPlan(
+        run_name=stage_name(run_name=run.run_name, stage=STAGE),
+        training=run.run_name,
+        output=run.output,
+        inputs=run.conversion,
+        first=run.converted,
+        directory=there,
+        argv=_argv(run, run.conversion, there),
+        estimate=estimate(run.conversion, lazy=_is_lazy(run), source_bytes=source_bytes),
+        whole=run.checkpoint if facts.checkpoint and facts.checkpoint.status == "read" else None,
+        recorded=tries.recorded,
+        why_not=facts.checkpoint.detail if facts.checkpoint and facts.checkpoint.status != "read" else "",
+        broken=tries.broken,
+    )
 
 
 def conversion_argv(run: Run) -> tuple[str, ...] | None:
-    """`python3 -m …to_maxtext …`; None when the workload names a checkpoint or trains from scratch.
+    """Return the `python3 -m …to_maxtext …` of the next attempt."""
+    made = conversion_plan(run)
+    return made.argv if made else None
 
-    Written without OCDBT and zarr3: such a checkpoint is readable in both modes.
-    """
-    directory = converted_directory(run.spec, run.output)
-    if run.spec.model.hf is None or directory is None:
-        return None
+
+def _argv(run: Run, inputs: ConversionInputs, directory: str) -> tuple[str, ...]:
     release = run.release
     config = (release.base_config,) if release.layout == "legacy" else ()
-    return ("python3", "-m", release.to_maxtext, *config, *_keys(run, directory), *_flags(run))
+    keys = _keys(run, inputs, directory)
+    return ("python3", "-m", release.to_maxtext, *config, *keys, *_flags(run, inputs))
 
 
-def _keys(run: Run, directory: str) -> tuple[str, ...]:
-    scan = run.spec.model.scan_layers is not False
-    axis = run.spec.overrides.maxtext.get("param_scan_axis")
+def _keys(run: Run, inputs: ConversionInputs, directory: str) -> tuple[str, ...]:
     legacy = run.release.layout == "legacy"
-    keys = {
-        "model_name": run.spec.model.name,
+    keys: dict[str, Any] = {
+        "model_name": inputs.model,
         "hf_access_token": "none" if run.release.hf_access_token_none else None,
         "base_output_directory": directory,
-        "scan_layers": scan,
-        "param_scan_axis": axis,
+        "scan_layers": inputs.scan_layers,
+        "param_scan_axis": run.spec.overrides.maxtext.get("param_scan_axis"),
         "use_multimodal": None if legacy or _is_multimodal(run) else False,
         "hardware": None if legacy else "cpu",
-        "checkpoint_storage_use_zarr3": False,
-        "checkpoint_storage_use_ocdbt": False,
+        "checkpoint_storage_use_zarr3": inputs.use_zarr3,
+        "checkpoint_storage_use_ocdbt": inputs.use_ocdbt,
         "skip_jax_distributed_system": True,
+        **inputs.keys,
     }
     return tuple(argument(key, value) for key, value in keys.items() if value is not None)
 
 
-def _flags(run: Run) -> tuple[str, ...]:
-    hf, release = run.spec.model.hf, run.release
+def _flags(run: Run, inputs: ConversionInputs) -> tuple[str, ...]:
+    release, source = run.release, inputs.source
     lazy = ("--lazy_load_tensors=True",) if release.lazy_load_flag and not release.lazy_load_default else ()
     if _is_multimodal(run):
         lazy = ("--lazy_load_tensors=False",)
-    if hf is None or release.layout == "legacy":
+    if release.layout == "legacy":
         return lazy
-    source = (f"--hf_model_path={hf.repo}",) if _names_other_weights(run) else ()
-    revision = (f"--revision={hf.revision}",) if hf.revision else ()
-    dtype = ("--save_dtype=bfloat16",)
-    return (*lazy, *dtype, *source, *revision)
+    named = (f"--hf_model_path={source.repo}",) if _names_other_weights(run, inputs) else ()
+    takes_revision = at_least(release.version, "0.2.5")
+    at = (takes_revision and source.commit) or source.revision
+    revision = (f"--revision={at}",) if at and not source.is_folder else ()
+    return (*lazy, f"--save_dtype={inputs.dtype}", *named, *revision)
+
+
+def _is_lazy(run: Run) -> bool:
+    return not _is_multimodal(run) and (run.release.lazy_load_flag or run.release.lazy_load_default)
 
 
 def _is_multimodal(run: Run) -> bool:
-    """MaxText refuses use_multimodal=False for a model that sets it, and loading lazily where it is on.
+    """Return whether the model sets use_multimodal: MaxText refuses False for such a model, and lazy loading if it is
+    on.
 
     source: maxtext@0.2.5 configs/pyconfig.py validate_no_keys_overridden_twice, checkpoint_conversion/to_maxtext.py
     """
     return pins(run.spec.model.name).get("use_multimodal") is True
 
 
-def _names_other_weights(run: Run) -> bool:
-    """MaxText has its own choice of weights for a model (gemma3-* is -it); the repository a user wrote must win."""
-    hf = run.spec.model.hf
-    return hf is not None and (run.model is None or run.model.hf_id != hf.repo)
+def _names_other_weights(run: Run, inputs: ConversionInputs) -> bool:
+    """Return whether the workload names other weights than MaxText's default for the model (gemma3-* is -it), which
+    must not replace them."""
+    return run.model is None or run.model.hf_id != inputs.source.repo

@@ -1,4 +1,4 @@
-"""Why a trainer ended, in one or two sentences, from its last lines. Pure."""
+"""The reason why a trainer ended, in one or two sentences, from its last lines. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ _OF_DATA = re.compile(r'^\s+File ".*[/\\]maxtext[/\\]input_pipeline[/\\]', re.IG
 
 
 def reason(lines: Sequence[str]) -> str | None:
-    """The cause the trainer itself names: a configuration error, NaN, the end of the data, else its last exception."""
+    """Return the cause that the trainer itself names: a configuration error, NaN, the end of the data, else its last
+    exception."""
     bare = tuple(plain(line) for line in lines)
     for number, line in enumerate(bare):
         match parse(line):
@@ -46,7 +47,7 @@ def reason(lines: Sequence[str]) -> str | None:
 
 
 def exception(lines: Sequence[str]) -> str | None:
-    """The line of the last exception that ended Python."""
+    """Return the line of the last exception that ended Python."""
     found, ignored = "", False
     for line in lines:
         if line.startswith("Exception ignored in"):  # of a clean-up while Python ends: not why it ended
@@ -57,7 +58,7 @@ def exception(lines: Sequence[str]) -> str | None:
 
 
 def no_rows(lines: Sequence[str]) -> str | None:
-    """The exception of MaxText's input pipeline that tells of an empty data set."""
+    """Return the exception of MaxText's input pipeline for an empty data set."""
     through = False
     for line in lines:
         if line.startswith("Traceback"):
@@ -69,7 +70,7 @@ def no_rows(lines: Sequence[str]) -> str | None:
 
 
 def _config_error(message: str, following: Sequence[str]) -> str:
-    """MaxText's message without the list of its 900 names, and with the lines a pydantic message spreads over."""
+    """Return MaxText's message without the list of its 900 names, and with the further lines of a pydantic message."""
     if unknown := _UNKNOWN_KEY.match(message):
         return f"MaxText does not know the key {unknown[1]!r}"
     more = _until_ruler(following)

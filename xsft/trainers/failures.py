@@ -1,6 +1,6 @@
-"""What the last lines of a failed process say of its failure, as one kind with its line. Pure.
+"""Classify the failure of a process by its last lines: one kind, with its line. Pure.
 
-The kinds are explained by xsft/states/rules.toml: every one has a rule there, and a test compares them.
+The kinds are explained by xsft/states/rules.toml: each has a rule there, and a test compares them.
 """
 
 from __future__ import annotations
@@ -10,32 +10,32 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from xsft.states.evidence import Said
+from xsft.states.evidence import Diagnosis
 from xsft.trainers.explain import EMPTY, exception, no_rows, reason
 from xsft.trainers.lines import Aborted, ConfigError, DataEnded, parse
 from xsft.trainers.plain import plain
 
 MAX_LINE = 400
-"""Characters of a line that is quoted."""
+"""Maximum characters of a quoted line."""
 
 
 class Pattern(Struct, frozen=True, kw_only=True):
     kind: str
     pattern: re.Pattern[str]
     source: str
-    """Who prints it."""
+    """Name and version of the software that prints it."""
 
 
-def diagnose(lines: Sequence[str]) -> Said | None:
-    """The likeliest cause in these lines; None where they show no failure.
+def diagnose(lines: Sequence[str]) -> Diagnosis | None:
+    """Return the likeliest cause in these lines; None if they show no failure.
 
-    What MaxText itself names comes first, then messages that are known, then the exception that ended Python; that a
-    peer was lost comes last, since a process that dies of its own error prints that too. Colours mean nothing.
+    What MaxText itself names comes first, then known messages, then the exception that ended Python; a lost peer comes
+    last, since a process that dies of its own error prints that too. Colours are ignored.
     """
     bare = tuple(plain(line) for line in lines)
     return next(
         (
-            Said(kind=kind, line=_short(line), text=_text(kind, line, bare), signature=signature(line))
+            Diagnosis(kind=kind, line=_short(line), text=_text(kind, line, bare), signature=signature(line))
             for kind, line in _found(bare)
         ),
         None,
@@ -43,7 +43,8 @@ def diagnose(lines: Sequence[str]) -> Said | None:
 
 
 def signature(line: str) -> str:
-    """The line without its prefix, numbers, addresses and quoted names: equal for the same failure of two attempts."""
+    """Return the line without its prefix, numbers, addresses and quoted names: equal for the same failure of two
+    attempts."""
     bare = _PREFIX.sub("", line)
     return re.sub(r"0x[0-9a-f]+|\d+(\.\d+)?", "#", bare, flags=re.IGNORECASE).strip()[:160]
 
@@ -69,7 +70,7 @@ def _events(lines: Sequence[str], kinds: dict[type, str]) -> Iterator[tuple[str,
 
 
 def _matches(lines: Sequence[str], patterns: Sequence[Pattern]) -> Iterator[tuple[str, str]]:
-    """By pattern, then by line: the table's order is the order of likelihood."""
+    """Yield the matches by pattern, then by line: the table's order is the order of likelihood."""
     for one in patterns:
         for line in lines:
             if one.pattern.search(line):
@@ -92,7 +93,7 @@ _PREFIX = re.compile(
     r"^(?:[IWEF]\d{4} [\d:.]+\s+\d+ [\w./-]+:\d+\] |(?:INFO|WARNING|ERROR|CRITICAL):\w+:)"
     r"(?:\[process=\d+\](?:\[[^\]]*\])? )?"
 )
-"""absl's, and logging's."""
+"""Prefix of log lines of absl and of logging."""
 
 
 def _pattern(kind: str, pattern: str, source: str) -> Pattern:
@@ -139,7 +140,7 @@ OWN: tuple[Pattern, ...] = (
     _pattern("module-missing", r"ModuleNotFoundError: |^\S*python\S*: No module named ", "Python"),
     _pattern("command-missing", r"^(?:/bin/)?(?:ba)?sh: .*(?:command not found|No such file or directory)", "bash"),
 )
-"""What a process says of its own failure."""
+"""Patterns of a process's own failure."""
 
 ECHOES: tuple[Pattern, ...] = (
     _pattern(
@@ -160,4 +161,4 @@ ECHOES: tuple[Pattern, ...] = (
         "JAX, Orbax",
     ),
 )
-"""What it says when another one failed, or when it was told to end."""
+"""Patterns of a process when another one failed, or when it was terminated."""

@@ -1,9 +1,9 @@
-"""What to say of a trainer on this machine that was killed, and what to do then. Pure."""
+"""The message for a trainer on this machine that was killed, with the next step. Pure."""
 
 from __future__ import annotations
 
 KILLED = "the trainer was killed (SIGKILL)"
-"""How the text begins; a rule of `xsft why` looks for it."""
+"""Start of the text; a rule of `xsft why` looks for it."""
 LESS = (
     "Reduce what it holds in memory: train.max_target_length, train.per_device_batch_size, or take a smaller model; or"
     " free memory, and submit it again."
@@ -11,7 +11,9 @@ LESS = (
 
 
 def killed_text(*, memory_bytes: int | None, kernel: str | None) -> str:
-    """`kernel`: its own message of an out-of-memory kill, where it was read."""
+    """Return the message for a killed trainer. `kernel`: the kernel's message of an out-of-memory kill, if it was
+    read.
+    """
     machine = f"this machine has {memory_bytes / 1e9:.1f} GB of memory" if memory_bytes else ""
     if kernel:
         return "; ".join(part for part in (f"{KILLED} for want of memory: {kernel}", machine) if part)

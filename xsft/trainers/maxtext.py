@@ -1,21 +1,32 @@
-"""The trainer's command line and environment: MaxText's SFT module with every key xsft decides. Pure.
+"""The trainer `sft`: MaxText's SFT module, a loop of Tunix's, with every key xsft decides. Pure.
 
-Order follows the multi-host tutorial, so that a plan can be laid beside it.
+Keys have the order of the multi-host tutorial, so that a plan can be compared with it.
 """
 
 from __future__ import annotations
 
+from xsft.catalog.releases import Release, key_ok
 from xsft.data import located
 from xsft.modes import mode_module
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
+from xsft.spec.sections import Data
 from xsft.spec.template import Template
 from xsft.trainers.arguments import argument
+from xsft.trainers.conversion import conversion_argv as conversion_argv  # noqa: PLC0414 -- its answer as a trainer
 from xsft.trainers.local import local_env
 from xsft.trainers.shuffling import SEED, first_seed
+from xsft.trainers.template_keys import template_keys
 from xsft.trainers.tokenizer_copy import copy_of, copying
+from xsft.trainers.trainer import HF_TOKEN_DIRECTORY
 
 Keys = dict[str, Value]
+
+MODULES = frozenset({"MaxText.sft.sft_trainer", "maxtext.trainers.post_train.sft.train_sft"})
+"""Modules of SFT in the layouts legacy and current. Another module of MaxText (RL, pre-training) reads other keys."""
+
+WEIGHTS = "model_params"
+"""Folder of the weights in a checkpoint. source: google-tunix@0.1.7 sft/checkpoint_manager.py."""
 
 LOCAL_KEYS: Keys = {
     "hardware": "cpu",
@@ -25,40 +36,37 @@ LOCAL_KEYS: Keys = {
     "tokenizer_type": "huggingface",
     "log_config": False,
 }
-"""What MaxText needs to run on a CPU, offline: no distributed service, no worker process that imports everything again.
+"""Keys that MaxText needs to run on a CPU, offline: no distributed service, no worker process that imports everything
+again. source: measured with maxtext@0.2.5 (grain_worker_count=0: first step 1 s instead of 40 s)."""
 
-source: measured with maxtext@0.2.5 (grain_worker_count=0: first step 1 s instead of 40 s).
-"""
 
-QUESTION_FORMATTER = "maxtext.input_pipeline.instruction_data_processing.math_qa_formatting"
-"""Puts MaxText's texts around questions and answers."""
+def module(release: Release) -> str:
+    return release.trainer
 
-QUESTION_TEXTS = "formatting_func_kwargs.template_config"
-"""Where it finds them: one key each, nested as MaxText's command line nests `lora.lora_rank`."""
 
-HF_TOKEN_DIRECTORY = "/etc/xsft/hf-token"  # noqa: S105 - a folder
-"""Where the Secret is mounted in the trainer's container."""
+def takes(key: str, *, version: str) -> bool:
+    return key_ok(key, version=version)
 
 
 def trainer_argv(run: Run) -> tuple[str, ...]:
-    """`python3 -m MODULE [yml] key=value …`: what the process receives, byte for byte.
+    """Return `python3 -m MODULE [yml] key=value …`: the arguments that the process receives, byte for byte.
 
-    With `model.pad_token`, what copies the tokenizer stands before `-m`.
+    With `model.pad_token`, the code that copies the tokenizer stands before `-m`.
     """
     release = run.release
     config = (release.sft_config,) if release.positional_yml else ()
     arguments = (argument(key, value) for key, value in trainer_keys(run).items())
-    return ("python3", *copying(run), "-m", release.trainer, *config, *arguments)
+    return ("python3", *copying(run), "-m", module(release), *config, *arguments)
 
 
 def trainer_env(run: Run) -> dict[str, str]:
-    """What the trainer must see in its environment."""
+    """Return the variables that the trainer must see in its environment."""
     local = local_env(run) if run.spec.on_this_machine else {}
     return {**dict(_mode_env(run)), **local, **container_env(run)}
 
 
 def container_env(run: Run) -> dict[str, str]:
-    """The part of the environment that belongs to the container; the mode's part travels with the command."""
+    """Return the part of the environment that belongs to the container; the mode's part is passed with the command."""
     env = dict(run.spec.env)
     if run.spec.xla_flags and not run.mode.single_controller and run.spec.on_cluster:
         env["LIBTPU_INIT_ARGS"] = " ".join(run.spec.xla_flags)
@@ -68,12 +76,12 @@ def container_env(run: Run) -> dict[str, str]:
 
 
 def command_env(run: Run) -> tuple[tuple[str, str], ...]:
-    """Assignments in front of the command, as the tutorial writes them."""
+    """Return the assignments in front of the command, as the tutorial writes them."""
     return _mode_env(run)
 
 
 def trainer_keys(run: Run) -> Keys:
-    """Every key on the command line, in order; a workload's overrides come last and win."""
+    """Return every key on the command line, in order; a workload's overrides come last and win."""
     keys = {
         **_run_keys(run),
         **_schedule_keys(run),
@@ -92,7 +100,7 @@ def trainer_keys(run: Run) -> Keys:
 
 
 def _with_shipped_data(keys: Keys) -> Keys:
-    """`xsft://…` becomes the path of the file that came with xsft."""
+    """Return the keys with `xsft://…` replaced by the path of the file that ships with xsft."""
     return {key: located(value) if isinstance(value, str) else value for key, value in keys.items()}
 
 
@@ -123,16 +131,11 @@ def _schedule_keys(run: Run) -> Keys:
 
 
 def _data_keys(run: Run) -> Keys:
-    """Always rendered: without them sft.yml's UltraChat decides silently (the tutorial's Pathways command forgets
-    them).
-    """
+    """Return the data keys, always all of them: without them sft.yml's UltraChat is used silently (the tutorial's
+    Pathways command forgets them)."""
     data = run.spec.data
     return {
-        "hf_path": data.hf_path,
-        "hf_name": data.hf_name,
-        "hf_data_dir": data.hf_data_dir,
-        "hf_train_files": data.hf_train_files,
-        "train_split": data.train_split,
+        **(_grain_keys(run) if data.pipeline == "grain" else _hf_keys(data)),
         "train_data_columns": list(data.columns),
         "formatting_func_path": data.formatting_func,
         "packing": data.packing,
@@ -143,15 +146,29 @@ def _data_keys(run: Run) -> Keys:
     }
 
 
-def template_keys(template: Template) -> Keys:
-    """Content, not a path: MaxText looks for a path in its own package, and trains without a file it does not find.
+def _hf_keys(data: Data) -> Keys:
+    return {
+        "dataset_type": data.pipeline,
+        "hf_path": data.hf_path,
+        "hf_name": data.hf_name,
+        "hf_data_dir": data.hf_data_dir,
+        "hf_train_files": data.hf_train_files,
+        "train_split": data.train_split,
+    }
 
-    source: maxtext@0.2.5 input_pipeline/instruction_data_processing.py load_chat_template_from_file.
-    """
-    if not template.questions:
-        return {"chat_template": template.jinja}
-    texts = {f"{QUESTION_TEXTS}.{key}": text for key, text in template.questions.items()}
-    return {"chat_template": template.jinja, "formatting_func_path": QUESTION_FORMATTER, **texts}
+
+def _grain_keys(run: Run) -> Keys:
+    """Return the keys of Grain, without BOS and EOS around each prompt and answer: the chat template has its own
+    (checks.unsupported.MARKS)."""
+    data = run.spec.data
+    return {
+        "dataset_type": "grain",
+        "grain_file_type": data.hf_path,
+        "grain_train_files": data.hf_train_files,
+        "add_bos": False,
+        "add_eos": False,
+        "grain_worker_count_eval": 0 if run.spec.on_this_machine and run.spec.eval else None,
+    }
 
 
 def _training_keys(run: Run) -> Keys:
@@ -174,10 +191,15 @@ def _eval_keys(run: Run) -> Keys:
         "eval_interval": interval,
         "eval_steps": evaluation.steps if evaluation else None,
         "eval_per_device_batch_size": evaluation.per_device_batch_size if evaluation else None,
-        "hf_eval_split": data.hf_eval_split,
-        "hf_eval_files": data.hf_eval_files,
+        **_eval_files(data),
         "eval_data_columns": list(data.eval_columns or data.columns),
     }
+
+
+def _eval_files(data: Data) -> Keys:
+    if data.pipeline == "grain":
+        return {"grain_eval_files": data.hf_eval_files}
+    return {"hf_eval_split": data.hf_eval_split, "hf_eval_files": data.hf_eval_files}
 
 
 def _lora_keys(run: Run) -> Keys:
@@ -190,7 +212,7 @@ def _lora_keys(run: Run) -> Keys:
         "lora.lora_alpha": lora.alpha,
         "lora.lora_module_path": lora.module_path,
         "lora.lora_weight_qtype": lora.weight_qtype,
-        "lora.lora_restore_path": lora.restore_path,
+        "lora.lora_restore_path": run.adapters,
     }
 
 
@@ -205,9 +227,8 @@ def _mesh_keys(run: Run) -> Keys:
 
 
 def _dcn(run: Run) -> dict[str, int]:
-    """MaxText's default dcn_data_parallelism is -1; naming another axis means data gets 1, or the product would be
-    ambiguous.
-    """
+    """Return the DCN axes. MaxText's default dcn_data_parallelism is -1; if another axis is named, data gets 1, or the
+    product would be ambiguous."""
     dcn: dict[str, int] = {axis: size for axis, size in run.spec.parallelism.dcn.items()}  # noqa: C416 - widens the keys
     if dcn and "data" not in dcn:
         return {"data": 1, **dcn}

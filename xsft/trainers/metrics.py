@@ -25,13 +25,14 @@ from xsft.trainers.tally import Tally
 
 FOLDER = "metrics"
 LOSS = "learning/loss"
-"""Only rows of training have it; those of eval are in the same files, some under the number of the eval's own step."""
+"""Key that only rows of training have; rows of eval are in the same files, some under the number of the eval's own
+step."""
 
 _OTHER_LOSSES = ("learning/moe_lb_loss", "learning/mtp_loss", "learning/indexer_loss")
 _FILE = re.compile(r"metrics_step_(\d{1,12})_to_step_(\d{1,12})\.txt", re.ASCII)
 
 
-class Row(Struct, frozen=True, kw_only=True):
+class MetricsRow(Struct, frozen=True, kw_only=True):
     step: int
     loss: float
     seconds: float | None = None
@@ -39,14 +40,14 @@ class Row(Struct, frozen=True, kw_only=True):
     tokens_per_second: float | None = None
     target_tokens: int | None = None
     other_losses: bool = False
-    """The loss has more terms than that of the targets."""
+    """Whether the loss has more terms than that of the targets."""
 
 
 def newest_files(written: Mapping[str, float | None], *, at_most: int = 2) -> tuple[str, ...]:
-    """Of the files in the folder, the last ones, the earliest first: the very last may hold no step at all.
+    """Return the last files in the folder, the earliest first: the very last may hold no step at all.
 
-    `written`: by name, when, in seconds. A process that went on from an earlier checkpoint leaves files of the one
-    before it whose steps are higher than its own, so the time decides, and the steps where not every file has one.
+    `written`: name -> time in seconds. A process that resumed from an earlier checkpoint leaves files of the one before
+    it whose steps are higher than its own, so the time decides, and the steps if not every file has a time.
     """
     found = [
         (at, int(match[2]), int(match[1]), name) for name, at in written.items() if (match := _FILE.fullmatch(name))
@@ -56,13 +57,13 @@ def newest_files(written: Mapping[str, float | None], *, at_most: int = 2) -> tu
     return tuple(name for *_, name in ordered[-at_most:])
 
 
-def rows_of(text: str) -> tuple[Row, ...]:
-    """Steps of one file, in its order; a line that is torn, or of an eval, is none."""
+def rows_of(text: str) -> tuple[MetricsRow, ...]:
+    """Return the steps of one file, in its order; torn lines, and those of an eval, are skipped."""
     return tuple(row for line in text.splitlines() if (row := _row(line)) is not None)
 
 
-def progress_of_metrics(rows: Iterable[Row], *, read_at: str) -> Progress | None:
-    """None where there is no row. `rows` in the order in which they were written (`_standing`)."""
+def progress_of_metrics(rows: Iterable[MetricsRow], *, read_at: str) -> Progress | None:
+    """Return the progress, or None without rows. `rows`: in the order in which they were written (`_standing`)."""
     by_step = _standing(rows)
     if not by_step:
         return None
@@ -83,23 +84,22 @@ def progress_of_metrics(rows: Iterable[Row], *, read_at: str) -> Progress | None
     )
 
 
-def _tallied(by_step: Mapping[int, Row]) -> Tally:
+def _tallied(by_step: Mapping[int, MetricsRow]) -> Tally:
     tally = Tally()
     for step, row in sorted(by_step.items()):
         tally.take(Step(step=step, loss=row.loss, target_tokens=row.target_tokens, other_losses=row.other_losses))
     return tally
 
 
-def losses_of(rows: Iterable[Row]) -> Mapping[int, float]:
-    """By step; `rows` as for `progress_of_metrics`."""
+def losses_of(rows: Iterable[MetricsRow]) -> Mapping[int, float]:
+    """Return the losses by step; `rows` as for `progress_of_metrics`."""
     return {step: row.loss for step, row in _standing(rows).items()}
 
 
-def _standing(rows: Iterable[Row]) -> dict[int, Row]:
-    """By step. Where the step falls back, a process has begun anew from a checkpoint: what an earlier one had written
-    of that step and of those beyond no longer holds.
-    """
-    standing: dict[int, Row] = {}
+def _standing(rows: Iterable[MetricsRow]) -> dict[int, MetricsRow]:
+    """Return the valid rows by step. If the step falls back, a new process started from a checkpoint: earlier rows of
+    that step and later ones are dropped."""
+    standing: dict[int, MetricsRow] = {}
     last = -1
     for row in rows:
         if row.step <= last:
@@ -108,7 +108,7 @@ def _standing(rows: Iterable[Row]) -> dict[int, Row]:
     return standing
 
 
-def _row(line: str) -> Row | None:
+def _row(line: str) -> MetricsRow | None:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
@@ -118,7 +118,7 @@ def _row(line: str) -> Row | None:
     if step is None or loss is None or not 0 <= step < 1e15:
         return None
     weights = _number(found, "learning/total_weights")
-    return Row(
+    return MetricsRow(
         step=int(step),
         loss=loss,
         seconds=_number(found, "perf/step_time_seconds"),

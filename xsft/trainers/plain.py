@@ -1,4 +1,4 @@
-"""Lines of a program's output without what a terminal acts on: colours, cursor moves, titles. Pure."""
+"""Clean lines of a program's output of what a terminal acts on: colours, cursor moves, titles. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ _ESCAPES = re.compile(
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|$)"  # OSC, DCS, …: titles, links; to its end, or the line's
     r"|\x1b[ -/]*[0-~]"
 )
-"""source: ECMA-48 §5.4, §5.6; xterm ends an OSC with BEL too."""
+"""Escape sequences. source: ECMA-48 §5.4, §5.6; xterm ends an OSC with BEL too."""
 _CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
-"""All but the tab."""
+"""Control characters except the tab."""
 
 
 def plain(line: str) -> str:
-    """Colours and control characters taken out, and what a progress bar wrote over; everything else as it was."""
+    """Return the line without colours, control characters and overwritten parts of progress bars; everything else is
+    unchanged."""
     if line.isprintable():
         return line
     return _CONTROLS.sub("", _ESCAPES.sub("", line.rstrip("\r").rpartition("\r")[2]))

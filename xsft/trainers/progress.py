@@ -1,7 +1,7 @@
-"""How far a trainer has come, folded from the lines it printed. Pure.
+"""The progress of a trainer, computed from the lines it printed. Pure.
 
 A log may hold several processes, one after another: a restarted container, the pods of several attempts. Each begins
-with MaxText's own first lines; what an earlier one said of steps after the checkpoint no longer holds.
+with MaxText's own first lines; earlier lines about steps after the checkpoint are void then.
 """
 
 from __future__ import annotations
@@ -38,24 +38,25 @@ _TIMESTAMP = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z
 """source: Kubernetes' log API with `timestamps=true`: RFC 3339 with nanoseconds, then one space."""
 
 
-class Said(Struct, frozen=True, kw_only=True):
-    """A line, and when it was said."""
+class LoggedLine(Struct, frozen=True, kw_only=True):
+    """A log line with its time."""
 
     text: str
     at: str = ""
-    """UTC, ISO 8601; empty where nothing tells."""
+    """Time of the line; UTC, ISO 8601; empty if unknown."""
 
 
-def said(line: str) -> Said:
-    """A line of a log that was read with timestamps."""
+def said(line: str) -> LoggedLine:
+    """Return the parsed line of a log that was read with timestamps."""
     match = _TIMESTAMP.match(line)
-    return Said(text=line[match.end() :], at=match[1]) if match else Said(text=line)
+    return LoggedLine(text=line[match.end() :], at=match[1]) if match else LoggedLine(text=line)
 
 
-def progress_of(lines: Iterable[Said], *, read_at: str, from_start: bool = False) -> Progress:
-    """`from_start`: the lines reach back to the beginning of a process, so that no event means that it starts.
+def progress_of(lines: Iterable[LoggedLine], *, read_at: str, from_start: bool = False) -> Progress:
+    """Return the progress that the lines show. `from_start`: the lines reach back to the start of a process, so that no
+    event means that it starts.
 
-    Lines that all carry a time may come in any order, also those of several processes; others are taken in theirs.
+    Lines that all carry a time may come in any order, also those of several processes; others are taken in their order.
     """
     given = tuple(lines)
     ordered = sorted(given, key=lambda line: sortable(line.at)) if all(line.at for line in given) else given
@@ -68,13 +69,13 @@ def progress_of(lines: Iterable[Said], *, read_at: str, from_start: bool = False
 
 
 def sortable(at: str) -> str:
-    """Orders times of one zone whatever the number of their decimals: nanoseconds lose their zeros at the end."""
+    """Return a sort key for times of one zone with any number of decimals: nanoseconds lose their zeros at the end."""
     whole, _, rest = at.partition(".")
     return f"{whole.rstrip('Z')}.{rest.rstrip('Z'):0<9}"
 
 
 class _Fold(Struct, kw_only=True):
-    """What has been said so far; each process forgets what the one before it said of itself."""
+    """The progress read so far; each new process resets what the one before it reported of itself."""
 
     phase: PhaseName | None
     step: int | None = None
@@ -82,13 +83,13 @@ class _Fold(Struct, kw_only=True):
     exact: dict[int, float] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
     steady: list[Step] = field(default_factory=list)
-    """Steps that did not compile."""
+    """Steps without compilation."""
     first: bool = False
-    """The next step is the first of a process that was seen to begin."""
+    """Whether the next step is the first of a process whose start was seen."""
     saving: int | None = None
     saved: int | None = None
     evaluating: int | None = None
-    """The step after which an evaluation began that has not ended."""
+    """Step after which an evaluation began that has not ended."""
     resumed_from: int | None = None
     finished: bool = False
     data_ended: bool = False
@@ -144,7 +145,7 @@ class _Fold(Struct, kw_only=True):
         )
 
     def _begin(self) -> None:
-        """A new process: it starts from a checkpoint, or from nothing."""
+        """Reset for a new process, which starts from a checkpoint or from nothing."""
         self.phase, self.first, self.finished, self.saving = "starting", True, False, None
         self.step, self.resumed_from, self.data_ended, self.aborted = None, None, False, None
         self.evaluating = None
@@ -154,7 +155,7 @@ class _Fold(Struct, kw_only=True):
         self.phase, self.first = phase, True
 
     def _done(self, step: int) -> None:
-        """Tunix says it first, MaxText a step later."""
+        """Note a finished step: Tunix prints it first, MaxText a step later."""
         self.step, self.phase = max(step, self.step or 0), "training"
         if self.saving is not None and step > self.saving:
             self.saving = None  # it saves beside the training
@@ -166,7 +167,7 @@ class _Fold(Struct, kw_only=True):
         self.finished = self.finished or isinstance(event, LoopFinished)
 
     def _measure(self, step: Step) -> None:
-        """The first step of a process compiles, and step 1 always is one."""
+        """Measure a step, except one that compiles: the first of a process, and step 1."""
         self.losses[step.step] = step.loss
         self.tally.take(step)
         if not self.first and step.step != 1:

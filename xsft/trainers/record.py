@@ -1,4 +1,4 @@
-"""What may change when a local run goes on, and its losses over all attempts. Pure.
+"""The settings that may change when a local run resumes, and its losses over all attempts. Pure.
 
 The record is `<output>/<run_name>/xsft/run.json`, kept by `xsft.effects.local.run`; its types are those of every record
 (`xsft.records`).
@@ -20,7 +20,9 @@ __all__ = ["SCHEMA", "Attempt", "Outcome", "Record", "all_differences", "differe
 MAY_CHANGE = frozenset(
     {"train.steps", "train.checkpoint_period", "data.num_epoch", "overrides.maxtext.num_epoch", "output"}
 )
-"""What a resumed run may have different. `output` is the folder the record lies in, so it was moved, not changed."""
+"""Keys in which a resumed run may differ. `output` is the folder that holds the record, so it was moved, not
+changed.
+"""
 
 MAY_CHANGE_WORDS = "on resume only train.steps, train.checkpoint_period and data.num_epoch may change"
 
@@ -28,7 +30,8 @@ _NEEDED = ("spec_digest", "spec", "steps", "attempts", "losses")
 
 
 def from_json(text: str) -> Record:
-    """A record to go on with, whole. Raises ValueError when it is none, or another version's: it will be rewritten."""
+    """Return a complete record to resume from. Raises ValueError for text that is no record, or another version's: it
+    will be rewritten."""
     record = read_record(text)
     missing = [key for key in _NEEDED if key not in json.loads(text)]
     if record.schema != SCHEMA:
@@ -39,7 +42,8 @@ def from_json(text: str) -> Record:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
-    """What makes `now` another run than `before`, one `key: old -> new` each; what may change on resume is left out.
+    """Return what makes `now` another run than `before`, one `key: old -> new` each, without the keys that may change
+    on resume.
 
     Both are the `spec` of a record (`spec.digest.canonical`), whenever it was written.
     """
@@ -47,7 +51,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str,
 
 
 def all_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
-    """As `differences`, with what may change on resume."""
+    """Return the differences as `differences` does, with the keys that may change on resume."""
     return _differences(before, now, leave_out=frozenset())
 
 
@@ -55,11 +59,11 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any], *, leave_out
     old, new = dict(_leaves(in_todays_form(before))), dict(_leaves(in_todays_form(now)))
     every = sorted((old.keys() | new.keys()) - leave_out)
     keys = [key for key in every if not same_value(old.get(key), new.get(key))]
-    return tuple(f"{key}: {_shown(old.get(key))} -> {_shown(new.get(key))}" for key in keys)
+    return tuple(f"{key}: {_old_or_new(old.get(key))} -> {_old_or_new(new.get(key))}" for key in keys)
 
 
 def merged(losses: Mapping[int, float], later: Mapping[int, float], *, resumed_from: int | None) -> dict[int, float]:
-    """Losses of the whole run: what came after the checkpoint was lost and is done again."""
+    """Return the losses of the whole run: those after the checkpoint were lost and come from the later attempt."""
     kept = {step: loss for step, loss in losses.items() if step <= (resumed_from or 0)}
     return {**kept, **later}
 
@@ -72,5 +76,5 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield from _leaves(inner, f"{path}.{key}" if path else str(key))
 
 
-def _shown(value: Any) -> str:
+def _old_or_new(value: Any) -> str:
     return "unset" if value is None else json.dumps(value, ensure_ascii=False)

@@ -1,6 +1,6 @@
 """The order in which a run reads its rows, and the other orders of its later starts. Pure.
 
-A trainer that goes on from a checkpoint reads its data from the first row again: no release saves or skips a position
+A trainer that resumes from a checkpoint reads its data from the first row again: no release saves or skips a position
 (maxtext@0.2.5 trainers/post_train/hooks.py load_next_train_batch; google-tunix@0.1.7 sft/peft_trainer.py skips rows
 only for trainers without data hooks, and MaxText's has them). With the same seed those are the rows that it has seen;
 every start of a run that reshuffles has a seed of its own.
@@ -22,31 +22,31 @@ SHUFFLES = "enable_data_shuffling"
 UNSHUFFLED = argument(SHUFFLES, False)  # noqa: FBT003
 
 MAXTEXT_SEED = 0
-"""source: maxtext@0.2.5 configs/types.py data_shuffle_seed."""
+"""MaxText's default seed. source: maxtext@0.2.5 configs/types.py data_shuffle_seed."""
 
 STARTS = 1001
-"""Of one attempt at most: the first, and the 1,000 restarts that `restarts.max` allows. Not the workload's own number:
-it may change from one attempt to the next.
-"""
+"""Maximum starts of one attempt: the first, and the 1,000 restarts that `restarts.max` allows. It is not the workload's
+own number, which may change from one attempt to the next."""
 
 
 class Seeds(Struct, frozen=True, kw_only=True):
-    """The value of `data_shuffle_seed` at every start of a run; no two starts share one.
+    """The values of `data_shuffle_seed` at all starts of a run; no two starts share one.
 
-    MaxText adds i to it for epoch i, so neighbours lie `num_epoch` apart.
-    source: maxtext@0.2.5 input_pipeline/hf_data_processing.py preprocessing_pipeline
+    MaxText adds i to it for epoch i, so neighbours differ by `num_epoch`. source: maxtext@0.2.5
+    input_pipeline/hf_data_processing.py preprocessing_pipeline
     """
 
     first: int
-    """At the first start of this attempt."""
+    """Seed at the first start of this attempt."""
     per_restart: int
-    """More at each restart of the attempt's JobSet."""
+    """Increment at each restart of the attempt's JobSet."""
     per_attempt: int
-    """More at the first start of each later attempt."""
+    """Increment at the first start of each later attempt."""
 
 
 def reshuffles(run: Run) -> bool:
-    """Whether a start that resumes reads the rows in another order. By default where there is an order to change."""
+    """Return whether a start that resumes reads the rows in another order; by default it does if there is an order to
+    change."""
     match run.spec.restarts.data:
         case None:
             return _shuffles(run)
@@ -69,7 +69,7 @@ def _epochs(run: Run) -> int:
 
 
 def seeds(run: Run) -> Seeds | None:
-    """None where every start reads the rows in the same order."""
+    """Return the seeds; None if every start reads the rows in the same order."""
     if not reshuffles(run):
         return None
     epochs = _epochs(run)
@@ -79,31 +79,31 @@ def seeds(run: Run) -> Seeds | None:
 
 
 def restarts_in_place(run: Run) -> bool:
-    """Whether JobSet may start this attempt again."""
+    """Return whether JobSet may restart this attempt."""
     return run.spec.on_cluster and run.spec.restarts.max > 0
 
 
 def counted_seeds(run: Run) -> Seeds | None:
-    """Where the command must add up the restarts of its JobSet; None where its seed never changes."""
+    """Return the seeds if the command must add up the restarts of its JobSet; None if its seed never changes."""
     return seeds(run) if restarts_in_place(run) else None
 
 
 def first_seed(run: Run) -> int | None:
-    """Of this attempt's first start, as its command line has it; None: MaxText's own. A run of one start keeps the
-    command line that its workload asks for.
-    """
+    """Return the seed of this attempt's first start, as its command line has it; None for MaxText's default. A run of
+    one start keeps the command line of its workload."""
     found = seeds(run)
     counts = restarts_in_place(run) or run.attempt > 1
     return found.first if found and counts else run.spec.data.shuffle_seed
 
 
 def order_at_first(run: Run) -> RowOrder:
-    """In which the first start of this attempt reads what earlier ones have trained."""
+    """Return the order in which the first start of this attempt reads what earlier ones have trained."""
     return "reshuffled" if reshuffles(run) and run.attempt > 1 else "repeated"
 
 
 def order_of(argv: Iterable[str], *, earlier: Iterable[Iterable[str]]) -> RowOrder:
-    """In which a trainer reads that resumes what those with the `earlier` command lines have trained."""
+    """Return the order in which a trainer with this command line reads the rows that those with the `earlier` command
+    lines have trained."""
     read = {_seed_in(one) for one in earlier}
     return "repeated" if UNSHUFFLED in (words := tuple(argv)) or _seed_in(words) in read else "reshuffled"
 

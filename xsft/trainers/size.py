@@ -1,4 +1,4 @@
-"""How large the model is that an adapter was saved for. Pure."""
+"""The size of the model that an adapter was saved for. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xsft.spec.base import Value
 
 
 def default_parameters(keys: Mapping[str, Value]) -> int | None:
-    """Parameters of `model_name=default` with a Llama decoder, untied; None for anything else.
+    """Return the parameters of `model_name=default` with a Llama decoder, untied; None for any other model.
 
     source: maxtext@0.2.5 models/llama2.py; equals the 545.4 KiB (float32) that Orbax says it writes for the tiny model.
     """

@@ -1,4 +1,4 @@
-"""How many steps of one process taught nothing, and how many have a loss that tells nothing. Pure."""
+"""Counts of a process's steps without training targets, and of those with a meaningless loss. Pure."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from xsft.trainers.lines import Step
 
 
 class Tally(Struct, kw_only=True):
-    """Counted as the steps are told, in their order. The three numbers are `states.model.Progress`'s."""
+    """Counts of steps, in the order of the log. The three numbers are `states.model.Progress`'s."""
 
     no_target_steps: int = 0
     not_finite_steps: int = 0
     zero_loss_steps: int = 0
     last: int = 0
-    """The step that was told last."""
+    """The last step that was counted."""
     stretch: int = 0
-    """Steps without targets in a row, up to the last one."""
+    """Consecutive steps without targets, up to the last one."""
     zeros: int = 0
-    """As `stretch`, of a loss of 0."""
+    """Consecutive steps with a loss of 0, up to the last one."""
 
     def take(self, step: Step) -> None:
         follows = step.step == self.last + 1

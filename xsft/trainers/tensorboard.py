@@ -1,4 +1,4 @@
-"""Where MaxText writes what TensorBoard shows. Pure.
+"""The folder of MaxText's TensorBoard files. Pure.
 
 source: maxtext@0.2.5 configs/types.py (tensorboard_dir), trainers/post_train/sft/train_sft.py: metrics and profiles go
 there; TensorBoard's own layout puts profiles below plugins/profile.
@@ -12,7 +12,7 @@ from xsft.spec.resolve import Run
 
 
 def tensorboard_lines(run: Run, *, folder: str) -> Iterator[str]:
-    """For a report. `folder`: `<output>/<run name>`."""
+    """Yield lines for a report. `folder`: `<output>/<run name>`."""
     shown = f"{folder.rstrip('/')}/tensorboard"
     yield f"tensorboard  {shown}"
     if run.spec.train.profiler is not None:

@@ -1,7 +1,7 @@
 """A copy of the tokenizer with another pad or BOS token, made on each host before the trainer starts. Pure.
 
-MaxText trains no target equal to the pad id (where there is none: the unknown id) or to the BOS id, and has no key for
-either: where one of them is the token that ends an answer, no end is trained. A command line cannot carry a tokenizer
+MaxText trains no target equal to the pad id (without one: the unknown id) or to the BOS id, and has no key for either:
+if one of them is the token that ends an answer, no end is trained. A command line cannot carry a tokenizer
 (DeepSeek-V3's has 8 MB), and transformers reads none from a bucket, so the host that downloads it anyway makes the
 copy. source: maxtext@0.2.5 maxtext/input_pipeline/hf_data_processing.py [_get_pad_id, preprocessing_pipeline],
 input_pipeline_utils.py [shift_and_refine]; the same in all releases from 0.1.0.
@@ -17,7 +17,7 @@ from xsft.data import located
 from xsft.spec.resolve import Run
 
 FOLDER = "/tmp/xsft-tokenizer"  # noqa: S108 - in a container, which holds one run
-"""Where the copy lies on a cluster's host."""
+"""Folder of the copy on a cluster's host."""
 
 _LINES = """\
 import os, sys
@@ -33,13 +33,12 @@ os.execv(sys.executable, [sys.executable, *sys.argv[5:]])
 """
 
 PROGRAM = "; ".join(_LINES.splitlines())
-"""Python on one line, so that the command is one line. It ends where the vocabulary lacks a token, which would else be
-added to it and be no row of the embedding. At its end it becomes the trainer, which gets its signals.
-"""
+"""Python on one line, so that the command is one line. It stops if the vocabulary lacks a token, which would otherwise
+be added to it and have no row of the embedding. At its end it becomes the trainer, which gets its signals."""
 
 
 class Copying(Struct, frozen=True, kw_only=True):
-    """What is copied, with which tokens in place of its own; empty: its own."""
+    """A tokenizer to copy, and the tokens that replace its own; empty: its own."""
 
     tokenizer: str
     pad_token: str = ""
@@ -47,14 +46,14 @@ class Copying(Struct, frozen=True, kw_only=True):
 
 
 def copy_of(run: Run) -> str | None:
-    """The folder of the copy; None where the tokenizer is used as it is."""
+    """Return the folder of the copy; None if the tokenizer is used unchanged."""
     if _copying(run) is None:
         return None
     return f"{run.output}/{run.run_name}/tokenizer" if run.spec.on_this_machine else FOLDER
 
 
 def copying(run: Run) -> tuple[str, ...]:
-    """What stands between `python3` and the trainer's `-m`; nothing where the tokenizer is used as it is."""
+    """Return the arguments between `python3` and the trainer's `-m`; none if the tokenizer is used unchanged."""
     found, folder = _copying(run), copy_of(run)
     if found is None or folder is None:
         return ()
@@ -62,7 +61,7 @@ def copying(run: Run) -> tuple[str, ...]:
 
 
 def split_copying(words: Sequence[str]) -> tuple[Copying | None, tuple[str, ...]]:
-    """(what is copied, rest) of the words after `python3`; (None, all of them) where `copying` wrote none."""
+    """Return (what is copied, rest) of the words after `python3`; (None, all of them) if `copying` wrote none."""
     if tuple(words[:2]) == ("-c", PROGRAM) and len(words) >= 6:
         return Copying(tokenizer=words[2], pad_token=words[3], bos_token=words[4]), tuple(words[6:])
     return None, tuple(words)

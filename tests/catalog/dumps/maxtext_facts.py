@@ -9,7 +9,9 @@ from typing import get_args
 
 import yaml
 
-package = Path(find_spec("maxtext").submodule_search_locations[0])
+found = find_spec("maxtext")
+assert found is not None
+package = Path(next(iter(found.submodule_search_locations or ())))
 sys.stdout = sys.stderr  # imports print; only the document goes out
 from maxtext.configs import types  # noqa: E402
 from maxtext.utils import accelerator_to_spec_map  # noqa: E402
@@ -26,14 +28,14 @@ nested = {
 }
 
 
-def _as_omegaconf_reads(value):
+def _as_omegaconf_reads(value: object) -> object:
     """PyYAML takes `1e-5` for a string, OmegaConf (which MaxText uses) for a number."""
     if isinstance(value, str) and re.fullmatch(r"[0-9.]+e[+-]?[0-9]+", value):
         return float(value)
     return value
 
 
-def _model_yml(path):
+def _model_yml(path: Path) -> dict[str, object]:
     return {key: _as_omegaconf_reads(value) for key, value in yaml.safe_load(path.read_text()).items()}
 
 

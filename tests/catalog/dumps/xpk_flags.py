@@ -13,7 +13,9 @@ VERBS = ("create", "create-pathways")
 def below(parser: argparse.ArgumentParser, name: str) -> argparse.ArgumentParser:
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction) and name in action.choices:
-            return action.choices[name]
+            found = action.choices[name]
+            assert isinstance(found, argparse.ArgumentParser)
+            return found
     raise LookupError(name)
 
 

@@ -60,7 +60,7 @@ def test_an_error_after_somebody_elses_create_is_not_taken_for_ours(cluster_api:
 def test_neither_answer_nor_object_is_unknown_and_the_next_call_tells_the_truth(cluster_api: ClusterApi) -> None:
     cluster_api.server.fail(CREATE, action="cut-after")
     cluster_api.server.fail(READ_BACK, action="cut-before", times=9)
-    with pytest.raises(Unknown, match="outcome is not known") as caught:
+    with pytest.raises(Unknown, match="result is unknown") as caught:
         cluster_api.connect().create_jobset(sent_to(cluster_api))
     assert (caught.value.problem_id, caught.value.exit_status) == ("create-unclear", 8)
     cluster_api.server.faults.clear()

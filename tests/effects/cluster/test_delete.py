@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import secrets
-import time
 from typing import Any
 
 import pytest
 
 from tests.effects.cluster.test_cluster import sent_to
 from tests.fakes.clusters import ClusterApi
+from tests.until import until
 from xsft.effects.cluster.create import Created
 from xsft.errors import Unknown, Unreachable
 
@@ -28,12 +28,9 @@ def delete(api: ClusterApi, name: str, uid: str) -> str:
     return api.connect().delete_jobset(name=name, namespace=api.namespace, uid=uid)
 
 
-def is_gone(api: ClusterApi, name: str, *, patience_s: float = 20.0) -> bool:
+def is_gone(api: ClusterApi, name: str) -> bool:
     """A real cluster deletes in the background."""
-    end = time.monotonic() + patience_s
-    while name in api.world.jobsets() and time.monotonic() < end:
-        time.sleep(0.1)
-    return name not in api.world.jobsets()
+    return until(lambda: name not in api.world.jobsets(), what=f"{name} to go")
 
 
 def test_the_one_of_that_uid_is_deleted_with_what_is_its(cluster_api: ClusterApi) -> None:
@@ -106,7 +103,7 @@ def test_an_outcome_that_cannot_be_learnt_is_not_known(cluster_api: ClusterApi) 
     name, uid = made(cluster_api)
     cluster_api.server.fail(DELETE, action="cut-after", times=9)
     cluster_api.server.fail(READ_BACK, code=500, times=9)
-    with pytest.raises(Unknown, match="its outcome is not known") as failed:
+    with pytest.raises(Unknown, match="its result is unknown") as failed:
         delete(cluster_api, name, uid)
     assert failed.value.problem_id == "delete-unclear"
 

@@ -289,18 +289,25 @@ def test_a_context_without_its_cluster(cluster_api: ClusterApi) -> None:
         connected(cluster_api)
 
 
-@pytest.fixture
-def over_tls(tmp_path: Path) -> Iterator[tuple[KubeApi, Path]]:
-    """The stand-in over TLS, and the certificate that it shows."""
-    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A self-signed certificate of loopback, its key beside it."""
+    folder = tmp_path_factory.mktemp("tls")
+    certificate, key = folder / "tls.crt", folder / "tls.key"
     names = ("-subj", "/CN=stand-in", "-addext", "subjectAltName=IP:127.0.0.1")
     argv = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", str(key))
     try:
         subprocess.run((*argv, "-out", str(certificate), *names), check=True, capture_output=True)
     except FileNotFoundError:
         pytest.skip("NOT RUN: openssl makes the certificate, and it is not installed")
-    with serving(KubeApi(objects=furnish(Objects())), certificate=(certificate, key)) as api:
-        yield api, certificate
+    return certificate
+
+
+@pytest.fixture
+def over_tls(shown: Path) -> Iterator[tuple[KubeApi, Path]]:
+    """The stand-in over TLS, and the certificate that it shows."""
+    with serving(KubeApi(objects=furnish(Objects())), certificate=(shown, shown.with_suffix(".key"))) as api:
+        yield api, shown
 
 
 def reached(api: KubeApi, config: Path) -> Cluster:

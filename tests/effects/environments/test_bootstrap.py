@@ -59,6 +59,7 @@ def test_where_no_python_fits_the_shell_part_says_so_and_ends_with_3(tmp_path: P
     assert "python3-venv" in done.stderr
 
 
+@pytest.mark.contract
 def test_a_venv_whose_making_was_interrupted_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its Python runs, its pip is not there or not all of it."""
     monkeypatch.chdir(tmp_path)

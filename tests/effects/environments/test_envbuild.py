@@ -13,9 +13,11 @@ import pytest
 from tests.effects.wheels import Shop
 from tests.replacing import replace
 from xsft.effects.environments import envbuild, interpreters
-from xsft.effects.environments.envbuild import Place
-from xsft.effects.environments.installed import MARKER, Environment, EnvironmentSpec, find_in
+from xsft.effects.environments.envbuild import BuildPlace
+from xsft.effects.environments.installed import MARKER, BuiltEnvironment, EnvironmentSpec, find_in
 from xsft.errors import EnvironmentMissing, Refused
+
+pytestmark = pytest.mark.contract
 
 BUILDER = """
 import sys
@@ -39,16 +41,16 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
 
 
 @pytest.fixture
-def place(shop: Shop, tmp_path: Path) -> Place:
+def place(shop: Shop, tmp_path: Path) -> BuildPlace:
     return shop.place(tmp_path)
 
 
-def build(spec: EnvironmentSpec, place: Place, *, verify: bool = False) -> tuple[Environment, list[str]]:
+def build(spec: EnvironmentSpec, place: BuildPlace, *, verify: bool = False) -> tuple[BuiltEnvironment, list[str]]:
     lines: list[str] = []
     return envbuild.build(spec, place, progress=lines.append, verify=verify), lines
 
 
-def left_over(place: Place) -> list[str]:
+def left_over(place: BuildPlace) -> list[str]:
     return [entry.name for entry in place.cache.iterdir() if not entry.name.startswith(".")]
 
 
@@ -65,7 +67,7 @@ def builders(root: Path, shop: Shop, *, count: int, prefix: tuple[str, ...] = ()
     return [process.communicate(timeout=60)[0] for process in running]
 
 
-def test_a_built_environment_works_and_is_found_again(shop: Shop, place: Place) -> None:
+def test_a_built_environment_works_and_is_found_again(shop: Shop, place: BuildPlace) -> None:
     built, lines = build(shop.spec(), place)
     said = subprocess.run((built.script("tinything"),), capture_output=True, text=True, check=True).stdout
     assert (said, built.version, built.digest) == ("tiny 1.0\n", "1.0", shop.spec().digest)
@@ -74,7 +76,7 @@ def test_a_built_environment_works_and_is_found_again(shop: Shop, place: Place) 
     assert build(shop.spec(), place) == (built, [])
 
 
-def test_another_lock_is_another_environment(shop: Shop, place: Place) -> None:
+def test_another_lock_is_another_environment(shop: Shop, place: BuildPlace) -> None:
     first, _ = build(shop.spec(), place)
     second, _ = build(shop.spec(lock=f"# another\n{shop.lock}"), place)
     assert first.folder != second.folder
@@ -87,29 +89,29 @@ def test_two_builders_at_once_build_once(shop: Shop, tmp_path: Path) -> None:
     assert len({line for text in said for line in text.splitlines() if line.startswith("AT ")}) == 1
 
 
-def _without_marker(built: Environment) -> None:
+def _without_marker(built: BuiltEnvironment) -> None:
     (built.folder / MARKER).unlink()
 
 
-def _without_interpreter(built: Environment) -> None:
+def _without_interpreter(built: BuiltEnvironment) -> None:
     built.python.unlink()
     built.python.symlink_to(built.folder / "gone")
 
 
-def _with_an_interpreter_that_does_not_run(built: Environment) -> None:
+def _with_an_interpreter_that_does_not_run(built: BuiltEnvironment) -> None:
     built.python.unlink()
     built.python.write_text("not a program")
 
 
-def _without_package(built: Environment) -> None:
+def _without_package(built: BuiltEnvironment) -> None:
     shutil.rmtree(next(built.folder.glob("lib/python*/site-packages/tinything")))
 
 
-def _without_script(built: Environment) -> None:
+def _without_script(built: BuiltEnvironment) -> None:
     built.script("tinything").unlink()
 
 
-def _with_half_a_marker(built: Environment) -> None:
+def _with_half_a_marker(built: BuiltEnvironment) -> None:
     (built.folder / MARKER).write_text('{"schema": ')
 
 
@@ -124,7 +126,7 @@ def _with_half_a_marker(built: Environment) -> None:
         _with_half_a_marker,
     ],
 )
-def test_what_is_broken_is_not_found_and_built_again(shop: Shop, place: Place, damage: object) -> None:
+def test_what_is_broken_is_not_found_and_built_again(shop: Shop, place: BuildPlace, damage: object) -> None:
     built, _ = build(shop.spec(), place)
     assert callable(damage)
     damage(built)
@@ -134,7 +136,7 @@ def test_what_is_broken_is_not_found_and_built_again(shop: Shop, place: Place, d
     assert envbuild.faults(again, shop.spec(), place) == ()
 
 
-def test_verify_notices_a_file_that_is_gone_and_mends_it(shop: Shop, place: Place) -> None:
+def test_verify_notices_a_file_that_is_gone_and_mends_it(shop: Shop, place: BuildPlace) -> None:
     built, _ = build(shop.spec(), place)
     part = next(built.folder.glob("lib/python*/site-packages/tinything/part.py"))
     part.unlink()
@@ -159,14 +161,14 @@ def test_a_file_that_is_gone_is_noticed_by_every_python(tmp_path: Path, minor: t
     assert "tinything: tinything/__init__.py is gone" in said.splitlines()
 
 
-def test_a_wrong_hash_is_refused_and_nothing_is_left(shop: Shop, place: Place) -> None:
+def test_a_wrong_hash_is_refused_and_nothing_is_left(shop: Shop, place: BuildPlace) -> None:
     spec = shop.spec(lock="tinything==1.0 \\\n    --hash=sha256:" + "0" * 64 + "\n")
     with pytest.raises(EnvironmentMissing, match="not the one the lock names"):
         build(spec, place)
     assert left_over(place) == []
 
 
-def test_no_network_is_said_and_nothing_is_left(shop: Shop, place: Place) -> None:
+def test_no_network_is_said_and_nothing_is_left(shop: Shop, place: BuildPlace) -> None:
     env = {name: value for name, value in place.env.items() if name not in {"UV_FIND_LINKS", "UV_NO_INDEX"}}
     with pytest.raises(EnvironmentMissing, match="no answer from the package index") as caught:
         build(shop.spec(), replace(place, env=env))
@@ -190,30 +192,30 @@ def test_a_full_disk_is_said_and_nothing_is_left(tmp_path: Path) -> None:
     assert "LEFT []" in said
 
 
-def test_a_cache_that_cannot_be_written_is_said(shop: Shop, place: Place) -> None:
+def test_a_cache_that_cannot_be_written_is_said(shop: Shop, place: BuildPlace) -> None:
     place.cache.write_text("a file, not a folder")
     with pytest.raises(EnvironmentMissing, match="could not be written") as caught:
         build(shop.spec(), place)
     assert "XSFT_CACHE_DIR" in caught.value.fix
 
 
-def test_without_a_fitting_python_the_way_to_one_is_said(shop: Shop, place: Place) -> None:
+def test_without_a_fitting_python_the_way_to_one_is_said(shop: Shop, place: BuildPlace) -> None:
     with pytest.raises(EnvironmentMissing, match=r"needs Python 3\.99") as caught:
         build(replace(shop.spec(), pythons=((3, 99),)), place)
     assert "pyenv install 3.99" in caught.value.fix
 
 
-def test_a_folder_of_somebody_else_is_not_touched(shop: Shop, place: Place) -> None:
+def test_a_folder_of_somebody_else_is_not_touched(shop: Shop, place: BuildPlace) -> None:
     built, _ = build(shop.spec(), place)
     shutil.rmtree(built.folder)
     built.folder.mkdir()
     (built.folder / "thesis.tex").write_text("mine")
-    with pytest.raises(Refused, match="did not make it"):
+    with pytest.raises(Refused, match="did not create it"):
         build(shop.spec(), place)
     assert (built.folder / "thesis.tex").read_text() == "mine"
 
 
-def test_an_interrupted_build_leaves_nothing(shop: Shop, place: Place) -> None:
+def test_an_interrupted_build_leaves_nothing(shop: Shop, place: BuildPlace) -> None:
     def interrupt(line: str) -> None:
         if line.startswith("verifying"):
             raise KeyboardInterrupt
@@ -223,7 +225,7 @@ def test_an_interrupted_build_leaves_nothing(shop: Shop, place: Place) -> None:
     assert left_over(place) == []
 
 
-def test_what_does_not_import_is_refused(shop: Shop, place: Place) -> None:
+def test_what_does_not_import_is_refused(shop: Shop, place: BuildPlace) -> None:
     with pytest.raises(EnvironmentMissing, match=r"import tinything\.absent"):
         build(replace(shop.spec(), imports=("tinything.absent",)), place)
     assert left_over(place) == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.checks.factory import DROP, spec
 from tests.effects.gitrepo import git, made_in
 from xsft.effects.facts.gather import folder_of, gather, machine
@@ -24,7 +26,7 @@ class Looks:
 
 
 def gathered(file: Path, looks: Looks | None = None, **changes: object) -> Facts:
-    return gather(spec(**changes), file=file, today=TODAY, look=looks or Looks())
+    return gather(spec(**changes), file=file, today=TODAY, look=looks or Looks(), names=lambda _folder: ())
 
 
 def test_the_date_is_passed_on(tmp_path: Path) -> None:
@@ -46,10 +48,29 @@ def test_the_checkpoint_is_looked_at(tmp_path: Path) -> None:
     assert facts.checkpoint is not None
 
 
-def test_the_checkpoint_of_a_conversion_is_looked_at_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("target", "path", "looked"),
+    [
+        ("xpk", "gs://my-bucket/lora", "gs://my-bucket/lora"),
+        ("xpk", "/in/the/image", None),
+        ("local", "runs/lora", f"{Path.cwd()}/runs/lora"),
+    ],
+)
+def test_the_adapters_to_go_on_from_are_looked_at(tmp_path: Path, target: str, path: str, looked: str | None) -> None:
     looks = Looks()
-    gathered(tmp_path / "w.yaml", looks, model={"checkpoint": DROP, "hf": {"repo": "Qwen/Qwen3-0.6B"}})
-    assert looks.paths == ["gs://my-bucket/runs/converted/qwen3-0.6b/0/items"]
+    lora = {"rank": 4, "alpha": 8, "restore_path": path}
+    facts = gathered(tmp_path / "w.yaml", looks, target=target, lora=lora)
+    assert (facts.adapters.path if facts.adapters else None) == looked
+    assert not looked or looked in looks.paths
+
+
+def test_the_checkpoint_of_a_conversion_is_looked_for_too(tmp_path: Path) -> None:
+    """tests/effects/facts/test_tries.py has what is found."""
+    looks = Looks()
+    facts = gathered(tmp_path / "w.yaml", looks, model={"checkpoint": DROP, "hf": {"repo": "Qwen/Qwen3-0.6B"}})
+    assert facts.checkpoint is not None
+    assert facts.checkpoint.path == "gs://my-bucket/runs/converted/qwen3-0.6b-0954c894002f/0/items"
+    assert looks.paths == []
 
 
 def test_offline_looks_at_nothing(tmp_path: Path) -> None:
@@ -84,6 +105,16 @@ def test_the_machine_for_local_runs_only(tmp_path: Path) -> None:
     assert gathered(tmp_path / "w.yaml").machine.memory_gib == 0
     here = gathered(tmp_path / "w.yaml", target="local").machine
     assert here.memory_gib == machine().memory_gib > 0
+
+
+@pytest.mark.parametrize(("data_dir", "is_read"), [(None, True), ("rows", False)])
+def test_files_under_a_data_dir_are_not_looked_for_elsewhere(
+    tmp_path: Path, data_dir: str | None, is_read: bool
+) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"messages": [{"role": "user", "content": "a"}]}\n')
+    data = {"hf_path": "json", "hf_train_files": str(tmp_path / "rows.jsonl"), "hf_data_dir": data_dir or DROP}
+    facts = gathered(tmp_path / "w.yaml", target="local", data=data)
+    assert (facts.data is not None) == is_read
 
 
 def test_standard_input_is_here() -> None:

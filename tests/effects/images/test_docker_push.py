@@ -26,7 +26,7 @@ from xsft.effects.images.docker_build import build, find_client
 from xsft.effects.images.docker_client import Engine
 from xsft.effects.images.docker_login import GOOGLE_USER, Credential
 from xsft.effects.images.docker_push import Pusher, pusher
-from xsft.effects.images.registry_auth import Login
+from xsft.effects.images.registry_auth import RegistryLogin
 from xsft.effects.images.registry_client import Manifest, Registries
 from xsft.errors import Unknown, Unreachable, XsftError
 from xsft.image.progress import Event, Layer, Retrying
@@ -204,7 +204,7 @@ def google(docker: Engine, token: str, **more: Any) -> Pusher:
     def credential(host: str) -> Credential:
         return Credential(host=host, user=GOOGLE_USER, secret=token)
 
-    class Holding(Login):
+    class Holding(RegistryLogin):
         @property
         def credential(self) -> Credential:  # type: ignore[override]
             return credential(self.host)

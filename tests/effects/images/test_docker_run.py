@@ -16,12 +16,13 @@ import pytest
 from tests.engine.base import BaseImage
 from tests.engine.daemon import Engine as RunningEngine
 from tests.replacing import replace
+from tests.until import until
 from xsft.effects.images import docker_client
 from xsft.effects.images.docker_client import Engine
 from xsft.effects.images.docker_run import (
     FOLDER_LABEL,
     SHARED_MEMORY_BYTES,
-    Command,
+    ContainerCommand,
     Mount,
     refuse_where_running,
     run_in_container,
@@ -42,7 +43,7 @@ def shell(docker: Engine, base_image: BaseImage, tmp_path: Path) -> Callable[...
 
     def run(script: str, **more: object) -> tuple[int, list[str]]:
         lines: list[str] = []
-        command = replace(Command(image=base_image.reference, argv=("sh", "-c", script)), **more)  # type: ignore[arg-type]
+        command = replace(ContainerCommand(image=base_image.reference, argv=("sh", "-c", script)), **more)  # type: ignore[arg-type]
         status = run_in_container(command, engine=docker, log=tmp_path / "log", on_line=lines.append, grace_s=2)
         return status, lines
 
@@ -113,7 +114,7 @@ def test_the_engine_keeps_no_second_log(docker: Engine, base_image: BaseImage, t
         (one,) = docker.api.containers()
         drivers.append(docker.api.inspect_container(one["Id"])["HostConfig"]["LogConfig"]["Type"])
 
-    command = Command(image=base_image.reference, argv=("sh", "-c", "echo now; sleep 1"))
+    command = ContainerCommand(image=base_image.reference, argv=("sh", "-c", "echo now; sleep 1"))
     run_in_container(command, engine=docker, log=tmp_path / "log", on_line=look, grace_s=1)
     assert drivers == ["none"]
 
@@ -132,7 +133,7 @@ def test_an_error_while_it_runs_ends_it(docker: Engine, base_image: BaseImage, t
     def fail(line: str) -> None:
         raise OSError(line)
 
-    command = Command(image=base_image.reference, argv=("sh", "-c", "echo now; sleep 60"))
+    command = ContainerCommand(image=base_image.reference, argv=("sh", "-c", "echo now; sleep 60"))
     started = time.monotonic()
     with pytest.raises(OSError, match="now"):
         run_in_container(command, engine=docker, log=tmp_path / "log", on_line=fail, grace_s=1)
@@ -159,7 +160,7 @@ time.sleep(60)
 """
 
 
-def in_a_child(docker: Engine, command: Command, folder: Path, *, grace_s: float = 3) -> subprocess.Popen[str]:
+def in_a_child(docker: Engine, command: ContainerCommand, folder: Path, *, grace_s: float = 3) -> subprocess.Popen[str]:
     """Another xsft, whose container is running when this returns."""
     (folder / "asked").write_bytes(pickle.dumps((dict(docker.env), command, folder / "log", grace_s)))
     child = subprocess.Popen(
@@ -177,7 +178,7 @@ def in_a_child(docker: Engine, command: Command, folder: Path, *, grace_s: float
 def test_a_signal_reaches_the_command_and_the_container_is_gone(
     docker: Engine, base_image: BaseImage, tmp_path: Path, sent: signal.Signals
 ) -> None:
-    command = Command(
+    command = ContainerCommand(
         image=base_image.reference, argv=("python3", "-c", POLITE), workdir=tmp_path,
         user=f"{os.getuid()}:{os.getgid()}",
         mounts=(Mount(path=tmp_path, writable=True),),
@@ -191,7 +192,7 @@ def test_a_signal_reaches_the_command_and_the_container_is_gone(
 
 
 def test_what_does_not_listen_is_killed_after_its_grace(docker: Engine, base_image: BaseImage, tmp_path: Path) -> None:
-    command = Command(image=base_image.reference, argv=("sh", "-c", "trap '' INT; echo ready; sleep 60"))
+    command = ContainerCommand(image=base_image.reference, argv=("sh", "-c", "trap '' INT; echo ready; sleep 60"))
     with in_a_child(docker, command, tmp_path) as child:
         started = time.monotonic()
         child.send_signal(signal.SIGINT)
@@ -214,11 +215,12 @@ def test_a_second_signal_skips_the_wait_and_leaves_no_container_either(
 ) -> None:
     tmp_path.chmod(0o777)
     mounts = (Mount(path=tmp_path, writable=True),)
-    command = Command(image=base_image.reference, argv=("python3", "-c", STUBBORN), workdir=tmp_path, mounts=mounts)
+    command = ContainerCommand(
+        image=base_image.reference, argv=("python3", "-c", STUBBORN), workdir=tmp_path, mounts=mounts
+    )
     with in_a_child(docker, command, tmp_path, grace_s=120) as child:
         child.send_signal(signal.SIGTERM)
-        while not (tmp_path / "told").exists():
-            time.sleep(0.05)
+        until((tmp_path / "told").exists)
         child.send_signal(sent)
         child.communicate(timeout=30)
     assert left(docker) == []
@@ -227,7 +229,7 @@ def test_a_second_signal_skips_the_wait_and_leaves_no_container_either(
 def test_a_container_that_outlived_its_xsft_is_not_joined_by_another(
     docker: Engine, base_image: BaseImage, tmp_path: Path
 ) -> None:
-    command = Command(
+    command = ContainerCommand(
         image=base_image.reference, argv=("sh", "-c", "echo ready; sleep 60"), labels={FOLDER_LABEL: str(tmp_path)}
     )
     with in_a_child(docker, command, tmp_path) as child:

@@ -25,9 +25,9 @@ from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.files import write_atomic
 from xsft.errors import Refused, UsageError
 from xsft.image.lock import updated
-from xsft.image.model import Base, Locked, Options
+from xsft.image.model import Base, BuildOptions, Locked
 
-OPTIONS = Options(image="mine", maxtext="0.2.5", code=("extra",))
+OPTIONS = BuildOptions(image="mine", maxtext="0.2.5", code=("extra",))
 REPOSITORY = "us-docker.pkg.dev/p/r/mine"
 
 

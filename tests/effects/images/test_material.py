@@ -13,9 +13,9 @@ from tests.replacing import replace
 from xsft.effects.images.material import Gathering, find_images, plan_image, within_project
 from xsft.effects.machine.process import own_environment
 from xsft.errors import SpecError, UsageError
-from xsft.image.model import Base, Options
+from xsft.image.model import Base, BuildOptions
 
-OPTIONS = Options(image="mine", registry="127.0.0.1:5000/team", maxtext="0.2.5", code=("extra",))
+OPTIONS = BuildOptions(image="mine", registry="127.0.0.1:5000/team", maxtext="0.2.5", code=("extra",))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.effects.gitrepo import git
-from xsft.effects.images.source import Source, source_of
+from xsft.effects.images.source import SourceTree, source_of
 from xsft.effects.machine.process import own_environment
 from xsft.errors import Unreachable
 
@@ -22,7 +22,7 @@ def fork(tmp_path: Path) -> Path:
     return made
 
 
-def found(text: str, tmp_path: Path, said: list[str] | None = None) -> Source | None:
+def found(text: str, tmp_path: Path, said: list[str] | None = None) -> SourceTree | None:
     progress = (said if said is not None else []).append
     return source_of(text, project=tmp_path, env=own_environment(), cache=tmp_path / "cache", progress=progress)
 
@@ -33,9 +33,9 @@ def test_the_package_index_has_no_folder(tmp_path: Path) -> None:
 
 def test_a_folder_is_told_by_its_commit_and_whether_it_was_changed(fork: Path, tmp_path: Path) -> None:
     head = git(fork, "rev-parse", "HEAD")
-    assert found("fork", tmp_path) == Source(folder=fork, label=f"tree {head}")
+    assert found("fork", tmp_path) == SourceTree(folder=fork, label=f"tree {head}")
     (fork / "a.py").write_text("2")
-    assert found(str(fork), tmp_path) == Source(folder=fork, label=f"tree {head}-dirty")
+    assert found(str(fork), tmp_path) == SourceTree(folder=fork, label=f"tree {head}-dirty")
 
 
 @pytest.mark.parametrize("ref", ["main", "v1", "COMMIT"])

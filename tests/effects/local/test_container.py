@@ -9,7 +9,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,12 @@ from tests.engine.daemon import Engine as RunningEngine
 from tests.engine.trainer import fake_trainer_image, plan_in_image, seen_in
 from tests.localruns import FakeTrainer, local_plan
 from tests.replacing import replace
+from tests.until import until
 from xsft.commands.submit_local import submit_local
 from xsft.effects.images import docker_client
 from xsft.effects.images.docker_client import Engine
 from xsft.effects.images.docker_run import FOLDER_LABEL, Mount
-from xsft.effects.local.container import Container, container_for, mounts, user_in
+from xsft.effects.local.container import LocalContainer, container_for, mounts, user_in
 from xsft.effects.local.machine import Machine, in_image
 from xsft.effects.local.run import LocalResult, run_local
 from xsft.errors import EnvironmentMissing, Refused, SpecError, Unreachable
@@ -111,7 +111,7 @@ class Api:
 
 def asked_for(api: Api, folder: Path, **changes: Any) -> None:
     engine = Engine(host="unix:///none", api=api, env={})
-    container = Container(engine=engine, ref="i:1", image="sha256:1", user="1234:2345", cwd=folder)
+    container = LocalContainer(engine=engine, ref="i:1", image="sha256:1", user="1234:2345", cwd=folder)
     plan = local_plan(folder / "out", image__ref="i:1", **changes)
     with pytest.raises(Asked, match=f"^xsft-{plan.run_name}-"):
         container.run(
@@ -134,7 +134,7 @@ def test_what_reads_files_alone_has_no_network_and_what_names_a_hub_has_one(tmp_
 
 def test_a_folder_in_which_a_container_still_writes_is_refused(tmp_path: Path) -> None:
     engine = Engine(host="unix:///none", api=Api(), env={})
-    container = Container(engine=engine, ref="i:1", image="sha256:1", user="", cwd=tmp_path)
+    container = LocalContainer(engine=engine, ref="i:1", image="sha256:1", user="", cwd=tmp_path)
     container.refuse_where_running(Path("/runs/other"))
     with pytest.raises(Refused, match="one is running now"):
         container.refuse_where_running(Path("/runs/one"))
@@ -244,10 +244,7 @@ sys.exit(submit_local(plan, json=False, machine=machine))
 
 
 def until_logged(text: str, log: Path) -> None:
-    deadline = time.monotonic() + 40
-    while not (log.exists() and text in log.read_text()):
-        assert time.monotonic() < deadline, f"{log} never said {text}"
-        time.sleep(0.05)
+    until(lambda: log.exists() and text in log.read_text(), what=f"{text} in {log}")
 
 
 @needs_engine

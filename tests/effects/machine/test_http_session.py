@@ -232,7 +232,7 @@ def test_certificates_are_the_environments(monkeypatch: pytest.MonkeyPatch) -> N
 SENDERS = {
     "requests": "http_session",
     "google.auth.transport": "google_login",
-    "google.cloud.storage": "storage",
+    "google.cloud.storage": "gcs",
     "docker": "docker_client",
     "urllib3": "",
     "httpx": "",

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.records.arbitrary import any_of
 from tests.replacing import replace
-from xsft.effects.records.index import IndexEntry, keep, read_index
-from xsft.records.model import Cluster
+from xsft.effects.records.index import IndexEntry, entry_of, keep, read_index
+from xsft.records.model import Attempt, ClusterAddress, Record
 
 ENTRY = IndexEntry(
     run_name="a",
@@ -19,9 +24,56 @@ ENTRY = IndexEntry(
     steps=3,
     attempt=2,
     uid="u",
-    cluster=Cluster(context="here"),
+    cluster=ClusterAddress(context="here"),
     updated_at="2",
 )
+
+
+@settings(max_examples=20, deadline=None)
+@given(any_of(IndexEntry, run_name=st.text("abé-1", min_size=1, max_size=8)))
+def test_every_field_survives_its_file(entry: IndexEntry) -> None:
+    with TemporaryDirectory() as folder:
+        keep(Path(folder), entry)
+        assert read_index(Path(folder)).entries == (entry,)
+
+
+def test_the_form_of_the_file(tmp_path: Path) -> None:
+    """People look into it as well."""
+    keep(tmp_path / "index", replace(ENTRY, run_name="é" * 120, mode=None))
+    (file,) = (tmp_path / "index").glob("*.json")
+    assert re.fullmatch(r"é{100}-[0-9a-f]{12}\.json", file.name)
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    text = file.read_text(encoding="utf-8")
+    assert text.startswith(f'{{\n "schema": "xsft.run/1",\n "run_name": "{"é" * 120}",\n')
+    assert text.endswith("}\n")
+    assert "mode" not in json.loads(text)
+
+
+def test_no_secret_is_kept(tmp_path: Path) -> None:
+    token = "hf_" + "Ab1" * 12
+    keep(tmp_path, replace(ENTRY, record=f"https://{token}@host/"))
+    (file,) = tmp_path.glob("*.json")
+    assert token not in file.read_text()
+
+
+@settings(max_examples=50, deadline=None)
+@given(any_of(Record, attempts=st.lists(any_of(Attempt), min_size=1, max_size=2).map(tuple)))
+def test_an_entry_is_of_the_last_attempt(record: Record) -> None:
+    last = record.attempts[-1]
+    assert entry_of(record, path="p", at="t") == IndexEntry(
+        **{name: getattr(record, name) for name in ("run_name", "target", "spec_digest", "steps", "mode")},
+        **{name: getattr(last, name) for name in ("jobset", "namespace", "cluster", "uid")},
+        output=record.output or "",
+        attempt=last.number,
+        record="p",
+        updated_at="t",
+    )
+
+
+def test_a_slash_at_the_end_of_an_output_is_no_other_run(tmp_path: Path) -> None:
+    for output in ("gs://b/runs", "gs://b/runs/"):
+        keep(tmp_path, replace(ENTRY, output=output))
+    assert [entry.output for entry in read_index(tmp_path).entries] == ["gs://b/runs/"]
 
 
 def test_one_file_for_each_run_and_output(tmp_path: Path) -> None:
@@ -38,6 +90,8 @@ def test_an_earlier_attempt_does_not_replace_a_later_one(tmp_path: Path) -> None
     for attempt in (2, 1, 3, 2):
         keep(tmp_path, replace(ENTRY, attempt=attempt))
     assert [e.attempt for e in read_index(tmp_path).entries] == [3]
+    keep(tmp_path, replace(ENTRY, attempt=3, uid="learnt since"))
+    assert [e.uid for e in read_index(tmp_path).entries] == ["learnt since"]
 
 
 def test_many_writers_lose_nothing(tmp_path: Path) -> None:
@@ -56,7 +110,7 @@ def test_many_writers_lose_nothing(tmp_path: Path) -> None:
 def test_entries_of_other_versions_are_read_as_far_as_they_are_known(tmp_path: Path) -> None:
     newer = {"schema": "xsft.run/9", "run_name": "a", "target": "t", "output": "o", "new": 1, "steps": "x", "uid": None}
     (tmp_path / "a.json").write_text(json.dumps(newer | {"cluster": {"context": "c", "moon": 1}}))
-    expected = IndexEntry(run_name="a", target="t", output="o", cluster=Cluster(context="c"))
+    expected = IndexEntry(run_name="a", target="t", output="o", cluster=ClusterAddress(context="c"))
     assert read_index(tmp_path).entries == (expected,)
 
 

@@ -209,3 +209,22 @@ def test_the_scheme_chooses(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.
     assert isinstance(objects_for("gs://my-bucket/a", env={"STORAGE_EMULATOR_HOST": bucket.url}), GcsObjects)
     with pytest.raises(Unreachable, match="no Google Cloud login"):
         objects_for("gs://my-bucket/a", env={"HOME": str(tmp_path / "nobody")})
+
+
+def test_a_large_file_is_sent_once_and_never_over_another(bucket: Bucket, tmp_path: Path) -> None:
+    """9 MB go in more than one request; the first try is refused as busy, the second answer is lost."""
+    file = tmp_path / "shard.parquet"
+    file.write_bytes(os.urandom(1024) * 9 * 1024)
+    bucket.failures += [Failure(match="POST /upload", status=503), Failure(match="PUT /upload", cut=True)]
+    objects = remote(bucket)
+    assert not objects.create_from("gs://my-bucket/data/shard.parquet", file), "the lost answer had written it"
+    assert bucket.objects["data/shard.parquet"] == file.read_bytes()
+    assert not objects.create_from("gs://my-bucket/data/shard.parquet", file)
+    with pytest.raises(EnvironmentMissing, match="the bucket other does not exist"):
+        objects.create_from("gs://other/shard.parquet", file)
+
+
+def test_a_small_file_is_sent(bucket: Bucket, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"rows")
+    assert remote(bucket).create_from("gs://my-bucket/a", tmp_path / "a")
+    assert bucket.objects["a"] == b"rows"

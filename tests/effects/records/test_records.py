@@ -21,9 +21,9 @@ from xsft.effects.records.objects import LocalObjects, Objects
 from xsft.effects.records.records import RecordRef, RecordStore, Taken, next_number, record_store
 from xsft.errors import EnvironmentMissing, Unreachable, UsageError
 from xsft.problems import note
-from xsft.records.model import Facts, ReadBack, Record
+from xsft.records.model import AttemptFacts, ReadBack, Record
 
-CREATED = Facts(outcome="created", at="t1", submitter="a" * 16, uid="u-1", read_back=ReadBack(outcome="same"))
+CREATED = AttemptFacts(outcome="created", at="t1", submitter="a" * 16, uid="u-1", read_back=ReadBack(outcome="same"))
 
 
 @pytest.fixture

@@ -22,9 +22,9 @@ from xsft.effects.records.records import RecordStore
 from xsft.effects.runs import first_pods
 from xsft.effects.runs.first_pods import printer_of
 from xsft.effects.runs.runs import Runs
-from xsft.effects.runs.sources import Source
+from xsft.effects.runs.sources import RunSource
 from xsft.effects.runs.wanted import Effort
-from xsft.records.where import Cluster as Where
+from xsft.records.where import ClusterAddress
 from xsft.states.model import Pod
 
 STARTING = {"restarts": 0, "replicatedJobsStatus": [{"name": "slice-job", "active": 2}]}
@@ -66,7 +66,7 @@ class Looks:
 
     def _runs(self, names: tuple[str, ...], effort: Effort | None) -> Runs:
         store = RecordStore(state=self.state, objects_at=lambda _: LocalObjects())
-        source = Source(name="stand-in", where=Where(context="stand-in"), namespace="default")
+        source = RunSource(name="stand-in", where=ClusterAddress(context="stand-in"), namespace="default")
         patience = Patience(tries=1, read_timeout_s=5.0)
         return Runs(
             sources=(source,),

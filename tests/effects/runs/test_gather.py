@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.kuberuns import RUNNING, Runs, ended
 from tests.localruns import FakeTrainer, local_plan
 from tests.replacing import replace
+from tests.until import until
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import Cluster, connect_context
 from xsft.effects.local.run import run_local
@@ -28,8 +28,8 @@ from xsft.effects.runs.lastknown import remember
 from xsft.effects.runs.progress import NOT_ASKED, TAIL
 from xsft.effects.runs.wanted import Effort, untold
 from xsft.errors import Unreachable
-from xsft.records.model import Attempt, Facts, Record
-from xsft.records.model import Cluster as Where
+from xsft.records.model import Attempt, AttemptFacts, Record
+from xsft.records.model import ClusterAddress as Where
 from xsft.states.classify import classify
 from xsft.states.folding import fold
 from xsft.states.model import Observation, Status, Unread
@@ -204,9 +204,9 @@ def test_what_the_cluster_has_forgotten_is_known_by_its_record(world: World) -> 
     attempt = Attempt(number=1, outcome="submitting", submitter="a" * 16, jobset="gone", started_at=NOW, **where)  # type: ignore[arg-type]
     record = Record(run_name="gone", steps=1000, target="xpk", output=world.output, attempts=(attempt,))
     ref = world.store.begin(record)
-    world.store.finish(ref, Facts(outcome="created", at=NOW, uid="u-1", submitter="a" * 16))  # type: ignore[arg-type]
+    world.store.finish(ref, AttemptFacts(outcome="created", at=NOW, uid="u-1", submitter="a" * 16))  # type: ignore[arg-type]
     assert states(world.gather())["gone"].reason == "jobset-gone"
-    world.store.finish(ref, Facts(outcome="cancelled", at=NOW, submitter="b" * 16))  # type: ignore[arg-type]
+    world.store.finish(ref, AttemptFacts(outcome="cancelled", at=NOW, submitter="b" * 16))  # type: ignore[arg-type]
     assert states(world.gather(effort=Effort()))["gone"] == Status(state="cancelled", evidence=("record",))
 
 
@@ -230,14 +230,14 @@ def test_a_run_that_was_cancelled_keeps_what_was_known_of_it(world: World) -> No
         number=1, outcome="submitting", submitter="a" * 16, jobset="gemma", started_at=NOW, **where  # type: ignore[arg-type]
     )  # fmt: skip
     record = Record(run_name="gemma", steps=1000, target="xpk", mode="mcjax", output=world.output, attempts=(attempt,))
-    created = Facts(outcome="created", at=NOW, uid=uid, submitter="a" * 16)  # type: ignore[arg-type]
+    created = AttemptFacts(outcome="created", at=NOW, uid=uid, submitter="a" * 16)  # type: ignore[arg-type]
     ref = world.store.finish(world.store.begin(record), created)
     pod = world.runs.pod("gemma")["metadata"]["name"]
     world.api.standin.logs.say(pod, "completed step: 42, seconds: 0.5, total_weights: 84, loss: 2.5, lm_loss: 0.0")
     remembered(world, effort=Effort())
     world.api.world.delete("gemma")
     del world.api.standin.objects.of("/pods")["default", pod]
-    world.store.finish(ref, Facts(outcome="cancelled", at="2026-11-21T11:30:00+00:00", submitter="b" * 16))
+    world.store.finish(ref, AttemptFacts(outcome="cancelled", at="2026-11-21T11:30:00+00:00", submitter="b" * 16))
     for _ in range(3):  # it is read from the record first, then remembered
         found = by_name(world.gather(effort=Effort()))["gemma"]
         status = classify(found, now=NOW)
@@ -454,11 +454,7 @@ def test_pods_that_print_are_asked_for_once_and_before_all_lists_have_come(world
     gate = threading.Event()
     world.api.server.fail("/workloads", code=0, do=partial(gate.wait, 20))
     began = begin((world.target(),), store=world.store)
-    for _ in range(200):
-        if printers_asked(world):
-            break
-        time.sleep(0.05)
-    assert printers_asked(world) == 1
+    assert until(lambda: printers_asked(world)) == 1
     gate.set()
     assert by_name(gather_runs(began, store=world.store))["gemma"].progress is not None
     assert printers_asked(world) == 1

@@ -6,7 +6,7 @@ import itertools
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 from tests.fakes.clusters import ClusterApi, standing_in
 from tests.fakes.kubelogs import PodLogs
 from tests.fakes.kuberuns import Runs, ended
+from tests.until import until
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import connect_context
 from xsft.effects.runs.logs import (
     STREAM_THREAD,
     LogLine,
     Pace,
-    Role,
+    ProcessRole,
     _merged,
     _pump,
     follow_logs,
@@ -31,13 +32,13 @@ from xsft.effects.runs.logs import (
     read_logs,
     role_of,
 )
-from xsft.effects.runs.logstream import Follower, Over
+from xsft.effects.runs.logstream import LogFollower, Over
 from xsft.effects.runs.logtypes import Given, Mark
 from xsft.errors import Unreachable, UsageError
 from xsft.reading.jobsets import jobset_of
 from xsft.reading.pods import pod_of
 from xsft.states.model import JobSet
-from xsft.trainers.progress import Said
+from xsft.trainers.progress import LoggedLine
 
 PACE = Pace(poll_s=0.02, longest_wait_s=0.05, silence_s=60.0, first_s=0.3, look_s=0.05)
 FIRST = "gemma-slice-job-0-0-abcde"
@@ -65,7 +66,7 @@ class World:
         for one in self.listeners:
             one.rest()
 
-    def listen(self, *roles: Role, **how: Any) -> Listener:
+    def listen(self, *roles: ProcessRole, **how: Any) -> Listener:
         self.listeners.append(Listener(self.follow(*roles, **how)))
         return self.listeners[-1]
 
@@ -83,11 +84,11 @@ class World:
     def end(self, how: str = "Completed") -> None:
         self.json["status"] = ended(how, "AllJobsCompleted")
 
-    def read(self, *roles: Role, **how: Any) -> list[str]:
+    def read(self, *roles: ProcessRole, **how: Any) -> list[str]:
         found = read_logs(self.cluster, jobset=self.jobset, roles=roles or (printer(self.jobset),), **how)
         return [line.text for line in found]
 
-    def follow(self, *roles: Role, **how: Any) -> Iterator[LogLine]:
+    def follow(self, *roles: ProcessRole, **how: Any) -> Iterator[LogLine]:
         wanted = roles or (printer(self.jobset),)
         return follow_logs(self.cluster, jobset=self.jobset, roles=wanted, **{"pace": PACE, **how})
 
@@ -131,13 +132,6 @@ class Listener:
         return [line.text for line in self.heard[self.given :]]
 
 
-def until(true: Callable[[], object]) -> None:
-    end = time.monotonic() + SOON_S
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def test_the_one_that_prints_steps_is_read(world: World) -> None:
     world.pod()
     world.pod(host=1)
@@ -177,13 +171,13 @@ def test_what_has_no_log_yet_has_said_nothing(world: World) -> None:
 
 
 def test_many_logs_are_not_opened_by_accident(world: World) -> None:
-    roles = [Role(replicated_job="slice-job", slice_index=0, host=host) for host in range(64)]
-    with pytest.raises(UsageError, match="64 logs at once"):
+    roles = [ProcessRole(replicated_job="slice-job", slice_index=0, host=host) for host in range(64)]
+    with pytest.raises(UsageError, match="64 logs requested"):
         world.read(*roles)
-    with pytest.raises(UsageError, match="64 logs at once"):
+    with pytest.raises(UsageError, match="64 logs requested"):
         next(world.follow(*roles))
     assert world.read(*roles, at_most=64) == []
-    with pytest.raises(UsageError, match="No process"):
+    with pytest.raises(UsageError, match="No such process"):
         read_logs(world.cluster, jobset=world.jobset, roles=())
 
 
@@ -200,9 +194,9 @@ def test_following_ends_with_the_run(world: World) -> None:
     assert lines.rest() == ["last"]
 
 
-def follower(world: World) -> Follower:
+def follower(world: World) -> LogFollower:
     over, stop = Over(world.cluster, world.jobset, pace=PACE, now=time.monotonic), threading.Event()
-    return Follower(
+    return LogFollower(
         world.cluster, world.jobset, printer(world.jobset), pace=PACE, over=over, stop=stop, say=lambda _: None
     )
 
@@ -353,7 +347,7 @@ def test_what_a_container_said_while_nobody_listened_is_read_after_it_started_an
     pod = world.pod()
     world.logs.say(FIRST, "one", second=1)
     over, stop = Over(world.cluster, world.jobset, pace=PACE, now=time.monotonic), threading.Event()
-    follower = Follower(
+    follower = LogFollower(
         world.cluster,
         world.jobset,
         printer(world.jobset),
@@ -373,7 +367,7 @@ def test_what_a_container_said_while_nobody_listened_is_read_after_it_started_an
     first, mark, second = itertools.islice(follower.lines(), 3)
     assert (first.text, second.text) == ("last words", "anew")
     assert isinstance(mark, Mark)
-    assert "its container was started anew" in mark.text
+    assert "its container was restarted" in mark.text
     giving_up.cancel()
 
 
@@ -415,7 +409,7 @@ def test_a_stream_that_nobody_closes_does_not_hide_the_process_that_came_after(w
     world.logs.say("gemma-slice-job-0-0-zzzzz", "anew", second=9)
     assert lines.take(1) == ["anew"]
     (mark,) = marks
-    assert mark == "-- gemma: restart 1 of 3; what follows is said by the new processes --"
+    assert mark == "-- gemma: restart 1 of 3; the lines below are from the new processes --"
 
 
 @pytest.mark.parametrize("ending", [False, True])
@@ -442,8 +436,8 @@ def test_a_log_without_a_line_is_not_waited_for_longer_than_its_process_lives(wo
 @pytest.mark.parametrize(
     ("after", "told"),
     [
-        ({"tag": "zzzzz", "attempt": 1}, "-- gemma: restart 1 of 3; what follows is said by the new processes --"),
-        ({"tag": "zzzzz"}, f"-- {FIRST} was replaced; what follows is said by gemma-slice-job-0-0-zzzzz --"),
+        ({"tag": "zzzzz", "attempt": 1}, "-- gemma: restart 1 of 3; the lines below are from the new processes --"),
+        ({"tag": "zzzzz"}, f"-- {FIRST} was replaced; the lines below are from gemma-slice-job-0-0-zzzzz --"),
     ],
 )
 def test_a_mark_says_what_happened(world: World, after: dict[str, Any], told: str) -> None:
@@ -498,7 +492,7 @@ def test_a_node_that_is_gone_does_not_hold_up_what_comes_after_it(world: World, 
         world.pod(tag="zzzzz", attempt=1)
         world.logs.say("gemma-slice-job-0-0-zzzzz", "anew", second=9)
         assert lines.take(1) == ["anew"]
-    assert [text for text in said if "said last cannot be read" in text]
+    assert [text for text in said if "last lines of" in text]
 
 
 def test_a_log_of_any_length_is_read_whole_and_while_it_comes(world: World) -> None:
@@ -555,7 +549,7 @@ def test_whoever_stops_listening_leaves_nothing_open(world: World) -> None:
     for host in (0, 1):
         world.pod(host=host)
         world.logs.say(f"gemma-slice-job-0-{host}-abcde", "one")
-    roles = [Role(replicated_job="slice-job", slice_index=0, host=host) for host in (0, 1)]
+    roles = [ProcessRole(replicated_job="slice-job", slice_index=0, host=host) for host in (0, 1)]
     lines = world.follow(*roles)
     assert [next(lines).text for _ in roles] == ["one", "one"]
     threading.Timer(0.1, lambda: world.logs.say(FIRST, "two", second=2)).start()
@@ -576,8 +570,11 @@ LINES = st.lists(st.tuples(st.integers(0, 4), st.sampled_from("ab")), max_size=1
 @given(LINES, st.lists(st.integers(0, 12), max_size=4))
 def test_each_line_is_given_once_wherever_it_breaks(lines: list[tuple[int, str]], breaks: list[int]) -> None:
     """A log is opened again and again; each time the server gives all from the second that was asked for."""
-    log = [Said(text=text, at=f"2026-11-21T10:00:{second:02}.5Z") for second, text in sorted(lines, key=lambda x: x[0])]
-    state, seen = Given(), list[Said]()
+    log = [
+        LoggedLine(text=text, at=f"2026-11-21T10:00:{second:02}.5Z")
+        for second, text in sorted(lines, key=lambda x: x[0])
+    ]
+    state, seen = Given(), list[LoggedLine]()
     for stop in [*breaks, len(log)]:
         since = (state.since or "")[:19]
         repeated = [line for line in log if line.at[:19] >= since]
@@ -598,6 +595,6 @@ def test_a_fault_in_one_stream_ends_the_whole_and_is_no_wait_for_ever() -> None:
             raise KeyError("wrong")
 
     lines: queue.Queue[LogLine | Mark | Exception | None] = queue.Queue()
-    _pump(cast("Follower", Broken()), lines, threading.Event())
+    _pump(cast("LogFollower", Broken()), lines, threading.Event())
     with pytest.raises(KeyError, match="wrong"):
         list(_merged(lines, streams=1, mark=lambda _: None))

@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.api import Cluster as Real
 from tests.effects.clusterruns import HOSTS, Staged
 from tests.effects.runs.test_logs import Listener
-from xsft.effects.runs.logs import Pace, Role, follow_logs, printer, read_logs
+from xsft.effects.runs.logs import Pace, ProcessRole, follow_logs, printer, read_logs
 from xsft.states.model import JobSet
 
 pytestmark = pytest.mark.cluster
@@ -47,7 +47,7 @@ def test_a_run_is_followed_through_its_restart_to_its_end(staged: Staged) -> Non
     first, *_, last = lines.heard
     assert (first.attempt, last.attempt) == (0, 1)
     assert first.pod != last.pod
-    assert marks == ["-- gemma: restart 1 of 3; what follows is said by the new processes --"]
+    assert marks == ["-- gemma: restart 1 of 3; the lines below are from the new processes --"]
     staged.says("gemma", "last")
     staged.ends("gemma")
     assert lines.rest() == ["last"]
@@ -62,7 +62,7 @@ def test_logs_of_several_hosts_are_merged(staged: Staged) -> None:
         texts = [f"host {host} line {i}" for i in range(3)]
         at = start + timedelta(seconds=host)
         staged.real.write_logs(staged.namespace, where, texts, at=at, apart_s=10.0)
-    roles = tuple(Role(replicated_job="slice-job", slice_index=1, host=host) for host in range(HOSTS))
+    roles = tuple(ProcessRole(replicated_job="slice-job", slice_index=1, host=host) for host in range(HOSTS))
     found = read_logs(staged.cluster, jobset=jobset(staged), roles=roles)
     assert [one.text for one in found] == [f"host {host} line {i}" for i in range(3) for host in range(HOSTS)]
     tail = read_logs(staged.cluster, jobset=jobset(staged), roles=roles, tail=1)

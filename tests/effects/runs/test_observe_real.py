@@ -21,7 +21,7 @@ from xsft.effects.runs.gather import gather_runs
 from xsft.effects.runs.lastknown import remember
 from xsft.effects.runs.observe import observe_cluster
 from xsft.effects.runs.wanted import Effort
-from xsft.records.model import Cluster as Where
+from xsft.records.model import ClusterAddress as Where
 from xsft.states.causes import explain
 from xsft.states.classify import classify
 from xsft.states.model import Observation, Status

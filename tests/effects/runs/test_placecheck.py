@@ -10,9 +10,9 @@ import pytest
 
 from tests.fakes.clusters import ClusterApi, standing_in
 from xsft.effects.cluster.cluster import connect
-from xsft.effects.environments.tools import Check
+from xsft.effects.environments.tools import ToolCheck
 from xsft.effects.records.writable import check_writable
-from xsft.effects.runs.placecheck import World, place_checks
+from xsft.effects.runs.placecheck import PlaceProbe, place_checks
 from xsft.problems import Problem
 
 PLACES = """\
@@ -31,8 +31,8 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterApi]
         yield standin
 
 
-def found(api: ClusterApi, *problems: Problem, late_s: float = 25.0) -> dict[str, Check]:
-    world = World(
+def found(api: ClusterApi, *problems: Problem, late_s: float = 25.0) -> dict[str, ToolCheck]:
+    world = PlaceProbe(
         connect=lambda where: connect(where, here=api.here, patience=api.patience),
         writable=lambda output: problems if "second" in output else (),
         late_s=late_s,
@@ -82,4 +82,4 @@ def test_nothing_is_asked_without_places(api: ClusterApi) -> None:
 
 
 def test_the_real_questions_are_the_default() -> None:
-    assert World().writable is check_writable
+    assert PlaceProbe().writable is check_writable

@@ -23,7 +23,7 @@ from xsft.effects.records.objects import LocalObjects, Objects
 from xsft.effects.runs.first_pods import FirstPods
 from xsft.effects.runs.observe import observe_cluster
 from xsft.effects.runs.printer_log import LONG_TAIL, TAIL
-from xsft.effects.runs.progress import NOT_ASKED, NOT_READ, Source, not_asked, read_progress
+from xsft.effects.runs.progress import NOT_ASKED, NOT_READ, ProgressSource, not_asked, read_progress
 from xsft.effects.runs.wanted import tells
 from xsft.errors import Unreachable
 from xsft.launchers.labels import OUTPUT_ANNOTATION
@@ -60,7 +60,9 @@ class World:
 
     def read(self, seen: list[Observation] | None = None, **how: Any) -> dict[str, Observation]:
         given = self.seen() if seen is None else seen
-        source = Source(cluster=lambda _: self.cluster, objects=self.objects, now=lambda: NOW, **how.pop("source", {}))
+        source = ProgressSource(
+            cluster=lambda _: self.cluster, objects=self.objects, now=lambda: NOW, **how.pop("source", {})
+        )
         found = read_progress(given, source=source, **{"deadline_s": 10.0, **how})
         return {one.run_name: one for one in found}
 
@@ -171,7 +173,7 @@ def test_a_bucket_that_is_late_is_not_called_the_log_and_takes_nothing_that_was_
     seen = [replace(one, steps=6) for one in world.seen()]
     gone = Observation(run_name="b", target="xpk", observed_at=NOW, cluster="here", steps=6)
     hangs: dict[str, Any] = {"output": lambda _: str(world.output), "objects": lambda _: Hangs()}
-    source = Source(cluster=lambda _: world.cluster, now=lambda: NOW, **hangs)
+    source = ProgressSource(cluster=lambda _: world.cluster, now=lambda: NOW, **hangs)
     first, second = read_progress([*seen, gone], source=source, deadline_s=1.0)
     never.set()
     assert first.progress is not None

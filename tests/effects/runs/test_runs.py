@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +16,9 @@ from xsft.effects.records.index import IndexEntry, keep
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.runs import Runs, runs_for
-from xsft.effects.runs.sources import Asked, Source
+from xsft.effects.runs.sources import PlaceQuery, RunSource
 from xsft.errors import SpecError, UsageError
-from xsft.records.where import Cluster as Where
+from xsft.records.where import ClusterAddress
 
 
 def entry(name: str = "gemma", **changed: Any) -> IndexEntry:
@@ -64,18 +62,9 @@ def test_a_context_needs_no_places_file(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     with pytest.raises(SpecError):
-        runs_for(Asked())
+        runs_for(PlaceQuery())
     with pytest.raises(UsageError, match="no context lab"):
-        runs_for(Asked(context="lab"))
-
-
-def test_what_takes_the_answers_apart_is_not_loaded_before_the_clusters_are_asked() -> None:
-    program = (
-        "import sys; import xsft.effects.runs.runs\n"
-        "print([name for name in sys.modules if name in ('xsft.states.model', 'xsft.reading.jobsets', 'rich')])"
-    )
-    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+        runs_for(PlaceQuery(context="lab"))
 
 
 def test_a_truncated_list_is_reported_as_incomplete(tmp_path: Path) -> None:
@@ -83,7 +72,7 @@ def test_a_truncated_list_is_reported_as_incomplete(tmp_path: Path) -> None:
     patience = Patience(tries=1)
     with standing_in(tmp_path) as api:
         FakeRuns(api.standin.objects).admitted("a")
-        source = Source(name="stand-in", where=Where(context="stand-in"), namespace="default")
+        source = RunSource(name="stand-in", where=ClusterAddress(context="stand-in"), namespace="default")
         api.server.fail("/jobsets", action="short", times=9)
         connected = connect_context(api.context, here=api.here, patience=patience)
         read = Runs(sources=(source,), store=store, local=False, connect=lambda _: connected).read()

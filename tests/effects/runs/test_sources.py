@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from xsft.effects.records.index import IndexEntry
-from xsft.effects.runs.sources import DEFAULT_NAMESPACE, Asked, sources
+from xsft.effects.runs.sources import DEFAULT_NAMESPACE, PlaceQuery, sources
 from xsft.errors import UsageError
-from xsft.records.model import Cluster as Where
+from xsft.records.model import ClusterAddress as Where
 from xsft.spec.place import Place
 
 MAIN = Place(project="team-project", zone="us-east5-b", cluster="team-cluster")
@@ -21,7 +21,7 @@ def entry(name: str = "gemma", **changed: Any) -> IndexEntry:
     return IndexEntry(**{"run_name": name, "target": "xpk", "output": "gs://b/runs", **changed})
 
 
-def found(asked: Asked, *entries: IndexEntry) -> set[tuple[str, str]]:
+def found(asked: PlaceQuery, *entries: IndexEntry) -> set[tuple[str, str]]:
     looked = sources(asked, places=PLACES, file="places.yaml", entries=entries)
     assert len(looked) == len({(one.name, one.namespace) for one in looked})
     return {(one.name, one.namespace) for one in looked}
@@ -30,7 +30,7 @@ def found(asked: Asked, *entries: IndexEntry) -> set[tuple[str, str]]:
 def test_everywhere_is_all_places_and_where_runs_were_submitted_to() -> None:
     same = entry(cluster=Where(project="team-project", zone="us-east5-b", cluster="team-cluster"), namespace="default")
     other = entry(cluster=Where(context="lab"), namespace="elsewhere")
-    assert found(Asked(), same, other, entry(target="local")) == {
+    assert found(PlaceQuery(), same, other, entry(target="local")) == {
         ("team-project/us-east5-b/team-cluster", "default"),
         ("lab", "training"),
         ("lab", "elsewhere"),
@@ -38,14 +38,14 @@ def test_everywhere_is_all_places_and_where_runs_were_submitted_to() -> None:
 
 
 def test_what_is_named_is_all_that_is_looked_at() -> None:
-    assert found(Asked(place="lab"), entry(cluster=Where(context="elsewhere"))) == {("lab", "training")}
-    assert found(Asked(place="lab", namespace="mine")) == {("lab", "mine")}
-    assert found(Asked(context="other")) == {("other", "default")}
+    assert found(PlaceQuery(place="lab"), entry(cluster=Where(context="elsewhere"))) == {("lab", "training")}
+    assert found(PlaceQuery(place="lab", namespace="mine")) == {("lab", "mine")}
+    assert found(PlaceQuery(context="other")) == {("other", "default")}
 
 
 def test_a_place_that_is_not_there() -> None:
     with pytest.raises(UsageError, match=r"no place nosuch\. Known: lab, main, no-cluster \(places.yaml\)"):
-        found(Asked(place="nosuch"))
+        found(PlaceQuery(place="nosuch"))
 
 
 def test_the_default_namespace_is_the_places() -> None:

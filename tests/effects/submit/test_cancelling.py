@@ -8,7 +8,7 @@ from xsft.effects.records.objects import LocalObjects, Objects
 from xsft.effects.records.records import RecordRef, RecordStore
 from xsft.effects.submit.cancelling import record_cancel, record_worthless
 from xsft.errors import Unreachable
-from xsft.records.model import Attempt, Facts, Record
+from xsft.records.model import Attempt, AttemptFacts, Record
 from xsft.states.model import JobSet, Status
 from xsft.states.rows import Row, row_of
 
@@ -25,7 +25,7 @@ def submitted(tmp_path: Path, name: str, *, uid: str | None, number: int = 1) ->
     begun = store(tmp_path).begin(record)
     assert isinstance(begun, RecordRef)
     if uid:
-        store(tmp_path).finish(begun, Facts(outcome="created", at="2026-11-21T10:00:00Z", uid=uid))
+        store(tmp_path).finish(begun, AttemptFacts(outcome="created", at="2026-11-21T10:00:00Z", uid=uid))
 
 
 def cancelled(tmp_path: Path, there: JobSet) -> list[tuple[str, str | None]]:

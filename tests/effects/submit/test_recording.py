@@ -15,7 +15,7 @@ from tests.stories import intent_of, spec_of
 from xsft.effects.submit.recording import Provenance, gather_provenance, image_of, manifest_digest, record_of
 from xsft.planner import make_plan
 from xsft.records.document import read_record, to_json
-from xsft.records.model import Cluster, Git, Image
+from xsft.records.model import ClusterAddress, Git, RecordedImage
 from xsft.spec.digest import canonical
 from xsft.steps import Plan
 
@@ -50,7 +50,7 @@ def test_a_record_holds_what_is_submitted(plan: Plan) -> None:
     assert attempt.manifest_digest == manifest_digest(MANIFEST)
     place = plan.run.place
     assert place is not None
-    assert attempt.cluster == Cluster(project=place.project, zone=place.zone, cluster=place.cluster)
+    assert attempt.cluster == ClusterAddress(project=place.project, zone=place.zone, cluster=place.cluster)
     assert {p.severity for p in attempt.problems} <= {"warning", "note"}
 
 
@@ -81,8 +81,8 @@ def test_equal_manifests_have_equal_digests() -> None:
 
 
 def test_a_tag_is_no_digest() -> None:
-    assert image_of("registry:5000/a/b:tag") == Image(ref="registry:5000/a/b:tag")
-    assert image_of("a@sha256:0f") == Image(ref="a@sha256:0f", digest="sha256:0f")
+    assert image_of("registry:5000/a/b:tag") == RecordedImage(ref="registry:5000/a/b:tag")
+    assert image_of("a@sha256:0f") == RecordedImage(ref="a@sha256:0f", digest="sha256:0f")
 
 
 def test_the_checkout_of_the_workload_counts(tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
-"""Requests to a Kubernetes API server: bounded in time, repeated only where repeating cannot do harm."""
+"""Requests to a Kubernetes API server: with a time limit, and repeated only if repeating is harmless."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeVar
@@ -17,7 +16,7 @@ from xsft.effects.cluster.errors import Ask, Reply, explain
 from xsft.effects.cluster.http import JSON, Http, Lost, Read, Stream, read_object
 from xsft.effects.cluster.resources import Resource
 from xsft.effects.machine import clock
-from xsft.errors import Unreachable, XsftError
+from xsft.errors import XsftError
 
 T = TypeVar("T")
 
@@ -27,26 +26,26 @@ METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 CONNECT_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 30.0
 BUSY = frozenset({429, 500, 503, 504})
-"""Answers after which a question is asked again."""
+"""HTTP statuses after which a query is repeated."""
 
 
 class Patience(Struct, frozen=True, kw_only=True):
-    """How long xsft tries."""
+    """How often and how long xsft retries."""
 
     tries: int = 4
     first_wait_s: float = 0.5
-    """Doubles with every try, unless the server says how long (Retry-After)."""
+    """Doubles with every try, unless the server sends Retry-After."""
     budget_s: float = 30.0
-    """All waits together."""
-    sleep: Callable[[float], None] = time.sleep
+    """Limit for all waits together."""
+    sleep: Callable[[float], None] = clock.pause
     connect_timeout_s: float = CONNECT_TIMEOUT_S
     read_timeout_s: float = READ_TIMEOUT_S
     give_up_s: float = 60.0
-    """No try of a question begins so long after the first one."""
+    """No try of a query starts later than this after the first one."""
 
 
 class Waits:
-    """Counts tries and waits against one budget."""
+    """A counter of tries and waits against one budget."""
 
     def __init__(self, patience: Patience) -> None:
         self._patience = patience
@@ -55,7 +54,7 @@ class Waits:
         self._until = clock.monotonic() + patience.give_up_s
 
     def again(self, asked_s: float | None = None) -> bool:
-        """Wait, and say whether to try once more; False at once where the budget does not hold the wait."""
+        """Wait, then return True; return False at once if the budget does not allow the wait."""
         wait_s = self._patience.first_wait_s * 2 ** (self._tries - 1) if asked_s is None else asked_s
         if self._tries >= self._patience.tries or wait_s > self._left_s or clock.monotonic() > self._until:
             return False
@@ -66,7 +65,7 @@ class Waits:
 
 
 class Api:
-    """One cluster's API over one connection."""
+    """The API of one cluster over one connection."""
 
     def __init__(self, connection: Connection, *, access: Access, patience: Patience | None = None) -> None:
         self.access = access
@@ -76,16 +75,18 @@ class Api:
 
     @property
     def heard_at(self) -> float:
-        """`clock.monotonic` of the last sign of life; minus infinity before the first."""
+        """Return the time of the last activity, by `clock.monotonic`; minus infinity before the first."""
         return self._http.heard_at
 
     @property
     def ahead_s(self) -> float:
-        """How far the cluster's clock is ahead of this machine's, as its last answer says; 0 before the first."""
+        """Return how many seconds the cluster's clock is ahead of this machine's, from its last answer; 0 before the
+        first.
+        """
         return self._http.ahead_s
 
     def get(self, resource: Resource, *, name: str, namespace: str | None = None, accept: str = JSON) -> Any | None:
-        """The object; None where there is none. Raises as `explain` says."""
+        """Return the object, or None if it does not exist. Raises as `explain` does."""
         ask = Ask(verb="get", resource=resource, namespace=namespace, name=name)
         reply = self.question(ask, accept=accept)
         if reply.status == 404 and not reply.not_served:
@@ -93,7 +94,7 @@ class Api:
         return self._body(reply, ask)
 
     def items(self, resource: Resource, *, namespace: str | None = None, selector: str = "") -> tuple[Any, ...]:
-        """All objects of a kind, of one namespace or of all."""
+        """Return all objects of a kind, in one namespace or in all."""
         ask = Ask(verb="list", resource=resource, namespace=namespace)
         query = {"labelSelector": selector} if selector else {}
         body = self._body(self.question(ask, query=query), ask)
@@ -107,7 +108,9 @@ class Api:
         namespace: str | None = None,
         query: Mapping[str, str] | None = None,
     ) -> tuple[T, ...]:
-        """As `items`, one object at a time: as dictionaries a list of 1,000 JobSets takes ten times its 16 MB."""
+        """Return what `items` does, reduced one object at a time: as dictionaries, a list of 1,000 JobSets takes ten
+        times its 16 MB.
+        """
         ask = Ask(verb="list", resource=resource, namespace=namespace)
         read = partial(_each_item, reduce=reduce)
         found: tuple[T, ...] = self._body(self.question(ask, query=query, read=read), ask)
@@ -122,9 +125,8 @@ class Api:
         accept: str = JSON,
         read: Read | None = None,
     ) -> Reply:
-        """Ask until there is an answer: reads, and what is not stored (dry runs, reviews). Raises Unreachable.
-
-        `read` makes the body of a good answer out of its bytes, and raises ValueError where it is cut off.
+        """Send a request until it is answered: only reads, and requests that store nothing (dry runs, reviews). Raises
+        Unreachable. `read` parses the body of a successful answer, and raises ValueError if it is cut off.
         """
         waits = Waits(self.patience)
         while True:
@@ -132,8 +134,8 @@ class Api:
             match answer:
                 case Reply() if answer.status not in BUSY or not waits.again(answer.retry_after_s):
                     return answer
-                case Lost() if not answer.again or not waits.again():
-                    raise Unreachable(answer.reason, fix=answer.fix, id=answer.id)
+                case Lost() if not answer.passes or not waits.again():
+                    raise answer.failed()
                 case _:
                     continue
 
@@ -146,13 +148,13 @@ class Api:
         accept: str = JSON,
         read: Read | None = None,
     ) -> Reply | Lost:
-        """Exactly one request."""
+        """Send exactly one request."""
         method = "DELETE" if ask.verb == "delete" else "GET" if body is None else "POST"
         path = _path(ask, query, named=method != "POST")
         return self._http.request(method, path, body=body, accept=accept, read=read or read_object)
 
     def opened(self, ask: Ask, *, query: Mapping[str, str], read_timeout_s: float) -> Stream | Reply | Lost:
-        """One request whose answer goes on, e.g. a log that is followed."""
+        """Send one request whose answer is a stream, e.g. a followed log."""
         return self._http.opened(_path(ask, query), read_timeout_s=read_timeout_s)
 
     def failed(self, reply: Reply, ask: Ask) -> XsftError:
@@ -165,13 +167,13 @@ class Api:
 
 
 class _Items(Struct, frozen=True):
-    """A list whose objects are decoded one by one."""
+    """A parser of a list whose objects are decoded one by one."""
 
     items: tuple[Raw, ...] | None = None
 
 
 def _each_item(parts: Iterable[bytes], *, reduce: Callable[[Any], T]) -> tuple[T, ...]:
-    """Raises ValueError where it is not a whole JSON object."""
+    """Parse the list. Raises ValueError if it is not a complete JSON object."""
     listed = decode(b"".join(parts), type=_Items)
     return tuple(reduce(decode(one)) for one in listed.items or ())
 

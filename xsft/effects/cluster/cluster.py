@@ -1,5 +1,5 @@
-"""A cluster: what xsft reads from it, the two things it creates there, JobSets and Secrets, and the one it deletes: a
-JobSet that the user named, by its UID. Nothing here patches or replaces.
+"""A cluster: what xsft reads from it, the two things it creates there (JobSets and Secrets), and the one it deletes: a
+JobSet that the user named, by its UID. Nothing here patches or replaces an object.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from xsft.effects.cluster.errors import Ask, Reply, invalid, not_installed
 from xsft.effects.cluster.reads import Reads
 from xsft.effects.cluster.resources import Resource
 from xsft.errors import SpecError, XsftError
-from xsft.launchers.labels import RUN_LABEL
+from xsft.launchers.labels import RUN_LABEL, TPU_NODE
 from xsft.problems import Problem, error, warning
 from xsft.reading.children import child_jobs, jobless
 
@@ -27,13 +27,13 @@ Json = dict[str, Any]
 
 
 def connect(place: Whereabouts, *, here: Here | None = None, patience: Patience | None = None) -> Cluster:
-    """The place's cluster. Asks it nothing yet. Raises as `access_for` and `connection_for` do."""
+    """Return the place's cluster. Sends no request yet. Raises as `access_for` and `connection_for` do."""
     machine = here or this_machine()
     return _connected(access_for(place, here=machine), machine, patience)
 
 
 def connect_context(context: str, *, here: Here | None = None, patience: Patience | None = None) -> Cluster:
-    """The cluster of a kubeconfig context."""
+    """Return the cluster of a kubeconfig context."""
     machine = here or this_machine()
     return _connected(context_access(context, here=machine), machine, patience)
 
@@ -43,8 +43,9 @@ def _connected(access: Access, machine: Here, patience: Patience | None) -> Clus
 
 
 class Cluster:
-    """Raises, unless said otherwise: Unreachable (no answer, login, permission: the id says which), EnvironmentMissing
-    (JobSet or Kueue is not installed), SpecError (the cluster refuses the object; every cause is a problem).
+    """One cluster. Its methods raise, unless stated otherwise: Unreachable (no answer, login, permission; the id says
+    which), EnvironmentMissing (JobSet or Kueue is not installed), SpecError (the cluster refuses the object; each cause
+    is a problem).
     """
 
     def __init__(self, api: Api) -> None:
@@ -56,7 +57,7 @@ class Cluster:
 
     @property
     def reads(self) -> Reads:
-        """What is read to learn how runs are."""
+        """Return the reads that show the state of runs."""
         return Reads(self._api)
 
     @property
@@ -65,24 +66,23 @@ class Cluster:
 
     @property
     def heard_at(self) -> float:
-        """`clock.monotonic` of its last sign of life."""
+        """Return the time of the cluster's last activity, by `clock.monotonic`."""
         return self._api.heard_at
 
     @property
     def ahead_s(self) -> float:
-        """How far its clock is ahead of this machine's; 0 before it has answered."""
+        """Return how many seconds its clock is ahead of this machine's; 0 before its first answer."""
         return self._api.ahead_s
 
     def create_jobset(self, manifest: Json, *, mark: str | None = None) -> Created | Exists:
-        """Create it once. `mark` identifies this submission (drawn where not given).
-
-        Raises Unknown where the create was sent and neither its answer nor the object could be read afterwards.
+        """Create the JobSet once. `mark` identifies this submission (random if not given). Raises Unknown if the create
+        was sent, and neither its answer nor the object could be read afterwards.
         """
         return create(self._api, kinds.JOBSETS, manifest, mark=mark)
 
     def dry_run_jobset(self, manifest: Json) -> Json:
-        """The object as the cluster would store it, through all its webhooks; the manifest itself where the name is
-        taken (the cluster has judged it all the same).
+        """Return the object as the cluster would store it, after all its webhooks; the manifest itself if the name is
+        taken (the cluster has still validated it).
         """
         reply, ask = self._dry_run(kinds.JOBSETS, manifest)
         if reply.status == 409:
@@ -92,19 +92,21 @@ class Cluster:
         return dict(reply.body)
 
     def dry_run_jobs(self, jobset: Json) -> tuple[Problem, ...]:
-        """What the cluster will refuse about the Jobs that JobSet makes of it; empty where nothing."""
+        """Return what the cluster will refuse about the Jobs that JobSet creates from this one; empty if nothing."""
         refused = (problem for job in child_jobs(jobset) for problem in self._refused_job(job))
         return (*map(_makes_no_job, jobless(jobset)), *refused)
 
     def delete_jobset(self, *, name: str, namespace: str, uid: str) -> Deleted:
-        """Only the one of that UID, with its Jobs and pods. Raises Unknown where the outcome could not be learnt."""
+        """Delete the JobSet with that UID, its Jobs and its pods; no other of that name. Raises Unknown if the outcome
+        could not be determined.
+        """
         return delete(self._api, kinds.JOBSETS, name=name, namespace=namespace, uid=uid)
 
     def get_jobset(self, *, name: str, namespace: str) -> Json | None:
         return self._api.get(kinds.JOBSETS, name=name, namespace=namespace)
 
     def list_jobsets(self, *, namespace: str, run_name: str | None = None) -> tuple[Json, ...]:
-        """All of a namespace, or those of one run (every attempt)."""
+        """Return all JobSets of a namespace, or those of one run (every attempt)."""
         selector = f"{RUN_LABEL}={run_name}" if run_name else ""
         return self._api.items(kinds.JOBSETS, namespace=namespace, selector=selector)
 
@@ -124,7 +126,7 @@ class Cluster:
         return self._api.get(self._kueue("resourceflavors", namespaced=False), name=name)
 
     def workloads(self, *, namespace: str, selector: str = "") -> tuple[Json, ...]:
-        """Kueue's Workloads; a JobSet's is the one whose ownerReferences name its UID."""
+        """Return Kueue's Workloads. A JobSet's Workload is the one whose ownerReferences name its UID."""
         return self._api.items(self._kueue("workloads"), namespace=namespace, selector=selector)
 
     def priority_class(self, name: str) -> Json | None:
@@ -133,13 +135,17 @@ class Cluster:
     def priority_classes(self) -> tuple[Json, ...]:
         return self._api.items(kinds.PRIORITY_CLASSES)
 
+    def cpu_nodes(self) -> tuple[Json, ...]:
+        """Return all nodes that are not TPU hosts. source: GKE's node label cloud.google.com/gke-tpu-accelerator."""
+        return self._api.items(kinds.NODES, selector=f"!{TPU_NODE}")
+
     def secret_exists(self, *, name: str, namespace: str) -> bool:
-        """Reads metadata only: no value leaves the cluster."""
+        """Return whether the Secret exists. Reads metadata only: no value leaves the cluster."""
         return self._api.get(kinds.SECRETS, name=name, namespace=namespace, accept=METADATA_ONLY) is not None
 
     def secret_keys(self, *, name: str, namespace: str) -> frozenset[str] | None:
-        """Names of the Secret's keys; None where there is no such Secret. From its managedFields, and only where those
-        are gone from the object itself, whose values are dropped at once.
+        """Return the names of the Secret's keys, or None if there is no such Secret. Read from its managedFields; only
+        if those are missing, from the object itself, whose values are dropped at once.
         """
         metadata = self._api.get(kinds.SECRETS, name=name, namespace=namespace, accept=METADATA_ONLY)
         if metadata is None:
@@ -153,7 +159,7 @@ class Cluster:
     def create_secret(
         self, *, name: str, namespace: str, data: Mapping[str, bytes], mark: str | None = None
     ) -> Created | Exists:
-        """An opaque Secret. The outcome's object is without its data."""
+        """Create an opaque Secret. The object in the result has no data."""
         encoded = {key: base64.b64encode(value).decode("ascii") for key, value in data.items()}
         metadata = {"name": name, "namespace": namespace, "labels": {"app.kubernetes.io/managed-by": MANAGER}}
         body = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "data": encoded}
@@ -166,7 +172,9 @@ class Cluster:
         return Created(object=bare) if isinstance(outcome, Created) else Exists(object=bare)
 
     def whoami(self) -> str | None:
-        """The user name the cluster knows us by; None where it does not say (Kubernetes before 1.28)."""
+        """Return the user name by which the cluster knows this login; None if it does not report one (Kubernetes before
+        1.28).
+        """
         ask = Ask(verb="create", resource=kinds.SELF_REVIEWS)
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
         reply = self._api.question(ask, body=body)
@@ -176,7 +184,7 @@ class Cluster:
         return info.get("username")
 
     def may(self, verb: str, resource: Resource, *, namespace: str | None = None) -> bool | None:
-        """Whether we are allowed to; None where the cluster does not say."""
+        """Return whether this login has the permission; None if the cluster does not report it."""
         ask = Ask(verb="create", resource=kinds.ACCESS_REVIEWS)
         attributes = {"verb": verb, "group": resource.group, "resource": resource.plural, "namespace": namespace or ""}
         kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
@@ -186,13 +194,13 @@ class Cluster:
         return bool(reply.body.get("status", {}).get("allowed")) if reply.ok else None
 
     def _dry_run(self, resource: Resource, body: Json) -> tuple[Reply, Ask]:
-        """Stores nothing, so it may be repeated like a question."""
+        """Send a dry run. It stores nothing, so it may be repeated like a query."""
         metadata = body["metadata"]
         ask = Ask(verb="create", resource=resource, namespace=metadata.get("namespace"), name=metadata["name"])
         return self._api.question(ask, query={**DRY_RUN, "fieldManager": MANAGER}, body=body), ask
 
     def _refused_job(self, job: Json) -> tuple[Problem, ...]:
-        """A Job of that name that exists already is judged before its name is."""
+        """Return the problems of a refused Job. A Job whose name is taken is validated before its name is."""
         reply, ask = self._dry_run(kinds.JOBS, job)
         if reply.ok or reply.status == 409:
             return ()
@@ -207,7 +215,7 @@ class Cluster:
 
     @cached_property
     def _kueue_version(self) -> str:
-        """The group's versions are listed under /apis/GROUP."""
+        """Return the version to use. The group's versions are listed under /apis/GROUP."""
         ask = Ask(verb="get", resource=kinds.group_versions(kinds.KUEUE))
         reply = self._api.question(ask)
         if reply.status == 404:
@@ -223,9 +231,8 @@ class Cluster:
 
 
 def _managed_keys(metadata: Json) -> frozenset[str]:
-    """Keys of a Secret's data that somebody manages.
-
-    source: kubernetes.io/docs/reference/using-api/server-side-apply, "Field management".
+    """Return the keys of a Secret's data that have a field manager. source:
+    kubernetes.io/docs/reference/using-api/server-side-apply, "Field management".
     """
     managers = metadata.get("metadata", {}).get("managedFields") or ()
     fields = [m.get("fieldsV1", {}).get("f:data") or {} for m in managers if isinstance(m, dict)]
@@ -243,7 +250,7 @@ def _not_checked(reply: Reply, ask: Ask) -> Problem:
     return warning(
         "jobs-not-checked",
         "",
-        f"What JobSet's Jobs may not be is not known: you may not {ask.what}, not even as a dry run ({reply.message}).",
+        f"The Jobs could not be checked: you may not {ask.what}, not even as a dry run ({reply.message}).",
         "Ask for the verb create on jobs.batch: JobSet accepts pod templates of which no Job can be made, and their"
         " quota stays taken.",
     )

@@ -1,6 +1,5 @@
-"""Which cluster, and with which kubeconfig: a context the user named, or GKE's own for project, zone and cluster.
-
-The user's kubeconfig is read and never written; its current context is never used.
+"""Which cluster, and with which kubeconfig: a context the user named, or GKE's own for project, zone and cluster. The
+user's kubeconfig is read and never written; its current context is never used.
 """
 
 from __future__ import annotations
@@ -8,9 +7,7 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Protocol
@@ -18,24 +15,25 @@ from typing import Protocol
 from msgspec import Struct
 
 from xsft.effects.cluster.kubeconfig import context_names, kubeconfig_files
-from xsft.effects.machine import process
+from xsft.effects.machine import clock, process
+from xsft.effects.machine.files import beside
 from xsft.effects.machine.folders import private_folder
 from xsft.effects.machine.paths import state_dir
 from xsft.effects.machine.process import Completed, own_environment
-from xsft.errors import EnvironmentMissing, Unreachable, UsageError, XsftError
+from xsft.errors import ClusterMissing, EnvironmentMissing, Unreachable, UsageError, XsftError
 from xsft.spec.placeholders import FIX, is_placeholder, placeholder_in
 from xsft.spec.secrets import redact
 
 GCLOUD_TIMEOUT_S = 60.0
 PRIVATE_FILE_AGE_S = 12 * 3600.0
-"""A cluster that was made anew has another address and certificate; asking gcloud again costs a second or two."""
+"""A cluster that was recreated has another address and certificate; calling gcloud again costs a second or two."""
 
 Run = Callable[..., Completed]
-"""`xsft.effects.machine.process.run`, or a test's."""
+"""`xsft.effects.machine.process.run`, or a test's replacement."""
 
 
 class Whereabouts(Protocol):
-    """What names a cluster: a place, or what a record has kept of one."""
+    """The fields that identify a cluster: a place, or the part of one that a record keeps."""
 
     @property
     def project(self) -> str | None: ...
@@ -48,22 +46,22 @@ class Whereabouts(Protocol):
 
 
 class Access(Struct, frozen=True, kw_only=True):
-    """How a cluster is reached."""
+    """How to reach a cluster."""
 
     kubeconfig: tuple[Path, ...]
     """Files, read in order as kubectl does; the first that has a name wins."""
     context: str
     gke: bool
-    """Whether project, zone and cluster named it: decides which next step is given when the login has expired."""
+    """Whether project, zone and cluster named it: decides which next step is suggested if the login has expired."""
 
 
 class Here(Struct, frozen=True, kw_only=True):
-    """What finding a cluster looks at on this machine."""
+    """What finding a cluster reads on this machine."""
 
     env: Mapping[str, str]
     home: Path
     run: Run = process.run
-    age_s: Callable[[Path], float] = lambda path: time.time() - path.stat().st_mtime
+    age_s: Callable[[Path], float] = lambda path: clock.epoch() - path.stat().st_mtime
 
 
 def this_machine() -> Here:
@@ -71,10 +69,9 @@ def this_machine() -> Here:
 
 
 def access_for(place: Whereabouts, *, here: Here | None = None) -> Access:
-    """Access to the place's cluster.
-
-    Raises UsageError where the context does not exist or the place names no cluster or a placeholder,
-    EnvironmentMissing where gcloud is needed and missing, Unreachable where it does not get the cluster's credentials.
+    """Return access to the place's cluster. Raises UsageError if the context does not exist or the place names no
+    cluster or a placeholder, EnvironmentMissing if gcloud is needed and missing, Unreachable if gcloud does not get the
+    cluster's credentials.
     """
     machine = here or this_machine()
     if place.context:
@@ -88,12 +85,16 @@ def access_for(place: Whereabouts, *, here: Here | None = None) -> Access:
 
 
 def context_access(context: str, *, here: Here | None = None) -> Access:
-    """Access by a kubeconfig context; UsageError names the known ones where it does not exist."""
+    """Return access by a kubeconfig context. Raises UsageError, which lists the known contexts, if it does not
+    exist.
+    """
     machine = here or this_machine()
     files = kubeconfig_files(machine.env, home=machine.home)
     known = context_names(files)
     if context not in known:
-        raise UsageError(_unknown_context(context, known=known, files=files), fix=_context_fix(), id="context-unknown")
+        raise ClusterMissing(
+            _unknown_context(context, known=known, files=files), fix=_context_fix(), id="context-unknown"
+        )
     return Access(kubeconfig=files, context=context, gke=context.startswith("gke_"))
 
 
@@ -109,7 +110,9 @@ def _context_fix() -> str:
 
 
 def _gke_access(project: str, zone: str, cluster: str, *, here: Here) -> Access:
-    """The context that gcloud writes is the user's, where it is there; else one of our own."""
+    """Return access by the context that gcloud writes: from the user's kubeconfig if it has one, else from a private
+    file.
+    """
     context = f"gke_{project}_{zone}_{cluster}"
     files = kubeconfig_files(here.env, home=here.home)
     if context in context_names(files):
@@ -130,23 +133,20 @@ def _is_fresh(private: Path, here: Here) -> bool:
 
 
 def _get_credentials(private: Path, *, project: str, zone: str, cluster: str, here: Here) -> None:
-    """gcloud writes into a file beside, which then takes the name: two submitters never see half a file."""
+    """Run gcloud. It writes to a temporary file, which is then renamed: two submitters never read half a file."""
     _make_private_folder(private.parent)
-    beside = private.with_name(f".{private.name}.{os.getpid()}.tmp")
     argv = ("gcloud", "container", "clusters", "get-credentials", cluster, f"--location={zone}", f"--project={project}")
     quiet = {"CLOUDSDK_CORE_DISABLE_PROMPTS": "1", "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "1"}
-    env = {**here.env, **quiet, "KUBECONFIG": str(beside)}
     try:
-        done = here.run((*argv, "--quiet"), env=env, timeout_s=GCLOUD_TIMEOUT_S)
-        if not done.ok or not context_names((beside,)):
-            raise _no_credentials(argv, done, project=project, zone=zone, cluster=cluster)
-        beside.chmod(stat.S_IRUSR | stat.S_IWUSR)
-        beside.replace(private)
+        with beside(private) as fresh:
+            env = {**here.env, **quiet, "KUBECONFIG": str(fresh)}
+            done = here.run((*argv, "--quiet"), env=env, timeout_s=GCLOUD_TIMEOUT_S)
+            if not done.ok or not context_names((fresh,)):
+                raise _no_credentials(argv, done, project=project, zone=zone, cluster=cluster)
+            fresh.chmod(stat.S_IRUSR | stat.S_IWUSR)
+            fresh.replace(private)
     except EnvironmentMissing as missing:
         raise _gcloud_missing(missing, project=project, zone=zone, cluster=cluster) from None
-    finally:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
 
 
 def _make_private_folder(folder: Path) -> None:
@@ -174,12 +174,16 @@ def _no_credentials(argv: tuple[str, ...], done: Completed, *, project: str, zon
     by_hand = shlex.join(argv)
     if "currently have an active account" in said or "auth login" in said:
         message = f"gcloud is not logged in: {said}"
-        return Unreachable(message, fix="Log in: gcloud auth login (in CI: a service account).", id="login-expired")
+        return Unreachable(
+            message, fix="Log in: gcloud auth login (in CI: a service account).", id="login-expired", again="never"
+        )
     if "NOT_FOUND" in said or "code=404" in said:
         message = f"gcloud knows no cluster {cluster} in {zone} of the project {project}: {said}"
         fix = f"See what there is: gcloud container clusters list --project={project}"
-        return UsageError(message, fix=fix, id="cluster-missing")
+        return ClusterMissing(message, fix=fix)
     if "PERMISSION_DENIED" in said or "code=403" in said:
         fix = "Ask for roles/container.clusterViewer (and roles/container.developer to submit) on the project."
-        return Unreachable(f"gcloud may not look at the cluster {cluster}: {said}", fix=fix, id="forbidden")
+        return Unreachable(
+            f"gcloud may not look at the cluster {cluster}: {said}", fix=fix, id="forbidden", again="never"
+        )
     return Unreachable(f"gcloud did not get the credentials of the cluster {cluster}: {said}", fix=f"Try: {by_hand}")

@@ -1,13 +1,12 @@
-"""Creating an object exactly once, whatever happens to the answer.
+"""Creates an object exactly once, whatever happens to the answer.
 
-A create whose answer got lost is never simply sent again: the object is looked up first. Whose create it was tells
-`managedFields`: the field manager carries a mark of this submission, so that the object itself stays exactly what was
-planned. A name is taken by one object only, so even a create that arrives late makes no second run.
+If the answer to a create is lost, the create is not simply sent again: the object is looked up first. `managedFields`
+shows which submission created it: the field manager contains a mark of this submission, so that the object itself stays
+exactly as planned. Only one object can have a name, so even a create that arrives late starts no second run.
 """
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import replace
 from typing import Any
 
@@ -17,35 +16,33 @@ from xsft.effects.cluster.api import BUSY, Api, Waits
 from xsft.effects.cluster.errors import Ask, Reply
 from xsft.effects.cluster.http import Lost
 from xsft.effects.cluster.resources import Resource
-from xsft.errors import SpecError, Unknown, Unreachable, XsftError
+from xsft.effects.machine.chance import random_hex
+from xsft.errors import EnvironmentMissing, SpecError, Unknown, Unreachable, XsftError
 from xsft.spec.secrets import HIDDEN
 
 Json = dict[str, Any]
 
 MANAGER = "xsft"
 STRICT = {"fieldValidation": "Strict"}
-"""Else the server drops unknown fields and says so in a header only."""
+"""Without it the server drops unknown fields and reports that only in a header."""
 DRY_RUN = {**STRICT, "dryRun": "All"}
-
-NOTHING_MADE = frozenset({"login-expired", "forbidden", "jobset-not-installed", "not-served", "tls"})
-"""Ids of failures of `create` after which it is certain that it made nothing; so it is after every SpecError."""
 
 
 class Created(Struct, frozen=True, kw_only=True):
-    """This call made it, even where the answer got lost on the way."""
+    """This call created the object, even if the answer was lost."""
 
     object: Json
 
 
 class Exists(Struct, frozen=True, kw_only=True):
-    """The name was taken, by an earlier call or by somebody else; this call changed nothing."""
+    """The name was taken, by an earlier call or by another user; this call changed nothing."""
 
     object: Json
 
 
 def create(api: Api, resource: Resource, body: Json, *, mark: str | None) -> Created | Exists:
-    """Raises Unknown where the create was sent and neither its answer nor the object could be read."""
-    manager = f"{MANAGER}-{mark or secrets.token_hex(8)}"
+    """Create the object. Raises Unknown if the create was sent, and neither its answer nor the object could be read."""
+    manager = f"{MANAGER}-{mark or random_hex(8)}"
     metadata = body["metadata"]
     ask = Ask(verb="create", resource=resource, namespace=metadata.get("namespace"), name=metadata["name"])
     waits, lost = Waits(api.patience), False
@@ -58,19 +55,26 @@ def create(api: Api, resource: Resource, body: Json, *, mark: str | None) -> Cre
             return found
         if not _may_be_sent_again(answer) or not waits.again(_asked_wait(answer)):
             failed = _not_created(api, ask, answer)
-            raise _unclear(ask, answer, failed) if lost and failed.problem_id in NOTHING_MADE else failed
+            raise _unclear(ask, answer, failed) if lost and is_refusal(failed) else failed
         lost = lost or (_is_open(answer) and not _is_conflict(answer))
 
 
+def is_refusal(failed: XsftError) -> bool:
+    """Return whether a `create` that failed this way was refused or never sent, so that it certainly created
+    nothing.
+    """
+    return isinstance(failed, Unreachable | EnvironmentMissing) and failed.again != "helps"
+
+
 def without(failed: XsftError, values: tuple[str, ...]) -> XsftError:
-    """The same error without the values, whatever the cluster quoted."""
+    """Return the same error with these values removed, even if the cluster quoted them."""
     if isinstance(failed, SpecError):
         return SpecError(tuple(replace(p, message=_hidden(p.message, values)) for p in failed.problems))
-    return type(failed)(_hidden(failed.message, values), fix=failed.fix, id=failed.problem_id)
+    return type(failed)(_hidden(failed.message, values), fix=failed.fix, id=failed.problem_id, again=failed.again)
 
 
 def _found(api: Api, ask: Ask, manager: str, answer: Reply | Lost) -> Created | Exists | None:
-    """What stands under the name, where the answer leaves that open; None: nothing does."""
+    """Return what has the name, if the answer leaves that open; None if no object has it."""
     if not _is_open(answer):
         return None
     try:
@@ -84,7 +88,7 @@ def _found(api: Api, ask: Ask, manager: str, answer: Reply | Lost) -> Created | 
 
 
 def _is_open(answer: Reply | Lost) -> bool:
-    """Whether something may stand under the name now: after a lost answer, a server error, or a conflict."""
+    """Return whether an object may have the name now: after a lost answer, a server error, or a conflict."""
     return answer.sent if isinstance(answer, Lost) else answer.status == 409 or answer.status >= 500
 
 
@@ -93,8 +97,10 @@ def _is_conflict(answer: Reply | Lost) -> bool:
 
 
 def _may_be_sent_again(answer: Reply | Lost) -> bool:
-    """Once nothing stands under the name: what was not executed, or met something that is gone by now."""
-    return answer.again if isinstance(answer, Lost) else answer.status == 409 or answer.status in BUSY
+    """Return whether the create may be sent again once no object has the name: if it was not executed, or conflicted
+    with an object that is gone by now.
+    """
+    return answer.passes if isinstance(answer, Lost) else answer.status == 409 or answer.status in BUSY
 
 
 def _asked_wait(answer: Reply | Lost) -> float | None:
@@ -104,7 +110,7 @@ def _asked_wait(answer: Reply | Lost) -> float | None:
 def _unclear(ask: Ask, answer: Reply | Lost, failed: XsftError) -> Unknown:
     said = answer.reason if isinstance(answer, Lost) else f"HTTP {answer.status} {answer.message}"
     return Unknown(
-        f"The request to {ask.what} was sent and its outcome is not known: {said} Reading it back failed too:"
+        f"The request to {ask.what} was sent and its result is unknown: {said} Reading it back failed too:"
         f" {failed.message}",
         fix="Run the same command again when the cluster answers: it finds what was created, or creates it.",
         id="create-unclear",
@@ -112,10 +118,10 @@ def _unclear(ask: Ask, answer: Reply | Lost, failed: XsftError) -> Unknown:
 
 
 def _not_created(api: Api, ask: Ask, answer: Reply | Lost) -> XsftError:
-    """A request that was sent and lost may still be under way."""
+    """Return the error. A request that was sent and whose answer was lost may still take effect."""
     if isinstance(answer, Lost):
         what = "It was not created so far." if answer.sent else "Nothing was created."
-        return Unreachable(f"{answer.reason} {what}", fix=answer.fix, id=answer.id)
+        return answer.failed(what=what)
     return api.failed(answer, ask)
 
 

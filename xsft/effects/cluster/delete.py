@@ -1,4 +1,4 @@
-"""The one deletion in xsft: exactly the object whose UID was read, never another that took its name since."""
+"""The only deletion in xsft: exactly the object whose UID was read, never another one that has taken its name since."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from xsft.effects.cluster.resources import Resource
 from xsft.errors import Unknown, Unreachable
 
 Deleted = Literal["deleted", "gone", "other"]
-"""`gone`: it was not there any more. `other`: another object has the name now, and stays."""
+"""`gone`: it no longer existed. `other`: another object has the name now, and is kept."""
 
 
 def delete(api: Api, resource: Resource, *, name: str, namespace: str, uid: str) -> Deleted:
-    """Its pods go with it, in the background. Sent again where no answer came: the UID makes that harmless.
-
-    Raises Unknown where it was sent and neither its answer nor the object could be read, Unreachable where it was not
-    deleted.
+    """Delete the object; its pods are deleted in the background. It is sent again if there is no answer, which the UID
+    makes harmless. Raises Unknown if it was sent and neither its answer nor the object could be read, Unreachable if it
+    was not deleted.
     """
     ask = Ask(verb="delete", resource=resource, namespace=namespace, name=name)
     waits, sent = Waits(api.patience), False
@@ -46,7 +45,9 @@ def _options(uid: str) -> dict[str, Any]:
 
 
 def _done(reply: Reply, *, sent: bool) -> Deleted | None:
-    """`sent`: an earlier try may have deleted it, so that it is not there now."""
+    """Return the outcome that the reply shows, or None. `sent`: an earlier try may have deleted the object, so that it
+    is not found now.
+    """
     if reply.ok:
         return "deleted"
     if reply.status == 404 and not reply.not_served and not reply.missing_namespace:
@@ -59,11 +60,11 @@ def _may_have_happened(answer: Reply | Lost) -> bool:
 
 
 def _again(answer: Reply | Lost) -> bool:
-    return answer.again if isinstance(answer, Lost) else answer.status in BUSY
+    return answer.passes if isinstance(answer, Lost) else answer.status in BUSY
 
 
 def _settled(api: Api, ask: Ask, answer: Reply | Lost, *, uid: str) -> Deleted:
-    """What stands under the name tells."""
+    """Return the outcome by the object that has the name now."""
     try:
         there = api.get(ask.resource, name=ask.name or "", namespace=ask.namespace)
     except Unreachable as failed:
@@ -74,7 +75,9 @@ def _settled(api: Api, ask: Ask, answer: Reply | Lost, *, uid: str) -> Deleted:
 
 
 def _conflicting(api: Api, ask: Ask, answer: Reply, *, uid: str) -> Deleted:
-    """The UID is another one, or the server could not do it just now: which of them, the object tells."""
+    """Return the outcome of a conflict: either the UID is another one, or the server could not do it just now. The
+    object shows which.
+    """
     try:
         there = api.get(ask.resource, name=ask.name or "", namespace=ask.namespace)
     except Unreachable as failed:
@@ -93,7 +96,7 @@ def _conflicting(api: Api, ask: Ask, answer: Reply, *, uid: str) -> Deleted:
 def _unclear(ask: Ask, answer: Reply | Lost, why: str) -> Unknown:
     said = answer.reason if isinstance(answer, Lost) else f"HTTP {answer.status} {answer.message}"
     return Unknown(
-        f"The request to {ask.what} was sent and its outcome is not known: {said} {why}",
+        f"The request to {ask.what} was sent and its result is unknown: {said} {why}",
         fix="Run the same command again when the cluster answers: only the object of that UID is ever deleted.",
         id="delete-unclear",
     )
@@ -101,5 +104,5 @@ def _unclear(ask: Ask, answer: Reply | Lost, why: str) -> Unknown:
 
 def _failed(api: Api, ask: Ask, answer: Reply | Lost) -> Deleted:
     if isinstance(answer, Lost):
-        raise Unreachable(f"{answer.reason} Nothing was deleted.", fix=answer.fix, id=answer.id)
+        raise answer.failed(what="Nothing was deleted.")
     raise api.failed(answer, ask)

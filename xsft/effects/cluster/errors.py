@@ -1,4 +1,4 @@
-"""What a cluster's refusals mean, and the next step for each. Pure; secrets never pass."""
+"""What a cluster's refusals mean, and the next step for each. Pure; no secret is part of a message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Struct
 from xsft.effects.cluster.config import Access
 from xsft.effects.cluster.resources import JOBSETS, KUEUE, SECRETS, Resource
 from xsft.errors import EnvironmentMissing, Refused, SpecError, Unreachable, XsftError
-from xsft.problems import Problem, error
+from xsft.problems import Problem, error, namespace_missing
 from xsft.spec.secrets import redact
 
 INSTALL_JOBSET = "Install JobSet (https://jobset.sigs.k8s.io/docs/installation), or `xpk cluster adapt`."
@@ -19,13 +19,17 @@ INSTALL_KUEUE = "Install Kueue (https://kueue.sigs.k8s.io/docs/installation), or
 
 WEBHOOK = re.compile(r'failed calling webhook "([^"]+)"')
 SERVICE = re.compile(r"https://([a-z0-9-]+)\.([a-z0-9-]+)\.svc\b")
-"""source: kubernetes@v1.35 staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook (an error that fails closed)."""
+"""source: kubernetes@v1.35 staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook (the error of a webhook that fails
+closed).
+"""
 DEPLOYMENTS = {"jobset": "jobset-controller-manager", "kueue": "kueue-controller-manager"}
-"""Which serve the webhooks, by the first word of the service. source: jobset@v0.10.1 and kueue@v0.17.1 manifests."""
+"""The Deployments that serve the webhooks, by the first word of the service. source: jobset@v0.10.1 and kueue@v0.17.1
+manifests.
+"""
 UNKNOWN_FIELD = re.compile(r'unknown field "(?P<field>[^"]+)"')
 """source: kubernetes@v1.35 fieldValidation=Strict."""
 SINCE = {"spec.ttlSecondsAfterFinished": "v0.5.0"}
-"""JobSet's release that brought the field. source: github.com/kubernetes-sigs/jobset/pull/443."""
+"""The JobSet release that introduced the field. source: github.com/kubernetes-sigs/jobset/pull/443."""
 
 MAX_MESSAGE = 1500
 """Characters; a webhook may quote a whole object."""
@@ -36,7 +40,7 @@ class Reply(Struct, frozen=True, kw_only=True):
 
     status: int
     body: Any
-    """Parsed JSON, or the text where it is none."""
+    """Parsed JSON, or the text if it is not JSON."""
     retry_after_s: float | None = None
 
     @property
@@ -45,13 +49,15 @@ class Reply(Struct, frozen=True, kw_only=True):
 
     @property
     def message(self) -> str:
-        """The server's words, redacted."""
+        """Return the server's message, redacted."""
         text = self.body.get("message", "") if isinstance(self.body, dict) else str(self.body or "")
         return redact(" ".join(str(text).split()))[:MAX_MESSAGE]
 
     @property
     def not_served(self) -> bool:
-        """The kind itself is unknown: the server's 404 for a path is text, for an object it is a Status."""
+        """Return whether the kind itself is unknown: the server's 404 for a path is text, for an object it is a
+        Status.
+        """
         return self.status == 404 and not self._details.get("name") and self._details.get("kind") is None
 
     @property
@@ -60,12 +66,12 @@ class Reply(Struct, frozen=True, kw_only=True):
 
     @property
     def by_admission(self) -> bool:
-        """A webhook or a quota said no, not RBAC."""
+        """Return whether a webhook or a quota refused it, not RBAC."""
         return self.status == 403 and re.search(r"\bcannot \S+ resource\b|\brequires one of\b", self.message) is None
 
     @property
     def causes(self) -> tuple[tuple[str, str], ...]:
-        """(field, message) of each thing that is wrong."""
+        """Return (field, message) of each cause."""
         found = self._details.get("causes") or []
         return tuple((str(c.get("field", "")), redact(str(c.get("message", "")))) for c in found if isinstance(c, dict))
 
@@ -76,7 +82,7 @@ class Reply(Struct, frozen=True, kw_only=True):
 
 
 class Ask(Struct, frozen=True, kw_only=True):
-    """What was asked, for messages."""
+    """What was requested, for messages."""
 
     verb: str
     """RBAC's: get, list, create."""
@@ -92,7 +98,7 @@ class Ask(Struct, frozen=True, kw_only=True):
 
 
 def explain(reply: Reply, ask: Ask, access: Access) -> XsftError:
-    """The error for an answer that is not ok."""
+    """Return the error for an answer that is not OK."""
     if reply.status == 401:
         return login_expired(reply, access)
     if reply.status == 403:
@@ -112,8 +118,6 @@ def _absent(reply: Reply, ask: Ask, access: Access) -> XsftError:
     if reply.not_served:
         return not_installed(ask.resource, access)
     if reply.missing_namespace and ask.namespace:
-        from xsft.checks.admission import namespace_missing  # the checks know every key of a workload
-
         return SpecError((namespace_missing(ask.namespace, access.context),))
     return SpecError(tuple(invalid(reply, ask)))
 
@@ -124,6 +128,7 @@ def login_expired(reply: Reply, access: Access) -> Unreachable:
         f"The cluster does not accept the login of the context {access.context} (HTTP 401 {reply.message}).",
         fix=f"Log in again: {ways}; `kubectl --context {access.context} auth whoami` says who you are.",
         id="login-expired",
+        again="never",
     )
 
 
@@ -137,18 +142,19 @@ def not_installed(resource: Resource, access: Access) -> XsftError:
         f"The cluster (context {access.context}) does not serve {resource.full_name}.",
         fix="Is the address that of a Kubernetes API server? Check the context's server.",
         id="not-served",
+        again="unsure",
     )
 
 
 def invalid(reply: Reply, ask: Ask) -> Iterator[Problem]:
-    """One problem per cause."""
+    """Yield one problem per cause."""
     fix = "Change the workload so that the object is valid; `xsft plan --manifest` prints it."
     unknown = UNKNOWN_FIELD.search(reply.message)
     if ask.resource == JOBSETS and unknown:
         since = f" {SINCE[unknown['field']]} or later" if unknown["field"] in SINCE else ""
         fix = (
             f"The installed JobSet does not know {unknown['field']}: upgrade it to JobSet{since} (xpk installs v0.10.1;"
-            " https://jobset.sigs.k8s.io/docs/installation), or ask who runs the cluster to."
+            " https://jobset.sigs.k8s.io/docs/installation), or ask the cluster's administrator to do it."
         )
     if ask.resource == SECRETS:
         fix = "Change what the cluster names: the name, the key, or the length of the value."
@@ -162,27 +168,27 @@ def invalid(reply: Reply, ask: Ask) -> Iterator[Problem]:
 
 
 def _of_its_own(reply: Reply, ask: Ask, access: Access) -> Unreachable:
-    """An error of the cluster itself, or of a webhook that it calls; nothing was stored then."""
+    """Return the error for a failure of the cluster itself, or of a webhook that it calls; nothing was stored."""
     message = (
         f"The cluster (context {access.context}) could not {ask.what}: HTTP {reply.status} {reply.message}".rstrip()
     )
     if WEBHOOK.search(reply.message):
         look = _where_it_runs(reply, access)
-        fix = f"Its webhook does not answer. {look}, or ask who runs the cluster; then try again."
+        fix = f"Its webhook does not answer. {look}, or ask the cluster's administrator; then try again."
         return Unreachable(message, fix=fix, id="webhook-down")
     return Unreachable(message, fix=_later(reply), id="cluster-error")
 
 
 def _where_it_runs(reply: Reply, access: Access) -> str:
-    """What serves a webhook stands beside the service that the message names."""
+    """Return the next step: look at the Deployment or endpoints behind the webhook service that the message names."""
     named = SERVICE.search(reply.message)
     if named is None:
-        return "Look at what serves its address"
+        return "Check the server at its address"
     service, namespace = named[1], named[2]
     kubectl = f"kubectl --context {access.context} -n {namespace}"
     deployment = DEPLOYMENTS.get(service.partition("-")[0])
     what = f"deployment {deployment}" if deployment else f"endpoints {service}"
-    return f"Look why it is down (`{kubectl} get {what}`, `{kubectl} get pods`)"
+    return f"Check why it is down (`{kubectl} get {what}`, `{kubectl} get pods`)"
 
 
 def _denied(reply: Reply, ask: Ask) -> Problem:
@@ -190,8 +196,8 @@ def _denied(reply: Reply, ask: Ask) -> Problem:
         "admission-denied",
         "",
         f"The cluster refuses to {ask.what}: {reply.message}",
-        "The words are those of the cluster's own rule (webhook, quota, policy): change what it names, or ask who runs"
-        " the cluster.",
+        "The words are those of the cluster's own rule (webhook, quota, policy): change what it names, or ask the"
+        " cluster's administrator.",
     )
 
 
@@ -204,9 +210,10 @@ def _forbidden(reply: Reply, ask: Ask, access: Access) -> Unreachable:
         f"You may not {ask.what} (context {access.context}): {reply.message}",
         fix=f"Ask for {gke}an RBAC rule that allows it ({rule}, and a binding to you).",
         id="forbidden",
+        again="never",
     )
 
 
 def _later(reply: Reply) -> str:
     wait = f" in {reply.retry_after_s:g} s" if reply.retry_after_s else " in a minute"
-    return f"Try again{wait}: nothing that the cluster did not confirm is taken for done."
+    return f"Try again{wait}: nothing was recorded as done."

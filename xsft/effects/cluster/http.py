@@ -1,4 +1,4 @@
-"""One request to a Kubernetes API server, and what became of it."""
+"""One request to a Kubernetes API server, and its outcome."""
 
 from __future__ import annotations
 
@@ -16,76 +16,93 @@ from xsft.effects.cluster.config import Access
 from xsft.effects.cluster.connection import Connection
 from xsft.effects.cluster.errors import Reply
 from xsft.effects.machine import clock
+from xsft.effects.machine.retry_after import retry_after_s
+from xsft.errors import Unreachable
+from xsft.problems import Again
 from xsft.reading.network_words import meaning
 from xsft.spec.secrets import redact
 
 JSON = "application/json"
 ANYTHING = "*/*"
 Read = Callable[[Iterable[bytes]], Any]
-"""Makes the body of a good answer out of its parts, as they come; raises ValueError where that is cut off."""
+"""A function that parses the body of a successful answer from its parts as they arrive. Raises ValueError if it is cut
+off.
+"""
 
 PART = 16384
-"""Bytes of a stream that are read at once, at most; who waits sees each of them as a sign of life."""
+"""Maximum bytes read from a stream at once; each part counts as activity for the waiting thread."""
 NOT_THE_SERVERS = frozenset({400, 403, 404, 405})
-"""Of a web page: somebody on the way said it. Else it tells of a login or a gateway, whoever says it."""
+"""Statuses of a web page that some server between here and the cluster sent. With any other status the page is of a
+login or a gateway.
+"""
 PAGE = "(a web page instead of an answer)"
 DISTRUST = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER", "certificate verify failed", "doesn't match")
-"""OpenSSL's and urllib3's words for what time does not mend; a connection cut in TLS is none of them."""
+"""OpenSSL's and urllib3's words for errors that a retry cannot fix; a connection closed during TLS has none of them."""
 
 
 class Lost(Struct, frozen=True, kw_only=True):
-    """No answer came."""
+    """A request without an answer."""
 
     reason: str
     sent: bool
-    """The server may have done what was asked."""
+    """The server may have executed the request."""
     fix: str
     id: str = "unreachable"
-    again: bool = True
-    """Whether asking once more may help."""
+    again: Again = "helps"
+
+    @property
+    def passes(self) -> bool:
+        """Return whether a retry can help."""
+        return self.again == "helps"
+
+    def failed(self, *, what: str = "") -> Unreachable:
+        """Return it as an error; `what` states the outcome of the request."""
+        return Unreachable(f"{self.reason} {what}".rstrip(), fix=self.fix, id=self.id, again=self.again)
 
 
 class Stream:
-    """An answer that goes on."""
+    """An answer that is read as it arrives."""
 
     def __init__(self, response: Any) -> None:
         self._response = response
 
     def lines(self) -> Iterator[bytes]:
-        """Whole lines, as they come. Raises OSError where the connection breaks or is silent for too long: what had
-        come of a line is dropped then.
+        """Yield whole lines as they arrive. Raises OSError if the connection breaks or is silent for too long; a
+        partial line is dropped then.
         """
         rest = b""
         try:
             for part in self._response.stream(PART):
                 *whole, rest = (rest + part).split(b"\n")
                 yield from whole
-        except (HTTPError, ValueError, AttributeError) as broken:  # interrupted meanwhile: the latter two
+        except (HTTPError, ValueError, AttributeError) as broken:  # the latter two if it was interrupted
             raise OSError(meaning(f"{type(broken).__name__} {broken}")) from None
         if rest:
             yield rest
 
     def interrupt(self) -> None:
-        """From another thread than the one that reads: that one gets an OSError. (Closing would wait for it.)"""
-        with suppress(OSError, ValueError, AttributeError, RuntimeError):  # it has ended or was closed meanwhile
+        """Interrupt the reading thread, which gets an OSError. Call this from another thread. (Closing would wait for
+        the reader.)
+        """
+        with suppress(OSError, ValueError, AttributeError, RuntimeError):  # it may have ended or been closed
             self._response.shutdown()
 
     def close(self) -> None:
-        """From the thread that reads."""
+        """Close the stream. Call this from the reading thread."""
         self._response.close()
 
 
 class Http:
-    """`timeouts_s`: to connect, and between two parts of an answer."""
+    """A client of one server. `timeouts_s`: to connect, and between two parts of an answer."""
 
     def __init__(self, connection: Connection, *, access: Access, timeouts_s: tuple[float, float]) -> None:
         self._connection = connection
         self._access = access
         self._timeouts_s = timeouts_s
         self.heard_at = float("-inf")
-        """`clock.monotonic` of the last byte of any answer."""
+        """The time of the last byte of any answer, by `clock.monotonic`."""
         self.ahead_s = 0.0
-        """How far the server's clock is ahead of this machine's, by the Date of its last answer."""
+        """How many seconds the server's clock is ahead of this machine's, by the Date of its last answer."""
 
     def request(self, method: str, path: str, *, body: Any, accept: str, read: Read) -> Reply | Lost:
         headers = {"Accept": accept, "Accept-Encoding": "gzip", "Content-Type": JSON}
@@ -95,7 +112,7 @@ class Http:
             return lost(failed, self._access, host=self._host)
 
     def opened(self, path: str, *, read_timeout_s: float) -> Stream | Reply | Lost:
-        """A GET whose answer is read while it comes."""
+        """Send a GET whose answer is read as it arrives."""
         timeouts_s = (self._timeouts_s[0], read_timeout_s)
         try:
             response = self._sent("GET", path, {"Accept": ANYTHING}, body=None, timeouts_s=timeouts_s)
@@ -118,9 +135,9 @@ class Http:
     def _answered(self, response: Any, read: Read) -> Reply | Lost:
         if 200 <= response.status < 300:
             return self._good(response, read)
-        content, wait = response.read(), _seconds(response.headers.get("Retry-After"))
+        content, wait = response.read(), retry_after_s(response.headers)
         body = _parsed(content)
-        if isinstance(body, str) and _is_object(content):  # half of "no such run" reads as "no such kind"
+        if isinstance(body, str) and _is_object(content):  # a cut-off "no such run" could be read as "no such kind"
             return self._cut_off()
         page = content.lstrip()[:1] == b"<"
         if 300 <= response.status < 400 or (page and response.status in NOT_THE_SERVERS):
@@ -133,9 +150,9 @@ class Http:
         try:
             body = read(chain((first,), parts))
         except ValueError:
-            response.close()  # whatever else comes is not waited for
+            response.close()  # do not wait for the rest
             return self._cut_off() if _is_object(first) else self._no_kubernetes()
-        response.drain_conn()  # else the connection is not used again
+        response.drain_conn()  # else the connection is not reused
         return Reply(status=response.status, body=body)
 
     @property
@@ -148,28 +165,32 @@ class Http:
             yield part
 
     def _cut_off(self) -> Lost:
-        """A proxy that gave up, most often; the server's own answer says how long it is."""
+        """Return the loss for an answer that is cut off: usually by a proxy that gave up, since the server's own answer
+        states its length.
+        """
         reason = f"The cluster (context {self._access.context}) answered with half an answer: its JSON ends early."
         return Lost(reason=reason, sent=True, fix="Try again; if it stays so, look at the proxies on the way.")
 
     def _no_kubernetes(self) -> Lost:
-        """The page of a proxy or of a login, most often."""
+        """Return the loss for an answer that is not from Kubernetes: usually the page of a proxy or of a login."""
         return Lost(
             reason=f"{self._host} answers, but not as a Kubernetes API server.",
             sent=True,
             fix=f"Check the server of the context {self._access.context}, and proxies (HTTPS_PROXY, NO_PROXY).",
             id="not-served",
-            again=False,
+            again="unsure",
         )
 
 
 def lost(failed: Exception, access: Access, *, host: str) -> Lost:
-    """What a broken request means; only what failed before it was sent is known not to have happened."""
+    """Return what a failed request means. It is certain not to have been executed only if it failed before it was
+    sent.
+    """
     said = redact(" ".join(f"{type(failed).__name__} {failed}".split()))
     if any(sign in said for sign in DISTRUST):
         message = f"The TLS connection to the cluster (context {access.context}, {host}) failed: {meaning(said)}."
         fix = "Check certificate-authority-data and server of the context; for GKE fetch them again (gcloud)."
-        return Lost(reason=message, sent=False, fix=fix, id="tls", again=False)
+        return Lost(reason=message, sent=False, fix=fix, id="tls", again="unsure")
     unsent = (exceptions.NewConnectionError, exceptions.ConnectTimeoutError, exceptions.ProxyError)
     fix = (
         f"Check the network, the VPN and the context's server; `kubectl --context {access.context} version` asks the"
@@ -182,7 +203,7 @@ def lost(failed: Exception, access: Access, *, host: str) -> Lost:
 
 
 def read_object(parts: Iterable[bytes]) -> Any:
-    """Raises ValueError where it is no JSON object."""
+    """Return the parsed object. Raises ValueError if it is not a JSON object."""
     found = json.loads(b"".join(parts))
     if not isinstance(found, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - as for any other answer that is none
@@ -199,11 +220,3 @@ def _parsed(content: bytes) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    """Kubernetes sends seconds; a date is taken as not said."""
-    try:
-        return max(0.0, float(retry_after)) if retry_after else None
-    except ValueError:
-        return None

@@ -1,9 +1,8 @@
-"""Waiting for a change of one JobSet by a watch of the Kubernetes API, so that it is seen at once.
+"""Waits for a change of one JobSet with a watch of the Kubernetes API, so that a change is seen at once.
 
-A watch only says that it is time to look again; what is told of a run comes from a look. So nothing is lost where a
-watch breaks, is told 410 Gone, or may not be opened: who waits then looks at the usual times.
-
-source: kubernetes.io/docs/reference/using-api/api-concepts, "Efficient detection of changes" and "410 Gone responses".
+A watch only triggers a new read; the state of a run always comes from a read. So nothing is lost if a watch breaks,
+gets 410 Gone, or may not be opened: the caller then reads at its usual interval. source:
+kubernetes.io/docs/reference/using-api/api-concepts, "Efficient detection of changes" and "410 Gone responses".
 """
 
 from __future__ import annotations
@@ -26,13 +25,12 @@ from xsft.reading.lenient import mapping, text
 from xsft.states.model import JobSet
 
 SOONEST_S = 2.0
-"""Several changes come together, most often: looks have a pause between them all the same."""
+"""Minimum interval between reads: several changes usually arrive together."""
 
 
 def pause_until_changed(connect: Callable[[], Cluster], jobset: JobSet, *, seconds: float) -> None:
-    """Return when the JobSet is another than it was, and after so many seconds at the latest. Never raises XsftError.
-
-    Costs one request that the API server answers from its memory.
+    """Return when the JobSet has changed, or after so many seconds. Never raises XsftError. Costs one request, which
+    the API server answers from memory.
     """
     began = clock.monotonic()
     changed = seconds > SOONEST_S and _changed(connect, jobset, until=began + seconds)
@@ -40,7 +38,7 @@ def pause_until_changed(connect: Callable[[], Cluster], jobset: JobSet, *, secon
 
 
 def _changed(connect: Callable[[], Cluster], jobset: JobSet, *, until: float) -> bool:
-    """False where the watch tells nothing (any more)."""
+    """Return whether the JobSet has changed; False also if the watch ends or fails."""
     try:
         stream = _opened(connect(), jobset, seconds=until - clock.monotonic())
     except XsftError:
@@ -60,7 +58,7 @@ def _changed(connect: Callable[[], Cluster], jobset: JobSet, *, until: float) ->
 
 
 def _opened(cluster: Cluster, jobset: JobSet, *, seconds: float) -> Stream | None:
-    """From the state that the server has in its memory (version 0), which comes first."""
+    """Open a watch from the state in the server's memory (resource version 0), which is sent first."""
     ask = Ask(verb="watch", resource=kinds.JOBSETS, namespace=jobset.namespace)
     query = {
         "watch": "true",
@@ -74,7 +72,7 @@ def _opened(cluster: Cluster, jobset: JobSet, *, seconds: float) -> Stream | Non
 
 
 def _tells(line: bytes, jobset: JobSet) -> bool | None:
-    """Whether it is another one now; None: go on listening. False where the watch is over, 410 Gone included."""
+    """Return whether the JobSet differs now; None: keep listening. False if the watch is over, 410 Gone included."""
     event = _object(line)
     match text(event.get("type")):
         case "ADDED" | "MODIFIED":
@@ -88,7 +86,7 @@ def _tells(line: bytes, jobset: JobSet) -> bool | None:
 
 
 def _gist(jobset: JobSet) -> tuple[JobSet, bool]:
-    """Without the counts, which change with every slice; that all are up is what matters of them."""
+    """Return the JobSet without its counts, which change with every slice, and whether all of them are up."""
     up = bool(jobset.jobs) and all(job.ready + job.succeeded >= job.replicas for job in jobset.jobs)
     return replace(jobset, jobs=()), up
 

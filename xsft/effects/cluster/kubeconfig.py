@@ -17,12 +17,13 @@ from msgspec import Struct
 
 from xsft.effects.machine.regular import read_bytes, read_text
 from xsft.errors import EnvironmentMissing
+from xsft.spec.loader import load_yaml
 
 Section = Mapping[str, Any]
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """What a context names: its cluster and its user, each with the folder of the file that has it."""
+    """The cluster and the user of a context, each with the folder of the file that has it."""
 
     context: str
     cluster: Section
@@ -31,7 +32,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     user_folder: Path
 
     def cluster_bytes(self, key: str) -> bytes | None:
-        """`KEY-data`, decoded, else the content of the file that `KEY` names; None where neither is given."""
+        """Return `KEY-data`, decoded, else the content of the file that `KEY` names; None if neither is given."""
         return _bytes(self.cluster, key, folder=self.cluster_folder, context=self.context)
 
     def user_bytes(self, key: str) -> bytes | None:
@@ -39,21 +40,23 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 
 def kubeconfig_files(env: Mapping[str, str], *, home: Path) -> tuple[Path, ...]:
-    """The files kubectl would read: those of `KUBECONFIG`, else `~/.kube/config`."""
+    """Return the files kubectl would read: those of `KUBECONFIG`, else `~/.kube/config`."""
     named = [part for part in env.get("KUBECONFIG", "").split(os.pathsep) if part]
     return tuple(Path(part).expanduser() for part in named) or (home / ".kube" / "config",)
 
 
 def context_names(files: tuple[Path, ...]) -> tuple[str, ...]:
-    """Contexts of all files, in order; a file that does not exist has none, as for kubectl."""
-    contexts = (c for file in files for c in _listed(load_kubeconfig(file), "contexts"))
+    """Return the contexts of all files, in order; a file that does not exist has none, as in kubectl."""
+    contexts = (c for file in files for c in _entries(load_kubeconfig(file), "contexts"))
     return tuple(dict.fromkeys(str(c["name"]) for c in contexts if "name" in c))
 
 
 def load_kubeconfig(file: Path) -> dict[str, Any]:
-    """One file, parsed; empty where it does not exist. Raises EnvironmentMissing where it cannot be read or is none."""
+    """Return one file, parsed; empty if it does not exist. Raises EnvironmentMissing if it cannot be read or is not a
+    kubeconfig.
+    """
     try:
-        parsed = yaml.load(read_text(file), Loader=_loader())  # noqa: S506 - a safe loader
+        parsed = load_yaml(read_text(file))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as failed:
@@ -65,12 +68,7 @@ def load_kubeconfig(file: Path) -> dict[str, Any]:
     return parsed or {}
 
 
-def _loader() -> Any:
-    """libyaml's where it is there: ten times as fast, and some people have a hundred contexts."""
-    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-def _listed(config: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+def _entries(config: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     entries = config.get(key)
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
@@ -84,7 +82,9 @@ def _bad_kubeconfig(file: Path, reason: str) -> EnvironmentMissing:
 
 
 def entry_of(context: str, files: tuple[Path, ...]) -> Entry:
-    """Raises EnvironmentMissing where the context names a cluster or a user that no file has."""
+    """Return the context's entry. Raises EnvironmentMissing if the context names a cluster or a user that no file
+    has.
+    """
     configs = [(load_kubeconfig(file), file.parent) for file in files]
     names, _ = _named(configs, "contexts", context, "context")
     cluster, cluster_folder = _named(configs, "clusters", names.get("cluster"), "cluster", context=context)
@@ -108,7 +108,7 @@ def _named(
     configs: list[tuple[dict[str, Any], Path]], kind: str, name: Any, part: str, *, context: str = ""
 ) -> tuple[Section, Path]:
     for config, folder in configs:
-        for entry in _listed(config, kind):
+        for entry in _entries(config, kind):
             if entry.get("name") == name:
                 section = entry.get(part)
                 return (section if isinstance(section, dict) else {}), folder

@@ -1,6 +1,6 @@
-"""The lists from which the states of all runs of a namespace are told, requested at once.
+"""The lists from which the states of all runs of a namespace are computed, requested at once.
 
-Loads little, so that the requests are under way before the rest of xsft is imported.
+Imports little, so that the requests are sent before the rest of xsft is imported.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
     from xsft.states.model import JobSet, Pod
 
 PATIENCE = Patience(tries=3, budget_s=5.0, connect_timeout_s=5.0, read_timeout_s=10.0)
-"""For looking at runs: the last known state soon is better than today's late."""
+"""For reading runs: the last known state shown soon is better than today's state shown late."""
 
 PENDING = "status.phase=Pending"
 
 
 class Lists(Struct, frozen=True, kw_only=True):
-    """Of one namespace of one cluster, under way."""
+    """The requested lists of one namespace of one cluster."""
 
     reads: Reads
     namespace: str
     jobsets: Started[tuple[JobSet, ...]]
     workloads: Started[tuple[Owned, ...]]
-    """Kueue's."""
+    """Kueue's Workloads."""
 
     def ask_pods(self) -> Started[tuple[Pod, ...]]:
-        """Request the first pod of each Job where that pod is pending; the server scans all pods of the namespace."""
+        """Request the first pod of each Job whose first pod is pending; the server scans all pods of the namespace."""
         return start(lambda: self.reads.cached_pods(namespace=self.namespace, labels=FIRST_HOSTS, fields=PENDING))
 
 
 def ask_lists(cluster: Cluster, *, namespace: str) -> Lists:
-    """Request both lists; neither is waited for here."""
+    """Request both lists; does not wait for either."""
     reads = cluster.reads
     return Lists(
         reads=reads,

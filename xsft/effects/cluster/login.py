@@ -1,5 +1,4 @@
-"""Who one is to a cluster: the login of a kubeconfig user, as a header and a client certificate, renewed in time.
-
+"""The login to a cluster: a kubeconfig user's login as a header and a client certificate, renewed before it expires.
 source: client-go@v0.35 plugin/pkg/client/auth/exec (login programs), plugin/pkg/client/auth/oidc, transport (token
 files).
 """
@@ -28,30 +27,30 @@ from xsft.spec.secrets import redact
 from xsft.states.moments import moment
 
 LOGIN_TIMEOUT_S = 60.0
-"""A login program may ask its own server; it is ended after this."""
+"""A login program may query its own server; it is killed after this time."""
 EARLY_S = 300.0
-"""So long before it expires a login is renewed, or at half of its time where that is less."""
+"""How long before its expiry a login is renewed; at half of its lifetime if that is shorter."""
 TOKEN_FILE_S = 60.0
 """How long a token file's content is used before it is read again. source: client-go transport/token_source.go"""
 GKE_PLUGIN = "gke-gcloud-auth-plugin"
 
 
 class Credentials(Struct, frozen=True, kw_only=True):
-    """Sent with each request. No field is ever printed."""
+    """What is sent with each request. No field is ever printed."""
 
     authorization: str | None = None
     certificate: bytes | None = None
-    """PEM, with `key`."""
+    """PEM, together with `key`."""
     key: bytes | None = None
     renew_at: float | None = None
-    """`clock.epoch`; None: it does not expire by itself."""
+    """By `clock.epoch`; None: it has no expiry."""
 
     def __repr__(self) -> str:
         return "Credentials(…)"
 
 
-class Login:
-    """Of one context. Threads share it."""
+class ClusterLogin:
+    """The login of one context, shared by threads."""
 
     def __init__(self, entry: Entry, *, access: Access, env: Mapping[str, str]) -> None:
         self._entry, self._access, self._env = entry, access, env
@@ -59,7 +58,9 @@ class Login:
         self._lock = threading.Lock()
 
     def credentials(self) -> Credentials:
-        """Raises EnvironmentMissing where the login program is missing, Unreachable where it gives no credentials."""
+        """Return the credentials. Raises EnvironmentMissing if the login program is missing, Unreachable if it gives no
+        credentials.
+        """
         with self._lock:
             held = self._held
             if held is None or (held.renew_at is not None and clock.epoch() > held.renew_at):
@@ -91,7 +92,7 @@ class Login:
             raise unusable(self._access.context, f"its tokenFile {path} cannot be read: {failed}") from None
 
     def _by_provider(self, section: Section) -> str:
-        """kubectl knows `oidc` only since 1.26."""
+        """Return the token of an auth provider. kubectl has only `oidc` since 1.26."""
         if section.get("name") != "oidc":
             why = f"kubectl 1.26 dropped the auth-provider {section.get('name')}; use its login program (exec)"
             raise unusable(self._access.context, why)
@@ -165,7 +166,7 @@ class Login:
         message = f"{who} of the context {self._access.context} gave no credentials: {said}"
         if blames_network(said):
             return Unreachable(message, fix="Check the network and the VPN, and try again.")
-        return Unreachable(message, fix=fix, id="login-expired")
+        return Unreachable(message, fix=fix, id="login-expired", again="never")
 
 
 def bearer(token: str) -> str:

@@ -1,6 +1,5 @@
-"""A token of OpenID Connect that a kubeconfig holds, renewed where it has expired.
-
-source: client-go@v0.35 plugin/pkg/client/auth/oidc/oidc.go; OpenID Connect Core 1.0 §12, Discovery 1.0 §4.
+"""An OpenID Connect token from a kubeconfig, renewed if it has expired. source: client-go@v0.35
+plugin/pkg/client/auth/oidc/oidc.go; OpenID Connect Core 1.0 §12, Discovery 1.0 §4.
 """
 
 from __future__ import annotations
@@ -20,7 +19,9 @@ TIMEOUT_S = 10.0
 
 
 def id_token(config: Mapping[str, Any], *, folder: Path, now: float) -> str:
-    """The configured token, or a new one by the refresh token. `now`: seconds since the epoch. Raises ValueError."""
+    """Return the configured token, or a new one from the refresh token. `now`: seconds since the epoch. Raises
+    ValueError.
+    """
     held = str(config.get("id-token") or "")
     if held and _expires(held) > now:
         return held
@@ -43,7 +44,7 @@ def id_token(config: Mapping[str, Any], *, folder: Path, now: float) -> str:
 
 
 def _expires(token: str) -> float:
-    """Seconds since the epoch; 0 where the token tells none."""
+    """Return the expiry in seconds since the epoch; 0 if the token has none."""
     try:
         claims = token.split(".")[1]
         return float(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"])

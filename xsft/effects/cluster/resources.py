@@ -1,4 +1,4 @@
-"""The kinds of objects xsft asks a cluster for, and where they are served. Pure."""
+"""The kinds of objects xsft requests from a cluster, and where they are served. Pure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Resource(Struct, frozen=True, kw_only=True):
     version: str = "v1"
     namespaced: bool = True
     subresource: str = ""
-    """Of the object that is named, e.g. log."""
+    """Subresource of the named object, e.g. log."""
 
     @property
     def full_name(self) -> str:
-        """As kubectl and RBAC messages write it."""
+        """Return the name as kubectl and RBAC messages write it."""
         below = f"/{self.subresource}" if self.subresource else ""
         return f"{self.plural}.{self.group}{below}" if self.group else f"{self.plural}{below}"
 
@@ -39,21 +39,22 @@ JOBSETS = Resource(plural="jobsets", group="jobset.x-k8s.io", version="v1alpha2"
 JOBS = Resource(plural="jobs", group="batch")
 NAMESPACES = Resource(plural="namespaces", namespaced=False)
 SECRETS = Resource(plural="secrets")
+NODES = Resource(plural="nodes", namespaced=False)
 PODS = Resource(plural="pods")
 POD_LOGS = Resource(plural="pods", subresource="log")
 EVENTS = Resource(plural="events")
 PRIORITY_CLASSES = Resource(plural="priorityclasses", group="scheduling.k8s.io", namespaced=False)
 ACCESS_REVIEWS = Resource(plural="selfsubjectaccessreviews", group="authorization.k8s.io", namespaced=False)
 SELF_REVIEWS = Resource(plural="selfsubjectreviews", group="authentication.k8s.io", namespaced=False)
-"""source: kubernetes 1.28, where it became v1"""
+"""source: kubernetes 1.28, in which it became v1"""
 
 KUEUE = "kueue.x-k8s.io"
 KUEUE_VERSIONS = ("v1beta1", "v1beta2")
-"""In this order: xpk@1.16.0 writes v1beta1, Kueue 0.16 serves both, older ones only the first."""
+"""In order of preference: xpk@1.16.0 writes v1beta1; Kueue 0.16 serves both, older releases only the first."""
 
 
 def group_versions(group: str) -> Resource:
-    """Which versions of a group are served; not found where the group is not installed."""
+    """Return the resource that lists the served versions of a group; not found if the group is not installed."""
     return Resource(plural="versions", group=group, version="", namespaced=False)
 
 
@@ -62,9 +63,8 @@ def kueue(plural: str, *, version: str, namespaced: bool = True) -> Resource:
 
 
 def pending_workloads(version: str) -> Resource:
-    """Who waits in a LocalQueue, in its order.
-
-    source: kueue@v0.16.1 apis/visibility; v1beta1 since 0.9, v1beta2 since 0.15.
+    """Return the resource that lists the pending workloads of a LocalQueue, in its order. source: kueue@v0.16.1
+    apis/visibility; v1beta1 since 0.9, v1beta2 since 0.15.
     """
     return Resource(
         plural="localqueues", group="visibility.kueue.x-k8s.io", version=version, subresource="pendingworkloads"

@@ -1,4 +1,4 @@
-"""TLS to a cluster: whom to trust, and the client's certificate."""
+"""TLS to a cluster: the trusted certificates, and the client's certificate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from xsft.effects.machine.scratch import scratch_folder
 def context_of(
     *, ca: bytes | None, certificate: bytes | None = None, key: bytes | None = None, verify: bool = True
 ) -> ssl.SSLContext:
-    """`ca`: PEM, or None for the system's. Raises ValueError where one of them cannot be used."""
+    """Return the TLS context. `ca`: PEM, or None for the system's certificates. Raises ValueError if one of them cannot
+    be used.
+    """
     context = create_urllib3_context()
     try:
         if not verify:
@@ -30,7 +32,9 @@ def context_of(
 
 
 def _load_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """OpenSSL's binding reads files only: one in a folder of our own, gone at once."""
+    """Load the client certificate. Python's ssl module reads only files, so it is written to a private folder and
+    removed at once.
+    """
     with scratch_folder("tls") as folder:
         file = folder / "client.pem"
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,7 +1,7 @@
-"""`make setup`: .venv with exactly the locked development set and xsft itself, editable.
+"""`make setup`: creates .venv with exactly the locked development set and xsft itself, editable.
 
-Standard library only, from a bare Python: pip brings uv (hash-checked), uv brings the rest.
-Run from the checkout: `python -m xsft.effects.environments.bootstrap`.
+Standard library only, from a bare Python: pip installs uv (hash-checked), uv installs the rest. Run from the checkout:
+`python -m xsft.effects.environments.bootstrap`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from xsft.errors import INTERRUPTED, EnvironmentMissing, Refused, XsftError
 VENV = Path(".venv")
 LOCK = Path("xsft/locks/dev.txt")
 MARKER = VENV / ".xsft-set-up"
-"""Written last; holds the digest of what was installed."""
+"""Written last; holds the digest of the installed set."""
 MADE = VENV / ".xsft-made"
-"""Written when .venv has its Python and pip."""
+"""Written once .venv has its Python and pip."""
 
 
 def main() -> int:
@@ -35,7 +35,7 @@ def main() -> int:
         say(f"{problem.message}\n      {problem.fix}")
         return problem.exit_status
     except KeyboardInterrupt:
-        say("interrupted; `make setup` again goes on")
+        say("interrupted; run `make setup` again to continue")
         return INTERRUPTED
     return 0
 
@@ -68,12 +68,14 @@ def venv_runs() -> bool:
 
 
 def is_whole() -> bool:
-    """False where making .venv was interrupted: its Python runs long before its pip is complete."""
+    """Return whether .venv is complete; False if creating it was interrupted: its Python works long before its pip is
+    complete.
+    """
     return MADE.is_file() or MARKER.is_file()
 
 
 def choose_interpreter() -> Interpreter:
-    """The first Python >= 3.11 that can make a virtual environment with pip in it."""
+    """Return the first Python >= 3.11 that can create a virtual environment with pip."""
     unfit: list[Interpreter] = []
     for interpreter in interpreters.search(env=own_environment(), home=Path.home()):
         if interpreter.minor >= (3, 11) and interpreter.makes_venv:
@@ -94,7 +96,9 @@ def lacks_venv(unfit: list[Interpreter]) -> EnvironmentMissing:
 
 def make_venv(interpreter: Interpreter) -> None:
     if VENV.exists() and any(VENV.iterdir()) and not (VENV / "pyvenv.cfg").is_file():
-        raise Refused(f"{VENV} is there and is no virtual environment", fix="move it away, then `make setup` again")
+        raise Refused(
+            f"{VENV} exists and is not a virtual environment", fix="move it away, then run `make setup` again"
+        )
     say(f"making {VENV} with Python {'.'.join(map(str, interpreter.version))} ({interpreter.path})")
     done = run((str(interpreter.path), "-m", "venv", "--clear", str(VENV)), env=own_environment())
     if not done.ok:
@@ -105,7 +109,9 @@ def make_venv(interpreter: Interpreter) -> None:
 
 
 def install_uv() -> None:
-    """uv from the package index by pip, with the lock's version and hashes; nothing to do where it is that version."""
+    """Install uv from the package index with pip, with the lock's version and hashes; does nothing if that version is
+    installed.
+    """
     requirement, version = locked_uv()
     uv = VENV / "bin" / "uv"
     if uv.is_file() and run((str(uv), "--version"), env=own_environment()).stdout.split()[1:2] == [version]:
@@ -130,7 +136,7 @@ def install_uv() -> None:
 
 
 def locked_uv(lock: Path = LOCK) -> tuple[str, str]:
-    """(lines of the lock that name uv and its hashes, version)."""
+    """Return (the lock's lines for uv and its hashes, its version)."""
     entry = re.search(r"^uv==(\S+) \\\n(?:    --hash=\S+(?: \\)?\n)+", lock.read_text(), re.MULTILINE)
     if entry is None:
         raise EnvironmentMissing(f"{lock} names no uv", fix="restore it from git, or regenerate it: make locks")
@@ -150,7 +156,7 @@ def install(argv: tuple[str, ...]) -> None:
     if not done.ok:
         raise EnvironmentMissing(
             f"{Path(argv[0]).name} ended with status {done.status} (its words are above)",
-            fix="check the network to the package index and the free disk space, then `make setup` again",
+            fix="check the network to the package index and the free disk space, then run `make setup` again",
         )
 
 

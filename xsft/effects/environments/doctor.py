@@ -1,4 +1,4 @@
-"""What this machine has of what xsft needs, and the command that mends what is missing."""
+"""What this machine has of the tools that xsft needs, and the command that fixes each missing one."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ from pathlib import Path
 from msgspec import Struct
 
 from xsft.effects.environments import envbuild, environments, interpreters
-from xsft.effects.environments.envbuild import Place
+from xsft.effects.environments.envbuild import BuildPlace
 from xsft.effects.environments.installed import EnvironmentSpec, find_in
-from xsft.effects.environments.tools import Check, Run, run_tool, tool_checks, version_of
+from xsft.effects.environments.tools import Run, ToolCheck, run_tool, tool_checks, version_of
 from xsft.effects.environments.uv import find_uv
 from xsft.effects.machine import process
 from xsft.errors import EnvironmentMissing
 
 
-class Machine(Struct, frozen=True, kw_only=True):
-    """What the checks look at; a test passes another."""
+class CheckedMachine(Struct, frozen=True, kw_only=True):
+    """What the checks read of this machine; a test passes another."""
 
     run: Run
-    place: Place
+    place: BuildPlace
     specs: tuple[EnvironmentSpec, ...]
     free_bytes: Callable[[Path], int]
     python: tuple[int, int, int]
 
 
-def this_machine() -> Machine:
+def this_machine() -> CheckedMachine:
     env = process.own_environment()
-    return Machine(
+    return CheckedMachine(
         run=partial(run_tool, env=env),
-        place=Place(cache=environments.default_cache(), env=env, home=Path.home()),
+        place=BuildPlace(cache=environments.default_cache(), env=env, home=Path.home()),
         specs=tuple(environments.environment_for(name) for name in environments.NAMES),
         free_bytes=lambda path: shutil.disk_usage(_existing(path)).free,
         python=sys.version_info[:3],
     )
 
 
-def examine(machine: Machine) -> tuple[Check, ...]:
-    """Every check, in the order of the table."""
+def examine(machine: CheckedMachine) -> tuple[ToolCheck, ...]:
+    """Return the result of every check, in the order of the table."""
     here = (_python(machine), _uv(machine), *(_environment(machine, spec=spec) for spec in machine.specs))
     return (*here, _disk(machine), *tool_checks(machine.run))
 
 
-def is_ok(checks: tuple[Check, ...]) -> bool:
+def is_ok(checks: tuple[ToolCheck, ...]) -> bool:
     return all(check.ok for check in checks if check.required)
 
 
-def _python(machine: Machine) -> Check:
-    return Check(
+def _python(machine: CheckedMachine) -> ToolCheck:
+    return ToolCheck(
         id="python",
         ok=machine.python >= (3, 11),
         required=True,
@@ -62,13 +62,13 @@ def _python(machine: Machine) -> Check:
     )
 
 
-def _uv(machine: Machine) -> Check:
+def _uv(machine: CheckedMachine) -> ToolCheck:
     uv, missing = "", ""
     try:
         uv = find_uv()
     except EnvironmentMissing as problem:
         missing = problem.message
-    return Check(
+    return ToolCheck(
         id="uv",
         ok=bool(uv),
         required=True,
@@ -79,9 +79,10 @@ def _uv(machine: Machine) -> Check:
     )
 
 
-def _environment(machine: Machine, *, spec: EnvironmentSpec) -> Check:
-    needed_for = {"xpk": "plan and submit", "maxtext": "local runs"}
-    row = partial(Check, id=f"{spec.name}-environment", required=True, needed_for=needed_for.get(spec.name, spec.name))
+def _environment(machine: CheckedMachine, *, spec: EnvironmentSpec) -> ToolCheck:
+    row = partial(
+        ToolCheck, id=f"{spec.name}-environment", required=spec.required, needed_for=spec.needed_for or spec.name
+    )
     found = find_in(machine.place.cache, spec)
     if found is None:
         return row(ok=False, version="", detail="not built, or not finished", fix=_how_to_build(machine, spec))
@@ -94,18 +95,18 @@ def _environment(machine: Machine, *, spec: EnvironmentSpec) -> Check:
     )
 
 
-def _how_to_build(machine: Machine, spec: EnvironmentSpec) -> str:
+def _how_to_build(machine: CheckedMachine, spec: EnvironmentSpec) -> str:
     command = f"xsft setup {spec.name}"
     if interpreters.find(spec.pythons, env=machine.place.env, home=machine.place.home):
         return command
     return f"{interpreters.how_to_get(spec.pythons[0])}; then {command}"
 
 
-def _disk(machine: Machine) -> Check:
-    missing = [spec for spec in machine.specs if find_in(machine.place.cache, spec) is None]
+def _disk(machine: CheckedMachine) -> ToolCheck:
+    missing = [spec for spec in machine.specs if spec.required and find_in(machine.place.cache, spec) is None]
     needed_gib = sum(spec.size_gib for spec in missing)
     free_gib = machine.free_bytes(machine.place.cache) / 2**30
-    return Check(
+    return ToolCheck(
         id="disk",
         ok=free_gib >= needed_gib,
         required=True,

@@ -1,5 +1,5 @@
-"""Build, verify and repair an environment with uv. One builder at a time; valid once its marker is there, written
-last.
+"""Builds, verifies and repairs an environment with uv. One builder at a time; an environment is valid once its marker
+exists, which is written last.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Struct
 from xsft.effects.environments import interpreters
 from xsft.effects.environments.installed import (
     MARKER,
-    Environment,
+    BuiltEnvironment,
     EnvironmentSpec,
     Progress,
     find_in,
@@ -32,7 +32,7 @@ from xsft.effects.machine.process import Completed, follow, run
 from xsft.errors import EnvironmentMissing, Refused
 
 OURS = ".xsft-made-this"
-"""Written first, so that a half-built folder is known to be ours to remove."""
+"""Written first, so that a partly built folder is known to be xsft's and may be removed."""
 
 FILES_MISSING = """
 import csv, importlib.metadata, os
@@ -45,16 +45,16 @@ for package in importlib.metadata.distributions():
 """RECORD itself: from Python 3.12 on `Distribution.files` leaves out what is gone."""
 
 
-class Place(Struct, frozen=True, kw_only=True):
-    """Where to build, and with whose environment variables."""
+class BuildPlace(Struct, frozen=True, kw_only=True):
+    """Where to build, and with which environment variables."""
 
     cache: Path
     env: Mapping[str, str]
     home: Path
 
 
-def build(spec: EnvironmentSpec, place: Place, *, progress: Progress, verify: bool) -> Environment:
-    """The environment of `spec`, built anew unless a valid one is there; `verify` looks at every file and import."""
+def build(spec: EnvironmentSpec, place: BuildPlace, *, progress: Progress, verify: bool) -> BuiltEnvironment:
+    """Return the environment of `spec`, built unless a valid one exists; `verify` checks every file and import."""
     try:
         with exclusive(_lock_file(spec, place), waiting=lambda: progress(_WAITING.format(name=spec.name))):
             present = find_in(place.cache, spec)
@@ -67,13 +67,15 @@ def build(spec: EnvironmentSpec, place: Place, *, progress: Progress, verify: bo
         raise _not_writable(problem, spec, place) from problem
 
 
-def faults(environment: Environment, spec: EnvironmentSpec, place: Place) -> tuple[str, ...]:
-    """Everything wrong with an environment: versions other than the lock's, files that are gone, imports that fail."""
+def faults(environment: BuiltEnvironment, spec: EnvironmentSpec, place: BuildPlace) -> tuple[str, ...]:
+    """Return everything wrong with an environment: versions that differ from the lock, missing files, failing
+    imports.
+    """
     return file_faults(environment, place) or _import_faults(environment, spec, place)
 
 
-def file_faults(environment: Environment, place: Place) -> tuple[str, ...]:
-    """Versions other than the lock's and files that are gone; under a second, nothing is imported."""
+def file_faults(environment: BuiltEnvironment, place: BuildPlace) -> tuple[str, ...]:
+    """Return versions that differ from the lock, and missing files; takes under a second, imports nothing."""
     try:
         return (*_version_faults(environment, place), *_missing_files(environment, place))
     except EnvironmentMissing as problem:  # its Python does not start
@@ -84,8 +86,8 @@ _NO_NETWORK = r"network was disabled|Could not connect|dns error|Failed to fetch
 _WAITING = "another xsft is building the {name} environment; waiting for it"
 
 
-def _broken(environment: Environment, spec: EnvironmentSpec, place: Place, progress: Progress) -> bool:
-    """Whether anything is wrong with it; if so it is removed, lest it be found again."""
+def _broken(environment: BuiltEnvironment, spec: EnvironmentSpec, place: BuildPlace, progress: Progress) -> bool:
+    """Return whether anything is wrong with it. If so it is removed, so that it is not found again."""
     progress(f"verifying the {spec.name} environment")
     found = faults(environment, spec, place)
     for fault in found:
@@ -95,7 +97,7 @@ def _broken(environment: Environment, spec: EnvironmentSpec, place: Place, progr
     return bool(found)
 
 
-def _build_anew(spec: EnvironmentSpec, place: Place, *, progress: Progress) -> Environment:
+def _build_anew(spec: EnvironmentSpec, place: BuildPlace, *, progress: Progress) -> BuiltEnvironment:
     interpreter = _interpreter(spec, place)
     folder = folder_for(place.cache, spec, interpreter.minor)
     _remove_ours(folder)
@@ -109,7 +111,9 @@ def _build_anew(spec: EnvironmentSpec, place: Place, *, progress: Progress) -> E
         raise
 
 
-def _install(spec: EnvironmentSpec, folder: Path, interpreter: Interpreter, place: Place, progress: Progress) -> None:
+def _install(
+    spec: EnvironmentSpec, folder: Path, interpreter: Interpreter, place: BuildPlace, progress: Progress
+) -> None:
     private_folder(folder.parent)
     folder.mkdir(mode=0o700)
     (folder / OURS).touch()
@@ -131,10 +135,10 @@ def _install(spec: EnvironmentSpec, folder: Path, interpreter: Interpreter, plac
             raise _install_failed(done, spec, place)
 
 
-def _finish(spec: EnvironmentSpec, folder: Path, place: Place, progress: Progress) -> Environment:
-    """Verify, then write the marker in one step."""
+def _finish(spec: EnvironmentSpec, folder: Path, place: BuildPlace, progress: Progress) -> BuiltEnvironment:
+    """Verify the environment, then write the marker in one step."""
     progress(f"verifying the {spec.name} environment")
-    fresh = Environment(
+    fresh = BuiltEnvironment(
         name=spec.name, python=folder / "bin" / "python", digest=spec.digest, version=spec.pins[spec.package]
     )
     if found := faults(fresh, spec, place):
@@ -153,8 +157,10 @@ def _finish(spec: EnvironmentSpec, folder: Path, place: Place, progress: Progres
     return valid
 
 
-def _version_faults(environment: Environment, place: Place) -> tuple[str, ...]:
-    """uv's own comparison of what is installed with the lock; it asks no index as long as nothing is missing."""
+def _version_faults(environment: BuiltEnvironment, place: BuildPlace) -> tuple[str, ...]:
+    """Return the differences that uv reports between the installed set and the lock; it queries no index if nothing is
+    missing.
+    """
     lock = environment.folder / "lock.txt"
     sync = ("pip", "sync", "--dry-run", "--offline", "--python", str(environment.python), "--require-hashes", str(lock))
     done = run((find_uv(), *sync), env=uv_environment(place.env), cwd=environment.folder)
@@ -163,18 +169,18 @@ def _version_faults(environment: Environment, place: Place) -> tuple[str, ...]:
     return (f"its packages are not those of the lock: {_last_words(done.stderr)}",)
 
 
-def _missing_files(environment: Environment, place: Place) -> tuple[str, ...]:
+def _missing_files(environment: BuiltEnvironment, place: BuildPlace) -> tuple[str, ...]:
     done = run((str(environment.python), "-I", "-c", FILES_MISSING), env=place.env)
     return tuple(done.stdout.splitlines()[:5]) if done.ok else (f"its Python fails: {_last_words(done.stderr)}",)
 
 
-def _import_faults(environment: Environment, spec: EnvironmentSpec, place: Place) -> tuple[str, ...]:
+def _import_faults(environment: BuiltEnvironment, spec: EnvironmentSpec, place: BuildPlace) -> tuple[str, ...]:
     statement = "; ".join(f"import {module}" for module in spec.imports)
     done = run((str(environment.python), "-I", "-c", statement), env={**place.env, "JAX_PLATFORMS": "cpu"})
     return () if done.ok else (f"`{statement}` fails: {_last_words(done.stderr)}",)
 
 
-def _interpreter(spec: EnvironmentSpec, place: Place) -> Interpreter:
+def _interpreter(spec: EnvironmentSpec, place: BuildPlace) -> Interpreter:
     found = interpreters.find(spec.pythons, env=place.env, home=place.home)
     if found is not None:
         return found
@@ -186,18 +192,18 @@ def _interpreter(spec: EnvironmentSpec, place: Place) -> Interpreter:
 
 
 def _remove_ours(folder: Path) -> None:
-    """Clear the place. Raises Refused for a folder that xsft did not make."""
+    """Remove the folder. Raises Refused if xsft did not create it."""
     if folder.exists() and not (folder / OURS).is_file() and any(folder.iterdir()):
-        raise Refused(f"{folder} is in the way, and xsft did not make it", fix="move it away, then try again")
+        raise Refused(f"{folder} exists already, and xsft did not create it", fix="move it away, then try again")
     if folder.exists():
         shutil.rmtree(folder)
 
 
-def _lock_file(spec: EnvironmentSpec, place: Place) -> Path:
+def _lock_file(spec: EnvironmentSpec, place: BuildPlace) -> Path:
     return place.cache / f".{spec.name}-{spec.digest[:12]}.lock"
 
 
-def _install_failed(done: Completed, spec: EnvironmentSpec, place: Place) -> EnvironmentMissing:
+def _install_failed(done: Completed, spec: EnvironmentSpec, place: BuildPlace) -> EnvironmentMissing:
     words = done.stdout
     what = f"the {spec.name} environment could not be built"
     if re.search(r"No space left|os error 28", words):
@@ -215,7 +221,7 @@ def _install_failed(done: Completed, spec: EnvironmentSpec, place: Place) -> Env
     return EnvironmentMissing(f"{what}: {_last_words(words)}", fix=f"mend that, then `xsft setup {spec.name}`")
 
 
-def _not_writable(problem: OSError, spec: EnvironmentSpec, place: Place) -> EnvironmentMissing:
+def _not_writable(problem: OSError, spec: EnvironmentSpec, place: BuildPlace) -> EnvironmentMissing:
     if problem.errno == 28:
         return _disk_full(spec, place)
     return EnvironmentMissing(
@@ -224,7 +230,7 @@ def _not_writable(problem: OSError, spec: EnvironmentSpec, place: Place) -> Envi
     )
 
 
-def _disk_full(spec: EnvironmentSpec, place: Place) -> EnvironmentMissing:
+def _disk_full(spec: EnvironmentSpec, place: BuildPlace) -> EnvironmentMissing:
     free_gib = shutil.disk_usage(place.cache).free / 2**30
     return EnvironmentMissing(
         f"no space left for the {spec.name} environment in {place.cache}: about {spec.size_gib} GiB needed,"
@@ -234,10 +240,10 @@ def _disk_full(spec: EnvironmentSpec, place: Place) -> EnvironmentMissing:
 
 
 def _quietly(progress: Progress) -> Progress:
-    """uv's lines without the list of every package."""
+    """Return a `progress` that drops uv's list of packages."""
     return lambda line: None if line.startswith((" + ", " - ", " ~ ")) or not line.strip() else progress(line.strip())
 
 
 def _last_words(text: str) -> str:
-    """The part of a long complaint that a message can quote, at most 400 characters."""
+    """Return the end of a long error output for a message, at most 400 characters."""
     return " ".join(text.split())[-400:]

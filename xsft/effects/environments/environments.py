@@ -1,8 +1,8 @@
-"""The two environments beside xsft's own: xpk (renders manifests) and MaxText (trains here), by their locks.
+"""The environments besides xsft's own, by their locks: xpk renders manifests, MaxText trains, the engine serves.
 
-An environment is a folder `<cache>/envs/<name>-<digest of the lock>-py<X.Y>`, shared between checkouts. It counts only
-with its marker, which is written last. Finding one costs a few file reads, no process: `xsft plan` does it every time.
-Building, which needs minutes and a network, is in `envbuild`.
+An environment is a folder `<cache>/envs/<name>-<digest of the lock>-py<X.Y>`, shared between checkouts. It is valid
+only with its marker, which is written last. Finding one costs a few file reads and no process: `xsft plan` does it
+every time. Building, which needs minutes and a network, is in `envbuild`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from xsft.effects.environments import envbuild
-from xsft.effects.environments.installed import Environment, EnvironmentSpec, Progress, find_in
+from xsft.effects.environments.installed import BuiltEnvironment, EnvironmentSpec, Progress, find_in
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.errors import EnvironmentMissing, UsageError
@@ -19,7 +19,7 @@ LOCKS = Path(__file__).parents[2] / "locks"
 
 
 def environment_for(name: str, *, locks: Path = LOCKS) -> EnvironmentSpec:
-    """What the environment `name` must be. Raises UsageError for another name than `xpk` or `maxtext`."""
+    """Return what the environment `name` must be. Raises UsageError for a name that is not in NAMES."""
     match name:
         case "xpk":
             return EnvironmentSpec(
@@ -30,6 +30,7 @@ def environment_for(name: str, *, locks: Path = LOCKS) -> EnvironmentSpec:
                 scripts=("xpk",),
                 imports=("xpk.commands.workload",),
                 size_gib=0.6,
+                needed_for="plan and submit",
             )
         case "maxtext":
             return EnvironmentSpec(
@@ -39,41 +40,55 @@ def environment_for(name: str, *, locks: Path = LOCKS) -> EnvironmentSpec:
                 package="maxtext",
                 imports=("jax", "maxtext.configs.pyconfig"),
                 size_gib=2.5,
+                needed_for="local runs",
+            )
+        case "engine":
+            return EnvironmentSpec(
+                name=name,
+                lock=_lock(locks / "engine.txt"),
+                pythons=((3, 12), (3, 13)),
+                package="mlx-lm",
+                scripts=("mlx_lm.server",),
+                imports=("mlx_lm",),
+                size_gib=0.8,
+                needed_for="serving and checking exports on this machine",
+                required=False,
             )
         case _:
             raise UsageError(f"there is no environment {name!r}", fix=f"Name one of: {', '.join(NAMES)}")
 
 
-NAMES = ("xpk", "maxtext")
+NAMES = ("xpk", "maxtext", "engine")
+
+USUAL = ("xpk", "maxtext")
+"""What `xsft setup` builds if no environment is named."""
 
 
-def find(name: str) -> Environment | None:
-    """The environment, if it is there and valid; starts no process and takes a few milliseconds."""
+def find(name: str) -> BuiltEnvironment | None:
+    """Return the environment if it exists and is valid; starts no process and takes a few milliseconds."""
     return find_in(default_cache(), environment_for(name))
 
 
-def ensure(name: str, *, progress: Progress) -> Environment:
-    """The environment, built now where it is missing or broken.
-
-    Raises EnvironmentMissing when it cannot be built (no network, no space, no fitting Python); nothing half-built
-    stays.
+def ensure(name: str, *, progress: Progress) -> BuiltEnvironment:
+    """Return the environment, built now if it is missing or broken. Raises EnvironmentMissing if it cannot be built (no
+    network, no space, no suitable Python); no partial environment is left.
     """
     return find(name) or _build(name, progress=progress, verify=False)
 
 
-def repair(name: str, *, progress: Progress) -> Environment:
-    """Like `ensure`, but every file and import is checked first, and what fails is built anew."""
+def repair(name: str, *, progress: Progress) -> BuiltEnvironment:
+    """Return the environment as `ensure` does, after checking every file and import; a broken one is rebuilt."""
     return _build(name, progress=progress, verify=True)
 
 
 def default_cache() -> Path:
-    """The folder of all environments for this user."""
+    """Return the folder of all environments of this user."""
     return own_cache() / "envs"
 
 
-def _build(name: str, *, progress: Progress, verify: bool) -> Environment:
+def _build(name: str, *, progress: Progress, verify: bool) -> BuiltEnvironment:
     spec = environment_for(name)
-    place = envbuild.Place(cache=default_cache(), env=own_environment(), home=Path.home())
+    place = envbuild.BuildPlace(cache=default_cache(), env=own_environment(), home=Path.home())
     return envbuild.build(spec, place, progress=progress, verify=verify)
 
 

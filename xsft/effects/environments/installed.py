@@ -1,6 +1,6 @@
-"""An environment in the cache folder: what it must be, where it lies, and whether it is whole.
+"""An environment in the cache folder: what it must contain, its path, and whether it is complete.
 
-It counts only with its marker, which is written last. Reading it costs a few file reads and starts no process.
+It is valid only with its marker, which is written last. Reading it costs a few file reads and starts no process.
 """
 
 from __future__ import annotations
@@ -23,39 +23,43 @@ MARKER = ".xsft-environment.json"
 SCHEMA = "xsft.environment/1"
 
 Progress = Callable[[str], None]
-"""Takes one line for the user; the command layer decides how it looks."""
+"""Called with one line for the user; the command layer decides how to show it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentSpec:
-    """What an environment must be."""
+    """What an environment must contain."""
 
     name: str
     lock: str
-    """Text of the requirements file: every package, pinned, with hashes."""
+    """The text of the requirements file: every package, pinned, with hashes."""
     pythons: tuple[Minor, ...]
-    """Series the lock has wheels for, the preferred first."""
+    """Python series for which the lock has wheels, the preferred first."""
     package: str
-    """The package the environment is for; its version is the environment's."""
+    """The main package of the environment; its version is the environment's."""
     scripts: tuple[str, ...] = ()
-    """Console scripts that must be there."""
+    """Console scripts that must exist."""
     imports: tuple[str, ...] = ()
     """Modules that must import."""
     size_gib: float = 0.3
-    """Disk space to build it, GiB, packages in uv's cache included."""
+    """Disk space needed to build it, GiB, including packages in uv's cache."""
+    needed_for: str = ""
+    """What needs it, for `xsft doctor`."""
+    required: bool = True
+    """False: `xsft setup` without a name does not build it, and `xsft doctor` does not report it as missing."""
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of the lock, 64 hex digits."""
+        """Return the sha256 of the lock, 64 hex digits."""
         return hashlib.sha256(self.lock.encode()).hexdigest()
 
     @cached_property
     def pins(self) -> dict[str, str]:
-        """Package name to version, markers ignored."""
+        """Return package name to version, markers ignored."""
         return dict(re.findall(r"^([A-Za-z0-9._-]+)==(\S+)", self.lock, re.MULTILINE))
 
 
-class Environment(Struct, frozen=True, kw_only=True):
+class BuiltEnvironment(Struct, frozen=True, kw_only=True):
     """An environment that was built and verified."""
 
     name: str
@@ -63,7 +67,7 @@ class Environment(Struct, frozen=True, kw_only=True):
     digest: str
     """sha256 of the lock it was built from."""
     version: str
-    """Version of the package it is for, e.g. `1.16.0`."""
+    """The version of its main package, e.g. `1.16.0`."""
 
     @property
     def folder(self) -> Path:
@@ -73,8 +77,8 @@ class Environment(Struct, frozen=True, kw_only=True):
         return self.python.parent / name
 
 
-def find_in(cache: Path, spec: EnvironmentSpec) -> Environment | None:
-    """The valid environment of `spec` in `cache`, for the most preferred Python that has one."""
+def find_in(cache: Path, spec: EnvironmentSpec) -> BuiltEnvironment | None:
+    """Return the valid environment of `spec` in `cache`, for the most preferred Python that has one."""
     found = (read(folder_for(cache, spec, minor), spec) for minor in spec.pythons)
     return next(filter(None, found), None)
 
@@ -83,8 +87,8 @@ def folder_for(cache: Path, spec: EnvironmentSpec, minor: Minor) -> Path:
     return cache / f"{spec.name}-{spec.digest[:12]}-py{minor[0]}.{minor[1]}"
 
 
-def read(folder: Path, spec: EnvironmentSpec) -> Environment | None:
-    """The environment in `folder`; None where it was not finished, its Python is gone or a package was removed."""
+def read(folder: Path, spec: EnvironmentSpec) -> BuiltEnvironment | None:
+    """Return the environment in `folder`; None if it was not finished, its Python is gone or a package was removed."""
     try:
         marker = json.loads((folder / MARKER).read_bytes())
         listing = top_level_of(folder)
@@ -93,18 +97,18 @@ def read(folder: Path, spec: EnvironmentSpec) -> Environment | None:
     programs = (folder / "bin" / program for program in ("python", *spec.scripts))
     if marker != marker_for(spec, listing) or not all(os.access(program, os.X_OK) for program in programs):
         return None
-    return Environment(
+    return BuiltEnvironment(
         name=spec.name, python=folder / "bin" / "python", digest=spec.digest, version=spec.pins[spec.package]
     )
 
 
 def marker_for(spec: EnvironmentSpec, listing: str) -> Mapping[str, Any]:
-    """What the marker of a finished environment says."""
+    """Return the content of the marker of a finished environment."""
     return {"schema": SCHEMA, "name": spec.name, "digest": spec.digest, "top_level": listing}
 
 
 def top_level_of(folder: Path) -> str:
-    """Digest of the names in site-packages: one directory read that notices a package removed by hand."""
+    """Return the digest of the names in site-packages: one directory read that detects a package removed by hand."""
     site_packages = next(folder.glob("lib/python*/site-packages"), folder / "lib")
     names = sorted(entry.name for entry in os.scandir(site_packages) if entry.name != "__pycache__")
     return hashlib.sha256("\n".join(names).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Python interpreters of this machine, found where people have them and each run to learn its version.
+"""Python interpreters of this machine, found in the usual places and each run to learn its version.
 
 PATH alone is not enough: pyenv's shims exit with 127 for a version that is not activated, and uv keeps its own Pythons
 off PATH. Standard library only: `make setup` runs this before anything is installed.
@@ -19,7 +19,7 @@ Minor = tuple[int, int]
 """A Python series, e.g. `(3, 12)`."""
 
 KNOWN: tuple[Minor, ...] = ((3, 12), (3, 13), (3, 11), (3, 14))
-"""Series looked for by name, the best tried first."""
+"""Series searched by name, the preferred first."""
 
 PROBE_TIMEOUT_S = 20.0
 PROBE = """
@@ -34,12 +34,12 @@ print(json.dumps({
 
 @dataclass(frozen=True, kw_only=True)
 class Interpreter:
-    """A CPython that ran."""
+    """A CPython interpreter that ran successfully."""
 
     path: Path
     version: tuple[int, int, int]
     makes_venv: bool
-    """False on a Debian Python without `python3.X-venv`: the module venv is there, its pip is not."""
+    """False for a Debian Python without `python3.X-venv`: it has the module venv, but not venv's pip."""
 
     @property
     def minor(self) -> Minor:
@@ -47,9 +47,8 @@ class Interpreter:
 
 
 def find(series: Sequence[Minor], *, env: Mapping[str, str], home: Path) -> Interpreter | None:
-    """The interpreter of the first of `series` that this machine has; this one, where it fits the first wish.
-
-    Runs candidates until the first wish is met, 20 to 60 ms each.
+    """Return the interpreter of the first of `series` that this machine has; the running one if it matches the first
+    choice. Runs candidates until the first choice is found, 20 to 60 ms each.
     """
     found: dict[Minor, Interpreter] = {}
     for interpreter in search(env=env, home=home):
@@ -60,7 +59,7 @@ def find(series: Sequence[Minor], *, env: Mapping[str, str], home: Path) -> Inte
 
 
 def search(*, env: Mapping[str, str], home: Path) -> Iterator[Interpreter]:
-    """Every interpreter that runs, this one first, then by place: PATH, uv's own, pyenv's."""
+    """Yield every interpreter that runs, the running one first, then by location: PATH, uv's own, pyenv's."""
     seen: set[Path] = set()
     for path in candidates(env=env, home=home):
         interpreter = probe(path, env=env)
@@ -70,8 +69,9 @@ def search(*, env: Mapping[str, str], home: Path) -> Iterator[Interpreter]:
 
 
 def candidates(*, env: Mapping[str, str], home: Path) -> Iterator[Path]:
-    """Files that may be interpreters, not run yet. One file may come under several names: a pyenv shim is another
-    Python under each."""
+    """Yield files that may be interpreters, not run yet. One file can have several names: a pyenv shim is a different
+    Python under each.
+    """
     yield Path(sys.executable)
     names = ("python3", *(f"python3.{minor}" for _, minor in KNOWN), "python")
     for entry in filter(None, env.get("PATH", "").split(":")):
@@ -81,7 +81,9 @@ def candidates(*, env: Mapping[str, str], home: Path) -> Iterator[Path]:
 
 
 def probe(path: Path, *, env: Mapping[str, str]) -> Interpreter | None:
-    """What `path` says of itself; None where it does not run (a shim of a version not active) or is no CPython 3."""
+    """Return what the interpreter at `path` reports; None if it does not run (a shim of an inactive version) or is not
+    CPython 3.
+    """
     try:
         done = run((str(path), "-I", "-S", "-c", PROBE), env=env, timeout_s=PROBE_TIMEOUT_S)
         said = json.loads(done.stdout) if done.ok else None
@@ -94,7 +96,7 @@ def probe(path: Path, *, env: Mapping[str, str]) -> Interpreter | None:
 
 
 def how_to_get(minor: Minor) -> str:
-    """The next step for a user without Python `minor`."""
+    """Return the next step for a user without Python `minor`."""
     version = f"{minor[0]}.{minor[1]}"
     return (
         f"install Python {version}: `uv python install {version}`, `pyenv install {version}`, or your system's package"
@@ -103,12 +105,14 @@ def how_to_get(minor: Minor) -> str:
 
 
 def venv_package(interpreter: Interpreter) -> str:
-    """The Debian package that gives `interpreter` venv and pip, e.g. `python3.11-venv`."""
+    """Return the Debian package that adds venv and pip to `interpreter`, e.g. `python3.11-venv`."""
     return f"python{interpreter.version[0]}.{interpreter.version[1]}-venv"
 
 
 def _managed_folders(*, env: Mapping[str, str], home: Path) -> tuple[Path, ...]:
-    """Where uv and pyenv keep Pythons. source: uv docs, reference/storage; pyenv README, environment variables."""
+    """Return the folders in which uv and pyenv keep Pythons. source: uv docs, reference/storage; pyenv README,
+    environment variables.
+    """
     data = Path(env.get("XDG_DATA_HOME") or home / ".local" / "share")
     return (
         Path(env.get("UV_PYTHON_INSTALL_DIR") or data / "uv" / "python"),

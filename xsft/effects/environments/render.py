@@ -1,8 +1,9 @@
-"""The door to xpk's renderer: `xpk workload create …` lines in, manifests out, exactly as xpk writes them.
+"""Renders manifests with xpk: `xpk workload create …` lines in, manifests out, exactly as xpk writes them.
 
-Rendering is a pure function of the line and of xpk's lock, so the result is kept under a name made of both. What is not
-there yet goes to one process in xpk's environment (`xpk_worker`); whatever that one is not sure of goes to xpk's plain
-command line, which is slower and has the last word. xpk runs dry, with an environment made from nothing.
+Rendering is a pure function of the line and of xpk's lock, so the result is cached under a key made of both. What is
+not cached is sent to one process in xpk's environment (`xpk_worker`). What that process cannot render with certainty is
+rendered by xpk's plain command line, which is slower and authoritative. xpk runs as a dry run, with an environment
+built from scratch.
 """
 
 from __future__ import annotations
@@ -10,19 +11,18 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from xsft.effects.environments import xpk_worker
-from xsft.effects.machine import process
+from xsft.effects.machine import clock, process
 from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.folders import PRIVATE_FILE, private_folder
 from xsft.effects.machine.leftovers import sweep
+from xsft.effects.machine.process import own_environment
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.errors import EnvironmentMissing, SpecError, XsftError
 from xsft.problems import Problem, error
@@ -30,11 +30,11 @@ from xsft.problems import Problem, error
 Argv = tuple[str, ...]
 
 _REVISION = "1"
-"""Changes when this module or the worker would write another manifest for the same line and lock."""
+"""Change it if this module or the worker writes another manifest for the same line and lock."""
 WORKER = Path(xpk_worker.__file__)
 _VERBS = (("xpk", "workload", "create"), ("xpk", "workload", "create-pathways"))
 KEPT_S = 90 * 86400.0
-"""How long an entry is kept."""
+"""How long a cache entry is kept."""
 _BROKEN = 99
 _PLAIN = f"""\
 import sys
@@ -67,11 +67,13 @@ class Xpk(Struct, frozen=True, kw_only=True):
 def render(
     argvs: Sequence[Argv], *, python: Path, lock_digest: str, cache: Path, worker: Path = WORKER
 ) -> tuple[str, ...]:
-    """The manifest of each `("xpk", "workload", "create" | "create-pathways", "--flag=value", …)`, in order.
+    """Return the manifest of each `("xpk", "workload", "create"
 
-    `python` is the interpreter of xpk's environment, `lock_digest` names what is installed there, `cache` is xsft's
-    cache directory. Raises SpecError with xpk's own words where xpk refuses a line, EnvironmentMissing where xpk
-    cannot run, TimedOut where it hangs.
+    "create-pathways", "--flag=value", …)`, in order.
+
+    `python` is the interpreter of xpk's environment, `lock_digest` identifies what is installed there, `cache` is
+    xsft's cache directory. Raises SpecError with xpk's own message if xpk refuses a line, EnvironmentMissing if xpk
+    cannot run, TimedOut if it hangs.
     """
     for argv in argvs:
         _require_renderable(argv)
@@ -85,10 +87,12 @@ def render(
 
 
 def _require_renderable(argv: Argv) -> None:
-    """Callers build these lines; a flag that would run, prompt or overwrite must never come this far."""
+    """Refuse a line with a flag that would create a workload, prompt or overwrite. Callers build these lines, so this
+    is a bug in a caller.
+    """
     if argv[:3] not in _VERBS:
         raise XsftError(f"not a line that xpk renders: {argv[:3]}")
-    # argparse takes abbreviations: --q is --quiet, --d is --dry-run.
+    # argparse accepts abbreviations: --q is --quiet, --d is --dry-run.
     for flag in (argument.partition("=")[0] for argument in argv[3:]):
         if not flag.startswith("--") or flag.startswith(("--q", "--dr", "--ou", "--no-q", "--no-d")):
             raise XsftError(f"the flag {flag!r} does not belong on a line to render")
@@ -96,7 +100,7 @@ def _require_renderable(argv: Argv) -> None:
 
 @contextlib.contextmanager
 def scratch_for(python: Path, *, worker: Path = WORKER) -> Iterator[Xpk]:
-    """xpk with a private directory (0700) that is removed whatever happens: xpk leaves manifests behind in TMPDIR."""
+    """Yield xpk with a private directory (0700) that is always removed: xpk leaves manifests behind in TMPDIR."""
     with scratch_folder("xpk") as scratch:
         yield Xpk(python=python, worker=worker, scratch=scratch)
 
@@ -109,12 +113,12 @@ def _render_all(argvs: tuple[Argv, ...], *, python: Path, worker: Path) -> dict[
     except OSError as problem:
         raise EnvironmentMissing(
             f"xpk's manifest could not be written to {tempfile.gettempdir()}: {problem.strerror}",
-            fix="make room there, or name another folder in TMPDIR",
+            fix="free disk space there, or set TMPDIR to another folder",
         ) from problem
 
 
 def render_lean(argvs: tuple[Argv, ...], xpk: Xpk) -> dict[Argv, str]:
-    """What one worker process could render with certainty; possibly nothing."""
+    """Return what one worker process could render with certainty; possibly nothing."""
     jobs, results = xpk.scratch / "jobs.json", xpk.scratch / "results.json"
     work = [{"argv": argv[1:], "manifest": str(xpk.manifest(index))} for index, argv in enumerate(argvs)]
     jobs.write_text(json.dumps(work), encoding="utf-8")
@@ -135,7 +139,7 @@ def _codes(results: Path) -> list[object]:
 
 
 def _plain_all(argvs: tuple[Argv, ...], xpk: Xpk) -> dict[Argv, str]:
-    """Through xpk's own command line, one process each. Raises SpecError with every refusal, not the first."""
+    """Render with xpk's own command line, one process each. Raises SpecError with every refusal, not only the first."""
     outcomes = {argv: _plain(argv, xpk) for argv in argvs}
     refusals = tuple(outcome for outcome in outcomes.values() if isinstance(outcome, Problem))
     if refusals:
@@ -144,7 +148,9 @@ def _plain_all(argvs: tuple[Argv, ...], xpk: Xpk) -> dict[Argv, str]:
 
 
 def _plain(argv: Argv, xpk: Xpk) -> str | Problem:
-    """xpk prints the manifest, environment values included: of its output only an error's last lines are shown."""
+    """Render one line. xpk prints the manifest with its environment values, so only the last lines of an error are
+    shown.
+    """
     manifest = xpk.scratch / "plain.yaml"
     manifest.unlink(missing_ok=True)
     done = xpk.run("-c", _PLAIN, *argv[1:], "--dry-run", f"--output-manifest-file={manifest}", jobs=1)
@@ -164,15 +170,19 @@ def _refusal(argv: Argv, words: str) -> Problem:
 
 
 def _last_words(output: str) -> str:
-    """The last line says it all after argparse's usage or a traceback; xpk's own messages run over several."""
+    """Return the last words of the output. After argparse's usage or a traceback the last line is enough; xpk's own
+    messages span several lines.
+    """
     lines = [line.strip().removeprefix("[XPK] ") for line in output.splitlines() if line.strip()]
     last = 1 if "usage: xpk" in output or "Traceback (most recent" in output else 3
     return " | ".join(lines[-last:]) or "it said nothing"
 
 
 def _environment(scratch: Path) -> Mapping[str, str]:
-    """Nothing of the user's gets in: xpk's feature flags, gcloud's and kubectl's settings are all variables."""
-    loader = os.environ.get("LD_LIBRARY_PATH")
+    """Return the environment, without any of the user's variables: xpk's feature flags, gcloud's and kubectl's settings
+    are all variables.
+    """
+    loader = own_environment().get("LD_LIBRARY_PATH")
     return {
         **({"LD_LIBRARY_PATH": loader} if loader else {}),
         "PATH": "/usr/bin:/bin",
@@ -200,7 +210,7 @@ def _header(manifest: str) -> str:
 
 
 def _read(path: Path) -> str | None:
-    """None where there is no entry, or one that is not what was written."""
+    """Return the entry; None if there is none, or its content is not what was written."""
     try:
         header, newline, manifest = _text(path).partition("\n")
     except (OSError, UnicodeDecodeError):
@@ -209,15 +219,15 @@ def _read(path: Path) -> str | None:
 
 
 def _write(path: Path, manifest: str) -> None:
-    """All or nothing. A cache that cannot be written costs time, not correctness, so that is no error."""
+    """Write the entry atomically. A cache that cannot be written only costs time, so that is not an error."""
     with contextlib.suppress(OSError, XsftError):
         sweep(private_folder(path.parent))
         write_atomic(path, _header(manifest) + manifest, durable=False, mode=PRIVATE_FILE)
-        _prune(path.parent, before=time.time() - KEPT_S)
+        _prune(path.parent, before=clock.epoch() - KEPT_S)
 
 
 def _prune(folder: Path, *, before: float) -> None:
-    """Old entries: rendering again takes a second or two."""
+    """Remove old entries: rendering them again takes a second or two."""
     for entry in folder.glob("*.yaml"):
         with contextlib.suppress(OSError):
             if entry.lstat().st_mtime < before:

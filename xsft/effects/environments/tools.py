@@ -1,4 +1,4 @@
-"""The tools of other projects that some verbs use: which are here, which version, how to get the others."""
+"""The third-party tools that some verbs use: which are installed, which version, and how to install the others."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from xsft.image.docker_errors import PERMIT, START
 
 TOOL_TIMEOUT_S = 20.0
 LATE = 124
-"""As the status of `timeout` in coreutils."""
+"""The exit status for a timeout, as in coreutils' `timeout`."""
 
 
-class Check(Struct, frozen=True, kw_only=True):
-    """One thing that is there or not."""
+class ToolCheck(Struct, frozen=True, kw_only=True):
+    """The result of one check of this machine."""
 
     id: str
     """Stable, e.g. `xpk-environment`."""
     ok: bool
     required: bool
-    """Needed to plan and to train on this machine; the others are needed only for what `needed_for` says."""
+    """Needed to plan and to train on this machine; other tools are needed only for `needed_for`."""
     version: str
-    """Empty where it has none or could not be learnt."""
+    """Empty if it has none or it could not be read."""
     needed_for: str
     detail: str
     fix: str
-    """The command that mends it."""
+    """The command that fixes it."""
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "fix": self.next_step}
@@ -48,18 +48,18 @@ class Check(Struct, frozen=True, kw_only=True):
 
 
 Run = Callable[[tuple[str, ...]], Completed | None]
-"""Runs a tool; None where it cannot be started; its status is `LATE` where it does not answer in time."""
+"""Runs a tool. Returns None if it cannot be started; the status is `LATE` if it does not answer in time."""
 
 
-def tool_checks(run: Run) -> Iterator[Check]:
-    """In the order of the table; asked side by side, because gcloud alone takes a second."""
+def tool_checks(run: Run) -> Iterator[ToolCheck]:
+    """Yield the checks, in the order of the table; they run in parallel, because gcloud alone takes a second."""
     checks = (_pid_namespace, _kubectl, _gcloud, _auth_plugin, _docker_client, _docker_build, _docker_engine)
     with ThreadPoolExecutor(max_workers=4) as pool:
         yield from pool.map(lambda check: _noted(check, run), checks)
 
 
-def _noted(check: Callable[[Run], Check], run: Run) -> Check:
-    """What did not answer in time is said to be late, not to be missing."""
+def _noted(check: Callable[[Run], ToolCheck], run: Run) -> ToolCheck:
+    """Run the check. A tool that did not answer in time is reported as late, not as missing."""
     late: list[tuple[str, ...]] = []
 
     def asked(argv: tuple[str, ...]) -> Completed | None:
@@ -79,7 +79,7 @@ def _noted(check: Callable[[Run], Check], run: Run) -> Check:
 
 
 def run_tool(argv: tuple[str, ...], *, env: Mapping[str, str]) -> Completed | None:
-    """Run a tool; None where it cannot be started, `LATE` where it does not answer in 20 s."""
+    """Run a tool. Returns None if it cannot be started, `LATE` if it does not answer in 20 s."""
     try:
         return process.run(argv, env=env, timeout_s=TOOL_TIMEOUT_S)
     except EnvironmentMissing:
@@ -88,11 +88,11 @@ def run_tool(argv: tuple[str, ...], *, env: Mapping[str, str]) -> Completed | No
         return Completed(argv=argv, status=LATE, stdout="", stderr="")
 
 
-def _pid_namespace(run: Run) -> Check:
+def _pid_namespace(run: Run) -> ToolCheck:
     own = ("--pid", "--fork", "--mount-proc", "--kill-child", "true")
     ways = {"as root": ("unshare", *own), "with a user namespace": ("unshare", "--user", "--map-root-user", *own)}
     works = next((way for way, argv in ways.items() if (done := run(argv)) and done.ok), "")
-    return Check(
+    return ToolCheck(
         id="pid-namespace",
         ok=bool(works),
         required=False,
@@ -105,7 +105,7 @@ def _pid_namespace(run: Run) -> Check:
     )
 
 
-def _kubectl(run: Run) -> Check:
+def _kubectl(run: Run) -> ToolCheck:
     return _tool(
         run,
         argv=("kubectl", "version", "--client", "-o", "json"),
@@ -114,7 +114,7 @@ def _kubectl(run: Run) -> Check:
     )
 
 
-def _gcloud(run: Run) -> Check:
+def _gcloud(run: Run) -> ToolCheck:
     return _tool(
         run,
         argv=("gcloud", "version", "--format=json"),
@@ -123,7 +123,7 @@ def _gcloud(run: Run) -> Check:
     )
 
 
-def _auth_plugin(run: Run) -> Check:
+def _auth_plugin(run: Run) -> ToolCheck:
     return _tool(
         run,
         argv=("gke-gcloud-auth-plugin", "--version"),
@@ -132,7 +132,7 @@ def _auth_plugin(run: Run) -> Check:
     )
 
 
-def _docker_client(run: Run) -> Check:
+def _docker_client(run: Run) -> ToolCheck:
     return _tool(
         run,
         argv=("docker", "--version"),
@@ -141,10 +141,10 @@ def _docker_client(run: Run) -> Check:
     )
 
 
-def _docker_build(run: Run) -> Check:
-    """As `docker_build.find_client` chooses."""
+def _docker_build(run: Run) -> ToolCheck:
+    """Check docker's BuildKit, with the choice that `docker_build.find_client` makes."""
     builds = next((path for path in ("docker", *(f"{folder}/docker" for folder in ALSO)) if _builds(run, path)), "")
-    return Check(
+    return ToolCheck(
         id="docker-buildkit",
         ok=bool(builds),
         required=False,
@@ -163,10 +163,10 @@ def _builds(run: Run, path: str) -> bool:
     return bool(version) and int(version.partition(".")[0]) < NEEDS_BUILDX
 
 
-def _docker_engine(run: Run) -> Check:
+def _docker_engine(run: Run) -> ToolCheck:
     done = run(("docker", "version", "--format", "{{json .Server}}"))
     server = _json(done.stdout) if done and done.ok else None
-    return Check(
+    return ToolCheck(
         id="docker-engine",
         ok=isinstance(server, dict),
         required=False,
@@ -177,9 +177,9 @@ def _docker_engine(run: Run) -> Check:
     )
 
 
-def _tool(run: Run, *, argv: tuple[str, ...], needed_for: str, fix: str) -> Check:
+def _tool(run: Run, *, argv: tuple[str, ...], needed_for: str, fix: str) -> ToolCheck:
     done = run(argv)
-    return Check(
+    return ToolCheck(
         id=argv[0],
         ok=done is not None and done.ok,
         required=False,
@@ -191,7 +191,7 @@ def _tool(run: Run, *, argv: tuple[str, ...], needed_for: str, fix: str) -> Chec
 
 
 def version_of(done: Completed | None) -> str:
-    """The first thing that looks like a version in what a tool says."""
+    """Return the first string in a tool's output that looks like a version."""
     found = re.search(r"\bv?(\d+(?:\.\d+)+)", done.stdout) if done and done.ok else None
     return found[1] if found else ""
 

@@ -1,4 +1,4 @@
-"""uv, which comes with xsft as a package, and the environment it runs in."""
+"""uv, a package that xsft depends on, and the environment variables it runs with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ FROM_PIP = (
     ("PIP_EXTRA_INDEX_URL", "UV_INDEX"),
     ("PIP_CERT", "SSL_CERT_FILE"),
 )
-"""A mirror or certificate that pip was told by variable; uv reads only its own. source: uv docs, pip/compatibility."""
+"""A mirror or certificate that is set for pip by a variable; uv reads only its own. source: uv docs,
+pip/compatibility.
+"""
 
 NOT_OURS = (
     "VIRTUAL_ENV",
@@ -24,7 +26,7 @@ NOT_OURS = (
     "UV_PYTHON",
     "UV_TARGET",
 )
-"""Variables that would turn uv or Python to another environment than the one named by `--python`."""
+"""Variables that would make uv or Python use another environment than the one named by `--python`."""
 
 
 SYSTEM_BUNDLES = (
@@ -32,11 +34,13 @@ SYSTEM_BUNDLES = (
     Path("/etc/pki/tls/certs/ca-bundle.crt"),  # Fedora, RHEL
     Path("/etc/ssl/cert.pem"),  # macOS
 )
-"""Where the system keeps the authorities it trusts; a company's proxy is among them, and not among uv's own."""
+"""Where the system keeps its trusted certificate authorities. They include a company proxy's authority, uv's own do
+not.
+"""
 
 
 def find_uv() -> str:
-    """Path of the uv executable. Raises EnvironmentMissing."""
+    """Return the path of the uv executable. Raises EnvironmentMissing."""
     try:
         from uv import find_uv_bin
 
@@ -51,8 +55,9 @@ def find_uv() -> str:
 
 
 def uv_environment(env: Mapping[str, str], *, bundles: Sequence[Path] = SYSTEM_BUNDLES) -> dict[str, str]:
-    """`env` for uv: pip's mirror and certificate handed on, the system's authorities trusted, other virtual
-    environments forgotten. What the user told uv itself stays."""
+    """Return `env` for uv: with pip's mirror and certificate, the system's certificate authorities, and without other
+    virtual environments. The user's own uv settings are kept.
+    """
     handed_on = {ours: env[pips] for pips, ours in FROM_PIP if env.get(pips) and not env.get(ours)}
     kept = {name: value for name, value in env.items() if name not in NOT_OURS}
     trust = {"UV_SYSTEM_CERTS": "1"} if any(bundle.is_file() for bundle in bundles) else {}

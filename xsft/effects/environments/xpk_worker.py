@@ -2,10 +2,11 @@
 
 `python -I xpk_worker.py JOBS RESULTS`, where JOBS holds `[{"argv": ["workload", "create", …], "manifest": PATH}, …]`.
 
-Most of the 0.8 CPU-seconds of an xpk dry run go into importing libraries that it never calls (kubernetes, google,
-docker). Here inert stand-ins take their place while xpk is imported. Afterwards they are sealed: whoever touches one
-gets an error, that job is reported as failed, and the caller asks the plain command line instead. So a stand-in can
-cost time, never truth. tests/contract/test_xpk_render.py proves the output equal, byte for byte.
+Most of the 0.8 CPU-seconds of an xpk dry run are spent on importing libraries that it never calls (kubernetes, google,
+docker). Here inert stand-ins replace them while xpk is imported. Afterwards they are sealed: any use raises an error,
+that job is reported as failed, and the caller runs the plain command line instead. So a stand-in can cost time, but not
+change the result. tests/contract/test_xpk_render.py proves the output equal, byte for byte.
+
 source: xpk 1.16.0 xpk/main.py [main], xpk/commands/workload.py [workload_create].
 """
 
@@ -41,11 +42,13 @@ PATHWAYS_ONLY = "jinja2"
 
 
 class StandInTouchedError(RuntimeError):
-    """Rendering needed a library that was replaced: the output cannot be trusted."""
+    """Rendering used a library that was replaced: the output cannot be trusted."""
 
 
 class Seal:
-    """Closed once xpk is imported; remembers what was touched, because xpk may swallow the error."""
+    """The state of the stand-ins: closed once xpk is imported. It records every use, because xpk may swallow the
+    error.
+    """
 
     def __init__(self) -> None:
         self.closed = False
@@ -58,7 +61,9 @@ class Seal:
 
 
 class StandIn:
-    """Any attribute or call while xpk is imported; an error afterwards, and always where a value would be used."""
+    """A stand-in that accepts any attribute or call while xpk is imported; afterwards, and wherever a value is needed,
+    it raises an error.
+    """
 
     def __init__(self, name: str, seal: Seal) -> None:
         self._name, self._seal = name, seal
@@ -88,7 +93,7 @@ class StandIn:
 
 
 class StandInFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Answers `import NAME` for the unused packages and everything below them."""
+    """An import finder for the unused packages and everything below them."""
 
     def __init__(self, packages: frozenset[str], seal: Seal) -> None:
         self._packages, self._seal = packages, seal
@@ -109,7 +114,7 @@ class StandInFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: types.ModuleType) -> None:
         if module.__name__ == "setuptools_scm":
-            # What the real one does outside a git checkout; xpk then asks importlib.metadata for its version.
+            # As the real one outside a git checkout; xpk then reads its version from importlib.metadata.
             module.get_version = _no_checkout  # type: ignore[attr-defined]
 
 
@@ -136,9 +141,9 @@ class Renderer:
         self._seal.closed = True
 
     def render(self, argv: list[str], manifest: str) -> int | None:
-        """xpk's exit status for one line; None where xpk raised or a stand-in was touched."""
+        """Return xpk's exit status for one line; None if xpk raised or a stand-in was used."""
         self._seal.touched.clear()
-        # What xpk prints holds the whole manifest, environment values included: it goes nowhere.
+        # xpk prints the whole manifest, environment values included, so its output is discarded.
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             rc = self._run([*argv, "--dry-run", f"--output-manifest-file={manifest}"])
         return None if self._seal.touched else rc
@@ -157,7 +162,9 @@ class Renderer:
 
 
 def _share_compiled_templates(workload: Any) -> None:
-    """xpk makes a new Jinja environment, and compiles its template again, for every workload: 15 ms each."""
+    """Share compiled templates. xpk creates a new Jinja environment, and compiles its template again, for every
+    workload: 15 ms each.
+    """
     from jinja2 import BytecodeCache, Environment
 
     class Memory(BytecodeCache):

@@ -1,33 +1,47 @@
-"""Facts: what planning must know from the world, and only what this workload needs."""
+"""Gathers facts: what planning must know about the outside world, and only what this workload needs."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeGuard
 
 from msgspec.structs import replace
 
 from xsft.effects.facts.checkpoint import read_checkpoint
+from xsft.effects.facts.rows import ReadRows, read_rows
 from xsft.effects.facts.tokenizer import hub_cache, read_tokenizer
+from xsft.effects.facts.tries import Look, Names, folder_names, with_tries
+from xsft.effects.facts.weights_folder import read_folder
+from xsft.effects.images.lock import image_facts
 from xsft.effects.inputs.checkout import git_commit
 from xsft.effects.inputs.places import load_places
 from xsft.effects.machine.files import STDIN
-from xsft.facts import CheckpointFacts, Facts, ImageFacts, MachineFacts, TokenizerFacts
+from xsft.effects.machine.paths import own_cache
+from xsft.effects.machine.process import own_environment
+from xsft.facts import DataFacts, Facts, ImageFacts, MachineFacts, SourceFacts, TokenizerFacts
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.place import Place
 from xsft.spec.resolve import resolve
 
-Look = Callable[[str], CheckpointFacts]
-
 
 def gather(
-    spec: WorkloadSpec, *, file: str | Path, today: str, offline: bool = False, look: Look = read_checkpoint
+    spec: WorkloadSpec,
+    *,
+    file: str | Path,
+    today: str,
+    offline: bool = False,
+    look: Look = read_checkpoint,
+    names: Names = folder_names,
+    rows: ReadRows = read_rows,
+    source: SourceFacts | None = None,
 ) -> Facts:
-    """Facts for one workload; `today` is the UTC date, YYYYMMDD.
+    """Return the facts for one workload; `today` is the UTC date, YYYYMMDD. `offline` skips reading the checkpoint.
 
-    `offline` leaves the checkpoint unread. Pass a cached `look` for many workloads: they often share a checkpoint, and
-    one that does not answer costs fifteen seconds. Raises SpecError when the places.yaml it names is wrong.
+    Pass a cached `look` and `rows` for many workloads: they often share data and a checkpoint, and one that does not
+    answer costs fifteen seconds. `source`: the hub's answer on `model.hf`, if it was queried. Raises SpecError if the
+    places.yaml it names is invalid.
     """
     folder = folder_of(file)
     places, places_file = load_places(folder) if isinstance(spec.place, str) else ({}, None)
@@ -40,45 +54,87 @@ def gather(
         image=_image(spec, folder, places),
         machine=machine() if spec.on_this_machine else MachineFacts(),
     )
-    facts = replace(facts, tokenizer=_tokenizer(spec, facts))
-    return facts if offline else replace(facts, checkpoint=_checkpoint(spec, facts, look))
+    facts = replace(facts, source=source or _source(spec, facts))
+    data, eval_data = _data(spec, rows), _eval_data(spec, rows)
+    facts = replace(facts, tokenizer=_tokenizer(spec, facts), data=data, eval_data=eval_data)
+    return facts if offline else _with_adapters(spec, _with_checkpoint(spec, facts, look, names), look)
 
 
 def folder_of(file: str | Path) -> Path:
-    """Folder of the workload, whose places and commit count; standard input counts as here."""
+    """Return the workload's folder, whose places and commit apply; for standard input the current folder."""
     return Path.cwd() if str(file) == STDIN else Path(file).absolute().parent
 
 
 def machine() -> MachineFacts:
-    """This machine, as a local run may use it."""
+    """Return the facts of this machine that a local run uses."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return MachineFacts(memory_gib=round(memory, 1))
 
 
 def _image(spec: WorkloadSpec, folder: Path, places: Mapping[str, Place]) -> ImageFacts | None:
-    """Of the image that is named. Raises EnvironmentMissing where a file of it cannot be read."""
+    """Return the facts of the named image. Raises EnvironmentMissing if one of its files cannot be read."""
     if spec.image.name is None:
         return None
-    from xsft.effects.images.lock import image_facts
-
     place = places.get(spec.place) if isinstance(spec.place, str) else spec.place
     return image_facts(spec.image.name, start=folder, registry=place.registry if place else None)
 
 
 def _tokenizer(spec: WorkloadSpec, facts: Facts) -> TokenizerFacts | None:
-    """An absolute path of a run on a cluster lies in its image."""
+    """Return the tokenizer's facts, or None. For a run on a cluster an absolute path is in its image and cannot be read
+    here.
+    """
     name, model = resolve(spec, facts)[0].tokenizer, spec.model
     if name is None or (spec.on_cluster and name.startswith(("/", "gs://"))):
         return None
     wanted = tuple(token for token in (model.pad_token, model.bos_token) if token)
-    return read_tokenizer(name, hub_cache=hub_cache(os.environ), wanted=wanted)
+    return read_tokenizer(name, hub_cache=hub_cache(own_environment()), wanted=wanted)
 
 
-def _checkpoint(spec: WorkloadSpec, facts: Facts, look: Look) -> CheckpointFacts | None:
-    """On a cluster a path that is not in a bucket lies in the image, where nobody can look from here; here it is
-    absolute already.
+def _data(spec: WorkloadSpec, rows: ReadRows) -> DataFacts | None:
+    """Return the facts of the data, or None. For a run on a cluster the rows are on the cluster; Grain's files may be a
+    mixture, with weights.
+    """
+    if not _reads_rows(spec):
+        return None
+    return rows(spec.data.hf_train_files, of=spec.data.hf_path, where="data.hf_train_files")
+
+
+def _eval_data(spec: WorkloadSpec, rows: ReadRows) -> DataFacts | None:
+    if spec.eval is None or not _reads_rows(spec):
+        return None
+    return rows(spec.data.hf_eval_files, of=spec.data.hf_path, where="data.hf_eval_files")
+
+
+def _reads_rows(spec: WorkloadSpec) -> bool:
+    """Whether the rows can be read here. Under hf_data_dir the files' names are relative to it."""
+    return spec.on_this_machine and spec.data.pipeline != "grain" and not spec.data.hf_data_dir
+
+
+def _source(spec: WorkloadSpec, facts: Facts) -> SourceFacts | None:
+    """Return the facts of a weights folder on this machine; only a conversion queries the hub."""
+    run, _ = resolve(spec, facts)
+    if run.conversion is None or not spec.on_this_machine or not run.conversion.source.is_folder:
+        return None
+    return read_folder(run.conversion.source.repo, cache=own_cache())
+
+
+def _with_checkpoint(spec: WorkloadSpec, facts: Facts, look: Look, names: Names) -> Facts:
+    """Return the facts with the checkpoint's. On a cluster a path outside a bucket is in the image, which cannot be
+    read from here; for a local run it is already absolute.
     """
     path = resolve(spec, facts)[0].checkpoint
-    if path is None or (spec.on_cluster and not path.startswith("gs://")):
-        return None
-    return look(path)
+    if not _visible(path, spec):
+        return facts
+    if spec.model.hf is not None and not spec.model.checkpoint:
+        return with_tries(spec, facts, look=look, names=names)
+    return replace(facts, checkpoint=look(path))
+
+
+def _with_adapters(spec: WorkloadSpec, facts: Facts, look: Look) -> Facts:
+    path = resolve(spec, facts)[0].adapters
+    return replace(facts, adapters=look(path)) if _visible(path, spec) else facts
+
+
+def _visible(path: str | None, spec: WorkloadSpec) -> TypeGuard[str]:
+    """Return whether the path can be read from here. On a cluster a path outside a bucket is in the image."""
+    return path is not None and (spec.on_this_machine or path.startswith("gs://"))

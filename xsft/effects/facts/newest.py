@@ -1,21 +1,26 @@
-"""Finds the checkpoint that a user means: a path, or the newest one of a run."""
+"""Finds the checkpoint that a user names: a path, or the newest one of a run."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from xsft.effects.facts.converted import writes
 from xsft.effects.records.records import RecordStore
 from xsft.effects.records.saved import latest_step
 from xsft.errors import UsageError
 
 
 def checkpoint_path(given: str, *, store: RecordStore) -> str:
-    """Absolute, or gs://. A run of that name counts where nothing is called so here.
-
-    Raises UsageError for a name that no run has, and for a run that has no checkpoint,
-    Unreachable where its output cannot be looked at.
+    """Return its path, absolute or gs://. If no file has the given name, it is taken as the name of a run. Raises
+    UsageError for a name that no run has, and for a run without a checkpoint, Unreachable if its output cannot be read.
     """
-    if given.startswith("gs://"):
+    scheme, separator, rest = given.partition("://")
+    if separator and (scheme != "gs" or not rest.strip("/")):
+        raise UsageError(
+            f"{given} is not a path that xsft reads.",
+            fix="Give a folder of this machine, gs://bucket/path, or the name of a run.",
+        )
+    if separator:
         return given.rstrip("/")
     if "/" not in given and not Path(given).exists():
         return _of_run(given, store)
@@ -30,6 +35,8 @@ def _of_run(run_name: str, store: RecordStore) -> str:
             fix="Give the checkpoint's path, …/items or …/model_params, or a name that `xsft status --all` shows.",
         )
     output = entries[-1].output.rstrip("/")
+    if converted := next(filter(None, map(writes, reversed(store.read_run(output, run_name)))), None):
+        return converted
     step = latest_step(store.objects_at(output), output=output, run_name=run_name)
     if step is None:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""The template file of a workload, read once, when the workload is: what is planned is what is submitted."""
+"""The template file of a workload, read once together with the workload: what is planned is what is submitted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from xsft.spec.template import WHERE, template_name_problem
 
 
 def template_facts(spec: WorkloadSpec, *, file: str | Path) -> TemplateFacts | None:
-    """The file that `data.chat_template` names, from the folder of the workload `file`; None where it names none."""
+    """Return the file that `data.chat_template` names, relative to the folder of the workload `file`; None if it names
+    none.
+    """
     name = spec.data.chat_template
     if name is None:
         return None

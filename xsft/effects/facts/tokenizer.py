@@ -1,4 +1,4 @@
-"""What a tokenizer's files say, where they lie on this machine: a folder, or the hub's cache. Nothing is fetched."""
+"""Reads a tokenizer's files on this machine: in a folder, or in the hub's cache. Downloads nothing."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from xsft.data import located
 from xsft.facts import TokenizerFacts
 
 _NO_DEFAULTS = frozenset({"PreTrainedTokenizerFast", "TokenizersBackend"})
-"""Tokenizer classes of transformers that have no special tokens of their own; others may, where a key is absent."""
+"""Tokenizer classes of transformers without special tokens of their own; other classes may have some if a key is
+absent.
+"""
 
 _ROLES = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 
 class _Added(Struct):
     content: str
+    id: int = -1
 
 
 _Token: TypeAlias = str | _Added | UnsetType | None
@@ -32,7 +35,7 @@ class _Named(Struct):
 
 
 class _Config(Struct):
-    """tokenizer_config.json and special_tokens_map.json, as far as they matter."""
+    """The relevant part of tokenizer_config.json and special_tokens_map.json."""
 
     tokenizer_class: str | None = None
     bos_token: _Token = UNSET
@@ -52,7 +55,7 @@ class _Model(Struct):
 
 
 class _TokenizerJson(Struct):
-    """tokenizer.json, as far as it matters."""
+    """The relevant part of tokenizer.json."""
 
     added_tokens: list[_Added] = field(default_factory=list)
     padding: _Padding | None = None
@@ -60,7 +63,8 @@ class _TokenizerJson(Struct):
 
 
 def read_tokenizer(name: str, *, hub_cache: Path, wanted: tuple[str, ...] = ()) -> TokenizerFacts | None:
-    """`name` is a folder or an id on the hub; `wanted` are tokens to look up. None where there is nothing to read.
+    """Return the tokenizer's facts; None if there is nothing to read. `name` is a folder or an id on the hub; `wanted`
+    are tokens to look up.
 
     source: transformers@5.23.0 tokenization_utils_base.py [_from_pretrained], tokenization_utils_tokenizers.py
     [TokenizersBackend.__init__].
@@ -82,9 +86,17 @@ def read_tokenizer(name: str, *, hub_cache: Path, wanted: tuple[str, ...] = ()) 
         pad=pad,
         unk=unk,
         special=special,
+        vocabulary=_size(vocabulary),
         template=template,
         missing=tuple(token for token in wanted if known and token not in known),
     )
+
+
+def _size(vocabulary: _TokenizerJson) -> int | None:
+    """Return the greatest id plus one: ids may have gaps."""
+    entries = vocabulary.model.vocab
+    ids = entries.values() if isinstance(entries, dict) else range(len(entries))
+    return max((*ids, *(token.id for token in vocabulary.added_tokens)), default=-1) + 1 or None
 
 
 def hub_cache(env: Mapping[str, str]) -> Path:
@@ -123,7 +135,7 @@ def _decoded(file: Path) -> _Config:
 
 
 def _token(config: _Config, role: str) -> str | None:
-    """Empty: it has none. None: the tokenizer's class decides."""
+    """Return the token. Empty: it has none. None: the tokenizer's class decides."""
     value: _Token = getattr(config, role)
     if value is UNSET:
         return "" if config.tokenizer_class in _NO_DEFAULTS else None
@@ -131,7 +143,9 @@ def _token(config: _Config, role: str) -> str | None:
 
 
 def _template(folder: Path, config: _Config) -> str | None:
-    """A file of its own wins; of several templates MaxText's is the one named default."""
+    """Return the chat template. A separate file has priority; of several templates MaxText uses the one named
+    default.
+    """
     file = folder / "chat_template.jinja"
     if file.is_file():
         return file.read_text(encoding="utf-8")

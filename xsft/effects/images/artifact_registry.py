@@ -1,5 +1,5 @@
-"""Repositories of Artifact Registry, over its REST API: found, created where asked, their images listed. Nothing is
-changed or removed.
+"""Repositories of Artifact Registry, over its REST API: finds them, creates one if asked, and lists their images.
+Changes and removes nothing.
 
 source: artifactregistry.googleapis.com v1 REST reference: projects.locations.repositories (get, create, dockerImages
 list) and projects.locations.operations (get).
@@ -8,32 +8,35 @@ list) and projects.locations.operations (get).
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from google.auth.exceptions import GoogleAuthError
 from msgspec import Struct
+from requests import RequestException
 
-from xsft.effects.images.registry_http import MAX_BYTES, Answer, patiently, send
-from xsft.effects.machine.google_login import google_credentials, google_session, may_log_in
-from xsft.image.artifact_errors import Asked, about_project, explain, no_login, not_docker, timed_out
+from xsft.effects.images.registry_http import MAX_BYTES, RegistryAnswer, patiently, send
+from xsft.effects.machine import clock
+from xsft.effects.machine.google_files import may_log_in
+from xsft.effects.machine.google_login import google_credentials, google_session
+from xsft.image.artifact_errors import ArtifactRequest, about_project, explain, no_login, not_docker, timed_out
 from xsft.image.artifact_names import Repository
 
 URL = "https://artifactregistry.googleapis.com"
 BUDGET_S = 45.0
-"""For one question, pauses included; and for a creation to be done."""
+"""Time limit for one query, pauses included; and for a creation to finish."""
 POLL_S = 1.0
 DESCRIPTION = "Images of fine-tuning runs (xsft)"
 PAGE = 1000
 HTTP_OF_RPC = {3: 400, 5: 404, 7: 403, 8: 429, 16: 401}
-"""Of an operation that failed. source: google.rpc.Code."""
+"""HTTP status for the code of a failed operation. source: google.rpc.Code."""
 ALREADY_EXISTS = 6
 
 
 class ImageListed(Struct, frozen=True, kw_only=True):
     name: str
-    """Below the repository: `post-training`."""
+    """The name below the repository: `post-training`."""
     digest: str
     tags: tuple[str, ...]
     size: int
@@ -44,27 +47,27 @@ class ImageListed(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class ArtifactRegistry:
-    """Asks with one login."""
+    """A client of Artifact Registry with one login."""
 
     session: Any = field(repr=False)
-    """Of google-auth, authorised."""
+    """An authorised session of google-auth."""
     url: str = URL
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], None] = clock.pause
 
     def ensure(
         self, repository: Repository, *, create: bool, on_progress: Callable[[str], None] = lambda _: None
     ) -> Literal["found", "created"]:
-        """See that images can be pushed there; with `create`, make it where it is missing.
+        """Ensure that images can be pushed to the repository; with `create`, create it if it is missing.
 
         Raises EnvironmentMissing (repository-missing, artifact-registry-disabled), Unreachable (registry-forbidden with
-        the role that is missing, no login, no answer), UsageError where it holds something else than images.
+        the missing role, no login, no answer), UsageError if it holds something other than images.
         """
         held = self.format_of(repository)
         if held:
             if held != "DOCKER":
                 raise not_docker(repository.docker, held)
             return "found"
-        asked = Asked(permission="artifactregistry.repositories.create", repository=repository)
+        asked = ArtifactRequest(permission="artifactregistry.repositories.create", repository=repository)
         if not create:
             raise explain(404, "", asked)
         on_progress(f"creating {repository.docker}")
@@ -72,20 +75,20 @@ class ArtifactRegistry:
         return "created"
 
     def format_of(self, repository: Repository) -> str | None:
-        """`DOCKER`, `PYTHON` …; None where there is no such repository. Raises as `ensure` does."""
-        asked = Asked(permission="artifactregistry.repositories.get", repository=repository)
+        """Return its format, `DOCKER`, `PYTHON` …; None if there is no such repository. Raises as `ensure` does."""
+        asked = ArtifactRequest(permission="artifactregistry.repositories.get", repository=repository)
         answer = self._asked("GET", repository.path, asked)
         if answer.status == 404 and not about_project(_said(answer)):
             return None
         return str(_good(answer, asked).get("format", ""))
 
     def images(self, repository: Repository, *, name: str | None = None) -> tuple[ImageListed, ...]:
-        """Newest first; of one image where `name` is given."""
-        wanted = (image for image in self._listed(repository) if name in (None, image.name))
+        """Return the images, newest first; of one image if `name` is given."""
+        wanted = (image for image in self._images_of(repository) if name in (None, image.name))
         return tuple(sorted(wanted, key=lambda image: image.uploaded_at, reverse=True))
 
-    def _listed(self, repository: Repository) -> Iterator[ImageListed]:
-        asked = Asked(permission="artifactregistry.dockerimages.list", repository=repository)
+    def _images_of(self, repository: Repository) -> Iterator[ImageListed]:
+        asked = ArtifactRequest(permission="artifactregistry.dockerimages.list", repository=repository)
         token: str | None = ""
         while token is not None:
             more = {"pageToken": token} if token else {}
@@ -94,8 +97,8 @@ class ArtifactRegistry:
             yield from (_image(found, repository) for found in page.get("dockerImages") or ())
             token = page.get("nextPageToken") or None
 
-    def _create(self, repository: Repository, asked: Asked) -> None:
-        """Somebody else's creation at the same moment is as good as ours."""
+    def _create(self, repository: Repository, asked: ArtifactRequest) -> None:
+        """Create the repository. If another user created it at the same moment, that counts as success."""
         body = {"format": "DOCKER", "description": DESCRIPTION}
         answer = self._asked(
             "POST", f"{repository.parent}/repositories", asked, params={"repositoryId": repository.name}, json=body
@@ -113,10 +116,7 @@ class ArtifactRegistry:
         if failed and failed.get("code") != ALREADY_EXISTS:
             raise explain(HTTP_OF_RPC.get(failed.get("code", 0)), str(failed.get("message", "")), asked)
 
-    def _asked(self, method: str, path: str, asked: Asked, **options: Any) -> Answer:
-        from google.auth.exceptions import GoogleAuthError
-        from requests import RequestException
-
+    def _asked(self, method: str, path: str, asked: ArtifactRequest, **options: Any) -> RegistryAnswer:
         options = {"stream": False, **options}  # AuthorizedSession@2.62 leaves a streamed 401 open
         try:
             return patiently(
@@ -131,29 +131,29 @@ class ArtifactRegistry:
 
 
 def connect(env: Mapping[str, str]) -> ArtifactRegistry:
-    """With the Application Default Credentials. Raises Unreachable, registry-login-missing."""
+    """Connect with the Application Default Credentials. Raises Unreachable, registry-login-missing."""
     if not may_log_in(env):
-        raise no_login("nobody is logged in")
-    from google.auth.exceptions import GoogleAuthError
-
+        raise no_login("no Google login found")
     try:
         return ArtifactRegistry(session=google_session(google_credentials()))
     except GoogleAuthError as failed:
         raise no_login(str(failed)) from None
 
 
-def _good(answer: Answer, asked: Asked) -> dict[str, Any]:
-    """The document of an answer that is none of a failure."""
+def _good(answer: RegistryAnswer, asked: ArtifactRequest) -> dict[str, Any]:
+    """Return the document of an answer that is not a failure."""
     if answer.status != 200:
         raise explain(answer.status, _said(answer), asked)
     found = _json(answer.content) if len(answer.content) <= MAX_BYTES else None
     if found is None:
-        raise timed_out("its answer is no JSON object (is there a proxy between?)", asked)
+        raise timed_out("its answer is not a JSON object (is a proxy in between?)", asked)
     return found
 
 
-def _said(answer: Answer) -> str:
-    """Google's own words, and its reason, e.g. SERVICE_DISABLED. source: google.rpc.Status, google.rpc.ErrorInfo."""
+def _said(answer: RegistryAnswer) -> str:
+    """Return Google's message and its reason, e.g. SERVICE_DISABLED. source: google.rpc.Status,
+    google.rpc.ErrorInfo.
+    """
     failed = (_json(answer.content) or {}).get("error")
     if not isinstance(failed, dict):
         return f"HTTP {answer.status}"
@@ -182,5 +182,5 @@ def _image(found: Mapping[str, Any], repository: Repository) -> ImageListed:
 
 
 def _to_second(time: str) -> str:
-    """`2026-11-21T12:00:00.123456Z` -> `2026-11-21T12:00:00Z`."""
+    """Return the time in whole seconds: `2026-11-21T12:00:00.123456Z` -> `2026-11-21T12:00:00Z`."""
     return f"{time.partition('.')[0].removesuffix('Z')}Z" if time else ""

@@ -1,5 +1,5 @@
-"""An image, built and pushed once: what is here or in the registry is not made again, and the lock gets a digest only
-after the registry has proven it.
+"""Builds and pushes an image once: what exists here or in the registry is not built again, and the lock gets a digest
+only after the registry has proven it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from xsft.effects.images.lock import keep, locked_images
 from xsft.effects.machine import clock
 from xsft.errors import EnvironmentMissing, Refused, Unknown, Unreachable, XsftError
-from xsft.image.model import Base, BuildStep, Locked, Options, Recipe
+from xsft.image.model import Base, BuildOptions, BuildStep, Locked, Recipe
 from xsft.image.progress import Event
 from xsft.image.recipe import differs, local_name
 
@@ -21,7 +21,7 @@ Outcome = Literal["held", "in-registry", "pulled", "built", "not-needed"]
 
 
 class PushedImage(Protocol):
-    """What a push left in the registry."""
+    """The result of a push, as the registry has it."""
 
     @property
     def digest(self) -> str: ...
@@ -47,18 +47,18 @@ class HeldImage(Protocol):
 
 
 class Docker(Protocol):
-    """An engine, as far as images need one."""
+    """The functions of a Docker engine that images need."""
 
     def labels(self, ref: str) -> Mapping[str, str] | None:
-        """Of an image that the engine holds; None where it holds none of that name."""
+        """Return the labels of an image in the engine; None if it has none of that name."""
         ...
 
     def images(self, image: str) -> Sequence[HeldImage]:
-        """Those that xsft made of this folder of images/, newest first."""
+        """Return the images that xsft built from this folder of images/, newest first."""
         ...
 
     def base(self, ref: str) -> Base | None:
-        """What the engine knows of a base image; None where it has none of that name."""
+        """Return what the engine knows of a base image; None if it has none of that name."""
         ...
 
     def build(self, step: BuildStep, *, name: str, on_event: Callable[[Event], None]) -> None: ...
@@ -70,7 +70,7 @@ class Docker(Protocol):
     def push(self, image: str, *, repository: str, tag: str, on_event: Callable[[Event], None]) -> PushedImage: ...
 
 
-class ImageThere(Protocol):
+class LabelledImage(Protocol):
     """An image in a registry."""
 
     @property
@@ -81,21 +81,21 @@ class ImageThere(Protocol):
 
 
 class Registry(Protocol):
-    """A registry, as far as images need one. The first two prove the bytes by their digest, and say None where nothing
-    is.
+    """The functions of a registry that images need. The first two prove the bytes by their digest, and return None if
+    nothing is found.
     """
 
     def manifest_digest(self, ref: str) -> str | None: ...
 
-    def image(self, ref: str) -> ImageThere | None: ...
+    def image(self, ref: str) -> LabelledImage | None: ...
 
     def try_push(self, repository: str) -> None:
-        """Raises as a push would: no login, no right, no such repository."""
+        """Raise as a push would: no login, no permission, no such repository."""
         ...
 
 
-class StepDone(Struct, frozen=True, kw_only=True):
-    """What became of one of the two images."""
+class ImageStep(Struct, frozen=True, kw_only=True):
+    """The outcome for one of the two images."""
 
     name: Literal["deps", "code"]
     tag: str
@@ -104,37 +104,37 @@ class StepDone(Struct, frozen=True, kw_only=True):
 
 
 class PushDone(Struct, frozen=True, kw_only=True):
-    """A pushed image, as the lock has it."""
+    """A pushed image, as it is in the lock."""
 
     locked: Locked
-    steps: tuple[StepDone, ...]
+    steps: tuple[ImageStep, ...]
     pushed: bool
     """False: the registry had it already."""
     lock_written: bool
-    """False: the lock said the same already."""
+    """False: the lock was already up to date."""
 
 
 class Maker(Struct, frozen=True, kw_only=True):
-    """Builds and pushes. The engine is asked for only where something must be made or looked at there."""
+    """Builds and pushes images. The engine is connected only if something must be built or read there."""
 
     images: Path
     """The folder images/."""
     docker: Callable[[], Docker]
-    """Raises EnvironmentMissing where there is no engine."""
+    """Return the engine. Raises EnvironmentMissing if there is none."""
     registry: Registry
     progress: Callable[[str], None] = lambda _line: None
     on_event: Callable[[Event], None] = lambda _event: None
     ready: Callable[[], None] = lambda: None
-    """Called before the first push: sees that the repository is there."""
+    """Called before the first push: ensures that the repository exists."""
     creates: bool = False
-    """`ready` makes a repository that is missing."""
+    """Whether `ready` creates a missing repository."""
     now: Callable[[], str] = clock.now
     monotonic: Callable[[], float] = field(default=clock.monotonic)
 
-    def build(self, recipe: Recipe, *, remote: bool) -> tuple[StepDone, ...]:
-        """Deps and code, each only where it is missing. `remote`: what the registry has need not be here.
+    def build(self, recipe: Recipe, *, remote: bool) -> tuple[ImageStep, ...]:
+        """Build deps and code, each only if it is missing. `remote`: what the registry has is not needed in the engine.
 
-        Raises as the engine does. A registry that does not tell, or has another image, is no obstacle to building.
+        Raises as the engine does. A registry that does not answer, or has another image, does not prevent building.
         """
         docker = self.docker()
         if self._held(docker, recipe, recipe.code):
@@ -144,11 +144,11 @@ class Maker(Struct, frozen=True, kw_only=True):
         deps = self._deps(docker, recipe, there=lambda: self._leniently(lambda: self._deps_there(recipe)))
         return (deps, self._step(docker, recipe, recipe.code))
 
-    def push(self, recipe: Recipe, *, options: Options | None, commit: str | None, dirty: bool | None) -> PushDone:
-        """See that the registry has the image, and write its digest into the lock.
+    def push(self, recipe: Recipe, *, options: BuildOptions | None, commit: str | None, dirty: bool | None) -> PushDone:
+        """Ensure that the registry has the image, and write its digest into the lock.
 
-        Raises as `build` and the engine's push do, Unreachable where the registry does not tell, Refused where it has
-        another image under one of the two tags, Unknown where it does not confirm the digest: nothing is recorded then.
+        Raises as `build` and the engine's push do, Unreachable if the registry does not answer, Refused if it has
+        another image under one of the two tags, Unknown if it does not confirm the digest: nothing is recorded then.
         """
         self.progress(f"asking {recipe.repository} for {recipe.code.tag}")
         code, deps = self._both_there(recipe)
@@ -176,8 +176,8 @@ class Maker(Struct, frozen=True, kw_only=True):
         return PushDone(locked=locked, steps=steps, pushed=pushed, lock_written=keep(self.images, locked))
 
     def _both_there(self, recipe: Recipe) -> tuple[str | None, str | None]:
-        """Digests of code and deps. Where the registry does not tell and no engine answers either, both are told, the
-        engine first.
+        """Return the digests of code and deps in the registry. If neither the registry nor an engine answers, both
+        errors are reported, the engine's first.
         """
         try:
             return self._there(recipe, recipe.code), self._deps_there(recipe)
@@ -189,7 +189,7 @@ class Maker(Struct, frozen=True, kw_only=True):
             raise
 
     def _try_push(self, repository: str) -> None:
-        """Before minutes of building: what would be refused after them is refused now."""
+        """Check the right to push. What would be refused after minutes of building is refused now."""
         try:
             self.registry.try_push(repository)
         except EnvironmentMissing as missing:
@@ -197,7 +197,7 @@ class Maker(Struct, frozen=True, kw_only=True):
                 raise
 
     def _deps_there(self, recipe: Recipe) -> str | None:
-        """As the lock has them, wherever their tag may lead by now; else by their tag."""
+        """Return the digest of the deps that the lock has, even if their tag has moved; else the digest of the tag."""
         locked = locked_images(self.images, recipe.image).get(recipe.repository)
         if locked and locked.deps == recipe.deps.tag and locked.deps_digest:
             found = self._there(recipe, recipe.deps, name=f"@{locked.deps_digest}")
@@ -206,7 +206,7 @@ class Maker(Struct, frozen=True, kw_only=True):
         return self._there(recipe, recipe.deps)
 
     def _there(self, recipe: Recipe, step: BuildStep, *, name: str = "") -> str | None:
-        """Digest of the step's image in the registry; None where there is none. Raises Refused for another image."""
+        """Return the digest of the step's image in the registry, or None. Raises Refused for another image."""
         ref = f"{recipe.repository}{name or f':{step.tag}'}"
         found = self.registry.image(ref)
         if found and (why := differs(step, found.labels)):
@@ -218,8 +218,8 @@ class Maker(Struct, frozen=True, kw_only=True):
             )
         return found.digest if found else None
 
-    def _made(self, recipe: Recipe, *, deps: str | None) -> tuple[StepDone, ...]:
-        """Before the repository is looked at or made: a build that fails leaves nothing there."""
+    def _made(self, recipe: Recipe, *, deps: str | None) -> tuple[ImageStep, ...]:
+        """Build both images before the repository is checked or created: a failed build leaves nothing there."""
         docker = self.docker()
         if self._held(docker, recipe, recipe.code):
             steps = self._skipped(recipe, "held")
@@ -229,7 +229,9 @@ class Maker(Struct, frozen=True, kw_only=True):
         return steps
 
     def _sent(self, recipe: Recipe, *, deps: str | None) -> tuple[str, str | None]:
-        """Digests of code and deps. The deps go first: another machine then builds on them instead of building them."""
+        """Push both images and return the digests of code and deps. The deps are pushed first: another machine can then
+        build on them instead of building them.
+        """
         docker = self.docker()
         if deps is None and self._held(docker, recipe, recipe.deps):
             deps = self._push(docker, recipe, recipe.deps).digest
@@ -241,21 +243,21 @@ class Maker(Struct, frozen=True, kw_only=True):
         return docker.push(image, repository=recipe.repository, tag=step.tag, on_event=self.on_event)
 
     def _confirm(self, recipe: Recipe, digest: str) -> None:
-        """A last question, by the digest itself: what the lock names can be pulled, and is ours."""
+        """Check, by the digest itself, that what the lock names can be pulled and was built by xsft."""
         found = self._there(recipe, recipe.code, name=f"@{digest}")
         if found != digest:
             said = f"has {found} under it" if found else "does not have it"
             raise Unknown(
                 f"{recipe.repository}@{digest} was pushed, and the registry {said}: nothing is recorded.",
-                fix="Push again; if it stays so, ask whoever runs the registry.",
+                fix="Push again; if it fails again, ask the registry's administrator.",
                 id="push-unconfirmed",
             )
 
-    def _deps(self, docker: Docker, recipe: Recipe, *, there: Callable[[], str | None]) -> StepDone:
-        """Here, else pulled by the digest that the registry has, else built."""
+    def _deps(self, docker: Docker, recipe: Recipe, *, there: Callable[[], str | None]) -> ImageStep:
+        """Return the deps' image: from the engine, else pulled by the registry's digest, else built."""
         step = recipe.deps
         if self._held(docker, recipe, step):
-            return StepDone(name="deps", tag=step.tag, outcome="held")
+            return ImageStep(name="deps", tag=step.tag, outcome="held")
         digest = there() if recipe.repository != local_name(recipe.image) else None
         if digest is None:
             return self._step(docker, recipe, step)
@@ -264,16 +266,16 @@ class Maker(Struct, frozen=True, kw_only=True):
         started = self.monotonic()
         docker.pull(ref, on_event=self.on_event)
         docker.tag(ref, repository=local_name(recipe.image), tag=step.tag)
-        return StepDone(name="deps", tag=step.tag, outcome="pulled", seconds=self.monotonic() - started)
+        return ImageStep(name="deps", tag=step.tag, outcome="pulled", seconds=self.monotonic() - started)
 
-    def _step(self, docker: Docker, recipe: Recipe, step: BuildStep) -> StepDone:
+    def _step(self, docker: Docker, recipe: Recipe, step: BuildStep) -> ImageStep:
         self.progress(f"building {step.tag}")
         started = self.monotonic()
         docker.build(step, name=f"{local_name(recipe.image)}:{step.tag}", on_event=self.on_event)
-        return StepDone(name=step.name, tag=step.tag, outcome="built", seconds=self.monotonic() - started)
+        return ImageStep(name=step.name, tag=step.tag, outcome="built", seconds=self.monotonic() - started)
 
     def _held(self, docker: Docker, recipe: Recipe, step: BuildStep) -> bool:
-        """Whether the engine has the image: not another one under its tag."""
+        """Return whether the engine has the image, and not another one under its tag."""
         ref = f"{local_name(recipe.image)}:{step.tag}"
         labels = docker.labels(ref)
         why = differs(step, labels) if labels is not None else ""
@@ -282,13 +284,13 @@ class Maker(Struct, frozen=True, kw_only=True):
         return labels is not None and not why
 
     def _leniently(self, ask: Callable[[], str | None]) -> str | None:
-        """None also where the registry does not tell: making it again is slow, and right."""
+        """Return the answer, or None, also if the registry does not answer: building again is slow, but correct."""
         try:
             return ask()
         except XsftError as failed:
             self.progress(f"{failed.message} (going on without it)")
             return None
 
-    def _skipped(self, recipe: Recipe, outcome: Outcome) -> tuple[StepDone, ...]:
-        deps = StepDone(name="deps", tag=recipe.deps.tag, outcome="not-needed")
-        return (deps, StepDone(name="code", tag=recipe.code.tag, outcome=outcome))
+    def _skipped(self, recipe: Recipe, outcome: Outcome) -> tuple[ImageStep, ...]:
+        deps = ImageStep(name="deps", tag=recipe.deps.tag, outcome="not-needed")
+        return (deps, ImageStep(name="code", tag=recipe.code.tag, outcome=outcome))

@@ -1,4 +1,4 @@
-"""What was learnt and can be learnt again: kept where that is possible, never a reason to fail."""
+"""Cache files: saved if possible, and never a reason to fail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xsft.errors import XsftError
 
 
 def kept(path: Path) -> dict[str, Any]:
-    """Empty where nothing was kept, or nothing that can be read."""
+    """Return the cached content; empty if nothing was cached or it cannot be read."""
     try:
         found = json.loads(read_text(path))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What lies under images/ and in the folders of a user's own code, read into a recipe's material."""
+"""Reads images/ and the folders of a user's own code into a recipe's material."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from xsft.image.context import ALWAYS_IGNORED, LIMIT
 from xsft.image.dockerfile import arguments
 from xsft.image.filesecret import secret_in
 from xsft.image.ignore import Ignored, ignoring
-from xsft.image.model import ContextFile, Part
+from xsft.image.model import ContextFile, DockerfilePart
 from xsft.image.recipe import CODE_DOCKERFILE, DEPS_DOCKERFILE
 
 FOLDER = "images"
 OVERLAYS = ("code", "maxtext", "tunix")
-"""Folders of the code's context that are always there, empty where nothing is put into them."""
+"""Folders of the code's context that always exist, empty if nothing is put into them."""
 SCANNED = 1 << 20
-"""Bytes of a file that are searched for secrets; larger ones are data."""
+"""Bytes of a file that are searched for secrets; larger files are data."""
 
 
 def images_folder(start: Path, name: str) -> Path | None:
-    """The images/ at or above `start` that has this image or its lock; None without one."""
+    """Return the images/ at or above `start` that has this image or its lock, or None."""
     for folder in (start, *start.parents):
         here = folder / FOLDER
         if (here / name / DEPS_DOCKERFILE).is_file() or (here / f"{name}.lock.json").is_file():
@@ -35,17 +35,19 @@ def images_folder(start: Path, name: str) -> Path | None:
 
 
 def folder_under_images(start: Path, name: str) -> Path | None:
-    """The nearest images/NAME at or above `start`, whatever is in it; None without one."""
+    """Return the nearest images/NAME at or above `start`, whatever its content, or None."""
     return next((at for folder in (start, *start.parents) if name and (at := folder / FOLDER / name).is_dir()), None)
 
 
-def hashed(part: Part) -> Part:
-    """With the hashes that were left out because of a file's size. Raises EnvironmentMissing as `read_tree` does."""
+def hashed(part: DockerfilePart) -> DockerfilePart:
+    """Return the part with the hashes that were left out because of a file's size. Raises EnvironmentMissing as
+    `read_tree` does.
+    """
     return replace(part, files=tuple(map(_hashed, part.files)))
 
 
 def image_names(start: Path) -> tuple[str, ...]:
-    """Every image of the nearest images/ that holds one."""
+    """Return every image of the nearest images/ that has one."""
     for folder in (start, *start.parents):
         found = sorted(path.parent.name for path in (folder / FOLDER).glob(f"*/{DEPS_DOCKERFILE}"))
         if found:
@@ -53,16 +55,16 @@ def image_names(start: Path) -> tuple[str, ...]:
     return ()
 
 
-def deps_part(folder: Path) -> Part:
-    """The dependencies' Dockerfile and its context. Raises UsageError where there is none."""
+def deps_part(folder: Path) -> DockerfilePart:
+    """Return the dependencies' Dockerfile and its context. Raises UsageError if there is none."""
     return _part(folder, DEPS_DOCKERFILE, own=_own_files(folder, DEPS_DOCKERFILE))
 
 
 def code_part(
     folder: Path, *, code: tuple[Path, ...] = (), maxtext: Path | None = None, tunix: Path | None = None
-) -> Part:
-    """The code's Dockerfile and its context, with the folders laid over it. Raises UsageError for two files of one
-    path, and for a source without its package.
+) -> DockerfilePart:
+    """Return the code's Dockerfile and its context, with the folders laid over it. Raises UsageError for two files with
+    one path, and for a source without its package.
     """
     laid = [
         *(_tree(path, prefix="code") for path in code),
@@ -79,9 +81,8 @@ def code_part(
 
 
 def read_tree(root: Path, *, prefix: str = "", ignored: Ignored = lambda _path: False) -> Iterator[ContextFile]:
-    """Every file, link and folder below `root`, links unfollowed; `ignored` sees paths relative to `root`.
-
-    Raises EnvironmentMissing where something cannot be read.
+    """Yield every file, link and folder below `root`, without following links; `ignored` gets paths relative to `root`.
+    Raises EnvironmentMissing if something cannot be read.
     """
     for path, below in _walk(root, ""):
         if not ignored(below):
@@ -90,7 +91,7 @@ def read_tree(root: Path, *, prefix: str = "", ignored: Ignored = lambda _path: 
                 yield found
 
 
-def _part(folder: Path, dockerfile: str, *, own: tuple[ContextFile, ...]) -> Part:
+def _part(folder: Path, dockerfile: str, *, own: tuple[ContextFile, ...]) -> DockerfilePart:
     try:
         text = (folder / dockerfile).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as failed:
@@ -99,11 +100,11 @@ def _part(folder: Path, dockerfile: str, *, own: tuple[ContextFile, ...]) -> Par
             fix=f"An image is a folder with {DEPS_DOCKERFILE} and {CODE_DOCKERFILE}, as images/post_training is.",
             id="image-dockerfile",
         ) from None
-    return Part(dockerfile=dockerfile, args=arguments(text), files=own)
+    return DockerfilePart(dockerfile=dockerfile, args=arguments(text), files=own)
 
 
 def _own_files(folder: Path, dockerfile: str) -> tuple[ContextFile, ...]:
-    """What lies beside the Dockerfile and its own ignore file lets through; never the other Dockerfile's."""
+    """Return the files beside the Dockerfile that its own ignore file lets through; never the other Dockerfile's."""
     rules = _text(folder / f"{dockerfile}.dockerignore") or _text(folder / ".dockerignore")
     ignored = ignoring(ALWAYS_IGNORED, rules)
     others = {f"{name}.dockerignore" for name in (DEPS_DOCKERFILE, CODE_DOCKERFILE)} | {".dockerignore"}
@@ -120,7 +121,9 @@ def _tree(root: Path, *, prefix: str) -> tuple[ContextFile, ...]:
 
 
 def _package(root: Path, name: str) -> tuple[ContextFile, ...]:
-    """The package of a checkout (`src/maxtext`, `tunix`) as `maxtext/maxtext/…`: nothing else of it is needed."""
+    """Return the package of a checkout (`src/maxtext`, `tunix`) as `maxtext/maxtext/…`: no other part of the checkout
+    is needed.
+    """
     found = next((path for path in (root / "src" / name, root / name) if (path / "__init__.py").is_file()), None)
     if found is None:
         raise UsageError(
@@ -151,13 +154,15 @@ def _text(path: Path) -> str:
 
 
 def _walk(folder: Path, below: str) -> Iterator[tuple[Path, str]]:
-    """Sorted; a folder before what is in it. What is ignored is walked too, for a rule may take some of it back."""
+    """Yield paths sorted, a folder before its content. Ignored paths are included, because a later rule may include
+    part of them again.
+    """
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as failed:
         raise _unread(folder, failed) from None
     for entry in entries:
-        if entry.name in {".git", ".venv", "__pycache__"}:  # of thousands of files, and never in an image
+        if entry.name in {".git", ".venv", "__pycache__"}:  # thousands of files, and never in an image
             continue
         path = f"{below}{entry.name}"
         yield Path(entry.path), path
@@ -166,7 +171,7 @@ def _walk(folder: Path, below: str) -> Iterator[tuple[Path, str]]:
 
 
 def _entry(path: Path, name: str, *, root: Path) -> ContextFile | None:
-    """None for a socket, a pipe or a device, which no image can hold."""
+    """Return the entry; None for a socket, a pipe or a device, which no image can hold."""
     try:
         found = path.lstat()
         if stat.S_ISLNK(found.st_mode):
@@ -186,7 +191,9 @@ def _link(path: Path, name: str, *, root: Path) -> ContextFile:
 
 
 def _file(path: Path, name: str, found: os.stat_result) -> ContextFile:
-    """One that no context takes unasked is not read yet: that it is too large is said at once."""
+    """Return the file's entry. A file too large to be included by default is not read yet: its size is reported at
+    once.
+    """
     small = found.st_size <= SCANNED
     return ContextFile(
         path=name,

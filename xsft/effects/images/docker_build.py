@@ -1,6 +1,6 @@
-"""Build an image with BuildKit, through the docker command line: the SDK knows only the old builder.
+"""Builds an image with BuildKit, through the docker command line: the SDK supports only the old builder.
 
-The context is a tar on standard input; nothing of it is written to disk on the way.
+The context is a tar on standard input, which is never written to disk.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import csv
 import io
 import os
 import re
-import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,15 +25,16 @@ from xsft.effects.machine import process
 from xsft.errors import EnvironmentMissing, TimedOut, Unknown
 from xsft.image.build_errors import build_failed
 from xsft.image.model import BuildStep
-from xsft.image.progress import Event, Reading
+from xsft.image.progress import BuildOutput, Event
 
 NEEDS_BUILDX = 23
-"""First major version of the client whose BuildKit is the buildx plugin; older ones use the engine's own.
-source: Docker 23.0 release notes."""
+"""First major version of the client whose BuildKit is the buildx plugin; older ones use the engine's own. source:
+Docker 23.0 release notes.
+"""
 ALSO = ("/usr/bin", "/usr/local/bin", "/opt/homebrew/bin")
-"""Looked in behind PATH: a newer client without buildx may hide an older one that can build."""
+"""Searched after PATH: a newer client without buildx may hide an older one that can build."""
 GRACE_S = 5.0
-"""From SIGINT to SIGKILL: the client tells the engine to stop, and waits for its word."""
+"""Seconds from SIGINT to SIGKILL: the client tells the engine to stop, and waits for its answer."""
 INSTALL_BUILDX = (
     "Install buildx: apt-get install docker-buildx-plugin (Docker's own packages) or docker-buildx (Debian 13, Ubuntu)."
 )
@@ -46,18 +46,20 @@ class Client(Struct, frozen=True, kw_only=True):
     path: str
     version: str
     buildx: bool
-    """Through the plugin; else the engine's own BuildKit."""
+    """Whether it builds with the buildx plugin; else with the engine's own BuildKit."""
 
     def argv(self) -> tuple[str, ...]:
         return (self.path, "buildx", "build", "--load") if self.buildx else (self.path, "build")
 
     def env(self) -> dict[str, str]:
-        """Attestations would make an index of the image, and another digest each time."""
+        """Return the environment variables. Attestations are disabled: they would turn the image into an index, with
+        another digest each time.
+        """
         return {"BUILDX_NO_DEFAULT_ATTESTATIONS": "1"} if self.buildx else {"DOCKER_BUILDKIT": "1"}
 
 
 def find_client(env: Mapping[str, str], *, also: Sequence[str] = ALSO) -> Client:
-    """The first docker command that can use BuildKit. Raises EnvironmentMissing, docker-buildkit-missing."""
+    """Return the first docker command that can use BuildKit. Raises EnvironmentMissing, docker-buildkit-missing."""
     paths = tuple(_commands(env, also))
     with private_config(env=env, own=False) as config:
         clients = tuple(found for path in paths if (found := _client(path, {**env, "DOCKER_CONFIG": str(config)})))
@@ -90,10 +92,11 @@ def build(
     logins: Iterable[Credential] = (),
     on_event: Callable[[Event], None] = lambda _: None,
 ) -> ImageSeen:
-    """Build, give the image each of `names` (`repository:tag`), and look at it.
+    """Build, give the image each of `names` (`repository:tag`), and return it. `logins` are for private base images, in
+    addition to the user's own.
 
-    `logins` are for private base images, beside the user's own. Raises EnvironmentMissing, Unreachable or Refused as
-    the failure is; on Ctrl-C the engine is told to stop, and no name is given.
+    Raises EnvironmentMissing, Unreachable or Refused, depending on the failure. On Ctrl-C the engine is told to stop,
+    and no name is given.
     """
     one_at_a_time = _serial(on_event)
     with private_config(env=engine.env, logins=logins) as config:
@@ -103,14 +106,14 @@ def build(
     if found is None:
         raise Unknown(
             f"Docker built {names[0]}, and the engine at {engine.host} does not hold it.",
-            fix="Does the docker command use another engine? `docker context ls` and `docker buildx ls` tell.",
+            fix="Does the docker command use another engine? Check `docker context ls` and `docker buildx ls`.",
             id="image-not-built",
         )
     return found
 
 
 def arguments(step: BuildStep, *, names: Sequence[str]) -> Iterator[str]:
-    """Of `docker build`, without the context; secrets by the name of their file only."""
+    """Yield the arguments of `docker build`, without the context; secrets only by the name of their file."""
     yield from ("--progress=plain", "--file", step.dockerfile, "--platform", step.platform, "--network", step.network)
     for name in names:
         yield from ("--tag", name)
@@ -123,13 +126,15 @@ def arguments(step: BuildStep, *, names: Sequence[str]) -> Iterator[str]:
 
 
 def _fields(*fields: str) -> str:
-    """One row of CSV, as BuildKit's clients read it: a path may hold a comma. source: buildx@0.19 util/buildflags."""
+    """Return one row of CSV, as BuildKit's clients read it: a path may contain a comma. source: buildx@0.19
+    util/buildflags.
+    """
     csv.writer(row := io.StringIO(), lineterminator="").writerow(fields)
     return row.getvalue()
 
 
 def _run(argv: tuple[str, ...], *, step: BuildStep, env: Mapping[str, str], on_event: Callable[[Event], None]) -> None:
-    reading = Reading()
+    reading = BuildOutput()
     process_ = _start(argv, env)
     sending = _Sending(step=step, to=process_, on_event=on_event)
     sending.start()
@@ -149,7 +154,7 @@ def _run(argv: tuple[str, ...], *, step: BuildStep, env: Mapping[str, str], on_e
 
 @dataclass
 class _Sending:
-    """The context on its way to the docker command, beside the reading of what it says."""
+    """A thread that sends the context to the docker command while its output is read."""
 
     step: BuildStep
     to: subprocess.Popen[bytes]
@@ -165,20 +170,22 @@ class _Sending:
         self._thread.join()
 
     def _send(self) -> None:
-        """A tar that is cut between two files is a whole one to Docker: after a failure it may never see the end."""
+        """Send the tar. Docker takes a tar that is cut between two files for a complete one, so after a failure it must
+        never get the end.
+        """
         try:
-            with suppress(BrokenPipeError):  # the command ended: what it said tells why
+            with suppress(BrokenPipeError):  # the command ended: its output shows why
                 docker_context.write(self.step.files, self.to.stdin, on_sent=self.on_event)  # type: ignore[arg-type]
         except BaseException as failed:  # noqa: BLE001 - raised again in the thread that waits
             self.failed = failed
-            _end(self.to)
+            process.stop_session(self.to, grace_s=GRACE_S)
         finally:
             with suppress(OSError):
                 self.to.stdin.close()  # type: ignore[union-attr]
 
 
 def _serial(on_event: Callable[[Event], None]) -> Callable[[Event], None]:
-    """Two threads tell; whoever is told hears one at a time."""
+    """Return a callback that serialises the events of two threads."""
     lock = threading.Lock()
 
     def tell(event: Event) -> None:
@@ -189,7 +196,7 @@ def _serial(on_event: Callable[[Event], None]) -> Callable[[Event], None]:
 
 
 def _start(argv: tuple[str, ...], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """In a session of its own: Ctrl-C reaches xsft alone, which then ends it in order."""
+    """Start the command in its own session: Ctrl-C reaches only xsft, which then stops it."""
     try:
         return subprocess.Popen(
             argv, env=dict(env), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -201,29 +208,14 @@ def _start(argv: tuple[str, ...], env: Mapping[str, str]) -> subprocess.Popen[by
 
 
 def _stop(running: subprocess.Popen[bytes]) -> None:
-    with suppress(KeyboardInterrupt):
-        _end(running)
-    with suppress(ProcessLookupError):
-        os.killpg(running.pid, signal.SIGKILL)
-    running.wait()
+    """Stop the command. On SIGINT the client closes its session, and the engine aborts the build."""
+    process.stop_session(running, grace_s=GRACE_S)
     if running.stdout:
         running.stdout.close()
 
 
-def _end(running: subprocess.Popen[bytes]) -> None:
-    """SIGINT: the client closes its session, and the engine gives up what it builds. Then SIGKILL."""
-    if running.poll() is not None:
-        return
-    with suppress(ProcessLookupError):
-        os.killpg(running.pid, signal.SIGINT)
-    try:
-        running.wait(timeout=GRACE_S)
-    except subprocess.TimeoutExpired:
-        running.kill()
-
-
 def _commands(env: Mapping[str, str], also: Sequence[str]) -> Iterator[str]:
-    """Every docker command, those of PATH first; one file once."""
+    """Yield every docker command, those of PATH first, each file once."""
     seen: set[Path] = set()
     for folder in (*(env.get("PATH") or os.defpath).split(os.pathsep), *also):
         path = Path(folder or ".") / "docker"
@@ -233,7 +225,7 @@ def _commands(env: Mapping[str, str], also: Sequence[str]) -> Iterator[str]:
 
 
 def _client(path: str, env: Mapping[str, str]) -> Client | None:
-    """None where it is not Docker's (podman-docker) or does not start."""
+    """Return the client; None if it is not Docker's (podman-docker) or does not start."""
     version = re.search(r"Docker version (\d+\.\d+\S*?),", _said((path, "--version"), env))
     if version is None:
         return None
@@ -241,7 +233,7 @@ def _client(path: str, env: Mapping[str, str]) -> Client | None:
 
 
 def _said(argv: tuple[str, ...], env: Mapping[str, str]) -> str:
-    """Empty where the command fails or does not answer."""
+    """Return the command's output; empty if it fails or does not answer."""
     try:
         done = process.run(argv, env=env, timeout_s=20)
     except (EnvironmentMissing, TimedOut):

@@ -1,4 +1,4 @@
-"""The Docker engine, through Docker's own SDK: what images it holds, tagged and pulled. Nothing is ever removed.
+"""The Docker engine, through Docker's own SDK: lists, tags and pulls its images, and never removes one.
 
 BuildKit's builds need the command line: `docker_build`.
 """
@@ -7,21 +7,28 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import docker
+from docker.auth import encode_header
+from docker.context import ContextAPI
+from docker.errors import APIError, DockerException, ImageNotFound, create_api_error_from_http_exception
+from docker.utils import kwargs_from_env
 from msgspec import Struct
+from requests.exceptions import HTTPError, RequestException
 
+from xsft.effects.machine.http_session import Session
+from xsft.effects.machine.sockets import require_listener
 from xsft.image.docker_errors import Doing, explain, no_engine
 from xsft.image.progress import Layer
 from xsft.image.registry_names import named
 
 TIMEOUT_S = 60.0
-"""For one answer; between two lines of a pull or push as much may pass. The SDK's own default."""
+"""Time limit for one answer, and between two lines of a pull or push. The SDK's own default."""
 
 _MOVING = ("Pushing", "Downloading", "Extracting")
 _DONE = ("Pushed", "Pull complete", "Mounted from")
@@ -31,14 +38,14 @@ _WAITING = ("Preparing", "Waiting", "Pulling fs layer", "Verifying Checksum", "D
 
 
 class ImageSeen(Struct, frozen=True, kw_only=True):
-    """An image that the engine holds."""
+    """An image in the engine."""
 
     id: str
-    """`sha256:…` of its configuration (of its manifest where the engine stores images in containerd)."""
+    """`sha256:…` of its configuration (of its manifest if the engine stores images in containerd)."""
     tags: tuple[str, ...]
     """`repository:tag`."""
     digests: tuple[str, ...]
-    """`repository@sha256:…`, of each registry that it was pushed to or pulled from."""
+    """`repository@sha256:…`, for each registry that it was pushed to or pulled from."""
     labels: Mapping[str, str]
     size: int
     """Bytes, unpacked."""
@@ -49,14 +56,14 @@ class ImageSeen(Struct, frozen=True, kw_only=True):
     env: tuple[str, ...] = ()
 
     def digest_in(self, repository: str) -> str | None:
-        """`sha256:…` of the manifest as that repository knows it."""
+        """Return `sha256:…` of the manifest in that repository."""
         named = (digest.partition("@") for digest in self.digests)
         return next((digest for name, _, digest in named if name == repository), None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """An engine that answered."""
+    """A connected engine."""
 
     host: str
     """`unix:///var/run/docker.sock`, `ssh://…`, `tcp://…`."""
@@ -70,9 +77,7 @@ class Engine:
             return any("rootless" in option for option in self.api.info().get("SecurityOptions") or ())
 
     def image(self, ref: str) -> ImageSeen | None:
-        """None where the engine has no image of that name, digest or id."""
-        from docker.errors import ImageNotFound
-
+        """Return the image; None if the engine has none of that name, digest or id."""
         with told(Doing(what=f"look at {ref}")):
             try:
                 return _seen(self.api.inspect_image(ref))
@@ -80,26 +85,21 @@ class Engine:
                 return None
 
     def images(self, *, label: str) -> tuple[ImageSeen, ...]:
-        """Those with the label (`name` or `name=value`), newest first."""
+        """Return the images with the label (`name` or `name=value`), newest first."""
         with told(Doing(what="list its images")):
             found = self.api.images(filters={"label": label})
             return tuple(_seen(self.api.inspect_image(one["Id"])) for one in found)
 
     def tag(self, ref: str, *, repository: str, tag: str) -> None:
-        """Give a held image one more name. Raises EnvironmentMissing where there is no such image."""
+        """Add a name to an image in the engine. Raises EnvironmentMissing if there is no such image."""
         with told(Doing(what=f"tag {ref} as {repository}:{tag}")):
             self.api.tag(ref, repository, tag)
 
     @contextmanager
     def pushing(self, repository: str, tag: str, *, auth: Mapping[str, str]) -> Iterator[Iterator[Mapping[str, Any]]]:
-        """What the engine tells of a push, line by line; leaving the block ends the push.
-
-        Not the SDK's own `push`, whose connection cannot be closed before its end.
+        """Yield the engine's messages of a push, line by line; leaving the block ends the push. Not the SDK's own
+        `push`, whose connection cannot be closed before its end.
         """
-        from docker.auth import encode_header
-        from docker.errors import create_api_error_from_http_exception
-        from requests.exceptions import HTTPError
-
         url = f"{self.api.base_url}/v{self.api.api_version}/images/{repository}/push"
         options = {"params": {"tag": tag}, "headers": {"X-Registry-Auth": encode_header(dict(auth))}, "stream": True}
         with self.api.post(url, timeout=self.api.timeout, **options) as answer:
@@ -113,9 +113,11 @@ class Engine:
         self, ref: str, *, auth: Mapping[str, str] | None = None, doing: Doing | None = None,
         on_event: Callable[[Layer], None] = lambda _: None,
     ) -> ImageSeen:  # fmt: skip
-        """By digest or tag. `auth`: as `docker_login.auth_for` reads it. Raises Unreachable and EnvironmentMissing."""
+        """Pull by digest or tag. `auth`: as `docker_login.auth_for` returns it. Raises Unreachable and
+        EnvironmentMissing.
+        """
         doing = doing or Doing(what=f"pull {ref}", host=named(ref).host, repository=named(ref).repository)
-        at = named(ref)  # a digest is passed as the tag, as the engine's API wants it
+        at = named(ref)  # the engine's API takes a digest as the tag
         with told(doing):
             lines = self.api.pull(
                 at.repository, tag=at.reference, stream=True, decode=True, auth_config=dict(auth or {})
@@ -129,17 +131,12 @@ class Engine:
 
 
 def connect(env: Mapping[str, str], *, timeout_s: float = TIMEOUT_S) -> Engine:
-    """The engine that `docker` would use with this environment: DOCKER_HOST, else the context, else the machine's own.
-
-    Raises EnvironmentMissing: docker-missing, docker-permission or docker-not-running.
+    """Connect to the engine that `docker` would use with this environment: DOCKER_HOST, else the context, else the
+    machine's own. Raises EnvironmentMissing: docker-missing, docker-permission or docker-not-running.
     """
-    import docker
-    from docker.errors import DockerException
-
-    from xsft.effects.machine.http_session import Session
 
     class Api(Session, docker.APIClient):  # type: ignore[misc]
-        """The engine is sent no login of ~/.netrc."""
+        """The SDK's client, without the logins of ~/.netrc."""
 
     make: Callable[..., Any] = Api
     settings = _address(env)
@@ -154,10 +151,7 @@ def connect(env: Mapping[str, str], *, timeout_s: float = TIMEOUT_S) -> Engine:
 
 @contextmanager
 def told(doing: Doing) -> Iterator[None]:
-    """What the SDK or its transport raises, as an error of ours that names the next step."""
-    from docker.errors import APIError, DockerException
-    from requests.exceptions import RequestException
-
+    """Turn what the SDK or its transport raises into an xsft error that names the next step."""
     try:
         yield
     except APIError as failed:
@@ -167,7 +161,9 @@ def told(doing: Doing) -> Iterator[None]:
 
 
 def layers(lines: Iterable[Mapping[str, Any]], doing: Doing) -> Iterator[Layer]:
-    """The layers' progress in a push's or pull's answer. Raises as `explain` does where it says that it failed."""
+    """Yield the layers' progress in the answer of a push or pull. Raises as `explain` does if the answer reports a
+    failure.
+    """
     for line in lines:
         if error := error_of(line):
             raise explain(error, doing)
@@ -181,7 +177,7 @@ def error_of(line: Mapping[str, Any]) -> str:
 
 
 def layer_of(line: Mapping[str, Any]) -> Layer | None:
-    """None for a line that is not about one layer."""
+    """Return the layer of a line; None if it is not about one layer."""
     status, detail = str(line.get("status", "")), line.get("progressDetail") or {}
     layer, moved, total = str(line.get("id", "")), int(detail.get("current") or 0), int(detail.get("total") or 0)
     if not layer:
@@ -196,11 +192,7 @@ def layer_of(line: Mapping[str, Any]) -> Layer | None:
 
 
 def _address(env: Mapping[str, str]) -> dict[str, Any]:
-    """base_url and tls for the SDK."""
-    from docker.context import ContextAPI
-    from docker.errors import DockerException
-    from docker.utils import kwargs_from_env
-
+    """Return base_url and tls for the SDK."""
     try:
         named = dict(kwargs_from_env(environment=dict(env) or {"": ""}))
         return named if "base_url" in named else {**ContextAPI.kwargs_from_context(environment=dict(env)), **named}
@@ -209,12 +201,9 @@ def _address(env: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _knock(host: str) -> None:
-    """Raises OSError where nobody listens: the SDK tells less of it, and leaves its own socket open."""
-    if not host.startswith("unix://"):
-        return
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(TIMEOUT_S)
-        probe.connect(host.removeprefix("unix://"))
+    """Raise OSError if no process listens: the SDK's error has less detail, and leaves its own socket open."""
+    if host.startswith("unix://"):
+        require_listener(host.removeprefix("unix://"), timeout_s=TIMEOUT_S)
 
 
 def _seen(said: Mapping[str, Any]) -> ImageSeen:
@@ -233,5 +222,5 @@ def _seen(said: Mapping[str, Any]) -> ImageSeen:
 
 
 def _machine(name: str) -> str:
-    """The engine's kernel says x86_64 where images say amd64."""
+    """Return the architecture as images name it: the engine's kernel reports x86_64 for amd64."""
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(name, name)

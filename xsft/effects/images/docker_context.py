@@ -1,4 +1,4 @@
-"""A build context as a tar stream: the same bytes for the same files, whoever sends them and when."""
+"""A build context as a tar stream: the same bytes for the same files, whatever the user and time."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from xsft.image.model import ContextFile
 from xsft.image.progress import Sent
 
 MTIME_S = 315_619_200
-"""1980-01-02T00:00:00Z. Not 0: a zip (so a wheel, where one is built from the context) cannot hold a time before 1980,
-in any time zone."""
+"""1980-01-02T00:00:00Z. Not 0: a zip (so a wheel, if one is built from the context) cannot hold a time before 1980, in
+any time zone.
+"""
 
 
 def write(files: Sequence[ContextFile], into: IO[bytes], *, on_sent: Callable[[Sent], None] = lambda _: None) -> None:
-    """Write the tar; a large context is never held in memory.
-
-    Raises Refused where a file is no longer what it was when it was hashed: the tag would name other bytes.
+    """Write the tar; a large context is never held in memory. Raises Refused if a file has changed since it was hashed:
+    the tag would name other bytes.
     """
     total, sent = sum(file.size for file in files), 0
     with tarfile.open(fileobj=into, mode="w|", format=tarfile.PAX_FORMAT, bufsize=1 << 16) as tar:
@@ -36,7 +36,7 @@ def write(files: Sequence[ContextFile], into: IO[bytes], *, on_sent: Callable[[S
 
 
 def with_folders(files: Sequence[ContextFile]) -> Iterator[ContextFile]:
-    """Sorted, each folder before what is in it, named or not."""
+    """Yield the files sorted, each folder before its content, including folders that are not listed."""
     named = {file.path: file for file in files}
     parents = {str(folder) for path in named for folder in PurePosixPath(path).parents}
     for missing in parents - {".", *named}:
@@ -45,7 +45,9 @@ def with_folders(files: Sequence[ContextFile]) -> Iterator[ContextFile]:
 
 
 def entry(file: ContextFile) -> tarfile.TarInfo:
-    """Owner root, one time, one of two modes: what differs between two users' checkouts is not the image's."""
+    """Return the entry, with owner root, one time and one of two modes, so that differences between two users'
+    checkouts do not change the image.
+    """
     info = tarfile.TarInfo(file.path)
     info.mtime, info.uid, info.gid = MTIME_S, 0, 0
     match file.kind:
@@ -59,7 +61,7 @@ def entry(file: ContextFile) -> tarfile.TarInfo:
 
 
 class _Hashing(Struct):
-    """What is read through it is hashed on the way."""
+    """A reader that hashes what is read through it."""
 
     source: IO[bytes]
     sha: Any = field(default_factory=hashlib.sha256)
@@ -76,9 +78,9 @@ def _add(tar: tarfile.TarFile, file: ContextFile) -> None:
             content = _Hashing(source)
             tar.addfile(entry(file), cast("IO[bytes]", content))
             longer = source.read(1) != b""
-    except BrokenPipeError:  # of whoever takes the tar
+    except BrokenPipeError:  # of the process that reads the tar
         raise
-    except OSError as failed:  # also where tarfile meets the file's end too early
+    except OSError as failed:  # also if tarfile reaches the file's end too early
         raise _changed(file, failed.strerror or "it became shorter") from None
     if longer:
         raise _changed(file, "it became longer")
@@ -89,6 +91,6 @@ def _add(tar: tarfile.TarFile, file: ContextFile) -> None:
 def _changed(file: ContextFile, why: str) -> Refused:
     return Refused(
         f"{file.path} changed while the image was built: {why}.",
-        fix="Build again when nothing writes in the context any more.",
+        fix="Build again once no process writes to the context.",
         id="context-changed",
     )

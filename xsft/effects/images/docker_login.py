@@ -1,7 +1,7 @@
-"""Who one is to a registry: a credential in memory, handed to Docker by a configuration that is in no folder.
+"""The user's login to a registry: a credential in memory, passed to Docker by a configuration that is in no folder.
 
 The user's own Docker configuration is read and never written. Google's registries get a token of the Application
-Default Credentials, which lives for an hour.
+Default Credentials, which is valid for an hour.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from xsft.effects.machine.google_login import google_credentials, google_token, may_log_in
+from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
+
+from xsft.effects.machine.google_files import may_log_in
 from xsft.effects.machine.regular import read_text
 from xsft.effects.machine.signals import raised
 from xsft.image.docker_errors import Doing, login_refused, words
@@ -26,20 +28,20 @@ from xsft.image.registry_names import HUB, is_google
 GOOGLE_USER = "oauth2accesstoken"
 """source: Artifact Registry documentation, "Access token"."""
 COPIED = ("auths", "credHelpers", "credsStore", "proxies", "HttpHeaders", "currentContext")
-"""Of the user's configuration, what pulling a private base image and finding the engine need."""
+"""The keys of the user's configuration that are needed to pull a private base image and to find the engine."""
 LINKED = ("contexts", "cli-plugins")
-"""Folders beside it: named contexts, and buildx where a user has installed it for himself."""
+"""Folders beside it: named contexts, and buildx if the user installed it for this account."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Credential:
-    """What opens a registry. Never printed."""
+    """A login to a registry. Never printed."""
 
     host: str
     user: str
     secret: str = field(repr=False)
     refresh: bool = False
-    """The secret is an OAuth2 refresh token (Docker's "identity token"): only a registry's token service takes it."""
+    """The secret is an OAuth2 refresh token (Docker's "identity token"): only a registry's token service accepts it."""
 
 
 def credential_for(
@@ -49,9 +51,8 @@ def credential_for(
     google: Callable[[str], bool] = is_google,
     token: Callable[[Mapping[str, str]], str | None] | None = None,
 ) -> Credential | None:
-    """Google's registries: a short-lived token of the user's login; others, or without one: what Docker itself has.
-
-    None where there is neither. Raises Unreachable where Google's login does not answer.
+    """Return the credential, or None. For Google's registries: a short-lived token of the user's login; for others, or
+    without that login: the one Docker itself has. Raises Unreachable if Google's login service does not answer.
     """
     if google(host) and (found := (token or token_of_google)(env)):
         return Credential(host=host, user=GOOGLE_USER, secret=found)
@@ -59,10 +60,10 @@ def credential_for(
 
 
 def token_of_google(env: Mapping[str, str]) -> str | None:
-    """None where nobody is logged in. Raises Unreachable where the login is not accepted."""
+    """Return a token, or None without a login. Raises Unreachable if the login is not accepted."""
     if not may_log_in(env):
         return None
-    from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
+    from xsft.effects.machine.google_login import google_credentials, google_token
 
     try:
         return google_token(google_credentials())
@@ -74,7 +75,9 @@ def token_of_google(env: Mapping[str, str]) -> str | None:
 
 
 def own_credential(host: str, *, env: Mapping[str, str]) -> Credential | None:
-    """What the user's own Docker configuration has for the host: `docker login`, or a credential helper."""
+    """Return the credential for the host in the user's own Docker configuration: from `docker login`, or a credential
+    helper.
+    """
     found = auth_for(host, folder=own_folder(env), env=env) or {}
     if identity := found.get("IdentityToken"):
         return Credential(host=host, user="", secret=str(identity), refresh=True)
@@ -84,28 +87,27 @@ def own_credential(host: str, *, env: Mapping[str, str]) -> Credential | None:
 
 
 def auth_for(host: str, *, folder: Path, env: Mapping[str, str]) -> dict[str, str] | None:
-    """The login for `host` in a Docker configuration, in the form that the SDK takes; None without one."""
-    from docker import auth
-    from docker.errors import DockerException
+    """Return the login for `host` in a Docker configuration, in the SDK's form; None without one."""
+    from docker import auth, errors
 
     configured = _read(folder / "config.json")
     named = {key: value for key, value in (configured.get("auths") or {}).items() if _host(key) == _host(host)}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a helper is not installed is told by the registry's refusal
+        warnings.simplefilter("ignore")  # if a helper is not installed, the registry's refusal shows it
         try:
             found = auth.load_config(
                 config_dict={**configured, "auths": named}, credstore_env=dict(env)
             ).resolve_authconfig(host)
-        except (DockerException, OSError, ValueError, KeyError):
+        except (errors.DockerException, OSError, ValueError, KeyError):
             return None
     return dict(found) if found else None
 
 
 @contextmanager
 def private_config(*, env: Mapping[str, str], own: bool = True, logins: Iterable[Credential] = ()) -> Iterator[Path]:
-    """A Docker configuration that only this process sees, removed at the end, also after Ctrl-C and SIGTERM.
+    """Yield a Docker configuration that only this process can read; removed at the end, also after Ctrl-C and SIGTERM.
 
-    `own`: with what the user's own has for pulling; `logins`: beside those. Nothing secret is on a disk: where the
+    `own`: include what the user's own has for pulling. `logins`: added to those. No secret is written to disk: if the
     system has files in memory, SIGKILL leaves an empty folder.
     """
     copied = {key: value for key, value in _read(own_folder(env) / "config.json").items() if key in COPIED and own}
@@ -124,10 +126,8 @@ def private_config(*, env: Mapping[str, str], own: bool = True, logins: Iterable
 
 @contextmanager
 def _in_memory(text: str) -> Iterator[Path]:
-    """Path of a file that is in no folder and ends with this process. On macOS, which has none, of a temporary one:
-    Docker keeps its logins in the keychain there.
-
-    source: memfd_create(2); proc(5), /proc/pid/fd.
+    """Yield the path of a file that is in no folder and ends with this process. On macOS, which has no such files, of a
+    temporary one: there Docker keeps its logins in the keychain. source: memfd_create(2); proc(5), /proc/pid/fd.
     """
     memory = hasattr(os, "memfd_create")
     with open(os.memfd_create("xsft-docker"), "w") if memory else tempfile.NamedTemporaryFile("w") as file:
@@ -137,9 +137,9 @@ def _in_memory(text: str) -> Iterator[Path]:
 
 
 def _with_logins(config: Mapping[str, Any], logins: Iterable[Credential]) -> dict[str, Any]:
-    """An empty helper for a host keeps the client from asking the user's keychain for it.
-
-    source: docker/cli@28 cli/config/configfile/file.go, GetCredentialsStore and getConfiguredCredentialStore.
+    """Return the configuration with the logins. An empty helper for a host keeps the client from asking the user's
+    keychain for it. source: docker/cli@28 cli/config/configfile/file.go, GetCredentialsStore and
+    getConfiguredCredentialStore.
     """
     given = {login.host: login for login in logins}
     auths = {host: {"auth": _basic(login)} for host, login in given.items()}
@@ -155,24 +155,26 @@ def _basic(login: Credential) -> str:
 
 
 def own_folder(env: Mapping[str, str]) -> Path:
-    """Where the user's Docker configuration lies. source: docker/cli@28 cli/config/config.go."""
+    """Return the folder of the user's Docker configuration. source: docker/cli@28 cli/config/config.go."""
     return Path(env.get("DOCKER_CONFIG") or Path(env.get("HOME") or Path.home()) / ".docker")
 
 
 def _host(key: str) -> str:
-    """Logins are kept under a host, and some under an address: Docker Hub's under https://index.docker.io/v1/."""
+    """Return the host. Most logins are stored under a host, and some under an address: Docker Hub's under
+    https://index.docker.io/v1/.
+    """
     host = (key.partition("://")[2] or key).partition("/")[0]
     return HUB if host == f"index.{HUB}" else host
 
 
 def _memory(env: Mapping[str, str]) -> str | None:
-    """The user's own folder in memory, where the system has one; else where temporary files go."""
+    """Return the user's own folder in memory if the system has one; None: use the folder for temporary files."""
     folder = env.get("XDG_RUNTIME_DIR") or ""
     return folder if folder and os.access(folder, os.W_OK | os.X_OK) else None
 
 
 def _read(config: Path) -> dict[str, Any]:
-    """Empty where there is none or it is not Docker's."""
+    """Return the configuration; empty if there is none or it is not Docker's."""
     try:
         found = json.loads(read_text(config))
     except (OSError, ValueError):
@@ -181,5 +183,5 @@ def _read(config: Path) -> dict[str, Any]:
 
 
 def _exit(number: int) -> SystemExit:
-    """SIGTERM and SIGHUP end the process the ordinary way, so that nothing secret is left behind."""
+    """Return a SystemExit: SIGTERM and SIGHUP end the process in the ordinary way, so that no secret is left behind."""
     return SystemExit(128 + number)

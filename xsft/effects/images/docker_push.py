@@ -1,12 +1,11 @@
-"""Push an image that the engine holds, again where a push is cut off, and prove what the registry has; or pull one.
+"""Pushes an image from the engine, retries a push that is cut off, and proves what the registry has; or pulls one.
 
-Docker keeps the layers that arrived, so a second try sends only what is missing; two pushes at once share layers.
+Docker keeps the layers that arrived, so a retry sends only the missing ones; two concurrent pushes share layers.
 """
 
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,32 +15,37 @@ from msgspec import Struct
 from xsft.effects.images.docker_client import Engine, ImageSeen, error_of, layer_of, told
 from xsft.effects.images.docker_login import GOOGLE_USER, Credential, auth_for, credential_for, own_folder
 from xsft.effects.images.registry_client import Registries
+from xsft.effects.machine.clock import monotonic, pause
 from xsft.errors import Unknown, XsftError
 from xsft.image.docker_errors import Doing, broken_off, explain, is_limited, is_passing, login_missing, words
 from xsft.image.progress import Event, Retrying
 from xsft.image.registry_names import is_google, named
 
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0)
-"""Between tries; each try of the engine's is five of its own for a layer. source: moby@20.10 distribution/xfer."""
+"""Seconds between tries; each try of the engine includes five of its own for a layer. source: moby@20.10
+distribution/xfer.
+"""
 PATIENCE_S = sum(PAUSES_S)
-"""Of pauses, the engine's own among them, in which no layer gets further: then the registry's trouble is reported."""
+"""Maximum sum of pauses, including the engine's own, without progress of any layer; then the registry's error is
+reported.
+"""
 FURTHER = 1 << 20
-"""Bytes; less is what fits into buffers on the way to a registry that takes nothing."""
+"""Bytes that count as progress; less fits into buffers on the way to a registry that accepts nothing."""
 UNANSWERED_TRIES = 2
-"""Where nobody answers at all: a wrong name or a missing network stays so."""
+"""Tries if no server answers at all: a wrong name or a missing network does not go away."""
 LONGEST_PAUSE_S = 60.0
-"""Of what a registry may ask for; longer is for the user to wait."""
+"""Maximum pause that a registry may ask for; a longer one is left to the user."""
 
 
 class Pushed(Struct, frozen=True, kw_only=True):
-    """What the registry has now."""
+    """What the registry now has."""
 
     repository: str
     tag: str
     digest: str
-    """`sha256:…` of the manifest; its bytes were read back."""
+    """`sha256:…` of the manifest, whose bytes were read back."""
     size: int
-    """Bytes the registry stores for it, compressed, layers shared with others included."""
+    """Bytes the registry stores for it, compressed, including layers shared with other images."""
 
     @property
     def ref(self) -> str:
@@ -55,18 +59,18 @@ class Pusher:
     engine: Engine
     registries: Registries
     credential: Callable[[str], Credential | None] = field(repr=False)
-    """For Google's registries."""
+    """Return the credential for Google's registries."""
     google: Callable[[str], bool] = is_google
-    sleep: Callable[[float], None] = time.sleep
-    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = pause
+    clock: Callable[[], float] = monotonic
 
     def push(
         self, image: str, *, repository: str, tag: str, on_event: Callable[[Event], None] = lambda _: None
     ) -> Pushed:
-        """Name the held image `repository:tag`, push it, and read back what arrived.
+        """Tag the engine's image as `repository:tag`, push it, and read back what arrived.
 
-        Raises Unreachable (login, right, limit, network), EnvironmentMissing (no such repository, disk full), and
-        Unknown where the registry has something else than what was pushed: nothing may be recorded then.
+        Raises Unreachable (login, permission, limit, network), EnvironmentMissing (no such repository, disk full), and
+        Unknown if the registry has something other than what was pushed: nothing may be recorded then.
         """
         self.engine.tag(image, repository=repository, tag=tag)
         host = named(repository).host
@@ -80,9 +84,8 @@ class Pusher:
         return self._proven(repository, tag, said)
 
     def pull(self, ref: str, *, on_event: Callable[[Event], None] = lambda _: None) -> ImageSeen:
-        """Pull by digest or tag; without a login as anybody may, for a public image needs none.
-
-        Raises as `Engine.pull` does; registry-login-missing where the registry wants a login and there is none.
+        """Pull by digest or tag; anonymously without a login, since a public image needs none. Raises as `Engine.pull`
+        does; registry-login-missing if the registry requires a login and there is none.
         """
         auth = self._auth(ref)
         try:
@@ -94,7 +97,7 @@ class Pusher:
             raise
 
     def _auth(self, ref: str) -> Mapping[str, str]:
-        """The login for pushing and pulling `ref`, in the SDK's form; empty where there is none."""
+        """Return the login for pushing and pulling `ref`, in the SDK's form; empty if there is none."""
         host, env = named(ref).host, self.engine.env
         credential = self.credential(host) if self.google(host) else None
         if credential:
@@ -104,7 +107,7 @@ class Pusher:
     def _until_done(
         self, repository: str, tag: str, *, auth: Mapping[str, str], doing: Doing, on_event: Callable[[Event], None]
     ) -> str:
-        """The digest that the engine says it pushed."""
+        """Push with retries. Returns the digest that the engine reports."""
         pauses = _Pauses(clock=self.clock)
         for tries in itertools.count(1):
             with told(doing), self.engine.pushing(repository, tag, auth=auth) as lines:
@@ -121,7 +124,9 @@ class Pusher:
         raise AssertionError  # count() does not end
 
     def _stalled(self, repository: str, doing: Doing) -> XsftError:
-        """The engine keeps to itself what it was answered, so the registry is asked."""
+        """Return the error for a push without progress. The engine does not report the registry's answers, so the
+        registry is queried.
+        """
         try:
             self.registries.try_push(repository, budget_s=0.0)
         except XsftError as failed:
@@ -131,9 +136,8 @@ class Pusher:
         )
 
     def _pause(self, failed: str, tries: int, host: str) -> float | None:
-        """Seconds to the next try; None where another one does not help.
-
-        The engine does not pass a registry's Retry-After on, so the registry is asked.
+        """Return the seconds to the next try; None if another one does not help. The engine does not report a
+        registry's Retry-After, so the registry is queried.
         """
         if tries > (UNANSWERED_TRIES if "dial tcp" in failed else len(PAUSES_S)) or not is_passing(failed):
             return None
@@ -142,7 +146,7 @@ class Pusher:
         return pause if pause <= LONGEST_PAUSE_S else None
 
     def _proven(self, repository: str, tag: str, pushed: str) -> Pushed:
-        """By the bytes of the manifest, under the digest that was pushed: another push may have the tag by now."""
+        """Verify the bytes of the manifest under the digest that was pushed: another push may have moved the tag."""
         mine = self.registries.manifest(f"{repository}@{pushed}")
         tagged = self.registries.manifest_digest(f"{repository}:{tag}")
         if mine is None or mine.digest != pushed or tagged is None:
@@ -155,7 +159,7 @@ class Pusher:
 
 
 def pusher(engine: Engine, *, registries: Registries | None = None) -> Pusher:
-    """With the user's own logins."""
+    """Return a pusher with the user's own logins."""
     return Pusher(
         engine=engine,
         registries=registries or Registries(env=engine.env),
@@ -171,20 +175,22 @@ def _refusal(failed: str, doing: Doing, *, has_login: bool) -> XsftError:
 
 
 def _google_only(found: Credential | None) -> Credential | None:
-    """A login that Docker itself has, a helper of gcloud's, is used where it lies."""
+    """Return the credential only if it is a Google token: Docker uses a login of its own, or gcloud's helper, by
+    itself.
+    """
     return found if found and found.user == GOOGLE_USER else None
 
 
 @dataclass
 class _Pauses:
-    """The engine's pauses between its tries of a layer, since one last got further."""
+    """The engine's pauses between its tries of a layer, since the last progress of any layer."""
 
     clock: Callable[[], float]
     _waited_s: float = 0.0
     _last: float = 0.0
-    """When the line before was seen."""
+    """When the previous line arrived."""
     _furthest: dict[str, int] = field(default_factory=dict)
-    """Bytes by layer."""
+    """Bytes sent, by layer."""
 
     @property
     def over(self) -> bool:
@@ -205,7 +211,7 @@ class _Pauses:
 def _followed(
     lines: Iterable[Mapping[str, Any]], on_event: Callable[[Event], None], pauses: _Pauses
 ) -> tuple[str, str]:
-    """What went wrong, and the digest; one of them is empty."""
+    """Return the error and the digest; one of them is empty."""
     digest = ""
     for line in lines:
         pauses.see(line)

@@ -1,64 +1,73 @@
-"""A command in a container: its lines passed on, stopped as a child process would be, gone at the end."""
+"""Runs a command in a container: passes on its lines, stops it as a child process would be stopped, and removes the
+container.
+"""
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from docker.errors import APIError, DockerException
+from docker.types import LogConfig
+from docker.types import Mount as Bind
 from msgspec import Struct, field
+from requests.exceptions import RequestException
 
 from xsft.effects.images.docker_client import Engine, told
+from xsft.effects.machine.chance import random_hex
 from xsft.effects.machine.log_lines import keep
 from xsft.effects.machine.signals import raised
 from xsft.errors import EnvironmentMissing, Refused
 from xsft.image.docker_errors import Doing, words
 
 SHARED_MEMORY_BYTES = 2 << 30
-"""Of memory that data workers hand over batches in; Docker's 64 MB are too little. Only what is used is taken."""
+"""Shared memory in which data workers hand over batches; Docker's 64 MB are too little. Only what is used is
+allocated.
+"""
 FOLDER_LABEL = "dev.xsft.folder"
-"""The run's folder on this machine: whose container it is."""
+"""The label with the run's folder on this machine, which identifies the container's run."""
 
 
 class Mount(Struct, frozen=True, kw_only=True):
-    """A file or folder of this machine, under the same path in the container."""
+    """A file or folder of this machine, at the same path in the container."""
 
     path: Path
-    """Absolute, and there."""
+    """Absolute; must exist."""
     writable: bool = False
     at: Path | None = None
-    """Another path in the container."""
+    """A different path in the container."""
 
 
-class Command(Struct, frozen=True, kw_only=True):
-    """What runs in the container, and what it sees of this machine."""
+class ContainerCommand(Struct, frozen=True, kw_only=True):
+    """What runs in the container, and what it can access of this machine."""
 
     image: str
-    """Name, digest or id of an image that the engine holds."""
+    """The name, digest or id of an image in the engine."""
     argv: tuple[str, ...]
-    """Instead of the image's own entrypoint and command."""
+    """Replaces the image's own entrypoint and command."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Over the image's own."""
+    """Added to the image's own variables."""
     mounts: tuple[Mount, ...] = ()
     workdir: Path = Path("/")
     user: str = ""
-    """`uid:gid`; empty: the image's own."""
+    """`uid:gid`; empty: the image's own user."""
     network: bool = True
-    """Without: loopback alone."""
+    """False: loopback only."""
     name: str = ""
-    """How its name begins, for `docker ps`."""
+    """The start of the container's name, for `docker ps`."""
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def run_in_container(
-    command: Command, *, engine: Engine, log: Path, on_line: Callable[[str], None], grace_s: float
+    command: ContainerCommand, *, engine: Engine, log: Path, on_line: Callable[[str], None], grace_s: float
 ) -> int:
-    """Run to the end; every line goes to `log`, then to `on_line`. The exit status, 128 + n for signal n.
+    """Run to the end; every line is written to `log`, then passed to `on_line`. Returns the exit status, 128 + n for
+    signal n.
 
-    When anything is raised meanwhile, Ctrl-C and SIGTERM above all, the process gets SIGINT, and SIGKILL `grace_s`
-    seconds later. The container is removed in any case. Raises EnvironmentMissing where it cannot be started.
+    If anything is raised meanwhile, above all by Ctrl-C and SIGTERM, the process gets SIGINT, and SIGKILL `grace_s`
+    seconds later. The container is removed in any case. Raises EnvironmentMissing if it cannot be started.
     """
     api, doing = engine.api, Doing(what=f"run {command.image}")
     with raised(_interrupted), _container(api, command, doing, grace_s=grace_s) as made:
@@ -70,8 +79,8 @@ def run_in_container(
 
 
 def refuse_where_running(folder: Path, *, engine: Engine) -> None:
-    """Raises Refused where a container of this folder's run outlived the xsft that started it; one that has ended is
-    removed.
+    """Raise Refused if a container of this folder's run outlived the xsft that started it; remove one that has
+    ended.
     """
     with told(Doing(what="list its containers")):
         left = engine.api.containers(all=True, filters={"label": f"{FOLDER_LABEL}={folder}"})
@@ -85,8 +94,10 @@ def refuse_where_running(folder: Path, *, engine: Engine) -> None:
 
 
 @contextmanager
-def _container(api: Any, command: Command, doing: Doing, *, grace_s: float) -> Iterator[str]:
-    """Made, not started; ended and removed whatever happens, a second signal meanwhile included."""
+def _container(api: Any, command: ContainerCommand, doing: Doing, *, grace_s: float) -> Iterator[str]:
+    """Yield a container that is created but not started; it is stopped and removed in any case, also if a second signal
+    arrives.
+    """
     with told(doing):
         made = str(api.create_container_from_config(_config(api, command), name=_name(command))["Id"])
     try:
@@ -97,7 +108,7 @@ def _container(api: Any, command: Command, doing: Doing, *, grace_s: float) -> I
 
 @contextmanager
 def _attached(api: Any, container: str, doing: Doing) -> Iterator[Iterator[bytes]]:
-    """What it will print; before it starts, so that nothing is missed."""
+    """Yield its output. Attached before it starts, so that no line is lost."""
     with told(doing):
         output = api.attach(container, stdout=True, stderr=True, stream=True, logs=False)
     try:
@@ -112,27 +123,23 @@ def _told(chunks: Iterable[bytes], doing: Doing) -> Iterator[bytes]:
         yield from chunks
 
 
-def _start(api: Any, container: str, command: Command) -> None:
-    from docker.errors import APIError
-
+def _start(api: Any, container: str, command: ContainerCommand) -> None:
     try:
         api.start(container)
     except APIError as failed:
         raise EnvironmentMissing(
             f"{command.image} cannot start {command.argv[0]}: {words(failed.explanation or str(failed))}",
-            fix="Take an image for this machine's processor that has it: xsft image build makes one.",
+            fix="Use an image for this machine's processor that has it; xsft image build builds one.",
             id="container-not-started",
         ) from None
 
 
-def _config(api: Any, command: Command) -> dict[str, Any]:
-    from docker.types import LogConfig
-
+def _config(api: Any, command: ContainerCommand) -> dict[str, Any]:
     host = api.create_host_config(
         mounts=[_mount(one) for one in command.mounts],
         network_mode="default" if command.network else "none",
         shm_size=SHARED_MEMORY_BYTES,
-        log_config=LogConfig(type="none"),  # ours is kept beside the run; the engine's would fill its disk
+        log_config=LogConfig(type="none"),  # xsft keeps the log beside the run; the engine's copy would fill its disk
         security_opt=["no-new-privileges"],
     )
     config: dict[str, Any] = api.create_container_config(
@@ -149,19 +156,14 @@ def _config(api: Any, command: Command) -> dict[str, Any]:
 
 
 def _mount(mount: Mount) -> Any:
-    from docker.types import Mount as Bind
-
     at = mount.at or mount.path
     return Bind(target=str(at), source=str(mount.path), type="bind", read_only=not mount.writable)
 
 
 def _end(api: Any, container: str, *, grace_s: float) -> None:
-    """SIGINT, then SIGKILL; a second Ctrl-C skips the wait. It is gone when this returns."""
-    from docker.errors import DockerException
-    from requests.exceptions import RequestException
-
+    """Send SIGINT, then SIGKILL; a second Ctrl-C skips the wait. The container has stopped when this returns."""
     try:
-        with suppress(DockerException, RequestException):  # it has ended already, or did not in time
+        with suppress(DockerException, RequestException):  # it has already ended, or did not end in time
             api.kill(container, signal="SIGINT")
             api.wait(container, timeout=grace_s)
     finally:
@@ -169,19 +171,18 @@ def _end(api: Any, container: str, *, grace_s: float) -> None:
 
 
 def _remove(api: Any, container: str) -> None:
-    """Kills it first where it still runs."""
-    from docker.errors import DockerException
-    from requests.exceptions import RequestException
-
+    """Remove the container; kill it first if it is still running."""
     with suppress(DockerException, RequestException):
         api.remove_container(container, force=True, v=True)
 
 
-def _name(command: Command) -> str:
-    """Unique: two runs of one name may lie in two folders."""
-    return f"{command.name or 'xsft'}-{uuid.uuid4().hex[:8]}"
+def _name(command: ContainerCommand) -> str:
+    """Return a unique name: two runs of one name may be in two folders."""
+    return f"{command.name or 'xsft'}-{random_hex(4)}"
 
 
 def _interrupted(_number: int) -> KeyboardInterrupt:
-    """SIGTERM and SIGHUP end the run in order, as Ctrl-C does: nobody else would stop the container."""
+    """Return a KeyboardInterrupt: SIGTERM and SIGHUP stop the run as Ctrl-C does, since no other process would stop the
+    container.
+    """
     return KeyboardInterrupt()

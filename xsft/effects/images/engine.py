@@ -1,4 +1,4 @@
-"""The real engine and the base image, as `image_build` wants them."""
+"""The real engine and the base image, for `images.build`."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
 from xsft.effects.images.build import Docker, Registry
 from xsft.effects.images.cache import keep, kept
+from xsft.effects.images.docker_build import Client, build, find_client
+from xsft.effects.images.docker_client import Engine, ImageSeen, connect
+from xsft.effects.images.docker_login import GOOGLE_USER, Credential, credential_for
+from xsft.effects.images.docker_push import Pushed, Pusher, pusher
+from xsft.effects.images.installed import thinned
+from xsft.effects.images.registry_client import Registries
 from xsft.effects.machine.paths import own_cache
 from xsft.errors import EnvironmentMissing, Refused, XsftError
 from xsft.image.model import Base, BuildStep, Locked
+from xsft.image.progress import Event
 from xsft.image.recipe import IMAGE_LABEL, base_of
 from xsft.image.reference import parse_reference
-
-if TYPE_CHECKING:
-    from xsft.effects.images.docker_build import Client
-    from xsft.effects.images.docker_client import Engine, ImageSeen
-    from xsft.effects.images.docker_login import Credential
-    from xsft.effects.images.docker_push import Pushed, Pusher
-    from xsft.effects.images.registry_client import Registries
-    from xsft.image.progress import Event
+from xsft.image.registry_names import is_google
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +37,9 @@ class RealDocker:
 
     @cached_property
     def client(self) -> Client:
-        """Looked for once something must be built. Four processes, so what was found is kept while it is there."""
-        from xsft.effects.images.docker_build import Client, find_client
-
+        """Return the docker command, searched only if something must be built. The search takes four processes, so the
+        result is cached while the command exists.
+        """
         at = own_cache() / "docker-client.json"
         known = kept(at)
         with suppress(OSError, KeyError, TypeError):
@@ -65,9 +64,6 @@ class RealDocker:
         return Base(ref=ref, digest=digest, image_id=None if digest else found.id)
 
     def build(self, step: BuildStep, *, name: str, on_event: Callable[[Event], None]) -> None:
-        from xsft.effects.images.docker_build import build
-        from xsft.effects.images.installed import thinned
-
         below = self.engine.image(step.args["DEPS_IMAGE"]) if "DEPS_IMAGE" in step.args else None
         if below is not None:
             cache = own_cache() / "image-installed"
@@ -84,30 +80,23 @@ class RealDocker:
         return self._pusher().push(image, repository=repository, tag=tag, on_event=on_event)
 
     def _pusher(self) -> Pusher:
-        from xsft.effects.images.docker_push import pusher
-
         return pusher(self.engine, registries=self.registries)
 
     def _logins(self, step: BuildStep) -> tuple[Credential, ...]:
-        """For a base in one of Google's registries; other logins are the user's own, which the build has anyway."""
-        from xsft.effects.images.docker_login import GOOGLE_USER, credential_for
-        from xsft.image.registry_names import is_google
-
+        """Return the logins for a base in one of Google's registries; the build has the user's other logins anyway."""
         host = parse_reference(step.args["BASE_IMAGE"]).host if step.args.get("BASE_IMAGE") else ""
         found = credential_for(host, env=self.env) if is_google(host) else None
         return (found,) if found and found.user == GOOGLE_USER else ()
 
 
 def _stamp(path: str) -> list[int]:
-    """Another program has another one. Raises OSError where there is none."""
+    """Return values that change if the program is replaced. Raises OSError if it does not exist."""
     found = Path(path).stat()
     return [found.st_mtime_ns, found.st_size]
 
 
 def real_docker(*, registries: Registries, env: Mapping[str, str]) -> RealDocker:
-    """Raises EnvironmentMissing where no engine answers."""
-    from xsft.effects.images.docker_client import connect
-
+    """Return the engine. Raises EnvironmentMissing if none answers."""
     return RealDocker(engine=connect(env), registries=registries, env=env)
 
 
@@ -120,12 +109,12 @@ def resolve_base(
     registry: Registry,
     again: bool,
 ) -> Base | None:
-    """Which bytes the base is: as the lock pins it (so that everybody builds on the same), else as its digest says, or
-    a pushed image had it, or the engine or the registry says. `again`: whatever the lock has. None where the
-    Dockerfile takes no base.
+    """Return the digest of the base, or None if the Dockerfile uses no base. Taken from the lock (so that all users
+    build on the same one), else from its own digest, a pushed image, the engine or the registry. `again`: ignore the
+    lock.
 
-    Raises Refused, image-base-differs, for another base than the lock's; EnvironmentMissing where neither the engine
-    nor the registry has it; as they do where they do not tell.
+    Raises Refused, image-base-differs, for a base other than the lock's; EnvironmentMissing if neither the engine nor
+    the registry has it; and as they do if they do not answer.
     """
     if ref is None:
         return None
@@ -153,11 +142,13 @@ def _differs(asked: Base, pinned: Base) -> Refused:
 
 
 def _looked_up(ref: str, *, docker: Callable[[], Docker], registry: Registry) -> Base:
-    """The engine's own first: it is what FROM would take. Where neither answers, both are told, the engine first."""
+    """Return the base from the engine, which is what FROM would use, else from the registry. If neither answers, both
+    errors are reported, the engine's first.
+    """
     missing: EnvironmentMissing | None = None
     try:
         found = docker().base(ref)
-    except EnvironmentMissing as failed:  # without an engine the registry may still tell what would be built
+    except EnvironmentMissing as failed:  # without an engine the registry may still have the base
         found, missing = None, failed
     if found:
         return found

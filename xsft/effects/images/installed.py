@@ -1,4 +1,4 @@
-"""What a dependencies' image has installed, by content: asked once per image, and kept."""
+"""The files that a dependencies' image has installed, by content: read once per image, and cached."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ print(json.dumps(found))
 
 
 def thinned(step: BuildStep, *, image_id: str, docker: str, env: Mapping[str, str], cache: Path) -> BuildStep:
-    """The step without files that the image below has in the same place; as it is where that cannot be learnt, or where
-    the image lays its trees in another way than images/post_training does.
+    """Return the step without files that the image below has at the same path; unchanged if they cannot be read, or if
+    the image has another folder layout than images/post_training.
     """
     laid = [package for package in OVERLAYS if any(f.path.startswith(f"{package}/{package}/") for f in step.files)]
     laid = laid if _understands(step) else []
@@ -43,12 +43,12 @@ def thinned(step: BuildStep, *, image_id: str, docker: str, env: Mapping[str, st
     for package in laid:
         files = left_out(step, package, found.get(package, {}))
         if files:
-            step = without(step, files, instead=_listed(listing(files, package), package, cache=cache))
+            step = without(step, files, instead=_package_list_file(listing(files, package), package, cache=cache))
     return step
 
 
 def _understands(step: BuildStep) -> bool:
-    """Whether its place.py reads what was left out."""
+    """Return whether the image's place.py reads the list of left-out files."""
     place = next((f for f in step.files if f.path == "place.py"), None)
     return place is not None and LISTED in Path(place.source).read_text(encoding="utf-8", errors="replace")
 
@@ -59,12 +59,14 @@ def _installed(image_id: str, *, docker: str, env: Mapping[str, str], cache: Pat
         return known
     found = _asked(image_id, docker=docker, env=env)
     if found:
-        keep(at, dict(found))  # also over one that cannot be read
+        keep(at, dict(found))  # also replaces a file that cannot be read
     return found
 
 
 def _asked(image_id: str, *, docker: str, env: Mapping[str, str]) -> dict[str, Installed]:
-    """By the image's own Python, without a network. Empty where it does not run: then everything is sent."""
+    """Return the files, listed by the image's own Python, without a network. Empty if it does not run: then everything
+    is sent.
+    """
     argv = (docker, "run", "--rm", "--network=none", "--entrypoint=python3", image_id, "-I", "-c", PROGRAM, *OVERLAYS)
     try:
         done = run(argv, env=env, timeout_s=ASK_TIMEOUT_S)
@@ -73,8 +75,8 @@ def _asked(image_id: str, *, docker: str, env: Mapping[str, str]) -> dict[str, I
         return {}
 
 
-def _listed(text: str, package: str, *, cache: Path) -> ContextFile:
-    """Written down, because contexts are sent from files."""
+def _package_list_file(text: str, package: str, *, cache: Path) -> ContextFile:
+    """Return the list as a file, because contexts are sent from files."""
     content = text.encode("utf-8", "surrogateescape")
     sha = hashlib.sha256(content).hexdigest()
     path = cache / f"{sha}.txt"

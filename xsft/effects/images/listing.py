@@ -1,4 +1,4 @@
-"""Which images of xsft are there: in the engine, and in a registry."""
+"""Lists xsft's images in the engine and in a registry."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from msgspec import Struct
 from xsft.effects.images.build import Docker
 from xsft.effects.images.registry_client import Registries
 from xsft.errors import EnvironmentMissing
+from xsft.image.artifact_names import repository_of
 from xsft.image.recipe import local_name
 
 Say = Callable[[str], None]
@@ -27,7 +28,7 @@ class ListedImage(Struct, frozen=True, kw_only=True):
 
 
 def in_engine(docker: Callable[[], Docker], image: str, *, say: Say) -> tuple[ListedImage, ...]:
-    """Of this machine's engine, newest first; empty, and said, where no engine answers."""
+    """Return the images in this machine's engine, newest first; empty, with a message, if no engine answers."""
     try:
         held = docker().images(image)
     except EnvironmentMissing as failed:
@@ -51,9 +52,7 @@ def in_engine(docker: Callable[[], Docker], image: str, *, say: Say) -> tuple[Li
 def in_registry(
     registries: Registries, repository: str, *, env: Mapping[str, str], say: Say
 ) -> tuple[ListedImage, ...]:
-    """Raises Unreachable where the registry does not tell."""
-    from xsft.image.artifact_names import repository_of
-
+    """Return the images in the registry. Raises Unreachable if it does not answer."""
     say(f"asking {repository}")
     folder, _, name = repository.rpartition("/")
     google = repository_of(folder)

@@ -1,6 +1,4 @@
-"""`images/<name>.lock.json` on disk: read by `plan` and `submit`, written after a build or push, whole or not
-at all.
-"""
+"""`images/<name>.lock.json` on disk: read by `plan` and `submit`, written atomically after a build or push."""
 
 from __future__ import annotations
 
@@ -17,31 +15,33 @@ from xsft.effects.machine.regular import read_text
 from xsft.errors import Refused, UsageError, XsftError
 from xsft.facts import ImageFacts
 from xsft.image.lock import read_base, read_lock, same_image, updated, with_base
-from xsft.image.model import Base, Locked, Material, Options
+from xsft.image.model import Base, BuildOptions, Locked, Material
 from xsft.image.recipe import base_of, make_recipe, repository_in
 
 T = TypeVar("T")
 
 
 def lock_file(images: Path, name: str) -> Path:
-    """Beside the image's folder, so that it is in no build context."""
+    """Return the path, beside the image's folder so that it is in no build context."""
     return images / f"{name}.lock.json"
 
 
 def locked_images(images: Path, name: str) -> dict[str, Locked]:
-    """By repository; empty without a lock. Raises UsageError, image-lock-unreadable."""
+    """Return the locked images by repository; empty without a lock. Raises UsageError, image-lock-unreadable."""
     return _read(lock_file(images, name), read_lock) or {}
 
 
 def pinned_base(images: Path, name: str) -> Base | None:
-    """What everybody builds on; None before the first build. Raises UsageError, image-lock-unreadable."""
+    """Return the base that all users build on; None before the first build. Raises UsageError,
+    image-lock-unreadable.
+    """
     return _read(lock_file(images, name), read_base)
 
 
 def keep(images: Path, locked: Locked) -> bool:
-    """Write the lock; whether it had to be written. Two processes write one after the other.
+    """Write the lock. Returns whether it had to be written. Two processes write one after the other.
 
-    Raises Refused for a lock that this xsft cannot write without losing some of it, EnvironmentMissing as
+    Raises Refused for a lock that this xsft cannot write without losing part of it, EnvironmentMissing as
     `write_atomic` does.
     """
 
@@ -53,7 +53,7 @@ def keep(images: Path, locked: Locked) -> bool:
 
 
 def keep_base(images: Path, name: str, base: Base) -> bool:
-    """Pin the base; whether it had to be written. Raises as `keep` does."""
+    """Pin the base. Returns whether the lock had to be written. Raises as `keep` does."""
 
     def change(text: str | None) -> str | None:
         return None if text and read_base(text) == base else with_base(text, image=name, base=base)
@@ -75,7 +75,9 @@ def _read(file: Path, read: Callable[[str], T]) -> T | None:
 
 
 def _change(file: Path, change: Callable[[str | None], str | None], *, done: str) -> bool:
-    """Write what `change` makes of the text; None: it stays. `done`: what is so although the lock does not say it."""
+    """Write what `change` returns for the text; None: no change. `done`: what is already done even if writing the lock
+    fails.
+    """
     with exclusive(_guard(file), waiting=lambda: None):
         try:
             text = change(read_text(file) if file.exists() else None)
@@ -91,7 +93,7 @@ def _change(file: Path, change: Callable[[str | None], str | None], *, done: str
 
 
 def image_facts(name: str, *, start: Path, registry: str | None) -> ImageFacts:
-    """What the lock has for the place's registry, or for its only one where the place names none."""
+    """Return the lock's facts for the place's registry, or for its only one if the place names none."""
     images = images_folder(start, name)
     if images is None:
         return ImageFacts(name=name, there=False, others=image_names(start))
@@ -112,7 +114,9 @@ def image_facts(name: str, *, start: Path, registry: str | None) -> ImageFacts:
 
 
 def is_stale(images: Path, locked: Locked) -> bool | None:
-    """Whether what lies here would make another image with the same options; None where that cannot be told offline."""
+    """Return whether the current files would build another image with the same options; None if that cannot be
+    determined offline.
+    """
     if locked.options is None or not (images / locked.image).is_dir():
         return None
     sources = (locked.options.maxtext_source, locked.options.tunix_source)
@@ -126,8 +130,8 @@ def is_stale(images: Path, locked: Locked) -> bool | None:
         return None
 
 
-def current_tag(images: Path, options: Options, *, base: str) -> str:
-    """Of the code's image as it would be built now. Raises as `code_part` does."""
+def current_tag(images: Path, options: BuildOptions, *, base: str) -> str:
+    """Return the tag of the code's image as it would be built now. Raises as `code_part` does."""
     folder, project = images / options.image, images.parent
     material = Material(
         deps=hashed(deps_part(folder)),
@@ -145,7 +149,9 @@ def current_tag(images: Path, options: Options, *, base: str) -> str:
 
 
 def _is_inside(folder: str) -> bool:
-    """A lock comes from a repository: nothing outside the project is read because it says so."""
+    """Return whether the folder is inside the project. A lock comes from a repository, so it must not make xsft read
+    anything outside the project.
+    """
     path = PurePosixPath(folder)
     return not path.is_absolute() and ".." not in path.parts
 
@@ -155,6 +161,6 @@ def _local(source: str, project: Path) -> Path | None:
 
 
 def _guard(file: Path) -> Path:
-    """In the cache: nothing is left in the user's repository."""
+    """Return the path of the lock's guard file: in the cache, so that nothing is left in the user's repository."""
     name = hashlib.sha256(str(file.absolute()).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return own_cache() / "image-locks" / f"{name}.lock"

@@ -1,4 +1,4 @@
-"""Everything that a recipe needs, gathered: the image's folder, the user's trees, the base image, the commit."""
+"""Gathers everything a recipe needs: the image's folder, the user's trees, the base image, the commit."""
 
 from __future__ import annotations
 
@@ -9,42 +9,44 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.effects.images.context import code_part, deps_part, folder_under_images, hashed, image_names, images_folder
-from xsft.effects.images.source import Source, source_of
+from xsft.effects.images.source import SourceTree, source_of
 from xsft.effects.inputs.checkout import checkout
 from xsft.errors import SpecError, UsageError
 from xsft.image.context import accepting, context_problems
-from xsft.image.model import Base, Material, Options, Part, Recipe
+from xsft.image.model import Base, BuildOptions, DockerfilePart, Material, Recipe
 from xsft.image.problems import material_problems, option_problems
 from xsft.image.recipe import CODE_DOCKERFILE, DEPS_DOCKERFILE, make_recipe
 from xsft.problems import Problem, errors_in
 
 
-class Planned(Struct, frozen=True, kw_only=True):
-    """An image that could be built: nothing is wrong with it but warnings."""
+class PlannedImage(Struct, frozen=True, kw_only=True):
+    """An image that can be built; its problems are only warnings."""
 
     recipe: Recipe
     material: Material
-    options: Options
-    """As the user chose."""
-    kept: Options | None
-    """As the lock keeps them; None where a folder outside the project is among them."""
+    options: BuildOptions
+    """The options as the user chose them."""
+    kept: BuildOptions | None
+    """The options as the lock stores them; None if a folder outside the project is among them."""
     problems: tuple[Problem, ...]
 
 
 class Gathering(Struct, frozen=True, kw_only=True):
-    """How the world is asked."""
+    """How the planned image's facts are read."""
 
     images: Path
     env: Mapping[str, str]
     cache: Path
     base: Callable[[str | None], Base | None]
-    """Of a reference: which bytes it is."""
+    """Return the digest of a base reference."""
     accept: Sequence[str] = ()
     progress: Callable[[str], None] = lambda _line: None
 
 
-def plan_image(options: Options, by: Gathering) -> Planned:
-    """Raises SpecError with every problem of one kind, UsageError for what is missing, and as `by.base` does."""
+def plan_image(options: BuildOptions, by: Gathering) -> PlannedImage:
+    """Return the planned image. Raises SpecError with every problem of one kind, UsageError for what is missing, and as
+    `by.base` does.
+    """
     said = _no_errors(option_problems(options))
     folder, project = by.images / options.image, by.images.parent
     deps = deps_part(folder)
@@ -67,11 +69,11 @@ def plan_image(options: Options, by: Gathering) -> Planned:
         maxtext_label=maxtext.label if maxtext else "pypi",
     )
     recipe = make_recipe(options, material)
-    return Planned(recipe=recipe, material=material, options=options, kept=_kept(options), problems=said)
+    return PlannedImage(recipe=recipe, material=material, options=options, kept=_kept(options), problems=said)
 
 
 def find_images(start: Path, name: str) -> Path:
-    """The images/ that has a folder of this name. Raises UsageError with those that are there."""
+    """Return the images/ that has a folder of this name. Raises UsageError with the names that exist."""
     bare, known = PurePath(name).name, image_names(start)
     found = images_folder(start, name) if bare == name else None
     if found is not None and (found / name).is_dir():
@@ -85,29 +87,29 @@ def find_images(start: Path, name: str) -> Path:
             id="image-dockerfile",
         )
     raise UsageError(
-        f"There is no image {name!r} under images/ here or above. There is: {', '.join(known) or 'none'}.",
+        f"Image not found: {name!r} under images/ here or above. There is: {', '.join(known) or 'none'}.",
         fix="Name one with --image, or change into the project's folder.",
         id="image-unknown",
     )
 
 
 def within_project(path: str, *, project: Path, cwd: Path) -> str:
-    """A folder as the lock can keep it: relative to the project where it lies in it, else absolute."""
+    """Return the folder as the lock can store it: relative to the project if it is inside, else absolute."""
     absolute = (cwd / path).resolve()
     home = project.resolve()
     return absolute.relative_to(home).as_posix() if absolute.is_relative_to(home) else str(absolute)
 
 
-def _source(text: str, by: Gathering) -> Source | None:
+def _source(text: str, by: Gathering) -> SourceTree | None:
     return source_of(text, project=by.images.parent, env=by.env, cache=by.cache, progress=by.progress)
 
 
-def _base_ref(options: Options, deps: Part) -> str | None:
+def _base_ref(options: BuildOptions, deps: DockerfilePart) -> str | None:
     return (options.base or deps.args["BASE_IMAGE"]) if "BASE_IMAGE" in deps.args else None
 
 
-def _kept(options: Options) -> Options | None:
-    """Without what is of this call or of this machine alone."""
+def _kept(options: BuildOptions) -> BuildOptions | None:
+    """Return the options without those that apply only to this call or to this machine."""
     folders = (*options.code, options.maxtext_source, options.tunix_source)
     if any(Path(folder).is_absolute() for folder in folders):
         return None

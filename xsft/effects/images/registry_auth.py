@@ -1,4 +1,4 @@
-"""What a registry is told about who asks: nothing until it asks for it, and never to another owner's host.
+"""Logs in to registries: no login is sent until the registry requests one, and none to another owner's host.
 
 source: distribution@2.8 docs/spec/auth/token.md; Artifact Registry's documentation, "Access token".
 """
@@ -21,7 +21,7 @@ TOKEN_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
-class Login:
+class RegistryLogin:
     """The user's login to one registry, if there is one."""
 
     host: str
@@ -32,13 +32,13 @@ class Login:
         return credential_for(self.host, env=self.env)
 
     def at_once(self) -> dict[str, str]:
-        """Google's registries take the access token itself."""
+        """Return the header to send at once: Google's registries accept the access token itself."""
         if not is_google(self.host) or self.credential is None or self.credential.user != GOOGLE_USER:
             return {}
         return {"Authorization": f"Bearer {self.credential.secret}"}
 
     def answer(self, session: Any, challenge: str, *, scope: str) -> dict[str, str]:
-        """The header for a 401's `WWW-Authenticate`; empty where there is nothing to say."""
+        """Return the header for a 401's `WWW-Authenticate`; empty if there is no suitable login."""
         kind, _, rest = challenge.partition(" ")
         if kind.lower() == "basic":
             return _basic(self.credential)
@@ -52,7 +52,7 @@ class Login:
         return login_refused(said, doing) if self.credential else login_missing(self.host, google=is_google(self.host))
 
     def _token(self, session: Any, asked: Mapping[str, str], *, scope: str) -> str | None:
-        """From the registry's token service; anonymous where there is no login."""
+        """Return a token of the registry's token service; an anonymous one without a login."""
         realm = asked.get("realm", "")
         if not may_be_told(realm, self.host):
             return None
@@ -69,8 +69,8 @@ class Login:
         return found.get("token") or found.get("access_token") if isinstance(found, dict) else None
 
 
-def login_for(host: str, env: Mapping[str, str]) -> Login:
-    return Login(host, env)
+def login_for(host: str, env: Mapping[str, str]) -> RegistryLogin:
+    return RegistryLogin(host, env)
 
 
 def _refreshing(credential: Credential) -> dict[str, str]:

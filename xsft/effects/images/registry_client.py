@@ -1,9 +1,8 @@
-"""What a registry holds: digests, tags, labels; by the OCI Distribution API (v2). Nothing is stored there."""
+"""Reads a registry's digests, tags and labels with the OCI Distribution API (v2). Stores nothing there."""
 
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -11,18 +10,22 @@ from urllib.parse import urljoin
 
 import msgspec
 from msgspec import Struct
+from requests import RequestException
 
-from xsft.effects.images.registry_auth import Login, login_for
-from xsft.effects.images.registry_http import BUSY, TIMEOUT_S, Answer, Asking
+from xsft.effects.images.registry_auth import RegistryLogin, login_for
+from xsft.effects.images.registry_http import BUSY, TIMEOUT_S, Asking, RegistryAnswer
+from xsft.effects.machine import clock
+from xsft.effects.machine.http_session import Session
+from xsft.effects.machine.retry_after import retry_after_s
 from xsft.effects.records.storage import within
 from xsft.errors import Unknown
 from xsft.image.recipe import PLATFORM
-from xsft.image.registry_names import Named, base_url, named
+from xsft.image.registry_names import ImageName, base_url, named
 
 T = TypeVar("T")
 
 BUDGET_S = 30.0
-"""For one question, pauses included."""
+"""Time limit for one query, pauses included."""
 KINDS = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.oci.image.manifest.v1+json",
@@ -34,15 +37,15 @@ MAX_TAGS = 20_000
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
-    """Proven: the digest is that of the bytes that were read."""
+    """A manifest whose bytes match its digest."""
 
     digest: str
     kind: str
     """Its media type."""
     config: str
-    """Digest of the image's configuration; empty where it has none."""
+    """Digest of the image's configuration; empty if it has none."""
     platforms: Mapping[str, str]
-    """Of an index: `linux/amd64` -> digest of the manifest."""
+    """For an index: `linux/amd64` -> digest of the manifest."""
     size: int
     """Bytes stored: configuration and layers, compressed."""
 
@@ -82,37 +85,39 @@ class _Tags(Struct):
 
 
 class ImageThere(Struct, frozen=True, kw_only=True):
-    """An image in a registry, proven by its bytes."""
+    """An image in a registry, verified by its bytes."""
 
     digest: str
-    """Of what the name means: a manifest or an index."""
+    """Digest of what the name points to: a manifest or an index."""
     labels: Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Registries:
-    """Asks any registry, with the login that the user has for it."""
+    """A client of any registry, with the login that the user has for it."""
 
     env: Mapping[str, str] = field(repr=False)
-    login: Callable[[str, Mapping[str, str]], Login] = login_for
-    sleep: Callable[[float], None] = time.sleep
+    login: Callable[[str, Mapping[str, str]], RegistryLogin] = login_for
+    sleep: Callable[[float], None] = clock.pause
     budget_s: float = BUDGET_S
-    _logins: dict[str, Login] = field(default_factory=dict, repr=False)
-    """By host: a token is fetched once."""
+    _logins: dict[str, RegistryLogin] = field(default_factory=dict, repr=False)
+    """Logins by host: a token is fetched once."""
 
     def manifest_digest(self, ref: str) -> str | None:
-        """`sha256:…`; None where the registry says that there is no such image. Raises as `manifest` does."""
+        """Return `sha256:…`; None if the registry reports that there is no such image. Raises as `manifest` does."""
         found = self.manifest(ref)
         return found.digest if found else None
 
     def manifest(self, ref: str) -> Manifest | None:
-        """Raises Unreachable where the registry does not tell, Unknown where it contradicts itself."""
+        """Return the manifest, or None. Raises Unreachable if the registry does not answer, Unknown if its answers
+        contradict each other.
+        """
         at = named(ref)
         answer = self._get(at, at.url("manifests", at.reference), accept=KINDS)
         return None if answer is None else _manifest(at, answer)
 
     def tags(self, repository: str) -> tuple[str, ...]:
-        """Sorted; empty where there is no such repository. Raises Unreachable."""
+        """Return the tags, sorted; empty if there is no such repository. Raises Unreachable."""
         at = named(repository)
         found: set[str] = set()
         url: str | None = f"{at.url('tags/list')}?n={PAGE}"
@@ -129,7 +134,7 @@ class Registries:
         return found.labels if found else None
 
     def image(self, ref: str) -> ImageThere | None:
-        """Of an index the image for TPU hosts (linux/amd64) has the labels. None where there is no such image."""
+        """Return the image, or None. For an index, the labels are those of the image for TPU hosts (linux/amd64)."""
         at, meant = named(ref), self.manifest(ref)
         manifest = meant
         if manifest and (of_platform := manifest.platforms.get(PLATFORM)):
@@ -138,8 +143,8 @@ class Registries:
             return None
         return ImageThere(digest=meant.digest, labels=self._labels(at, manifest.config))
 
-    def _labels(self, at: Named, config: str) -> Mapping[str, str]:
-        """Empty where there is no configuration: what is stored is not an image."""
+    def _labels(self, at: ImageName, config: str) -> Mapping[str, str]:
+        """Return the labels; empty if there is no configuration: the content is not an image then."""
         answer = self._get(at, at.url("blobs", config)) if config else None
         if answer is None:
             return {}
@@ -149,44 +154,41 @@ class Registries:
         return (run.labels if run else None) or {}
 
     def try_push(self, repository: str, *, budget_s: float | None = None) -> None:
-        """Begin an upload and cancel it: the right to push, and the repository, before minutes of building.
+        """Begin an upload and cancel it: checks the right to push, and the repository, before minutes of building.
 
-        Raises Unreachable (login, right, limit, network) and EnvironmentMissing, repository-missing.
-        source: OCI distribution-spec v1.1, "Pushing a blob in chunks"; distribution@2.8 docs/spec/api.md, "Canceling".
+        Raises Unreachable (login, permission, limit, network) and EnvironmentMissing, repository-missing. source: OCI
+        distribution-spec v1.1, "Pushing a blob in chunks"; distribution@2.8 docs/spec/api.md, "Canceling".
         """
         at, budget_s = named(repository), self.budget_s if budget_s is None else budget_s
         begun = within(budget_s + TIMEOUT_S, self._asking(at, budget_s=budget_s, pushes=True).begin_upload)
         self._asking(at, budget_s=0.0, pushes=True).cancel_upload(begun)
 
     def pause_asked(self, host: str) -> float | None:
-        """Seconds that a busy registry wants to be left alone; None where it does not say or answers again."""
-        from requests import RequestException
-
-        from xsft.effects.machine.http_session import Session
-
+        """Return how many seconds a busy registry asks clients to wait; None if it does not say or is no longer
+        busy.
+        """
         try:
             with Session() as session:
                 answer = session.get(f"{base_url(host)}/v2/", timeout=TIMEOUT_S, allow_redirects=False)
         except RequestException:
             return None
-        said = answer.headers.get("Retry-After", "")
-        return float(said) if answer.status_code in BUSY and said.isdecimal() else None
+        return retry_after_s(answer.headers) if answer.status_code in BUSY else None
 
-    def login_to(self, host: str) -> Login:
+    def login_to(self, host: str) -> RegistryLogin:
         if host not in self._logins:
             self._logins[host] = self.login(host, self.env)
         return self._logins[host]
 
-    def _get(self, at: Named, url: str, *, accept: tuple[str, ...] = ()) -> Answer | None:
-        """None for a 404."""
+    def _get(self, at: ImageName, url: str, *, accept: tuple[str, ...] = ()) -> RegistryAnswer | None:
+        """Return the answer; None for a 404."""
         asking = self._asking(at, budget_s=self.budget_s, pushes=False)
         return within(self.budget_s + TIMEOUT_S, lambda: asking.get(url, accept=accept))
 
-    def _asking(self, at: Named, *, budget_s: float, pushes: bool) -> Asking:
+    def _asking(self, at: ImageName, *, budget_s: float, pushes: bool) -> Asking:
         return Asking(at=at, login=self.login_to(at.host), sleep=self.sleep, budget_s=budget_s, pushes=pushes)
 
 
-def _manifest(at: Named, answer: Answer) -> Manifest:
+def _manifest(at: ImageName, answer: RegistryAnswer) -> Manifest:
     digest = digest_of(answer.content)
     claims = {answer.headers.get("Docker-Content-Digest") or digest}
     if at.reference.startswith("sha256:"):
@@ -210,23 +212,23 @@ def digest_of(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-def _read(at: Named, content: bytes, document: type[T]) -> T:
+def _read(at: ImageName, content: bytes, document: type[T]) -> T:
     try:
         return msgspec.json.decode(content, type=document)
     except (msgspec.DecodeError, RecursionError) as wrong:
         raise _contradicts(at, f"what it sent is not what a registry sends ({wrong})") from None
 
 
-def _contradicts(at: Named, why: str) -> Unknown:
+def _contradicts(at: ImageName, why: str) -> Unknown:
     return Unknown(
         f"{at.repository}: the registry's answer cannot be believed: {why}.",
-        fix="Is there a proxy between? Ask again from another network; nothing was recorded.",
+        fix="Check for a proxy in between. Try again from another network; nothing was recorded.",
         id="registry-contradicts",
     )
 
 
-def _same_host(at: Named, url: str | None, now: str) -> str | None:
-    """The next page; only where it is the same registry's."""
+def _same_host(at: ImageName, url: str | None, now: str) -> str | None:
+    """Return the address of the next page, only if it is on the same registry."""
     if not url:
         return None
     following = urljoin(now, url)

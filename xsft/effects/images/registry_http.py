@@ -1,4 +1,4 @@
-"""One question to a registry over HTTP: asked with the login that it wants, again where it is busy, within bounds."""
+"""One query to a registry over HTTP: sent with the login that it requests, and retried with limits if it is busy."""
 
 from __future__ import annotations
 
@@ -9,58 +9,58 @@ from typing import Any
 from urllib.parse import urljoin
 
 from msgspec import Struct
+from requests import RequestException
 
-from xsft.effects.images.registry_auth import Login
+from xsft.effects.images.registry_auth import RegistryLogin
+from xsft.effects.machine.http_session import Session
+from xsft.effects.machine.retry_after import retry_after_s
 from xsft.errors import Unknown, XsftError
 from xsft.image.docker_errors import Doing, broken_off, denied, limited, no_network, repository_missing, words
-from xsft.image.registry_names import Named, base_url, is_google
+from xsft.image.registry_names import ImageName, base_url, is_google
 
 TIMEOUT_S = 10.0
 PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 UNANSWERED_PAUSES_S = PAUSES_S[:2]
-"""Where nothing answers at all: a wrong name stays wrong."""
+"""Pauses if no server answers at all: a wrong name stays wrong."""
 MAX_BYTES = 8 << 20
-"""Of a manifest or configuration; distribution's own limit is 4 MiB."""
+"""Maximum bytes of a manifest or configuration; distribution's own limit is 4 MiB."""
 BUSY = (429, 500, 502, 503, 504)
 
 
 class Asking(Struct, frozen=True, kw_only=True):
-    """One question, asked until it is answered or the budget is spent."""
+    """One query, repeated until it is answered or the time limit is reached."""
 
-    at: Named
-    login: Login
+    at: ImageName
+    login: RegistryLogin
     sleep: Callable[[float], None]
     budget_s: float
     pushes: bool = False
-    """Asks for the right to push too."""
+    """Whether it requests the right to push too."""
 
-    def get(self, url: str, *, accept: tuple[str, ...]) -> Answer | None:
-        """None for a 404."""
+    def get(self, url: str, *, accept: tuple[str, ...]) -> RegistryAnswer | None:
+        """Return the answer; None for a 404."""
         return self._judged(self._patiently("GET", url, accept))
 
     def begin_upload(self) -> str:
-        """Address of an upload that the registry let begin. Raises as a push would."""
+        """Return the address of an upload that the registry has started. Raises as a push would."""
         url = self.at.url("blobs/uploads/")
         begun = self._patiently("POST", url)
         if begun.status == 404:
             raise repository_missing(begun.said, self._doing())
-        scope = "insufficient_scope" in begun.headers.get("WWW-Authenticate", "")  # so Docker Hub says it, with a 401
+        # Docker Hub reports a missing right with a 401.
+        scope = "insufficient_scope" in begun.headers.get("WWW-Authenticate", "")
         if begun.status == 405 or (scope and self.login.credential):
             raise denied(begun.said, self._doing())
         self._judged(begun)
         return urljoin(url, begun.headers.get("Location", ""))
 
     def cancel_upload(self, url: str) -> None:
-        """Only at the registry itself. One that is not cancelled ends by itself after a while."""
+        """Cancel the upload; only at the registry itself. An upload that is not cancelled expires by itself."""
         if url.startswith(f"{base_url(self.at.host)}/"):
             with suppress(XsftError):
                 self._patiently("DELETE", url)
 
-    def _patiently(self, method: str, url: str, accept: tuple[str, ...] = ()) -> Answer:
-        from requests import RequestException
-
-        from xsft.effects.machine.http_session import Session
-
+    def _patiently(self, method: str, url: str, accept: tuple[str, ...] = ()) -> RegistryAnswer:
         try:
             with Session() as session:
                 return patiently(
@@ -69,10 +69,10 @@ class Asking(Struct, frozen=True, kw_only=True):
         except RequestException as failed:
             raise no_network(words(str(failed)), self._doing()) from None
 
-    def _once(self, session: Any, method: str, url: str, accept: tuple[str, ...]) -> Answer:
-        """With the login that the registry asks for, once it asks. A redirect takes no login to another host."""
+    def _once(self, session: Any, method: str, url: str, accept: tuple[str, ...]) -> RegistryAnswer:
+        """Send the query once, with a login if the registry requests one. A redirect takes no login to another host."""
         headers = {"Accept": ", ".join(accept)} if accept else {}
-        # a blob's bytes prove themselves; what else comes from elsewhere is nobody's word
+        # a blob is verified by its digest; any other answer from another host is not trusted
         elsewhere = method == "GET" and "/blobs/" in url
         answer = send(session, method, url, headers={**headers, **self.login.at_once()}, allow_redirects=elsewhere)
         if answer.status == 401:
@@ -83,7 +83,7 @@ class Asking(Struct, frozen=True, kw_only=True):
                 answer = send(session, method, url, headers={**headers, **more}, allow_redirects=elsewhere)
         return answer
 
-    def _judged(self, answer: Answer) -> Answer | None:
+    def _judged(self, answer: RegistryAnswer) -> RegistryAnswer | None:
         if answer.status == 200 and len(answer.content) > MAX_BYTES:
             raise self._too_large()
         if answer.status in {200, 202}:
@@ -111,17 +111,17 @@ class Asking(Struct, frozen=True, kw_only=True):
         )
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class RegistryAnswer(Struct, frozen=True, kw_only=True):
     status: int
     headers: Mapping[str, str]
     content: bytes
     url: str
     next: str | None
-    """Of a list: where its next page is."""
+    """For a list: the address of its next page."""
 
     @property
     def said(self) -> str:
-        """The status and the registry's own words: `errors[].message`; an HTML page says nothing."""
+        """Return the status and the registry's own message, `errors[].message`; an HTML page has none."""
         try:
             errors = json.loads(self.content).get("errors") or ()
             told = "; ".join(str(one.get("message") or one.get("code")) for one in errors)
@@ -131,13 +131,12 @@ class Answer(Struct, frozen=True, kw_only=True):
 
     @property
     def retry_after_s(self) -> float | None:
-        said = self.headers.get("Retry-After", "")
-        return float(said) if said.isdecimal() else None
+        return retry_after_s(self.headers)
 
 
-def patiently(once: Callable[[], Answer], *, sleep: Callable[[float], None], budget_s: float) -> Answer:
-    """The answer, asked for again while the server is busy or the connection breaks and `budget_s` allows a pause; in
-    the end the busy answer itself. Raises RequestException where there is none.
+def patiently(once: Callable[[], RegistryAnswer], *, sleep: Callable[[float], None], budget_s: float) -> RegistryAnswer:
+    """Return the answer, retried while the server is busy or the connection breaks and `budget_s` allows a pause; in
+    the end the busy answer itself. Raises RequestException if there is none.
     """
     tries, left_s = 0, budget_s
     while True:
@@ -152,17 +151,15 @@ def patiently(once: Callable[[], Answer], *, sleep: Callable[[float], None], bud
     return answer
 
 
-def _tried(once: Callable[[], Answer]) -> Answer | Exception:
-    from requests import RequestException
-
+def _tried(once: Callable[[], RegistryAnswer]) -> RegistryAnswer | Exception:
     try:
         return once()
     except RequestException as failed:
         return failed
 
 
-def _pause(tries: int, answer: Answer | Exception) -> float | None:
-    """Seconds to the next try; None where no other is made."""
+def _pause(tries: int, answer: RegistryAnswer | Exception) -> float | None:
+    """Return the seconds to the next try; None for no further try."""
     if isinstance(answer, Exception):
         return UNANSWERED_PAUSES_S[tries] if tries < len(UNANSWERED_PAUSES_S) else None
     if answer.status not in BUSY or tries >= len(PAUSES_S):
@@ -170,11 +167,13 @@ def _pause(tries: int, answer: Answer | Exception) -> float | None:
     return max(PAUSES_S[tries], answer.retry_after_s or 0.0)
 
 
-def send(session: Any, method: str, url: str, *, allow_redirects: bool = False, **options: Any) -> Answer:
-    """Of an answer of more than MAX_BYTES, as much is read as shows that, unless `stream` is false."""
+def send(session: Any, method: str, url: str, *, allow_redirects: bool = False, **options: Any) -> RegistryAnswer:
+    """Send one request. Of an answer larger than MAX_BYTES, only enough is read to show that, unless `stream` is
+    false.
+    """
     options = {"timeout": TIMEOUT_S, "stream": True, "allow_redirects": allow_redirects, **options}
     with session.request(method, url, **options) as answer:
-        return Answer(
+        return RegistryAnswer(
             status=answer.status_code,
             headers=answer.headers,
             content=b"".join(_bounded(answer.iter_content(1 << 16))),

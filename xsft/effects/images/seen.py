@@ -1,4 +1,6 @@
-"""What `submit` asks of an image's registry: is it there, and which MaxText does it hold? Never a reason to fail."""
+"""What `submit` checks in an image's registry: whether the image exists, and which MaxText it has. Never a reason to
+fail.
+"""
 
 from __future__ import annotations
 
@@ -17,32 +19,34 @@ from xsft.problems import Problem, error
 T = TypeVar("T")
 
 DEADLINE_S = 10.0
-"""For one question."""
+"""Time limit for one query."""
 PAUSES_S = 2.0
-"""Of it, at most this is spent on waiting for a registry that is busy."""
+"""Maximum part of it that is spent on waiting for a busy registry."""
 
 
 def image_problems(ref: str, *, env: Mapping[str, str] | None = None) -> tuple[Problem, ...]:
-    """An error where the registry says that there is no such image; nothing where it does not tell."""
+    """Return an error if the registry reports that there is no such image; nothing if it does not answer."""
     if image_exists(ref, env=own_environment() if env is None else env) is not False:
         return ()
     message = f"The registry has no image {ref}: the pods would wait for it, on slices that are taken."
-    return (error("image-not-found", "image.ref", message, "Push it, or correct image.ref."),)
+    return (error("image-not-found", "image.ref", message, "Push it, or correct image.ref.", kind="disputable"),)
 
 
 def image_exists(ref: str, *, env: Mapping[str, str]) -> bool | None:
-    """None where the registry does not tell."""
+    """Return whether the image exists; None if the registry does not answer."""
     return _asked(ref, env, lambda registry: registry.manifest(ref) is not None)
 
 
 def maxtext_in(ref: str, *, env: Mapping[str, str] | None = None) -> str | None:
-    """The MaxText release that its label names; None where it has none, or its registry does not tell."""
+    """Return the MaxText release in its label; None if it has none, or its registry does not answer."""
     env = own_environment() if env is None else env
     return _asked(ref, env, lambda registry: (registry.image_labels(ref) or {}).get(MAXTEXT_LABEL)) or None
 
 
 def _asked(ref: str, env: Mapping[str, str], question: Callable[[Registries], T]) -> T | None:
-    """None where the registry refuses, does not answer in time, or is the node's to choose (a name without a host)."""
+    """Return the answer; None if the registry refuses, does not answer in time, or is chosen by the node (a name
+    without a host).
+    """
     registry = Registries(env=env, budget_s=PAUSES_S)
     try:
         host = parse_reference(ref).host
@@ -52,5 +56,5 @@ def _asked(ref: str, env: Mapping[str, str], question: Callable[[Registries], T]
 
 
 def _may_ask(registry: Registries, host: str) -> bool:
-    """Google's registries tell nothing without a login."""
+    """Return whether to query the registry: Google's registries answer nothing without a login."""
     return not is_google(host) or registry.login_to(host).credential is not None

@@ -1,6 +1,6 @@
-"""Where MaxText's and Tunix's source comes from: a folder of the user's, or a commit, checked out in the cache.
+"""The source of MaxText and Tunix: a folder of the user's, or a commit, checked out in the cache.
 
-git asks its own credential helpers; nothing of a login passes through here.
+git uses its own credential helpers; xsft handles no login here.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ FETCH_TIMEOUT_S = 600.0
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-class Source(Struct, frozen=True, kw_only=True):
-    """A tree on this machine."""
+class SourceTree(Struct, frozen=True, kw_only=True):
+    """A source tree on this machine."""
 
     folder: Path
     label: str
@@ -34,8 +34,10 @@ class Source(Struct, frozen=True, kw_only=True):
 
 def source_of(
     text: str, *, project: Path, env: Mapping[str, str], cache: Path, progress: Callable[[str], None]
-) -> Source | None:
-    """None for `pypi`. Raises Unreachable where the commit cannot be fetched, EnvironmentMissing without git."""
+) -> SourceTree | None:
+    """Return the tree; None for `pypi`. Raises Unreachable if the commit cannot be fetched, EnvironmentMissing without
+    git.
+    """
     if text == "pypi":
         return None
     if text.startswith("git+"):
@@ -43,16 +45,20 @@ def source_of(
         return _checked_out(url, ref, env=env, cache=cache / "image-sources", progress=progress)
     folder = project / text
     found = checkout(folder) if folder.is_dir() else None
-    return Source(folder=folder, label=f"tree {found.commit}{'-dirty' if found.dirty else ''}" if found else "tree")
+    return SourceTree(folder=folder, label=f"tree {found.commit}{'-dirty' if found.dirty else ''}" if found else "tree")
 
 
-def _checked_out(url: str, ref: str, *, env: Mapping[str, str], cache: Path, progress: Callable[[str], None]) -> Source:
-    """A full commit that is here already is taken without asking anybody; a tag or branch is looked up each time."""
+def _checked_out(
+    url: str, ref: str, *, env: Mapping[str, str], cache: Path, progress: Callable[[str], None]
+) -> SourceTree:
+    """Return the tree of a commit. A full commit that is in the cache is used without a request; a tag or branch is
+    looked up each time.
+    """
     name = hashlib.sha256(url.encode()).hexdigest()[:16]
     with exclusive(cache / f"{name}.lock", waiting=lambda: progress("waiting for another fetch of the same source")):
         held = cache / name / ref
         if _COMMIT.fullmatch(ref) and held.is_dir():
-            return Source(folder=held, label=f"git {ref}")
+            return SourceTree(folder=held, label=f"git {ref}")
         progress(f"fetching {ref} of {redact(url)}")
         fresh = cache / name / "fetching"
         shutil.rmtree(fresh, ignore_errors=True)
@@ -63,11 +69,11 @@ def _checked_out(url: str, ref: str, *, env: Mapping[str, str], cache: Path, pro
             shutil.rmtree(fresh)
         else:
             fresh.rename(held)
-        return Source(folder=held, label=f"git {commit}")
+        return SourceTree(folder=held, label=f"git {commit}")
 
 
 def _fetch(url: str, ref: str, *, into: Path, env: Mapping[str, str]) -> str:
-    """The commit that was fetched: one commit deep."""
+    """Fetch with a depth of one commit. Returns the commit."""
     asking = {**env, "GIT_TERMINAL_PROMPT": "0"}
     for arguments in (
         ("init", "--quiet"),
@@ -79,7 +85,7 @@ def _fetch(url: str, ref: str, *, into: Path, env: Mapping[str, str]) -> str:
             raise _not_fetched(url, ref, done)
     commit = git_commit(into)
     if commit is None:
-        raise EnvironmentMissing(f"git fetched {ref}, and checked nothing out.", fix="Update git.", id="image-source")
+        raise EnvironmentMissing(f"git fetched {ref}, but checked out no files.", fix="Update git.", id="image-source")
     return commit
 
 

@@ -1,21 +1,21 @@
-"""Which registry an image goes to, and that its repository is there."""
+"""Chooses the registry for an image, and ensures that its repository exists."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from xsft.effects.inputs.places import load_places
 from xsft.errors import UsageError
+from xsft.image.artifact_names import repository_of
 from xsft.spec.placeholders import FIX, is_placeholder, placeholder_in
 
 
 def registry_of(place: str | None, *, start: Path) -> str | None:
-    """The place's registry; without a place the only one that places.yaml has, None where there are none or several.
+    """Return the place's registry; without a place the only one in places.yaml, None if there are none or several.
 
-    Raises UsageError for a place that is not known, or has no registry or a placeholder; SpecError for a wrong file.
+    Raises UsageError for an unknown place, or one with no registry or a placeholder; SpecError for an invalid file.
     """
-    from xsft.effects.inputs.places import load_places
-
     places, file = load_places(start)
     if place is None:
         given = {found.registry for found in places.values() if found.registry}
@@ -34,12 +34,9 @@ def registry_of(place: str | None, *, start: Path) -> str | None:
 
 
 def ensure_repository(registry: str, *, env: Mapping[str, str], create: bool, progress: Callable[[str], None]) -> None:
-    """Artifact Registry's must be there before a push; other registries make theirs themselves.
-
+    """Ensure that the repository exists. Artifact Registry's must exist before a push; other registries create theirs.
     Raises as `ArtifactRegistry.ensure` does.
     """
-    from xsft.image.artifact_names import repository_of
-
     repository = repository_of(registry)
     if repository is not None:
         from xsft.effects.images.artifact_registry import connect

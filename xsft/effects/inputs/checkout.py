@@ -1,4 +1,4 @@
-"""The git checkout that a folder lies in."""
+"""The git checkout that contains a folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ class Checkout(Struct, frozen=True, kw_only=True):
 
 
 def checkout(folder: Path) -> Checkout | None:
-    """None without a checkout, a first commit or git. One process: `git status` tells both."""
+    """Return the checkout; None without a checkout, a first commit or git. Runs one process: `git status` shows
+    both.
+    """
     said = _git(folder, "status", "--porcelain=v2", "--branch", "--untracked-files=no")
     lines = (said or "").splitlines()
     commit = next((line.removeprefix(_OID) for line in lines if line.startswith(_OID)), "(initial)")
@@ -31,13 +33,13 @@ def checkout(folder: Path) -> Checkout | None:
 
 
 def git_commit(folder: Path) -> str | None:
-    """Of the commit checked out in `folder`; None where `checkout` is."""
+    """Return the commit checked out in `folder`; None if `checkout` returns None."""
     head = _git(folder, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     return head.strip() or None if head is not None else None
 
 
 def git_dirty(folder: Path) -> bool | None:
-    """Whether a tracked file differs from the commit; None where `git_commit` is."""
+    """Return whether a tracked file differs from the commit; None if `git_commit` returns None."""
     found = checkout(folder)
     return found.dirty if found else None
 

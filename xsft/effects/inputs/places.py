@@ -22,7 +22,7 @@ from xsft.spec.yamltext import ParsedYaml, parse_yaml
 _WRAP = "places."
 
 
-class Places(Section):
+class PlacesFile(Section):
     """The file as validation sees it: its keys one level down, because they are names."""
 
     places: dict[Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f]+$")], Place]
@@ -31,10 +31,10 @@ class Places(Section):
 def load_places(
     start: Path, *, env: Mapping[str, str] | None = None, home: Path | None = None
 ) -> tuple[dict[str, Place], str | None]:
-    """The places by name, and the file they are from; empty and None where there is no file.
+    """Return the places by name, and their file; empty and None if there is no file.
 
-    The file is beside the nearest pyproject.toml at or above `start`, else `$XDG_CONFIG_HOME/xsft/places.yaml`.
-    Raises SpecError, whose problems name the file, when it is wrong or cannot be read.
+    The file is beside the nearest pyproject.toml at or above `start`, else `$XDG_CONFIG_HOME/xsft/places.yaml`. Raises
+    SpecError, whose problems name the file, if it is invalid or cannot be read.
     """
     file = places_file(start, env=own_environment() if env is None else env, home=home or Path.home())
     if file is None:
@@ -47,14 +47,14 @@ def load_places(
 
 
 def _parsed(text: str) -> Mapping[str, Place]:
-    """Lines and raw texts move one level down with the keys, so that a problem finds its line."""
+    """Return the places. Lines and raw texts move one level down with the keys, so that a problem finds its line."""
     parsed = parse_yaml(text)
     below = ParsedYaml(
         data={"places": parsed.data},
         lines={_WRAP + path: line for path, line in parsed.lines.items()},
         raw={_WRAP + path: raw for path, raw in parsed.raw.items()},
     )
-    return validate(Places, below.data, below).places
+    return validate(PlacesFile, below.data, below).places
 
 
 def _in_places(problem: Problem, file: Path) -> Problem:

@@ -1,4 +1,6 @@
-"""Where places.yaml lies. Apart from what reads it, so that who has none does not load what judges it."""
+"""Finds places.yaml. Separate from the module that reads it, so that a user without the file does not load the
+validation.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A local run inside the workload's image: what the trainer sees there of this machine, and nothing more.
+"""A local run inside the workload's image: what the trainer can access of this machine, and nothing more.
 
-Files lie under the same paths in the container, so that what was shown is what runs.
+Files have the same paths in the container, so that the printed command is the one that runs.
 """
 
 from __future__ import annotations
@@ -10,50 +10,61 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from xsft.checks import overridden
 from xsft.checks.image import maxtext_differs
-from xsft.effects.images.docker_run import FOLDER_LABEL, Command, Mount, refuse_where_running, run_in_container
-from xsft.effects.local.namespace import Containment
+from xsft.effects.images.docker_client import Engine, ImageSeen, connect
+from xsft.effects.images.docker_push import pusher
+from xsft.effects.images.docker_run import FOLDER_LABEL, ContainerCommand, Mount, refuse_where_running, run_in_container
 from xsft.errors import EnvironmentMissing, SpecError
 from xsft.image.progress import Event
 from xsft.problems import errors_in
 from xsft.steps import Plan
 from xsft.trainers.local import reads_only_files
 
-if TYPE_CHECKING:
-    from xsft.effects.images.docker_client import Engine, ImageSeen
-
 MAXTEXT_LABEL = "dev.xsft.maxtext.version"
 """source: images/post_training/README.md."""
 NEVER_MOUNTED = frozenset(
     Path(path) for path in ("/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/sys", "/usr")
 )
-"""They would take the image's own place."""
+"""Folders that would replace the image's own."""
 _PATHS = re.compile(r"[^\s,;\[\]{}()'\"=]+")
 
 
-CONTAINED = Containment(prefix=(), private=True)
-"""A container is a PID namespace."""
-
-
 @dataclass(frozen=True, kw_only=True)
-class Container:
-    """The image that a local run goes into, on an engine of this machine."""
+class LocalContainer:
+    """The image for a local run, in an engine of this machine."""
 
     engine: Engine = field(repr=False)
     ref: str
     """As the workload names it."""
     image: str
-    """The engine's id of it: what is looked at is what runs."""
+    """The engine's id of it: the image that is inspected is the one that runs."""
     user: str
-    """`uid:gid`: what the trainer writes belongs to whoever runs xsft."""
+    """`uid:gid`: what the trainer writes belongs to the user who runs xsft."""
     cwd: Path
 
     def refuse_where_running(self, folder: Path) -> None:
-        """Raises Refused where an earlier container of this run still writes there."""
+        """Raise Refused if an earlier container of this run still writes to the folder."""
         refuse_where_running(folder, engine=self.engine)
+
+    def environment(self, plan: Plan, *, cache: Path, scratch: Path, more: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables added to the image's own: private folders, a name for a user without one in the image,
+        and the plan's last. PYTHONSAFEPATH: the current folder has no code of the run; on a slice it is the image's
+        own.
+        """
+        return {
+            **more,
+            "HF_HOME": str(cache / "huggingface"),
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "HOME": str(scratch),
+            "LOGNAME": "xsft",
+            "PYTHONSAFEPATH": "1",
+            "PYTHONUNBUFFERED": "1",
+            "TMPDIR": str(scratch),
+            "USER": "xsft",
+            **plan.trainer_env,
+        }
 
     def run(
         self,
@@ -66,11 +77,10 @@ class Container:
         on_line: Callable[[str], None],
         grace_s: float,
     ) -> int:
-        """The trainer's exit status, as `docker_run.run_in_container`. `writable`: folders it may write in.
-
-        `writable[0]` is the run's own folder.
+        """Run the trainer. Returns its exit status, as `docker_run.run_in_container`. `writable`: folders it may write
+        to; `writable[0]` is the run's own folder.
         """
-        command = Command(
+        command = ContainerCommand(
             image=self.image,
             argv=argv,
             env=env,
@@ -85,8 +95,9 @@ class Container:
 
 
 TERMINATION_LOG = Mount(path=Path("/dev/null"), at=Path("/dev/termination-log"), writable=True)
-"""MaxText writes its configuration errors there, and a user who is not root could not make the file.
-source: maxtext@0.2.5 configs/pyconfig.py."""
+"""MaxText writes its configuration errors to this file, and a user other than root could not create it. source:
+maxtext@0.2.5 configs/pyconfig.py.
+"""
 
 
 def container_for(
@@ -95,48 +106,29 @@ def container_for(
     env: Mapping[str, str],
     on_event: Callable[[Event], None] = lambda _: None,
     progress: Callable[[str], None] = lambda _: None,
-) -> Container | None:
-    """The workload's image, pulled where the engine lacks it; None for a workload without one.
+) -> LocalContainer | None:
+    """Return the workload's image, pulled if the engine lacks it; None for a workload without one.
 
-    Raises EnvironmentMissing (no engine, an engine elsewhere), Unreachable, and SpecError where the image holds another
-    MaxText than the workload says.
+    Raises EnvironmentMissing (no engine, an engine on another machine), Unreachable, and SpecError if the image holds
+    another MaxText than the workload names.
     """
     ref = plan.run.spec.image.ref
     if ref is None:
         return None
-    from xsft.effects.images.docker_client import connect
-
     engine = connect(env)
     _refuse_elsewhere(engine)
     seen = engine.image(ref) or _pulled(engine, ref, on_event=on_event, progress=progress)
     _refuse_another_maxtext(plan, seen)
     user = user_in(engine, uid=os.getuid(), gid=os.getgid())
-    return Container(engine=engine, ref=ref, image=seen.id, user=user, cwd=Path.cwd())
-
-
-def container_environment(plan: Plan, *, cache: Path, scratch: Path, more: Mapping[str, str]) -> dict[str, str]:
-    """Over the image's own: private folders, a name for whoever has none there, and the plan's on top.
-
-    PYTHONSAFEPATH: the current folder has no code of the run's; on a slice it is the image's own.
-    """
-    return {
-        **more,
-        "HF_HOME": str(cache / "huggingface"),
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "HOME": str(scratch),
-        "LOGNAME": "xsft",
-        "PYTHONSAFEPATH": "1",
-        "PYTHONUNBUFFERED": "1",
-        "TMPDIR": str(scratch),
-        "USER": "xsft",
-        **plan.trainer_env,
-    }
+    return LocalContainer(engine=engine, ref=ref, image=seen.id, user=user, cwd=Path.cwd())
 
 
 def mounts(
     argv: tuple[str, ...], env: Mapping[str, str], *, writable: tuple[Path, ...], cwd: Path
 ) -> tuple[Mount, ...]:
-    """The writable folders, and every file or folder that a word of the command or environment names, to be read."""
+    """Return the writable folders, and every file or folder that a word of the command or environment names,
+    read-only.
+    """
     found = {path: Mount(path=path, writable=True) for path in writable}
     for path in sorted(set(_named((*argv, *env.values()), cwd=cwd))):
         if path not in NEVER_MOUNTED and not any(path.is_relative_to(folder) for folder in writable):
@@ -145,7 +137,7 @@ def mounts(
 
 
 def _named(words: tuple[str, ...], *, cwd: Path) -> Iterator[Path]:
-    """Absolute paths, and relative ones that are there; of a pattern, the folder it looks in."""
+    """Yield absolute paths, and relative ones that exist; for a pattern, the folder it searches."""
     for word in words:
         for text in _PATHS.findall(word):
             if "://" in text or ("/" not in text and not (cwd / text).is_file()):
@@ -159,14 +151,12 @@ def _named(words: tuple[str, ...], *, cwd: Path) -> Iterator[Path]:
 def _pulled(
     engine: Engine, ref: str, *, on_event: Callable[[Event], None], progress: Callable[[str], None]
 ) -> ImageSeen:
-    from xsft.effects.images.docker_push import pusher
-
     progress(f"pulling {ref}")
     return pusher(engine).pull(ref, on_event=on_event)
 
 
 def _refuse_elsewhere(engine: Engine) -> None:
-    """Another machine's engine does not see this machine's files."""
+    """Raise if the engine is on another machine, which cannot access this machine's files."""
     if engine.host.startswith(("unix://", "http+unix://", "npipe://")):
         return
     raise EnvironmentMissing(
@@ -185,5 +175,5 @@ def _refuse_another_maxtext(plan: Plan, seen: ImageSeen) -> None:
 
 
 def user_in(engine: Engine, *, uid: int, gid: int) -> str:
-    """`uid:gid` whose files are the user's; a rootless engine's root is the user himself."""
+    """Return the `uid:gid` whose files belong to the user; in a rootless engine, root is the user."""
     return "0:0" if engine.rootless else f"{uid}:{gid}"

@@ -1,4 +1,4 @@
-"""Asks MaxText's own input pipeline what a workload's data becomes, in a process of its own, on this machine."""
+"""Runs MaxText's own input pipeline on a workload's data, in a separate process on this machine."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, convert
+from msgspec import convert
 
-from xsft.dataset.examples import TokenSequence
+from xsft.data import located
+from xsft.dataset.examples import Vocabulary
+from xsft.dataset.passes import Answers, Pass, PassRead
 from xsft.effects.local import data_worker
 from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine, hub_token
 from xsft.effects.local.namespace import refuse_where_harmful
 from xsft.effects.machine import process
 from xsft.effects.machine.scratch import scratch_folder
-from xsft.errors import EnvironmentMissing, SpecError, Unreachable
+from xsft.errors import EnvironmentMissing, SpecError, Unreachable, XsftError
 from xsft.problems import error
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.trainers.arguments import argument
 from xsft.trainers.local import reads_only_files
-from xsft.trainers.maxtext import trainer_argv
 from xsft.trainers.tokenizer_copy import copy_of, copying
+from xsft.trainers.trainer import trainer_of
 
 WORKER = Path(data_worker.__file__)
 TIMEOUT_S = 1800.0
-"""Tokenizing is some thousand rows a second; `--all` of a large split takes its time."""
+"""Tokenizing does some thousand rows a second; `--all` of a large split takes long."""
 
 HERE: Mapping[str, Value] = {
     "hardware": "cpu",
@@ -39,49 +41,48 @@ HERE: Mapping[str, Value] = {
     "enable_data_shuffling": False,
     "per_device_batch_size": 1,
     "num_epoch": 1,
+    "generate_padding_batch_train": False,
+    "generate_padding_batch_eval": False,
 }
-"""What one CPU device needs, and rows in the order of the file. None of it changes a row."""
+"""Keys for one CPU device, and rows in the order of the file, up to the last. None of them changes a row."""
 _NOT_HERE = ("ici_", "dcn_", "load_parameters_path=", "lora.", "profiler", "gradient_accumulation_steps=")
-"""Keys of meshes and weights, for which nothing is here."""
+"""Keys of meshes and weights, which do not exist here."""
 
 _OFFLINE = re.compile(
     r"^(\w*ConnectionError|ConnectTimeout|OfflineModeIsEnabled)\b|LocalEntryNotFoundError|Couldn't reach"
 )
-"""How datasets and huggingface_hub say that nothing answered."""
+"""Errors of datasets and huggingface_hub if no server answered."""
 
+_UNREADABLE = re.compile(
+    r"^(FileNotFoundError|DataFilesNotFoundError|PermissionError|IsADirectoryError|UnicodeDecodeError|EmptyDatasetError)\b"
+    r"|^ArrowInvalid|^JSONDecodeError|^ParserError|Parquet magic bytes|^DatasetGenerationError"
+    r"|^TypeError: 'NoneType' object is not subscriptable"
+)
+"""Errors of datasets and pyarrow for a file that is missing, not readable or broken; the last one: it found no
+columns.
+"""
 
-class Pass(Struct, frozen=True, kw_only=True):
-    """One reading of the data from its start."""
-
-    rows: int
-    """Sequences that are read, at most."""
-    packing: bool
-    max_target_length: int
-    lengths_only: bool = False
-
-
-class PassRead(Struct, frozen=True, kw_only=True):
-    rows: tuple[TokenSequence, ...] = ()
-    lengths: tuple[int, ...] = ()
-    """Of a pass that asked for lengths only."""
-    ended: bool
-    """There was no more data."""
-
-
-class Answers(Struct, frozen=True, kw_only=True):
-    passes: tuple[PassRead, ...]
-    texts: Mapping[int, str]
+MOST_WORDS = 1000
+"""Maximum characters of MaxText's message: some of its errors print its whole configuration."""
 
 
 def read(run: Run, passes: tuple[Pass, ...], *, machine: Machine) -> Answers:
-    """Raises SpecError with MaxText's own words where it refuses the data, EnvironmentMissing where it cannot run."""
+    """Return the answers. Raises SpecError with MaxText's own message if it refuses the data, EnvironmentMissing if it
+    cannot run.
+    """
     contained = machine.contain()
     refuse_where_harmful(contained)
     with scratch_folder("data") as scratch:
         folder = str(scratch)
         job, answer = Path(folder, "job.json"), Path(folder, "answer.json")
         asked = [
-            {"argv": _argv(run, one, folder), "rows": one.rows, "lengths_only": one.lengths_only} for one in passes
+            {
+                "argv": _argv(run, one, folder),
+                "rows": one.rows,
+                "split": one.split,
+                "lengths_only": one.lengths_only,
+            }
+            for one in passes
         ]
         job.write_text(json.dumps({"passes": asked}), encoding="utf-8")
         # -I: neither the user's site nor the checkout can shadow MaxText.
@@ -95,39 +96,70 @@ def read(run: Run, passes: tuple[Pass, ...], *, machine: Machine) -> Answers:
 
 
 def _answers(found: Mapping[str, Any]) -> Answers:
-    if "error" in found and _OFFLINE.search(found["error"]):
-        fix = "Check the network, or name a copy: --set data.hf_path=json --set data.hf_train_files=FILE."
-        raise Unreachable(f"MaxText could not fetch the data: {found['error']}", fix=fix)
     if "error" in found:
-        fix = "Correct the data section; the words are MaxText's."
-        raise SpecError((error("data-refused", "data", f"MaxText refuses the data: {found['error']}", fix),))
+        raise _refused(found["error"])
     readings = tuple(_reading(one) for one in found["passes"])
-    return Answers(passes=readings, texts={int(token): text for token, text in found["texts"].items()})
+    return Answers(passes=readings, vocabulary=_vocabulary(found["vocabulary"]))
+
+
+def _refused(said: str) -> XsftError:
+    words = said if len(said) <= MOST_WORDS else f"{said[:MOST_WORDS]} …"
+    if _OFFLINE.search(said):
+        fix = "Check the network, or name a copy: --set data.hf_path=json --set data.hf_train_files=FILE."
+        return Unreachable(f"MaxText could not fetch the data: {words}", fix=fix)
+    if said.startswith("StopIteration"):
+        fix = "Check data.hf_train_files, data.hf_eval_files and the names of the splits."
+        return SpecError((error("data-empty", "data", "The data has no rows.", fix),))
+    if _UNREADABLE.search(said):
+        fix = "Check that data.hf_train_files and data.hf_eval_files are whole files of the format in data.hf_path."
+        return SpecError((error("data-unreadable", "data", f"The files of the data cannot be read: {words}", fix),))
+    fix = "Correct the data section; the words are MaxText's."
+    return SpecError((error("data-refused", "data", f"MaxText refuses the data: {words}", fix),))
+
+
+def _vocabulary(found: Mapping[str, Any]) -> Vocabulary:
+    texts = {int(token): bytes.fromhex(text) for token, text in found["texts"].items()}
+    kinds = {int(token): kind for token, kind in found["kinds"].items()}
+    return Vocabulary(texts=texts, kinds=kinds, named=found["named"], rows=found["rows"])
 
 
 def _reading(found: Mapping[str, Any]) -> PassRead:
     rows = found["rows"]
     if rows and isinstance(rows[0], int):
         return PassRead(lengths=tuple(rows), ended=found["ended"])
-    return PassRead(rows=convert(rows, tuple[TokenSequence, ...]), ended=found["ended"])
+    return convert(found, PassRead)
 
 
 def _argv(run: Run, one: Pass, folder: str) -> tuple[str, ...]:
-    """The trainer's own line, with this machine's keys in place of the slices'."""
+    """Return the trainer's own command line, with this machine's keys in place of the slices'."""
     keys: dict[str, Value] = {
         **HERE,
         "base_output_directory": folder,
         "packing": one.packing,
         "max_target_length": one.max_target_length,
+        **_eval_keys(run, one),
         **({"tokenizer_path": _copy(folder)} if copy_of(run) else {}),
     }
     gone = (*_NOT_HERE, *(f"{key}=" for key in keys))
-    kept = (word for word in trainer_argv(run) if not word.startswith(gone))
+    kept = (word for word in trainer_of(run).trainer_argv(run) if not word.startswith(gone))
     return (*kept, *(argument(key, value) for key, value in keys.items()))
 
 
+def _eval_keys(run: Run, one: Pass) -> dict[str, Value]:
+    """Return the evaluation keys. MaxText reads the evaluation data only if an evaluation is configured."""
+    if one.split == "train":
+        return {"eval_interval": -1}
+    data = run.spec.data
+    of_grain = {"grain_eval_files": data.hf_eval_files, "grain_worker_count_eval": 0}
+    of_files = {"hf_eval_split": data.hf_eval_split, "hf_eval_files": data.hf_eval_files}
+    named: Mapping[str, str | int | None] = of_grain if data.pipeline == "grain" else of_files
+    given = {key: located(v) if isinstance(v, str) else v for key, v in named.items() if v is not None}
+    columns: list[bool | int | float | str] = [*(data.eval_columns or data.columns)]
+    return {"eval_interval": 1, "eval_per_device_batch_size": 1, "eval_data_columns": columns, **given}
+
+
 def _copying(run: Run, folder: str) -> tuple[str, ...]:
-    """The tokenizer is copied as for the trainer, but into a folder of this call."""
+    """Return the command that copies the tokenizer as for the trainer, but into a folder of this call."""
     made = copying(run)
     return (*made[:-1], _copy(folder)) if made else ()
 

@@ -1,7 +1,8 @@
 """Reads a workload's data through MaxText's own input pipeline. Runs as a program in MaxText's environment.
 
-usage: data_worker.py JOB ANSWER. JOB is `{"passes": [{"argv": [...], "rows": n, "lengths_only": bool}]}`; ANSWER
-becomes `{"passes": [{"rows": [...], "ended": bool}], "texts": {id: text}}`, or `{"error": "..."}`.
+usage: data_worker.py JOB ANSWER. JOB is `{"passes": [{"argv": [...], "rows": n, "split": "train", "lengths_only":
+bool}]}`; ANSWER becomes `{"passes": [{"rows": [...], "turns": [...], "ended": bool}], "vocabulary": {...}}`, or
+`{"error": "..."}`.
 
 As maxtext@0.2.5 trainers/post_train/sft/train_sft.py and trainers/post_train/hooks.py go about it.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import unittest  # noqa: F401 - MaxText exits the process on a configuration error unless it sees this module
+from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -20,12 +22,54 @@ from typing import Any
 def answer(job: dict[str, Any]) -> dict[str, Any]:
     try:
         passes = [read(**one) for one in job["passes"]]
+        shown = (row for one in passes for row in one["rows"] if isinstance(row, dict))
+        ids = {token for row in shown for token in (*row["inputs"], row["last"]) if token is not None and token >= 0}
+        config = configured(job["passes"][0]["argv"])
+        vocabulary = vocabulary_of(tokenizer_of(config), ids)
     except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever MaxText says is the answer
         return {"error": f"{type(problem).__name__}: {problem}"}
-    shown = (row for one in passes for row in one["rows"] if isinstance(row, dict))
-    ids = {token for row in shown for token in (*row["inputs"], row["last"]) if token is not None and token >= 0}
-    tokenizer = tokenizer_of(configured(job["passes"][0]["argv"]))
-    return {"passes": passes, "texts": {token: tokenizer.decode([token]) for token in ids}}
+    return {"passes": passes, "vocabulary": {**vocabulary, "rows": int(config.vocab_size)}}
+
+
+def vocabulary_of(tokenizer: Any, ids: set[int]) -> dict[str, Any]:
+    """Return the texts as hexadecimal UTF-8: a token may hold part of a character."""
+    roles = {"BOS": "bos", "EOS": "eos", "pad": "pad", "unknown": "unk"}
+    by_role = {kind: getattr(tokenizer, f"{role}_token_id") for kind, role in roles.items()}
+    special = {*tokenizer.all_special_ids, *(i for i, one in tokenizer.added_tokens_decoder.items() if one.special)}
+    kinds = {**dict.fromkeys(special, "special"), **{i: kind for kind, i in reversed(by_role.items()) if i is not None}}
+    named = {kind: tokenizer.decode([i]) for kind, i in by_role.items() if i is not None}
+    spoken = Spoken(tokenizer)
+    return {"texts": {token: spoken.text(token).hex() for token in ids}, "kinds": kinds, "named": named}
+
+
+class Spoken:
+    """The bytes of single tokens: each is decoded after another token, so that a leading space is kept."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        self.before = tokenizer("a", add_special_tokens=False)["input_ids"][-1:]
+        self.start = len(tokenizer.decode(self.before))
+
+    def text(self, token: int) -> bytes:
+        text = str(self.tokenizer.decode([*self.before, token])[self.start :])
+        return self.raw(token) or text.encode() if "\ufffd" in text else text.encode()
+
+    def raw(self, token: int) -> bytes:
+        """Return the bytes of a token that is not a whole character: `<0xE2>` in SentencePiece, stand-ins for bytes in
+        GPT-2's encoding.
+        """
+        name = self.tokenizer.convert_ids_to_tokens(token)
+        if name.startswith("<0x"):
+            return bytes((int(name[3:-1], 16),))
+        table = stand_ins()
+        return bytes(table[one] for one in name) if all(one in table for one in name) else b""
+
+
+def stand_ins() -> dict[str, int]:
+    """Return character -> byte. source: openai/gpt-2 src/encoder.py bytes_to_unicode."""
+    same = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in same]
+    return {**{chr(byte): byte for byte in same}, **{chr(256 + at): byte for at, byte in enumerate(others)}}
 
 
 def tokenizer_of(config: Any) -> Any:
@@ -35,7 +79,7 @@ def tokenizer_of(config: Any) -> Any:
 
 
 def pad_of(tokenizer: Any) -> int:
-    """As maxtext@0.2.5 input_pipeline/hf_data_processing.py [_get_pad_id]."""
+    """Return the padding id. As maxtext@0.2.5 input_pipeline/hf_data_processing.py [_get_pad_id]."""
     found = (tokenizer.pad_token_id, tokenizer.unk_token_id, -1)
     return next(token for token in found if token is not None)
 
@@ -48,19 +92,67 @@ def configured(argv: list[str]) -> Any:
     return pyconfig.initialize_pydantic([found.origin if found else module, *arguments])
 
 
-def read(*, argv: list[str], rows: int, lengths_only: bool) -> dict[str, Any]:
+def read(*, argv: list[str], rows: int, split: str, lengths_only: bool) -> dict[str, Any]:
     from maxtext.input_pipeline import input_pipeline_interface  # type: ignore[import-not-found]
     from maxtext.utils import maxtext_utils  # type: ignore[import-not-found]
 
     config = configured(argv)
-    train, _eval = input_pipeline_interface.create_data_iterator(config, maxtext_utils.get_mesh_from_config(config))
-    pad = pad_of(tokenizer_of(config))
-    found = [row(batch, pad=pad, lengths_only=lengths_only) for batch in islice(until_the_end(train), rows)]
-    return {"rows": found, "ended": len(found) < rows}
+    tokenizer = tokenizer_of(config)
+    with watched(tokenizer, quiet=lengths_only) as turns:
+        mesh = maxtext_utils.get_mesh_from_config(config)
+        iterators = dict(
+            zip(("train", "eval"), input_pipeline_interface.create_data_iterator(config, mesh), strict=True)
+        )
+        batches = islice(until_the_end(iterators[split]), rows)
+        found = [row(batch, pad=pad_of(tokenizer), lengths_only=lengths_only) for batch in batches]
+    return {"rows": found, "turns": [] if config.packing else turns[: len(found)], "ended": len(found) < rows}
+
+
+@contextmanager
+def watched(tokenizer: Any, *, quiet: bool) -> Any:
+    """Yield a list that is filled with the turns of each row that MaxText formats, in order; the rows are not
+    changed.
+    """
+    from maxtext.input_pipeline import input_pipeline_utils
+
+    original, turns = input_pipeline_utils.apply_chat_template, []
+
+    def formatted(example: Any, **given: Any) -> Any:
+        column = example[given["data_column_name"]]  # Grain passes an array
+        messages = [] if column is None else list(column)
+        made = original(example, **given)
+        written = squeezed("".join(made[given["data_column_name"]]))
+        turns.append([turn(one, written, tokenizer) for one in messages])
+        return made
+
+    if not quiet:
+        input_pipeline_utils.apply_chat_template = formatted
+    try:
+        yield turns
+    finally:
+        input_pipeline_utils.apply_chat_template = original
+
+
+def turn(message: Any, written: str, tokenizer: Any) -> dict[str, Any]:
+    """Return one turn. MaxText decodes what it tokenized, which may normalize the text; `written` is searched for that
+    too.
+    """
+    text = squeezed(message["content"] or "")
+    there = text in written or squeezed(tokenizer.decode(plain(tokenizer, message["content"]))) in written
+    return {"role": str(message["role"]), "empty": not text, "written": there}
+
+
+def plain(tokenizer: Any, text: str) -> list[int]:
+    ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids
+
+
+def squeezed(text: str) -> str:
+    return "".join(text.split())
 
 
 def until_the_end(batches: Any) -> Any:
-    """MaxText ends the data with an exception of its own."""
+    """Yield the batches until MaxText ends the data, which it does with an exception of its own."""
     try:
         yield from batches
     except StopIteration:
@@ -68,7 +160,7 @@ def until_the_end(batches: Any) -> Any:
 
 
 def row(batch: Any, *, pad: int, lengths_only: bool) -> Any:
-    """The first sequence of a batch of one; trailing padding as a number."""
+    """Return the first sequence of a batch of one; trailing padding as a number."""
     columns = ("inputs", "targets", "targets_segmentation", "inputs_segmentation")
     inputs, targets, counts, segments = (batch[name][0].tolist() for name in columns)
     trained = [count != 0 for count in counts]
@@ -81,7 +173,9 @@ def row(batch: Any, *, pad: int, lengths_only: bool) -> Any:
 
 
 def length_of(inputs: list[int], trained: list[bool], segments: list[int], *, pad: int) -> int:
-    """Without the padding at the end. Without packing MaxText calls padding a segment, too, where its id is not 0."""
+    """Return the length without the padding at the end. Without packing MaxText also counts padding as a segment if its
+    id is not 0.
+    """
     end = len(inputs)
     while end and (segments[end - 1] == 0 or inputs[end - 1] == pad) and not any(trained[max(0, end - 2) : end]):
         end -= 1

@@ -1,4 +1,4 @@
-"""How an attempt on this machine ended, judged by all that its trainer printed."""
+"""Judges how an attempt on this machine ended, from everything its trainer printed."""
 
 from __future__ import annotations
 
@@ -6,57 +6,60 @@ from pathlib import Path
 
 from xsft.effects.local.folder import whole_log
 from xsft.effects.local.killed import signal_text
-from xsft.effects.local.watch import End, Watch
+from xsft.effects.local.watch import TrainerEnd, Watch
 from xsft.problems import Problem, warning
 from xsft.states.worth import ENOUGH, WORTHLESS, text_of, worthless, zero_loss_warning
 from xsft.trainers.explain import reason
 from xsft.trainers.record import Attempt
 
-DONE = End(outcome="completed")
+DONE = TrainerEnd(outcome="completed")
 
 
-def judge(watch: Watch, *, steps: int, status: int) -> End:
-    """Completed only with the last step asked for, its checkpoint, and something learnt: MaxText exits with 0 when its
-    data ends, and when no step had a target token. `steps`: asked for; `status`: the trainer's exit status.
+def judge(watch: Watch, *, steps: int, status: int) -> TrainerEnd:
+    """Return the end. It is completed only with the last requested step, its checkpoint, and a change by training:
+    MaxText exits with 0 when its data ends, and when no step had a target token. `steps`: requested steps. `status`:
+    the trainer's exit status.
     """
     why = reason(tuple(watch.tail))
     said = watch.said
     nothing = None if said.aborted else worthless(said, asked=steps)
     if nothing:
         crashed = f"; it ended with exit status {status} ({why or 'nothing says why'})" if status else ""
-        return End(outcome="failed", reason=f"{text_of(said, nothing)}{crashed}", state_reason=nothing)
+        return TrainerEnd(outcome="failed", reason=f"{text_of(said, nothing)}{crashed}", state_reason=nothing)
     if status != 0:
         return _crashed(watch, steps=steps, status=status, why=why)
     if watch.last_step < steps:
-        return End(outcome="short", reason=why or "the trainer ended without saying why")
+        return TrainerEnd(outcome="short", reason=why or "the trainer ended without saying why")
     if watch.folder.latest_step() < steps:
-        return End(outcome="short", reason=f"the checkpoint of step {steps} is not there")
+        return TrainerEnd(outcome="short", reason=f"the checkpoint of step {steps} is not there")
     return DONE
 
 
-def _crashed(watch: Watch, *, steps: int, status: int, why: str | None) -> End:
-    """After its last checkpoint the result is complete all the same; the exit is kept as the reason."""
+def _crashed(watch: Watch, *, steps: int, status: int, why: str | None) -> TrainerEnd:
+    """Return the end of a trainer that crashed. After its last checkpoint the result is complete all the same; the exit
+    is kept as the reason.
+    """
     killed = signal_text(status, since=watch.began)
     plain = f"the trainer ended with exit status {status}"
     whole = watch.said.aborted is None and min(watch.last_step, watch.folder.latest_step()) >= steps
     if whole:
-        return End(outcome="completed", reason=killed or (f"{plain}: {why}" if why else plain))
-    return End(outcome="failed", reason=killed or why or plain)
+        return TrainerEnd(outcome="completed", reason=killed or (f"{plain}: {why}" if why else plain))
+    return TrainerEnd(outcome="failed", reason=killed or why or plain)
 
 
-def ended_then(attempt: Attempt, *, steps: int) -> End:
-    """Of a run that has its last checkpoint. Its log is read too: a record of an xsft that did not look says nothing
-    of what was learnt.
+def ended_then(attempt: Attempt, *, steps: int) -> TrainerEnd:
+    """Return the end of a run that has its last checkpoint. Its log is read too: a record of an older xsft that did not
+    check says nothing of what was learnt.
     """
     if attempt.state_reason in WORTHLESS:
-        return End(outcome="failed", reason=attempt.reason, state_reason=attempt.state_reason)
+        return TrainerEnd(outcome="failed", reason=attempt.reason, state_reason=attempt.state_reason)
     said = whole_log(Path(attempt.log))
     nothing = None if said.aborted else worthless(said, asked=steps)
-    return End(outcome="failed", reason=text_of(said, nothing), state_reason=nothing) if nothing else DONE
+    return TrainerEnd(outcome="failed", reason=text_of(said, nothing), state_reason=nothing) if nothing else DONE
 
 
 def warnings_of(watch: Watch) -> tuple[Problem, ...]:
-    """What it printed that makes its result doubtful."""
+    """Return warnings for printed lines that make the result doubtful."""
     padding = (_padding(watch.padded_arrays),) if watch.padded_arrays else ()
     zeros = watch.tally.zero_loss_steps
     last = watch.record.last
@@ -66,7 +69,7 @@ def warnings_of(watch: Watch) -> tuple[Problem, ...]:
 
 def _after(reason: str) -> Problem:
     message = f"The checkpoint of the last step is saved; afterwards {reason}."
-    return warning("failed-after-last-step", "", message, "Use the checkpoint; nothing has to be run again.")
+    return warning("failed-after-last-step", "", message, "Use the checkpoint; no rerun is needed.")
 
 
 def _padding(arrays: int) -> Problem:

@@ -1,4 +1,4 @@
-"""The folder of a run on this machine: what it holds, and whether a plan may go on in it."""
+"""The folder of a run on this machine: its content, and whether a plan may continue in it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from xsft.errors import Refused, UsageError
 from xsft.spec.digest import canonical
 from xsft.states.model import Progress
 from xsft.states.worth import text_of, worthless
-from xsft.trainers.lines import Restored, Step, StepLoss, parse
-from xsft.trainers.progress import Said, progress_of
+from xsft.trainers.lines import parse
+from xsft.trainers.losses import LossFold
+from xsft.trainers.progress import LoggedLine, progress_of
 from xsft.trainers.record import MAY_CHANGE_WORDS, Record, differences, from_json, merged
+from xsft.trainers.trainer import trainer_of
 
 if TYPE_CHECKING:
     from xsft.steps import Plan
@@ -40,15 +42,17 @@ class RunFolder(Struct, frozen=True, kw_only=True):
         return self.own / "lock"
 
     def checkpoints(self) -> tuple[Path, ...]:
-        """Complete ones, oldest first."""
+        """Return the complete checkpoints, oldest first."""
         return tuple(folder for _, folder in sorted(self._complete()))
 
     def latest_step(self) -> int:
-        """0 without a checkpoint."""
+        """Return the step of the latest one; 0 without a checkpoint."""
         return max((step for step, _ in self._complete()), default=0)
 
     def _complete(self) -> Iterator[tuple[int, Path]]:
-        """A save in progress is named `N.orbax-checkpoint-tmp`. source: orbax-checkpoint@0.12.8 path/atomicity.py"""
+        """Yield the complete checkpoints. A save in progress is named `N.orbax-checkpoint-tmp`. source:
+        orbax-checkpoint@0.12.8 path/atomicity.py
+        """
         saved = self.path / "checkpoints"
         for folder in saved.iterdir() if saved.is_dir() else ():
             if folder.name.isdecimal() and (folder / "_CHECKPOINT_METADATA").is_file():
@@ -56,7 +60,9 @@ class RunFolder(Struct, frozen=True, kw_only=True):
 
 
 def folder_of(plan: Plan) -> RunFolder:
-    """Raises UsageError where the output is not a folder of this machine; Orbax takes absolute paths only."""
+    """Return the folder. Raises UsageError if the output is not a folder of this machine; Orbax accepts absolute paths
+    only.
+    """
     output = plan.run.output or ""
     if not Path(output).is_absolute():
         raise UsageError(
@@ -67,19 +73,17 @@ def folder_of(plan: Plan) -> RunFolder:
 
 
 def admit(plan: Plan, folder: RunFolder) -> Record:
-    """The record to go on with: the folder's, or a new one for an empty folder.
-
-    Raises Refused when the folder holds another workload's run, or one that xsft cannot tell.
+    """Return the record to continue: the folder's, or a new one for an empty folder. Raises Refused if the folder holds
+    the run of another workload, or one that xsft did not record.
     """
     now = json.loads(canonical(plan.run))
     record = _read(folder)
     if record is None:
         if folder.latest_step():
             raise Refused(
-                f"{folder.path} holds checkpoints (step {folder.latest_step()}) and no record of xsft's: "
-                "whose they are cannot be told",
-                fix="take another name or output; to start from them, set model.checkpoint: "
-                f"{folder.path}/checkpoints/{folder.latest_step()}/model_params",
+                f"{folder.path} holds checkpoints (step {folder.latest_step()}) that xsft did not record",
+                fix="choose another name or output; to start from them, set model.checkpoint: "
+                f"{folder.path}/checkpoints/{folder.latest_step()}/{trainer_of(plan.run).WEIGHTS}",
             )
         return Record(
             run_name=plan.run_name, spec_digest=plan.spec_digest, spec=now, steps=plan.run.spec.train.steps, losses={}
@@ -98,12 +102,12 @@ def admit(plan: Plan, folder: RunFolder) -> Record:
 
 
 def recovered(record: Record, folder: RunFolder) -> Record:
-    """With the losses of an attempt that was killed together with xsft; its log has them."""
+    """Return the record with the losses of an attempt that was killed together with xsft, read from its log."""
     if record.outcome != "running":
         return record
     last = record.attempts[-1]
-    losses, resumed_from = _logged(Path(last.log))
-    kept = {step: loss for step, loss in losses.items() if step <= folder.latest_step()}
+    logged = _logged(Path(last.log))
+    kept = {step: loss for step, loss in logged.losses.items() if step <= folder.latest_step()}
     said = whole_log(Path(last.log))
     nothing = None if said.aborted else worthless(said, asked=record.steps)
     ended = replace(
@@ -111,12 +115,12 @@ def recovered(record: Record, folder: RunFolder) -> Record:
         outcome="failed",
         reason=text_of(said, nothing) if nothing else "xsft or the machine stopped",
         state_reason=nothing,
-        last_step=max(losses, default=None),
+        last_step=max(logged.losses, default=None),
     )
     return replace(
         record,
-        attempts=(*record.attempts[:-1], replace(ended, resumed_from=resumed_from)),
-        losses=merged(record.losses, kept, resumed_from=resumed_from),
+        attempts=(*record.attempts[:-1], replace(ended, resumed_from=logged.resumed_from)),
+        losses=merged(record.losses, kept, resumed_from=logged.resumed_from),
     )
 
 
@@ -140,26 +144,16 @@ def _read(folder: RunFolder) -> Record | None:
         ) from broken
 
 
-def _logged(log: Path) -> tuple[dict[int, float], int | None]:
-    losses: dict[int, float] = {}
-    exact: dict[int, float] = {}
-    resumed_from = None
+def _logged(log: Path) -> LossFold:
+    found = LossFold()
     for line in _lines(log):
-        match parse(line):
-            case StepLoss(step=step, loss=loss):
-                exact[step] = loss
-            case Step(step=step, loss=loss):
-                losses[step] = exact.get(step, loss)
-            case Restored(step=step):
-                resumed_from = step
-            case _:
-                pass
-    return losses, resumed_from
+        found.take(parse(line))
+    return found
 
 
 def whole_log(log: Path) -> Progress:
-    """What an attempt's trainer said, from its first line to its last; nothing where there is no log."""
-    return progress_of((Said(text=line) for line in _lines(log)), read_at="", from_start=True)
+    """Return the progress in an attempt's whole log; empty if there is no log."""
+    return progress_of((LoggedLine(text=line) for line in _lines(log)), read_at="", from_start=True)
 
 
 def _lines(log: Path) -> list[str]:

@@ -15,19 +15,19 @@ POLL_S = 0.3
 
 
 def read_log(path: Path, *, tail: int | None = None) -> Iterator[str]:
-    """Its lines, the last `tail` of them. Raises EnvironmentMissing where it cannot be read."""
+    """Yield its lines, the last `tail` of them. Raises EnvironmentMissing if it cannot be read."""
     yield from _last(_lines(path), tail)
 
 
 def follow_log(
     path: Path, *, tail: int | None, alive: Callable[[], bool], pause: Callable[[float], None] = clock.pause
 ) -> Iterator[str]:
-    """What is there and what comes, until the run's xsft lets go of it and everything is read."""
+    """Yield the lines so far and new ones, until the run's xsft releases the lock and all lines are read."""
     with _opened(path) as log:
         yield from _last((_text(line) for line in log), tail)
         part = b""
         while True:
-            going = alive()  # asked before reading: what was written until then is read below
+            going = alive()  # checked before reading: lines written until then are read below
             for line in log:
                 part += line
                 if part.endswith(b"\n"):

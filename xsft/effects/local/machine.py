@@ -4,55 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.effects.local.container import CONTAINED, Container, container_environment
-from xsft.effects.local.namespace import Containment, detect
+from xsft.effects.local.namespace import CONTAINED, Containment, detect
 from xsft.effects.machine import clock
 from xsft.steps import Plan
 from xsft.trainers.local import reads_only_files
-from xsft.trainers.maxtext import trainer_argv
+from xsft.trainers.trainer import trainer_of
+
+if TYPE_CHECKING:
+    from xsft.effects.local.container import LocalContainer  # through Docker's SDK, which most runs need not load
 
 PASSED_ON = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
 PASSED_ON_ONLINE = ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy", "SSL_CERT_FILE",
                     "REQUESTS_CA_BUNDLE", "HF_ENDPOINT")  # fmt: skip
-"""Of the user's environment, the trainer gets these. Never HF_TOKEN: MaxText writes it into TensorBoard's files."""
+"""Variables of the user's environment that the trainer gets. Never HF_TOKEN: MaxText writes it into TensorBoard's
+files.
+"""
 
 
 class Machine(Struct, frozen=True, kw_only=True):
-    """What a run needs of this machine; tests hand in their own."""
+    """What a run needs of this machine; tests pass their own."""
 
     python: Path
-    """Interpreter of the MaxText environment; in an image the plan's own `python3`."""
+    """The interpreter of the MaxText environment; in an image the plan's own `python3`."""
     env: Mapping[str, str]
     """The user's environment."""
     cache: Path
     """For the hub's downloads and converted data; may be deleted at any time."""
-    container: Container | None = None
-    """The image that the run goes into; None: the environment of `python`."""
+    container: LocalContainer | None = None
+    """The image that the run uses; None: the environment of `python`."""
     contain: Callable[[], Containment] = detect
     now: Callable[[], str] = clock.now
 
 
-def in_image(container: Container, *, env: Mapping[str, str], cache: Path) -> Machine:
-    """The run goes into the workload's image, and needs no environment of MaxText here."""
+def in_image(container: LocalContainer, *, env: Mapping[str, str], cache: Path) -> Machine:
+    """Return the machine for a run in the workload's image, which needs no MaxText environment here."""
     return Machine(python=Path("python3"), env=env, cache=cache, container=container, contain=lambda: CONTAINED)
 
 
 def trainer_command(plan: Plan, *, python: Path, attempt: int) -> tuple[str, ...]:
-    """The plan's argv with this machine's interpreter in place of `python3`: what ran is what was shown, but for the
-    seed of a later attempt.
+    """Return the plan's argv with this machine's interpreter in place of `python3`: the printed command is the one that
+    runs, except for the seed of a later attempt.
     """
-    return (str(python), *trainer_argv(replace(plan.run, attempt=attempt))[1:])
+    return (str(python), *trainer_of(plan.run).trainer_argv(replace(plan.run, attempt=attempt))[1:])
 
 
 def trainer_environment(plan: Plan, *, machine: Machine, scratch: Path) -> dict[str, str]:
-    """Everything the trainer sees: a little of the user's, private folders, and the plan's on top."""
+    """Return the trainer's whole environment: a few of the user's variables, private folders, and the plan's last."""
     online = _online(plan, machine)
     if machine.container:
-        return container_environment(plan, cache=machine.cache, scratch=scratch, more=online)
+        return machine.container.environment(plan, cache=machine.cache, scratch=scratch, more=online)
     return {
         **{name: machine.env[name] for name in PASSED_ON if name in machine.env},
         **online,
@@ -65,14 +70,16 @@ def trainer_environment(plan: Plan, *, machine: Machine, scratch: Path) -> dict[
 
 
 def _online(plan: Plan, machine: Machine) -> dict[str, str]:
-    """What reaching the network takes; nothing for a run that needs none."""
+    """Return the variables for network access; empty for a run that needs none."""
     if reads_only_files(plan.run):
         return {}
     return {**{name: machine.env[name] for name in PASSED_ON_ONLINE if name in machine.env}, **hub_token(machine.env)}
 
 
 def hub_token(env: Mapping[str, str]) -> dict[str, str]:
-    """The file a user's `hf auth login` wrote, named, not read. source: huggingface_hub constants.py HF_TOKEN_PATH."""
+    """Return the path of the file that the user's `hf auth login` wrote; the file is not read. source: huggingface_hub
+    constants.py HF_TOKEN_PATH.
+    """
     home = Path(env.get("HF_HOME") or Path(env.get("HOME", "/")) / ".cache" / "huggingface")
     path = Path(env.get("HF_TOKEN_PATH") or home / "token")
     return {"HF_TOKEN_PATH": str(path)} if path.is_file() else {}

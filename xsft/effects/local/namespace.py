@@ -1,12 +1,12 @@
-"""A PID namespace of the trainer's own, where the system allows one.
+"""A separate PID namespace for the trainer, if the system allows one.
 
-MaxText ends every process of the machine that looks like a lost data worker: `multiprocessing.spawn` or
-`multiprocessing.resource_tracker` in its command line and PID 1 as its parent, whoever started it.
-source: maxtext@0.2.5 input_pipeline/multihost_dataloading.py _cleanup_orphaned_multiprocessing_processes. In its own
-namespace the trainer sees itself alone, and as PID 1 it skips the hunt.
+MaxText ends every process of the machine that looks like a lost data worker, whoever started it: one with
+`multiprocessing.spawn` or `multiprocessing.resource_tracker` in its command line and PID 1 as its parent. source:
+maxtext@0.2.5 input_pipeline/multihost_dataloading.py _cleanup_orphaned_multiprocessing_processes. In its own namespace
+the trainer sees no other process, and as PID 1 it skips that step.
 
-It also writes /dev/termination-log on a configuration error (maxtext@0.2.5 configs/pyconfig.py). In the namespace that
-file is /dev/null; where there is none, /dev takes no new files.
+MaxText also writes /dev/termination-log on a configuration error (maxtext@0.2.5 configs/pyconfig.py). In the namespace
+that file is /dev/null; if it does not exist, /dev is read-only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SHIELD = (
     '{ mount --bind /dev/null /dev/termination-log || mount -o remount,bind,ro /dev; } 2>/dev/null; exec "$@"',
     "sh",
 )
-"""argv travels as arguments of the shell, never as its text. Where neither mount works, the file is written."""
+"""argv is passed as arguments of the shell, never as part of its text. If neither mount works, the file is written."""
 
 Probe = Callable[[tuple[str, ...]], Completed]
 
@@ -40,12 +40,12 @@ class Containment(Struct, frozen=True, kw_only=True):
     """How the trainer is started on this machine."""
 
     prefix: tuple[str, ...]
-    """Goes in front of the trainer's argv."""
+    """Words in front of the trainer's argv."""
     private: bool
-    """Whether it gets a PID namespace."""
+    """Whether the trainer gets a PID namespace."""
     why_not: str = ""
     needed: bool = True
-    """False where there is no /proc to hunt in, as on macOS."""
+    """False if there is no /proc in which MaxText could find processes, as on macOS."""
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
@@ -62,9 +62,13 @@ class Containment(Struct, frozen=True, kw_only=True):
         return (warning("no-pid-namespace", "target", message, fix),)
 
 
+CONTAINED = Containment(prefix=(), private=True)
+"""A container has its own PID namespace."""
+
+
 @cache
 def detect() -> Containment:
-    """What works on this machine, by trying it once."""
+    """Return the containment that works on this machine, by trying it once."""
     return containment(system=platform.system(), root=os.geteuid() == 0, probe=_probe, which=shutil.which)
 
 
@@ -75,7 +79,7 @@ def containment(
     probe: Probe,
     which: Callable[[str], str | None],
 ) -> Containment:
-    """What works; `probe` runs an argv, `which` finds a program."""
+    """Return the containment that works; `probe` runs an argv, `which` finds a program."""
     if system != "Linux":
         return Containment(prefix=(), private=False, why_not=f"{system} has no PID namespaces", needed=False)
     tied = _tied(which)
@@ -91,7 +95,7 @@ def containment(
 
 
 def refuse_where_harmful(found: Containment, *, proc: Path = Path("/proc"), uid: int | None = None) -> None:
-    """Raises Refused when, without a namespace, the trainer would end a process that runs here now."""
+    """Raise Refused if, without a namespace, the trainer would end a process that is running here now."""
     if found.private or not found.needed:
         return
     if victims := tuple(orphans(proc, uid=os.geteuid() if uid is None else uid)):
@@ -104,7 +108,7 @@ def refuse_where_harmful(found: Containment, *, proc: Path = Path("/proc"), uid:
 
 
 def orphans(proc: Path, *, uid: int) -> Iterator[int]:
-    """Processes that MaxText would end; of this user, or of anybody where this user is root."""
+    """Yield the processes that MaxText would end: of this user, or of any user if this one is root."""
     for entry in proc.iterdir():
         if not entry.name.isdigit():
             continue
@@ -118,7 +122,7 @@ def orphans(proc: Path, *, uid: int) -> Iterator[int]:
 
 
 def _tied(which: Callable[[str], str | None]) -> tuple[str, ...]:
-    """The trainer dies with xsft, however xsft dies (prctl PR_SET_PDEATHSIG)."""
+    """Return the prefix with which the trainer dies with xsft, even if xsft is killed (prctl PR_SET_PDEATHSIG)."""
     return ("setpriv", "--pdeathsig", "KILL", "--") if which("setpriv") else ()
 
 

@@ -1,6 +1,6 @@
-"""Do a plan of `target: local`: the real trainer on this machine, watched, recorded, resumed.
+"""Runs a plan of `target: local`: the real trainer on this machine, monitored, recorded, resumed.
 
-xsft's own files lie in `<output>/<run_name>/xsft/`: run.json (the record), trainer-<attempt>.log, lock. Checkpoints are
+xsft's own files are in `<output>/<run_name>/xsft/`: run.json (the record), trainer-<attempt>.log, lock. Checkpoints are
 MaxText's, in `<output>/<run_name>/checkpoints/`. Nothing is ever deleted.
 """
 
@@ -22,7 +22,7 @@ from xsft.effects.local.machine import Machine, trainer_command
 from xsft.effects.local.namespace import Containment
 from xsft.effects.local.start import contained, train
 from xsft.effects.local.trainer_process import GRACE_S
-from xsft.effects.local.watch import End, Watch
+from xsft.effects.local.watch import TrainerEnd, Watch
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.machine.signals import raised
@@ -42,14 +42,14 @@ class LocalResult(Struct, frozen=True, kw_only=True):
     """created | attempt | finished."""
     outcome: Outcome
     reason: str | None
-    """Why it did not complete."""
+    """Why it did not complete; None if it did."""
     state_reason: str | None = None
     """As `Attempt.state_reason`."""
     exit_status: int | None
-    """The trainer's; None when it did not run because the run was finished."""
+    """The trainer's exit status; None if it did not run because the run was finished."""
     steps_asked: int
     steps: int
-    """Done, over all attempts."""
+    """Steps done, over all attempts."""
     losses: Mapping[int, float]
     resumed_from: int | None
     resumed_order: RowOrder | None
@@ -74,11 +74,11 @@ class LocalResult(Struct, frozen=True, kw_only=True):
 def run_local(
     plan: Plan, *, machine: Machine, on_event: Callable[[Event], None], grace_s: float = GRACE_S
 ) -> LocalResult:
-    """Train to the plan's last step, going on from the last checkpoint; a finished run is not run again.
+    """Train to the plan's last step, resuming from the last checkpoint; a finished run is not run again.
 
-    A run that fails, ends short or is interrupted comes back as a result that says so: the record is kept either way.
-    `grace_s`: seconds the trainer has to stop when the user interrupts.
-    Raises Refused (another workload in this folder, or running now) and EnvironmentMissing (cannot start, disk full).
+    A run that fails, ends early or is interrupted gives a result that states it; the record is kept in any case.
+    `grace_s`: seconds the trainer has to stop when the user interrupts. Raises Refused (another workload in this
+    folder, or running now) and EnvironmentMissing (cannot start, disk full).
     """
     folder = folder_of(plan)
     with _held(folder):
@@ -90,10 +90,10 @@ def run_local(
 
 
 def already_done(plan: Plan) -> LocalResult | None:
-    """The result of a finished run, from its record; nothing is started or written.
+    """Return the result of a finished run, from its record, or None; starts and writes nothing.
 
-    Raises Refused where the folder holds something else, EnvironmentMissing where it cannot be read, so that nothing is
-    built for a run that may not start.
+    Raises Refused if the folder holds something else, EnvironmentMissing if it cannot be read, so that nothing is built
+    for a run that may not start.
     """
     folder = folder_of(plan)
     with _usable(folder):
@@ -103,7 +103,7 @@ def already_done(plan: Plan) -> LocalResult | None:
 
 @contextmanager
 def _held(folder: RunFolder) -> Iterator[None]:
-    """One submit at a time; the kernel frees the lock when its holder dies."""
+    """Hold the run's lock: one submit at a time. The kernel releases it when its holder dies."""
 
     def refuse() -> None:
         raise Refused(
@@ -119,7 +119,9 @@ def _held(folder: RunFolder) -> Iterator[None]:
 
 @contextmanager
 def _usable(folder: RunFolder) -> Iterator[None]:
-    """A folder that cannot be read or written, or a full disk, is the user's to mend."""
+    """Turn an error for a folder that cannot be read or written, or a full disk, into one that tells the user what to
+    fix.
+    """
     try:
         yield
     except OSError as failed:
@@ -130,7 +132,7 @@ def _usable(folder: RunFolder) -> Iterator[None]:
 
 
 def _finished(plan: Plan, folder: RunFolder, record: Record) -> LocalResult:
-    """As it ended: no further attempt would teach it what its steps did not."""
+    """Return the result of a finished run as it ended: a further attempt would train nothing more."""
     last = record.attempts[-1] if record.attempts else None
     end = ended_then(last, steps=plan.run.spec.train.steps) if last else DONE
     return LocalResult(
@@ -186,21 +188,25 @@ def _attempt(
             end = judge(watch, steps=plan.run.spec.train.steps, status=status)
         except KeyboardInterrupt as stop:
             by = f"ended by {stop}" if str(stop) else "interrupted by the user"
-            end = End(outcome="interrupted", reason=by)
+            end = TrainerEnd(outcome="interrupted", reason=by)
         except BaseException as failed:
-            watch.close(End(outcome="failed", reason=str(failed)), status=status, at=machine.now())
+            watch.close(TrainerEnd(outcome="failed", reason=str(failed)), status=status, at=machine.now())
             raise
         watch.close(end, status=status, at=machine.now())
     return _result(plan, watch, found)
 
 
 def _like_ctrl_c(number: int) -> KeyboardInterrupt:
-    """systemd, Slurm and `timeout` end a process so: its trainer is stopped and the record closed all the same."""
+    """Return a KeyboardInterrupt: systemd, Slurm and `timeout` end a process this way, and its trainer must be stopped
+    and the record closed.
+    """
     return KeyboardInterrupt(signal.Signals(number).name)
 
 
 def _index(watch: Watch, machine: Machine) -> None:
-    """From its first moment on `status` finds it. What cannot be written is said at the end, by whoever reports it."""
+    """Add the run to the index at its start, so that `status` finds it. A failure to write is reported at the end, by
+    the caller.
+    """
     folder = watch.folder
     record_store(machine.env).index(replace(watch.record, output=str(folder.path.parent)), str(folder.record))
 
@@ -208,7 +214,7 @@ def _index(watch: Watch, machine: Machine) -> None:
 def _new_attempt(plan: Plan, folder: RunFolder, *, record: Record, machine: Machine, found: Containment) -> Attempt:
     number = 1 + max((a.number for a in record.attempts), default=0)
     resumes = folder.latest_step() > 0
-    # What an attempt without a checkpoint has read is forgotten with it.
+    # The rows that an attempt without a checkpoint has read do not count.
     argv = trainer_command(plan, python=machine.python, attempt=number if resumes else 1)
     return Attempt(
         number=number,
@@ -244,7 +250,7 @@ def _result(plan: Plan, watch: Watch, found: Containment) -> LocalResult:
         steps_asked=plan.run.spec.train.steps,
         steps=watch.last_step,
         losses=watch.record.losses,
-        resumed_from=watch.resumed_from,
+        resumed_from=watch.logged.resumed_from,
         resumed_order=attempt.order,
         checkpoints=watch.folder.checkpoints(),
         folder=watch.folder.path,

@@ -1,4 +1,4 @@
-"""How the trainer of a local run is started: as a child process, or in the workload's image."""
+"""Starts the trainer of a local run: as a child process, or in the workload's image."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from xsft.trainers.record import Attempt
 
 
 def contained(machine: Machine, folder: RunFolder) -> Containment:
-    """Raises Refused where the trainer would harm another process, or an earlier one still writes in the folder."""
+    """Return how to contain the trainer. Raises Refused if it would end another process, or an earlier one still writes
+    to the folder.
+    """
     found = machine.contain()
     refuse_where_harmful(found)
     if machine.container:
@@ -34,7 +36,9 @@ def train(
     on_line: Callable[[str], None],
     grace_s: float,
 ) -> int:
-    """Its exit status. Raises as `trainer_process.follow` and `docker_run.run_in_container` do."""
+    """Run the trainer and return its exit status. Raises as `trainer_process.follow` and `docker_run.run_in_container`
+    do.
+    """
     env, log = trainer_environment(plan, machine=machine, scratch=scratch), Path(attempt.log)
     if machine.container is None:
         return follow((*found.prefix, *attempt.argv), env=env, log=log, on_line=on_line, grace_s=grace_s)

@@ -1,4 +1,6 @@
-"""Interrupting the xsft that holds a run on this machine: only the process that the kernel says holds its lock."""
+"""Interrupts the xsft that holds a run on this machine: only the process that the kernel lists as the holder of its
+lock.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ LOCKS = Path("/proc/locks")
 
 
 def interrupt_holder(lock: Path, *, locks: Path = LOCKS) -> int | None:
-    """Send Ctrl-C's signal to the process that holds `lock`; its PID. None, and nothing sent, where the kernel does not
-    say who that is, or where it is somebody who ignores the signal (`xsft … &` in a script).
+    """Send Ctrl-C's signal to the process that holds `lock`; return its PID. None, and no signal, if the kernel does
+    not list the holder, or the holder ignores the signal (`xsft … &` in a script).
     """
     pid = holder(lock, locks=locks)
     if pid is None or not hasattr(os, "pidfd_open"):
@@ -21,7 +23,7 @@ def interrupt_holder(lock: Path, *, locks: Path = LOCKS) -> int | None:
     with suppress(OSError):
         handle = os.pidfd_open(pid)
         try:
-            # Looked up again: from here on the handle is the process, whatever becomes of its number.
+            # Looked up again: from here on the handle identifies the process, even if its PID is reused.
             if holder(lock, locks=locks) != pid or _ignores(pid, signal.SIGINT):
                 return None
             signal.pidfd_send_signal(handle, signal.SIGINT)
@@ -32,7 +34,7 @@ def interrupt_holder(lock: Path, *, locks: Path = LOCKS) -> int | None:
 
 
 def holder(lock: Path, *, locks: Path = LOCKS) -> int | None:
-    """None where nobody holds it, where several do, or where that cannot be told."""
+    """Return the PID of the holder; None if no process or several hold it, or if it is unknown."""
     try:
         there = lock.stat()
         lines = locks.read_text(encoding="ascii").splitlines()

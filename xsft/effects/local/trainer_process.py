@@ -1,16 +1,15 @@
-"""The trainer as a child process: started in a session of its own, its lines passed on, stopped within seconds."""
+"""The trainer as a child process: started in its own session, its lines passed on, stopped within seconds."""
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 
 from xsft.effects.machine.log_lines import LONGEST, keep
+from xsft.effects.machine.process import stop_session
 from xsft.errors import EnvironmentMissing
 
 GRACE_S = 8.0
@@ -28,60 +27,55 @@ def follow(
     on_line: Callable[[str], None],
     grace_s: float = GRACE_S,
 ) -> int:
-    """Run to the end; every line goes to `log`, then to `on_line`. The exit status, 128 + n for signal n.
+    """Run to the end; every line is written to `log`, then passed to `on_line`. Returns the exit status, 128 + n for
+    signal n.
 
-    When anything is raised meanwhile, Ctrl-C above all, the child is stopped first. Raises EnvironmentMissing when it
+    If anything is raised meanwhile, above all by Ctrl-C, the child is stopped first. Raises EnvironmentMissing if it
     cannot be started.
     """
     with log.open("wb") as kept:
-        process = _start(argv, env)
+        process = _start(argv, env, output=subprocess.PIPE)
         try:
             with process.stdout as output:  # type: ignore[union-attr]
                 keep(_read(output), log=kept, on_line=on_line)  # type: ignore[arg-type]
             status = process.wait()
         finally:
-            stop(process, grace_s=grace_s)
+            stop_session(process, grace_s=grace_s)
     return status if status >= 0 else SIGNALS_FROM - status
 
 
-def stop(process: subprocess.Popen[bytes], *, grace_s: float = GRACE_S) -> None:
-    """SIGINT, then SIGKILL; a second Ctrl-C skips the wait. Returns when the whole session's processes are gone."""
-    if process.poll() is not None:
-        return
-    try:
-        _signal(process, signal.SIGINT)
-        process.wait(timeout=grace_s)
-    except (subprocess.TimeoutExpired, KeyboardInterrupt):
-        pass
-    finally:
-        _signal(process, signal.SIGKILL)
-        process.wait()
+@contextmanager
+def running(
+    argv: Sequence[str], *, env: Mapping[str, str], log: Path, grace_s: float = GRACE_S
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start the process with its output in `log`; stop it at the end. Raises as `follow`."""
+    with log.open("wb") as kept:
+        process = _start(argv, env, output=kept.fileno())
+        try:
+            yield process
+        finally:
+            stop_session(process, grace_s=grace_s)
 
 
-def _start(argv: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """A session of its own: Ctrl-C on the terminal reaches xsft alone, which then decides."""
+def _start(argv: Sequence[str], env: Mapping[str, str], *, output: int) -> subprocess.Popen[bytes]:
+    """Start it in its own session: Ctrl-C on the terminal reaches only xsft, which then decides."""
     try:
         return subprocess.Popen(
             tuple(argv),
             env=dict(env),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
     except OSError as failed:
         raise EnvironmentMissing(
             f"{argv[0]} could not be started: {failed.strerror}",
-            fix="`xsft doctor` tells what is missing; `xsft setup` mends it",
+            fix="`xsft doctor` shows what is missing; `xsft setup` installs it",
         ) from failed
 
 
 def _read(output: BufferedReader) -> Iterator[bytes]:
-    """What is there, without waiting for more."""
+    """Yield what is available, without waiting for more."""
     while chunk := output.read1(LONGEST):
         yield chunk
-
-
-def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)

@@ -1,4 +1,4 @@
-"""What one attempt has shown so far, kept on disk as it goes."""
+"""The state of one attempt so far, saved to disk as it changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from xsft.effects.local.folder import RunFolder
 from xsft.effects.machine import clock
 from xsft.effects.machine.files import write_atomic
 from xsft.states.model import Progress
-from xsft.trainers.lines import Aborted, Event, Restored, Saved, ShapePadding, Step, StepLoss, parse
+from xsft.trainers.lines import Aborted, Event, Saved, ShapePadding, Step, parse
+from xsft.trainers.losses import LossFold
 from xsft.trainers.record import Outcome, Record, merged, to_json
 from xsft.trainers.tally import Tally
 
@@ -23,29 +24,28 @@ TAIL_LINES = 2000
 """Lines kept to explain a failure; a traceback through JAX has several hundred."""
 
 _DISK_FULL = re.compile(r"OSError: \[Errno 28\]")
-"""When the disk fills up TensorBoard's thread ends with this, and the trainer then waits for that thread for ever.
-source: tensorboardX@2.6 event_file_writer.py, EventFileWriter.add_event (a queue of 10 that nobody empties)."""
+"""When the disk is full, TensorBoard's thread ends with this error, and the trainer then waits for that thread forever.
+source: tensorboardX@2.6 event_file_writer.py, EventFileWriter.add_event (a queue of 10 that is no longer read).
+"""
 
 
-class End(Struct, frozen=True, kw_only=True):
+class TrainerEnd(Struct, frozen=True, kw_only=True):
     outcome: Outcome
     reason: str | None = None
-    """Why it did not complete."""
+    """Why it did not complete; None if it did."""
     state_reason: str | None = None
     """As `Attempt.state_reason`."""
 
 
 class Watch(Struct, kw_only=True):
-    """What one attempt has shown so far; the record on disk follows at every checkpoint."""
+    """The state of one attempt so far; the record on disk is updated at every checkpoint."""
 
     folder: RunFolder
     record: Record
     on_event: Callable[[Event], None]
-    losses: dict[int, float] = field(default_factory=dict)
-    exact: dict[int, float] = field(default_factory=dict)
-    resumed_from: int | None = None
+    logged: LossFold = field(default_factory=LossFold)
     starts_from: int
-    """Step of the latest checkpoint when the attempt began."""
+    """The step of the latest checkpoint when the attempt began."""
     padded_arrays: int = 0
     tally: Tally = field(default_factory=Tally)
     aborted: str | None = None
@@ -53,21 +53,17 @@ class Watch(Struct, kw_only=True):
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
 
     def line(self, text: str) -> None:
-        """Raises OSError when the trainer says that the disk is full."""
+        """Process one line. Raises OSError if the trainer reports that the disk is full."""
         self.tail.append(text)
         if _DISK_FULL.match(text):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         event = parse(text)
+        self.logged.take(event)
         match event:
             case None:
                 return
-            case StepLoss(step=step, loss=loss):
-                self.exact[step] = loss
-            case Step(step=step, loss=loss):
-                self.losses[step] = self.exact.get(step, loss)
+            case Step():
                 self.tally.take(event)
-            case Restored(step=step):
-                self.resumed_from = step
             case ShapePadding(arrays=arrays):
                 self.padded_arrays = arrays
             case Aborted(reason=reason):
@@ -80,11 +76,11 @@ class Watch(Struct, kw_only=True):
 
     @property
     def last_step(self) -> int:
-        return max(self.losses, default=self.starts_from)
+        return max(self.logged.losses, default=self.starts_from)
 
     @property
     def said(self) -> Progress:
-        """As if its log were read when it has ended."""
+        """Return the progress, as if read from its log after it has ended."""
         return Progress(
             source="log",
             read_at="",
@@ -98,16 +94,16 @@ class Watch(Struct, kw_only=True):
         )
 
     def whole(self) -> Record:
-        """The record with what is known now."""
-        attempt = replace(self.record.attempts[-1], resumed_from=self.resumed_from, last_step=self.last_step)
-        losses = merged(self.record.losses, self.losses, resumed_from=self.starts_from)
+        """Return the record with what is known now."""
+        attempt = replace(self.record.attempts[-1], resumed_from=self.logged.resumed_from, last_step=self.last_step)
+        losses = merged(self.record.losses, self.logged.losses, resumed_from=self.starts_from)
         return replace(self.record, attempts=(*self.record.attempts[:-1], attempt), losses=losses)
 
     def save(self) -> None:
         write_atomic(self.folder.record, to_json(self.whole()))
 
-    def close(self, end: End, *, status: int | None, at: str) -> None:
-        """`status`: the trainer's exit status; None where it has none."""
+    def close(self, end: TrainerEnd, *, status: int | None, at: str) -> None:
+        """Close the record. `status`: the trainer's exit status; None if it has none."""
         last = replace(
             self.whole().attempts[-1],
             outcome=end.outcome,

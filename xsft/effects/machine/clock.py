@@ -1,45 +1,44 @@
-"""The clock. Everything else takes the time as an argument."""
+"""The clock. All other modules take the time as an argument."""
 
 from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 
 SAME_S = 5.0
-"""Clocks that differ by less agree: a Date has whole seconds, and an answer takes its time."""
+"""Clocks that differ by less count as equal: a Date has whole seconds, and an answer takes time to arrive."""
 
 
 def utc() -> datetime:
-    """What this machine's clock shows; it may be wrong."""
+    """Return this machine's time; it may be wrong."""
     return datetime.now(UTC)
 
 
 def today() -> str:
-    """UTC date, YYYYMMDD."""
+    """Return the UTC date, YYYYMMDD."""
     return utc().strftime("%Y%m%d")
 
 
 def now() -> str:
-    """UTC time, RFC 3339 with seconds and a Z, as Kubernetes writes its own."""
+    """Return the UTC time, RFC 3339 with seconds and a Z, as Kubernetes writes its own."""
     return utc().strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def monotonic() -> float:
-    """Seconds since some moment; only differences mean anything."""
+    """Return seconds since an unspecified start; only differences mean anything."""
     return time.monotonic()
 
 
 def epoch() -> float:
-    """Seconds since 1970, UTC."""
+    """Return seconds since 1970, UTC."""
     return time.time()
 
 
 def ahead_s(date: str | None) -> float:
-    """How far the clock of who wrote this HTTP Date just now is ahead of ours; 0 where it is no date, or so little that
-    the way here may have taken it.
+    """Return how many seconds the clock of the server that just sent this HTTP Date is ahead of this machine's; 0 if it
+    is not a date, or if the difference may be only the time in transit.
     """
-    from email.utils import parsedate_to_datetime
-
     try:
         ahead = (parsedate_to_datetime(date or "") - utc()).total_seconds()
     except (ValueError, TypeError, OverflowError):
@@ -48,5 +47,5 @@ def ahead_s(date: str | None) -> float:
 
 
 def pause(seconds: float) -> None:
-    """Between two looks at something that changes by itself."""
+    """Wait between two reads of something that changes by itself."""
     time.sleep(max(0.0, seconds))

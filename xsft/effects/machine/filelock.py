@@ -1,4 +1,6 @@
-"""One holder at a time, across processes. The kernel drops the lock when its holder dies, so none is ever stale."""
+"""A lock with one holder at a time, across processes. The kernel releases it when its holder dies, so it is never
+stale.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from xsft.effects.machine.folders import private_folder
 
 @contextmanager
 def exclusive(path: Path, *, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold `path` locked; `waiting` is called once when another process holds it. The file stays: removing it races."""
+    """Hold `path` locked; `waiting` is called once if another process holds it. The file is kept: removing it would be
+    a race.
+    """
     private_folder(path.parent)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:

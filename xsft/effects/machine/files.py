@@ -1,4 +1,4 @@
-"""Reading a workload without being hung, flooded or surprised; writing a file whole or not at all."""
+"""Reads a workload file safely (no hanging on a pipe, no unbounded size), and writes a file atomically."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import os
 import secrets
 import stat
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
@@ -29,14 +29,14 @@ STDIN = "-"
 
 
 class Kind(Struct, frozen=True, kw_only=True):
-    """What a file is read as."""
+    """The kind of content that a file is read for."""
 
     noun: str
     max_bytes: int
     suffixes: tuple[str, ...]
-    """Of the siblings that a wrong name may have meant."""
+    """Suffixes of the files in the same folder to suggest for a wrong name."""
     where: str
-    """What to do about a name that is near to none."""
+    """What to do about a name with no close match."""
     make: str
     """What to do about an empty file."""
 
@@ -68,7 +68,7 @@ _MAX_SIBLINGS = 2000
 def read_workload_text(
     path: str | Path, *, stdin: BinaryIO | None = None, open_fd: Callable[[str, int], int] = os.open
 ) -> str:
-    """The file's text; `-` reads standard input. Never reads more than `MAX_BYTES` + 1, never waits on a pipe.
+    """Return the file's text; `-` reads standard input. Never reads more than `MAX_BYTES` + 1, never waits for a pipe.
 
     Raises SpecError with one problem: file-missing, file-directory, file-not-regular, file-too-big, file-unreadable,
     file-encoding or file-empty.
@@ -79,8 +79,18 @@ def read_workload_text(
 
 
 def read_template_text(path: Path, *, open_fd: Callable[[str, int], int] = os.open) -> str:
-    """Like `read_workload_text`, for the file that `data.chat_template` names."""
+    """Return the text of the file that `data.chat_template` names, as `read_workload_text` does."""
     return _text(str(path), _from_file(str(path), open_fd, TEMPLATE), TEMPLATE)
+
+
+@contextmanager
+def beside(target: Path) -> Iterator[Path]:
+    """Yield a hidden name beside `target`, to be renamed to it. Nothing is left of it, also after Ctrl-C."""
+    fresh = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
+    try:
+        yield fresh
+    finally:
+        fresh.unlink(missing_ok=True)  # already gone if it was renamed
 
 
 def write_atomic(
@@ -91,11 +101,12 @@ def write_atomic(
     mode: int = 0o666,
     write: Callable[[int, bytes], int] = os.write,
 ) -> None:
-    """Write to a sibling, sync, rename: readers see the old content or the new, never a part.
+    """Write to a file beside it, sync, rename: readers see the old content or the new, never a part.
 
-    `durable`: it outlasts a power cut; what can be read anew need not. `mode` is that of a new file, less the umask. A
-    symlink's target is replaced; permissions are kept. Raises EnvironmentMissing when the disk or folder does not take
-    it; the old content is untouched then, and nothing is left behind.
+    `durable`: the content survives a power failure; not needed for what can be read again. `mode` is that of a new
+    file, less the umask. If the target is a symlink, the file it points to is replaced; permissions are kept. Raises
+    EnvironmentMissing if the disk or folder does not accept it; the old content is untouched then, and nothing is left
+    behind.
     """
     content = data.encode() if isinstance(data, str) else data
     try:
@@ -128,7 +139,7 @@ def _from_stdin(stdin: BinaryIO) -> bytes:
 
 
 def _from_file(name: str, open_fd: Callable[[str, int], int], kind: Kind) -> bytes:
-    if not name:  # which Path would take for the current folder
+    if not name:  # Path would take it for the current folder
         raise _problem("file-missing", name, "the file's name is empty", "Name a workload, e.g. workloads/my.yaml.")
     try:
         _refuse_by_stat(name, Path(name).stat(), kind)  # before opening: opening a device can act on it
@@ -181,23 +192,29 @@ def _did_you_mean(name: str, kind: Kind) -> str:
 def _write_beside(
     target: Path, content: bytes, write: Callable[[int, bytes], int], *, durable: bool, mode: int
 ) -> None:
-    beside = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
-    try:
-        _write_whole(beside, target, content, write, durable=durable, mode=mode)
-        beside.replace(target)
-    finally:
-        beside.unlink(missing_ok=True)  # also after Ctrl-C; gone already when it was renamed
+    with beside(target) as fresh:
+        write_new(fresh, content, write=write, durable=durable, mode=mode, like=target)
+        fresh.replace(target)
     if durable:
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
 
 
-def _write_whole(
-    beside: Path, target: Path, content: bytes, write: Callable[[int, bytes], int], *, durable: bool, mode: int
+def write_new(
+    path: Path,
+    content: bytes,
+    *,
+    write: Callable[[int, bytes], int],
+    mode: int,
+    durable: bool = True,
+    like: Path | None = None,
 ) -> None:
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    """Write a new file. Raises FileExistsError if the name is taken. `like`: the file whose permissions it gets, if
+    that exists.
+    """
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
-        if target.exists():
-            os.fchmod(fd, stat.S_IMODE(target.stat().st_mode))
+        if like and like.exists():
+            os.fchmod(fd, stat.S_IMODE(like.stat().st_mode))
         rest = memoryview(content)
         while rest:
             rest = rest[write(fd, bytes(rest)) :]
@@ -207,8 +224,8 @@ def _write_whole(
         os.close(fd)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Makes the rename last through a power cut, where the file system can; the content is in place either way."""
+def sync_folder(folder: Path) -> None:
+    """Make the rename survive a power failure, if the file system can. The content is in place either way."""
     with suppress(OSError):
         fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -1,4 +1,4 @@
-"""Folders that are this user's alone."""
+"""Folders that only this user may read."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ PRIVATE_FILE = 0o600
 
 
 def private_folder(folder: Path) -> Path:
-    """Make the folder, and what is missing above it, for this user alone, whatever the umask; what is there stays.
-
-    `mkdir(parents=True)` gives its mode to the last folder only. source: XDG base directory specification, "0700".
+    """Create the folder and its missing parents for this user alone, whatever the umask; existing folders are not
+    changed. `mkdir(parents=True)` applies its mode to the last folder only. source: XDG base directory specification,
+    "0700".
     """
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     for one in reversed(missing):

@@ -1,4 +1,4 @@
-"""Files that a writer left beside its target because it was killed (`files.write_atomic`)."""
+"""Removes files that a killed writer left beside its target (`files.write_atomic`)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from contextlib import suppress
 from pathlib import Path
 
 OLD_S = 3600.0
-"""No writer takes so long: a younger one may be somebody's who is at it."""
+"""No writer takes this long; a younger file may still be in use."""
 _BESIDE = re.compile(r"\..+\.[0-9a-f]{12}\.tmp", re.DOTALL)
 
 
 def sweep(folder: Path, *, older_s: float = OLD_S) -> None:
-    """Remove this user's, where they are old. Never raises: they harm nobody."""
+    """Remove this user's old leftover files. Never raises: they are harmless."""
     before = time.time() - older_s
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            with suppress(OSError):  # its writer has renamed it meanwhile
+            with suppress(OSError):  # its writer may have renamed it
                 _remove(entry, before=before)
 
 

@@ -1,4 +1,4 @@
-"""What a trainer prints, line by line: into its log as it is, and passed on as text."""
+"""A trainer's output, line by line: written to its log unchanged, and passed on as text."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
 LONGEST = 64 << 10
-"""Bytes of a line; what is longer comes in parts, for a program may print for hours without ending one."""
+"""Maximum bytes of a line; a longer one is split, since a program may print for hours without ending a line."""
 _END = re.compile(rb"\r\n|\n|\r(?!\Z)")
-"""A progress bar ends its line with a carriage return; one that came last may be half of `\\r\\n`."""
+"""A progress bar ends its line with a carriage return; one at the end of a chunk may be the first half of CR LF."""
 
 
 def keep(chunks: Iterable[bytes], *, log: BinaryIO, on_line: Callable[[str], None]) -> None:
-    """Every byte to `log` as soon as its line has ended, then the line to `on_line`, without its end."""
+    """Write every byte to `log` as soon as its line has ended, then pass the line without its end to `on_line`."""
     for line in lines(chunks):
         log.write(line)
         log.flush()
@@ -21,7 +21,7 @@ def keep(chunks: Iterable[bytes], *, log: BinaryIO, on_line: Callable[[str], Non
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Each with its end; what ends without one is a line too."""
+    """Yield each line with its end; the last one may have no end."""
     held = b""
     for chunk in chunks:
         looked_at, held, start = max(0, len(held) - 1), held + chunk, 0
@@ -35,6 +35,6 @@ def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _parts(line: bytes) -> Iterator[bytes]:
-    """At least one, the last of them not empty unless all is."""
+    """Yield the parts: at least one, and none empty unless the whole line is."""
     for at in range(0, max(1, len(line)), LONGEST):
         yield line[at : at + LONGEST]

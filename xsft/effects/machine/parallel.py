@@ -1,6 +1,7 @@
-"""Questions asked at the same time, none waited for longer than wanted.
+"""Runs queries at the same time, each with a time limit.
 
-Not `concurrent.futures`: its threads are waited for at the end of the process, whatever they wait for.
+Uses the futures of `concurrent.futures`, not its executors: the process waits at exit for an executor's threads,
+whatever they wait for.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -20,51 +22,45 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Hurry(Struct, frozen=True, kw_only=True):
-    """What need not be waited for."""
+    """Which queries may be skipped if time is short."""
 
     first: int
-    """So many are asked in any case; the others only while there is time."""
+    """How many are sent in any case; the others only while there is time."""
     until: float
-    """`clock.monotonic`."""
+    """By `clock.monotonic`."""
 
 
 class Answering(Protocol[T_co]):
-    """An answer that somebody waits for."""
+    """A result that a caller can wait for."""
 
     def ended(self, timeout_s: float) -> bool: ...
 
     def result(self) -> T_co: ...
 
 
-class Started(Generic[T_co]):
-    """An answer under way. Its thread is left behind where nobody waits for it; it ends with the process."""
+class Started(Generic[T]):
+    """A result in progress. Its thread is abandoned if no caller waits for it; it ends with the process."""
 
-    def __init__(self, look: Callable[[], T_co]) -> None:
-        self._look = look
-        self._answer: list[T_co] = []
-        self._failure: list[BaseException] = []
-        self._thread = threading.Thread(target=self._work, daemon=True, name="xsft-look")
-        self._thread.start()
+    def __init__(self, look: Callable[[], T]) -> None:
+        self._answer: Future[T] = Future()
+        threading.Thread(target=_settle, args=(self._answer, look), daemon=True, name="xsft-look").start()
 
-    def result(self, timeout_s: float | None = None) -> T_co:
-        """What `look` returned, or raises what it raised; Unreachable where that takes longer."""
-        self._thread.join(None if timeout_s is None else max(0.0, timeout_s))
-        if self._failure:
-            raise self._failure[0]
-        if not self._answer:
+    def result(self, timeout_s: float | None = None) -> T:
+        """Return what `look` returned, or raise what it raised. Raises Unreachable if that takes longer."""
+        if timeout_s is not None and not self.ended(timeout_s):
             raise Unreachable(f"no answer within {timeout_s:g} s", fix="Check the network, and try again.")
-        return self._answer[0]
+        return self._answer.result()
 
     def ended(self, timeout_s: float) -> bool:
-        """Whether it has come to its end, after so long at most."""
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        """Wait for at most `timeout_s`. Return whether it has finished."""
+        return not wait((self._answer,), timeout=max(0.0, timeout_s)).not_done
 
-    def _work(self) -> None:
-        try:
-            self._answer.append(self._look())
-        except BaseException as failed:  # noqa: BLE001 - handed to the caller, whatever it is
-            self._failure.append(failed)
+
+def _settle(answer: Future[T], look: Callable[[], T]) -> None:
+    try:
+        answer.set_result(look())
+    except BaseException as failed:  # noqa: BLE001 - handed to the caller, whatever it is
+        answer.set_exception(failed)
 
 
 def start(look: Callable[[], T]) -> Started[T]:
@@ -74,30 +70,27 @@ def start(look: Callable[[], T]) -> Started[T]:
 def answers(
     looks: Sequence[Callable[[], T]], *, threads: int, timeout_s: float, hurry: Hurry | None = None
 ) -> list[T | None]:
-    """What each returned, in their order; None for those that did not come in time. All are asked, whatever one of them
-    raises; then the first of those failures is raised.
+    """Return what each function returned, in the same order; None for those that did not finish in time. All are
+    called, even if one raises; then the first of those errors is raised.
     """
-    waiting = deque(enumerate(looks))
-    found: dict[int, T] = {}
-    failed: dict[int, Exception] = {}
+    asked: list[Future[T]] = [Future() for _ in looks]
+    waiting = deque(enumerate(zip(asked, looks, strict=True)))
     end = clock.monotonic() + timeout_s
 
     def work() -> None:
         while clock.monotonic() < end and waiting:
             try:
-                i, look = waiting.popleft()
+                i, (answer, look) = waiting.popleft()
             except IndexError:  # another thread took the last one
                 return
             if hurry and i >= hurry.first and clock.monotonic() >= hurry.until:
                 return
-            try:
-                found[i] = look()
-            except Exception as failure:  # noqa: BLE001 - handed to the caller, whatever it is
-                failed[i] = failure
+            _settle(answer, look)
 
     for worker in [start(work) for _ in range(min(threads, len(looks)))]:
-        worker.ended(max(0.0, end - clock.monotonic()))
-    if raised := dict(failed):
-        raise raised[min(raised)]
-    there = dict(found)
-    return [there.get(i) for i in range(len(looks))]
+        worker.ended(end - clock.monotonic())
+    there = [answer if answer.done() else None for answer in asked]
+    for answer in there:
+        if answer is not None and (failure := answer.exception()):
+            raise failure
+    return [None if answer is None else answer.result() for answer in there]

@@ -1,4 +1,4 @@
-"""Where xsft keeps things on this machine, by the XDG base directory specification; overridable for tests and CI."""
+"""The folders of xsft on this machine, by the XDG base directory specification; can be overridden for tests and CI."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from xsft.effects.machine.process import own_environment
 
 
 def cache_dir(env: Mapping[str, str], *, home: Path) -> Path:
-    """What can be made again: environments, renderings. `XSFT_CACHE_DIR`, else `$XDG_CACHE_HOME/xsft`."""
+    """Return the folder for what can be built again: environments, renderings. `XSFT_CACHE_DIR`, else
+    `$XDG_CACHE_HOME/xsft`.
+    """
     return _folder(env, override="XSFT_CACHE_DIR", xdg="XDG_CACHE_HOME", default=home / ".cache")
 
 
 def state_dir(env: Mapping[str, str], *, home: Path) -> Path:
-    """What cannot be made again: the records of runs. `XSFT_STATE_DIR`, else `$XDG_STATE_HOME/xsft`."""
+    """Return the folder for what cannot be built again: the records of runs. `XSFT_STATE_DIR`, else
+    `$XDG_STATE_HOME/xsft`.
+    """
     return _folder(env, override="XSFT_STATE_DIR", xdg="XDG_STATE_HOME", default=home / ".local" / "state")
 
 
 def own_cache() -> Path:
-    """The cache folder of the user who runs this process."""
+    """Return the cache folder of the user who runs this process."""
     return cache_dir(own_environment(), home=Path.home())
 
 

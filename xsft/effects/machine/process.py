@@ -1,12 +1,17 @@
-"""The one door to other processes. argv is a tuple and never meets a shell; the environment is always said."""
+"""The only module that starts other processes. argv is a tuple and never passes through a shell; the environment is
+always explicit.
+"""
 
 from __future__ import annotations
 
+import getpass
 import os
 import shlex
+import signal
 import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,8 +34,15 @@ class Completed:
 
 
 def own_environment(**changes: str) -> dict[str, str]:
-    """This process's environment with `changes` applied; nothing of ours is changed."""
+    """Return this process's environment with `changes` applied; the process's own environment is not changed."""
     return {**os.environ, **changes}
+
+
+def user_name() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container's user without a name
+        return "unknown"
 
 
 def run(
@@ -41,9 +53,8 @@ def run(
     timeout_s: float | None = None,
     stdin: str = "",
 ) -> Completed:
-    """Run to the end and capture both streams.
-
-    Raises EnvironmentMissing when the program cannot be started, TimedOut when it was killed after `timeout_s`.
+    """Run a program to its end and capture both streams. Raises EnvironmentMissing if the program cannot be started,
+    TimedOut if it was killed after `timeout_s`.
     """
     try:
         done = subprocess.run(
@@ -68,9 +79,8 @@ def run(
 
 
 def at_terminal(argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float) -> Completed:
-    """Run a program that may talk to the user: stdin and stderr are this process's own, only stdout is captured.
-
-    Raises as `run`.
+    """Run a program that may prompt the user: stdin and stderr are this process's own, only stdout is captured. Raises
+    as `run`.
     """
     try:
         done = subprocess.run(
@@ -89,9 +99,8 @@ def at_terminal(argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float
 def follow(
     argv: Sequence[str], *, env: Mapping[str, str], on_line: Callable[[str], None], cwd: Path | None = None
 ) -> Completed:
-    """Run to the end, passing each line of either stream on as it comes; `stdout` holds the last 200 of them.
-
-    The process is killed when `on_line` raises or the user interrupts. Raises EnvironmentMissing as `run` does.
+    """Run a program to its end, and pass on each line of both streams as it arrives; `stdout` holds the last 200 of
+    them. The process is killed if `on_line` raises or the user interrupts. Raises EnvironmentMissing as `run` does.
     """
     try:
         process = subprocess.Popen(
@@ -116,6 +125,22 @@ def follow(
     return Completed(argv=tuple(argv), status=process.returncode, stdout="\n".join(tail), stderr="")
 
 
+def stop_session(process: subprocess.Popen[bytes], *, grace_s: float) -> None:
+    """Send SIGINT, then SIGKILL; a second Ctrl-C skips the wait. Returns when all processes of the session have
+    ended.
+    """
+    if process.poll() is not None:
+        return
+    try:
+        _signal(process, signal.SIGINT)
+        process.wait(timeout=grace_s)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        pass
+    finally:
+        _signal(process, signal.SIGKILL)
+        process.wait()
+
+
 def _pass_on(process: subprocess.Popen[str], on_line: Callable[[str], None]) -> deque[str]:
     tail: deque[str] = deque(maxlen=200)
     for line in process.stdout or ():
@@ -132,3 +157,8 @@ def _not_started(argv: Sequence[str], problem: OSError) -> EnvironmentMissing:
     return EnvironmentMissing(
         f"{argv[0]} could not be started: {problem.strerror}", fix="`xsft doctor` checks each tool"
     )
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)

@@ -1,4 +1,4 @@
-"""Reading a file that another program or person may have put there: never waits for a pipe, never reads without end."""
+"""Reads a file that another program or person may have created: never waits for a pipe, never reads without a limit."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 MAX_BYTES = 16 * 1024 * 1024
-"""Of a record or a kubeconfig; hundreds of clusters take one."""
+"""Limit for a record or a kubeconfig; a kubeconfig with hundreds of clusters fits."""
 
 
 def open_regular(path: str | Path) -> BinaryIO:
-    """The file, opened to be read. Raises OSError also where it is a pipe, socket, device or folder."""
+    """Open the file for reading. Raises OSError, also for a pipe, socket, device or folder."""
     _refuse_special(path, os.stat(path).st_mode)  # before opening: opening a device can act on it
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
@@ -25,7 +25,7 @@ def open_regular(path: str | Path) -> BinaryIO:
 
 
 def read_bytes(path: str | Path, *, limit: int = MAX_BYTES) -> bytes:
-    """All of it. Raises as `open_regular`, and OSError where it has more than `limit` bytes."""
+    """Return the whole content. Raises as `open_regular`, and OSError if it has more than `limit` bytes."""
     with open_regular(path) as file:
         content = file.read(limit + 1)
     if len(content) > limit:
@@ -34,7 +34,9 @@ def read_bytes(path: str | Path, *, limit: int = MAX_BYTES) -> bytes:
 
 
 def read_text(path: str | Path, *, limit: int = MAX_BYTES, errors: str = "strict") -> str:
-    """As `read_bytes`, in UTF-8. Raises UnicodeDecodeError where it is none and `errors` is strict."""
+    """Return the whole content as UTF-8 text. Raises as `read_bytes`, and UnicodeDecodeError if it is not UTF-8 and
+    `errors` is strict.
+    """
     return read_bytes(path, limit=limit).decode("utf-8", errors)
 
 

@@ -1,4 +1,4 @@
-"""Temporary folders, which a process that is killed with -9 cannot remove: a later one does."""
+"""Temporary folders. A process killed with -9 cannot remove its own, so a later one does."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 
 PREFIX = "xsft-scratch-"
 OLD_S = 3600.0
-"""A younger one may not be locked yet, or be used by what a killed process started."""
+"""A younger folder may not be locked yet, or may be used by a program that a killed process started."""
 
 
 @contextmanager
 def scratch_folder(purpose: str) -> Iterator[Path]:
-    """A private folder that is removed at the end, and by a later xsft where its process was killed."""
+    """Yield a private folder. It is removed at the end, or by a later xsft if this process is killed."""
     sweep_scratch(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{purpose}-", ignore_cleanup_errors=True) as name:
         handle = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
@@ -30,7 +30,7 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
 
 
 def sweep_scratch(folder: Path, *, older_s: float = OLD_S) -> None:
-    """Remove this user's whose process is gone. Never raises: they harm nobody."""
+    """Remove this user's folders whose process has ended. Never raises: they are harmless."""
     before = time.time() - older_s
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -45,7 +45,7 @@ def _is_ours(entry: os.DirEntry[str], *, before: float) -> bool:
 
 
 def _remove_unless_held(path: str) -> None:
-    """The kernel drops a lock when its holder dies."""
+    """Remove the folder unless it is locked. The kernel releases a lock when its holder dies."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Reading a secret value from a file or standard input. What is read is never part of a message."""
+"""Reads a secret value from a file or standard input. The value is never part of a message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_BYTES = 1024 * 1024
 
 
 def read_secret_file(path: Path) -> bytes:
-    """The file's bytes, without the line ends that editors put last. Raises UsageError where it holds none."""
+    """Return the file's bytes, without the line ends that editors append. Raises UsageError if the file is empty."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as file:
@@ -31,7 +31,7 @@ def read_secret_file(path: Path) -> bytes:
 
 
 def read_secret_stdin(stdin: BinaryIO) -> bytes:
-    """Standard input to its end. Raises UsageError where it is a terminal, on which the value would be seen."""
+    """Return standard input to its end. Raises UsageError if it is a terminal, on which the value would be visible."""
     if stdin.isatty():
         raise UsageError(
             "Standard input is a terminal, and a value typed there can be seen.",

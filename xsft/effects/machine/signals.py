@@ -1,4 +1,4 @@
-"""Signals that end a process, turned into exceptions, so that what must not be left behind is cleared away."""
+"""Turns signals that end a process into exceptions, so that cleanup runs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def raised(error: Callable[[int], BaseException]) -> Iterator[None]:
-    """Meanwhile SIGTERM and SIGHUP raise `error(number)` in the main thread.
-
-    A signal that is ignored (nohup) or that somebody else handles stays so; in another thread nothing changes.
+    """Raise `error(number)` in the main thread on SIGTERM and SIGHUP while the block runs. A signal that is ignored
+    (nohup) or has another handler is left as it is; in another thread nothing changes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

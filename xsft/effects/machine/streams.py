@@ -1,4 +1,4 @@
-"""Standard streams, where something must be done to the file descriptors themselves."""
+"""Standard streams, where the file descriptors themselves must be changed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from xsft.spec.terminal import safe_text
 
 
 class Screened:
-    """A text stream through which no secret and nothing that a terminal acts on is written, whoever writes: verbs,
-    argparse, tracebacks.
+    """A text stream that removes secrets and terminal control characters from all output: of verbs, argparse and
+    tracebacks.
     """
 
     def __init__(self, stream: TextIO, *, controls: bool = False) -> None:
@@ -35,10 +35,10 @@ class Screened:
 
 
 def prepare_streams() -> None:
-    """Make the streams usable: a closed one is empty or goes nowhere, text that the locale cannot write is escaped, and
-    neither secrets nor control characters are written.
+    """Prepare the standard streams: a closed one becomes empty or discards its output, text that the locale cannot
+    encode is escaped, and neither secrets nor control characters are written.
 
-    Standard input first: its descriptor is the lowest, so that no socket or file of ours becomes it.
+    Standard input comes first: its descriptor is the lowest, so that no other socket or file gets it.
     """
     if sys.stdin is None:
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 - for the whole process
@@ -59,11 +59,13 @@ def _prepared(stream: TextIO | None) -> TextIO:
 
 
 def with_controls(stream: Any) -> Any:
-    """The same stream for what draws on a terminal itself, or was asked for raw: control characters pass."""
+    """Return the same stream without removing control characters, for code that draws on a terminal or output that was
+    requested raw.
+    """
     return Screened(stream.stream, controls=True) if isinstance(stream, Screened) else stream
 
 
 def silence_stdout() -> None:
-    """Point stdout at /dev/null: after a broken pipe Python would complain once more at exit."""
+    """Point stdout at /dev/null: after a broken pipe Python would print another error at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

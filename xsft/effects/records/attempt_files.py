@@ -1,4 +1,4 @@
-"""The files in which the attempts of a run are recorded, read: each a Record with exactly one attempt."""
+"""Reads the files in which the attempts of a run are recorded: each is a Record with exactly one attempt."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import replace
 from xsft.effects.records.objects import Objects
 from xsft.records import LOCAL_RECORD
 from xsft.records.document import read_facts, read_record, unreadable
-from xsft.records.model import Facts, Record, with_facts
+from xsft.records.model import AttemptFacts, Record, with_facts
 
 MAX_BYTES = 16 * 1024 * 1024
-"""Of one record that is read; a local run of 100,000 steps has 3 MB of losses."""
+"""Limit for reading one record; a local run of 100,000 steps has 3 MB of losses."""
 
 _INTENT = "intent"
 _ATTEMPT = re.compile(r"attempt-[1-9][0-9]{0,5}\.json")
@@ -19,7 +19,9 @@ _FACTS = re.compile(r"attempt-[1-9][0-9]{0,5}\.[a-z-]+(?:\.[0-9a-f]+)?\.json")
 
 
 def attempts_in(folder: str, objects: Objects, *, run_name: str) -> tuple[Record, ...]:
-    """The first one first. An attempt whose document is torn comes back as `unknown`, with the reason."""
+    """Return the attempts, the first one first. An attempt whose document is cut off is returned as `unknown`, with the
+    reason.
+    """
     names = objects.names(folder)
     submitted = [_whole(folder, name, names, objects, run_name) for name in names if _ATTEMPT.fullmatch(name)]
     local = _local_attempts(folder, objects, run_name) if LOCAL_RECORD in names else ()
@@ -27,7 +29,7 @@ def attempts_in(folder: str, objects: Objects, *, run_name: str) -> tuple[Record
 
 
 def intent(path: str, submitter: str) -> str:
-    """Where a submitter that was not the first keeps what it is about to submit."""
+    """Return the path at which a submitter that was not the first records what it is about to submit."""
     return f"{path.removesuffix('.json')}.{_INTENT}.{submitter}.json"
 
 
@@ -42,7 +44,7 @@ def attempt_at(path: str, objects: Objects, *, run_name: str, number: int) -> Re
     return replace(record, attempts=(replace(record.attempts[0], number=number),))
 
 
-def facts_at(path: str, objects: Objects) -> Facts | None:
+def facts_at(path: str, objects: Objects) -> AttemptFacts | None:
     try:
         return read_facts(objects.read(path, limit=MAX_BYTES) or b"")
     except ValueError:
@@ -66,7 +68,7 @@ def _whole(folder: str, name: str, names: tuple[str, ...], objects: Objects, run
 
 
 def _local_attempts(folder: str, objects: Objects, run_name: str) -> tuple[Record, ...]:
-    """The losses are of the whole run; they go with its last attempt."""
+    """Return the attempts of a local run. The losses are of the whole run; they are stored with its last attempt."""
     try:
         record = read_record(objects.read(f"{folder}/{LOCAL_RECORD}", limit=MAX_BYTES) or b"")
     except ValueError as broken:

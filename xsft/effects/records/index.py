@@ -1,5 +1,6 @@
-"""The runs that were submitted from this machine: one small file each, in the state folder. A convenience, not the
-truth: that lies beside each run's output, and on the cluster.
+"""The index of runs that were submitted from this machine: one small file each, in the state folder.
+
+A convenience only. The records beside each run's output and the cluster are authoritative.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, to_builtins
 
@@ -19,32 +20,31 @@ from xsft.effects.machine.folders import PRIVATE_FILE, private_folder
 from xsft.effects.machine.leftovers import sweep
 from xsft.effects.machine.regular import read_text
 from xsft.problems import Problem, warning
-from xsft.records.where import Cluster
+from xsft.records.model import Record
+from xsft.records.scrub import scrub
+from xsft.records.where import ClusterAddress
 from xsft.targets import Targeted
-
-if TYPE_CHECKING:
-    from xsft.records.model import Record
 
 SCHEMA = "xsft.run/1"
 _FAMILY = SCHEMA.partition("/")[0]
 
 
 class IndexEntry(Targeted, Struct, frozen=True, kw_only=True):
-    """Where to look for a run. Its state is not kept here: that would be old."""
+    """Where to find a run. Its state is not kept here, since it would be outdated."""
 
     run_name: str
     target: str
     output: str
     """base_output_directory; the run's folder is `<output>/<run_name>`."""
     record: str = ""
-    """Path of the last attempt's record."""
+    """The path of the last attempt's record."""
     spec_digest: str = ""
     steps: int = 0
     mode: str | None = None
     attempt: int = 1
     jobset: str | None = None
     namespace: str | None = None
-    cluster: Cluster | None = None
+    cluster: ClusterAddress | None = None
     uid: str | None = None
     updated_at: str = ""
     """UTC, ISO 8601."""
@@ -52,7 +52,7 @@ class IndexEntry(Targeted, Struct, frozen=True, kw_only=True):
 
 class Index(Struct, frozen=True, kw_only=True):
     entries: tuple[IndexEntry, ...]
-    """By time, the oldest first."""
+    """Sorted by time, the oldest first."""
     problems: tuple[Problem, ...]
     """Files of the index that could not be read."""
 
@@ -77,9 +77,9 @@ def entry_of(record: Record, *, path: str, at: str) -> IndexEntry:
 
 
 def keep(folder: Path, entry: IndexEntry) -> None:
-    """An earlier attempt does not replace a later one. Raises OSError or EnvironmentMissing where it cannot write."""
-    from xsft.records.scrub import scrub
-
+    """Write the entry. An earlier attempt does not replace a later one. Raises OSError or EnvironmentMissing if it
+    cannot be written.
+    """
     private_folder(folder)
     path = folder / _file_name(entry)
     with exclusive(folder / ".lock", waiting=lambda: None):
@@ -105,7 +105,7 @@ def read_index(folder: Path) -> Index:
 
 
 def _file_name(entry: IndexEntry) -> str:
-    """Runs of one name in two outputs are two runs."""
+    """Return the entry's file name. Runs of the same name in two outputs are two runs."""
     where = hashlib.sha256(f"{entry.output.rstrip('/')}/{entry.run_name}".encode()).hexdigest()
     return f"{entry.run_name[:100]}-{where[:12]}.json"
 
@@ -123,8 +123,8 @@ def _entry(document: Any) -> IndexEntry | None:
     known = {name: document[name] for name in IndexEntry.__struct_fields__ if document.get(name) is not None}
     values: dict[str, Any] = {name: value for name, value in known.items() if isinstance(value, _kind(name))}
     where = document.get("cluster")
-    names = {f.name for f in fields(Cluster)}
-    cluster = Cluster(**{k: v for k, v in where.items() if k in names}) if isinstance(where, Mapping) else None
+    names = {f.name for f in fields(ClusterAddress)}
+    cluster = ClusterAddress(**{k: v for k, v in where.items() if k in names}) if isinstance(where, Mapping) else None
     return IndexEntry(**{**values, "cluster": cluster})
 
 

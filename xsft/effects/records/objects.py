@@ -1,62 +1,69 @@
-"""Small files that are written once and never overwritten, on this machine or in a bucket."""
+"""Files that are written once and never overwritten, on this machine or in a bucket."""
 
 from __future__ import annotations
 
 import errno
 import os
-import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from xsft.effects.machine import clock
+from xsft.effects.machine.files import beside, sync_folder, write_new
 from xsft.effects.records.storage import (
     REQUEST_TIMEOUT_S,
+    GcsStorage,
     LocalStorage,
     ask,
     below,
     bucket_and_name,
     gcs_client,
-    within,
 )
 from xsft.errors import EnvironmentMissing
 
 T = TypeVar("T")
 
 DEADLINE_S = 10.0
-"""For one operation with all its tries."""
+"""Time limit for one operation with all its tries."""
 PAUSES_S = (0.5, 1.0, 2.0)
-"""Before the second, third and fourth try where a bucket is busy (429, 503) or the connection breaks."""
+"""Seconds before the second, third and fourth try, if a bucket is busy (429, 503) or the connection breaks."""
+
+SEND_TIMEOUT_S = 60.0
+"""Timeout of each answer while a file is sent."""
 
 PERMISSIONS = "storage.objects.create, storage.objects.get and storage.objects.list (roles/storage.objectUser)"
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
-"""What file systems without hard links answer (Cloud Storage FUSE, some network shares)."""
+"""Errors of file systems without hard links (Cloud Storage FUSE, some network shares)."""
 
 
 class Objects(Protocol):
-    """All raise Unreachable when nothing can be learnt, EnvironmentMissing when a place does not take the content."""
+    """A place for files. All methods raise Unreachable if the outcome cannot be determined, EnvironmentMissing if the
+    place does not accept the content.
+    """
 
     def create(self, path: str, content: bytes) -> bool:
-        """Write all of it or nothing; False where something is there already, which stays untouched."""
+        """Write all of the content or nothing. Return False if the file exists already; it is not changed."""
 
     def read(self, path: str, *, limit: int) -> bytes | None:
-        """At most `limit` bytes; None where there is no such file."""
+        """Return at most `limit` bytes; None if there is no such file."""
 
     def names(self, folder: str) -> tuple[str, ...]:
-        """What lies directly in the folder, folders with a slash at the end."""
+        """Return the names directly in the folder; folders end with a slash."""
 
     def written(self, folder: str) -> Mapping[str, float | None]:
-        """The files directly in the folder, with when each was written last, in seconds since 1970; None: not told."""
+        """Return the files directly in the folder, with the time of the last write of each in seconds since 1970; None
+        if that is unknown.
+        """
 
 
 def objects_for(path: str, *, env: Mapping[str, str]) -> Objects:
-    """Raises Unreachable where a bucket is asked for and nobody is logged in."""
+    """Return the place that holds a path. Raises Unreachable for a bucket without a login."""
     return GcsObjects(gcs_client(env)) if path.startswith("gs://") else LocalObjects()
 
 
 class LocalObjects:
-    """Files of this machine."""
+    """Files on this machine."""
 
     def __init__(self, *, write: Callable[[int, bytes], int] = os.write, link: Callable[..., None] = os.link) -> None:
         self._write = write
@@ -80,24 +87,24 @@ class LocalObjects:
         return {name: _written_at(Path(folder) / name) for name in self.names(folder) if not name.endswith("/")}
 
     def _create(self, target: Path, content: bytes) -> bool:
-        """Written beside and linked: whoever is killed half-way leaves a hidden file that nobody reads."""
-        beside = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.tmp")
-        try:
-            self._write_new(beside, content)
-            self._link(beside, target)
-        except FileExistsError:
-            return False
-        except OSError as failed:
-            if failed.errno not in _NO_LINKS:
-                raise
-            return self._create_in_place(target, content)
-        finally:
-            beside.unlink(missing_ok=True)
-        _sync(target.parent)
+        """Write the file under a hidden name, then link it: a writer that is killed leaves only a hidden file that is
+        never read.
+        """
+        with beside(target) as fresh:
+            try:
+                self._write_new(fresh, content)
+                self._link(fresh, target)
+            except FileExistsError:
+                return False
+            except OSError as failed:
+                if failed.errno not in _NO_LINKS:
+                    raise
+                return self._create_in_place(target, content)
+        sync_folder(target.parent)
         return True
 
     def _create_in_place(self, target: Path, content: bytes) -> bool:
-        """Without hard links; what is half-written when the disk is full goes, as it is ours."""
+        """Write the file without hard links. If the disk is full, the partial file is removed: this call created it."""
         try:
             self._write_new(target, content)
         except FileExistsError:
@@ -108,18 +115,11 @@ class LocalObjects:
         return True
 
     def _write_new(self, path: Path, content: bytes) -> None:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        try:
-            rest = memoryview(content)
-            while rest:
-                rest = rest[self._write(fd, bytes(rest)) :]
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        write_new(path, content, write=self._write, mode=0o644)
 
 
 class GcsObjects:
-    """Objects of Cloud Storage, through the given google.cloud.storage client."""
+    """Objects in Cloud Storage, through the given google.cloud.storage client."""
 
     def __init__(
         self,
@@ -128,17 +128,36 @@ class GcsObjects:
         timeout_s: float = REQUEST_TIMEOUT_S,
         deadline_s: float = DEADLINE_S,
         pauses: Sequence[float] = PAUSES_S,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] = clock.pause,
     ) -> None:
         self._client = client
         self._options: dict[str, Any] = {"timeout": timeout_s, "retry": None}
-        self._deadline_s = deadline_s
         self._pauses = pauses
         self._sleep = sleep
+        self._reading = GcsStorage(
+            client, timeout_s=timeout_s, deadline_s=deadline_s, pauses=pauses, sleep=sleep, permissions=PERMISSIONS
+        )
 
     def create(self, path: str, content: bytes) -> bool:
-        """A try whose answer was lost may have written: False then, and the content is there to be compared."""
-        done = self._ask(path, lambda: self._uploaded(path, content), permissions="storage.objects.create")
+        """Write the object. If an answer was lost, an earlier try may have written it: the result is False then, and
+        the caller can compare the content.
+        """
+        done = self._reading.ask(path, lambda: self._uploaded(path, content), permissions="storage.objects.create")
+        return self._in_bucket(path, done)
+
+    def create_from(self, path: str, file: Path) -> bool:
+        """Write the object as `create` does, with the content of a file of any size, without a limit for the whole
+        time.
+        """
+        tries: dict[str, Any] = {"pauses": self._pauses, "sleep": self._sleep}
+        done = ask(path, lambda: self._sent(path, file), permissions="storage.objects.create", **tries)
+        return self._in_bucket(path, done)
+
+    @staticmethod
+    def _in_bucket(path: str, done: bool | None) -> bool:  # noqa: FBT001 - an answer
+        """Return whether it was written. Raises EnvironmentMissing if it was refused because the bucket does not
+        exist.
+        """
         if done is None:
             bucket, _ = bucket_and_name(path)
             fix = f"Create it, or name another output: gcloud storage buckets create gs://{bucket}"
@@ -146,37 +165,35 @@ class GcsObjects:
         return done
 
     def read(self, path: str, *, limit: int) -> bytes | None:
-        bucket, name = bucket_and_name(path)
-        blob = self._client.bucket(bucket).blob(name)
-        return self._ask(
-            path, lambda: bytes(blob.download_as_bytes(start=0, end=limit - 1, checksum=None, **self._options))
-        )
+        return self._reading.read(path, limit=limit)
 
     def names(self, folder: str) -> tuple[str, ...]:
-        bucket, name = bucket_and_name(folder)
-        prefix = f"{name}/" if name else ""
-        return self._ask(folder, lambda: self._listed(bucket, prefix)) or ()
+        return self._reading.names(folder)
 
     def written(self, folder: str) -> Mapping[str, float | None]:
         bucket, name = bucket_and_name(folder)
         prefix = f"{name}/" if name else ""
-        return self._ask(folder, lambda: self._times(bucket, prefix)) or {}
+        return self._reading.ask(folder, lambda: self._times(bucket, prefix)) or {}
 
     def held_permissions(self, bucket: str, wanted: Sequence[str]) -> frozenset[str] | None:
-        """Which of `wanted` this login holds on the bucket; None where there is no such bucket. Changes nothing."""
+        """Return which of the `wanted` permissions this login holds on the bucket; None if there is no such bucket.
+        Changes nothing.
+        """
         question = self._client.bucket(bucket).test_iam_permissions
-        return self._ask(f"gs://{bucket}", lambda: frozenset(question(list(wanted), **self._options)))
+        return self._reading.ask(f"gs://{bucket}", lambda: frozenset(question(list(wanted), **self._options)))
 
     def _uploaded(self, path: str, content: bytes) -> bool:
-        from google.api_core.exceptions import PreconditionFailed
-
         bucket, name = bucket_and_name(path)
         blob = self._client.bucket(bucket).blob(name)
         options = {"content_type": "application/json", "if_generation_match": 0, **self._options}
-        try:
-            blob.upload_from_string(content, **options)
-        except PreconditionFailed:
-            return False
+        blob.upload_from_string(content, **options)
+        return True
+
+    def _sent(self, path: str, file: Path) -> bool:
+        bucket, name = bucket_and_name(path)
+        blob = self._client.bucket(bucket).blob(name)
+        options = {"if_generation_match": 0, "retry": None, "timeout": SEND_TIMEOUT_S, "checksum": "crc32c"}
+        blob.upload_from_filename(str(file), **options)
         return True
 
     def _times(self, bucket: str, prefix: str) -> Mapping[str, float | None]:
@@ -184,35 +201,12 @@ class GcsObjects:
         found = {blob.name.removeprefix(prefix): blob.updated for blob in blobs}
         return {name: at.timestamp() if at else None for name, at in found.items() if name}
 
-    def _listed(self, bucket: str, prefix: str) -> tuple[str, ...]:
-        blobs, folders = below(self._client, bucket, prefix, **self._options)
-        names = (*(blob.name for blob in blobs), *folders)
-        return tuple(sorted(name.removeprefix(prefix) for name in names if name != prefix))
-
-    def _ask(self, path: str, question: Callable[[], T], *, permissions: str = PERMISSIONS) -> T | None:
-        tries: dict[str, Any] = {"permissions": permissions, "pauses": self._pauses, "sleep": self._sleep}
-        return within(self._deadline_s, lambda: ask(path, question, **tries))
-
 
 def _written_at(path: Path) -> float | None:
     try:
         return path.stat().st_mtime
-    except OSError:  # it is gone since
+    except OSError:  # deleted since
         return None
-
-
-def _sync(folder: Path) -> None:
-    """Makes the new name last through a power cut, where the file system can."""
-    try:
-        fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return
-    try:
-        os.fsync(fd)
-    except OSError:
-        pass
-    finally:
-        os.close(fd)
 
 
 def _not_written(path: str, failed: OSError | ValueError) -> EnvironmentMissing:

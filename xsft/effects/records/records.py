@@ -1,29 +1,29 @@
 """Records of submissions: kept beside each run's output, begun before anything is created, never overwritten.
 
-`<output>/<run_name>/xsft/attempt-<n>.json` says what is about to be submitted; `attempt-<n>.<outcome>.json` says what
-came of it. Each is written once, whole or not at all, so that a submitter that is killed leaves the truth. A local
-run's `run.json` (`effects.local_run`) lies in the same folder and is read by the same function (`attempt_files`).
+`<output>/<run_name>/xsft/attempt-<n>.json` holds what is about to be submitted; `attempt-<n>.<outcome>.json` holds the
+outcome. Each is written once and atomically, so the records stay correct if a submitter is killed. A local run's
+`run.json` (`effects.local`) is in the same folder and is read by the same function (`attempt_files`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from xsft.effects.machine import clock
 from xsft.effects.machine.paths import state_dir
 from xsft.effects.machine.process import own_environment
+from xsft.effects.records.attempt_files import attempt_at, attempts_in, facts_at, intent
 from xsft.effects.records.index import Index, entry_of, keep, read_index
 from xsft.effects.records.objects import Objects, objects_for
 from xsft.errors import UsageError, XsftError
 from xsft.problems import Problem, warning
-
-if TYPE_CHECKING:
-    from xsft.records.model import Facts, Record
+from xsft.records.document import facts_to_json, to_json
+from xsft.records.model import AttemptFacts, Record, with_facts
 
 FOLDER = "xsft"
 
@@ -34,59 +34,50 @@ class RecordRef(Struct, frozen=True, kw_only=True):
     """An attempt that this process has begun."""
 
     path: str
-    """Of the attempt's object."""
+    """The path of the attempt's object."""
     record: Record
     problems: tuple[Problem, ...] = ()
-    """The local index could not be written: a warning; the record itself is safe."""
+    """A warning if the local index could not be written; the record itself is safe."""
 
 
 class Taken(Struct, frozen=True, kw_only=True):
-    """Somebody else began this attempt first, or a submitter that died did."""
+    """Another submitter began this attempt first; it may have died since."""
 
     ref: RecordRef
-    """Ours: kept beside the other one. A submitter that finds no JobSet on the cluster may create it (its name decides
-    who is first) and finish this ref; the attempt is then read as ours.
+    """The record of this process, kept beside the other one. A submitter that finds no JobSet on the cluster may create
+    it (the JobSet's name decides which submitter is first) and finish this ref; the attempt then counts as its own.
     """
     there: Record
-    """The one that was first."""
+    """The record that was first."""
 
 
 class RecordStore(Struct, frozen=True, kw_only=True):
     state: Path
-    """The state folder; the index lies in `runs/` below."""
+    """The state folder; the index is in `runs/` below it."""
     objects_at: Callable[[str], Objects]
     now: Callable[[], str] = field(default=clock.now)
 
     def begin(self, record: Record) -> RecordRef | Taken:
-        """Write the intent. `record` holds one attempt, `submitting`, with a `submitter` of its own.
+        """Write the intent. `record` holds one attempt, `submitting`, with a `submitter` of its own. Call this before
+        the create.
 
-        Call it before the create. Raises Unreachable or EnvironmentMissing where the output does not take it; nothing
-        should be created then.
+        Raises Unreachable or EnvironmentMissing if the output does not accept it; nothing should be created then.
         """
-        from xsft.effects.records.attempt_files import attempt_at, intent
-        from xsft.records.document import to_json
-
         path = f"{_folder(record.output, record.run_name)}/attempt-{record.last.number}.json"
         objects = self.objects_at(path)
         if not objects.create(path, to_json(record).encode()):
             there = attempt_at(path, objects, run_name=record.run_name, number=record.last.number)
-            if there.last.submitter != record.last.submitter:  # equal: our own try, whose answer was lost
+            if there.last.submitter != record.last.submitter:  # equal: this submitter's own try, whose answer was lost
                 objects.create(intent(path, record.last.submitter), to_json(record).encode())
                 return Taken(ref=RecordRef(path=path, record=record), there=there)
         return RecordRef(path=path, record=record, problems=self.index(record, path))
 
-    def finish(self, ref: RecordRef, facts: Facts) -> RecordRef:
-        """Add what came of it; the ref that comes back holds the whole record.
+    def finish(self, ref: RecordRef, facts: AttemptFacts) -> RecordRef:
+        """Add the outcome. The returned ref holds the complete record. If it is called twice, the first outcome is
+        kept, and another submitter's is kept beside it.
 
-        Said twice, the first stays, and another submitter's word is kept beside it. Raises as `begin`: the run is as it
-        is then, and only the record lacks it, so a caller warns.
+        Raises as `begin`. The run itself is not affected then, only its record is incomplete, so a caller warns.
         """
-        from dataclasses import replace
-
-        from xsft.effects.records.attempt_files import facts_at
-        from xsft.records.document import facts_to_json
-        from xsft.records.model import with_facts
-
         number = ref.record.last.number
         content = facts_to_json(facts, run_name=ref.record.run_name, number=number).encode()
         objects = self.objects_at(ref.path)
@@ -99,23 +90,20 @@ class RecordStore(Struct, frozen=True, kw_only=True):
         return RecordRef(path=ref.path, record=whole, problems=self.index(whole, ref.path))
 
     def read_run(self, output: str, run_name: str) -> tuple[Record, ...]:
-        """All attempts, the first one first: each a Record with exactly one attempt and its own spec.
+        """Return all attempts, the first one first: each is a Record with exactly one attempt and its own spec. Empty
+        if nothing is recorded. An attempt whose document is cut off is returned as `unknown`, with the reason.
 
-        Empty where nothing is recorded. An attempt whose document is torn comes back as `unknown`, with the reason.
-        Raises Unreachable where nobody can look.
+        Raises Unreachable if the output cannot be read.
         """
-
-        from xsft.effects.records.attempt_files import attempts_in
-
         folder = _folder(output, run_name)
         return attempts_in(folder, self.objects_at(folder), run_name=run_name)
 
     def local_index(self) -> Index:
-        """The runs that were submitted from this machine."""
+        """Return the index of the runs that were submitted from this machine."""
         return read_index(self.state / "runs")
 
     def index(self, record: Record, path: str) -> tuple[Problem, ...]:
-        """Put a run into the local index; a warning where it cannot be written."""
+        """Add a run to the local index. Returns a warning if it cannot be written."""
         try:
             keep(self.state / "runs", entry_of(record, path=path, at=self.now()))
         except (XsftError, OSError) as failed:
@@ -125,7 +113,7 @@ class RecordStore(Struct, frozen=True, kw_only=True):
 
 
 def record_store(env: Mapping[str, str] | None = None) -> RecordStore:
-    """As this user and this environment have it. A bucket's client is made when a bucket is first asked for."""
+    """Return the record store of this user and environment. A bucket's client is created on first use of a bucket."""
     environment = own_environment() if env is None else env
     home = Path(environment.get("HOME") or Path.home())
     made: dict[str, Objects] = {}
@@ -140,12 +128,12 @@ def record_store(env: Mapping[str, str] | None = None) -> RecordStore:
 
 
 def ref_of(record: Record) -> RecordRef:
-    """The attempt of a record that was read (`RecordStore.read_run`). Raises UsageError as reading it does."""
+    """Return the ref of a record that was read (`RecordStore.read_run`). Raises UsageError as reading it does."""
     return RecordRef(path=f"{_folder(record.output, record.run_name)}/attempt-{record.last.number}.json", record=record)
 
 
 def next_number(records: tuple[Record, ...]) -> int:
-    """Of the attempt that comes after these."""
+    """Return the number of the next attempt."""
     return 1 + max((record.last.number for record in records), default=0)
 
 

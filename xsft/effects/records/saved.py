@@ -1,19 +1,20 @@
-"""How far a run has come, by its saved checkpoints."""
+"""The progress of a run, by its saved checkpoints."""
 
 from __future__ import annotations
 
 from xsft.effects.records.objects import Objects
 
 WHOLE_IN_BUCKET = "commit_success.txt"
-"""Orbax writes it last; a bucket has no rename, so a half-saved step has its final name already."""
+"""The file that Orbax writes last; a bucket has no rename, so a partly saved step already has its final name."""
 WHOLE_HERE = "_CHECKPOINT_METADATA"
-"""A half-saved step is named `N.orbax-checkpoint-tmp`. source, both: orbax-checkpoint@0.12.8 path/atomicity.py"""
+"""The file of a complete step; a partly saved step is named `N.orbax-checkpoint-tmp`. source, both:
+orbax-checkpoint@0.12.8 path/atomicity.py
+"""
 
 
 def latest_step(objects: Objects, *, output: str, run_name: str) -> int | None:
-    """Of the checkpoints that were saved whole (maxtext@0.2.5 names each by its step); None where there is none.
-
-    Raises Unreachable where nobody can look.
+    """Return the newest step with a complete checkpoint (maxtext@0.2.5 names each by its step), or None. Raises
+    Unreachable if the output cannot be read.
     """
     folder = f"{output.rstrip('/')}/{run_name}/checkpoints"
     whole = WHOLE_IN_BUCKET if output.startswith("gs://") else WHOLE_HERE

@@ -1,4 +1,4 @@
-"""Can a run's output be written? Told before anything is created, and without leaving anything behind."""
+"""Checks whether a run's output can be written, before anything is created and without leaving a file behind."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from xsft.problems import Problem, error, warning
 
 OBJECT_PERMISSIONS = ("storage.objects.create", "storage.objects.get", "storage.objects.list")
 BUCKET_PERMISSION = "storage.buckets.get"
-"""MaxText asks for the bucket itself and calls it missing without this. source: maxtext docs
+"""MaxText reads the bucket itself, and reports it as missing without this permission. source: maxtext docs
 tutorials/posttraining/sft_on_multi_host.md, prerequisites.
 """
 MIN_FREE_BYTES = 100 * 10**6
-"""A record takes some 30 kB; below this a run on this machine cannot even log."""
+"""A record takes some 30 kB; with less free space than this a run on this machine cannot even write its log."""
 
 
 def check_writable(
@@ -28,9 +28,8 @@ def check_writable(
     objects: GcsObjects | None = None,
     free: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free,
 ) -> tuple[Problem, ...]:
-    """What is wrong with `output` (a folder of this machine, or gs://), as far as it can be told from here.
-
-    Raises Unreachable where the bucket does not answer within ten seconds, or nobody is logged in.
+    """Return the problems of `output` (a folder of this machine, or gs://), as far as they can be determined from here.
+    Raises Unreachable if the bucket does not answer within ten seconds, or without a login.
     """
     if not output.startswith("gs://"):
         return tuple(_local(Path(output), free))
@@ -54,7 +53,7 @@ def _bucket(output: str, objects: GcsObjects) -> Iterator[Problem]:
             "output-permission",
             "output",
             f"Your login may not use the bucket {bucket} for results: it lacks {', '.join(lacking)}.",
-            f"Have somebody who owns it grant roles/storage.objectUser: {_grant(bucket, 'roles/storage.objectUser')}",
+            f"Ask its owner to grant roles/storage.objectUser: {_grant(bucket, 'roles/storage.objectUser')}",
         )
     if BUCKET_PERMISSION not in held:
         yield warning(
@@ -92,7 +91,9 @@ def _local(output: Path, free: Callable[[Path], int]) -> Iterator[Problem]:
 
 
 def _is_there(path: Path) -> bool:
-    """Also a dangling link. Raises OSError or ValueError for names that no file system takes."""
+    """Return whether the path exists, as a dangling link too. Raises OSError or ValueError for names that no file
+    system accepts.
+    """
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):

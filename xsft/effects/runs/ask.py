@@ -1,6 +1,6 @@
-"""What is asked of clusters: begun at once, all of them together, and waited for where it is needed.
+"""Queries to clusters: all are started at once, and each result is awaited only when it is needed.
 
-Apart from what becomes of the answers, so that who looks has asked before it loads the rest.
+This module does not process the answers, so a caller can start the queries before it loads the modules that do.
 """
 
 from __future__ import annotations
@@ -24,15 +24,10 @@ from xsft.effects.runs.observe import observations_of, unread
 from xsft.effects.runs.patience import Pulse, Say, wait_for
 from xsft.effects.runs.turns import turns
 from xsft.effects.runs.wanted import Effort, Wanted
-from xsft.errors import XsftError
+from xsft.errors import ClusterMissing, XsftError
 from xsft.problems import Problem
-from xsft.reading.lastknown_line import Known
+from xsft.reading.lastknown_line import LastKnown
 from xsft.states.model import JobSet, Observation
-
-GONE = frozenset({"context-unknown", "cluster-missing"})
-"""Ids of failures to find a cluster at all. Of one that only old runs name this is told beside those runs, which say so
-themselves, and not as a warning at every look.
-"""
 
 
 class Target(Struct, frozen=True, kw_only=True):
@@ -42,34 +37,38 @@ class Target(Struct, frozen=True, kw_only=True):
     """The cluster as the user names it."""
     namespace: str
     connect: Callable[[], Cluster]
-    """Raises XsftError."""
+    """Return the connection. Raises XsftError."""
     named: bool = True
-    """As `Source.named`."""
+    """As `RunSource.named`."""
     lists: Callable[[Cluster], Lists] | None = None
-    """Of that cluster and namespace; None: they are asked for when it is connected."""
+    """Return the lists of that cluster and namespace, if they were already requested. None: they are requested once
+    connected.
+    """
 
 
-class Answer(Struct, frozen=True, kw_only=True):
-    """Of one target."""
+class ClusterAnswer(Struct, frozen=True, kw_only=True):
+    """The answer of one target."""
 
     observations: tuple[Observation, ...]
     cluster: Cluster | None = None
     problem: Problem | None = None
-    known: Mapping[str, Known] = field(default_factory=dict)
+    known: Mapping[str, LastKnown] = field(default_factory=dict)
     first_pods: FirstPods = FirstPods()
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """A question to one target, under way."""
+class PendingQuery(Struct, frozen=True, kw_only=True):
+    """A query to one target, in progress."""
 
     target: Target
-    started: Started[Answer]
+    started: Started[ClusterAnswer]
     pulse: Pulse
-    silent: Callable[[XsftError], Answer]
-    """What is known without it."""
+    silent: Callable[[XsftError], ClusterAnswer]
+    """Return the answer to use if the target does not answer: what is known without it."""
 
-    def answer(self, *, alone: bool, say: Say) -> Answer:
-        """`alone`: no other cluster was asked."""
+    def answer(self, *, alone: bool, say: Say) -> ClusterAnswer:
+        """Return the target's answer, or what is known without it if the query fails. `alone`: no other cluster was
+        queried.
+        """
         try:
             return wait_for(self.started, self.pulse, name=self.target.name, alone=alone, say=say)
         except XsftError as failed:
@@ -77,17 +76,17 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 
 class Look(Struct, frozen=True, kw_only=True):
-    """One look at all of them, begun."""
+    """One round of queries to all targets, in progress."""
 
     targets: tuple[Target, ...]
     wanted: Wanted
     index: Index
-    asked: tuple[Asked, ...]
+    asked: tuple[PendingQuery, ...]
     begun_at: float
-    """`clock.monotonic`."""
+    """When the queries were started, by `clock.monotonic`."""
 
-    def answers(self, *, say: Say) -> list[Answer]:
-        """One per target; `say` hears who is waited for."""
+    def answers(self, *, say: Say) -> list[ClusterAnswer]:
+        """Return one answer per target. `say` is called with a line that names the cluster being waited for."""
         alone = len({one.name for one in self.targets}) == 1
         return [one.answer(alone=alone, say=say) for one in self.asked]
 
@@ -100,17 +99,19 @@ def begin(
     everything: bool = False,
     effort: Effort | None = None,
 ) -> Look:
-    """`names`: exact names of runs or JobSets, none: all. `everything`: also the progress of what ended long ago."""
+    """Start the queries to all targets. `names`: exact names of runs or JobSets; empty: all. `everything`: also read
+    the progress of runs that ended long ago.
+    """
     begun_at, index = clock.monotonic(), store.local_index()
     wanted = Wanted(names=frozenset(names), everything=everything, effort=effort or Effort(), now=store.now())
     asked = tuple(_ask(one, store=store, entries=index.entries, wanted=wanted) for one in targets)
     return Look(targets=tuple(targets), wanted=wanted, index=index, asked=asked, begun_at=begun_at)
 
 
-def _ask(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry], wanted: Wanted) -> Asked:
+def _ask(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry], wanted: Wanted) -> PendingQuery:
     pulse = Pulse()
     before = cache(partial(_before, target, store=store, entries=entries, wanted=wanted))
-    return Asked(
+    return PendingQuery(
         target=target,
         started=start(partial(_answer, target, pulse, store=store, wanted=wanted, before=before)),
         pulse=pulse,
@@ -119,7 +120,7 @@ def _ask(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry], w
 
 
 Before = tuple[Memory, tuple[IndexEntry, ...]]
-"""What was known of the target's runs last, and what was submitted there from here."""
+"""What was last known of the target's runs, and the index entries of runs submitted there from this machine."""
 
 
 def _before(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry], wanted: Wanted) -> Before:
@@ -130,8 +131,8 @@ def _before(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry]
 
 def _answer(
     target: Target, pulse: Pulse, *, store: RecordStore, wanted: Wanted, before: Callable[[], Before]
-) -> Answer:
-    """Raises XsftError where the target does not answer."""
+) -> ClusterAnswer:
+    """Return the target's answer. Raises XsftError if the target does not answer."""
     known, submitted = before()
     cluster = target.connect()
     pulse.connected(cluster)
@@ -143,17 +144,17 @@ def _answer(
     tell = None if starting is None else first_pods.lists if starting else ()
     found = observations_of(lists, first_pods=tell, name=target.name, now=wanted.now)
     uids = {seen.jobset.uid for seen in found if seen.jobset}
-    if not pulse.left:  # else somebody has told already what was known without it
+    if not pulse.left:  # else the caller has already shown the last known state
         forget(store.state, cluster=target.name, namespace=target.namespace, there=uids, now=wanted.now, known=known)
     there = {seen.jobset.name: seen.jobset for seen in found if seen.jobset}
     gone = (one for one in submitted if one.uid not in uids and not _bears_its_name(one, there.get(one.jobset or "")))
     lost = (forgotten(one, cluster=target.name, known=known, now=wanted.now) for one in gone)
     seen = (_with_known(one, known) for one in found if wanted.run(one))
-    return Answer(observations=(*seen, *lost), cluster=cluster, known=known, first_pods=first_pods)
+    return ClusterAnswer(observations=(*seen, *lost), cluster=cluster, known=known, first_pods=first_pods)
 
 
-def _read_next(jobsets: Sequence[JobSet], *, known: Mapping[str, Known], wanted: Wanted) -> list[str]:
-    """Names of the JobSets whose progress will be read, as far as the JobSets alone tell."""
+def _read_next(jobsets: Sequence[JobSet], *, known: Mapping[str, LastKnown], wanted: Wanted) -> list[str]:
+    """Return the names of the JobSets whose progress will be read, as far as the JobSets alone show it."""
     bare = (
         Observation(run_name=one.run_name, target="xpk", observed_at=wanted.now, jobset=one)
         for one in jobsets
@@ -164,12 +165,16 @@ def _read_next(jobsets: Sequence[JobSet], *, known: Mapping[str, Known], wanted:
 
 
 def _bears_its_name(entry: IndexEntry, held: JobSet | None) -> bool:
-    """Another attempt under the same name; not that of a run which is itself named `run-2`."""
+    """Return whether the JobSet found under the entry's name is another attempt of the same run, not an attempt of a
+    run that is itself named `run-2`.
+    """
     return held is not None and (held.run_name == entry.run_name or (not held.ours and entry.uid is None))
 
 
-def _silent(target: Target, failed: XsftError, *, before: Callable[[], Before], wanted: Wanted) -> Answer:
-    """What was known last, and what was submitted from here since."""
+def _silent(target: Target, failed: XsftError, *, before: Callable[[], Before], wanted: Wanted) -> ClusterAnswer:
+    """Return the answer for a target that failed: what was last known, and what was submitted from this machine
+    since.
+    """
     known, submitted = before()
     missing = (unread("jobsets", failed),)
     there = {uid: one for uid, one in known.items() if not one.gone}
@@ -181,13 +186,16 @@ def _silent(target: Target, failed: XsftError, *, before: Callable[[], Before], 
     ]
     (first, *_) = failed.problems
     seen = (*(one for one in older if wanted.run(one)), *since)
-    told = target.named or first.id not in GONE
-    return Answer(observations=seen, problem=first.as_warning_of(target.name) if told else None)
+    # A missing cluster that only old runs name is shown at those runs, not as a warning at every read.
+    told = target.named or not isinstance(failed, ClusterMissing)
+    return ClusterAnswer(observations=seen, problem=first.as_warning_of(target.name) if told else None)
 
 
-def _with_known(seen: Observation, known: Mapping[str, Known]) -> Observation:
-    """What a run said before its end does not change after it: it is not read again. Of one that was restarted, how it
-    was before.
+def _with_known(seen: Observation, known: Mapping[str, LastKnown]) -> Observation:
+    """Return the observation with what is already known of it.
+
+    The log of a run does not change after the run ended, so it is not read again. For a restarted run, the state before
+    the restart is added.
     """
     jobset = seen.jobset
     if jobset is None or (jobset.terminal is None and not jobset.restarts):

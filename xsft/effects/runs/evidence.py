@@ -1,5 +1,5 @@
-"""What may explain a run, beyond its state: events, its queue and who is in it, the logs of what failed. Each part is
-asked for at the same time, and what cannot be read is None.
+"""Evidence that may explain a run, beyond its state: events, its queue and the queue's workloads, and the logs of
+failed processes. All parts are requested at the same time. A part that cannot be read is None.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from xsft.reading.lenient import mapping, text
 from xsft.reading.pods import pods_selector
 from xsft.reading.queue import Holding, quotas_of, waits
 from xsft.states.classify import classify
-from xsft.states.evidence import End, Event, Evidence, Log, Neighbour
+from xsft.states.evidence import AttemptEnd, Event, Evidence, Log, Neighbour
 from xsft.states.model import Condition, JobSet, KueueWorkload, Observation, Pod, Status
 from xsft.states.moments import seconds_between
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 DEADLINE_S = 15.0
 NO_JOBS = frozenset({"broken-spec", "no-jobs"})
-"""Reasons for which the Jobs are dry-run."""
+"""Status reasons for which the Jobs are dry-run."""
 
 _UID = re.compile(r"\bUID: ([0-9a-f-]{36})\b")
 
@@ -47,8 +47,8 @@ def read_evidence(
     deadline_s: float = DEADLINE_S,
     now: Callable[[], str] = clock.now,
 ) -> Evidence:
-    """`seen` has a JobSet; `attempts`: all that are known of the run, this one among them. Never raises for what cannot
-    be read.
+    """Return the evidence on one run. `seen` must have a JobSet. `attempts`: all known attempts of the run, including
+    this one. Does not raise if a part cannot be read.
     """
     jobset = seen.jobset
     if jobset is None:
@@ -62,7 +62,7 @@ def read_evidence(
 
 
 class _Begun(Struct, frozen=True, kw_only=True):
-    """Questions that have been asked, and not answered yet."""
+    """Queries in progress, one per part of the evidence."""
 
     events: Started[tuple[Event, ...]]
     node_events: Started[tuple[Event, ...] | None]
@@ -71,11 +71,11 @@ class _Begun(Struct, frozen=True, kw_only=True):
     ahead: Started[tuple[Neighbour, ...] | None]
     missing: Started[tuple[str, ...] | None]
     dry_run: Started[tuple[Problem, ...] | None]
-    earlier: Started[tuple[End, ...]]
+    earlier: Started[tuple[AttemptEnd, ...]]
 
 
-def _begun(asked: _Asked, *, earlier: Callable[[], tuple[End, ...]]) -> _Begun:
-    """All at once; two of them wait for the JobSet as it is."""
+def _begun(asked: _Asked, *, earlier: Callable[[], tuple[AttemptEnd, ...]]) -> _Begun:
+    """Start all queries at once; two of them wait for the JobSet's manifest."""
     raw = start(lambda: asked.cluster.get_jobset(name=asked.jobset.name, namespace=asked.jobset.namespace))
     return _Begun(
         events=start(asked.events),
@@ -92,7 +92,9 @@ def _begun(asked: _Asked, *, earlier: Callable[[], tuple[End, ...]]) -> _Begun:
 def _gathered(
     asked: _Asked, begun: _Begun, logs: Started[tuple[Log, ...]], *, seen: Observation, now: str, until: float
 ) -> Evidence:
-    """What has come by then. The pods of all hosts may tell more of its state than those that `status` reads."""
+    """Return the evidence that has arrived by `until`. The status is computed again, since the pods of all hosts can
+    show more than those that `status` reads.
+    """
     queue, held = _came(begun.cluster_queue, until), _came(begun.holdings, until)
     return Evidence(
         seen=seen,
@@ -126,7 +128,9 @@ def _with_pods(seen: Observation, pods: Started[tuple[Pod, ...]], timeout_s: flo
 
 
 def _of_its_nodes(events: tuple[Event, ...] | None, seen: Observation) -> tuple[Event, ...] | None:
-    """Of the nodes that its pods are on: those made anew are placed where those of before were, more often than not."""
+    """Return the events of the nodes that the run's pods are on. New pods are usually placed on the same nodes as the
+    pods they replace.
+    """
     nodes = {f"Node/{pod.node}" for pod in seen.pods or () if pod.node}
     return None if events is None else tuple(one for one in events if one.object in nodes)
 
@@ -136,7 +140,7 @@ def _active(queue: Any) -> Condition | None:
 
 
 class _Asked(Struct, frozen=True, kw_only=True):
-    """Questions about one run; each raises XsftError, or answers None where it does not apply."""
+    """The queries about one run. Each raises XsftError, or returns None if it does not apply."""
 
     cluster: Cluster
     jobset: JobSet
@@ -148,7 +152,7 @@ class _Asked(Struct, frozen=True, kw_only=True):
         return self.workload is not None and waits(self.workload)
 
     def events(self) -> tuple[Event, ...]:
-        """Warnings of the namespace that are about it, and everything about the JobSet itself."""
+        """Return the namespace's warnings about the run, and all events of the JobSet itself."""
         reads, namespace = self.cluster.reads, self.jobset.namespace
         own = reads.events(namespace=namespace, fields=f"involvedObject.uid={self.jobset.uid}")
         warnings = reads.events(namespace=namespace, fields="type=Warning")
@@ -157,14 +161,16 @@ class _Asked(Struct, frozen=True, kw_only=True):
         return tuple(dict.fromkeys((*own, *about)))
 
     def node_events(self) -> tuple[Event, ...] | None:
-        """Of all nodes, since it was made; they stand in this namespace, whatever the run's."""
+        """Return the warnings of all nodes since the JobSet was created. Node events are in the namespace `default`,
+        whatever the run's namespace.
+        """
         if not self.jobset.restarts:
             return None
         found = self.cluster.reads.events(namespace="default", fields="involvedObject.kind=Node,type=Warning")
         return tuple(one for one in found if (seconds_between(self.jobset.created_at, one.at) or 0.0) >= 0)
 
     def cluster_queue(self) -> Any | None:
-        """The one its LocalQueue feeds, or that it holds quota in."""
+        """Return the ClusterQueue that the run's LocalQueue points to, or in which the run holds quota."""
         name = self.workload.cluster_queue if self.workload else None
         queue = (self.workload.queue if self.workload else None) or self.jobset.queue
         if name is None and queue is not None:
@@ -173,7 +179,9 @@ class _Asked(Struct, frozen=True, kw_only=True):
         return self.cluster.cluster_queue(name) if name else None
 
     def holdings(self) -> tuple[Holding, ...] | None:
-        """Of the whole cluster where that may be seen: its queues serve several namespaces."""
+        """Return the quota holdings of the whole cluster if they may be read, since a ClusterQueue serves several
+        namespaces; else those of the run's namespace.
+        """
         if not self.waiting:
             return None
         try:
@@ -182,7 +190,7 @@ class _Asked(Struct, frozen=True, kw_only=True):
             return self.cluster.reads.holdings(namespace=self.jobset.namespace)
 
     def holders(self, held: Sequence[Holding], queue: Any | None) -> tuple[Neighbour, ...]:
-        """Who holds no accelerators holds nothing up."""
+        """Return the workloads that hold accelerators in the queue. Those that hold none do not block the run."""
         name = text(mapping(queue, "metadata").get("name"))
         there = [one for one in held if name in (None, one.cluster_queue) and one.holds]
         ordered = sorted(there, key=lambda one: (-(one.priority or 0), one.jobset or ""))
@@ -201,13 +209,15 @@ class _Asked(Struct, frozen=True, kw_only=True):
         )
 
     def preemptor(self, held: Sequence[Holding]) -> str | None:
-        """Kueue names the preemptor's Workload by its UID, in words only."""
+        """Return the JobSet that preempted the run, or None. Kueue names the preemptor's Workload only by its UID in a
+        message.
+        """
         said = (c.message for c in (self.workload.conditions if self.workload else ()) if c.type == "Preempted")
         uids = {uid for message in said for uid in _UID.findall(message)}
         return next((one.jobset for one in held if uids & {one.uid, one.owner_uid}), None)
 
     def missing(self, raw: Any) -> tuple[str, ...] | None:
-        """Of what the run names; only what the cluster says is not there."""
+        """Return the objects that the run references and that the cluster reports as not found."""
         if raw is None:
             return None
         return tuple(f"{kind}/{name}" for kind, name in named_objects(raw) if not self._is_there(kind, name))

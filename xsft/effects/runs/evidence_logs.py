@@ -1,4 +1,4 @@
-"""The logs that may explain a run: of the processes that failed first, and of the attempts before."""
+"""Logs that may explain a run: of the processes that failed first, and of the earlier attempts."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from xsft.effects.cluster.logs import LogAsk, read_log
 from xsft.effects.machine.parallel import start
 from xsft.errors import XsftError
 from xsft.reading.pods import pods_selector, prints_steps, trainer_container
-from xsft.states.evidence import End, Log
+from xsft.states.evidence import AttemptEnd, Log
 from xsft.states.failing import suspects
 from xsft.states.model import Container, JobSet, Observation, Pod
 from xsft.trainers.failures import diagnose
-from xsft.trainers.progress import Said as LogLine
+from xsft.trainers.progress import LoggedLine as LogLine
 from xsft.trainers.progress import progress_of
 
 LOGS = 3
-"""Of failed processes, the likeliest causes first; a run of two slices has 128."""
+"""Maximum number of logs of failed processes, the likeliest causes first. A run of two slices has 128 logs."""
 EARLIER = 2
-"""Attempts before this one whose end is looked at."""
+"""Maximum number of earlier attempts whose end is read."""
 TAIL = 400
-"""Lines of each."""
+"""Lines read of each log."""
 
 
 def failing_logs(cluster: Cluster, seen: Observation, jobset: JobSet) -> tuple[Log, ...]:
-    """Of the processes that failed, else of the one that prints steps."""
+    """Return the logs of the processes that failed; if none failed, the log of the process that prints steps."""
     pods = seen.pods or ()
     wanted = suspects(pods)[:LOGS] or [pod for pod in pods if prints_steps(pod, jobset)][:1]
     started = [start(partial(_log, cluster, jobset, pod)) for pod in wanted]
@@ -34,8 +34,9 @@ def failing_logs(cluster: Cluster, seen: Observation, jobset: JobSet) -> tuple[L
 
 
 def _log(cluster: Cluster, jobset: JobSet, pod: Pod) -> Log | None:
-    """Of the container that failed: where it was started anew, of the one before. Its termination message is the end
-    of its log, and stays where the log itself is gone; None where neither is there.
+    """Return the log of the failed container; if the container restarted, of the container before the restart.
+
+    The termination message is the end of the log, and remains after the log itself is gone. None if neither exists.
     """
     container = _failed(pod)
     again = container is not None and container.state != "terminated"
@@ -65,7 +66,7 @@ def _log(cluster: Cluster, jobset: JobSet, pod: Pod) -> Log | None:
 
 
 def _lines(cluster: Cluster, wanted: LogAsk) -> tuple[LogLine, ...]:
-    """None of them where the log cannot be read."""
+    """Return the lines of the log; empty if the log cannot be read."""
     try:
         return read_log(cluster.reads.api, wanted) or ()
     except XsftError:
@@ -73,7 +74,7 @@ def _lines(cluster: Cluster, wanted: LogAsk) -> tuple[LogLine, ...]:
 
 
 def _failed(pod: Pod) -> Container | None:
-    """The trainer's before others of the pod."""
+    """Return the failed container of the pod, the trainer's before any other."""
     ended = [one for one in pod.containers for end in (one, one.last) if end is not None and _is_failure(end)]
     return next((one for one in ended if one.name == trainer_container(pod)), ended[0] if ended else None)
 
@@ -83,17 +84,17 @@ def _is_failure(container: Container) -> bool:
 
 
 def attempts_before(jobset: JobSet, attempts: Sequence[Observation]) -> tuple[JobSet, ...]:
-    """The attempts before this one that are still there, the latest last."""
+    """Return the earlier attempts whose JobSets still exist, the latest last."""
     others = [one.jobset for one in attempts if one.jobset and one.jobset.uid != jobset.uid]
     earlier = [one for one in others if one.created_at <= jobset.created_at]
     return tuple(sorted(earlier, key=lambda one: one.created_at)[-EARLIER:])
 
 
-def ends_of(cluster: Cluster, earlier: Sequence[JobSet], now: Callable[[], str]) -> tuple[End, ...]:
+def ends_of(cluster: Cluster, earlier: Sequence[JobSet], now: Callable[[], str]) -> tuple[AttemptEnd, ...]:
     return tuple(_end(cluster, jobset, now) for jobset in earlier)
 
 
-def _end(cluster: Cluster, jobset: JobSet, now: Callable[[], str]) -> End:
+def _end(cluster: Cluster, jobset: JobSet, now: Callable[[], str]) -> AttemptEnd:
     pods = cluster.reads.pods(namespace=jobset.namespace, labels=pods_selector([jobset.name]))
     found = suspects(pods)[:1]
     log = _log(cluster, jobset, found[0]) if found else None
@@ -103,4 +104,4 @@ def _end(cluster: Cluster, jobset: JobSet, now: Callable[[], str]) -> End:
     ]
     lines = read_log(cluster.reads.api, wanted[0]) if wanted else None
     step = progress_of(lines, read_at=now()).step if lines else None
-    return End(name=jobset.name, signature=log.said.signature if log and log.said else "", step=step)
+    return AttemptEnd(name=jobset.name, signature=log.said.signature if log and log.said else "", step=step)

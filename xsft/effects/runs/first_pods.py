@@ -1,6 +1,6 @@
-"""The first pod of each Job of some runs: those pods print the steps, and say why a run does not start.
+"""The first pod of each Job of some runs: these pods print the steps, and show why a run does not start.
 
-Requested once the JobSets are known; the API server scans every pod of the namespace for each such list.
+They are requested once the JobSets are known. The API server scans every pod of the namespace for each such list.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from xsft.reading.pods import first_hosts_selector, prints_steps
 from xsft.states.model import JobSet, Pod
 
 MOST_STARTING = 64
-"""With more than this all pending pods are listed: a name has up to 40 characters, and many servers and proxies
-limit a URL to 8,000.
+"""With more starting JobSets than this, all pending pods are listed instead: a name has up to 40 characters, and many
+servers and proxies limit a URL to 8,000.
 """
 
 
 class PodList(Struct, frozen=True, kw_only=True):
-    """One list of pods, under way."""
+    """One request for a list of pods, in progress."""
 
     jobsets: frozenset[str]
     """Names of the JobSets whose pods it returns."""
@@ -33,21 +33,23 @@ class PodList(Struct, frozen=True, kw_only=True):
         return self.answer.ended(timeout_s)
 
     def result(self) -> tuple[Pod, ...]:
-        """The pods, seconds old at most. Raises what the request raised."""
+        """Return the pods, at most seconds old. Raises what the request raised."""
         return self.answer.result()
 
 
 class FirstPods(Struct, frozen=True, kw_only=True):
-    """Lists of one namespace of one cluster."""
+    """The pod lists of one namespace of one cluster."""
 
     lists: tuple[PodList, ...] = ()
 
     def pods(self) -> tuple[Pod, ...]:
-        """Raises what a request raised."""
+        """Return the pods of all lists. Raises what a request raised."""
         return tuple(pod for one in self.lists for pod in one.result())
 
     def also_of(self, jobsets: Iterable[str], *, reads: Callable[[], Reads], namespace: str) -> FirstPods:
-        """With one more list where some of these JobSets are in none. What `reads` raises is raised by `pods`."""
+        """Return these lists, with one more if some of the JobSets are in none of them. If `reads` raises, `pods`
+        raises the same.
+        """
         missing = frozenset(jobsets).difference(*(one.jobsets for one in self.lists))
         if not missing:
             return self
@@ -57,12 +59,14 @@ class FirstPods(Struct, frozen=True, kw_only=True):
 
 
 def few_starting(jobsets: Sequence[JobSet], *, wanted: Wanted) -> list[str] | None:
-    """Names of wanted JobSets that are not up yet; None where they are too many to be named in a selector."""
+    """Return the names of the wanted JobSets that are not up yet; None if they are too many for one label selector."""
     found = [one.name for one in jobsets if starts(one) and wanted.jobset(one)]
     return found if len(found) <= MOST_STARTING else None
 
 
 def printer_of(jobset: JobSet, pods: Iterable[Pod]) -> Pod | None:
-    """The pod of the current attempt that prints steps; one that is being deleted only where there is no other."""
+    """Return the pod of the current attempt that prints steps; a pod that is being deleted only if there is no
+    other.
+    """
     found = [pod for pod in pods if prints_steps(pod, jobset)]
     return max(found, key=lambda pod: (not pod.deleting, pod.attempt, pod.created_at), default=None)

@@ -1,5 +1,5 @@
-"""Runs that were submitted from this machine and that their cluster does not have: known by the index and by the record
-beside their output.
+"""Runs that were submitted from this machine and whose JobSet is no longer on the cluster: known from the index and
+from the record beside their output.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from xsft.effects.records.index import IndexEntry, entry_of
-from xsft.reading.lastknown_line import Known
+from xsft.reading.lastknown_line import LastKnown
 from xsft.reading.lenient import text, whole
 from xsft.states.model import Observation, Recorded
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from xsft.records.model import Record
 
 
-def forgotten(entry: IndexEntry, *, cluster: str, known: Mapping[str, Known], now: str) -> Observation:
-    """A run that was submitted from here and whose JobSet is not on the cluster."""
+def forgotten(entry: IndexEntry, *, cluster: str, known: Mapping[str, LastKnown], now: str) -> Observation:
+    """Return the observation of a run that was submitted from this machine and whose JobSet is not on the cluster."""
     last = known.get(entry.uid or "")
     ended = last if last and last.ended else None
     return Observation(
@@ -44,7 +44,7 @@ def forgotten(entry: IndexEntry, *, cluster: str, known: Mapping[str, Known], no
 
 
 def recorded_of(records: Sequence[Record], uid: str | None) -> Recorded | None:
-    """The attempt of that JobSet, else the last."""
+    """Return the record's attempt with that JobSet UID, else the last attempt."""
     attempts = [record.last for record in records if record.attempts]
     found = next((one for one in attempts if uid and one.uid == uid), attempts[-1] if attempts else None)
     if found is None:
@@ -63,8 +63,12 @@ def recorded_of(records: Sequence[Record], uid: str | None) -> Recorded | None:
     )
 
 
-def attempt_gone(record: Record, *, cluster: str, known: Callable[[str], Mapping[str, Known]], now: str) -> Observation:
-    """An earlier attempt, as its record tells it; `known`: what earlier looks saw in a namespace."""
+def attempt_gone(
+    record: Record, *, cluster: str, known: Callable[[str], Mapping[str, LastKnown]], now: str
+) -> Observation:
+    """Return the observation of an earlier attempt, from its record. `known`: returns what earlier reads saw in a
+    namespace.
+    """
     entry = entry_of(record, path="", at=record.last.started_at)
     before = known(record.last.namespace or "default") if record.on_cluster else {}
     seen = forgotten(entry, cluster=cluster, known=before, now=now)
@@ -78,6 +82,6 @@ def went_to(entry: IndexEntry, *, cluster: str, namespace: str) -> bool:
 
 
 def cluster_of(entry: IndexEntry) -> str:
-    """As `effects.sources.cluster_name`."""
+    """Return the cluster's name, as `effects.runs.sources.cluster_name` does."""
     where = entry.cluster
     return (where.context or f"{where.project}/{where.zone}/{where.cluster}") if where else ""

@@ -1,4 +1,6 @@
-"""All runs at once: every cluster that was asked for, this machine, and what both have forgotten."""
+"""All runs in one result: those of every queried cluster, those of this machine, and those that their cluster no longer
+has.
+"""
 
 from __future__ import annotations
 
@@ -18,33 +20,33 @@ from xsft.effects.runs.forgotten import cluster_of, recorded_of
 from xsft.effects.runs.local import observe_local
 from xsft.effects.runs.patience import Say
 from xsft.effects.runs.printer_log import LONG_TAIL, TAIL
-from xsft.effects.runs.progress import Source, not_asked, read_progress
+from xsft.effects.runs.progress import ProgressSource, not_asked, read_progress
 from xsft.effects.runs.turns import Turns, turns
 from xsft.effects.runs.wanted import Wanted
 from xsft.problems import Problem
-from xsft.reading.lastknown_line import Known
+from xsft.reading.lastknown_line import LastKnown
 from xsft.states.folding import name_of
 from xsft.states.model import Observation, Progress, Recorded
 
 
 class Gathered(Struct, frozen=True, kw_only=True):
     settled: tuple[Observation, ...]
-    """Of which nothing more is read: whole runs, with all their attempts."""
+    """Observations that are complete: whole runs, with all their attempts."""
     rest: Callable[[], tuple[Observation, ...]]
-    """The others, once their progress is read. Raises no XsftError."""
+    """Return the other observations, once their progress is read. Raises no XsftError."""
     problems: tuple[Problem, ...] = ()
-    """Clusters that did not answer: warnings."""
+    """One warning per cluster that did not answer."""
     answered: bool = True
-    """Anything could be read at all."""
+    """Whether anything could be read at all."""
     whole: bool = True
-    """Everything that was asked answered."""
+    """Whether every queried cluster answered."""
 
     @property
     def observations(self) -> tuple[Observation, ...]:
         return tuple(chain.from_iterable(self.parts()))
 
     def parts(self) -> Iterator[tuple[Observation, ...]]:
-        """What is there first first, so that there is something to do while the rest is read."""
+        """Yield the complete observations first, so that the caller can use them while the others are read."""
         yield self.settled
         yield self.rest()
 
@@ -56,10 +58,10 @@ def gather_runs(
     local: bool = True,
     say: Say = lambda _line: None,
 ) -> Gathered:
-    """One Observation per attempt of a run. Raises no XsftError. `local`: also the runs on this machine; `say` hears
-    which cluster is waited for.
+    """Return one Observation per attempt of a run. Raises no XsftError. `local`: also the runs on this machine. `say`
+    is called with a line that names the cluster being waited for.
 
-    A cluster that does not answer gives what was last known of its runs, if anything, and a problem.
+    For a cluster that does not answer, the result holds what was last known of its runs, if anything, and a problem.
     """
     wanted, entries = look.wanted, look.index.entries
     here = observe_local((one for one in entries if wanted.entry(one)), now=wanted.now) if local else ()
@@ -82,13 +84,17 @@ def gather_runs(
     )
 
 
-def _read(asked: Sequence[Observation], *, source: Source, wanted: Wanted, hurry: Hurry) -> tuple[Observation, ...]:
+def _read(
+    asked: Sequence[Observation], *, source: ProgressSource, wanted: Wanted, hurry: Hurry
+) -> tuple[Observation, ...]:
     tail = LONG_TAIL if wanted.names else TAIL
     return read_progress(asked, source=source, deadline_s=wanted.effort.progress_s, tail=tail, hurry=hurry)
 
 
 def _parted(whose: Turns, *, wanted: Wanted) -> tuple[list[Observation], list[Observation]]:
-    """Those whose progress is not read: of other runs, and of the same runs, as those whose progress is."""
+    """Split the observations whose progress is not read: first those of other runs, then those of the same runs as the
+    observations that are read.
+    """
     runs = {name_of(one) for one in whose.asked}
     parts: tuple[list[Observation], list[Observation]] = ([], [])
     for one in whose.left:
@@ -96,14 +102,16 @@ def _parted(whose: Turns, *, wanted: Wanted) -> tuple[list[Observation], list[Ob
     return parts
 
 
-def _with_last_words(several: Iterable[Observation], known: Sequence[Mapping[str, Known]]) -> Iterator[Observation]:
+def _with_last_words(several: Iterable[Observation], known: Sequence[Mapping[str, LastKnown]]) -> Iterator[Observation]:
     return (_with_last(one, known) for one in several)
 
 
-def _with_last(seen: Observation, known: Sequence[Mapping[str, Known]]) -> Observation:
-    """What it had said when it was looked at before, and cannot be read now: all, of a run that has failed and whose
-    log is gone with its pods (of one that completed, an older step could be taken for its last), and of one whose
-    JobSet is gone; the last checkpoint, of which the end of a log need not tell.
+def _with_last(seen: Observation, known: Sequence[Mapping[str, LastKnown]]) -> Observation:
+    """Return the observation with the progress of the last read, for what cannot be read now.
+
+    All of it for a failed run whose log is gone with its pods, and for a run whose JobSet is gone. Not for a completed
+    run: an older step could be taken for its last. The last checkpoint for any other run, since the end of a log need
+    not contain it.
     """
     said, held, gone = seen.progress, seen.jobset or seen.was, seen.jobset is None
     unsaid = said.saved_step is None if said else held is not None and held.terminal == "Failed"
@@ -117,11 +125,11 @@ def _with_last(seen: Observation, known: Sequence[Mapping[str, Known]]) -> Obser
     return replace(seen, progress=replace(last if further else said, saved_step=saved))
 
 
-def _last(uid: str, known: Sequence[Mapping[str, Known]]) -> Progress | None:
+def _last(uid: str, known: Sequence[Mapping[str, LastKnown]]) -> Progress | None:
     return next((one[uid].progress for one in known if uid in one), None)
 
 
-def _source(clusters: Mapping[str, Cluster], *, store: RecordStore, entries: Sequence[IndexEntry]) -> Source:
+def _source(clusters: Mapping[str, Cluster], *, store: RecordStore, entries: Sequence[IndexEntry]) -> ProgressSource:
     outputs = {(cluster_of(one), one.run_name): one.output for one in entries if one.output}
 
     def output(seen: Observation) -> str | None:
@@ -133,7 +141,7 @@ def _source(clusters: Mapping[str, Cluster], *, store: RecordStore, entries: Seq
         records = store.read_run(place, seen.run_name) if place else ()
         return recorded_of(records, seen.record.uid if seen.record else None)
 
-    return Source(
+    return ProgressSource(
         cluster=lambda name: clusters[name],
         objects=store.objects_at,
         output=output,

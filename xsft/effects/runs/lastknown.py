@@ -1,7 +1,8 @@
-"""What was known of runs when their cluster last answered: for when it does not, and for runs it has forgotten.
+"""What was known of runs when their cluster last answered: used if the cluster does not answer, and for runs that it no
+longer has.
 
-One small file per cluster and namespace in the state folder, written whole or not at all: a line that says what it is,
-then one per attempt of a run. What is in it is old, is said to be old, and never makes a run failed that was not.
+One small file per cluster and namespace in the state folder, written atomically: a header line, then one line per
+attempt of a run. Its content is old and is shown as old; it never turns a run into a failed one.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ from xsft.effects.machine.folders import PRIVATE_FILE, private_folder
 from xsft.effects.machine.regular import open_regular
 from xsft.effects.runs.wanted import passed_over
 from xsft.errors import XsftError
-from xsft.reading.lastknown_line import Known, Line, line_of, read_line
+from xsft.reading.lastknown_line import LastKnown, Line, line_of, read_line
 from xsft.states.model import ENDED, RUNNING, JobSet, Observation, Status
 from xsft.states.moments import seconds_between
 
 SCHEMA = "xsft.known/2"
 _FAMILY = SCHEMA.partition("/")[0]
 FORGET_AFTER_S = 14 * 24 * 3600.0
-"""Of a run that the cluster has forgotten."""
+"""How long the last state of a run is kept after its cluster no longer has the run."""
 MAX_RUNS = 3000
 MAX_BYTES = 16 * 1024 * 1024
 
 
-class Memory(Mapping[str, Known]):
-    """By the JobSet's UID. A line is taken apart when it is asked for: most are not."""
+class Memory(Mapping[str, LastKnown]):
+    """The last known states of runs, by the JobSet's UID. A line is parsed on first access: most are never accessed."""
 
     def __init__(self, lines: Iterable[Line] = ()) -> None:
         self._lines = {one.uid: one for one in lines}
-        self._read: dict[str, Known | None] = {}
+        self._read: dict[str, LastKnown | None] = {}
 
-    def __getitem__(self, uid: str) -> Known:
+    def __getitem__(self, uid: str) -> LastKnown:
         if uid not in self._read:
             self._read[uid] = self._lines[uid].known()
         known = self._read[uid]
@@ -49,7 +50,7 @@ class Memory(Mapping[str, Known]):
         return known
 
     def __iter__(self) -> Iterator[str]:
-        """Of all that make sense."""
+        """Yield the UIDs of the lines that can be parsed."""
         return (uid for uid in self._lines if self.get(uid) is not None)
 
     def __len__(self) -> int:
@@ -60,11 +61,11 @@ class Memory(Mapping[str, Known]):
 
 
 def remember(state: Path, seen: Iterable[tuple[Observation, Status]], *, now: str) -> None:
-    """Keep what was read of each run now. A file that cannot be written is no fault of the runs: nothing is said.
+    """Save what was read of each run. An error in writing the file is ignored: it does not concern the runs.
 
-    Of a run whose JobSet is gone its end is kept, where its record tells one: it is not read again.
+    For a run whose JobSet is gone, the end that its record shows is saved, so that it is not read again.
     """
-    by_place: dict[tuple[str, str], list[Known]] = defaultdict(list)
+    by_place: dict[tuple[str, str], list[LastKnown]] = defaultdict(list)
     for one, status in seen:
         jobset = one.jobset or (one.was if status.state in ENDED else None)
         if one.cluster and jobset and one.last_known is None and status.state != "unknown":
@@ -79,9 +80,11 @@ def remember(state: Path, seen: Iterable[tuple[Observation, Status]], *, now: st
         _write(path, (*lines, *older), cluster=cluster, namespace=namespace, now=now)
 
 
-def _with_told(known: Known, line: Line | None) -> Known:
-    """What was found of a failure stays until the restart that follows it, `before` has it then, or until it runs. How
-    far a run had come that was not asked now stays too.
+def _with_told(known: LastKnown, line: Line | None) -> LastKnown:
+    """Return the state with the findings and the progress of the saved line, if this read has none.
+
+    Findings on a failure are kept until the run is restarted (`before` holds them then) or is running. Progress that
+    was not read this time is kept too.
     """
     unfound = not known.found and known.status.state not in RUNNING
     unasked = known.progress is None and (known.unheard or not known.ended)
@@ -98,9 +101,11 @@ def _with_told(known: Known, line: Line | None) -> Known:
 def forget(
     state: Path, *, cluster: str, namespace: str, there: Collection[str], now: str, known: Memory | None = None
 ) -> None:
-    """`there`: UIDs of all JobSets, the cluster having answered. What lived when it was seen last and is not among them
-    lives no more: it must not be shown as living once the cluster is silent. How far it came, or how it ended, stays
-    known. `known`: what was recalled for this look; where nothing of it has gone, the file is not read again.
+    """Mark the runs whose JobSet is gone, after the cluster has answered. `there`: the UIDs of all its JobSets.
+
+    A run that was active at the last read and is not among them must not be shown as active once the cluster does not
+    answer. Its progress or its end is kept. `known`: what `recall` returned for this read; if none of those runs has
+    gone, the file is not read again.
     """
     if known is not None and not any(_has_gone(one, there) for one in known.lines()):
         return
@@ -116,7 +121,7 @@ def _has_gone(line: Line, there: Collection[str]) -> bool:
 
 
 def recall(state: Path, *, cluster: str, namespace: str) -> Memory:
-    """Empty where nothing was kept, or where that makes no sense any more."""
+    """Return the saved states of one namespace; empty if nothing was saved or the file cannot be parsed."""
     return Memory(_read(_path(state, cluster, namespace)))
 
 
@@ -139,8 +144,8 @@ def _path(state: Path, cluster: str, namespace: str) -> Path:
     return state / "known" / f"{re.sub(r'[^A-Za-z0-9.-]+', '_', cluster)[:80]}-{where}.jsonl"
 
 
-def _known(seen: Observation, jobset: JobSet, status: Status) -> Known:
-    return Known(
+def _known(seen: Observation, jobset: JobSet, status: Status) -> LastKnown:
+    return LastKnown(
         jobset=jobset,
         status=status,
         observed_at=seen.observed_at,
@@ -156,7 +161,7 @@ def _known(seen: Observation, jobset: JobSet, status: Status) -> Known:
 
 
 def _read(path: Path) -> list[Line]:
-    """Leniently: a file of another version, or half a file, is read as far as it goes."""
+    """Return the lines that can be parsed: of a file of another version, or a truncated one, as many as possible."""
     try:
         with open_regular(path) as file:
             first, *rest = file.read(MAX_BYTES).decode("utf-8", "replace").split("\n")

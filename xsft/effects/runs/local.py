@@ -1,4 +1,4 @@
-"""How the runs on this machine are: their records, the end of their logs, and whether anybody holds their locks."""
+"""State of the runs on this machine: their records, the end of their logs, and whether a process holds their locks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -20,28 +19,27 @@ from xsft.effects.records.records import FOLDER
 from xsft.effects.records.saved import latest_step
 from xsft.errors import XsftError
 from xsft.records import LOCAL_RECORD
+from xsft.records.document import read_record
+from xsft.records.model import Record
 from xsft.states.model import Observation, Progress, Recorded, Unread
-from xsft.trainers.progress import Said, progress_of
-
-if TYPE_CHECKING:
-    from xsft.records.model import Record
+from xsft.trainers.progress import LoggedLine, progress_of
 
 LOCK = "lock"
-"""`effects.local_folder.RunFolder.lock`."""
+"""As `RunFolder.lock` (effects/local/folder.py)."""
 TAIL_BYTES = 128 * 1024
-"""Of the log: some 600 lines."""
+"""Bytes read from the end of a log: some 600 lines."""
 GOING = frozenset({"submitting", "created", "running"})
-"""Outcomes of a record that tells no end."""
+"""Outcomes of a record of a run that has not ended."""
 
 
 def observe_local(entries: Iterable[IndexEntry], *, now: str) -> tuple[Observation, ...]:
-    """One per run on this machine that the index knows and whose folder is there. Never raises."""
+    """Return one Observation per run on this machine that is in the index and whose folder exists. Never raises."""
     local = (entry for entry in entries if entry.on_this_machine and entry.output)
     return tuple(seen for entry in local if (seen := _observed(entry, now)) is not None)
 
 
 def _observed(entry: IndexEntry, now: str) -> Observation | None:
-    """None where the folder was deleted: then there is no such run any more."""
+    """Return the observation of the run; None if its folder was deleted, since the run no longer exists then."""
     folder = Path(entry.output) / entry.run_name
     own = folder / FOLDER
     seen = Observation(
@@ -80,8 +78,6 @@ def _saved(entry: IndexEntry) -> int | None:
 
 
 def _record(path: Path) -> Record | None:
-    from xsft.records.document import read_record
-
     try:
         return read_record(read_bytes(path))
     except FileNotFoundError:
@@ -89,7 +85,9 @@ def _record(path: Path) -> Record | None:
 
 
 def _progress(record: Record, now: str, *, saved_step: int | None) -> Progress:
-    """By the log; by the record where that knows more, which it does of the steps before the log's end."""
+    """Return the progress from the log; from the record if it has more, as it does for the steps before the part of the
+    log that is read.
+    """
     said = _logged(Path(record.last.log), now) if record.last.log else None
     last = max(record.losses, default=None)
     if said is None or (said.step is None and last is not None):
@@ -100,7 +98,9 @@ def _progress(record: Record, now: str, *, saved_step: int | None) -> Progress:
 
 
 def _logged(log: Path, now: str) -> Progress | None:
-    """The lines' own times name neither year nor zone; the file's is the last line's."""
+    """Return the progress that the log shows. Times in the lines have neither year nor time zone, so the file's
+    modification time is used for the last line.
+    """
     try:
         with open_regular(log) as file:
             size, written = os.fstat(file.fileno()).st_size, os.fstat(file.fileno()).st_mtime
@@ -109,13 +109,18 @@ def _logged(log: Path, now: str) -> Progress | None:
     except OSError:
         return None
     lines = text.splitlines()[0 if size <= TAIL_BYTES else 1 :]
-    said = progress_of((Said(text=line) for line in lines), read_at=now, from_start=size <= TAIL_BYTES)
+    said = progress_of((LoggedLine(text=line) for line in lines), read_at=now, from_start=size <= TAIL_BYTES)
     return replace(said, said_at=datetime.fromtimestamp(written, UTC).isoformat(timespec="seconds"))
 
 
+def lock_of(output: str, run_name: str) -> Path:
+    """Return the path of the lock file that the process running this run holds."""
+    return Path(output) / run_name / FOLDER / LOCK
+
+
 def is_held(lock: Path) -> bool:
-    """Whether a process holds the run. The kernel's list is asked first: trying the lock takes it for a moment, and a
-    submission at that very moment would be refused.
+    """Return whether a process holds the lock. The kernel's lock list is read first: trying to take the lock holds it
+    for a moment, and a submission in that moment would be refused.
     """
     if holder(lock) is not None:
         return True

@@ -1,4 +1,6 @@
-"""Logs of a run's processes, merged: read once, or followed through restarts, new pods and an API that hiccups."""
+"""Logs of a run's processes, merged by time: read once, or followed through restarts, new pods and short API
+failures.
+"""
 
 from __future__ import annotations
 
@@ -13,60 +15,72 @@ from itertools import chain, islice
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.machine import clock
 from xsft.effects.machine.parallel import start
-from xsft.effects.runs.logstream import Follower, Over
-from xsft.effects.runs.logtypes import LogLine, Mark, Pace, Role
+from xsft.effects.runs.logstream import LogFollower, Over
+from xsft.effects.runs.logtypes import LogLine, Mark, Pace, ProcessRole
 from xsft.errors import UsageError, XsftError
 from xsft.reading.pods import trainer_job
 from xsft.states.model import JobSet, Pod
-from xsft.states.waiting import MENDS_ITSELF
 from xsft.trainers.progress import sortable
 
-__all__ = ["AT_MOST", "STREAM_THREAD", "LogLine", "Pace", "Role", "follow_logs", "printer", "read_logs", "role_of"]
+__all__ = [
+    "AT_MOST",
+    "STREAM_THREAD",
+    "LogLine",
+    "Pace",
+    "ProcessRole",
+    "follow_logs",
+    "printer",
+    "read_logs",
+    "role_of",
+]
 
 AT_MOST = 4
-"""Logs that are opened at once unless the user asks for more: a run of two slices has 128."""
+"""Maximum number of logs opened at once, unless the user asks for more: a run of two slices has 128."""
 WINDOW_S = 0.25
-"""Lines of several processes that come within it are put into the order of their times."""
+"""Lines of several processes that arrive within this time are sorted by their timestamps."""
 STREAM_THREAD = "xsft-log"
 WATCH_THREAD = "xsft-log-watch"
 WAITING_LINES = 10_000
-"""That nobody has taken yet; then the streams wait."""
+"""Maximum number of lines that are not consumed yet; the streams pause when it is reached."""
 
 LOOKS_PER_S = 2.0
-"""At pods of silent streams, all together: --all may have opened a hundred."""
+"""Pod reads per second for all silent streams together: --all may have opened a hundred."""
 
 Item = LogLine | Mark | Exception | None
-"""None: one stream has ended."""
+"""One item of the queue. None: one stream has ended."""
 Lines = queue.Queue[Item]
 Say = Callable[[str], None]
 
 
-def printer(jobset: JobSet) -> Role:
-    """The one process that prints steps."""
-    return Role(replicated_job=trainer_job(jobset) or "", slice_index=0, host=0)
+def printer(jobset: JobSet) -> ProcessRole:
+    """Return the one process that prints steps."""
+    return ProcessRole(replicated_job=trainer_job(jobset) or "", slice_index=0, host=0)
 
 
-def role_of(pod: Pod) -> Role:
-    return Role(replicated_job=pod.replicated_job, slice_index=pod.slice_index, host=pod.host)
+def role_of(pod: Pod) -> ProcessRole:
+    return ProcessRole(replicated_job=pod.replicated_job, slice_index=pod.slice_index, host=pod.host)
 
 
 def read_logs(
     cluster: Cluster,
     *,
     jobset: JobSet,
-    roles: Sequence[Role],
+    roles: Sequence[ProcessRole],
     since: str | None = None,
     tail: int | None = None,
     at_most: int = AT_MOST,
 ) -> Iterator[LogLine]:
-    """What these processes have said, by time; that of one comes while it is read. `tail`: lines of each.
+    """Yield the log lines of these processes so far, by time; the log of a single process is yielded while it is read.
+    `tail`: number of lines of each log.
 
-    Raises UsageError for more than `at_most` of them; while it is read Unreachable, where a log cannot be.
+    Raises UsageError for more than `at_most` processes, and Unreachable during iteration if a log cannot be read.
     """
     _require(roles, at_most)
     stop, pace = threading.Event(), Pace()
     over = Over(cluster, jobset, pace=pace, now=clock.monotonic)
-    followers = [Follower(cluster, jobset, role, pace=pace, over=over, stop=stop, say=lambda _: None) for role in roles]
+    followers = [
+        LogFollower(cluster, jobset, role, pace=pace, over=over, stop=stop, say=lambda _: None) for role in roles
+    ]
     return _begun(followers, since=since, tail=tail)
 
 
@@ -74,25 +88,25 @@ def follow_logs(
     cluster: Cluster,
     *,
     jobset: JobSet,
-    roles: Sequence[Role],
+    roles: Sequence[ProcessRole],
     since: str | None = None,
     tail: int | None = None,
     at_most: int = AT_MOST,
     pace: Pace | None = None,
     trouble: Say = lambda _text: None,
 ) -> Iterator[LogLine]:
-    """What they have said (`read_logs`) and go on to say, through restarts in place and new pods, until the JobSet has
-    ended or is gone and everything is read. `trouble` hears of what is being waited for and, between the lines, of
-    restarts; a line each.
+    """Yield the log lines so far (`read_logs`) and all later ones, through restarts in place and new pods, until the
+    JobSet has ended or is gone and all its lines are read. `trouble` is called with one line for each thing being
+    waited for and, between log lines, for each restart.
 
-    Each line comes once. Raises as `read_logs`; a cluster that does not answer for a while is waited for.
+    Each line is yielded once. Raises as `read_logs`; if the cluster does not answer for a while, it is retried.
     """
     _require(roles, at_most)
     lines: Lines = queue.Queue(WAITING_LINES)
     stop = threading.Event()
     pace = pace or Pace()
     over = Over(cluster, jobset, pace=pace, now=clock.monotonic)
-    followers = [Follower(cluster, jobset, role, pace=pace, over=over, stop=stop, say=trouble) for role in roles]
+    followers = [LogFollower(cluster, jobset, role, pace=pace, over=over, stop=stop, say=trouble) for role in roles]
     try:
         begun = partial(_begun, followers, since=since, tail=tail)
         yield from _patiently(begun, pause=partial(stop.wait, pace.poll_s), say=_once(trouble))
@@ -106,8 +120,8 @@ def follow_logs(
             one.interrupt()
 
 
-def _begun(followers: Sequence[Follower], *, since: str | None, tail: int | None) -> Iterator[LogLine]:
-    """Whole logs, in the order of their times."""
+def _begun(followers: Sequence[LogFollower], *, since: str | None, tail: int | None) -> Iterator[LogLine]:
+    """Yield the lines of whole logs, sorted by time."""
     if len(followers) == 1:
         return followers[0].begin(since=since, tail=tail)
     started = [start(partial(_opened, one.begin(since=since, tail=tail))) for one in followers]
@@ -115,7 +129,9 @@ def _begun(followers: Sequence[Follower], *, since: str | None, tail: int | None
 
 
 def _patiently(begun: Callable[[], Iterator[LogLine]], *, pause: Callable[[], object], say: Say) -> Iterator[LogLine]:
-    """From the beginning where the cluster does not answer; what breaks off is gone on with by who follows it then."""
+    """Yield the lines; start again from the beginning if the cluster does not answer. If a stream breaks later, the
+    follower reopens it.
+    """
     given = False
     while True:
         try:
@@ -123,7 +139,7 @@ def _patiently(begun: Callable[[], Iterator[LogLine]], *, pause: Callable[[], ob
                 given = True
                 yield line
         except XsftError as failed:
-            if failed.problem_id not in MENDS_ITSELF:
+            if failed.again != "helps":
                 raise
             say(failed.message)
             if given:
@@ -134,12 +150,14 @@ def _patiently(begun: Callable[[], Iterator[LogLine]], *, pause: Callable[[], ob
 
 
 def _opened(lines: Iterator[LogLine]) -> Iterator[LogLine]:
-    """With its first line read, which takes a server the longest; the others come when they are wanted."""
+    """Return the lines once the first one has arrived, which takes a server the longest. The others are read on
+    demand.
+    """
     return chain(tuple(islice(lines, 1)), lines)
 
 
-def _pump(follower: Follower, lines: Lines, stop: threading.Event) -> None:
-    """None at the end."""
+def _pump(follower: LogFollower, lines: Lines, stop: threading.Event) -> None:
+    """Put the lines of one stream into the queue, then None."""
     last: Exception | None = None
     try:
         for line in follower.lines():
@@ -149,7 +167,7 @@ def _pump(follower: Follower, lines: Lines, stop: threading.Event) -> None:
     _put(lines, last, stop)
 
 
-def _watch(followers: Sequence[Follower], pace: Pace, stop: threading.Event) -> None:
+def _watch(followers: Sequence[LogFollower], pace: Pace, stop: threading.Event) -> None:
     """Notice processes that are new while their old streams stay open."""
     while not stop.wait(max(pace.look_s / 2, len(followers) / LOOKS_PER_S)):
         for one in followers:
@@ -157,7 +175,7 @@ def _watch(followers: Sequence[Follower], pace: Pace, stop: threading.Event) -> 
 
 
 def _once(say: Say) -> Say:
-    """A restart of the run is one of all its processes."""
+    """Return a `say` that drops repeated lines: a restart of the run is reported by each of its processes."""
     told: set[str] = set()
 
     def tell(text: str) -> None:
@@ -183,7 +201,7 @@ def _merged(lines: Lines, *, streams: int, mark: Say) -> Iterator[LogLine]:
             if isinstance(item, LogLine):
                 held.append(item)
                 continue
-            yield from sorted(held, key=_order)  # what was said before it comes before it
+            yield from sorted(held, key=_order)  # lines before the mark come first
             held.clear()
             if isinstance(item, Exception):
                 raise item
@@ -194,7 +212,7 @@ def _merged(lines: Lines, *, streams: int, mark: Say) -> Iterator[LogLine]:
 
 
 def _batch(lines: Lines, *, window_s: float) -> list[Item]:
-    """At least one, and all that come within the window."""
+    """Return at least one item, and all others that arrive within the window."""
     batch = [lines.get()]
     end = clock.monotonic() + window_s
     with suppress(queue.Empty):
@@ -207,11 +225,11 @@ def _order(line: LogLine) -> str:
     return sortable(line.at)
 
 
-def _require(roles: Sequence[Role], at_most: int) -> None:
+def _require(roles: Sequence[ProcessRole], at_most: int) -> None:
     if len(roles) > at_most:
         raise UsageError(
-            f"That would open {len(roles)} logs at once, and at most {at_most} are unless you ask for more.",
+            f"{len(roles)} logs requested; the limit is {at_most} (raise it with --streams).",
             fix="Name one with --slice and --host, or say --all.",
         )
     if not roles:
-        raise UsageError("No process of that run is named so.", fix="xsft why RUN lists its pods.")
+        raise UsageError("No such process in this run.", fix="xsft why RUN lists its pods.")

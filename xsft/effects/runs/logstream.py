@@ -10,19 +10,20 @@ from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.http import Stream
 from xsft.effects.cluster.logs import LogAsk, open_log
 from xsft.effects.machine import clock
-from xsft.effects.runs.logtypes import Given, LogLine, Mark, Pace, Role
+from xsft.effects.runs.logtypes import Given, LogLine, Mark, Pace, ProcessRole
 from xsft.errors import Unreachable, XsftError
 from xsft.reading.pods import trainer_container
 from xsft.states.model import JobSet, Pod
-from xsft.states.waiting import MENDS_ITSELF
-from xsft.trainers.progress import Said, said
+from xsft.trainers.progress import LoggedLine, said
 
 AT_A_RESTART, AT_THE_END = 2, 5
-"""Tries to read what a process said last, the waits between them growing; its node may be gone for good."""
+"""Maximum number of reads of a process's last lines, with growing waits between them; its node may be gone for good."""
 
 
 class Over:
-    """Whether the run has ended; asked at most once per `poll_s`, by whichever process asks."""
+    """A function that returns whether the run has ended. It queries the cluster at most once per `poll_s`, for all
+    processes together.
+    """
 
     def __init__(self, cluster: Cluster, jobset: JobSet, *, pace: Pace, now: Callable[[], float]) -> None:
         self._cluster, self._jobset, self._pace, self._now = cluster, jobset, pace, now
@@ -31,7 +32,7 @@ class Over:
         self._over = False
 
     def __call__(self) -> bool:
-        """Raises Unreachable."""
+        """Return whether the run has ended. Raises Unreachable."""
         with self._lock:
             if not self._over and (self._asked is None or self._now() - self._asked >= self._pace.poll_s):
                 there = self._cluster.reads.jobset(name=self._jobset.name, namespace=self._jobset.namespace)
@@ -40,14 +41,16 @@ class Over:
             return self._over
 
 
-class Follower:
-    """`begin` once, then `lines`; `interrupt` from another thread."""
+class LogFollower:
+    """A follower of one process's log. Call `begin` once, then iterate `lines`; call `interrupt` from another
+    thread.
+    """
 
     def __init__(
         self,
         cluster: Cluster,
         jobset: JobSet,
-        role: Role,
+        role: ProcessRole,
         *,
         pace: Pace,
         over: Over,
@@ -60,17 +63,18 @@ class Follower:
         self._pod: Pod | None = None
         self._stream: Stream | None = None
         self._heard = 0.0
-        """When the stream said something last, by the monotonic clock."""
+        """When the last line arrived, by the monotonic clock."""
         self._wait_s = 0.0
         self._failures = 0
-        """In a row, of reading what a process said last."""
+        """Consecutive failures to read a process's last lines."""
         self._drained = False
-        """All that the pod's container has said is given, and it says no more."""
+        """All lines of the pod's container are yielded, and no more can follow."""
 
     def begin(self, *, since: str | None, tail: int | None) -> Iterator[LogLine]:
-        """What it has said so far. Raises Unreachable.
+        """Yield the lines so far. Raises Unreachable.
 
-        With a tail of 0 the last line is read all the same: it tells where the log is, so that none of it comes later.
+        With a tail of 0 the last line is read too, but not yielded: it marks the position in the log, so that no
+        earlier line is yielded later.
         """
         self._given, floor = Given(), ""
         self._given.since = since
@@ -82,7 +86,7 @@ class Follower:
         self._given.floor = floor if tail is not None else ""
 
     def lines(self) -> Iterator[LogLine | Mark]:
-        """What it says from then on, each line once. Raises Unreachable where asking again will not help."""
+        """Yield all later lines, each once. Raises Unreachable if a retry cannot help."""
         while not self._stop.is_set():
             try:
                 if (yield from self._round()):
@@ -92,13 +96,13 @@ class Follower:
                 self._back_off(failed)
 
     def interrupt(self) -> None:
-        stream = self._stream  # the reading thread takes it away
+        stream = self._stream  # the reading thread may clear it
         if stream is not None:
             stream.interrupt()
 
     def look(self) -> None:
-        """From another thread than the one that reads: end a stream that is silent where its process is another by
-        now, has ended or is gone.
+        """End a silent stream if its process was replaced, has ended or is gone. Call this from another thread than the
+        reader's.
         """
         stream, pod = self._stream, self._pod
         if stream is None or pod is None or clock.monotonic() - self._heard < self._pace.look_s:
@@ -106,13 +110,15 @@ class Follower:
         try:
             there = newest(self._cluster, self._jobset, self._role)
         except XsftError:
-            return  # the stream may be good all the same
+            return  # the stream itself may still work
         if there is None or has_ended(there) or (_key(there), _restarts(there)) != (_key(pod), _restarts(pod)):
             stream.interrupt()
 
     def _round(self) -> Generator[LogLine | Mark, None, bool]:
-        """One look at what its pod is now, and its log up to where that breaks or ends; True at the end of it all."""
-        over = self._over()  # first: what is said before the end is there once the end is
+        """Read the current pod and yield its log up to where the stream breaks or ends. Returns whether the run is
+        over.
+        """
+        over = self._over()  # read first: lines printed before the end can then be read
         pod = newest(self._cluster, self._jobset, self._role)
         if pod is not None:
             yield from self._turned_to(pod)
@@ -124,7 +130,9 @@ class Follower:
         return over
 
     def _turned_to(self, pod: Pod) -> Iterator[LogLine | Mark]:
-        """The rest of the pod, or of the container in it, that was there before."""
+        """Yield the rest of the replaced pod's log, or of the restarted container's, and a Mark; then switch to the new
+        one.
+        """
         before = self._pod
         if before is None or (_key(before) == _key(pod) and _restarts(before) >= _restarts(pod)):
             self._pod = pod
@@ -134,18 +142,20 @@ class Follower:
         self._pod, self._given, self._drained = pod, Given(), False
 
     def _last_words(self, pod: Pod, *, tries: int, previous: bool = False) -> Iterator[LogLine]:
-        """Raises Unreachable for so many tries less one; then they are done without."""
+        """Yield the remaining lines. Raises Unreachable for the first `tries - 1` failures in a row; after that the
+        lines are given up.
+        """
         try:
             yield from self._read(pod, previous=previous)
         except XsftError as failed:
             self._failures += 1
-            if failed.problem_id not in MENDS_ITSELF or self._failures < tries:
+            if failed.again != "helps" or self._failures < tries:
                 raise
-            self._say(f"What {pod.name} said last cannot be read: {failed.message}")
+            self._say(f"The last lines of {pod.name} could not be read: {failed.message}")
         self._failures = 0
 
     def _read(self, pod: Pod, *, tail: int | None = None, previous: bool = False) -> Iterator[LogLine]:
-        """All that it has said by now, however long that is, while it comes."""
+        """Yield all lines so far, while they are read, however many there are."""
         waits = Waits(self._cluster.reads.api.patience)
         while True:
             found = self._opened(pod, tail=tail, previous=previous, follow=False)
@@ -157,7 +167,7 @@ class Follower:
                 raise found
 
     def _whole(self, pod: Pod, opened: Stream) -> Generator[LogLine, None, Unreachable | None]:
-        """Where it broke off, why."""
+        """Yield the lines of the stream. Returns why it broke off, or None."""
         try:
             yield from self._new(pod, opened)
         except OSError as broken:
@@ -170,7 +180,7 @@ class Follower:
         opened = self._opened(pod, follow=True)
         if isinstance(opened, Unreachable):
             if not self._given.lines and opened.problem_id == "unreachable":
-                return  # it has said nothing yet; whether the cluster answers, the next look tells
+                return  # no line yet; the next round shows whether the cluster answers
             raise opened
         if opened is None:
             return
@@ -180,7 +190,7 @@ class Follower:
                 self._heard, self._wait_s = clock.monotonic(), 0.0
                 yield line
         except OSError:
-            return  # opened anew in the next round, from where it broke
+            return  # reopened in the next round, where it broke off
         finally:
             self._stream = None
             opened.close()
@@ -202,21 +212,21 @@ class Follower:
         return open_log(api, wanted, follow=follow, read_timeout_s=silence_s)
 
     def _new(self, pod: Pod, opened: Stream) -> Iterator[LogLine]:
-        said_now: Iterator[Said] = (said(text.decode("utf-8", "replace")) for text in opened.lines())
+        said_now: Iterator[LoggedLine] = (said(text.decode("utf-8", "replace")) for text in opened.lines())
         for line in self._given.new(said_now):
             yield LogLine(role=self._role, pod=pod.name, at=line.at, text=line.text, attempt=pod.attempt)
 
     def _back_off(self, failed: XsftError) -> None:
-        """Longer each time; what no time mends is raised."""
-        if failed.problem_id not in MENDS_ITSELF:
+        """Wait longer after each failure. Raises `failed` if waiting cannot help."""
+        if failed.again != "helps":
             raise failed
         self._say(failed.message)
         self._wait_s = min(self._pace.longest_wait_s, max(self._pace.poll_s, 2 * self._wait_s))
         self._stop.wait(self._wait_s)
 
 
-def newest(cluster: Cluster, jobset: JobSet, role: Role) -> Pod | None:
-    """The pod that has the role now; one that is being deleted only where there is no other."""
+def newest(cluster: Cluster, jobset: JobSet, role: ProcessRole) -> Pod | None:
+    """Return the pod that has the role now; a pod that is being deleted only if there is no other."""
     pods = cluster.reads.pods(namespace=jobset.namespace, labels=role.selector(jobset.name))
     return max(pods, key=lambda pod: (not pod.deleting, pod.attempt, pod.created_at, pod.name), default=None)
 
@@ -230,16 +240,16 @@ def _key(pod: Pod) -> tuple[str, str]:
 
 
 def _restarts(pod: Pod) -> int:
-    """Of the container that is read, in place."""
+    """Return how often the container that is read restarted in place."""
     name = trainer_container(pod)
     return sum(container.restarts for container in pod.containers if name in (None, container.name))
 
 
 def _turn(before: Pod, pod: Pod, *, jobset: JobSet) -> str:
-    """What a restart looks like in a log: the same text for all its processes, where all are new."""
+    """Return the line that marks a restart in the log: the same text for all processes, if all of them are new."""
     if pod.attempt > before.attempt:
         most = f" of {jobset.max_restarts}" if jobset.max_restarts is not None else ""
-        return f"-- {jobset.name}: restart {pod.attempt}{most}; what follows is said by the new processes --"
+        return f"-- {jobset.name}: restart {pod.attempt}{most}; the lines below are from the new processes --"
     if _key(before) == _key(pod):
-        return f"-- {pod.name}: its container was started anew; what follows is said by the new one --"
-    return f"-- {before.name} was replaced; what follows is said by {pod.name} --"
+        return f"-- {pod.name}: its container was restarted; the lines below are from the new one --"
+    return f"-- {before.name} was replaced; the lines below are from {pod.name} --"

@@ -1,4 +1,4 @@
-"""Processes of a run, what they say, and which of it was given already. No requests here."""
+"""Types for logs: the processes of a run, their lines, and which lines were already yielded. Makes no requests."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from msgspec import Struct, field
 
 from xsft.launchers.labels import COMPLETION_INDEX, JOBSET_NAME
 from xsft.reading.pods import JOB_INDEX, REPLICATED_JOB
-from xsft.trainers.progress import Said, sortable
+from xsft.trainers.progress import LoggedLine, sortable
 
 _FRACTION = re.compile(r"\.\d+")
 
 
-class Role(Struct, frozen=True, kw_only=True):
-    """A process by its place in the JobSet; its pod may be replaced."""
+class ProcessRole(Struct, frozen=True, kw_only=True):
+    """A process, identified by its place in the JobSet; its pod may be replaced."""
 
     replicated_job: str
     slice_index: int
@@ -30,53 +30,53 @@ class Role(Struct, frozen=True, kw_only=True):
 
 
 class LogLine(Struct, frozen=True, kw_only=True):
-    role: Role
+    role: ProcessRole
     pod: str
     at: str
-    """RFC 3339 with nanoseconds; empty for the kubelet's own words."""
+    """RFC 3339 with nanoseconds; empty for a line written by the kubelet itself."""
     text: str
     attempt: int = 0
-    """restart-attempt of its Job."""
+    """The restart-attempt of its Job."""
 
 
 class Mark(Struct, frozen=True, kw_only=True):
-    """Between two lines: what happened to the process that says them."""
+    """A mark between two lines: what happened to the process that prints them."""
 
     text: str
 
 
 class Pace(Struct, frozen=True, kw_only=True):
     poll_s: float = 2.0
-    """Between two looks for a pod that is not there, or an end."""
+    """Interval between checks for a missing pod or for the end of the run."""
     longest_wait_s: float = 15.0
-    """Before asking a cluster again that does not answer."""
+    """Longest wait before a retry if a cluster does not answer."""
     silence_s: float = 60.0
-    """A stream that says nothing for so long is opened anew: its connection may be dead."""
+    """A stream without a line for this long is reopened: its connection may be dead."""
     first_s: float = 8.0
-    """The same of one that has said nothing yet: a kubelet sends not even headers before the first line."""
+    """The same for a stream without a first line: a kubelet sends not even headers before that line."""
     look_s: float = 4.0
-    """Where a stream says nothing: between two looks whether its process is still the one. Nobody closes the stream of
-    a node that is gone.
+    """Interval between checks whether a silent stream still belongs to the current process. The stream of a node that
+    is gone is never closed by the server.
     """
 
 
 class Given(Struct, kw_only=True):
-    """Lines that were given already, as far as a reopened log repeats them: those of the last second."""
+    """The lines already yielded that a reopened log can repeat: those of the last second."""
 
     since: str | None = None
     floor: str = ""
-    """Where a tail was asked for: the time of its first line. What is older was not asked for."""
+    """Time of the first line of the requested tail. Older lines were not requested."""
     lines: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def add(self, line: Said) -> None:
+    def add(self, line: LoggedLine) -> None:
         second = _FRACTION.sub("", line.at)
         if line.at and second != self.since:
             self.since = second
             self.lines.clear()
         self.lines[line.at, line.text] += 1
 
-    def new(self, lines: Iterator[Said]) -> Iterator[Said]:
-        """Those of a reopened log that were not given before."""
+    def new(self, lines: Iterator[LoggedLine]) -> Iterator[LoggedLine]:
+        """Yield the lines of a reopened log that were not yielded before."""
         left = Counter(self.lines)
         for line in lines:
             if left[line.at, line.text] > 0:

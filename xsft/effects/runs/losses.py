@@ -1,4 +1,4 @@
-"""The loss of a run over its steps, from wherever it is written: the record of a local run, the metrics beside a run's
+"""The loss of a run by step, from every place that holds it: the record of a local run, the metrics beside a run's
 output, the log of the process that prints steps.
 """
 
@@ -14,33 +14,34 @@ from xsft.errors import XsftError
 from xsft.naming import RowOrder
 from xsft.states.model import Observation
 from xsft.states.rows import order_of
-from xsft.trainers.lines import Restored, Step, StepLoss, parse
+from xsft.trainers.lines import Restored, parse
+from xsft.trainers.losses import LossFold
 from xsft.trainers.metrics import FOLDER, losses_of, newest_files, rows_of
 
 MAX_FILES = 1000
-"""Of metrics; 100 steps each."""
+"""Maximum number of metrics files; each holds 100 steps."""
 MAX_BYTES = 16 * 1024 * 1024
 
 Lines = Callable[[Observation], Iterable[str]]
-"""The lines of the process that prints steps. Raises XsftError where they cannot be read."""
+"""Return the lines of the process that prints steps. Raises XsftError if they cannot be read."""
 
 
 class Curve(Struct, frozen=True, kw_only=True):
     run_name: str
     points: Mapping[int, float]
-    """Step to loss."""
+    """Loss by step."""
     resumed: Mapping[int, RowOrder | None] = {}
-    """Steps from which it is known to have resumed, and the order of its rows since."""
+    """Steps from which the run is known to have resumed, and the order of the rows since then."""
     sources: tuple[str, ...] = ()
-    """record | metrics | log, those that gave points."""
+    """The sources that gave points: record, metrics, log."""
     problems: tuple[str, ...] = ()
-    """`source: why` of those that could not be read."""
+    """`source: why`, one for each source that could not be read."""
     spec: Mapping[str, Any] = {}
-    """The workload as its last record has it (`spec.digest.canonical`); empty where none tells."""
+    """The workload from its last record (`spec.digest.canonical`); empty if there is no such record."""
 
 
-class Part(Struct, frozen=True, kw_only=True):
-    """What one source tells."""
+class LossSource(Struct, frozen=True, kw_only=True):
+    """The points of one source."""
 
     points: Mapping[int, float] = {}
     resumed: Mapping[int, RowOrder | None] = {}
@@ -48,15 +49,17 @@ class Part(Struct, frozen=True, kw_only=True):
 
 
 def read_curve(seen: Observation, *, output: str | None, store: RecordStore, lines: Lines) -> Curve:
-    """A step that two sources have counts with the later one's loss: the log is exacter than the metrics."""
-    readers: dict[str, Callable[[], Part]] = {"record": lambda: _recorded(store, output, seen.run_name)}
+    """Return the run's loss curve. If two sources have the same step, the later source is used: the log is more precise
+    than the metrics.
+    """
+    readers: dict[str, Callable[[], LossSource]] = {"record": lambda: _recorded(store, output, seen.run_name)}
     if seen.on_cluster:
-        readers["metrics"] = lambda: Part(points=_metrics(store, output, seen.run_name))
+        readers["metrics"] = lambda: LossSource(points=_metrics(store, output, seen.run_name))
         readers["log"] = lambda: _logged(lines(seen), order=order_of(seen.jobset))
     return _curve(seen.run_name, readers)
 
 
-def _curve(run_name: str, readers: Mapping[str, Callable[[], Part]]) -> Curve:
+def _curve(run_name: str, readers: Mapping[str, Callable[[], LossSource]]) -> Curve:
     points: dict[int, float] = {}
     resumed: dict[int, RowOrder | None] = {}
     sources: list[str] = []
@@ -82,17 +85,19 @@ def _curve(run_name: str, readers: Mapping[str, Callable[[], Part]]) -> Curve:
     )
 
 
-def _recorded(store: RecordStore, output: str | None, run_name: str) -> Part:
-    """Losses of a local run; of every run its attempts. A cluster's log has only the latest start of one."""
+def _recorded(store: RecordStore, output: str | None, run_name: str) -> LossSource:
+    """Return the losses in the records of a local run, and the attempts of any run. A cluster's log has only the latest
+    start.
+    """
     records = store.read_run(output, run_name) if output else ()
     attempts = [attempt for record in records for attempt in record.attempts]
     resumed = {one.resumed_from: one.order for one in attempts if one.resumed_from is not None}
     last = records[-1] if records else None
-    return Part(points=last.losses if last else {}, resumed=resumed, spec=last.spec if last else {})
+    return LossSource(points=last.losses if last else {}, resumed=resumed, spec=last.spec if last else {})
 
 
 def _metrics(store: RecordStore, output: str | None, run_name: str) -> Mapping[int, float]:
-    """Files that a resumed run wrote again count as they are now."""
+    """Return the losses in the metrics files. A file that a resumed run wrote again counts with its current content."""
     if not output:
         return {}
     folder = f"{output.rstrip('/')}/{run_name}/{FOLDER}"
@@ -102,20 +107,12 @@ def _metrics(store: RecordStore, output: str | None, run_name: str) -> Mapping[i
     return losses_of(row for text in texts for row in rows_of(text.decode("utf-8", "replace")))
 
 
-def _logged(lines: Iterable[str], *, order: RowOrder | None) -> Part:
-    """Tunix's six decimals where it printed the step as well; what a resumed run does again counts."""
-    losses: dict[int, float] = {}
-    exact: dict[int, float] = {}
+def _logged(lines: Iterable[str], *, order: RowOrder | None) -> LossSource:
+    found = LossFold()
     resumed: dict[int, RowOrder | None] = {}
     for line in lines:
-        match parse(line):
-            case StepLoss(step=step, loss=loss):
-                exact[step] = loss
-            case Step(step=step, loss=loss):
-                losses[step] = exact.get(step, loss)
-            case Restored(step=step):
-                losses = {s: loss for s, loss in losses.items() if s <= step}
-                resumed[step] = order
-            case _:
-                pass
-    return Part(points=losses, resumed=resumed)
+        event = parse(line)
+        found.take(event)
+        if isinstance(event, Restored):
+            resumed[event.step] = order
+    return LossSource(points=found.losses, resumed=resumed)

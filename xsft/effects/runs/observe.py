@@ -1,4 +1,6 @@
-"""How the runs on a cluster are: a handful of lists, whatever the number of runs, and nothing that is missing fatal."""
+"""State of the runs on a cluster, read with a fixed small number of lists, whatever the number of runs. Only a failure
+to read the JobSets is an error.
+"""
 
 from __future__ import annotations
 
@@ -26,26 +28,26 @@ from xsft.states.model import JobSet, KueueWorkload, Observation, Pod, Unread, W
 T = TypeVar("T")
 
 LATE_S = 3.0
-"""When nothing has come for so long, and the JobSets are there, the rest is not waited for. Well before a silent
-cluster is given up where others answer (`observe_patience.QUIET_S`): the JobSets are told then.
+"""If no byte arrives for this long and the JobSets are read, the other lists are given up. Much shorter than the time
+after which a silent cluster is given up (`runs.patience.QUIET_S`), so the JobSets are shown before that.
 """
 
 MAX_QUEUES = 4
-"""LocalQueues of which it is asked who waits; xpk makes one per namespace."""
+"""Maximum number of LocalQueues whose pending workloads are queried; xpk creates one queue per namespace."""
 
-NOT_ASKED = Unread(what="queue", why=f"not read: {MAX_QUEUES} other queues are fuller")
+NOT_ASKED = Unread(what="queue", why=f"queue position unknown: only the {MAX_QUEUES} longest queues are queried")
 
 
 def observe_cluster(
     cluster: Cluster, *, namespace: str, name: str, now: str, run_names: Iterable[str] | None = None
 ) -> tuple[Observation, ...]:
-    """One Observation per JobSet of the namespace, each an attempt of a run; `run_names`: only those (exact names of
-    runs or JobSets). `name`: the cluster as the user names it.
+    """Return one Observation per JobSet of the namespace; each is an attempt of a run. `run_names`: exact names of runs
+    or JobSets; None: all. `name`: the cluster as the user names it.
 
-    Four lists at most: JobSets, Kueue's Workloads, where a run starts the first pod of each Job that is pending, and
-    who waits in the queue; one more for each other queue in which one waits, of the fullest. `pods` holds those pending
-    ones, and is None where a run has none. A list that cannot be read is in `unread`. Raises Unreachable where the
-    JobSets themselves cannot be read, EnvironmentMissing where the cluster has no JobSet.
+    Reads at most four lists: JobSets, Kueue's Workloads, the pending first pod of each Job if a run is starting, and
+    the pending workloads of the queue; one more for each other queue that has pending runs, the fullest first. `pods`
+    holds those pending pods; None if a run has none. A list that cannot be read is in `unread`. Raises Unreachable if
+    the JobSets cannot be read, EnvironmentMissing if the cluster has no JobSet.
     """
     return observations_of(ask_lists(cluster, namespace=namespace), name=name, now=now, run_names=run_names)
 
@@ -58,8 +60,8 @@ def observations_of(
     run_names: Iterable[str] | None = None,
     first_pods: Sequence[Answering[tuple[Pod, ...]]] | None = None,
 ) -> tuple[Observation, ...]:
-    """As `observe_cluster`, of lists that were asked for. `first_pods`: lists with those of all Jobs that start; None:
-    they are asked for where any does.
+    """Return what `observe_cluster` returns, from lists that were already requested. `first_pods`: lists with the first
+    pods of all starting Jobs; None: they are requested if a run is starting.
     """
     jobsets = lists.jobsets.result()
     wanted = None if run_names is None else frozenset(run_names)
@@ -70,14 +72,14 @@ def observations_of(
 
 
 def starts(jobset: JobSet) -> bool:
-    """Some of its Jobs are not up, so that one of its pods may be pending."""
+    """Return whether some of the JobSet's Jobs are not up, so that one of its pods may be pending."""
     up = bool(jobset.jobs) and all(job.ready + job.succeeded >= job.replicas for job in jobset.jobs)
     return jobset.terminal is None and not jobset.suspended and not up
 
 
 def observe_run(cluster: Cluster, *, namespace: str, name: str, run_name: str, now: str) -> tuple[Observation, ...]:
-    """One Observation per attempt of exactly this run (or JobSet) that is there, with all its pods, the newest first;
-    empty where the cluster has none. Raises as `observe_cluster`.
+    """Return one Observation per existing attempt of exactly this run (or JobSet), with all its pods, the newest first;
+    empty if the cluster has none. Raises as `observe_cluster`.
     """
     reads = cluster.reads
     attempts = attempts_of(reads, namespace=namespace, run_name=run_name)
@@ -91,7 +93,9 @@ def observe_run(cluster: Cluster, *, namespace: str, name: str, run_name: str, n
 
 
 def attempts_of(reads: Reads, *, namespace: str, run_name: str) -> tuple[JobSet, ...]:
-    """The JobSets of the run, or the one of that name, the newest first. Costs one list of that label and one get."""
+    """Return the JobSets of the run, or the one with that name, the newest first. Costs one list with that label and
+    one get.
+    """
     there = reads.jobsets(namespace=namespace, selector=f"{RUN_LABEL}={run_name}") if is_label(run_name) else ()
     named = None if any(one.name == run_name for one in there) else reads.jobset(name=run_name, namespace=namespace)
     every = (*there, *((named,) if named and not there else ()))
@@ -99,22 +103,23 @@ def attempts_of(reads: Reads, *, namespace: str, run_name: str) -> tuple[JobSet,
 
 
 def unread(what: What, failed: XsftError) -> Unread:
-    """A line of why."""
-    return Unread(what=what, why=redact(" ".join(failed.message.split()))[:300], id=failed.problems[0].id)
+    """Return the entry for a list that could not be read, with the reason in one line."""
+    (first, *_) = failed.problems
+    return Unread(what=what, why=redact(" ".join(failed.message.split()))[:300], id=first.id, again=first.again)
 
 
 class _Beside(Struct, frozen=True, kw_only=True):
-    """What came beside the JobSets."""
+    """What was read in addition to the JobSets."""
 
     workloads: dict[str, KueueWorkload]
-    """By the JobSet's UID."""
+    """Workloads by the JobSet's UID."""
     pods: dict[str, tuple[Pod, ...]] | None
-    """By the JobSet's name; None where they could not be read."""
+    """Pods by the JobSet's name; None if they could not be read."""
     unread: tuple[Unread, ...]
     queue_unread: tuple[Unread, ...]
-    """Concerns those that wait in the queues that were asked."""
+    """Failures to read the pending workloads of the queried queues."""
     queues: frozenset[str]
-    """Those that were asked."""
+    """The queues that were queried."""
     ahead_s: float
 
     def of(self, jobset: JobSet, *, name: str, now: str) -> Observation:
@@ -145,7 +150,7 @@ def _beside(
     namespace: str,
     phase: str | None = None,
 ) -> _Beside:
-    """`phase`: only pods of that one."""
+    """Return what the other lists hold. `phase`: only pods in that phase."""
     left = partial(_left, reads, clock.monotonic())
     owned, no_workloads = _got(workloads, "workloads", left)
     queues = queues_of(one.workload for one in owned or ())[:MAX_QUEUES]
@@ -169,7 +174,7 @@ def _beside(
 def _positions(
     reads: Reads, queues: Iterable[str], *, namespace: str, left: Callable[[], float]
 ) -> tuple[dict[str, int], tuple[Unread, ...]]:
-    """By the Workload's name."""
+    """Return the queue positions by the Workload's name, and the failures."""
     asked = [start(partial(reads.waiting, namespace=namespace, queue=queue)) for queue in queues]
     answers = [_got(one, "queue", left) for one in asked]
     positions = {one.name: one.position for waiting, _ in answers for one in waiting or ()}
@@ -177,7 +182,7 @@ def _positions(
 
 
 def _left(reads: Reads, since: float) -> float:
-    """Seconds; every byte of any of the lists gives all of them more time."""
+    """Return the seconds left. Every byte received of any list extends the time for all of them."""
     return LATE_S - (clock.monotonic() - max(since, reads.api.heard_at))
 
 
@@ -192,5 +197,5 @@ def _got(started: Answering[T], what: What, left: Callable[[], float]) -> tuple[
 
 
 def is_label(name: str) -> bool:
-    """Whether a label can have that value: a selector with another one is refused as a whole."""
+    """Return whether a label can have that value: the API server rejects a selector with an invalid value."""
     return re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", name) is not None

@@ -1,4 +1,4 @@
-"""How long a cluster is waited for: as long as it shows signs of life, and a little longer."""
+"""How long to wait for a cluster: as long as it shows activity, and a short time after."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ T = TypeVar("T")
 Say = Callable[[str], None]
 
 QUIET_S = 5.0
-"""Silence of a cluster for which the answers of others are not held back."""
+"""Seconds of silence after which the answers of other clusters are shown without this one."""
 ALONE_S = 15.0
-"""Of the only one that is asked."""
+"""The same if only one cluster is queried."""
 LOGIN_S = 15.0
-"""Its login programs, while others wait; alone they have the time that they take (`login.LOGIN_TIMEOUT_S`)."""
+"""Time for its login programs while other clusters are shown; a single cluster gets `login.LOGIN_TIMEOUT_S`."""
 AT_MOST_S = 120.0
-"""From the login on, whatever goes on coming."""
+"""Maximum time since the login, even if bytes keep arriving."""
 SAY_AFTER_S = 1.0
-"""Then it is said who is waited for."""
+"""After this time the cluster being waited for is printed."""
 
 
 class Heard(Protocol):
     @property
     def heard_at(self) -> float:
-        """`clock.monotonic` of its last sign of life."""
+        """Return the time of the last activity, by `clock.monotonic`."""
 
 
 class Pulse:
-    """Of one cluster that is asked: written by the thread that asks, read by the one that waits."""
+    """The activity of one queried cluster: written by the thread that queries it, read by the thread that waits."""
 
     def __init__(self, *, now: Callable[[], float] = clock.monotonic) -> None:
         self._now = now
@@ -39,7 +39,7 @@ class Pulse:
         self._cluster: Heard | None = None
         self._connected_at = 0.0
         self.left = False
-        """Nobody waits any more."""
+        """The waiting thread has given up."""
 
     def connected(self, cluster: Heard) -> None:
         self._connected_at = self._now()
@@ -50,13 +50,13 @@ class Pulse:
         return self._cluster is None
 
     def quiet_s(self) -> float:
-        """For how long nothing has come, be it because a login takes that long."""
+        """Return the seconds since the last activity, a running login included."""
         if self._cluster is None:
             return self._now() - self._began
         return self._now() - max(self._connected_at, self._cluster.heard_at)
 
     def patience_s(self, *, alone: bool) -> float:
-        """How much longer it is waited for, as things are; none where that is not above 0."""
+        """Return how many more seconds to wait as of now; 0 or less: do not wait."""
         if self._cluster is None:
             return float("inf") if alone else LOGIN_S - self.quiet_s()
         quiet = (ALONE_S if alone else QUIET_S) - self.quiet_s()
@@ -64,7 +64,9 @@ class Pulse:
 
 
 def wait_for(started: Started[T], pulse: Pulse, *, name: str, alone: bool, say: Say) -> T:
-    """What was asked, or raises what that raises; Unreachable where `name` is silent for too long."""
+    """Return the query's result, or raise what it raised. Raises Unreachable if the cluster `name` is silent for too
+    long.
+    """
     while not started.ended(max(0.0, min(pulse.patience_s(alone=alone), SAY_AFTER_S))):
         if pulse.patience_s(alone=alone) <= 0:
             pulse.left = True
@@ -76,10 +78,13 @@ def wait_for(started: Started[T], pulse: Pulse, *, name: str, alone: bool, say: 
 def _given_up(pulse: Pulse, *, alone: bool) -> Unreachable:
     fix = "Check the network and the VPN, and try again."
     if pulse.logging_in:
-        said, fix = f"the login to the cluster has not ended in {LOGIN_S:g} s", "Log in by hand first, then try again."
+        said, fix = (
+            f"the login to the cluster did not end within {LOGIN_S:g} s",
+            "Log in by hand first, then try again.",
+        )
     elif pulse.quiet_s() >= (ALONE_S if alone else QUIET_S):
-        said = f"the cluster has said nothing for {pulse.quiet_s():.0f} s"
+        said = f"no answer for {pulse.quiet_s():.0f} s"
     else:
-        said = f"the cluster has not come to an end in {AT_MOST_S:g} s"
-    longer = "" if alone else " Asked alone (--place or --context NAME) it is waited for longer."
-    return Unreachable(f"{said}; that tells nothing of its runs.", fix=f"{fix}{longer}")
+        said = f"the answer was not complete after {AT_MOST_S:g} s"
+    longer = "" if alone else " With --place or --context xsft waits longer."
+    return Unreachable(f"{said}; the state of its runs is unknown.", fix=f"{fix}{longer}")

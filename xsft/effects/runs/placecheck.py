@@ -1,4 +1,4 @@
-"""What `xsft doctor` finds of the places of places.yaml: the login, the right to submit, JobSet, and the bucket."""
+"""What `xsft doctor` checks of the places in places.yaml: the login, the right to submit, JobSet, and the bucket."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xsft.effects.cluster import resources as kinds
 from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.cluster.config import Whereabouts
 from xsft.effects.cluster.lists import PATIENCE
-from xsft.effects.environments.tools import Check
+from xsft.effects.environments.tools import ToolCheck
 from xsft.effects.machine import clock
 from xsft.effects.machine.parallel import start
 from xsft.effects.records.storage import bucket_and_name
@@ -23,28 +23,30 @@ from xsft.problems import Problem
 from xsft.spec.place import Place
 
 LATE_S = 25.0
-"""For all of them together; a login program alone takes a second."""
+"""Time limit for all checks together; a login program alone takes a second."""
 NO_JOBSET = "xsft-doctor-asks-for-none"
 
 
-class World(Struct, frozen=True, kw_only=True):
-    """What is asked; a test passes another."""
+class PlaceProbe(Struct, frozen=True, kw_only=True):
+    """The functions that query a place; a test passes others."""
 
     connect: Callable[[Whereabouts], Cluster] = lambda where: connect(where, patience=PATIENCE)
     writable: Callable[[str], tuple[Problem, ...]] = check_writable
     late_s: float = LATE_S
 
 
-def place_checks(world: World | None = None) -> tuple[Check, ...]:
-    """One per place that names a cluster, one per bucket of a place; all are asked at once, and nothing is changed."""
+def place_checks(world: PlaceProbe | None = None) -> tuple[ToolCheck, ...]:
+    """Return one check per place that names a cluster, and one per bucket. All run at once, and none changes
+    anything.
+    """
     try:
         places, _ = known_places()
     except SpecError as wrong:
         return tuple(_failed(_row("places.yaml", "runs on clusters"), problem) for problem in wrong.problems[:1])
-    return tuple(_in_time(dict(_questions(places, world or World())), late_s=(world or World()).late_s))
+    return tuple(_in_time(dict(_questions(places, world or PlaceProbe())), late_s=(world or PlaceProbe()).late_s))
 
 
-def _questions(places: Mapping[str, Place], world: World) -> Iterator[tuple[str, Callable[[], Check]]]:
+def _questions(places: Mapping[str, Place], world: PlaceProbe) -> Iterator[tuple[str, Callable[[], ToolCheck]]]:
     for name, place in sorted(places.items()):
         if place.context or (place.project and place.zone and place.cluster):
             yield f"place:{name}", partial(_cluster, name, place, world)
@@ -53,7 +55,7 @@ def _questions(places: Mapping[str, Place], world: World) -> Iterator[tuple[str,
         yield f"bucket:{bucket}", partial(_bucket, bucket, output, world)
 
 
-def _in_time(questions: Mapping[str, Callable[[], Check]], *, late_s: float) -> Iterator[Check]:
+def _in_time(questions: Mapping[str, Callable[[], ToolCheck]], *, late_s: float) -> Iterator[ToolCheck]:
     until = clock.monotonic() + late_s
     asked = [(name, start(question)) for name, question in questions.items()]
     for name, one in asked:
@@ -61,10 +63,12 @@ def _in_time(questions: Mapping[str, Callable[[], Check]], *, late_s: float) -> 
             yield one.result()
         else:
             late = f"timed out: no answer within {late_s:g} s"
-            yield replace(_row(name, ""), detail=late, fix="Check the network, the VPN and the login, and try again.")
+            yield replace(
+                _row(name, ""), detail=late, fix="ToolCheck the network, the VPN and the login, and try again."
+            )
 
 
-def _cluster(name: str, place: Place, world: World) -> Check:
+def _cluster(name: str, place: Place, world: PlaceProbe) -> ToolCheck:
     row = _row(f"place:{name}", f"runs on {source_at(place, None).name}")
     try:
         cluster = world.connect(place)
@@ -79,7 +83,7 @@ def _cluster(name: str, place: Place, world: World) -> Check:
     return replace(row, ok=True, detail=f"logged in as {who}")
 
 
-def _bucket(bucket: str, output: str, world: World) -> Check:
+def _bucket(bucket: str, output: str, world: PlaceProbe) -> ToolCheck:
     row = _row(f"bucket:{bucket}", f"results in {output}")
     try:
         problems = world.writable(output)
@@ -88,9 +92,9 @@ def _bucket(bucket: str, output: str, world: World) -> Check:
     return _failed(row, problems[0]) if problems else replace(row, ok=True, detail="your login may write to it")
 
 
-def _failed(row: Check, problem: Problem) -> Check:
+def _failed(row: ToolCheck, problem: Problem) -> ToolCheck:
     return replace(row, detail=problem.message, fix=problem.fix)
 
 
-def _row(id: str, needed_for: str) -> Check:
-    return Check(id=id, ok=False, required=False, version="", needed_for=needed_for, detail="", fix="")
+def _row(id: str, needed_for: str) -> ToolCheck:
+    return ToolCheck(id=id, ok=False, required=False, version="", needed_for=needed_for, detail="", fix="")

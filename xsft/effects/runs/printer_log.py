@@ -1,4 +1,4 @@
-"""What the process that prints steps has said of them: the end of its pod's log."""
+"""The progress in the log of the process that prints steps: the end of its pod's log."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from xsft.effects.cluster.logs import LogAsk, read_log
 from xsft.effects.cluster.reads import Reads
 from xsft.reading.pods import trainer_container
 from xsft.states.model import Pod, Progress
-from xsft.trainers.progress import Said, progress_of
+from xsft.trainers.progress import LoggedLine, progress_of
 
 TAIL = 80
-"""Lines of a log. A step prints two, a save some twenty. Taking them apart is most of what a run costs."""
+"""Lines read of a log. A step prints two, a save some twenty. Parsing them is most of the cost of reading a run."""
 LONG_TAIL = 800
-"""Where those do not tell a step: it starts, or something beside it talks a lot. And of runs that are named: the last
-save is in it, which may be hundreds of steps ago.
+"""Lines read if the short tail has no step: the run is starting, or another writer fills the log. Also read for runs
+that are named on the command line, so that the last save is included, which may be hundreds of steps ago.
 """
 THREADS = 8
-"""Each has a connection of its own, whose TLS costs both sides more than a log does."""
+"""Maximum number of threads. Each has its own connection, whose TLS handshake costs both sides more than a log."""
 
 
 def said_by(pod: Pod, *, reads: Reads, namespace: str, tail: int, now: Callable[[], str]) -> Progress | None:
-    """By the end of its log, and a longer one where that tells no step. None where there is no log.
+    """Return the progress from the end of the pod's log, and from a longer part if that has no step. None if there is
+    no log.
 
     Raises Unreachable.
     """
@@ -33,5 +34,5 @@ def said_by(pod: Pod, *, reads: Reads, namespace: str, tail: int, now: Callable[
     return said_by(pod, reads=reads, namespace=namespace, tail=LONG_TAIL, now=now) or said
 
 
-def _progress(lines: tuple[Said, ...], *, tail: int, now: Callable[[], str]) -> Progress | None:
+def _progress(lines: tuple[LoggedLine, ...], *, tail: int, now: Callable[[], str]) -> Progress | None:
     return progress_of(lines, read_at=now(), from_start=len(lines) < tail)

@@ -1,4 +1,6 @@
-"""How far runs have come: their trainers' own lines, else what lies beside their output; in parallel, by a deadline."""
+"""Progress of runs: from their trainers' log lines, else from the files beside their output; read in parallel, with a
+deadline.
+"""
 
 from __future__ import annotations
 
@@ -31,36 +33,36 @@ Place = tuple[str, str]
 """The cluster's name and the namespace."""
 
 MAX_METRICS = 4 * 1024 * 1024
-"""Bytes of one file; log_period is 100 steps of some 2 KB unless a workload says otherwise."""
+"""Maximum bytes of one file; log_period is 100 steps of some 2 KB unless a workload sets another."""
 
 
-class Source(Struct, frozen=True, kw_only=True):
-    """Where progress is read."""
+class ProgressSource(Struct, frozen=True, kw_only=True):
+    """Where progress is read from."""
 
     cluster: Callable[[str], Cluster]
-    """By the name an Observation has for it. Raises XsftError."""
+    """Return the cluster by the name that an Observation has for it. Raises XsftError."""
     objects: Callable[[str], Objects]
-    """That hold a path. Raises Unreachable."""
+    """Return the object store that holds a path. Raises Unreachable."""
     output: Callable[[Observation], str | None] = lambda seen: seen.jobset.output if seen.jobset else None
-    """base_output_directory; None where nothing tells it."""
+    """Return the run's base_output_directory, or None if it is unknown."""
     recorded: Callable[[Observation], Recorded | None] = lambda _: None
-    """The record beside its output, of a run that its cluster has forgotten. Raises XsftError."""
+    """Return the record beside the output of a run that its cluster no longer has. Raises XsftError."""
     now: Callable[[], str] = clock.now
     first_pods: Mapping[Place, FirstPods] = field(default_factory=dict)
-    """That were asked for already."""
+    """Pod lists that were already requested."""
 
 
 def read_progress(
     observations: Sequence[Observation],
     *,
-    source: Source,
+    source: ProgressSource,
     deadline_s: float,
     tail: int = TAIL,
     hurry: Hurry | None = None,
 ) -> tuple[Observation, ...]:
-    """The same observations, those that have something to tell with their progress, the first ones first; what did not
-    come in time is in `unread`. `tail`: lines of each log; `hurry` counts those that have something to tell. Never
-    raises.
+    """Return the same observations, with their progress if they can have any, the first ones first. What was not read
+    in time is in `unread`. `tail`: number of lines of each log. `hurry` counts only the observations that can have
+    progress. Never raises.
     """
     asked = [i for i, one in enumerate(observations) if untold(one)]
     found = list(observations)
@@ -74,34 +76,36 @@ def read_progress(
 
 
 def not_asked(seen: Observation) -> Observation:
-    """Says so of one that has something to tell."""
+    """Return the observation, marked as not read if it can have progress."""
     return _lacking(seen, NOT_ASKED, what=_begun(seen).what) if untold(seen) else seen
 
 
 class _UnderWay(Struct, kw_only=True):
-    """Written by the thread that reads, and read by the one that waits no longer."""
+    """The state of one read: written by the thread that reads, and read by the thread that stops waiting."""
 
     seen: Observation
-    """With what has come so far."""
+    """The observation, with the parts read so far."""
     what: What
-    """Which is being read."""
+    """The part that is being read."""
 
 
 def _begun(seen: Observation) -> _UnderWay:
     return _UnderWay(seen=seen, what="record" if seen.jobset is None else "log")
 
 
-def _looks(asked: Sequence[_UnderWay], *, source: Source, tail: int) -> list[Callable[[], Observation]]:
+def _looks(asked: Sequence[_UnderWay], *, source: ProgressSource, tail: int) -> list[Callable[[], Observation]]:
     first_pods = _printers([one.seen for one in asked], source)
     return [partial(_one, one, first_pods, source, tail=tail) for one in asked]
 
 
-def _one(doing: _UnderWay, first_pods: Mapping[Place, FirstPods], source: Source, *, tail: int) -> Observation:
-    """The log first; the files beside the output where there is none, or where it does not reach to the end."""
+def _one(doing: _UnderWay, first_pods: Mapping[Place, FirstPods], source: ProgressSource, *, tail: int) -> Observation:
+    """Return the observation with its progress: from the log first; from the files beside the output if there is no log
+    or it does not reach the end of the run.
+    """
     seen = doing.seen
     said, missing, pod = _logged(seen, first_pods, source, tail=tail)
     if pod is not None and pod not in (seen.pods or ()) and (oom_killed([pod]) or trouble([pod])):
-        seen = replace(seen, pods=(*(seen.pods or ()), pod))  # nobody else tells that of it
+        seen = replace(seen, pods=(*(seen.pods or ()), pod))  # no other list holds this pod
     if said is not None and not _falls_short(seen, said):
         return replace(seen, progress=said)
     if seen.jobset is None:
@@ -114,16 +118,18 @@ def _one(doing: _UnderWay, first_pods: Mapping[Place, FirstPods], source: Source
 
 
 def _falls_short(seen: Observation, said: Progress) -> bool:
-    """It ended well, and its log does not show the last step: a run that finds its last checkpoint prints none."""
+    """Return whether the run completed and its log does not show the last step: a run that finds its last checkpoint
+    prints no step.
+    """
     over = seen.jobset is None or seen.jobset.terminal == "Completed"
     done = max_of(said.step, said.saved_step)
     return over and (done is None or seen.steps is None or done < seen.steps)
 
 
 def _logged(
-    seen: Observation, first_pods: Mapping[Place, FirstPods], source: Source, *, tail: int
+    seen: Observation, first_pods: Mapping[Place, FirstPods], source: ProgressSource, *, tail: int
 ) -> tuple[Progress | None, tuple[Unread, ...], Pod | None]:
-    """And the pod that prints the steps, where it is there."""
+    """Return the progress in the log, what could not be read, and the pod that prints the steps, if it exists."""
     jobset, pod = seen.jobset, None
     if jobset is None:
         return None, (), None
@@ -137,7 +143,7 @@ def _logged(
     return replace(said, began_at=min(started_at([pod]), default=None)), (), pod
 
 
-def _said(pod: Pod, jobset: JobSet, source: Source, cluster: str, *, tail: int) -> Progress | None:
+def _said(pod: Pod, jobset: JobSet, source: ProgressSource, cluster: str, *, tail: int) -> Progress | None:
     return said_by(pod, reads=source.cluster(cluster).reads, namespace=jobset.namespace, tail=tail, now=source.now)
 
 
@@ -148,8 +154,8 @@ def _printer(seen: Observation, jobset: JobSet, first_pods: Mapping[Place, First
     return printer_of(jobset, first_pods[_where(seen)].pods())
 
 
-def _printers(asked: Sequence[Observation], source: Source) -> Mapping[Place, FirstPods]:
-    """One list per cluster and namespace, whatever the number of runs."""
+def _printers(asked: Sequence[Observation], source: ProgressSource) -> Mapping[Place, FirstPods]:
+    """Return the first pods, with one list per cluster and namespace, whatever the number of runs."""
     names: dict[Place, set[str]] = defaultdict(set)
     for seen in asked:
         if seen.jobset is not None:
@@ -157,7 +163,7 @@ def _printers(asked: Sequence[Observation], source: Source) -> Mapping[Place, Fi
     return {where: _of_all(where, several, source) for where, several in names.items()}
 
 
-def _of_all(where: Place, jobsets: AbstractSet[str], source: Source) -> FirstPods:
+def _of_all(where: Place, jobsets: AbstractSet[str], source: ProgressSource) -> FirstPods:
     cluster, namespace = where
     there = source.first_pods.get(where, FirstPods())
     return there.also_of(jobsets, reads=lambda: source.cluster(cluster).reads, namespace=namespace)
@@ -167,14 +173,16 @@ def _where(seen: Observation) -> Place:
     return (seen.cluster or "", seen.jobset.namespace if seen.jobset else "")
 
 
-def _recorded(seen: Observation, source: Source) -> Observation:
-    """What submitting, or cancelling, wrote down; else what the index says."""
+def _recorded(seen: Observation, source: ProgressSource) -> Observation:
+    """Return the observation with its record: what `submit` or `cancel` wrote beside the output, else the index
+    entry.
+    """
     record, missing = _tried("record", lambda: source.recorded(seen))
     return replace(seen, record=record or seen.record, unread=(*seen.unread, *missing))
 
 
-def _written(seen: Observation, source: Source, doing: _UnderWay) -> tuple[Progress | None, tuple[Unread, ...]]:
-    """By the metrics and the checkpoints beside the output."""
+def _written(seen: Observation, source: ProgressSource, doing: _UnderWay) -> tuple[Progress | None, tuple[Unread, ...]]:
+    """Return the progress from the metrics and the checkpoints beside the output, and what could not be read."""
     output = source.output(seen)
     if output is None:
         return None, ()
@@ -190,8 +198,8 @@ def _written(seen: Observation, source: Source, doing: _UnderWay) -> tuple[Progr
     return Progress(source="checkpoints", read_at=source.now(), saved_step=saved), missing
 
 
-def metrics_of(objects: Objects, output: str, run_name: str, source: Source) -> Progress | None:
-    """None where none were written. Raises Unreachable."""
+def metrics_of(objects: Objects, output: str, run_name: str, source: ProgressSource) -> Progress | None:
+    """Return the progress from the metrics, or None if there are none. Raises Unreachable."""
     folder = f"{output.rstrip('/')}/{run_name}/{FOLDER}"
     names = newest_files(objects.written(folder))
     texts = [(objects.read(f"{folder}/{name}", limit=MAX_METRICS) or b"").decode("utf-8", "replace") for name in names]

@@ -1,4 +1,4 @@
-"""Where runs are looked for: which namespaces of which clusters."""
+"""The namespaces of clusters in which runs are searched."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ from xsft.effects.inputs.places_file import places_file
 from xsft.effects.machine.process import own_environment
 from xsft.effects.records.index import IndexEntry
 from xsft.errors import UsageError
-from xsft.records.where import Cluster as Where
+from xsft.records.where import ClusterAddress
 from xsft.spec.placeholders import placeholder_in
 
 if TYPE_CHECKING:
-    from xsft.spec.place import Place
+    from xsft.spec.place import Place  # its models need pydantic
 
 DEFAULT_NAMESPACE = "default"
-"""`spec.place.Place.namespace`; a test holds them together."""
+"""Same as `spec.place.Place.namespace`; a test compares them."""
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """Where to look. Nothing named: everywhere."""
+class PlaceQuery(Struct, frozen=True, kw_only=True):
+    """Where to search for runs. Nothing named: everywhere."""
 
     place: str | None = None
     context: str | None = None
     namespace: str | None = None
 
 
-class Source(Struct, frozen=True, kw_only=True):
+class RunSource(Struct, frozen=True, kw_only=True):
     """One namespace of one cluster."""
 
     name: str
     """The cluster as the user names it: project/zone/cluster, or the context."""
-    where: Where
+    where: ClusterAddress
     namespace: str
     named: bool = True
-    """By the user, or by places.yaml; else only by runs that were submitted there from here."""
+    """Named by the user or by places.yaml; else known only from runs that were submitted there from this machine."""
 
 
 def sources(
-    asked: Asked, *, places: Mapping[str, Place], file: str | None, entries: Iterable[IndexEntry]
-) -> tuple[Source, ...]:
-    """Each namespace of each cluster once; a placeholder only where it is named. Raises UsageError for a place that is
-    not in places.yaml.
+    asked: PlaceQuery, *, places: Mapping[str, Place], file: str | None, entries: Iterable[IndexEntry]
+) -> tuple[RunSource, ...]:
+    """Return each namespace of each cluster once; a placeholder only if it is named. Raises UsageError for a place that
+    is not in places.yaml.
     """
     if asked.context is not None:
-        return (_source(Where(context=asked.context), asked.namespace or DEFAULT_NAMESPACE),)
+        return (_source(ClusterAddress(context=asked.context), asked.namespace or DEFAULT_NAMESPACE),)
     if asked.place is not None:
         if asked.place not in places:
             known = f"Known: {', '.join(sorted(places)) or 'none'} ({file or 'no places.yaml'})."
@@ -76,21 +76,21 @@ def cluster_name(where: Whereabouts) -> str:
 def known_places() -> tuple[Mapping[str, Place], str | None]:
     if places_file(Path.cwd(), env=own_environment(), home=Path.home()) is None:
         return {}, None
-    from xsft.effects.inputs.places import load_places  # with it comes pydantic: 0.1 s
+    from xsft.effects.inputs.places import load_places  # its models need pydantic
 
     return load_places(Path.cwd())
 
 
-def source_at(place: Place, namespace: str | None) -> Source:
-    where = Where(project=place.project, zone=place.zone, cluster=place.cluster, context=place.context)
+def source_at(place: Place, namespace: str | None) -> RunSource:
+    where = ClusterAddress(project=place.project, zone=place.zone, cluster=place.cluster, context=place.context)
     return _source(where, namespace or place.namespace)
 
 
-def _source(where: Where, namespace: str) -> Source:
-    return Source(name=cluster_name(where), where=where, namespace=namespace)
+def _source(where: ClusterAddress, namespace: str) -> RunSource:
+    return RunSource(name=cluster_name(where), where=where, namespace=namespace)
 
 
-def _submitted_to(entries: Iterable[IndexEntry], namespace: str | None) -> Iterator[Source]:
+def _submitted_to(entries: Iterable[IndexEntry], namespace: str | None) -> Iterator[RunSource]:
     for entry in entries:
         if entry.cluster is not None:
             yield replace(_source(entry.cluster, namespace or entry.namespace or DEFAULT_NAMESPACE), named=False)

@@ -1,4 +1,4 @@
-"""Whose progress is read at a look: not everybody's, and everybody's in time. Pure."""
+"""Which runs' progress is read this time: not of all runs at once, but of each run within a few reads. Pure."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ EPOCH = "1970-01-01T00:00:00Z"
 
 class Turns(Struct, frozen=True, kw_only=True):
     asked: tuple[Observation, ...]
-    """Those whose time is most precious first: the active ones."""
+    """Observations to read, the most urgent first: the active ones."""
     first: int
-    """So many of those are waited for; the others are read while there is time."""
+    """How many of `asked` are waited for; the others are read only while there is time."""
     left: tuple[Observation, ...]
 
 
 def turns(found: Iterable[Observation], *, wanted: Wanted) -> Turns:
-    """The newest active runs; of those that are over, the newest and some of the others, others at every look: an end
-    that cannot be read takes no place for good. Those whose JobSet is gone have places of their own. Where there are
-    more active ones than are read at all, only the newest are waited for: the table cannot be whole. Of those that are
-    named all are.
+    """Return which observations' progress is read.
+
+    The newest active runs; of the ended runs the newest, and some of the others, different ones at each read, so that
+    an end that cannot be read does not take a place for good. Runs whose JobSet is gone have their own places. If there
+    are more active runs than can be read, only the newest are waited for: the table cannot be complete then. Runs that
+    are named are all read.
     """
     effort, newest = wanted.effort, sorted(found, key=_begun, reverse=True)
     ask = [one for one in newest if effort.progress_s > 0 and wanted.progress(one) and untold(one)]
@@ -44,9 +46,9 @@ def turns(found: Iterable[Observation], *, wanted: Wanted) -> Turns:
 
 
 def _in_turn(ended: Sequence[Observation], *, at_most: int, turn: int) -> tuple[Observation, ...]:
-    """Half of the places are the newest ones'; the other half goes round."""
+    """Return the newest runs for half of the places; the other half rotates through the rest."""
     first, rest = ended[: (at_most + 1) // 2], ended[(at_most + 1) // 2 :]
-    start = (turn + turn // len(rest)) % len(rest) if rest else 0  # also where looks are a multiple of it apart
+    start = (turn + turn // len(rest)) % len(rest) if rest else 0  # also rotates if reads are a multiple of it apart
     return (*first, *(*rest[start:], *rest[:start])[: at_most // 2])
 
 

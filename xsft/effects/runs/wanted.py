@@ -1,4 +1,4 @@
-"""What is read at a look: which runs, and whose progress. Pure."""
+"""What one read covers: which runs, and whose progress. Pure."""
 
 from __future__ import annotations
 
@@ -8,45 +8,45 @@ from xsft.effects.records.index import IndexEntry
 from xsft.states.model import JobSet, Observation, seconds_since
 from xsft.states.moments import seconds_between
 
-NOT_READ = "not read: the time for it was up"
-NOT_ASKED = "not read: others were before it"
+NOT_READ = "not read in time"
+NOT_ASKED = "not read: only the newest active runs are read; name the run to read it"
 RECENT_S = 24 * 3600.0
-"""What ended longer ago is not shown unless it is asked for, so nothing is read of it."""
+"""Runs that ended longer ago are not shown unless requested, so nothing is read of them."""
 LATELY_S = 7 * 24 * 3600.0
-"""What was submitted from here longer ago, and is not on its cluster, is not looked for unless it is asked for."""
+"""Runs submitted from here longer ago that are not on their cluster are not searched unless requested."""
 
 
 class Effort(Struct, frozen=True, kw_only=True):
-    """How much is read of the runs' progress."""
+    """How much of the runs' progress is read."""
 
     progress_s: float = 3.0
-    """All of them together; 0: none is read."""
+    """Time limit for all of them together; 0: none is read."""
     at_most: int = 40
-    """Active runs whose progress is read, the newest first."""
+    """Maximum number of active runs whose progress is read, the newest first."""
     at_least: int = 16
-    """Of those where there are more than `at_most`, so that not all can be shown: the others only while the look is
-    young.
+    """How many are waited for if there are more than `at_most`, so that not all can be shown; the others are read only
+    in the first `soon_s`.
     """
     soon_s: float = 0.35
-    """How long a look is young."""
+    """Seconds since the start of the read in which the others are read too."""
     ended_at_most: int = 20
-    """Runs that are over and whose end nobody has read yet: what is read is remembered (`lastknown`), so that each look
-    has others.
+    """Maximum number of ended runs whose end was not read yet. What is read is saved (`lastknown`), so each read covers
+    others.
     """
     gone_at_most: int = 20
-    """Runs that their cluster has forgotten: their records are read at every look."""
+    """Maximum number of runs that their cluster no longer has: their records are read each time."""
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
     names: frozenset[str]
-    """Of runs or JobSets; none: all."""
+    """Names of runs or JobSets; empty: all."""
     everything: bool
-    """Also the progress of what ended long ago."""
+    """Also read the progress of runs that ended long ago."""
     now: str
     effort: Effort = Effort()
 
     def entry(self, entry: IndexEntry) -> bool:
-        """Of the index: what is named, else what was submitted lately."""
+        """Return whether an index entry is wanted: a named run, else one that was submitted recently."""
         if self.names:
             folder = f"{entry.output.rstrip('/')}/{entry.run_name}" if entry.on_this_machine else None
             return bool({entry.run_name, entry.jobset, folder} & self.names)
@@ -61,7 +61,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
         return not self.names or bool({jobset.name, jobset.run_name} & self.names)
 
     def progress(self, seen: Observation) -> bool:
-        """Not of what ended so long ago that nobody is shown it."""
+        """Return whether the progress is wanted: not of a run that ended so long ago that it is not shown."""
         if self.names or self.everything or seen.jobset is None or seen.jobset.terminal is None:
             return True
         ends = [c.at for c in seen.jobset.conditions if c.type == seen.jobset.terminal and c.at]
@@ -70,17 +70,19 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
 
 def passed_over(seen: Observation) -> bool:
-    """It may have told more than is known of it, had it been asked."""
+    """Return whether the run may have more progress than is known, since it was not read."""
     return any(one.why in (NOT_READ, NOT_ASKED) for one in seen.unread)
 
 
 def untold(seen: Observation) -> bool:
-    """It has something to tell, and nobody has read it."""
+    """Return whether the run has progress that was not read."""
     return seen.progress is None and tells(seen)
 
 
 def tells(seen: Observation) -> bool:
-    """Whether its trainer can have said anything: it runs or has run. What waits for quota or pods has not begun."""
+    """Return whether the trainer can have printed anything: it is running or has run. A run that waits for quota or
+    pods has not started.
+    """
     if not seen.on_cluster or seen.last_known or any(one.what == "jobsets" for one in seen.unread):
         return False
     jobset = seen.jobset

@@ -1,4 +1,4 @@
-"""Looking at a cluster before something is created there."""
+"""Reads a cluster before something is created there."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from xsft.checks.demand import Demand, Json, demand_of
 from xsft.effects.cluster.cluster import Cluster
 from xsft.errors import Unreachable
 from xsft.problems import Problem
-from xsft.steps import Plan
+from xsft.steps import Planned
 
 T = TypeVar("T")
 
 
-def examine(cluster: Cluster, plan: Plan) -> tuple[ClusterFacts, tuple[Problem, ...]]:
-    """What is there, and what stands in the plan's way. Creates nothing. The plan must have a manifest.
-
-    Raises as `Cluster` does, but for what may not be looked at: that is a problem of its own.
+def examine(cluster: Cluster, plan: Planned) -> tuple[ClusterFacts, tuple[Problem, ...]]:
+    """Return the cluster's facts, and the problems that prevent the plan. Creates nothing. The plan must have a
+    manifest. Raises as `Cluster` does, except for what may not be read: that is a problem in the result.
     """
     if plan.manifest is None:
         raise ValueError("a plan without a manifest goes to no cluster")
@@ -42,6 +41,7 @@ def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
         priority_classes=classes,
         known_priorities=_names(cluster.priority_classes) if False in classes.values() else (),
         secrets={need.name: _keys(cluster, need.name, namespace) for need in demand.secrets},
+        nodes=None if demand.asks_chips else _seen(cluster.cpu_nodes),
         jobsets=cluster.list_jobsets(namespace=namespace, run_name=demand.run_name),
         same_name=cluster.get_jobset(name=demand.jobset, namespace=namespace),
     )
@@ -55,7 +55,7 @@ def _cluster_queue(cluster: Cluster, queue: Json | Unseen | None) -> Json | Unse
 
 
 def _flavors(cluster: Cluster, queue: Json | Unseen | None) -> dict[str, Json]:
-    """Those that are there and may be read; the quota check leaves a group alone that lacks one."""
+    """Return the ResourceFlavors that exist and may be read. The quota check skips a group that lacks one."""
     if queue is None or isinstance(queue, Unseen):
         return {}
     groups = queue.get("spec", {}).get("resourceGroups") or ()

@@ -1,60 +1,63 @@
-"""Writing down beside a run how it ended, where the cluster forgets that with its JobSet: that somebody cancelled it,
-or that its steps taught nothing.
+"""Records beside a run how it ended, since the cluster forgets that with the JobSet: that it was cancelled, or that its
+steps trained nothing.
 """
 
 from __future__ import annotations
 
-import secrets
-
 from msgspec.structs import replace
 
+from xsft.effects.machine.chance import random_hex
 from xsft.effects.records.records import RecordStore, ref_of
 from xsft.errors import XsftError
 from xsft.problems import Problem, warning
-from xsft.records.model import Facts, Record
+from xsft.records.model import AttemptFacts, Record
 from xsft.states.model import JobSet, Observation, Recorded, Status
 from xsft.states.rows import Row
 from xsft.states.worth import WORTHLESS, text_of
 
 
 def record_cancel(store: RecordStore, jobset: JobSet, *, user: str) -> tuple[Problem, ...]:
-    """Warnings where it cannot be written; nothing for a JobSet that has no record of ours."""
+    """Record that the run was cancelled. Returns warnings if the record cannot be written, and nothing for a JobSet
+    that has no record of xsft.
+    """
     if not jobset.output:
         return ()
     try:
         record = _record(store.read_run(jobset.output, jobset.run_name), uid=jobset.uid, name=jobset.name)
         if record is None:
             return ()
-        facts = Facts(
-            outcome="cancelled", at=store.now(), submitter=secrets.token_hex(8), reason=f"cancelled by {user}"
+        facts = AttemptFacts(
+            outcome="cancelled", at=store.now(), submitter=random_hex(8), reason=f"cancelled by {user}"
         )
         return store.finish(ref_of(record), facts).problems
     except XsftError as failed:
-        message = f"The JobSet is deleted, and its record does not say so: {failed.message}"
+        message = f"The JobSet is deleted, but its record could not be updated: {failed.message}"
         return (
             warning("cancel-not-recorded", "", message, "xsft status may call the run unknown; nothing else is lost."),
         )
 
 
 def cancelled(seen: Observation, jobset: JobSet, *, now: str) -> tuple[Observation, Status]:
-    """How the run is once its JobSet is deleted, to be remembered on this machine."""
+    """Return the state of the run once its JobSet is deleted, to be saved on this machine."""
     record = Recorded(outcome="cancelled", jobset=jobset.name, uid=jobset.uid, finished_at=now)
     gone = replace(seen, jobset=None, was=jobset, record=record, last_known=None)
     return gone, Status(state="cancelled", evidence=("record",))
 
 
 def record_worthless(store: RecordStore, row: Row) -> tuple[Problem, ...]:
-    """So that it is not taken for finished once its last checkpoint is all that is left. As `record_cancel`."""
+    """Record that the run's steps trained nothing, so that it is not taken for finished once only its last checkpoint
+    is left. Warnings as in `record_cancel`.
+    """
     if not row.on_cluster or not row.output or row.reason not in WORTHLESS:
         return ()
     try:
         record = _record(store.read_run(row.output, row.run_name), uid=row.uid, name=row.jobset)
         if record is None or record.last.state_reason == row.reason:
             return ()
-        facts = Facts(
+        facts = AttemptFacts(
             outcome="failed",
             at=store.now(),
-            submitter=secrets.token_hex(8),
+            submitter=random_hex(8),
             reason=text_of(row.progress, row.reason),
             state_reason=row.reason,
         )
@@ -66,7 +69,9 @@ def record_worthless(store: RecordStore, row: Row) -> tuple[Problem, ...]:
 
 
 def _record(records: tuple[Record, ...], *, uid: str | None, name: str | None) -> Record | None:
-    """Of the attempt with that UID; where a submitter died before it learnt the UID, of that JobSet's name."""
+    """Return the record of the attempt with that UID; if a submitter died before it read the UID, the one with that
+    JobSet's name.
+    """
     by_uid = [one for one in records if uid and one.attempts and one.last.uid == uid]
     by_name = [one for one in records if one.attempts and one.last.uid is None and one.last.jobset == name]
     return next(iter((*by_uid, *by_name)), None)

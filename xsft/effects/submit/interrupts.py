@@ -1,5 +1,5 @@
-"""What the user is told who presses Ctrl-C: what is known of the run, and how to go on. The command line prints the
-notes of a KeyboardInterrupt.
+"""Messages for Ctrl-C: what is known of the run, and how to continue. The command line prints the notes of a
+KeyboardInterrupt.
 """
 
 from __future__ import annotations
@@ -7,12 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-NOTHING_CREATED = "Nothing was created: the same command does it."
+NOTHING_CREATED = "Nothing was created yet; run the command again."
 
 
 @contextmanager
 def when_interrupted(told: str) -> Iterator[None]:
-    """The innermost one speaks: it knows most."""
+    """Add `told` to a KeyboardInterrupt raised inside. If blocks are nested, only the innermost adds its note: it knows
+    most.
+    """
     try:
         yield
     except KeyboardInterrupt as stop:
@@ -22,9 +24,9 @@ def when_interrupted(told: str) -> Iterator[None]:
 
 
 def goes_on(name: str, *, where: str = "") -> str:
-    """`where`: the options that find the run, where it took any."""
+    """Return the note that the run continues. `where`: the options that find the run, if any were given."""
     at = f" {where}" if where else ""
     return (
-        f"Nothing was done to {name}: it goes on. `xsft wait {name}{at}` waits for its end, `xsft logs {name} -f{at}`"
+        f"Run {name} is unaffected and continues. `xsft wait {name}{at}` waits for its end, `xsft logs {name} -f{at}`"
         f" shows its log, `xsft cancel {name}{at}` ends it."
     )

@@ -1,4 +1,4 @@
-"""What is about to be created, for whoever may still say no."""
+"""What is about to be created, for the caller that may still decline it."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import json
 
 from msgspec import Struct
 
-from xsft.identity import World
+from xsft.identity import RunHistory
 from xsft.problems import Problem
 from xsft.spec.digest import canonical
-from xsft.steps import Plan
+from xsft.steps import Planned
 from xsft.trainers.record import all_differences
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
-    """One new JobSet that the cluster would take."""
+    """One new JobSet that the cluster would accept."""
 
-    plan: Plan
+    plan: Planned
     attempt: int
     resumes_from: int | None
-    """Step of the last saved checkpoint."""
+    """The step of the last saved checkpoint."""
     since: int | None
-    """The attempt that `changed` compares with; None where none is recorded."""
+    """The attempt that `changed` compares with; None if none is recorded."""
     changed: tuple[str, ...]
     """`key: old -> new`."""
     problems: tuple[Problem, ...]
 
 
-def proposal_of(plan: Plan, *, attempt: int, world: World, problems: tuple[Problem, ...]) -> Proposal:
+def proposal_of(plan: Planned, *, attempt: int, world: RunHistory, problems: tuple[Problem, ...]) -> Proposal:
     before = world.records[-1] if world.records and world.records[-1].spec else None
     now = json.loads(canonical(plan.run))
     return Proposal(

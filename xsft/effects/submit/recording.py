@@ -1,13 +1,11 @@
-"""What a record says beside the plan: who, when, from which checkout, with which versions."""
+"""What a record contains beside the plan: who, when, from which checkout, with which versions."""
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import importlib.metadata
 import json
 import platform
-import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,17 +15,19 @@ from xsft.effects.environments import environments
 from xsft.effects.facts import gather
 from xsft.effects.inputs.checkout import checkout
 from xsft.effects.machine import clock
-from xsft.records.model import Attempt, Cluster, Git, Image, Record
+from xsft.effects.machine.chance import random_hex
+from xsft.effects.machine.process import user_name
+from xsft.records.model import Attempt, ClusterAddress, Git, Record, RecordedImage
 from xsft.spec.digest import canonical
-from xsft.steps import Plan
+from xsft.steps import CpuPlan, Plan, Planned
 from xsft.trainers.shuffling import order_at_first
 
 
 class Provenance(Struct, frozen=True, kw_only=True):
-    """Gathered once for a submission."""
+    """The origin of a submission, gathered once."""
 
     submitter: str
-    """16 hex digits, by chance."""
+    """16 random hex digits."""
     at: str
     """UTC, ISO 8601."""
     user: str
@@ -36,11 +36,13 @@ class Provenance(Struct, frozen=True, kw_only=True):
 
 
 def gather_provenance(file: str) -> Provenance:
-    """For a workload at `file`, whose folder's checkout counts. Never raises: what cannot be told is left out."""
+    """Return the provenance of a workload at `file`; the git checkout is that of its folder. Never raises: what cannot
+    be determined is left out.
+    """
     folder = gather.folder_of(file)
     found = checkout(folder)
     return Provenance(
-        submitter=secrets.token_hex(8),
+        submitter=random_hex(8),
         at=clock.now(),
         user=user_name(),
         git=Git(commit=found.commit, dirty=found.dirty) if found else None,
@@ -49,18 +51,18 @@ def gather_provenance(file: str) -> Provenance:
 
 
 def record_of(
-    plan: Plan, provenance: Provenance, *, number: int = 1, action: str = "created", resumes_from: int | None = None
+    plan: Planned, provenance: Provenance, *, number: int = 1, action: str = "created", resumes_from: int | None = None
 ) -> Record:
-    """The record to begin: one attempt, `submitting`. `action` is what submit is about to do; `resumes_from`: the last
-    step that is saved.
+    """Return the record to begin: one attempt, `submitting`. `action`: what submit is about to do. `resumes_from`: the
+    last saved step.
     """
     run = plan.run
     attempt = Attempt(
         number=number,
         spec_digest=plan.spec_digest,
         started_at=provenance.at,
-        argv=plan.trainer_argv,
-        env=plan.trainer_env,
+        argv=_argv(plan),
+        env=_env(plan),
         outcome="submitting",
         problems=tuple(problem for problem in plan.problems if problem.severity != "error"),
         submitter=provenance.submitter,
@@ -82,33 +84,81 @@ def record_of(
         run_name=plan.run_name,
         spec_digest=plan.spec_digest,
         spec=json.loads(canonical(run)),
-        steps=run.spec.train.steps,
+        steps=_steps(plan),
         target=plan.target,
-        mode=plan.mode.value,
+        mode=run.mode.value,
         output=run.output,
         attempts=(attempt,),
     )
 
 
+def _argv(plan: Planned) -> tuple[str, ...]:
+    match plan:
+        case Plan():
+            return plan.trainer_argv
+        case CpuPlan():
+            return plan.job.argv
+
+
+def _env(plan: Planned) -> dict[str, str]:
+    match plan:
+        case Plan():
+            return plan.trainer_env
+        case CpuPlan():
+            return plan.env
+
+
+def _steps(plan: Planned) -> int:
+    match plan:
+        case Plan():
+            return plan.run.spec.train.steps
+        case CpuPlan():
+            return 0
+
+
 def manifest_digest(manifest: Mapping[str, Any]) -> str:
-    """sha256 over sorted keys without spaces, 64 hex digits: equal for equal manifests, however they were written."""
+    """Return the sha256 over sorted keys without spaces, 64 hex digits: equal for equal manifests, whatever their
+    formatting.
+    """
     text = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def image_of(ref: str) -> Image:
+def image_of(ref: str) -> RecordedImage:
     _, _, digest = ref.partition("@")
-    return Image(ref=ref, digest=digest or None)
+    return RecordedImage(ref=ref, digest=digest or None)
 
 
-def _cluster(plan: Plan) -> Cluster | None:
+def _cluster(plan: Planned) -> ClusterAddress | None:
     place = plan.run.place
     if not plan.on_cluster or place is None:
         return None
-    return Cluster(project=place.project, zone=place.zone, cluster=place.cluster, context=place.context)
+    return ClusterAddress(project=place.project, zone=place.zone, cluster=place.cluster, context=place.context)
 
 
-def _resolved(plan: Plan) -> dict[str, Any]:
+def _resolved(plan: Planned) -> dict[str, Any]:
+    match plan:
+        case Plan():
+            return _resolved_training(plan)
+        case CpuPlan():
+            return _resolved_job(plan)
+
+
+def _resolved_job(plan: CpuPlan) -> dict[str, Any]:
+    job = plan.job
+    return {
+        "work": job.work,
+        "for_run": job.training,
+        "writes": job.writes,
+        "memory_bytes": job.memory,
+        "disk_bytes": job.disk,
+        "cpus": job.cpus,
+        "machine": job.machine.machine,
+        "queue": job.run.queue,
+    }
+
+
+def _resolved_training(plan: Plan) -> dict[str, Any]:
     run = plan.run
     document = {
         "mode_reason": plan.mode.reason,
@@ -133,11 +183,4 @@ def _own_version() -> str:
     try:
         return importlib.metadata.version("xsft")
     except importlib.metadata.PackageNotFoundError:
-        return "unknown"
-
-
-def user_name() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container's user without a name
         return "unknown"

@@ -1,6 +1,5 @@
-"""Putting a plan on its cluster exactly once: look, decide, record, create, read back.
-
-Every step is safe to repeat: a submitter that is killed anywhere leaves what the next call needs to tell the truth.
+"""Submits a plan to its cluster exactly once: read, decide, record, create, read back. Every step is safe to repeat: if
+a submitter is killed at any point, the next call can determine what happened.
 """
 
 from __future__ import annotations
@@ -13,10 +12,11 @@ from msgspec.structs import replace
 
 from xsft.checks.admission import ClusterFacts
 from xsft.effects.cluster.cluster import Cluster
-from xsft.effects.cluster.create import NOTHING_MADE, Created, Exists
+from xsft.effects.cluster.create import Created, Exists, is_refusal
+from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.images.seen import image_problems, maxtext_in
 from xsft.effects.machine import clock
-from xsft.effects.records.records import RecordRef, RecordStore
+from xsft.effects.records.records import RecordRef, RecordStore, ref_of
 from xsft.effects.records.saved import latest_step
 from xsft.effects.records.writable import check_writable
 from xsft.effects.submit import notes
@@ -25,13 +25,25 @@ from xsft.effects.submit.interrupts import NOTHING_CREATED, goes_on, when_interr
 from xsft.effects.submit.proposal import Proposal, proposal_of
 from xsft.effects.submit.recording import Provenance, manifest_digest, record_of
 from xsft.errors import SpecError, XsftError
-from xsft.identity import Adopt, Decision, Finished, Seen, Start, World, attempt_of, decide, seen_of
+from xsft.identity import (
+    Adopt,
+    Decision,
+    Finished,
+    LiveJobSet,
+    RunHistory,
+    Start,
+    attempt_of,
+    decide,
+    decide_job,
+    seen_of,
+)
+from xsft.launchers.labels import WRITES_ANNOTATION
 from xsft.launchers.readback import lacking, lacking_of_xpk
 from xsft.naming import RowOrder, jobset_name
 from xsft.ownership import pass_over, recognised
 from xsft.problems import Problem, errors_in, warning
-from xsft.records.model import Facts, ReadBack, Record
-from xsft.steps import Plan
+from xsft.records.model import AttemptFacts, ReadBack, Record
+from xsft.steps import CpuPlan, Plan, Planned
 from xsft.trainers.shuffling import order_at_first
 
 Action = Literal["created", "adopted", "attempt", "finished"]
@@ -39,34 +51,39 @@ Progress = Callable[[str], None]
 Json = dict[str, Any]
 
 
-def create_planned(cluster: Cluster, plan: Plan, mark: str) -> Created | Exists:
-    """Exactly the plan's manifest, by the cluster's own API."""
+def create_planned(cluster: Cluster, plan: Planned, mark: str) -> Created | Exists:
+    """Create exactly the plan's manifest through the cluster's API."""
     return cluster.create_jobset(manifest_of(plan), mark=mark)
 
 
-def differences_of_planned(plan: Plan, held: Json) -> list[str]:
+def differences_of_planned(plan: Planned, held: Json) -> list[str]:
     return lacking(manifest_of(plan), held)
 
 
-class Submission(Struct, frozen=True, kw_only=True):
-    """What came of `submit`."""
+def is_whole(path: str) -> bool:
+    """Return whether a complete checkpoint exists at `path`."""
+    return read_checkpoint(path).status == "read"
 
-    plan: Plan
-    """Of the attempt that was created or adopted."""
+
+class Submission(Struct, frozen=True, kw_only=True):
+    """The outcome of `submit`."""
+
+    plan: Planned
+    """The plan of the attempt that was created or adopted."""
     action: Action
     jobset: str | None
     uid: str | None
     record: str | None
-    """Path of the attempt's record."""
+    """The path of the attempt's record."""
     steps: int | None = None
-    """Of the last checkpoint, where the run is finished."""
+    """The step of the last checkpoint, if the run is finished."""
     resumed_from: int | None = None
-    """Of a new JobSet: the step whose checkpoint it continues from."""
+    """For a new JobSet: the step whose checkpoint it resumes from."""
     problems: tuple[Problem, ...] = ()
 
     @property
     def resumed_order(self) -> RowOrder | None:
-        """Of the rows it reads from there."""
+        """Return the order of the rows that it reads from that step on."""
         return None if self.resumed_from is None else order_at_first(self.plan.run)
 
 
@@ -74,36 +91,38 @@ class Submitter(Struct, frozen=True, kw_only=True):
     cluster: Cluster
     store: RecordStore
     provenance: Provenance
-    replan: Callable[[int], Plan]
-    """The plan of a later attempt; its JobSet has another name."""
+    replan: Callable[[int], Planned]
+    """Return the plan of a later attempt; its JobSet has another name."""
     progress: Progress = lambda _line: None
     writable: Callable[[str], tuple[Problem, ...]] = check_writable
     image: Callable[[str], tuple[Problem, ...]] = image_problems
     maxtext: Callable[[str], str | None] = maxtext_in
-    """The release in an image; None where nobody tells."""
-    create: Callable[[Cluster, Plan, str], Created | Exists] = create_planned
-    compare: Callable[[Plan, Json], list[str]] = differences_of_planned
-    """Where what the cluster holds is not what was sent."""
+    """Return the MaxText release in an image; None if it is unknown."""
+    create: Callable[[Cluster, Planned, str], Created | Exists] = create_planned
+    compare: Callable[[Planned, Json], list[str]] = differences_of_planned
+    """Return the differences between the plan and what the cluster holds."""
     notes: tuple[Problem, ...] = ()
-    """On how it is created; they go into the record."""
+    """Notes on how the JobSet is created; they are part of the record."""
+    made: Callable[[str], bool] = is_whole
+    """Return whether the output of a CPU job exists."""
     confirm: Callable[[Proposal], None] = lambda _proposal: None
-    """Asked once, just before something is created. Raises Refused where the answer is no."""
+    """Called once, just before something is created. Raises Refused if the user declines."""
 
-    def submit(self, plan: Plan) -> Submission:
-        """Raises as Cluster and RecordStore do, Refused where something else is in the way."""
+    def submit(self, plan: Planned) -> Submission:
+        """Submit the plan. Raises as Cluster and RecordStore do, and Refused if something else prevents it."""
         with when_interrupted(NOTHING_CREATED):
             return self._submitted(plan)
 
-    def _submitted(self, plan: Plan) -> Submission:
+    def _submitted(self, plan: Planned) -> Submission:
         output = str(plan.run.output)
         self.progress("looking at the output")
         unwritable = self.writable(output)
         records = self.store.read_run(output, plan.run_name)
-        latest = latest_step(self.store.objects_at(output), output=output, run_name=plan.run_name)
+        latest = self._latest_step(plan)
         self.progress("looking at the cluster")
         facts, problems = examine(self.cluster, plan)
         jobsets = (*map(seen_of, facts.jobsets), *self._unlabelled(plan, facts, records))
-        world = World(jobsets=jobsets, records=records, latest_step=latest)
+        world = RunHistory(jobsets=jobsets, records=records, latest_step=latest, made=self._is_made(plan))
         decision, passed_over = self._decided(plan, world)
         match decision:
             case Adopt(jobset=seen):
@@ -113,29 +132,60 @@ class Submitter(Struct, frozen=True, kw_only=True):
                     raise notes.finished_for_nothing(plan.run_name, worthless)
                 return self._finished(plan, world, steps=steps)
             case Start(attempt=attempt):
+                self._settle(plan, world)
                 image = notes.image_notes(plan, look=self.image, maxtext=self.maxtext)
                 said = (*unwritable, *image, *problems, *notes.resume_notes(latest, attempt=attempt), *passed_over)
                 done = self._start(plan, attempt, world=world, problems=_no_errors(said))
                 return replace(done, resumed_from=latest) if done.action in ("created", "attempt") else done
 
-    def _decided(self, plan: Plan, world: World) -> tuple[Decision, tuple[Problem, ...]]:
-        """A JobSet that has the next attempt's name and is another's is passed over, and told of."""
+    def _latest_step(self, plan: Planned) -> int | None:
+        """Return the last saved step; None for a CPU job, which saves no steps."""
+        match plan:
+            case Plan():
+                output = str(plan.run.output)
+                return latest_step(self.store.objects_at(output), output=output, run_name=plan.run_name)
+            case CpuPlan():
+                return None
+
+    def _settle(self, plan: Planned, world: RunHistory) -> None:
+        """Record that earlier attempts of a CPU job failed, before their JobSets are deleted."""
+        match plan:
+            case Plan():
+                return
+            case CpuPlan():
+                for record in world.records:
+                    ended = next((s for s in world.jobsets if s.uid == record.last.uid and s.state != "live"), None)
+                    if ended is not None and record.last.outcome == "created":
+                        reason = f"its JobSet {ended.state}, and what it writes is not whole"
+                        self._finish(ref_of(record), self._facts("failed", reason=reason))
+
+    def _is_made(self, plan: Planned) -> bool:
+        match plan:
+            case Plan():
+                return False
+            case CpuPlan():
+                return self.made(plan.job.writes)
+
+    def _decided(self, plan: Planned, world: RunHistory) -> tuple[Decision, tuple[Problem, ...]]:
+        """Return the decision, and a note for each JobSet that has the next attempt's name but belongs to another run:
+        that name is skipped.
+        """
         passed_over: list[Problem] = []
         while True:
-            decision = decide(plan.run, world=world)
+            decision = _decision(plan, world)
             if not isinstance(decision, Start):
                 return decision, ()
             name = jobset_name(run_name=plan.run_name, attempt=decision.attempt)
             held = self.cluster.get_jobset(name=name, namespace=plan.run.namespace)
             there = seen_of(held) if held is not None else None
-            if there is None or there.run_name == plan.run_name:  # ours, a moment ahead: the create finds it
+            if there is None or there.run_name == plan.run_name:  # this run's, created since: the create will find it
                 return decision, tuple(passed_over)
             world = pass_over(there, attempt=decision.attempt, world=world)
             passed_over.append(notes.passed_over_note(there, run_name=plan.run_name))
 
-    def _unlabelled(self, plan: Plan, facts: ClusterFacts, records: tuple[Record, ...]) -> Iterator[Seen]:
-        """JobSets of this run that bear no label of ours, because xpk made them by our line: the first attempt's, and
-        the last recorded one's.
+    def _unlabelled(self, plan: Planned, facts: ClusterFacts, records: tuple[Record, ...]) -> Iterator[LiveJobSet]:
+        """Yield the JobSets of this run that have no label of xsft, because xpk created them from the xpk line: the
+        first attempt's, and the last recorded one's.
         """
         listed = {found["metadata"]["name"] for found in facts.jobsets}
         last = records[-1].last.jobset if records else None
@@ -147,7 +197,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
                 seen = recognised(seen_of(held), run_name=plan.run_name, records=records, as_told=as_told)
                 yield from (seen,) if seen.run_name == plan.run_name else ()
 
-    def _start(self, first: Plan, attempt: int, *, world: World, problems: tuple[Problem, ...]) -> Submission:
+    def _start(self, first: Planned, attempt: int, *, world: RunHistory, problems: tuple[Problem, ...]) -> Submission:
         plan = first if attempt == 1 else self.replan(attempt)
         manifest = manifest_of(plan)
         self.progress("asking the cluster whether it would take the JobSet and its Jobs")
@@ -157,12 +207,12 @@ class Submitter(Struct, frozen=True, kw_only=True):
         action: Action = "created" if attempt == 1 else "attempt"
         record = record_of(plan, self.provenance, number=attempt, action=action, resumes_from=world.latest_step)
         begun = self.store.begin(record)
-        # Taken: by a submitter that died, or by one that is a moment ahead. The JobSet's name decides who is first.
+        # Taken by a submitter that died, or by a concurrent one. The JobSet's name decides which one is first.
         ref = begun if isinstance(begun, RecordRef) else begun.ref
         self.progress(f"creating JobSet {plan.jobset}")
         return self._created(plan, ref, action=action, problems=(*said, *ref.problems))
 
-    def _created(self, plan: Plan, ref: RecordRef, *, action: Action, problems: tuple[Problem, ...]) -> Submission:
+    def _created(self, plan: Planned, ref: RecordRef, *, action: Action, problems: tuple[Problem, ...]) -> Submission:
         with when_interrupted(notes.maybe_created(plan)):
             outcome = self._create(plan, ref)
             seen = seen_of(outcome.object)
@@ -171,19 +221,19 @@ class Submitter(Struct, frozen=True, kw_only=True):
                     return self._recorded(plan, ref, seen, action=action, problems=problems)
         if seen.run_name not in (None, plan.run_name):
             self._finish(ref, self._facts("not-created", reason=f"{seen.name} is of the run {seen.run_name}"))
-        return self.submit(plan)  # somebody was first: what that means is decided as for every call
+        return self.submit(plan)  # another submitter was first: decide again from the start
 
-    def _create(self, plan: Plan, ref: RecordRef) -> Created | Exists:
+    def _create(self, plan: Planned, ref: RecordRef) -> Created | Exists:
         try:
             return self.create(self.cluster, plan, self.provenance.submitter)
         except XsftError as refused:
-            if isinstance(refused, SpecError) or refused.problem_id in NOTHING_MADE:
+            if isinstance(refused, SpecError) or is_refusal(refused):
                 why = "; ".join(problem.message for problem in refused.problems)
                 self._finish(ref, self._facts("not-created", reason=why))
             raise
 
     def _recorded(
-        self, plan: Plan, ref: RecordRef, seen: Seen, *, action: Action, problems: tuple[Problem, ...]
+        self, plan: Planned, ref: RecordRef, seen: LiveJobSet, *, action: Action, problems: tuple[Problem, ...]
     ) -> Submission:
         read_back = self._read_back(plan)
         digest = manifest_digest(manifest_of(plan))
@@ -198,11 +248,13 @@ class Submitter(Struct, frozen=True, kw_only=True):
             problems=(*problems, *self.notes, *kept),
         )
 
-    def _facts(self, outcome: Literal["created", "not-created"], **known: Any) -> Facts:
-        return Facts(outcome=outcome, at=clock.now(), submitter=self.provenance.submitter, **known)
+    def _facts(self, outcome: Literal["created", "not-created", "failed"], **known: Any) -> AttemptFacts:
+        return AttemptFacts(outcome=outcome, at=clock.now(), submitter=self.provenance.submitter, **known)
 
-    def _read_back(self, plan: Plan) -> ReadBack:
-        """The run is as it is by now: not being able to look is a fact, not a failure."""
+    def _read_back(self, plan: Planned) -> ReadBack:
+        """Return what the cluster now holds of the run. If it cannot be read, that is part of the result, not an
+        error.
+        """
         try:
             there = self.cluster.get_jobset(name=plan.jobset, namespace=plan.run.namespace)
         except XsftError:
@@ -212,8 +264,8 @@ class Submitter(Struct, frozen=True, kw_only=True):
         found = tuple(self.compare(plan, there))
         return ReadBack(outcome="differs" if found else "same", differences=found)
 
-    def _finish(self, ref: RecordRef, facts: Facts) -> tuple[Problem, ...]:
-        """A record that cannot be completed does not undo the create: it is said."""
+    def _finish(self, ref: RecordRef, facts: AttemptFacts) -> tuple[Problem, ...]:
+        """Finish the record. If that fails, the JobSet still exists, so the failure is a warning."""
         try:
             said = self.store.finish(ref, facts).problems
         except XsftError as failed:
@@ -223,13 +275,16 @@ class Submitter(Struct, frozen=True, kw_only=True):
             )
         return (*said, *notes.read_back_notes(facts.read_back))
 
-    def _adopted(self, plan: Plan, seen: Seen, facts: ClusterFacts) -> Submission:
+    def _adopted(self, plan: Planned, seen: LiveJobSet, facts: ClusterFacts) -> Submission:
         attempt = self.replan(attempt_of(seen)) if seen.name != plan.jobset else plan
         path = _record_path(plan, attempt_of(seen))
-        said = notes.adopted_notes(notes.held_by(facts, seen.uid))
-        return Submission(plan=attempt, action="adopted", jobset=seen.name, uid=seen.uid, record=path, problems=said)
+        held = notes.held_by(facts, seen.uid)
+        said = notes.adopted_notes(held)
+        return Submission(
+            plan=_as_held(attempt, held), action="adopted", jobset=seen.name, uid=seen.uid, record=path, problems=said
+        )
 
-    def _finished(self, plan: Plan, world: World, *, steps: int) -> Submission:
+    def _finished(self, plan: Planned, world: RunHistory, *, steps: int) -> Submission:
         last = max(world.jobsets, key=attempt_of, default=None)
         number = max((r.last.number for r in world.records), default=1)
         return Submission(
@@ -242,14 +297,34 @@ class Submitter(Struct, frozen=True, kw_only=True):
         )
 
 
-def manifest_of(plan: Plan) -> Json:
-    """Raises SpecError for a plan that has none."""
+def _as_held(plan: Planned, held: Json | None) -> Planned:
+    """Return the plan as the cluster holds it: a running conversion keeps writing to the folder it started with, though
+    this call would have chosen another.
+    """
+    match plan:
+        case Plan():
+            return plan
+        case CpuPlan():
+            path = ((held or {}).get("metadata", {}).get("annotations") or {}).get(WRITES_ANNOTATION)
+            return replace(plan, job=replace(plan.job, writes=path)) if path else plan
+
+
+def _decision(plan: Planned, world: RunHistory) -> Decision:
+    match plan:
+        case Plan():
+            return decide(plan.run, world=world)
+        case CpuPlan():
+            return decide_job(plan.run, digest=plan.spec_digest, world=world)
+
+
+def manifest_of(plan: Planned) -> Json:
+    """Return the plan's manifest. Raises SpecError if it has none."""
     if plan.manifest is None:
         raise SpecError(errors_in(plan.problems))
     return plan.manifest
 
 
-def _record_path(plan: Plan, attempt: int) -> str:
+def _record_path(plan: Planned, attempt: int) -> str:
     return f"{str(plan.run.output).rstrip('/')}/{plan.run_name}/xsft/attempt-{attempt}.json"
 
 

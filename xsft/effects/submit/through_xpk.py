@@ -1,8 +1,8 @@
-"""`submit --through-xpk`: the shown xpk line itself, run by the pinned xpk, and then the truth from the cluster.
+"""`submit --through-xpk`: runs the printed xpk line with the pinned xpk, then reads the result from the cluster.
 
 xpk runs with a private folder for its temporary files, its kubeconfig and its home (removed afterwards), without a
-terminal, without telemetry and downloads, and never with --quiet: under it xpk deletes a running workload of the same
-name (xpk@1.16.0 commands/workload.py). Its exit status is not the truth: it can fail after the JobSet was made.
+terminal, without telemetry and downloads, and never with --quiet: with it xpk deletes a running workload of the same
+name (xpk@1.16.0 commands/workload.py). Its exit status is not trusted: it can fail after the JobSet was created.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
 from msgspec import Struct
 
 from xsft.effects.cluster.cluster import Cluster
@@ -25,18 +26,18 @@ from xsft.launchers.readback import lacking_of_xpk, lost_by_xpk
 from xsft.problems import error, note
 from xsft.spec.asked import asked_fields
 from xsft.spec.secrets import names_secret_variable, redact
-from xsft.steps import Plan
+from xsft.steps import Plan, Planned
 
 Json = dict[str, Any]
 
 TIMEOUT_S = 900.0
-"""xpk waits ten seconds at a time; gcloud may be slow to log in."""
+"""xpk waits in steps of ten seconds, and gcloud may take long to log in."""
 ADDED = ("--skip-validation",)
-"""Else xpk wants crane, which builds images, beside kubectl and gcloud."""
+"""Without it xpk also requires crane, a tool that builds images, besides kubectl and gcloud."""
 TOOLS = ("gcloud", "kubectl")
 PASSED_ON = ("CLOUDSDK_", "GOOGLE_", "GCE_", "LC_", "SSL_", "REQUESTS_", "STORAGE_EMULATOR_HOST", "USE_GKE_")
 LOGIN = ("CLOUDSDK_", "GOOGLE_APPLICATION_")
-"""How gcloud logs in where nobody can be asked."""
+"""Variables with which gcloud logs in without a prompt."""
 PASSED_ON_EXACTLY = frozenset(
     {"PATH", "LANG", "LD_LIBRARY_PATH", "USER", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"}
 )
@@ -51,13 +52,12 @@ OFF = {
 NOTE = note(
     "through-xpk",
     "",
-    "xpk made the JobSet by its own line: it bears no label of xsft's, and the manifest digest recorded is that of the"
-    " plan's manifest.",
+    "Created by xpk, so the JobSet has no xsft labels; the recorded manifest digest is that of the plan's manifest.",
 )
 
 
 def refuse_losses(plan: Plan) -> None:
-    """Raises Refused where the xpk line alone would lose something that was asked for, or cannot reach the cluster."""
+    """Raise Refused if the xpk line alone would lose something that was requested, or cannot reach the cluster."""
     place = plan.run.place
     if place is None or place.context:
         raise Refused(
@@ -76,18 +76,18 @@ def refuse_losses(plan: Plan) -> None:
 
 
 class ThroughXpk(Struct, frozen=True, kw_only=True):
-    """Creates a plan's JobSet by its xpk line (for `Submitter.create`)."""
+    """A function that creates a plan's JobSet through its xpk line (for `Submitter.create`)."""
 
     python: Path
-    """Of xpk's environment."""
+    """The Python of xpk's environment."""
     env: Mapping[str, str]
-    """The user's."""
+    """The user's environment variables."""
     run: Callable[..., Completed] = process.run
     timeout_s: float = TIMEOUT_S
 
-    def __call__(self, cluster: Cluster, plan: Plan, _mark: str) -> Created | Exists:
-        """Raises EnvironmentMissing without gcloud or kubectl, SpecError where xpk made nothing, Unknown where nobody
-        can tell.
+    def __call__(self, cluster: Cluster, plan: Planned, _mark: str) -> Created | Exists:
+        """Run xpk and read the JobSet back. Raises EnvironmentMissing without gcloud or kubectl, SpecError if xpk
+        created nothing, Unknown if the outcome cannot be determined.
         """
         _require_tools(self.env)
         there = cluster.get_jobset(name=plan.jobset, namespace=plan.run.namespace)
@@ -100,8 +100,8 @@ class ThroughXpk(Struct, frozen=True, kw_only=True):
         as_told = not lacking_of_xpk(plan.audit, manifest=plan.manifest or {}, held=held)
         return Created(object=held) if as_told else Exists(object=held)
 
-    def _xpk(self, cluster: Cluster, plan: Plan) -> tuple[str, bool]:
-        """Its last words, and whether it came to an end of its own with an error."""
+    def _xpk(self, cluster: Cluster, plan: Planned) -> tuple[str, bool]:
+        """Run xpk. Return the end of its output, and whether it exited by itself with an error."""
         with scratch_folder("through-xpk") as scratch:
             _copy_kubeconfig(cluster, scratch / "kubeconfig")
             argv = (str(self.python), "-I", "-X", "utf8", "-c", _MAIN, *(plan.xpk_argv or ())[1:], *ADDED)
@@ -114,13 +114,15 @@ class ThroughXpk(Struct, frozen=True, kw_only=True):
         return _last_words(done), not done.ok
 
 
-def differences(plan: Plan, held: Json) -> list[str]:
-    """For `Submitter.compare`."""
+def differences(plan: Planned, held: Json) -> list[str]:
+    """Return the differences between plan and cluster (for `Submitter.compare`)."""
     return lacking_of_xpk(plan.audit, manifest=plan.manifest or {}, held=held)
 
 
 def environment(own: Mapping[str, str], *, scratch: Path) -> dict[str, str]:
-    """What gcloud needs to log in, and nothing else of the user's: no secret, no kubeconfig, no setting of xpk's."""
+    """Return the variables that gcloud needs to log in, and no other of the user's: no secret, no kubeconfig, no xpk
+    setting.
+    """
     home = own.get("HOME") or str(Path.home())
     kept = {name: value for name, value in own.items() if _is_passed_on(name)}
     config = {"CLOUDSDK_CONFIG": str(Path(home) / ".config" / "gcloud"), **kept}
@@ -149,9 +151,7 @@ def _require_tools(env: Mapping[str, str]) -> None:
 
 
 def _copy_kubeconfig(cluster: Cluster, target: Path) -> None:
-    """xpk goes on with the current context where gcloud gave it none: that must be the right one."""
-    import yaml
-
+    """Copy the kubeconfig. If gcloud writes no context, xpk uses the current context, so it must be the right one."""
     configs = (load_kubeconfig(file) for file in cluster.access.kubeconfig)
     known = (c for c in configs if any(one.get("name") == cluster.context for one in c.get("contexts") or ()))
     content = {**next(known, {}), "current-context": cluster.context}
@@ -159,8 +159,10 @@ def _copy_kubeconfig(cluster: Cluster, target: Path) -> None:
     target.write_text(yaml.safe_dump(content), encoding="utf-8")
 
 
-def _project_number(plan: Plan, *, env: Mapping[str, str], run: Callable[..., Completed]) -> tuple[str, ...]:
-    """Spares xpk a second login (application default credentials), which it needs to look the number up itself."""
+def _project_number(plan: Planned, *, env: Mapping[str, str], run: Callable[..., Completed]) -> tuple[str, ...]:
+    """Return the option with the project number. It saves xpk a second login (application default credentials), with
+    which it would look the number up itself.
+    """
     project = plan.run.place.project if plan.run.place else None
     if not project:
         return ()
@@ -173,21 +175,21 @@ def _project_number(plan: Plan, *, env: Mapping[str, str], run: Callable[..., Co
     return (f"--project-number={number}",) if done.ok and number.isdecimal() else ()
 
 
-def _held(cluster: Cluster, plan: Plan, said: str) -> Json | None:
+def _held(cluster: Cluster, plan: Planned, said: str) -> Json | None:
     try:
         return cluster.get_jobset(name=plan.jobset, namespace=plan.run.namespace)
     except XsftError as failed:
         raise _unclear(plan, f"{said}; reading it back failed: {failed}") from None
 
 
-def _nothing_made(plan: Plan, said: str) -> SpecError:
-    message = f"xpk made no JobSet {plan.jobset}: {said}"
+def _nothing_made(plan: Planned, said: str) -> SpecError:
+    message = f"xpk did not create the JobSet {plan.jobset}: {said}"
     return SpecError((error("xpk-failed", "", message, "Mend what xpk names, or submit without --through-xpk."),))
 
 
-def _unclear(plan: Plan, said: str) -> Unknown:
+def _unclear(plan: Planned, said: str) -> Unknown:
     return Unknown(
-        f"xpk was told to make the JobSet {plan.jobset}, and it is not there: {said}",
+        f"xpk ran, but the JobSet {plan.jobset} was not found: {said}",
         fix="Run the same command again: it finds what was created, or creates it.",
         id="create-unclear",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from xsft.effects.machine.google_login import may_log_in
+from xsft.effects.machine.google_files import may_log_in
 
 
 def test_a_login_is_looked_for_where_google_auth_looks(tmp_path: Path) -> None:

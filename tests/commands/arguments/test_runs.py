@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 from xsft.commands.arguments import add_settings
-from xsft.commands.run_arguments import add_where
+from xsft.commands.arguments.runs import add_where
 
 
 def where(*argv: str) -> argparse.Namespace:

@@ -28,7 +28,8 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def a_name(text: str) -> str:
-    """Empty is what an unset shell variable leaves: it must not mean another run or cluster than was meant."""
+    """Return the name; raise an error for an empty one, which an unset shell variable gives and which must not select
+    another run or cluster."""
     if not text.strip():
         raise argparse.ArgumentTypeError("it is empty: name one, or leave the option out")
     return text

@@ -1,0 +1,123 @@
+"""The adapters that a LoRA run goes on from; the small files are those that Tunix wrote for a tiny qwen3."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from tests import hfmodels
+from tests.checkpoints import unpacked
+from tests.checks.factory import DROP, ids, problems, spec
+from xsft.checks import for_submission
+from xsft.checks.adapters import check
+from xsft.effects.facts.checkpoint import read_checkpoint
+from xsft.facts import CheckpointFacts, Facts, SavedArray
+from xsft.spec.model import WorkloadSpec
+
+PATH = "gs://my-bucket/runs/qwen-lora/checkpoints/2/model_params"
+MODULES = "decoder/layers/.*(self_attention/(query|key|value|out)|mlp/(wi_0|wi_1|wo))"
+LORA = {"rank": 4, "alpha": 8, "module_path": MODULES, "restore_path": PATH}
+SIZES = {**hfmodels.SIZES, "base_num_decoder_layers": 6}
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpacked("stores", tmp_path_factory.mktemp("stores"))
+
+
+@pytest.fixture(scope="module")
+def saved(stores: Path) -> Facts:
+    return Facts(adapters=read_checkpoint(str(stores / "qwen3-lora" / "checkpoints" / "2" / "model_params")))
+
+
+def tiny(lora: object = None, /, *, model: object = None, **sizes: object) -> WorkloadSpec:
+    return spec(lora={**LORA, **(lora or {})}, model=model or {}, overrides={"maxtext": {**SIZES, **sizes}})  # type: ignore[dict-item]
+
+
+def test_adapters_of_the_run_are_taken(saved: Facts) -> None:
+    assert ids(check, tiny(), saved) == set()
+    assert ids(check, tiny({"module_path": DROP}), saved) == set()
+    assert ids(check, tiny({"module_path": "(broken"}), saved) == set()
+    assert ids(check, spec(), saved) == set()
+    assert ids(check, tiny({"restore_path": "/in/the/image"}), Facts()) == set()
+
+
+def test_another_rank(saved: Facts) -> None:
+    (found,) = problems(check, tiny({"rank": 8}), saved)
+    assert (found.id, found.severity, found.where) == ("lora-restore-rank", "error", "lora.restore_path")
+    assert found.fix == "Set lora.rank: 4"
+
+
+@pytest.mark.parametrize(
+    ("modules", "told"),
+    [
+        ("decoder/layers/.*self_attention/(query|key)", "5 would be dropped, e.g. decoder.layers.mlp.wi_0.kernel"),
+        ("decoder/.*", ""),
+    ],
+)
+def test_other_modules(saved: Facts, modules: str, told: str) -> None:
+    found = problems(check, tiny({"module_path": modules}), saved)
+    assert [(problem.id, problem.kind) for problem in found] == (
+        [("lora-restore-modules", "disputable")] if told else []
+    )
+    assert all(told in problem.message for problem in found)
+
+
+def test_a_module_without_adapters(saved: Facts) -> None:
+    assert saved.adapters is not None
+    some = tuple(array for array in saved.adapters.arrays if "wo" not in array.path)
+    (found,) = problems(check, tiny(), Facts(adapters=replace(saved.adapters, arrays=some)))
+    assert (found.id, "1 are missing, e.g. decoder.layers.mlp.wo.kernel" in found.message) == (
+        "lora-restore-modules",
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    "key", ["base_emb_dim", "base_num_query_heads", "base_num_kv_heads", "head_dim", "base_mlp_dim"]
+)
+def test_another_size(saved: Facts, key: str) -> None:
+    assert ids(check, tiny(**{key: 2 * int(SIZES[key])}), saved) == {"lora-restore-model"}
+
+
+def test_another_model_or_layout(saved: Facts) -> None:
+    assert ids(check, tiny(model={"name": "mixtral-8x7b"}), saved) == {"lora-restore-model"}
+    (found,) = problems(check, tiny(model={"scan_layers": False}), saved)
+    assert found.id == "lora-restore-model"
+    assert "the model has no decoder.layers.mlp.wi_0.kernel" in found.message
+
+
+def test_what_holds_no_adapters(stores: Path) -> None:
+    for item in ("qwen3-trained/checkpoints/2/model_params", "qwen3-trained/checkpoints/2/optimizer_state"):
+        found = Facts(adapters=read_checkpoint(str(stores / item)))
+        assert ids(check, tiny(), found) == {"lora-restore-path"}
+
+
+def test_a_wrong_level_is_corrected(stores: Path) -> None:
+    folder = stores / "qwen3-lora" / "checkpoints" / "2"
+    for path in (folder, folder.parent, folder / "items", folder.parent / "3" / "model_params"):
+        (found,) = problems(check, tiny(), Facts(adapters=read_checkpoint(str(path))))
+        assert (found.id, found.fix) == ("lora-restore-path", f"Set lora.restore_path: {folder}/model_params")
+
+
+def test_a_torn_save(stores: Path) -> None:
+    torn = stores / "torn" / "checkpoints" / "2.orbax-checkpoint-tmp" / "model_params"
+    assert ids(check, tiny(), Facts(adapters=read_checkpoint(str(torn)))) == {"lora-restore-torn"}
+
+
+def test_what_was_not_read_is_not_submitted() -> None:
+    unread = Facts(adapters=CheckpointFacts(path=PATH, status="unreadable", detail="no login was found."))
+    for given in (unread, Facts()):
+        found = problems(check, tiny(), given)
+        assert [problem.id for problem in found] == ["lora-restore-unread"]
+        assert [problem.severity for problem in for_submission(found)] == ["error"]
+
+
+def test_shapes_that_are_unknown_are_not_compared(saved: Facts) -> None:
+    """Without OCDBT four arrays are read, and devices hold copies of adapters."""
+    assert saved.adapters is not None
+    bare = tuple(SavedArray(path=array.path) for array in saved.adapters.arrays)
+    unknown = Facts(adapters=replace(saved.adapters, arrays=bare))
+    assert ids(check, tiny({"rank": 8}, base_emb_dim=128), unknown) == set()

@@ -1,0 +1,55 @@
+"""What a pod of a cluster cannot convert."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from tests.stories import intent_of, spec_of
+from xsft.catalog.cpu import GIB
+from xsft.checks.cpu_job import conversion_problems
+from xsft.conversion.estimate import ConversionEstimate
+from xsft.conversion.plan import ConversionPlan
+from xsft.spec.resolve import Run
+from xsft.trainers.conversion import conversion_plan
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    return intent_of(spec_of("gemma2_ultrachat")).run
+
+
+@pytest.fixture
+def made(run: Run) -> ConversionPlan:
+    found = conversion_plan(run)
+    assert found is not None
+    return found
+
+
+def ids(made: ConversionPlan, run: Run) -> list[tuple[str, str]]:
+    return [(p.id, p.severity) for p in conversion_problems(made, run)]
+
+
+def test_a_model_of_the_hub_has_none(made: ConversionPlan, run: Run) -> None:
+    assert ids(made, run) == []
+
+
+def test_a_folder_of_this_machine_is_not_on_the_cluster(made: ConversionPlan, run: Run) -> None:
+    inputs = replace(made.inputs, source=replace(made.inputs.source, repo="/home/me/weights"))
+    assert ids(replace(made, inputs=inputs), run) == [("conversion-folder", "error")]
+
+
+def test_a_model_of_unknown_size_cannot_ask_for_memory(made: ConversionPlan, run: Run) -> None:
+    assert ids(replace(made, estimate=None), run) == [("conversion-size", "error")]
+
+
+def test_a_model_beyond_every_machine_of_xpk(made: ConversionPlan, run: Run) -> None:
+    huge = ConversionEstimate(memory=1500 * GIB, output=GIB, download=GIB)
+    assert ids(replace(made, estimate=huge), run) == [("conversion-machine", "warning")]
+
+
+@pytest.mark.parametrize(("length", "found"), [(38, []), (39, [("conversion-name", "error")])])
+def test_a_name_that_leaves_no_room_for_a_second_attempt(
+    made: ConversionPlan, run: Run, length: int, found: list[tuple[str, str]]
+) -> None:
+    assert ids(replace(made, run_name="x" * length), run) == found

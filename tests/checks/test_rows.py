@@ -1,0 +1,68 @@
+"""The files of a run on this machine are looked into, and counted against its steps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import xsft
+from xsft.problems import Problem
+
+TINY = Path(__file__).parents[2] / "workloads" / "tiny_local.yaml"
+GOOD = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]}
+
+
+def problems(folder: Path, rows: list[Any], *settings: str, template: str = "") -> list[Problem]:
+    file = folder / "rows.jsonl"
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (folder / "w.yaml").write_text(TINY.read_text().replace("  rows: 480\n", ""))
+    named = (f"data.hf_train_files={file}", *settings)
+    if template:
+        (folder / "t.jinja").write_text(template)
+        named = (*named, "data.chat_template=t.jinja")
+    return [p for p in xsft.check(xsft.load(folder / "w.yaml", settings=named)) if p.severity != "note"]
+
+
+def ids(folder: Path, rows: list[Any], *settings: str, template: str = "") -> list[str]:
+    return [p.id for p in problems(folder, rows, *settings, template=template)]
+
+
+def test_good_rows_pass(tmp_path: Path) -> None:
+    assert ids(tmp_path, [GOOD] * 480) == []
+    assert ids(tmp_path, [{"messages": "x"}] * 480, "data.formatting_func=a.b") == [], (
+        "what it makes of rows is unknown"
+    )
+
+
+def test_the_rows_of_files_are_counted(tmp_path: Path) -> None:
+    assert ids(tmp_path, [GOOD] * 20) == ["steps-beyond-data"]
+    assert ids(tmp_path, [GOOD] * 480, "data.rows=400") == ["data-rows"]
+
+
+def test_the_field_of_the_files_is_named(tmp_path: Path) -> None:
+    (problem,) = problems(tmp_path, [{"text": "a"}] * 480)
+    assert (problem.id, problem.where) == ("data-columns", "data.hf_train_files")
+    assert "row 0 of rows.jsonl has no column messages; its columns are text" in problem.message
+
+
+def test_a_role_that_the_template_drops(tmp_path: Path) -> None:
+    template = (
+        "{% for m in messages %}<|{{ m.role }}|>{% if m.role != 'system' %}{{ m.content }}{% endif %}<|end|>"
+        "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    )
+    rows = [{"messages": [{"role": "system", "content": "be brief"}, *GOOD["messages"]]}] * 480
+    assert ids(tmp_path, rows, template=template) == ["data-role-dropped"]
+
+
+def test_rows_of_the_evaluation(tmp_path: Path) -> None:
+    (tmp_path / "eval.jsonl").write_text('{"text": "a"}\n')
+    settings = (f"data.hf_eval_files={tmp_path}/eval.jsonl", "eval.interval=10", "eval.steps=1")
+    assert ("data-columns", "data.hf_eval_files") in [(p.id, p.where) for p in problems(tmp_path, [GOOD], *settings)]
+
+
+@pytest.mark.parametrize("settings", [("target=xpk",), ("data.hf_path=csv",)])
+def test_rows_that_are_not_read_here(tmp_path: Path, settings: tuple[str, ...]) -> None:
+    assert "data-columns" not in ids(tmp_path, [{"text": "a"}], *settings)

@@ -1,0 +1,106 @@
+"""Conversions on a real control plane: beside a Pathways head, and in a queue of chips alone until it is mended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.api import Cluster
+from tests.cluster.queues import KUEUE, cluster_queue, local_queue
+from tests.cpujobs import NAME, planned
+from tests.effects.cluster.test_cluster import planned as training
+from tests.fakes.clusters import ClusterApi
+from xsft.catalog.cpu import GIB
+from xsft.effects.cluster.cluster import Cluster as Connected
+from xsft.effects.submit.admission import examine
+from xsft.steps import CpuPlan
+
+pytestmark = pytest.mark.cluster
+JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"
+FLAVOR = "4xv6e-256"
+
+
+@pytest.fixture
+def connected(real_cluster: Cluster, cluster_namespace: str) -> Connected:
+    cluster = ClusterApi(
+        kubeconfig=real_cluster.kubeconfig, context=real_cluster.context, read_timeout_s=10.0
+    ).connect()
+    cluster.create_secret(name="hf-token", namespace=cluster_namespace, data={"token": b"x"})
+    return cluster
+
+
+@pytest.fixture
+def chips_only(real_cluster: Cluster, cluster_namespace: str) -> Iterator[str]:
+    """A LocalQueue as `xpk cluster create` makes one: of chips alone."""
+    body = cluster_queue(cluster_namespace, {FLAVOR: 1024})
+    del body["spec"]["resourceGroups"][1]
+    real_cluster.api("POST", f"{KUEUE}/clusterqueues", body)
+    real_cluster.api("POST", *local_queue(cluster_namespace, name="own", cluster_queue=cluster_namespace))
+    yield "own"
+    real_cluster.empty_namespace(cluster_namespace)
+    real_cluster.delete_queue(cluster_namespace)
+
+
+def one_slice(namespace: str) -> dict[str, Any]:
+    """The shown Pathways run, with its head and one slice instead of two."""
+    manifest = training("deepseek_ultrachat", namespace=namespace)
+    head, workers = manifest["spec"]["replicatedJobs"]
+    workers["replicas"] = 1
+    return {**manifest, "spec": {**manifest["spec"], "replicatedJobs": [head, workers]}}
+
+
+def node_of(cluster: Cluster, namespace: str, jobset: str) -> str:
+    (pod,) = cluster.wait_pods(namespace, f"jobset.sigs.k8s.io/jobset-name={jobset}", count=1)
+    return str(pod["spec"]["nodeName"])
+
+
+def test_two_conversions_and_a_pathways_head_share_a_pool(
+    real_cluster: Cluster, cluster_namespace: str, connected: Connected
+) -> None:
+    real_cluster.api("POST", JOBSETS.format(cluster_namespace), one_slice(cluster_namespace))
+    sizes = {NAME: 12 * GIB, "second-convert": 200 * GIB}
+    plans = [planned(namespace=cluster_namespace, name=name, memory=memory) for name, memory in sizes.items()]
+    for plan in plans:
+        assert examine(connected, plan)[1] == ()
+        connected.dry_run_jobset(plan.manifest or {})
+        assert connected.dry_run_jobs(plan.manifest or {}) == ()
+        connected.create_jobset(plan.manifest or {})
+    nodes = [node_of(real_cluster, cluster_namespace, plan.jobset) for plan in plans]
+    head = "jobset.sigs.k8s.io/replicatedjob-name=pathways-head"
+    (pod,) = real_cluster.wait_pods(cluster_namespace, head, count=1)
+    pools = {real_cluster.api("GET", f"/api/v1/nodes/{name}")["metadata"]["labels"]["cloud.google.com/gke-nodepool"]
+             for name in (*nodes, pod["spec"]["nodeName"])}  # fmt: skip
+    assert pools == {"cpu-np"}
+
+
+def test_a_queue_of_chips_is_told_before_and_the_named_command_mends_it(
+    real_cluster: Cluster, cluster_namespace: str, connected: Connected, chips_only: str
+) -> None:
+    plan = planned(namespace=cluster_namespace, queue=chips_only)
+    real_cluster.wait(lambda: len(examine(connected, plan)[1]) == 1, what="Kueue to serve the new queue")
+    (problem,) = examine(connected, plan)[1]
+    assert problem.id == "queue-without-cpu"
+    connected.create_jobset(plan.manifest or {})
+    real_cluster.wait(lambda: "unavailable" in said_by_kueue(connected, plan), what="Kueue to refuse it")
+    mend(real_cluster, problem.fix.partition(": ")[2])
+    assert examine(connected, plan)[1] == ()
+    assert node_of(real_cluster, cluster_namespace, plan.jobset).startswith("gke-cpu-np-")
+
+
+def said_by_kueue(connected: Connected, plan: CpuPlan) -> str:
+    found = connected.workloads(namespace=plan.run.namespace)
+    conditions = [c for one in found for c in one.get("status", {}).get("conditions", ())]
+    return " ".join(c["message"] for c in conditions if c["status"] == "False")
+
+
+def mend(cluster: Cluster, commands: str) -> None:
+    """As an administrator pastes it into a shell."""
+    programs = Path(cluster.layout.tools.program("kubectl")).parent
+    path = f"{programs}:{os.environ['PATH']}"
+    env = {"PATH": path, "KUBECONFIG": str(cluster.kubeconfig), "HOME": str(cluster.folder)}  # kubectl's cache
+    subprocess.run(("bash", "-c", f"set -e; {commands}"), env=env, check=True, capture_output=True, text=True)

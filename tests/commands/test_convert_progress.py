@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from xsft.commands.convert_progress import ConversionDisplay
+from xsft.conversion.progress import ArraysDone, BytesDone, ConversionPhase, parse
+
+GB = 10**9
+
+
+def test_rate_and_time_left_are_told_every_ten_seconds() -> None:
+    said: list[str] = []
+    now = [0.0]
+    display = ConversionDisplay(said.append, every_s=10, now=lambda: now[0])
+    display.on_event(ConversionPhase(name="saving"))
+    for second in range(31):
+        now[0] = float(second)
+        display.on_event(BytesDone(done=second * GB // 10, of=16 * GB, at=now[0]))
+    assert said == [
+        "saving",
+        "saving 1 GB of about 16 GB, 100 MB/s, 2:30 left",
+        "saving 2 GB of about 16 GB, 100 MB/s, 2:20 left",
+        "saving 3 GB of about 16 GB, 100 MB/s, 2:10 left",
+    ]
+
+
+def test_nothing_is_promised_of_a_model_of_unknown_size_or_while_nothing_moves() -> None:
+    said: list[str] = []
+    display = ConversionDisplay(said.append, every_s=0, now=lambda: 0)
+    for at, done in ((0, 0), (1, 0), (2, 5000), (3, 10_000)):
+        display.on_event(BytesDone(done=done, of=None, at=at))
+    assert said == ["saving 10 kB, 5 kB/s"]
+
+
+def test_the_converters_own_lines() -> None:
+    """Printed by to_maxtext of MaxText 0.2.5."""
+    lines = {
+        "INFO:absl:Lazy loading ENABLED. Initializing LazyHFLoader for: /m...": ConversionPhase(name="loading"),
+        "Transforming weights:  46%|####6     | 6/13 [00:00<00:00, 24.1param/s, RAM: 0.5]": ArraysDone(done=6, of=13),
+        "INFO:absl:Starting checkpoint save (loading weights just-in-time)...": ConversionPhase(name="saving"),
+        "INFO:absl:Overall Elapse: 0.37 min": None,
+    }
+    assert {line: parse(line) for line in lines} == lines

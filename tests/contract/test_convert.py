@@ -1,0 +1,129 @@
+"""From Hugging Face weights to a training on this machine: the real converter and trainer, and kill -9 between."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.hfmodels import SIZES, write_model
+from xsft.effects.local.namespace import detect
+
+WORKLOAD = {
+    "name": "tiny",
+    "target": "local",
+    "model": {"name": "qwen3-0.6b", "tokenizer": "./model", "hf": {"repo": "./model"}},
+    "data": {"hf_path": "json", "hf_train_files": "xsft://tiny/chat.jsonl", "columns": ["messages"]},
+    "train": {"steps": 2, "per_device_batch_size": 1, "max_target_length": 64},
+    "output": "./out",
+    "overrides": {"maxtext": dict(SIZES)},
+}
+
+SAME = """
+import sys
+import numpy, tensorstore
+from safetensors.numpy import load_file
+wanted = load_file(sys.argv[2])
+def stored(name):
+    spec = {"driver": "zarr", "kvstore": {"driver": "file", "path": f"{sys.argv[1]}/params.params.{name}/"}}
+    return numpy.asarray(tensorstore.open(spec).result().read().result())
+gate = stored("decoder.layers.mlp.wi_0.kernel")
+assert (stored("token_embedder.embedding") == wanted["model.embed_tokens.weight"]).all()
+for layer in range(28):
+    assert (gate[:, layer] == wanted[f"model.layers.{layer}.mlp.gate_proj.weight"].T).all(), layer
+"""
+"""Each weight stands where MaxText reads it: the embedding, and the layers along param_scan_axis."""
+
+FP8 = """
+import sys
+import ml_dtypes, numpy
+from safetensors.numpy import save_file
+weight = numpy.ones((128, 64), numpy.float32).astype(ml_dtypes.float8_e4m3fn)
+scale = numpy.full((1, 1), 0.5, numpy.float32)
+name = "model.layers.0.mlp.up_proj.weight"
+save_file({name: weight, **({f"{name}_scale_inv": scale} if sys.argv[2:] else {})}, sys.argv[1])
+"""
+
+
+class Lab:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        write_model(folder / "model")
+        (folder / "w.yaml").write_text(yaml.safe_dump(WORKLOAD))
+        self.env = {**os.environ, "XSFT_STATE_DIR": str(folder / "state"), "HF_HUB_OFFLINE": "1"}
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        argv = (sys.executable, "-m", "xsft", *arguments)
+        pipe = subprocess.PIPE
+        return subprocess.Popen(argv, cwd=self.folder, env=self.env, stdout=pipe, stderr=pipe, text=True)
+
+    def said(self, *arguments: str) -> tuple[int, dict[str, Any]]:
+        with self.start(*arguments, "--json") as process:
+            out, err = process.communicate()
+        assert out, err
+        return process.returncode, json.loads(out)
+
+    @property
+    def written(self) -> list[Path]:
+        """By MaxText, of any try."""
+        return [path for path in self.folder.glob("out/converted/*/*") if path.name != "xsft"]
+
+
+@pytest.fixture
+def lab(tmp_path: Path, maxtext_python: Path) -> Lab:
+    if not (found := detect()).private:
+        pytest.skip(f"no PID namespace here, and MaxText must not run without one in a test: {found.why_not}")
+    return Lab(tmp_path)
+
+
+@pytest.mark.trainer
+def test_converted_killed_converted_found_and_trained(lab: Lab, maxtext_python: Path) -> None:
+    with lab.start("checkpoint", "convert", "w.yaml") as killed:
+        end = time.monotonic() + 300
+        while not lab.written:
+            assert killed.poll() is None, killed.communicate()
+            assert time.monotonic() < end
+            time.sleep(0.005)
+        killed.send_signal(signal.SIGKILL)
+    (torn,) = lab.folder.glob("out/converted/*")
+    held = sorted(torn.rglob("*"))
+    status, refused = lab.said("submit", "w.yaml")
+    assert (status, [p["id"] for p in refused["problems"] if p["severity"] == "error"]) == (
+        2,
+        ["checkpoint-to-convert"],
+    )
+
+    status, made = lab.said("checkpoint", "convert", "w.yaml")
+    assert (status, made["action"]) == (0, "attempt")
+    assert (made["checkpoint"], made["not_whole"]) == (f"{torn}-2/0/items", [str(torn)])
+    assert set(held) <= set(torn.rglob("*"))
+    weights = lab.folder / "model" / "model.safetensors"
+    subprocess.run((maxtext_python, "-I", "-c", SAME, made["checkpoint"], weights), check=True)
+    status, found = lab.said("checkpoint", "convert", "w.yaml")
+    assert (status, found["action"], found["checkpoint"]) == (0, "finished", made["checkpoint"])
+    status, inspected = lab.said("checkpoint", "inspect", made["checkpoint"])
+    assert (status, inspected["status"], inspected["modes"]) == (0, "complete", ["mcjax", "pathways"])
+
+    status, trained = lab.said("submit", "w.yaml")
+    assert (status, trained["result"]["steps"]) == (0, 2)
+    record = json.loads(Path(trained["record"]).read_text())
+    assert f"load_parameters_path={made['checkpoint']}" in record["attempts"][0]["argv"]
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("scales", [(), ("scales",)])
+def test_block_quantised_weights_are_refused(lab: Lab, maxtext_python: Path, scales: tuple[str, ...]) -> None:
+    file = lab.folder / "model" / "model.safetensors"
+    subprocess.run((maxtext_python, "-I", "-c", FP8, file, *scales), check=True)
+    status, document = lab.said("checkpoint", "convert", "w.yaml")
+    assert status == 2
+    assert "weights-quantized" in {problem["id"] for problem in document["problems"]}
+    assert not (lab.folder / "out").exists()

@@ -1,0 +1,112 @@
+"""`xsft checkpoint convert FILE` for a cluster: a process, the real xpk for rendering, a cluster and a bucket."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.checkpoints import small_files
+from tests.contract.commandline import XSFT, Machine, machine
+from tests.effects.cluster.test_cluster import CREATE
+from tests.fakes.clusters import ClusterApi
+from tests.until import until
+from xsft.commands.interface_checkpoint import ConversionDocument
+from xsft.effects.environments.installed import BuiltEnvironment
+from xsft.launchers.labels import WRITES_ANNOTATION
+
+pytestmark = pytest.mark.contract
+STORY = "gemma2_ultrachat"
+NAME = "gemma2-ultrachat-convert"
+
+
+@pytest.fixture
+def here(tmp_path: Path, xpk_environment: BuiltEnvironment, cluster_api: ClusterApi) -> Iterator[Machine]:
+    with machine(tmp_path, environments=xpk_environment.folder.parent, api=cluster_api) as made:
+        cluster_api.connect().create_secret(name="hf-token", namespace=cluster_api.namespace, data={"token": b"x"})
+        made.env["HF_ENDPOINT"] = "http://127.0.0.1:9"  # nothing listens there
+        yield made
+
+
+def convert(here: Machine, *options: str, **changes: Any) -> dict[str, Any]:
+    file = here.workload(STORY, **changes)
+    done = here.xsft("checkpoint", "convert", file, "--json", *options, closed=True)
+    assert done.returncode == 0, done.stderr + done.stdout
+    document: dict[str, Any] = json.loads(done.stdout)
+    ConversionDocument.model_validate(document)
+    return document
+
+
+def folder_of(document: dict[str, Any]) -> str:
+    """In the bucket."""
+    return str(document["checkpoint"]).removeprefix("gs://my-bucket/")
+
+
+def test_what_a_dry_run_shows_is_created_once_and_adopted(here: Machine) -> None:
+    shown = convert(here, "--dry-run")
+    assert (shown["action"], here.jobsets) == ("planned", [])
+    first = convert(here)
+    (sent,) = here.api.server.asked(CREATE)
+    assert sent.body == shown["job"]["manifest"]
+    here.bucket.objects[f"{folder_of(first)}/half"] = b"the pod is writing"
+    second = convert(here)
+    assert [first["action"], second["action"]] == ["created", "adopted"]
+    assert first["checkpoint"] == second["checkpoint"] == shown["checkpoint"]
+    assert first["job"]["uid"] == second["job"]["uid"]
+    (status,) = json.loads(here.xsft("status", NAME, "--json").stdout)["runs"]
+    assert (status["jobset"], status["steps"]) == (NAME, None)
+
+
+def test_what_was_converted_is_found_and_both_ends_are_recorded(here: Machine) -> None:
+    first = convert(here)
+    here.bucket.objects[f"{folder_of(first)}/half"] = b"it was cut off"
+    here.api.world.end(NAME, "Failed")
+    again = convert(here)
+    assert (again["action"], again["job"]["jobset"]) == ("attempt", f"{NAME}-2")
+    assert again["checkpoint"] == first["checkpoint"].replace("/0/items", "-2/0/items")
+    assert again["not_whole"] == [first["checkpoint"].removesuffix("/0/items")]
+    files = small_files("gemma2-2b")
+    here.bucket.objects |= {f"{folder_of(again)}/{name}": content for name, content in files.items()}
+    here.api.world.end(f"{NAME}-2", "Completed")
+    found = convert(here)
+    assert (found["action"], found["checkpoint"], found["job"]) == ("finished", again["checkpoint"], None)
+    assert outcomes(here) == ["failed", "completed"]
+
+
+def test_waiting_ends_with_the_checkpoint_and_writes_that_down(here: Machine) -> None:
+    argv = (str(XSFT), "checkpoint", "convert", str(here.workload(STORY)), "--json", "--wait", "--poll", "1s")
+    with subprocess.Popen(argv, env=here.env, cwd=here.folder, stdout=subprocess.PIPE, text=True) as process:
+        until(lambda: [record for record in here.bucket.objects if f"{NAME}/xsft/" in record and here.jobsets])
+        (held,) = here.jobsets
+        path = held["metadata"]["annotations"][WRITES_ANNOTATION].removeprefix("gs://my-bucket/")
+        here.bucket.objects |= {f"{path}/{name}": content for name, content in small_files("gemma2-2b").items()}
+        here.api.world.end(NAME, "Completed")
+        said, _ = process.communicate(timeout=60)
+    document = json.loads(said)
+    ConversionDocument.model_validate(document)
+    assert (process.returncode, document["exit_status"], document["run"]["state"]) == (0, 0, "succeeded")
+    assert outcomes(here) == ["completed"]
+
+
+def outcomes(here: Machine) -> list[str]:
+    """Of each attempt, by its record and what was learnt later."""
+    ends = {}
+    for path, content in sorted(here.bucket.objects.items()):
+        if f"/{NAME}/xsft/attempt-" in f"/{path}" and "outcome" in (said := json.loads(content)):
+            ends[path.partition("attempt-")[2][0], said["outcome"]] = None
+    return [outcome for _, outcome in ends if outcome in ("completed", "failed")]
+
+
+@pytest.mark.standin_only("no-request")
+def test_a_person_sees_the_plan(here: Machine) -> None:
+    done = here.xsft("checkpoint", "convert", here.workload(STORY), "--dry-run")
+    assert done.returncode == 0, done.stderr
+    shown = done.stdout
+    assert "converts    google/gemma-2-2b for gemma2-2b" in shown
+    assert "xpk workload create \\\n" in shown
+    assert "--device-type=n2-standard-4-1" in shown
+    assert "12Gi of memory" not in done.stderr

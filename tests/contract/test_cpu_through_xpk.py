@@ -1,0 +1,121 @@
+"""A conversion, rendered by the real xpk: one golden manifest, and everything that was asked for is in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cpujobs import STORY, job
+from tests.goldens import Golden
+from xsft.catalog.cpu import GIB, cpu_types
+from xsft.effects.environments import render
+from xsft.launchers.cpujob import CpuJob
+from xsft.launchers.encoding import command_in_wrapper, decode_command
+from xsft.launchers.rendering import XpkRendering
+from xsft.planner import cpu_rendering, make_cpu_plan
+from xsft.steps import CpuPlan
+
+pytestmark = pytest.mark.contract
+
+SIZES = {"12Gi": 12 * GIB, "100Gi": 100 * GIB, "240Gi": 240 * GIB, "1300Gi": 1300 * GIB, "2300Gi": 2300 * GIB}
+"""One for each machine that xpk names, and one that is too large for all."""
+
+
+@pytest.fixture(scope="module")
+def plans(xpk_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, CpuPlan]:
+    """By name; all rendered in one process."""
+    jobs = {name: job(memory=memory, disk=memory) for name, memory in SIZES.items()}
+    jobs |= {mode: job(mode=mode, **settings) for mode, settings in MODES.items()}
+    jobs["all"] = job(**EVERYTHING)
+    lines = {name: _line(one) for name, one in jobs.items()}
+    cache = tmp_path_factory.mktemp("renders")
+    texts = render.render(tuple(lines.values()), python=xpk_python, lock_digest="tests", cache=cache)
+    rendered = {name: yaml.safe_load(text) for name, text in zip(lines, texts, strict=True)}
+    return {
+        name: make_cpu_plan(one, rendered=rendered[name], xpk_argv=lines[name], file="w.yaml", problems=())
+        for name, one in jobs.items()
+    }
+
+
+MODES: dict[str, dict[str, Any]] = {
+    "mcjax": {},
+    "pathways": {"pathways": {"proxy_image": "p:1", "server_image": "s:1", "scratch": "gs://my-bucket/s"}},
+}
+EVERYTHING: dict[str, Any] = {
+    "priority": "high",
+    "ttl_seconds_after_finished": 60,
+    "image__pull_secret": "registry",
+    "env": {"HTTPS_PROXY": "http://proxy:3128", "XLA_FLAGS": "--xla_tpu_x=1", "QUOTED": 'a "b" $C \\'},
+    "queue": "other",
+}
+
+
+def _line(one: CpuJob) -> tuple[str, ...]:
+    rendering = cpu_rendering(one)
+    assert isinstance(rendering, XpkRendering)
+    return rendering.argv
+
+
+def test_its_manifest_is_the_golden_one(plans: dict[str, CpuPlan], golden: Golden) -> None:
+    golden.check(f"{STORY}.convert.yaml", yaml.safe_dump(plans["mcjax"].manifest, sort_keys=False, width=120))
+
+
+def test_a_pathways_cluster_gets_the_same_one(plans: dict[str, CpuPlan]) -> None:
+    assert plans["pathways"].manifest == plans["mcjax"].manifest
+
+
+@pytest.mark.parametrize("name", [*SIZES, *MODES, "all"])
+def test_everything_asked_for_arrived(plans: dict[str, CpuPlan], name: str) -> None:
+    assert {row.outcome for row in plans[name].audit} == {"landed", "patched"}
+    assert plans[name].problems == ()
+
+
+@pytest.mark.parametrize("name", [*SIZES, "all"])
+def test_the_command_is_the_one_that_was_meant(plans: dict[str, CpuPlan], name: str) -> None:
+    made = plans[name]
+    script = _container(made)["command"][2]
+    assert decode_command(command_in_wrapper(script)) == ((), made.job.argv)
+
+
+def test_the_machine_is_by_the_size(plans: dict[str, CpuPlan]) -> None:
+    flags = [next(a for a in plans[name].xpk_argv or () if a.startswith("--device-type=")) for name in SIZES]
+    names = [one.name for one in cpu_types()]
+    assert flags == [f"--device-type={name}" for name in (*names, names[-1])]
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_memory_is_asked_for_and_limited_and_disk_is_not_kueues(plans: dict[str, CpuPlan], name: str) -> None:
+    resources = _container(plans[name])["resources"]
+    assert resources["requests"]["memory"] == resources["limits"]["memory"] == name
+    assert set(resources["requests"]) == {"cpu", "memory"}
+    assert set(resources["limits"]) == {"memory"}
+
+
+def test_what_xpk_gives_a_slice_and_a_cpu_job_does_not_need_is_gone(plans: dict[str, CpuPlan]) -> None:
+    manifest = plans["mcjax"].manifest or {}
+    pod = _pod(plans["mcjax"])
+    assert not any("exclusive-topology" in key for key in manifest["metadata"]["annotations"])
+    assert "imagePullSecrets" not in pod
+    assert "securityContext" not in _container(plans["mcjax"])
+    assert pod["hostNetwork"] is True
+
+
+def test_settings_of_the_chips_stay_away(plans: dict[str, CpuPlan]) -> None:
+    env = {one["name"]: one.get("value") for one in _container(plans["all"])["env"]}
+    assert "XLA_FLAGS" not in env
+    assert env["QUOTED"] == 'a "b" $$C \\'
+    assert env["JAX_PLATFORMS"] == "cpu"
+
+
+def _pod(made: CpuPlan) -> dict[str, Any]:
+    (replicated,) = (made.manifest or {})["spec"]["replicatedJobs"]
+    pod: dict[str, Any] = replicated["template"]["spec"]["template"]["spec"]
+    return pod
+
+
+def _container(made: CpuPlan) -> dict[str, Any]:
+    (container,) = _pod(made)["containers"]
+    return dict(container)

@@ -1,0 +1,66 @@
+"""Real parquet files are looked into by `xsft check`, through MaxText's environment."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import xsft
+from tests.pipeline import Pipeline
+from xsft.effects.facts import parquet
+
+pytestmark = [pytest.mark.contract, pytest.mark.maxtext, pytest.mark.usefixtures("maxtext_environment")]
+
+TINY = Path(__file__).parents[2] / "workloads" / "tiny_local.yaml"
+GOOD = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]}
+
+
+def ids(file: Path) -> set[str]:
+    settings = ("data.hf_path=parquet", f"data.hf_train_files={file}", "data.rows=480")
+    return {p.id for p in xsft.check(xsft.load(TINY, settings=settings)) if p.severity != "note"}
+
+
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [
+        (GOOD, set()),
+        ({"messages": '[{"role": "user"}]'}, {"data-conversation"}),
+        ({"text": "a"}, {"data-columns"}),
+        ({"messages": [{"role": "user", "content": "hi"}]}, {"data-roles"}),
+    ],
+    ids=["good", "JSON in a string", "another column", "no answer"],
+)
+def test_rows_of_parquet(maxtext_pipeline: Pipeline, tmp_path: Path, row: dict[str, Any], found: set[str]) -> None:
+    file = maxtext_pipeline.parquet([row] * 480, file=tmp_path / "rows.parquet")
+    assert ids(file) == found
+
+
+LARGE = """
+import sys, pyarrow as pa, pyarrow.parquet as pq
+said = pa.struct([("role", pa.string()), ("content", pa.string())])
+rows = [[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]] * 480
+pq.write_table(pa.table({"messages": pa.array(rows, type=pa.large_list(said))}), sys.argv[1])
+"""
+
+
+def test_large_lists(maxtext_python: Path, tmp_path: Path) -> None:
+    file = tmp_path / "rows.parquet"
+    subprocess.run([maxtext_python, "-I", "-c", LARGE, file], check=True)
+    assert ids(file) == {"data-conversation"}
+
+
+def test_a_broken_file(tmp_path: Path) -> None:
+    (tmp_path / "rows.parquet").write_bytes(b"PAR1 and no more")
+    assert ids(tmp_path / "rows.parquet") == {"data-unreadable"}
+
+
+def test_what_was_read_is_not_read_again(
+    maxtext_pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = maxtext_pipeline.parquet([GOOD] * 479, file=tmp_path / "rows.parquet")
+    assert ids(file) == {"data-rows"}
+    monkeypatch.setattr(parquet, "WORKER", tmp_path / "missing.py")
+    assert ids(file) == {"data-rows"}

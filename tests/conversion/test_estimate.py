@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from xsft.conversion.estimate import GIB, estimate
+from xsft.conversion.inputs import ConversionInputs, ConversionSource
+
+
+def _inputs(model: str, **keys: int) -> ConversionInputs:
+    source = ConversionSource(repo="owner/name")
+    return ConversionInputs(source=source, model=model, release="0.2.5", scan_layers=True, param_scan_axis=1, keys=keys)
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters", "ran_out_of", "was_enough"),
+    [("qwen3-235b-a22b", 235e9, 400e9, 800e9), ("llama3.1-405b", 405e9, 700e9, 1600e9)],
+)
+def test_memory_lies_between_what_failed_and_what_was_plenty(
+    model: str, parameters: float, ran_out_of: float, was_enough: float
+) -> None:
+    found = estimate(_inputs(model), lazy=True)
+    assert found
+    assert ran_out_of < found.memory < was_enough
+    assert found.output == pytest.approx(2 * parameters, rel=0.02)
+
+
+def test_loading_all_of_it_at_once_takes_twice_as_much() -> None:
+    lazy, eager = (estimate(_inputs("qwen3-8b"), lazy=lazy) for lazy in (True, False))
+    assert lazy
+    assert eager
+    assert 1.7 < (eager.memory - GIB) / (lazy.memory - GIB) < 2
+
+
+def test_a_tiny_model_takes_what_the_process_takes() -> None:
+    """0.49 GB was measured."""
+    found = estimate(
+        _inputs(
+            "qwen3-0.6b", base_emb_dim=64, base_num_query_heads=4, base_num_kv_heads=2, head_dim=16, base_mlp_dim=128,
+            vocab_size=512,
+        ),
+        lazy=True,
+    )  # fmt: skip
+    assert found
+    assert 0.49 * 1e9 < found.memory < 1.1 * GIB
+
+
+def test_a_model_of_unknown_size_is_told_by_its_files_or_not_at_all() -> None:
+    unknown = _inputs("no-such-model")
+    assert estimate(unknown, lazy=True) is None
+    found = estimate(unknown, lazy=True, source_bytes=2 * 10**9)
+    assert found
+    assert (found.output, found.download) == (2 * 10**9, 2_200_000_000)

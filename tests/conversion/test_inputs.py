@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from xsft.conversion.inputs import (
+    ConversionInputs,
+    ConversionSource,
+    directory_of,
+    next_directory,
+    number_of,
+    numbered,
+)
+
+INPUTS = ConversionInputs(
+    source=ConversionSource(repo="Qwen/Qwen3-0.6B"),
+    model="qwen3-0.6b",
+    release="0.2.5",
+    scan_layers=True,
+    param_scan_axis=1,
+)
+FIRST = "gs://b/converted/qwen3-0.6b-0954c894002f"
+
+
+def _source(**fields: Any) -> ConversionInputs:
+    return replace(INPUTS, source=replace(INPUTS.source, **fields))
+
+
+def test_the_folder_is_named_by_the_model_and_the_digest() -> None:
+    """A number that changed would leave every conversion of before unfound."""
+    assert directory_of(INPUTS, output="gs://b/") == FIRST
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        _source(repo="Qwen/Qwen3-0.6B-Base"),
+        _source(revision="v1"),
+        _source(content="a" * 64),
+        replace(INPUTS, model="qwen3-1.7b"),
+        replace(INPUTS, release="0.2.4"),
+        replace(INPUTS, scan_layers=False),
+        replace(INPUTS, param_scan_axis=0),
+        replace(INPUTS, use_zarr3=True),
+        replace(INPUTS, use_ocdbt=True),
+        replace(INPUTS, dtype="float32"),
+        replace(INPUTS, keys={"base_emb_dim": 64}),
+    ],
+)
+def test_whatever_decides_the_result_makes_another_folder(other: ConversionInputs) -> None:
+    assert other.digest != INPUTS.digest
+
+
+def test_every_field_has_its_say() -> None:
+    """A field that is added must be in the list above."""
+    assert set(INPUTS.__struct_fields__) == {
+        *("source", "model", "release", "scan_layers", "param_scan_axis", "use_zarr3", "use_ocdbt", "dtype", "keys")
+    }
+
+
+@pytest.mark.parametrize("same", [_source(commit="c" * 40), _source(revision="main")])
+def test_what_the_hub_answers_does_not(same: ConversionInputs) -> None:
+    assert same.digest == INPUTS.digest
+
+
+def test_a_folder_counts_by_its_content_wherever_it_lies() -> None:
+    assert _source(repo="/a", content="c").digest == _source(repo="/b", content="c").digest
+
+
+@pytest.mark.parametrize(
+    ("fields", "pinned"),
+    [({}, False), ({"revision": "v1"}, False), ({"revision": "c" * 40}, True), ({"repo": "/models/mine"}, True)],
+)
+def test_only_a_commit_or_a_folder_cannot_move(fields: dict[str, Any], pinned: bool) -> None:
+    assert _source(**fields).source.pinned is pinned
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 10, 999])
+def test_tries_are_numbered_and_found_again(number: int) -> None:
+    assert number_of(numbered(FIRST, number), directory=FIRST) == number
+
+
+@pytest.mark.parametrize("path", [f"{FIRST}-1", f"{FIRST}-02", f"{FIRST}-x", f"{FIRST}-", f"{FIRST}2", "gs://b", ""])
+def test_other_folders_are_no_tries(path: str) -> None:
+    assert number_of(path, directory=FIRST) is None
+
+
+@pytest.mark.parametrize(
+    ("taken", "free"),
+    [((), FIRST), ((FIRST,), f"{FIRST}-2"), ((FIRST, f"{FIRST}-2"), f"{FIRST}-3"), ((f"{FIRST}-2",), FIRST)],
+)
+def test_a_new_try_takes_a_folder_in_which_nothing_lies(taken: tuple[str, ...], free: str) -> None:
+    assert next_directory(FIRST, taken=frozenset(taken)) == free

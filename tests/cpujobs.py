@@ -1,0 +1,58 @@
+"""A conversion as a CPU job, and its plan."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+from tests.stories import ROOT, intent_of, spec_of, varied
+from xsft.catalog.cpu import GIB
+from xsft.launchers.cpujob import CpuJob, run_of
+from xsft.planner import cpu_rendering, make_cpu_plan
+from xsft.steps import CpuPlan
+
+STORY = "gemma2_ultrachat"
+NAME = "gemma2-ultrachat-convert"
+WRITES = "gs://my-bucket/runs/converted/gemma2-2b-0123456789ab/0/items"
+GOLDEN = ROOT / "tests" / "golden" / f"{STORY}.convert.yaml"
+
+
+def job(
+    *,
+    attempt: int = 1,
+    namespace: str = "default",
+    digest: str = "ab" * 32,
+    memory: int = 12 * GIB,
+    disk: int = 8 * GIB,
+    name: str = NAME,
+    **changes: Any,
+) -> CpuJob:
+    """`changes`: of the workload, by dotted key with `__` for the dot."""
+    dotted = {key.replace("__", "."): value for key, value in changes.items()}
+    run = intent_of(varied(spec_of(STORY), {"namespace": namespace, **dotted})).run
+    return CpuJob(
+        work="convert",
+        run=run_of(run, run_name=name, attempt=attempt),
+        training=run.run_name,
+        digest=digest,
+        argv=("python3", "-m", "maxtext.checkpoint_conversion.to_maxtext", "model_name=gemma2-2b", "a=b c '$X'"),
+        env={},
+        memory=memory,
+        disk=disk,
+        writes=WRITES,
+    )
+
+
+def planned(**settings: Any) -> CpuPlan:
+    """What xpk renders is taken from the golden manifest; what patches put there is put again."""
+    return plan_of(job(**settings))
+
+
+def plan_of(wanted: CpuJob) -> CpuPlan:
+    text = GOLDEN.read_text(encoding="utf-8")
+    rendered = yaml.safe_load(re.sub(rf": {NAME}$", f": {wanted.run.jobset}", text, flags=re.MULTILINE))
+    rendering = cpu_rendering(wanted)
+    argv = getattr(rendering, "argv", None)
+    return make_cpu_plan(wanted, rendered=rendered, xpk_argv=argv, file="w.yaml", problems=())

@@ -1,0 +1,110 @@
+"""What sampled rows say; tests/contract/test_rules.py holds the rules to MaxText's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from xsft.dataset.rules import Rules
+from xsft.dataset.verdicts import problems_of
+from xsft.facts import Keys, SampledRow
+from xsft.trainers.chat import renderer
+
+USER, ASSISTANT = {"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}
+GOOD = [USER, ASSISTANT]
+BEGUN = "{% if add_generation_prompt %}<assistant>{% endif %}"
+PLAIN = f"{{% for m in messages %}}<{{{{ m.role }}}}>{{{{ m.content }}}}{{% endfor %}}{BEGUN}"
+DEAF = PLAIN.replace("{{ m.content }}", "{% if m.role != 'user' %}{{ m.content }}{% endif %}")
+MUTE = PLAIN.replace("{{ m.content }}", "{% if m.role != 'assistant' %}{{ m.content }}{% endif %}")
+STRICT = PLAIN.replace("{{ m.content }}", "{{ m.content.upper() }}")
+
+
+def found(
+    rows: list[Any], *, template: str = PLAIN, columns: tuple[str, ...] = ("messages",), **rules: Any
+) -> list[str]:
+    rows = [SampledRow(at=f"row {at}", row=row) for at, row in enumerate(rows)]
+    made = Rules(columns=columns, render=renderer(template, {}), **rules)
+    return [f"{p.id} {p.severity}" for p in problems_of(rows, made, where="data.hf_train_files")]
+
+
+ROWS: dict[str, tuple[list[Any], list[str]]] = {
+    "good": ([GOOD] * 3, []),
+    "from and value": ([[{"from": "human", "value": "hi"}]], ["data-conversation error"]),
+    "JSON in a string": (['[{"role": "user"}]'], ["data-conversation error"]),
+    "null": ([GOOD, None], ["data-conversation error"]),
+    "no list": ([3], ["data-conversation error"]),
+    "an empty list": ([[]], ["data-conversation error"]),
+    "a null message": ([[None]], ["data-conversation error"]),
+    "uneven keys": ([GOOD, [{**USER, "name": "x"}, ASSISTANT]], ["data-conversation error"]),
+    "no answer": ([[USER]], ["data-roles error"]),
+    "no question": ([[ASSISTANT]], ["data-roles error"]),
+    "a late system message": ([[*GOOD, {"role": "system", "content": "x"}]], ["data-roles error"]),
+    "another role": ([[{"role": "tool", "content": "x"}, *GOOD]], ["data-role-dropped warning"]),
+    "a null content": ([[{"role": "user", "content": None}, ASSISTANT]], ["data-null warning"]),
+    "an empty answer": (
+        [GOOD, [USER, {"role": "assistant", "content": ""}]],
+        ["data-no-target warning", "data-empty-turn warning"],
+    ),
+    "an empty system message": ([[{"role": "system", "content": ""}, *GOOD]], []),
+}
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_rows_of_messages(case: str) -> None:
+    rows, ids = ROWS[case]
+    assert found([{"messages": messages} for messages in rows]) == ids
+
+
+NAMED = [{**USER, "name": "x"}, ASSISTANT]
+TOLD: dict[str, tuple[list[Any], list[Keys], list[str]]] = {
+    "behind a blank line": ([GOOD, NAMED], ["told", "told"], []),
+    "another file lacks a key": ([[{**one, "name": "x"} for one in GOOD], GOOD], ["alike", "cast"], []),
+    "another file has more keys": ([GOOD, NAMED], ["alike", "cast"], ["data-conversation error"]),
+}
+
+
+@pytest.mark.parametrize("case", TOLD)
+def test_keys_are_told_from_the_first_rows(case: str) -> None:
+    rows, keys, ids = TOLD[case]
+    sampled = [SampledRow(at="", row={"messages": row}, keys=of) for row, of in zip(rows, keys, strict=True)]
+    made = Rules(columns=("messages",), render=renderer(PLAIN, {}))
+    assert [f"{p.id} {p.severity}" for p in problems_of(sampled, made, where="")] == ids
+
+
+def test_another_column() -> None:
+    assert found([{"text": "a"}]) == ["data-columns error"]
+    assert found([3]) == ["data-columns error"]
+
+
+def test_templates() -> None:
+    rows = [{"messages": GOOD}] * 3
+    assert found(rows, template=DEAF) == ["data-role-dropped warning"]
+    assert found(rows, template=MUTE) == ["data-no-target error", "data-role-dropped warning"]
+    assert found([{"messages": [{"role": "user", "content": None}, ASSISTANT]}], template=STRICT) == [
+        "data-template error"
+    ]
+
+
+def test_prompt_and_completion() -> None:
+    columns = ("prompt", "completion")
+    assert found([{"prompt": [USER], "completion": [ASSISTANT]}], columns=columns) == []
+    assert found([{"prompt": "hi", "completion": "yes"}], columns=columns) == ["data-conversation error"]
+    assert found([{"prompt": GOOD, "completion": [ASSISTANT]}], columns=columns) == ["data-conversation error"]
+
+
+def test_questions_and_answers() -> None:
+    columns = ("question", "answer")
+    assert found([{"question": "hi", "answer": 3}], columns=columns) == []
+    assert found([{"question": "hi", "answer": None}], columns=columns) == ["data-null warning"]
+    assert found([{"question": "hi", "answer": None}], columns=columns, formatted=True) == ["data-conversation error"]
+    twice = [{"question": "hi", "answer": "a #### b #### c"}]
+    assert found(twice, columns=columns, formatted=True, separator="####") == ["data-conversation error"]
+
+
+def test_the_first_row_is_named() -> None:
+    rows = [SampledRow(at=f"row {at} of a.jsonl", row={"messages": GOOD if at < 5 else "x"}) for at in range(7)]
+    (problem,) = problems_of(rows, Rules(columns=("messages",)), where="data.hf_train_files")
+    assert problem.message.startswith(
+        "2 of 7 rows that were looked at stop MaxText: row 5 of a.jsonl holds in messages text"
+    )

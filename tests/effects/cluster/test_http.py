@@ -1,0 +1,236 @@
+"""One request and what became of it: every option that goes out, and every way in which no answer comes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from urllib3 import HTTPConnectionPool, HTTPResponse, exceptions
+
+from xsft.effects.cluster.config import Access
+from xsft.effects.cluster.http import PART, Http, Lost, Stream, lost, read_object
+from xsft.effects.machine import clock
+
+ACCESS = Access(context="lab", kubeconfig=(Path("config"),), gke=False)
+PAGE = b" <html>Sign in</html>"
+POOL = HTTPConnectionPool("lab.example")
+LATE = exceptions.ConnectTimeoutError(POOL, "timed out")
+
+
+class Server:
+    """Answers each request with this, and remembers them."""
+
+    server = "https://lab.example"
+
+    def __init__(self, status: int = 200, content: bytes = b"{}", **headers: str) -> None:
+        self.given = (status, content, {name.replace("_", "-"): value for name, value in headers.items()})
+        self.asked: list[dict[str, Any]] = []
+        self.answers: list[HTTPResponse] = []
+
+    def request(self, method: str, path: str, **options: Any) -> HTTPResponse:
+        self.asked.append({"method": method, "path": path, **options})
+        status, content, headers = self.given
+        answer = HTTPResponse(BytesIO(content), headers, status, preload_content=False)
+        self.answers.append(answer)
+        return answer
+
+
+class Broken(Server):
+    def __init__(self, failed: Exception) -> None:
+        super().__init__()
+        self.failed = failed
+
+    def request(self, method: str, path: str, **options: Any) -> HTTPResponse:
+        raise self.failed
+
+
+def http(server: Server) -> Http:
+    return Http(server, access=ACCESS, timeouts_s=(2.0, 30.0))  # type: ignore[arg-type]
+
+
+def asked(server: Server, body: Any = None) -> Any:
+    return http(server).request("POST", "/a?b=c", body=body, accept="application/x", read=read_object)
+
+
+def test_what_a_request_carries() -> None:
+    server = Server()
+    assert asked(server, {"é": None}).body == {}
+    (sent,) = server.asked
+    assert json.loads(sent.pop("body")) == {"é": None}
+    assert sent == {
+        "method": "POST",
+        "path": "/a?b=c",
+        "headers": {"Accept": "application/x", "Accept-Encoding": "gzip", "Content-Type": "application/json"},
+        "timeouts_s": (2.0, 30.0),
+    }
+    asked(server)
+    assert server.asked[-1]["body"] is None
+
+
+def test_what_a_stream_carries() -> None:
+    server = Server(content=b"one\ntwo")
+    stream = http(server).opened("/log", read_timeout_s=7.0)
+    assert server.asked == [
+        {"method": "GET", "path": "/log", "headers": {"Accept": "*/*"}, "body": None, "timeouts_s": (2.0, 7.0)}
+    ]
+    assert isinstance(stream, Stream)
+    assert list(stream.lines()) == [b"one", b"two"]
+
+
+def test_a_stream_is_closed_by_its_reader_and_interrupted_by_others() -> None:
+    server = Server(content=b"one\ntwo")
+    stream = http(server).opened("/log", read_timeout_s=7.0)
+    assert isinstance(stream, Stream)
+    stream.close()
+    assert server.answers[0].closed
+    ended = Interrupted()
+    Stream(ended).interrupt()
+    assert ended.shut_down
+
+
+class Interrupted:
+    shut_down = False
+
+    def shutdown(self) -> None:
+        self.shut_down = True
+
+
+def test_a_stream_that_is_refused_is_a_reply() -> None:
+    found = http(Server(403, b'{"message": "no"}')).opened("/log", read_timeout_s=7.0)
+    assert not isinstance(found, Stream | Lost)
+    assert (found.status, found.body) == (403, {"message": "no"})
+    broken = http(Broken(LATE)).opened("/log", read_timeout_s=7.0)
+    assert isinstance(broken, Lost)
+    assert "https://lab.example" in broken.reason
+
+
+@pytest.mark.parametrize("status", [200, 201, 299])
+def test_a_good_answer_is_read_and_drained(status: int) -> None:
+    server = Server(status, b"{" + b" " * 3 * PART + b"}", Date="Sat, 21 Nov 2026 10:00:00 GMT")
+    one = http(server)
+    began = clock.monotonic()
+    found = one.request("GET", "/", body=None, accept="*/*", read=lambda parts: next(iter(parts))[:1])
+    assert not isinstance(found, Lost)
+    assert (found.status, found.body, found.retry_after_s) == (status, b"{", None)
+    assert server.answers[0].read() == b""  # so that the connection is used again
+    assert one.heard_at >= began
+    assert one.ahead_s != 0.0
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "body"),
+    [
+        (500, b'{"message": "etcd"}', {"message": "etcd"}),
+        (502, PAGE, "(a web page instead of an answer)"),
+        (401, PAGE, "(a web page instead of an answer)"),
+        (400, b"no such thing", "no such thing"),
+        (404, b"\xff", "\ufffd"),
+        (403, b"[1]", [1]),
+    ],
+)
+def test_what_an_answer_that_says_no_holds(status: int, content: bytes, body: Any) -> None:
+    found = asked(Server(status, content))
+    assert (found.status, found.body) == (status, body)
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"), [("3", 3.0), ("0.5", 0.5), ("-1", None), ("Sat, 21 Nov 2026 10:00:00 GMT", None), ("", None)]
+)
+def test_how_long_a_server_asks_to_wait(said: str, seconds: float | None) -> None:
+    assert asked(Server(429, b"{}", Retry_After=said)).retry_after_s == seconds
+
+
+@pytest.mark.parametrize("status", [300, 302, 399, *(400, 403, 404, 405)])
+def test_a_page_of_somebody_on_the_way_is_no_kubernetes(status: int) -> None:
+    assert_no_kubernetes(asked(Server(status, PAGE)))
+
+
+def test_a_compressed_answer_is_read() -> None:
+    assert asked(Server(content=gzip.compress(b'{"a": 1}'), Content_Encoding="gzip")).body == {"a": 1}
+
+
+def test_no_redirect_is_an_answer() -> None:
+    for status in (300, 302, 399):
+        assert_no_kubernetes(asked(Server(status, b"{}")))
+
+
+@pytest.mark.parametrize("content", [PAGE, b"", b"[1]", b"null"])
+def test_a_good_answer_that_is_no_object_is_no_kubernetes(content: bytes) -> None:
+    assert_no_kubernetes(asked(Server(content=content)))
+
+
+def test_the_rest_of_an_answer_that_cannot_be_read_is_not_waited_for() -> None:
+    def fails(parts: Iterable[bytes]) -> Any:
+        raise ValueError(next(iter(parts)))
+
+    server = Server(content=PAGE + b" " * 3 * PART)
+    assert_no_kubernetes(http(server).request("GET", "/", body=None, accept="*/*", read=fails))
+    assert server.answers[0].closed
+
+
+def assert_no_kubernetes(found: object) -> None:
+    assert isinstance(found, Lost)
+    assert (found.id, found.sent, found.again) == ("not-served", True, "unsure")
+    assert found.reason == "https://lab.example answers, but not as a Kubernetes API server."
+    assert "lab" in found.fix
+    assert "HTTPS_PROXY" in found.fix
+
+
+@pytest.mark.parametrize("status", [200, 404, 500])
+def test_half_an_answer_is_lost_and_may_be_asked_again(status: int) -> None:
+    found = asked(Server(status, b' {"items": ['))
+    assert isinstance(found, Lost)
+    assert (found.id, found.sent, found.again) == ("unreachable", True, "helps")
+    assert found.reason == "The cluster (context lab) answered with half an answer: its JSON ends early."
+    assert "proxies" in found.fix
+
+
+DISTRUST = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER", "certificate verify failed", "doesn't match")
+
+
+@pytest.mark.parametrize("words", DISTRUST)
+def test_distrust_is_not_tried_again(words: str) -> None:
+    found = asked(Broken(exceptions.SSLError(f"a {words} b")))
+    assert (found.id, found.sent, found.again) == ("tls", False, "unsure")
+    assert found.reason.startswith("The TLS connection to the cluster (context lab, https://lab.example) failed: ")
+    assert "certificate-authority-data" in found.fix
+
+
+@pytest.mark.parametrize(
+    ("failed", "sent", "fix"),
+    [
+        (exceptions.NewConnectionError(POOL, "refused"), False, "kubectl --context lab version"),
+        (LATE, False, "kubectl --context lab version"),
+        (exceptions.ProxyError("no", OSError()), False, "HTTPS_PROXY, NO_PROXY, proxy-url of the context lab"),
+        (exceptions.ReadTimeoutError(POOL, "/", "timed out"), True, "kubectl --context lab version"),
+        (exceptions.ProtocolError("Connection aborted."), True, "kubectl --context lab version"),
+        (exceptions.SSLError("EOF occurred in violation of protocol"), True, "kubectl --context lab version"),
+        (ConnectionResetError("reset"), True, "kubectl --context lab version"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_only_what_failed_before_it_was_sent_is_known_not_to_have_happened(
+    failed: Exception, sent: bool, fix: str
+) -> None:
+    found = asked(Broken(failed))
+    assert isinstance(found, Lost)
+    assert (found.id, found.sent, found.again) == ("unreachable", sent, "helps")
+    assert found.reason.startswith("The cluster (context lab, https://lab.example) cannot be reached: ")
+    assert fix in found.fix
+
+
+def test_no_secret_of_an_error_is_told() -> None:
+    token = "hf_" + "Ab1" * 12
+    said = lost(OSError(f"GET /?token={token}"), ACCESS, host="h")
+    assert token not in said.reason
+
+
+def test_the_body_of_a_good_answer_comes_in_parts() -> None:
+    assert read_object([b'{"a"', b": 1}"]) == {"a": 1}
+    with pytest.raises(ValueError, match="not a JSON object"):
+        read_object([b"[]"])

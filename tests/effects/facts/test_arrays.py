@@ -1,0 +1,103 @@
+"""Shapes and dtypes from the arrays' own files, on this machine and in a bucket."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.checkpoints import unpacked
+from tests.fakes.gcs import Bucket, serving
+from xsft.effects.facts import arrays
+from xsft.effects.facts.checkpoint import read_checkpoint
+from xsft.effects.facts.inspect import inspect
+from xsft.effects.records.records import record_store
+
+CONVERTED, TRAINED, LORA = (
+    "qwen3-converted/0/items",
+    "qwen3-trained/checkpoints/2/model_params",
+    "qwen3-lora/checkpoints/2/model_params",
+)
+PARAMETERS = {CONVERTED: 254_976, TRAINED: 254_976, LORA: 24_576}
+DTYPES = {CONVERTED: ("float32",), TRAINED: ("float32",), LORA: ("bfloat16",)}
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Path:
+    return unpacked("stores", tmp_path)
+
+
+@pytest.fixture
+def bucket(stores: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    files = {str(file.relative_to(stores)): file.read_bytes() for file in stores.rglob("*") if file.is_file()}
+    values = {
+        re.sub("/_METADATA$", "/d/" + "0" * 32, name): b"\0" * 50_000 for name in files if name.endswith("/_METADATA")
+    }
+    with serving(Bucket({**files, **values})) as served:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", served.url)
+        yield served
+
+
+@pytest.mark.parametrize("item", PARAMETERS)
+def test_a_bucket_with_ocdbt_tells_every_dtype(bucket: Bucket, tmp_path: Path, item: str) -> None:
+    """From its manifest and the root of its index; what holds values is not asked for."""
+    report = inspect(f"gs://my-bucket/{item}", store=record_store({"HOME": str(tmp_path)}))
+    assert (report.status, report.dtypes, report.parameters) == ("complete", DTYPES[item], PARAMETERS[item])
+    assert report.bytes is not None
+    assert report.bytes > 50_000 > report.bytes_read
+    assert not any("0" * 32 in line for line in bucket.asked if "alt=media" in line)
+
+
+@pytest.mark.parametrize("item", PARAMETERS)
+def test_shapes_are_whole_where_devices_held_copies(stores: Path, item: str) -> None:
+    found = read_checkpoint(str(stores / item))
+    assert all(array.shape is not None for array in found.arrays)
+    assert (found.dtypes, found.dtypes_detail) == (DTYPES[item], "")
+
+
+def test_an_index_that_is_lost_is_a_torn_save(stores: Path) -> None:
+    (index,) = (stores / CONVERTED / "d").iterdir()
+    index.unlink()
+    found = read_checkpoint(str(stores / CONVERTED))
+    assert found.status == "torn"
+    assert f"d/{index.name} is missing" in found.detail
+
+
+def test_an_array_that_the_index_has_not_is_a_torn_save(stores: Path) -> None:
+    metadata = stores / CONVERTED / "_METADATA"
+    metadata.write_text(metadata.read_text().replace('"wi_1"', '"wi_2"'))
+    found = read_checkpoint(str(stores / CONVERTED))
+    assert found.status == "torn"
+    assert "1 of 13 arrays are missing in its store" in found.detail
+
+
+@pytest.mark.parametrize("file", ["manifest.ocdbt", "index"])
+def test_an_index_that_is_not_understood_leaves_shapes_to_the_other_files(stores: Path, file: str) -> None:
+    (index,) = (stores / CONVERTED / "d").iterdir()
+    harmed = index if file == "index" else stores / CONVERTED / file
+    harmed.write_bytes(b"?" * harmed.stat().st_size)
+    found = read_checkpoint(str(stores / CONVERTED))
+    assert (found.status, found.dtypes) == ("read", ())
+    assert "not understood" in found.dtypes_detail
+    assert all(array.ways for array in found.arrays)
+
+
+@pytest.mark.parametrize("file", ["manifest.ocdbt", "index"])
+@pytest.mark.parametrize("left", ["nothing", "zeros", "a part"])
+def test_an_index_that_was_cut_off_is_a_torn_save(stores: Path, file: str, left: str) -> None:
+    (index,) = (stores / CONVERTED / "d").iterdir()
+    harmed = index if file == "index" else stores / CONVERTED / file
+    content = harmed.read_bytes()
+    part = 0 if file == "manifest.ocdbt" or left == "nothing" else content.index(bytes.fromhex("0cdb20de"))
+    harmed.write_bytes({"nothing": b"", "zeros": b"\0" * len(content), "a part": content[: part + 60]}[left])
+    found = read_checkpoint(str(stores / CONVERTED))
+    assert (found.status, found.dtypes) == ("torn", ())
+    assert "is damaged: it " in found.detail
+
+
+def test_a_large_index_is_not_read(stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "MAX_NODES", 0)
+    found = read_checkpoint(str(stores / CONVERTED))
+    assert (found.status, found.dtypes_detail) == ("read", "its index is larger than what is read")

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import xsft
+from xsft import api
+from xsft.dataset.counted import address
+from xsft.effects.facts import gather
+from xsft.effects.facts.counted import keep, kept
+from xsft.facts import CountedData
+from xsft.planner import make_intent
+from xsft.problems import warning
+
+TINY = Path(__file__).parents[3] / "workloads" / "tiny_local.yaml"
+FOUND = CountedData(
+    problems=(warning("data-truncated", "data", "Many are cut.", "Raise it."),), rows="all 3 rows", on="20260101"
+)
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
+
+
+def of(*settings: str) -> str:
+    loaded = xsft.load(TINY, settings=settings)
+    facts = gather.gather(loaded.spec, file=TINY, today="20260101", offline=True)
+    return address(make_intent(loaded.spec, facts).run, facts)
+
+
+def ids(*settings: str) -> set[str]:
+    return {problem.id for problem in api.check(xsft.load(TINY, settings=settings))}
+
+
+def test_what_was_counted_is_known_to_a_check() -> None:
+    assert "data-not-counted" in ids()
+    keep(of(), FOUND)
+    assert "data-truncated" in ids("train.learning_rate=0.1"), "that changes no count"
+    assert "data-not-counted" not in ids()
+    assert "data-truncated" not in ids("train.max_target_length=64")
+
+
+def test_what_another_xsft_kept_is_no_count(tmp_path: Path) -> None:
+    keep("a", FOUND)
+    assert kept("a") == FOUND
+    (file,) = (tmp_path / "state" / "counted").iterdir()
+    file.write_text('{"problems": 3}')
+    assert kept("a") is None
+    assert kept("b") is None
+
+
+def test_other_rows_are_another_count(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    found = set()
+    for text in ("a", "b"):
+        file.write_text(f'{{"messages": "{text}"}}\n')
+        found.add(of(f"data.hf_train_files={file}"))
+    assert len(found) == 2

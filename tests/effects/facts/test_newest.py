@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from xsft.effects.facts.newest import checkpoint_path
+from xsft.effects.records.records import record_store
+from xsft.errors import UsageError
+
+
+@pytest.mark.parametrize("given", ["s3://bucket/x", "gs://", "gs:///", "file:///tmp", "http://a/b", "://x"])
+def test_an_address_that_is_no_bucket_is_refused_with_what_is_read(given: str) -> None:
+    with pytest.raises(UsageError, match="not a path that xsft reads") as caught:
+        checkpoint_path(given, store=record_store())
+    assert "gs://bucket/path" in caught.value.fix
+
+
+@pytest.mark.parametrize("given", ["gs://bucket/a/b", "gs://bucket/a/b/"])
+def test_a_path_in_a_bucket_loses_its_last_slash(given: str) -> None:
+    assert checkpoint_path(given, store=record_store()) == "gs://bucket/a/b"
+
+
+def test_a_folder_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert checkpoint_path("a/b", store=record_store()) == str(tmp_path / "a/b")

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from xsft.effects.facts import rows as module
+from xsft.effects.facts.rows import read_rows
+from xsft.facts import DataFacts
+
+ROW = '{"messages": []}\n'
+
+
+def read(pattern: object) -> DataFacts:
+    found = read_rows(str(pattern), of="json", where="data.hf_train_files")
+    assert found is not None
+    return found
+
+
+def test_small_files_are_read_whole(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(ROW * 3 + "\n")
+    (tmp_path / "b.jsonl").write_text(json.dumps([{"n": 1}]))  # behind another file datasets reads an array
+    found = read(tmp_path / "*.jsonl")
+    assert (found.counted, found.problem, found.empty) == (4, None, ())
+    assert [row.at for row in found.rows[2:]] == ["row 2 of a.jsonl", "row 0 of b.jsonl"]
+
+
+def test_the_shipped_rows() -> None:
+    assert read("xsft://tiny/chat.jsonl").counted == 480
+
+
+def test_a_large_file_is_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_BYTES", 2**20)
+    (tmp_path / "a.jsonl").write_text("".join(f'{{"n": {n}, "text": "{"a" * 90}"}}\n' for n in range(20_000)))
+    found = read(tmp_path / "a.jsonl")
+    assert found.counted is None
+    assert found.rows[0].row["n"] == 0
+    assert 1_000 < len(found.rows) < 15_000
+    assert found.rows[-1].row["n"] > 10_000, "some of the rest"
+    assert read(tmp_path / "a.jsonl") == found, "the same each time"
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_of_a_large_array_no_part_of_a_row_is_taken_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indent: int | None
+) -> None:
+    monkeypatch.setattr(module, "MAX_BYTES", 2**18)
+    row = {"tags": ["a", "b"], "messages": [{"role": "user", "content": "hi"}]}
+    (tmp_path / "a.json").write_text(json.dumps([row] * 10_000, indent=indent))
+    (tmp_path / "b.json").write_text(
+        "[\n" + ",\n".join(['{"messages": [\n{"role": "user"},\n{"n": 1}\n]}'] * 10_000) + "]"
+    )
+    for name in ("a", "b"):
+        found = read(tmp_path / f"{name}.json")
+        assert (found.rows, found.counted) == ((), None)
+        assert found.problem
+        assert "is a JSON array" in found.problem.message
+
+
+def test_the_mark_of_utf_8_is_no_part_of_the_rows(tmp_path: Path) -> None:
+    for content in (ROW, f"[{ROW}]", json.dumps([json.loads(ROW)], indent=1)):
+        (tmp_path / "a.json").write_text(content, encoding="utf-8-sig")
+        assert [row.row for row in read(tmp_path / "a.json").rows] == [{"messages": []}]
+
+
+def test_an_array_alone_tells_maxtext_no_columns(tmp_path: Path) -> None:
+    for content in (f"[{ROW}]", f"\n [{ROW}]"):
+        (tmp_path / "a.json").write_text(content)
+        problem = read(tmp_path / "a.json").problem
+        assert problem
+        assert (problem.id, "is a JSON array" in problem.message) == ("data-unreadable", True)
+
+
+@pytest.mark.parametrize("content", [ROW.strip() * 2, f"{ROW.strip()} {ROW}", json.dumps({"a": [1]}, indent=1) * 2])
+def test_objects_that_do_not_keep_to_lines_are_not_judged(tmp_path: Path, content: str) -> None:
+    (tmp_path / "a.json").write_text(content)
+    found = read(tmp_path / "a.json")
+    assert (found.rows, found.counted, found.problem) == ((), None, None)
+
+
+def test_where_the_keys_of_messages_are_told(tmp_path: Path) -> None:
+    (tmp_path / "0.json").touch()
+    (tmp_path / "a.json").write_text(ROW)
+    (tmp_path / "b.json").write_text(ROW)
+    assert [row.keys for row in read(tmp_path / "*.json").rows] == ["alike", "cast"]
+    (tmp_path / "a.json").write_text(f"{ROW}\n{ROW}")
+    assert [row.keys for row in read(tmp_path / "*.json").rows] == ["told", "told", "cast"]
+
+
+def test_what_python_reads_and_cannot_write_stops_no_check(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"half": "\\ud83d", "great": ' + "9" * 30 + "}\n")
+    found = read(tmp_path / "a.json")
+    assert (found.counted, found.problem) == (1, None)
+    assert read(tmp_path / "a.json").digest == found.digest
+
+
+def test_rows_nested_too_deeply_are_not_judged(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"a": ' + "[" * 20_000 + "]" * 20_000 + "}\n")
+    found = read(tmp_path / "a.json")
+    assert (found.rows, found.counted, found.problem) == ((), None, None)
+
+
+@pytest.mark.parametrize("content", ["{", '{"a": 1}\n{"a":', "[1, 2", "\x00"])
+def test_a_broken_file(tmp_path: Path, content: str) -> None:
+    (tmp_path / "a.json").write_text(content)
+    problem = read(tmp_path / "a.json").problem
+    assert problem
+    assert problem.id == "data-unreadable"
+
+
+def test_what_is_no_broken_file(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{\n "a": 1\n}\n')
+    found = read(tmp_path / "a.json")
+    assert (found.rows, found.counted, found.problem) == ((), None, None)
+    (tmp_path / "a.json").write_text('{"a": NaN}\n')
+    assert read(tmp_path / "a.json").counted == 1
+
+
+def test_files_that_are_missing_or_empty(tmp_path: Path) -> None:
+    problem = read(tmp_path / "*.jsonl").problem
+    assert problem
+    assert problem.id == "data-unreadable"
+    (tmp_path / "a.jsonl").touch()
+    found = read(tmp_path / "*.jsonl")
+    assert (found.counted, found.empty) == (0, (str(tmp_path / "a.jsonl"),))
+
+
+@pytest.mark.parametrize("elsewhere", [None, "gs://b/a.jsonl", "https://a/b.jsonl"])
+def test_what_is_not_here_is_not_read(elsewhere: str | None) -> None:
+    assert read_rows(elsewhere, of="json", where="data.hf_train_files") is None
+
+
+def test_an_archive_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl.gz").touch()
+    assert read_rows(str(tmp_path / "a.jsonl.gz"), of="json", where="data.hf_train_files") is None

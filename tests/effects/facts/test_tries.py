@@ -1,0 +1,139 @@
+"""Which result of a conversion a run starts from: the first whole try, else what was converted by hand and fits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.checkpoints import small_files
+from tests.checks.factory import DROP, spec
+from xsft.checks import check
+from xsft.conversion.record import FILE, ConversionRecord, to_json
+from xsft.effects.facts.gather import gather
+from xsft.effects.facts.tries import folder_names
+from xsft.errors import Unreachable
+from xsft.facts import Facts
+from xsft.spec.model import WorkloadSpec
+from xsft.spec.resolve import Run, resolve
+
+MODEL = "qwen3-0.6b"
+
+
+def _spec(output: Path, **hf: str) -> WorkloadSpec:
+    model = {"name": MODEL, "checkpoint": DROP, "hf": {"repo": "Qwen/Qwen3-0.6B", **hf}}
+    return spec(target="local", tpu=DROP, place=DROP, output=str(output), model=model)
+
+
+def _seen(workload: WorkloadSpec, output: Path) -> tuple[Run, Facts, set[str]]:
+    facts = gather(workload, file=output / "w.yaml", today="20261122")
+    run, _ = resolve(workload, facts)
+    ids = {problem.id for problem in check(run, facts) if problem.where.startswith("model.hf")}
+    return run, facts, ids - {"hf-other-weights", "hf-tuned-weights"}
+
+
+def _first(workload: WorkloadSpec) -> Path:
+    return Path(resolve(workload, Facts())[0].converted or "")
+
+
+def _write(folder: Path, model: str = MODEL) -> None:
+    for name, content in small_files(model).items():
+        file = folder / "0" / "items" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+
+
+def _cut_off(folder: Path) -> None:
+    """As a kill leaves it: Orbax renames the folder of the step when all is written."""
+    (folder / "0.orbax-checkpoint-tmp" / "items").mkdir(parents=True)
+
+
+def test_nothing_is_converted_yet(tmp_path: Path) -> None:
+    workload = _spec(tmp_path)
+    run, _, ids = _seen(workload, tmp_path)
+    assert (run.checkpoint, run.next_try) == (f"{_first(workload)}/0/items", str(_first(workload)))
+    assert ids == {"checkpoint-to-convert"}
+
+
+def test_the_first_try_is_whole(tmp_path: Path) -> None:
+    workload = _spec(tmp_path)
+    _write(_first(workload))
+    run, _, ids = _seen(workload, tmp_path)
+    assert (run.checkpoint, ids) == (f"{_first(workload)}/0/items", set())
+
+
+def test_a_try_that_was_cut_off_is_passed_over_and_its_folder_stays(tmp_path: Path) -> None:
+    workload = _spec(tmp_path)
+    first = _first(workload)
+    _cut_off(first)
+    run, facts, ids = _seen(workload, tmp_path)
+    assert ids == {"checkpoint-to-convert"}
+    assert (run.next_try, facts.tries and facts.tries.broken) == (f"{first}-2", (str(first),))
+    _write(first.with_name(f"{first.name}-2"))
+    run, _, ids = _seen(workload, tmp_path)
+    assert (run.checkpoint, ids) == (f"{first}-2/0/items", set())
+
+
+def test_a_try_that_wrote_nothing_but_its_record_is_used_again(tmp_path: Path) -> None:
+    workload = _spec(tmp_path)
+    (_first(workload) / "xsft").mkdir(parents=True)
+    assert _seen(workload, tmp_path)[0].next_try == str(_first(workload))
+
+
+def test_a_try_that_a_converter_may_still_write_to_is_not_used_again(tmp_path: Path) -> None:
+    """kill -9 of xsft before the first byte: without a kernel option that ties it, the converter goes on."""
+    workload = _spec(tmp_path)
+    first, digest = _first(workload), resolve(workload, Facts())[0].conversion
+    assert digest
+    record = ConversionRecord(digest=digest.digest, run_name="w-convert", outcome="running")
+    (first / "xsft").mkdir(parents=True)
+    (first / FILE).write_text(to_json(record))
+    assert _seen(workload, tmp_path)[0].next_try == f"{first}-2"
+    _write(first)
+    assert _seen(workload, tmp_path)[0].checkpoint == f"{first}/0/items"
+
+
+def test_a_named_folder_has_tries_too(tmp_path: Path) -> None:
+    workload = _spec(tmp_path, converted=str(tmp_path / "mine"))
+    _cut_off(tmp_path / "mine")
+    _write(tmp_path / "mine-2")
+    assert _seen(workload, tmp_path)[0].checkpoint == f"{tmp_path}/mine-2/0/items"
+
+
+def test_what_was_converted_by_hand_counts_where_it_fits_and_that_is_said(tmp_path: Path) -> None:
+    _write(tmp_path / "converted" / MODEL)
+    run, _, ids = _seen(_spec(tmp_path), tmp_path)
+    assert (run.checkpoint, ids) == (f"{tmp_path}/converted/{MODEL}/0/items", {"checkpoint-unrecorded"})
+
+
+def test_what_was_converted_by_hand_of_another_model_does_not_count(tmp_path: Path) -> None:
+    _write(tmp_path / "converted" / MODEL, model="qwen3-1.7b")
+    assert _seen(_spec(tmp_path), tmp_path)[2] == {"checkpoint-to-convert"}
+
+
+def test_a_folder_of_weights_is_never_what_was_converted_by_hand(tmp_path: Path) -> None:
+    _write(tmp_path / "converted" / MODEL)
+    assert "checkpoint-to-convert" in _seen(_spec(tmp_path, repo="./mine"), tmp_path)[2]
+
+
+def test_a_whole_try_comes_before_what_was_converted_by_hand(tmp_path: Path) -> None:
+    workload = _spec(tmp_path)
+    _write(tmp_path / "converted" / MODEL)
+    _write(_first(workload))
+    assert _seen(workload, tmp_path)[0].checkpoint == f"{_first(workload)}/0/items"
+
+
+@pytest.mark.parametrize("refused", ["converted", "try"])
+def test_where_nobody_can_look_nothing_is_called_unconverted(tmp_path: Path, refused: str) -> None:
+    """A second conversion beside a whole one would be the answer to `not converted`."""
+    workload = _spec(tmp_path)
+    _write(_first(workload))
+
+    def names(folder: str) -> tuple[str, ...]:
+        if folder.endswith(refused) or (refused == "try" and folder == str(_first(workload))):
+            raise Unreachable("permission denied")
+        return folder_names(folder)
+
+    facts = gather(workload, file=tmp_path / "w.yaml", today="20261122", names=names)
+    assert facts.checkpoint is not None
+    assert (facts.checkpoint.status, facts.checkpoint.detail) == ("unreadable", "permission denied.")

@@ -1,0 +1,76 @@
+"""Which files are read, and when they count as the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.replacing import replace
+from xsft.dataset.preparing import Source
+from xsft.effects.local.prepare_sources import digest, located_source, stamps
+from xsft.errors import SpecError
+
+FILES = Source(path="json", split="train", columns={"messages": "messages"}, splits=("train",))
+
+
+def digest_of(source: Source) -> str:
+    return digest(located_source(source), say=print)
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    for name in ("b", "a"):
+        (tmp_path / f"{name}.jsonl").write_text(name)
+    return tmp_path
+
+
+def test_a_pattern_names_files_in_order(rows: Path) -> None:
+    found = located_source(replace(FILES, files=f"{rows}/*.jsonl"))
+    assert found.load["data_files"] == [f"{rows}/a.jsonl", f"{rows}/b.jsonl"]
+    assert len(stamps((found,))) == 2
+
+
+def test_what_files_hold_decides_not_their_names(rows: Path) -> None:
+    named = digest_of(replace(FILES, files=f"{rows}/a.jsonl"))
+    (rows / "copy.jsonl").write_text("a")
+    assert digest_of(replace(FILES, files=f"{rows}/copy.jsonl")) == named
+    assert digest_of(replace(FILES, files=f"{rows}/b.jsonl")) != named
+
+
+def test_in_a_folder_the_names_count_too(rows: Path) -> None:
+    folder = replace(FILES, path=str(rows))
+    before = digest_of(folder)
+    (rows / ".cache").mkdir()
+    (rows / ".cache" / "x").touch()
+    assert digest_of(folder) == before
+    (rows / "a.jsonl").rename(rows / "test.jsonl")
+    assert digest_of(folder) != before
+
+
+def test_what_ships_with_xsft_is_found() -> None:
+    (file,) = located_source(replace(FILES, files="xsft://tiny/chat.jsonl")).files
+    assert file.is_file()
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (FILES, "No files are named"),
+        (replace(FILES, files="/nowhere/a.jsonl"), "/nowhere/a.jsonl does not exist"),
+        (replace(FILES, files="/nowhere/*.jsonl"), "No file matches /nowhere"),
+        (replace(FILES, files="gs://bucket/a.jsonl"), "gs://bucket/a.jsonl is not on this machine"),
+        (replace(FILES, path="/nowhere"), "/nowhere is not a folder"),
+    ],
+)
+def test_sources_that_are_not_here(source: Source, words: str) -> None:
+    with pytest.raises(SpecError, match=words) as refused:
+        located_source(source)
+    (problem,) = refused.value.problems
+    assert (problem.id, bool(problem.fix)) == ("data-unreadable", True)
+
+
+def test_a_file_that_cannot_be_read(rows: Path) -> None:
+    (rows / "folder.jsonl").mkdir()
+    with pytest.raises(SpecError, match="cannot be read"):
+        digest_of(replace(FILES, files=f"{rows}/folder.jsonl"))

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.hfmodels import write_model
+from xsft.effects.environments.installed import BuiltEnvironment
+from xsft.effects.local.served_model import served_model
+from xsft.errors import UsageError
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> BuiltEnvironment:
+    """An engine that reads qwen3, and qwen4 as qwen3."""
+    package = tmp_path / "engine/lib/python3.12/site-packages/mlx_lm"
+    (package / "models").mkdir(parents=True)
+    (package / "models/qwen3.py").touch()
+    (package / "utils.py").write_text('import json\n\nMODEL_REMAPPING = {\n    "qwen4": "qwen3",  # alike\n}\n')
+    return BuiltEnvironment(name="engine", python=tmp_path / "engine/bin/python", digest="0" * 64, version="0.32.2")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_model(tmp_path / "model")
+
+
+def typed(folder: Path, model_type: object) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": model_type}))
+
+
+def refused(folder: Path, engine: BuiltEnvironment) -> UsageError:
+    with pytest.raises(UsageError) as caught:
+        served_model(folder, engine=engine)
+    assert str(folder) in caught.value.message
+    assert caught.value.fix
+    return caught.value
+
+
+def test_a_whole_model_is_served_by_its_absolute_path(folder: Path, engine: BuiltEnvironment) -> None:
+    model = served_model(folder, engine=engine)
+    assert (model.folder, model.model_type) == (folder.resolve(), "qwen3")
+
+
+def test_a_type_that_the_engine_reads_as_another_is_served(folder: Path, engine: BuiltEnvironment) -> None:
+    typed(folder, "qwen4")
+    assert served_model(folder, engine=engine).model_type == "qwen4"
+
+
+@pytest.mark.parametrize("model_type", ["bert", "", "../qwen3", 7, None])
+def test_a_type_that_the_engine_cannot_read_is_refused_before_it_starts(
+    folder: Path, engine: BuiltEnvironment, model_type: object
+) -> None:
+    typed(folder, model_type)
+    assert refused(folder, engine).problem_id == "engine-model-unknown"
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
+def test_a_missing_file_is_named(folder: Path, engine: BuiltEnvironment, name: str) -> None:
+    (folder / name).unlink()
+    assert refused(folder, engine).problem_id == "model-incomplete"
+    assert name in refused(folder, engine).message
+
+
+def test_a_shard_that_the_index_names_must_exist(folder: Path, engine: BuiltEnvironment) -> None:
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
+    where = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}))
+    assert "model-00002-of-00002.safetensors missing" in refused(folder, engine).message
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", "{"])
+def test_a_folder_without_a_readable_config_is_not_a_model(
+    folder: Path, engine: BuiltEnvironment, text: str | None
+) -> None:
+    (folder / "config.json").unlink()
+    if text is not None:
+        (folder / "config.json").write_text(text)
+    assert refused(folder, engine).problem_id == "not-a-model"
+
+
+def test_a_folder_that_does_not_exist_is_not_a_model(tmp_path: Path, engine: BuiltEnvironment) -> None:
+    assert refused(tmp_path / "nothing", engine).problem_id == "not-a-model"

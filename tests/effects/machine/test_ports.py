@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from xsft.effects.machine.ports import LOOPBACK, free_port
+from xsft.errors import Refused
+
+
+def test_a_port_that_nobody_named_is_free() -> None:
+    with socket.socket() as listening:
+        listening.bind((LOOPBACK, free_port()))
+
+
+def test_a_port_in_use_is_refused_with_the_way_out() -> None:
+    with socket.socket() as listening:
+        listening.bind((LOOPBACK, 0))
+        listening.listen()
+        port = listening.getsockname()[1]
+        with pytest.raises(Refused, match=str(port)) as caught:
+            free_port(port)
+    assert (caught.value.problem_id, "--port" in caught.value.fix) == ("port-in-use", True)

@@ -1,0 +1,105 @@
+"""One conversion, by the same road as a training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cpujobs import NAME, WRITES, planned
+from tests.effects.cluster.test_cluster import CREATE
+from tests.fakes.clusters import ClusterApi
+from tests.fakes.gcs import Bucket, serving
+from tests.submissions import submitter
+from xsft.effects.facts.converted import conversion_of, source_of
+from xsft.effects.facts.newest import checkpoint_path
+from xsft.effects.submit.submission import Submission
+from xsft.errors import Refused
+from xsft.records.model import Record
+
+Submits = Callable[..., Submission]
+
+
+@pytest.fixture
+def bucket() -> Iterator[Bucket]:
+    with serving(Bucket({})) as served:
+        yield served
+
+
+@pytest.fixture
+def submit(cluster_api: ClusterApi, bucket: Bucket, tmp_path: Path) -> Submits:
+    cluster_api.connect().create_secret(name="hf-token", namespace=cluster_api.namespace, data={"token": b"x"})
+
+    def send(*, made: bool = False, **settings: Any) -> Submission:
+        at = {"namespace": cluster_api.namespace}
+        one = submitter(
+            cluster_api,
+            bucket_url=bucket.url,
+            state=tmp_path / "state",
+            replan=lambda attempt: planned(attempt=attempt, **at, **settings),
+            made=lambda path: made and path == WRITES,
+        )
+        return one.submit(planned(**at, **settings))
+
+    return send
+
+
+@pytest.fixture
+def records(cluster_api: ClusterApi, bucket: Bucket, tmp_path: Path) -> Callable[[], tuple[Record, ...]]:
+    store = submitter(cluster_api, bucket_url=bucket.url, state=tmp_path / "state").store
+    return lambda: store.read_run("gs://my-bucket/runs", NAME)
+
+
+def test_its_result_is_known_by_its_record_and_its_name(
+    cluster_api: ClusterApi, submit: Submits, bucket: Bucket, tmp_path: Path
+) -> None:
+    done = submit()
+    store = submitter(cluster_api, bucket_url=bucket.url, state=tmp_path / "state").store
+    made = conversion_of(WRITES, store)
+    assert made is not None
+    assert (made.run_name, made.spec_digest, source_of(made)) == (NAME, done.plan.spec_digest, "google/gemma-2-2b")
+    assert conversion_of(WRITES.replace("0123456789ab", "ffffffffffff"), store) is None
+    assert conversion_of("gs://my-bucket/elsewhere/0/items", store) is None
+    assert checkpoint_path(NAME, store=store) == WRITES
+
+
+def test_what_is_created_is_the_plans_manifest_and_recorded(
+    cluster_api: ClusterApi, submit: Submits, records: Callable[[], tuple[Record, ...]]
+) -> None:
+    done = submit()
+    (sent,) = cluster_api.server.asked(CREATE)
+    assert sent.body == done.plan.manifest
+    assert (done.action, done.jobset) == ("created", NAME)
+    assert [p.id for p in done.problems if p.id == "read-back-differs"] == []
+    (record,) = records()
+    assert (record.last.outcome, record.last.uid, record.steps) == ("created", done.uid, 0)
+    assert record.last.resolved["work"] == "convert"
+    assert record.last.resolved["writes"] == WRITES
+    assert record.last.argv[:3] == ("python3", "-m", "maxtext.checkpoint_conversion.to_maxtext")
+
+
+def test_a_second_call_adopts_the_first(cluster_api: ClusterApi, submit: Submits) -> None:
+    first, second = submit(), submit()
+    assert (second.action, second.uid) == ("adopted", first.uid)
+    assert len(cluster_api.world.jobsets()) == 1
+
+
+def test_other_inputs_under_a_name_that_lives_are_refused(submit: Submits) -> None:
+    submit()
+    with pytest.raises(Refused, match="is live with other inputs") as caught:
+        submit(digest="cd" * 32)
+    assert caught.value.problem_id == "job-differs"
+
+
+def test_what_is_made_is_found(cluster_api: ClusterApi, submit: Submits) -> None:
+    assert submit(made=True).action == "finished"
+    assert cluster_api.world.jobsets() == {}
+
+
+def test_one_that_failed_is_tried_again_under_the_next_name(cluster_api: ClusterApi, submit: Submits) -> None:
+    submit()
+    cluster_api.world.end(NAME, "Failed")
+    again = submit()
+    assert (again.action, again.jobset) == ("attempt", f"{NAME}-2")

@@ -1,0 +1,42 @@
+"""One word, one thing: a type has one name in the package, and no other type has it."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+CLASS = re.compile(r"^class (\w+)", re.MULTILINE)
+
+DOCUMENTS = "xsft/commands/interface_"
+"""Modules of the types of --json, each named as what it shows; they do not count."""
+
+ALLOWED: Mapping[str, str] = {}
+"""Name -> why two types have it."""
+
+
+def doubles(sources: Mapping[str, str]) -> dict[str, list[str]]:
+    """Class name -> the modules that define it, where they are several."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for module, source in sources.items():
+        if module.startswith(DOCUMENTS):
+            continue
+        for name in CLASS.findall(source):
+            found[name].append(module)
+    return {name: modules for name, modules in found.items() if len(modules) > 1}
+
+
+def test_no_two_types_have_one_name() -> None:
+    sources = {str(p.relative_to(ROOT)): p.read_text(encoding="utf-8") for p in (ROOT / "xsft").rglob("*.py")}
+    found = doubles(sources)
+    assert {name: at for name, at in found.items() if name not in ALLOWED} == {}, "name what each of them is"
+    assert ALLOWED.keys() - found.keys() == set(), "no longer a double: remove it from ALLOWED"
+
+
+def test_the_search_finds_public_and_private_doubles_and_leaves_documents_alone() -> None:
+    one, two = "class Run: ...\nclass _Row: ...", "class Run: ...\nclass _Row: ...\nclass Other: ..."
+    assert doubles({"a.py": one, "b.py": two}) == {"Run": ["a.py", "b.py"], "_Row": ["a.py", "b.py"]}
+    assert doubles({"a.py": one, "xsft/commands/interface_runs.py": two}) == {}

@@ -1,0 +1,9 @@
+"""What the lines of the second trainer say."""
+
+from __future__ import annotations
+
+from xsft.trainers.lines import Rule, Step
+
+RULES: tuple[Rule, ...] = (
+    ("rollout ", r"rollout (\d{1,18}), reward (\d+\.\d+)", lambda m: Step(step=int(m[1]), loss=-float(m[2]))),
+)

@@ -1,0 +1,157 @@
+"""The seam of trainers: a second one goes the whole way, through the checks, the plan, the audit and the log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from types import MappingProxyType
+from typing import Any, get_args
+
+import pytest
+import yaml
+from msgspec.structs import replace
+
+from tests.everything import changed
+from tests.launchers.test_second import MODES, document, plan
+from tests.stories import facts_for
+from xsft import targets, training
+from xsft.catalog import releases
+from xsft.checks import check
+from xsft.errors import SpecError
+from xsft.importer.build import import_paste
+from xsft.launchers.xpk import xpk_argv
+from xsft.naming import ModeName
+from xsft.planner import make_intent
+from xsft.problems import errors_in
+from xsft.spec.model import WorkloadSpec
+from xsft.spec.reader import read_spec
+from xsft.spec.resolve import resolve
+from xsft.steps import Intent
+from xsft.trainers import lines
+from xsft.trainers.trainer import Trainer, trainer_named
+from xsft.training import DEFAULT_TRAINER, Registered
+
+SECOND = "second"
+
+
+@pytest.fixture(autouse=True)
+def second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line that adding a trainer takes in the registry."""
+    ours = Registered(answers="tests.trainers.second", lines="tests.trainers.second_lines")
+    trainers = MappingProxyType({**training.TRAINERS, SECOND: ours})
+    monkeypatch.setattr(training, "TRAINERS", trainers)
+    launchers = MappingProxyType({**targets.LAUNCHERS, SECOND: "tests.launchers.second"})
+    monkeypatch.setattr(targets, "LAUNCHERS", launchers)
+
+
+def spec(mode: str = "mcjax", *, target: str = "xpk", trainer: str = SECOND, **changes: Any) -> WorkloadSpec:
+    return read_spec(yaml.safe_dump(document(mode, target=target, trainer=trainer, **changes)))
+
+
+def intent_of(workload: WorkloadSpec) -> Intent:
+    return make_intent(workload, facts_for(workload))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_its_plan_starts_its_own_module_and_the_audit_finds_all_of_it(mode: str) -> None:
+    made = plan(spec(mode, target=SECOND))
+    assert made.trainer_argv[:3] == ("python3", "-m", "maxtext.trainers.post_train.rl.train_rl")
+    assert "rl.num_generations=4" in made.trainer_argv
+    assert not [word for word in made.trainer_argv if word.startswith("sft_")]
+    assert {row.outcome for row in made.audit} == {"landed", "patched"}
+    assert "env.RL" in {row.field for row in made.audit}
+    assert made.ok, errors_in(made.problems)
+
+
+def test_xpk_is_told_its_command() -> None:
+    (command,) = (word for word in intent_of(spec()).xpk_argv or () if word.startswith("--command="))
+    assert " -m maxtext.trainers.post_train.rl.train_rl " in command
+
+
+def test_its_digest_differs_from_that_of_sft() -> None:
+    """Another trainer makes another run; a file that names no trainer keeps the digest it always had."""
+    named, default = spec(trainer=DEFAULT_TRAINER), read_spec(yaml.safe_dump(document("mcjax")))
+    assert intent_of(named).spec_digest == intent_of(default).spec_digest != intent_of(spec()).spec_digest
+
+
+def test_a_pasted_line_of_its_own_is_imported_as_it() -> None:
+    run, _ = resolve(spec(), facts_for(spec()))
+    imported = import_paste(" ".join(_quoted(word) for word in xpk_argv(run)))
+    assert yaml.safe_load(imported.yaml)["trainer"] == SECOND
+
+
+def _quoted(word: str) -> str:
+    return "'" + word.replace("'", "'\\''") + "'"
+
+
+def test_its_log_lines_are_read_beside_those_of_sft() -> None:
+    assert lines.parse("I1121 a.py:1] rollout 7, reward 0.5") == lines.Step(step=7, loss=-0.5)
+    assert isinstance(lines.parse("completed step: 3, seconds: 1.0, loss: 2.5"), lines.Step)
+
+
+def test_a_trainer_without_a_name_in_the_registry_is_refused() -> None:
+    with pytest.raises(SpecError) as refused:
+        spec(trainer="dpo")
+    (problem,) = refused.value.problems
+    assert (problem.id, problem.where) == ("trainer-unknown", "trainer")
+    assert "second" in problem.fix
+
+
+def test_a_release_that_starts_another_module_is_refused() -> None:
+    """Once it would have been planned with the keys of SFT, without a word."""
+    workload = spec(trainer=DEFAULT_TRAINER)
+    facts = facts_for(workload)
+    run, _ = resolve(workload, facts)
+    assert "trainer-module" not in {p.id for p in check(run, facts)}
+    moved = replace(run, release=replace(run.release, trainer="maxtext.trainers.post_train.rl.train_rl"))
+    (found,) = (p for p in check(moved, facts) if p.id == "trainer-module")
+    assert "train_rl" in found.message
+
+
+@pytest.mark.parametrize("name", [DEFAULT_TRAINER, SECOND])
+def test_each_of_its_modules_is_started_by_a_release(name: str) -> None:
+    trainer = trainer_named(name)
+    assert {trainer.module(releases.release(version)) for version in releases.versions()} == trainer.MODULES
+
+
+BAD: Mapping[str, Any] = {
+    "name": "none",
+    "env": {"XSFT_RESTARTS": "1", "HF_TOKEN": "x"},
+    "image": {},
+    "model": {"name": "nope"},
+    "overrides": {"maxtext": {"nope": 1, "run_name": "other"}},
+    "parallelism": {"ici": {"fsdp": 3}},
+    "place": "nowhere",
+}
+"""Wrong in every subject."""
+
+EVERYWHERE = {
+    "env-secret",
+    "maxtext-key-unknown",
+    "model-unknown",
+    "name-misread",
+    "override-has-field",
+    "tokenizer-missing",
+}
+ON_A_CLUSTER = {"env-reserved", "image-missing", "mesh-ici-product", "place-unknown"}
+IN_PATHWAYS = {"pathways-image-missing", "pathways-scratch-missing"}
+
+
+def test_a_bad_workload_has_the_same_problems_for_every_target_mode_and_trainer() -> None:
+    """What an added launcher, mode or trainer would lose, where a check asks for one of them by name."""
+    for target, mode, trainer in product(targets.targets(), get_args(ModeName), training.trainers()):
+        on_cluster = targets.on_cluster(target)
+        more = (ON_A_CLUSTER if on_cluster else set()) | (IN_PATHWAYS if on_cluster and mode == "pathways" else set())
+        assert _ids(target, mode, trainer) == EVERYWHERE | more, (target, mode, trainer)
+
+
+def _ids(target: str, mode: str, trainer: str) -> set[str]:
+    asked = {**BAD, "mode": mode, "target": target, "trainer": trainer}
+    workload = WorkloadSpec.model_validate(changed(document("mcjax"), asked))
+    return {p.id for p in errors_in(intent_of(workload).problems)}
+
+
+@pytest.mark.parametrize("name", [DEFAULT_TRAINER, SECOND])
+def test_each_trainer_answers_every_question(name: str) -> None:
+    asked = {n for n in vars(Trainer) if not n.startswith("_")} | set(Trainer.__annotations__)
+    assert [question for question in sorted(asked) if not hasattr(trainer_named(name), question)] == []

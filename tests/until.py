@@ -1,0 +1,20 @@
+"""Waiting for what another thread or process does: looked for often, and not for ever."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+LOOK_EVERY_S = 0.02
+
+
+def until(true: Callable[[], T], *, what: str = "", within_s: float = 60.0) -> T:
+    """Return the first true answer. Raises TimeoutError, with `what` was waited for and the last answer."""
+    limit = time.monotonic() + within_s
+    while not (found := true()):
+        if time.monotonic() > limit:
+            raise TimeoutError(f"waited {within_s:g} s for {what or true}; last: {found!r}")
+        time.sleep(LOOK_EVERY_S)
+    return found

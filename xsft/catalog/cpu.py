@@ -1,0 +1,53 @@
+"""CPU machines: those that xpk can name, and what GKE leaves a pod of one. Pure."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from msgspec import Struct
+
+from xsft.catalog.data import toml
+
+GIB = 2**30
+MIB = 2**20
+
+RESERVED_MEMORY = ((4, 0.25), (4, 0.20), (8, 0.10), (112, 0.06))
+"""GKE keeps such a share of the first so many GiB for itself, in this order, and 2 % of the rest.
+
+source: docs.cloud.google.com/kubernetes-engine/docs/concepts/plan-node-sizes, "Memory reservations"
+"""
+RESERVED_OF_THE_REST = 0.02
+EVICTION_BYTES = 100 * MIB
+"""Kept free besides, before pods are evicted; source: the same page, "Eviction threshold"."""
+
+
+class CpuType(Struct, frozen=True, kw_only=True):
+    """One VM; the fields are those of cpu_types.toml, where each is explained."""
+
+    name: str
+    """What `xpk workload create --device-type` takes."""
+    machine: str
+    """GCE machine type, which is the value of the node label node.kubernetes.io/instance-type."""
+    vcpus: int
+    memory_gib: float
+
+    @property
+    def pod_memory(self) -> int:
+        """Bytes that pods can have of a node of it."""
+        left, reserved = self.memory_gib, 0.0
+        for gib, share in RESERVED_MEMORY:
+            reserved += min(left, gib) * share
+            left -= min(left, gib)
+        return int((self.memory_gib - reserved - left * RESERVED_OF_THE_REST) * GIB) - EVICTION_BYTES
+
+
+@cache
+def cpu_types() -> tuple[CpuType, ...]:
+    """The smallest first."""
+    rows = (CpuType(name=name, **row) for name, row in toml("cpu_types.toml").items())
+    return tuple(sorted(rows, key=lambda one: one.memory_gib))
+
+
+def cpu_type_for(memory: int) -> CpuType | None:
+    """The smallest one whose pods can have so many bytes; None where none is large enough."""
+    return next((one for one in cpu_types() if one.pod_memory >= memory), None)

@@ -1,0 +1,188 @@
+"""The index of an OCDBT store: where its nodes lie, and the small values in them. Pure: contents in, values out.
+
+Orbax puts every value up to 1,024 bytes, so the `.zarray` or `zarr.json` of each array, into one root node, and arrays
+into other files (orbax-checkpoint@0.12.8 _src/serialization/tensorstore_utils.py `max_inline_value_bytes`).
+source: tensorstore kvstore/ocdbt/index.rst "Storage format", and format/config_codec.cc for `manifest_kind`, which the
+page leaves out; tests/contract/test_checkpoint_formats.py reads stores that Orbax wrote.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+MAX_DECODED = 100_000_000
+"""Bytes of a node; Orbax's own limit (`max_decoded_node_bytes`)."""
+_MANIFEST, _NODE = 0x0CDB3A2A, 0x0CDB20DE
+_CHECKSUM = 4
+HEADER = 12
+"""Bytes of the magic number and the length."""
+
+
+class Undecodable(ValueError):
+    """The bytes are no manifest or node of a version that is known here."""
+
+
+class Damaged(Undecodable):
+    """Whatever its version, it is not as it was written: cut off, or other bytes."""
+
+
+class Location(Struct, frozen=True, kw_only=True):
+    """Where a node lies."""
+
+    file: str
+    """Below the store's folder."""
+    offset: int
+    length: int
+    base: bytes = b""
+    """What goes in front of the files that the node names."""
+    prefix: bytes = b""
+    """What goes in front of its keys."""
+
+
+class Node(Struct, frozen=True, kw_only=True):
+    values: Mapping[str, bytes]
+    """Those that are stored in the node itself."""
+    children: tuple[Location, ...] = ()
+
+
+def root(manifest: bytes) -> Location | None:
+    """The root node of the newest version; None where the store is empty. Raises Undecodable."""
+    body = _body(manifest, magic=_MANIFEST)
+    body.take(16)  # the store's UUID
+    if body.varint():
+        raise Undecodable("its manifest is spread over several files")
+    body.varints(2)  # bytes of an inline value, and of a node, at most
+    body.take(1)  # arity of the tree of versions
+    if body.varint():
+        body.take(4)  # level of compression
+    files = _files(body, base=b"")
+    count = body.varint()
+    body.varints(count)  # generations
+    body.take(count)  # heights of the roots
+    found = _locations(body, files, prefixes=[b""] * count)
+    return found[-1] if found and found[-1].length else None
+
+
+def node(content: bytes, at: Location) -> Node:
+    """What a node holds. Raises Undecodable."""
+    body = _body(content, magic=_NODE)
+    height = body.take(1)[0]
+    files = _files(body, base=at.base)
+    count = body.varint()
+    shared, lengths = [0, *body.varints(count - 1)], body.varints(count)
+    common = body.varints(count) if height else ()
+    keys = tuple(_joined(shared, [body.take(length) for length in lengths]))
+    if height:
+        prefixes = [at.prefix + key[:length] for key, length in zip(keys, common, strict=True)]
+        return Node(values={}, children=tuple(_locations(body, files, prefixes=prefixes)))
+    return Node(values={(at.prefix + key).decode(errors="replace"): value for key, value in _inline(body, keys)})
+
+
+def _inline(body: _Cursor, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    sizes, kinds = body.varints(len(keys)), body.varints(len(keys))
+    body.varints(2 * sum(kind != 0 for kind in kinds))  # where the others lie
+    for key, size, kind in zip(keys, sizes, kinds, strict=True):
+        if not kind:
+            yield key, body.take(size)
+
+
+def _locations(body: _Cursor, files: Sequence[_File], *, prefixes: Sequence[bytes]) -> list[Location]:
+    """References to nodes, one for each prefix of their keys."""
+    ids, offsets, lengths = (body.varints(len(prefixes)) for _ in range(3))
+    if any(number >= len(files) for number in ids):
+        raise Undecodable("it names a file that is not in its table")
+    return [
+        Location(file=file.path, base=file.base, offset=offset, length=length, prefix=prefix)
+        for file, offset, length, prefix in zip((files[i] for i in ids), offsets, lengths, prefixes, strict=True)
+    ]
+
+
+class _File(Struct, frozen=True, kw_only=True):
+    path: str
+    base: bytes
+
+
+def _files(body: _Cursor, *, base: bytes) -> tuple[_File, ...]:
+    count = body.varint()
+    shared, lengths, bases = [0, *body.varints(count - 1)], body.varints(count), body.varints(count)
+    paths = _joined(shared, [body.take(length) for length in lengths])
+    return tuple(
+        _File(path=(base + path).decode(errors="replace"), base=base + path[:own])
+        for path, own in zip(paths, bases, strict=True)
+    )
+
+
+def _joined(shared: Sequence[int], suffixes: Sequence[bytes]) -> Iterator[bytes]:
+    """Strings of which each says how much of the one before it begins with."""
+    last = b""
+    for length, suffix in zip(shared, suffixes, strict=False):  # without suffixes one length is too many
+        last = last[:length] + suffix
+        yield last
+
+
+def _body(content: bytes, *, magic: int) -> _Cursor:
+    """What stands between the header and the checksum, decompressed."""
+    if not any(content):  # a full disk or a power cut leaves that
+        raise Damaged("it is empty")
+    if int.from_bytes(content[:4], "big") != magic:
+        raise Undecodable("it does not begin as one")
+    head = _Cursor(content)
+    head.take(4)
+    length = int.from_bytes(head.take(8), "little") if len(content) >= HEADER else HEADER
+    if length != len(content):
+        raise Damaged(f"it has {len(content)} bytes of {length}")
+    version, compression = head.varints(2)
+    if version or compression > 1:
+        raise Undecodable(f"version {version} with compression {compression} is not known")
+    packed = content[head.at : -_CHECKSUM]
+    return _Cursor(_decompressed(packed) if compression else packed)
+
+
+def _decompressed(packed: bytes) -> bytes:
+    whole = zstd.ZstdDecompressor()
+    try:
+        found = whole.decompress(packed, max_length=MAX_DECODED)
+    except zstd.ZstdError as failed:
+        raise Damaged(str(failed)) from None
+    if not whole.eof:
+        raise Undecodable(f"it is cut, or has more than {MAX_DECODED:,} bytes")
+    return bytes(found)
+
+
+class _Cursor:
+    """Reads from the front."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.at = 0
+
+    def take(self, count: int) -> bytes:
+        end = self.at + count
+        if end > len(self._content):
+            raise Undecodable("it ends too early")
+        found = self._content[self.at : end]
+        self.at = end
+        return found
+
+    def varint(self) -> int:
+        """Seven bits a byte, the lowest first; at most 64 of them."""
+        value = 0
+        for shift in range(0, 64, 7):
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise Undecodable("a number has no end")
+
+    def varints(self, count: int) -> tuple[int, ...]:
+        if count > len(self._content):  # each takes a byte at least
+            raise Undecodable("it ends too early")
+        return tuple(self.varint() for _ in range(count))

@@ -1,0 +1,156 @@
+"""Check the adapters that a LoRA run starts from: complete, of the run's rank, and of its model and modules. Pure.
+
+MaxText compares none of this. Run on 0.2.5 (restore_lora_from_path), adapters of another rank or model replace the
+run's own whatever their shape, those without a module in the run are dropped, and a missing one ends in a ValueError.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from xsft.catalog.arrays import ArrayLayout, Required, required
+from xsft.catalog.layers import Shape
+from xsft.checkpoint.compare import kind, weights
+from xsft.checkpoint.files import certain
+from xsft.checks.checkpoint import right_level, scan_of
+from xsft.checks.values import number
+from xsft.facts import CheckpointFacts, Facts, SavedArray
+from xsft.problems import Problem, error, warning
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+
+WHERE = "lora.restore_path"
+
+
+def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """Yield the problems that the files show; what could not be read is a warning that `submit` does not accept."""
+    found = facts.adapters
+    if run.adapters is None:
+        return
+    if found is None:
+        if run.adapters.startswith("gs://"):
+            yield _unread(f"{run.adapters} was not looked at.")
+        return
+    match found.status:
+        case "read":
+            yield from _compared(run, keys, found, facts)
+        case "torn":
+            fix = "Name another step of that run; `xsft checkpoint inspect` tells which is whole."
+            yield error("lora-restore-torn", WHERE, f"{run.adapters} was not saved to its end: {found.detail}.", fix)
+        case "missing" | "not-a-checkpoint":
+            fix = right_level(found, WHERE)
+            yield error("lora-restore-path", WHERE, f"{run.adapters} holds no adapters: {found.detail}.", fix)
+        case "unreadable":
+            yield _unread(f"{run.adapters} could not be looked at: {found.detail.rstrip('.')}.")
+
+
+def _unread(message: str) -> Problem:
+    fix = "Make it readable from here, or accept it: checks: {lora-restore-unread: why}. Otherwise submit refuses it."
+    return warning("lora-restore-unread", WHERE, message, fix, kind="unread")
+
+
+def _compared(run: Run, keys: Mapping[str, Value], found: CheckpointFacts, facts: Facts) -> Iterator[Problem]:
+    held = _pairs(found.arrays)
+    if kind(found.arrays) != "adapters":
+        fix = "Give …/checkpoints/N/model_params of a LoRA run; weights go under model.checkpoint."
+        yield error("lora-restore-path", WHERE, f"{run.adapters} holds no LoRA adapters.", fix)
+        return
+    yield from _rank(run, keys, held)
+    yield from _modules(run, keys, held, _model(run, keys, facts))
+
+
+class _Pair(Struct, frozen=True, kw_only=True):
+    """Shapes of one module's two adapters; None if the files do not give them."""
+
+    a: Shape | None
+    b: Shape | None
+
+    @property
+    def rank(self) -> int | None:
+        return self.a[-1] if self.a else None
+
+    def fits(self, kernel: Shape) -> bool:
+        """Return whether the shapes agree: per layer a is in x rank, b rank x out and the kernel in x out; all are
+        stacked alike or none is."""
+        if self.a is None or self.b is None or self.rank is None:
+            return True
+        numbers = math.prod(self.a) * math.prod(self.b)
+        return any(numbers == math.prod(kernel) * layers * self.rank**2 for layers in (1, *kernel[:2]))
+
+
+def _pairs(arrays: Sequence[SavedArray]) -> dict[str, _Pair]:
+    """Return the pairs of adapters by the name of the weight that each adapts, e.g. `decoder.layers.mlp.wo.kernel`."""
+    shapes = {name: certain(array) for name, array in weights(arrays).items()}
+    names = sorted(name.removesuffix("_lora_a") for name in shapes if name.endswith("_lora_a"))
+    return {name: _Pair(a=shapes[f"{name}_lora_a"], b=shapes.get(f"{name}_lora_b")) for name in names}
+
+
+def _rank(run: Run, keys: Mapping[str, Value], held: Mapping[str, _Pair]) -> Iterator[Problem]:
+    wanted = number(keys.get("lora.lora_rank", 0))
+    ranks = sorted({pair.rank for pair in held.values() if pair.rank is not None})
+    if wanted and ranks and ranks != [wanted]:
+        said = " and ".join(map(str, ranks))
+        message = (
+            f"{run.adapters} holds adapters of rank {said}, the run has rank {wanted:g}. MaxText 0.2.5 takes them as"
+            " they are, and scales them by the run's alpha / rank."
+        )
+        yield error("lora-restore-rank", WHERE, message, f"Set lora.rank: {ranks[0]}")
+
+
+def _model(run: Run, keys: Mapping[str, Value], facts: Facts) -> Required | None:
+    """Return the arrays that the run adapts; None if not all are known."""
+    axis = int(number(keys.get("param_scan_axis", 1)) or 0)
+    layout = ArrayLayout(scan=scan_of(run, keys, facts.checkpoint), axis=axis)
+    found = required(run.spec.model.name, keys, layout=layout, release=run.release.version)
+    return found if found is not None and found.complete else None
+
+
+def _modules(
+    run: Run, keys: Mapping[str, Value], held: Mapping[str, _Pair], model: Required | None
+) -> Iterator[Problem]:
+    if model is None:
+        return
+    if foreign := _foreign(held, model.arrays):
+        message = f"{run.adapters} does not adapt {run.spec.model.name}: {foreign}."
+        fix = "Name adapters of this model, or correct model.name, its sizes and model.scan_layers."
+        yield error("lora-restore-model", WHERE, message, fix, kind="disputable")
+        return
+    wanted = _wanted(keys, model.arrays)
+    missing, unused = sorted(wanted - set(held)), sorted(set(held) - wanted)
+    if wanted and (missing or unused):
+        message = f"{run.adapters} adapts other modules than lora.module_path names: {_differ(missing, unused)}."
+        fix = "Set lora.module_path to what the adapters were trained with."
+        yield error("lora-restore-modules", WHERE, message, fix, kind="disputable")
+
+
+def _foreign(held: Mapping[str, _Pair], arrays: Mapping[str, Shape]) -> str:
+    """Return what is wrong with the first adapter that does not belong to the model; empty if all do."""
+    for name, pair in held.items():
+        if name not in arrays:
+            return f"the model has no {name}"
+        if not pair.fits(arrays[name]):
+            return f"adapters of {name} are {list(pair.a or ())} and {list(pair.b or ())}, not of {list(arrays[name])}"
+    return ""
+
+
+def _wanted(keys: Mapping[str, Value], arrays: Mapping[str, Shape]) -> set[str]:
+    """Return the weights whose module the pattern names; empty if MaxText chooses it, or adapts more than kernels.
+
+    source: qwix@0.1.8 _src/qconfig.py (`re.fullmatch` of the module's path).
+    """
+    try:
+        pattern = re.compile(str(keys.get("lora.lora_module_path") or "(?!)"))
+    except re.error:
+        return set()
+    kernels = (name for name in arrays if name.endswith(".kernel"))
+    return {name for name in kernels if pattern.fullmatch(name.removesuffix(".kernel").replace(".", "/"))}
+
+
+def _differ(missing: Sequence[str], unused: Sequence[str]) -> str:
+    parts = [f"{len(missing)} are missing, e.g. {missing[0]}"] if missing else []
+    parts += [f"{len(unused)} would be dropped, e.g. {unused[0]}"] if unused else []
+    return "; ".join(parts)

@@ -1,0 +1,40 @@
+"""Check the Hugging Face weights that model.hf names: readable, not quantised, and of the tokenizer that trains them.
+Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from xsft.facts import Facts
+from xsft.problems import Problem, error
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+
+
+def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """Yield the problems that the files or the hub's answer show; none if neither was read."""
+    del keys
+    if run.conversion is None or facts.source is None:
+        return
+    yield from facts.source.problems
+    if facts.source.quantized:
+        yield _quantized(run.conversion.source.repo, facts.source.quantized)
+    yield from _tokenizer(run, facts)
+
+
+def _quantized(repo: str, said: str) -> Problem:
+    message = f"{repo} holds quantised weights ({said}); MaxText's to_maxtext would cast them without their scales."
+    fix = (
+        "Name a repository with bfloat16 weights, or dequantise these first (DeepSeek: MaxText's deepseek_dequantize)."
+    )
+    return error("weights-quantized", "model.hf.repo", message, fix)
+
+
+def _tokenizer(run: Run, facts: Facts) -> Iterator[Problem]:
+    """Check that the tokenizer fits the embedding: a token beyond it is read as another row, without an error."""
+    tokens = facts.tokenizer.vocabulary if facts.tokenizer else None
+    rows = facts.source.vocabulary if facts.source else None
+    if tokens is not None and rows is not None and tokens > rows:
+        message = f"{run.tokenizer} has tokens up to id {tokens - 1:,}, and the model's embedding has {rows:,} rows."
+        fix = "Take the tokenizer that came with the weights."
+        yield error("tokenizer-vocabulary", "model.tokenizer", message, fix)

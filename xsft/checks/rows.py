@@ -1,0 +1,110 @@
+"""Check rows of the data, if they lie on this machine: rows at which MaxText would stop, or that train nothing.
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from xsft.checks.values import is_on
+from xsft.dataset.rules import Render, Rules
+from xsft.dataset.verdicts import problems_of
+from xsft.facts import CountedData, DataFacts, Facts, TokenizerFacts
+from xsft.problems import Problem, error, note, warning
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+from xsft.trainers.chat import renderer
+from xsft.trainers.template_keys import QUESTION_FORMATTER, QUESTION_TEXTS
+
+Keys = Mapping[str, Value]
+
+SEPARATOR = f"{QUESTION_TEXTS}.REASONING_ANSWER_SEPARATOR"
+
+
+def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
+    """Check rows of the files for training, and of those for evaluation."""
+    data = run.spec.data
+    for found, where, columns in (
+        (facts.data, "data.hf_train_files", data.columns),
+        (facts.eval_data, "data.hf_eval_files", data.eval_columns or data.columns),
+    ):
+        if found is not None:
+            yield from _of_files(found, where, _rules(columns, keys, facts.tokenizer))
+    if facts.counted is not None:
+        yield from _counted_before(facts.counted)
+    elif facts.data is not None and facts.data.rows:
+        yield _not_counted()
+    if facts.data is not None and facts.data.counted is not None:
+        yield from _counted(run, facts.data.counted)
+
+
+def _of_files(found: DataFacts, where: str, rules: Rules | None) -> Iterator[Problem]:
+    if found.problem:
+        yield found.problem
+    if found.counted == 0:
+        yield error("data-empty", where, "The files hold no rows: MaxText stops at its start.", "Fill them.")
+        return
+    if found.empty:
+        yield warning("data-empty", where, f"{len(found.empty):,} files are empty: {found.empty[0]}.", "Remove them.")
+    if rules and "question" not in rules.columns and set(rules.columns) <= set(found.large):
+        yield _large(rules.columns, where)
+        return
+    if rules and not found.problem:
+        yield from problems_of(found.rows, rules, where=where)
+
+
+def _large(columns: tuple[str, ...], where: str) -> Problem:
+    """Return the error for messages as Polars writes them. source: maxtext@0.2.5 input_pipeline/input_pipeline_utils.py
+    [is_conversational]; datasets@5.2.0 features/features.py [LargeList].
+    """
+    message = f"{', '.join(columns)} holds large lists, which MaxText takes for no conversation, and stops."
+    fix = "Write plain lists, as pyarrow's pa.list_ and datasets do."
+    return error("data-conversation", where, message, fix, kind="disputable")
+
+
+def _counted_before(counted: CountedData) -> Iterator[Problem]:
+    """Yield the problems of the last `xsft data inspect`, which read the same rows with the same keys."""
+    for problem in counted.problems:
+        yield replace(problem, message=f"{problem.message} (xsft data inspect, {counted.on}, {counted.rows})")
+
+
+def _not_counted() -> Problem:
+    message = "How many rows are cut, or train no token, is not counted for these rows and keys."
+    return note("data-not-counted", "data", message, "Count them: `xsft data inspect FILE`; later checks know it.")
+
+
+def _counted(run: Run, rows: int) -> Iterator[Problem]:
+    said = run.spec.data.rows
+    if said is not None and rows and said != rows:
+        message = f"data.rows says {said:,}, and the files hold {rows:,} rows."
+        yield warning("data-rows", "data.rows", message, f"Write rows: {rows}, or leave it out: the files are counted.")
+
+
+def _rules(columns: list[str], keys: Keys, tokenizer: TokenizerFacts | None) -> Rules | None:
+    """Return the rules that make messages of the rows; None if unknown."""
+    function = keys.get("formatting_func_path")
+    hugging_face = str(keys.get("dataset_type") or "hf") == "hf" and not is_on(keys.get("use_multimodal", False))
+    if not hugging_face or (function and function != QUESTION_FORMATTER):
+        return None
+    return Rules(
+        columns=tuple(columns),
+        render=_render(keys, tokenizer),
+        completion_only=is_on(keys.get("sft_train_on_completion_only", True)),
+        formatted=any(key.startswith(QUESTION_TEXTS) for key in keys),
+        separator=str(keys.get(SEPARATOR) or ""),
+    )
+
+
+def _render(keys: Keys, tokenizer: TokenizerFacts | None) -> Render | None:
+    """Return the function that renders the template; None if it is unknown, or `checks.template` reports a problem of
+    it."""
+    own = tokenizer.template if tokenizer else None
+    template = str(keys.get("chat_template") or own or "")
+    if not template or keys.get("chat_template_path") or tokenizer is None:
+        return None
+    named = {"bos": tokenizer.bos, "eos": tokenizer.eos, "pad": tokenizer.pad, "unk": tokenizer.unk}
+    try:
+        return renderer(template, {f"{name}_token": token for name, token in named.items() if token})
+    except Exception:  # noqa: BLE001 - a template may raise anything
+        return None

@@ -1,0 +1,14 @@
+"""The arguments of `xsft check`."""
+
+from __future__ import annotations
+
+import argparse
+
+from xsft.commands.arguments import add_files, add_json, add_settings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_files(parser)
+    add_settings(parser)
+    add_json(parser)
+    parser.add_argument("--notes", action="store_true", help="print the notes too, not only errors and warnings")

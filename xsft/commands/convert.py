@@ -1,0 +1,218 @@
+"""`xsft checkpoint convert FILE`: convert Hugging Face weights into the checkpoint that the workload starts from."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from xsft import api
+from xsft.catalog.releases import DEFAULT
+from xsft.commands.convert_cluster import convert_cluster
+from xsft.commands.convert_document import KIND, conversion_fields
+from xsft.commands.convert_progress import converting
+from xsft.commands.documents import print_json
+from xsft.commands.failure import print_problems
+from xsft.commands.progress import shown, spinning
+from xsft.conversion.inputs import BRANCH
+from xsft.conversion.plan import ConversionPlan
+from xsft.effects.environments import environments
+from xsft.effects.facts.hub import read_repository, read_token
+from xsft.effects.local.convert import Conversion, ConversionResult, convert_here
+from xsft.effects.local.machine import Machine, hub_token
+from xsft.effects.machine.paths import own_cache
+from xsft.effects.machine.process import own_environment
+from xsft.errors import INTERRUPTED, RunFailed, SpecError, Unreachable, UsageError
+from xsft.facts import SourceFacts
+from xsft.problems import Problem, errors_in, warning
+from xsft.steps import Intent
+
+NOT_OURS = ("data", "train", "eval", "lora", "parallelism", "tpu", "restarts", "image.ref", "image.name", "queue")
+"""Sections whose errors do not affect a conversion."""
+
+
+def run(args: argparse.Namespace) -> int:
+    workload = api.load(args.what, settings=args.settings, run_name=args.run_name)
+    _refuse_options(args, on_cluster=workload.spec.on_cluster)
+    if workload.spec.on_cluster:
+        return _on_cluster(workload, args)
+    with spinning("convert", "reading the weights, to name what is converted"):
+        plan, problems = look(workload)
+    _refuse_other_release(plan)
+    print_problems(p for p in problems if p.severity == "warning" and p.id != "checkpoint-to-convert")
+    result = convert_now(workload, plan)
+    print_problems(result.warnings)
+    match result.outcome:
+        case "completed":
+            _print(result, as_json=args.json)
+            return 0
+        case "interrupted":
+            sys.stderr.writelines(f"{line}\n" for line in interrupted(result))
+            return INTERRUPTED
+        case _:
+            fix = f"The whole output: {result.log}. What was written stays; the same command converts again."
+            raise RunFailed(f"{result.plan.run_name}: {result.reason}", fix=fix)
+
+
+def _on_cluster(workload: api.Loaded, args: argparse.Namespace) -> int:
+    (intent,) = api.intend((workload,))
+    asked = asked_of(workload, intent)
+    said: tuple[Problem, ...] = ()
+    if asked.whole is None and not asked.inputs.source.is_folder:
+        source, said = told_of_pods(asked, has_secret=workload.spec.secrets.hf_token is not None)
+        (intent,) = api.intend((workload,), source=source)
+        asked = asked_of(workload, intent)
+    return convert_cluster(asked, intent.run, file=workload.file, problems=(*intent.problems, *said), args=args)
+
+
+def told_of_pods(plan: ConversionPlan, *, has_secret: bool) -> tuple[SourceFacts | None, tuple[Problem, ...]]:
+    """Return what the hub says of the weights that a pod will read; the pod's Secret may give access that this machine
+    lacks."""
+    try:
+        source = asked_hub(plan)
+    except Unreachable as failed:
+        return None, (_not_asked(failed.message),)
+    if source is not None and source.commit is None and source.problems and has_secret:
+        return None, (_not_asked(source.problems[0].message),)
+    return source, ()
+
+
+def _not_asked(why: str) -> Problem:
+    message = f"Whether the weights are quantised is not known, and no commit is pinned: {why}"
+    fix = (
+        "The pod asks again, with the workload's Secret. Name a commit as model.hf.revision to be sure of the weights."
+    )
+    return warning("hub-not-asked", "model.hf.repo", message, fix)
+
+
+def _refuse_other_release(plan: ConversionPlan) -> None:
+    """Raise if the workload's release is not the one that converts: the record would name the wrong one."""
+    if plan.whole is None and plan.inputs.release != DEFAULT:
+        raise UsageError(
+            f"the workload is of MaxText {plan.inputs.release}, and this machine converts with {DEFAULT}.",
+            fix=f"Write image.maxtext: {DEFAULT}, or convert in the workload's image and name model.checkpoint.",
+            id="conversion-release",
+        )
+
+
+def look(workload: api.Loaded, source: SourceFacts | None = None) -> tuple[ConversionPlan, tuple[Problem, ...]]:
+    """Return what is converted and what exists already, and the other problems.
+
+    Raises SpecError if errors forbid the conversion, Unreachable if the output cannot be read.
+    """
+    (intent,) = api.intend((workload,), source=source)
+    problems = tuple(p.in_file(workload.file) for p in intent.problems if not p.where.startswith(NOT_OURS))
+    asked = asked_of(workload, intent)
+    if errors_in(problems):
+        raise SpecError(errors_in(problems))
+    unread = next((p for p in problems if p.id == "checkpoint-unread"), None)
+    if unread and asked.whole is None:  # it may be there: a second one is no answer
+        raise Unreachable(unread.message, fix="Make it readable from here, then convert.", id=unread.id)
+    return asked, problems
+
+
+def asked_of(workload: api.Loaded, intent: Intent) -> ConversionPlan:
+    """Return the planned conversion. Raises UsageError for a workload without Hugging Face weights."""
+    if intent.conversion is None:
+        raise UsageError(
+            f"{workload.file} names no Hugging Face weights: there is nothing to convert.",
+            fix="Set model.hf: {repo: owner/name}; a model.checkpoint is converted already.",
+        )
+    return intent.conversion
+
+
+def _refuse_options(args: argparse.Namespace, *, on_cluster: bool) -> None:
+    of_clusters = {"--dry-run": args.dry_run, "--wait": args.wait, "--yes": args.yes}
+    given = [option for option, value in of_clusters.items() if value]
+    if given and not on_cluster:
+        raise UsageError(f"{given[0]}: the workload converts on this machine.", fix="Leave it out.")
+    if args.timeout is not None and not args.wait:
+        raise UsageError("--timeout is for --wait.", fix="Add it, or leave --timeout out.")
+
+
+def asked_hub(plan: ConversionPlan) -> SourceFacts | None:
+    """Return what the hub says now; None for a folder. Raises Unreachable if it does not answer and there is no
+    converted checkpoint."""
+    if plan.inputs.source.is_folder:
+        return None
+    env = own_environment()
+    token = read_token(hub_token(env).get("HF_TOKEN_PATH"))
+    try:
+        with spinning("convert", f"asking the hub about {plan.inputs.source.repo}"):
+            return read_repository(plan.inputs.source, env=env, token=token)
+    except Unreachable:
+        if plan.whole:
+            return None
+        raise
+
+
+def moved(plan: ConversionPlan, source: SourceFacts | None) -> tuple[Problem, ...]:
+    """Return a warning if the branch or tag points to other weights than those that were converted."""
+    then, now = plan.recorded.commit if plan.recorded else None, source.commit if source else None
+    if plan.whole is None or then is None or now is None or then == now:
+        return ()
+    named = plan.inputs.source.revision or BRANCH
+    message = f"{plan.inputs.source.repo} was converted at commit {then}; {named} is {now} now."
+    fix = f"To train from the newer weights, name them: model.hf.revision: {now}."
+    return (warning("hf-revision-moved", "model.hf.revision", message, fix),)
+
+
+def convert_now(workload: api.Loaded, plan: ConversionPlan) -> ConversionResult:
+    source = None if plan.inputs.source.pinned and plan.whole else asked_hub(plan)
+    print_problems(moved(plan, source))
+    if plan.whole is None:
+        look(workload, source)  # raises what the hub's answer forbids
+    with converting(plan) as display:
+        asked = Conversion(
+            look=lambda: look(workload, None if plan.whole else source)[0],
+            machine=machine,
+            on_event=display.on_event,
+            waiting=lambda: display.say("another xsft is converting these weights; waiting for it"),
+            accepted=frozenset(workload.spec.checks),
+        )
+        return convert_here(asked)
+
+
+def machine() -> Machine:
+    """Return MaxText's environment; build it if it is missing."""
+    with shown("MaxText environment") as progress:
+        python = environments.ensure("maxtext", progress=progress).python
+    return Machine(python=python, env=own_environment(), cache=own_cache())
+
+
+def text(result: ConversionResult) -> Iterator[str]:
+    """Yield the lines of the summary at the end."""
+    plan = result.plan
+    found = "found" if result.action == "finished" else "converted"
+    yield f"{plan.inputs.source.repo} for {plan.inputs.model}: {found}; {result.why}"
+    yield f"checkpoint  {result.checkpoint}"
+    for broken in plan.broken:
+        yield f"not whole   {broken} (it stays; remove it when you like)"
+    if result.record:
+        yield f"record      {result.record}"
+
+
+def interrupted(result: ConversionResult) -> Iterator[str]:
+    yield f"interrupted: {result.plan.run_name} is stopped"
+    yield f"what was written stays at {result.plan.directory}; the same command converts again unless it is whole"
+
+
+def document(result: ConversionResult) -> dict[str, Any]:
+    """Return the document `xsft.checkpoint-convert/1` without its schema."""
+    fields = conversion_fields(
+        result.plan, action=result.action, why=result.why, checkpoint=result.checkpoint, problems=result.warnings
+    )
+    return {
+        **fields,
+        "record": str(result.record) if result.record else None,
+        "log": str(result.log) if result.log else None,
+        "job": None,
+    }
+
+
+def _print(result: ConversionResult, *, as_json: bool) -> None:
+    if as_json:
+        print_json(KIND, document(result))
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in text(result))

@@ -1,0 +1,159 @@
+"""The cluster side of `xsft checkpoint convert`: one CPU job, created once."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from xsft import cpu_jobs
+from xsft.commands.asking import at_terminal, confirm
+from xsft.commands.changes import changes_of
+from xsft.commands.convert_document import KIND, conversion_fields
+from xsft.commands.cpu_plan_text import conversion_text
+from xsft.commands.documents import print_json, status_of
+from xsft.commands.evidence_sources import evidence_of
+from xsft.commands.failure import print_problems
+from xsft.commands.progress import shown
+from xsft.commands.run_documents import run_document
+from xsft.commands.run_sources import runs_at
+from xsft.commands.submit_cluster import submit_cluster
+from xsft.commands.submit_wait import After
+from xsft.commands.waiting import Waited, WaitLimits, told
+from xsft.conversion.plan import ConversionPlan
+from xsft.effects.facts.checkpoint import read_checkpoint
+from xsft.effects.records.records import record_store
+from xsft.effects.submit.interrupts import NOTHING_CREATED, when_interrupted
+from xsft.effects.submit.job_end import record_job_end
+from xsft.effects.submit.submission import Submission
+from xsft.errors import XsftError
+from xsft.problems import Problem
+from xsft.spec.resolve import Run
+from xsft.steps import CpuPlan
+
+
+def convert_cluster(
+    made: ConversionPlan, run: Run, *, file: str, problems: tuple[Problem, ...], args: argparse.Namespace
+) -> int:
+    """Report the finished checkpoint, else plan the job, and submit it unless it is a dry run.
+
+    Raises as `cpu_jobs.plan_conversion` and `submit_cluster` do.
+    """
+    if made.whole:
+        return _found(made, as_json=args.json)
+    with when_interrupted(NOTHING_CREATED), shown("xsft") as progress:
+        plan = cpu_jobs.plan_conversion(made, run, file=file, problems=problems, progress=progress)
+    if args.dry_run:
+        return _dry_run(plan, made, as_json=args.json)
+    warnings = tuple(p for p in plan.problems if p.severity == "warning")
+    return submit_cluster(
+        plan,
+        connect=partial(cpu_jobs.submitter_for, plan),
+        json=args.json,
+        wait=partial(_wait, plan, args) if args.wait else None,
+        warnings=warnings,
+        ask=confirm if at_terminal() and not (args.yes or args.json) else None,
+        document=partial(_document, made),
+    )
+
+
+def _found(made: ConversionPlan, *, as_json: bool) -> int:
+    """Report the checkpoint that exists; complete its record if a job of a cluster made it."""
+    noted = record_job_end(record_store(), output=made.output, run_name=made.run_name, outcome="completed")
+    if as_json:
+        fields = conversion_fields(made, action="finished", why="it was there", checkpoint=made.whole, problems=noted)
+        print_json(KIND, {**fields, "job": None})
+    else:
+        print_problems(noted)
+        sys.stdout.writelines(f"{line}\n" for line in _found_text(made))
+    return 0
+
+
+def _found_text(made: ConversionPlan) -> Iterator[str]:
+    yield f"{made.inputs.source.repo} for {made.inputs.model}: found; nothing was sent"
+    yield f"checkpoint  {made.whole}"
+
+
+def _dry_run(plan: CpuPlan, made: ConversionPlan, *, as_json: bool) -> int:
+    if as_json:
+        fields = conversion_fields(
+            made, action="planned", why=_why(made), checkpoint=plan.job.writes, problems=plan.problems
+        )
+        print_json(KIND, {**fields, "job": {**_job(plan), "manifest": plan.manifest}})
+    else:
+        sys.stdout.write(conversion_text(plan, made))
+    return status_of(plan.problems)
+
+
+def _wait(plan: CpuPlan, args: argparse.Namespace, done: Submission) -> Waited:
+    """Wait for the job and record its end: the JobSet is deleted some hours later."""
+    runs = runs_at(plan)
+    query, here = changes_of(runs)
+    after = After(
+        query=query,
+        patience=WaitLimits(timeout_s=args.timeout, poll_s=args.poll),
+        clock=here,
+        say=told,
+        lines=None,
+        log=sys.stderr,
+        gather=evidence_of(runs),
+    )
+    waited = after.wait(done)
+    if waited.outcome in ("reached", "ended"):
+        return replace(waited, problems=(*waited.problems, *_ended(done, waited)))
+    return waited
+
+
+def _ended(done: Submission, waited: Waited) -> tuple[Problem, ...]:
+    """Return the problems of the ended job, by the checkpoint in its output: no exit status is proof."""
+    plan = done.plan
+    assert isinstance(plan, CpuPlan)
+    whole = read_checkpoint(plan.job.writes).status == "read"
+    return record_job_end(
+        record_store(),
+        output=str(plan.run.output),
+        run_name=plan.run_name,
+        outcome="completed" if whole else "failed",
+        reason=None if whole else (waited.row and waited.row.reason) or "what it wrote is not whole",
+    )
+
+
+def _why(made: ConversionPlan) -> str:
+    if made.broken:
+        return f"what lies at {', '.join(made.broken)} is not whole; it stays"
+    return "nothing was converted of these weights with these flags before"
+
+
+def _document(
+    made: ConversionPlan, done: Submission, waited: Waited | None, failed: XsftError | None
+) -> tuple[str, dict[str, Any]]:
+    plan = done.plan
+    assert isinstance(plan, CpuPlan)
+    problems = (*done.problems, *(waited.problems if waited else ()), *(failed.problems if failed else ()))
+    fields = conversion_fields(made, action=done.action, why=_why(made), checkpoint=plan.job.writes, problems=problems)
+    fields |= {"record": done.record, "job": {**_job(plan), "jobset": done.jobset, "uid": done.uid}}
+    if waited:
+        row = waited.row
+        fields |= {"run": run_document(row) if row else None, "exit_status": failed.exit_status if failed else 0}
+    return KIND, fields
+
+
+def _job(plan: CpuPlan) -> dict[str, Any]:
+    run, job = plan.run, plan.job
+    return {
+        "jobset": plan.jobset,
+        "uid": None,
+        "namespace": run.namespace,
+        "queue": run.queue,
+        "cpus": job.cpus,
+        "memory_bytes": job.memory,
+        "disk_bytes": job.disk,
+        "machine": job.machine.machine,
+        "xpk_argv": list(plan.xpk_argv) if plan.xpk_argv else None,
+        "by_hand": list(plan.by_hand),
+        "manifest": None,
+    }

@@ -1,0 +1,46 @@
+"""The plan of a CPU job as text for people. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from xsft.catalog.cpu import GIB
+from xsft.commands.plan_summary import cluster_text, ready_text, secrets_text
+from xsft.commands.plan_text import audit_lines, block, problems_block, shell_line
+from xsft.conversion.plan import ConversionPlan
+from xsft.steps import CpuPlan
+
+
+def conversion_text(plan: CpuPlan, made: ConversionPlan, *, audit: bool = False) -> str:
+    """Return the plan as text. `audit`: as in `plan_text`."""
+    return "\n".join(_lines(plan, made, audit=audit)) + "\n"
+
+
+def _lines(plan: CpuPlan, made: ConversionPlan, *, audit: bool) -> Iterator[str]:
+    yield f"# {plan.file}"
+    for label, text in _summary(plan, made):
+        yield f"{label:<12}{text}"
+    if plan.xpk_argv:
+        yield from block("xpk", shell_line(plan.xpk_argv))
+    yield from block("conversion", shell_line(plan.job.argv))
+    yield from block("its environment", "\n".join(f"{k}={shlex.quote(v)}" for k, v in plan.env.items()))
+    if plan.by_hand:
+        yield from block("run by hand, that xpk line lacks", "\n".join(f"- {reason}" for reason in plan.by_hand))
+    yield from audit_lines(plan.audit, whole=audit)
+    yield from problems_block(plan.problems)
+
+
+def _summary(plan: CpuPlan, made: ConversionPlan) -> Iterator[tuple[str, str]]:
+    run, job, source = plan.run, plan.job, made.inputs.source
+    revision = f" at {source.revision}" if source.revision else ""
+    yield "ready", ready_text(plan.problems)
+    yield "run", f"{plan.run_name}, digest {plan.spec_digest[:12]}"
+    yield "converts", f"{source.repo}{revision} for {made.inputs.model}; MaxText {run.release.version}"
+    yield "cluster", cluster_text(run)
+    yield "JobSet", f"{plan.jobset} in namespace {run.namespace}, queue {run.queue}, priority {run.spec.priority}"
+    yield "node", f"{job.cpus} CPUs and {job.memory_quantity} of memory, as {job.machine.machine} has"
+    yield "disk", f"{job.disk / GIB:,.0f} GiB for the download"
+    yield "secrets", secrets_text(run)
+    yield "result", job.writes
+    yield from (("not whole", f"{folder} (it stays)") for folder in made.broken)

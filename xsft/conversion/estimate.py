@@ -1,0 +1,69 @@
+"""Estimate the memory and disk that a conversion takes, from the size of the model. Pure; generous, and no promise.
+
+Measured: maxtext@0.2.5 to_maxtext holds every converted array in memory until the save ends
+(checkpoint_conversion/utils/utils.py save_weights_to_checkpoint), even if it loads lazily, and 0.5 GB besides; a tiny
+model peaks at 0.49 GB. Reported: qwen3-235b (470 GB) ran out of 400 GB (maxtext issue 3418), Kimi K2.6 took 2.3 TB for
+2 TB (issue 4071), a 405B model 1.6 to 2.9 TB in float32 (issue 864).
+"""
+
+from __future__ import annotations
+
+import math
+
+from msgspec import Struct
+
+from xsft.catalog.arrays import ArrayLayout, required
+from xsft.catalog.models import model, names
+from xsft.conversion.inputs import ConversionInputs
+
+GIB = 2**30
+WIDTH = {"bfloat16": 2, "float32": 4}
+"""Bytes of one parameter."""
+PROCESS_BYTES = GIB
+"""Bytes of Python, JAX and MaxText without any weights."""
+LAZY, EAGER = 1.2, 2.2
+"""Factors of the saved weights. Eager: the loaded weights are held beside the converted ones."""
+DOWNLOAD = 1.1
+"""Factor of the repository: the tokenizer and files in other formats are downloaded too."""
+
+
+class ConversionEstimate(Struct, frozen=True, kw_only=True):
+    """Estimated bytes at the peak."""
+
+    memory: int
+    output: int
+    """Bytes of the checkpoint, in the output."""
+    download: int
+    """Bytes of the Hugging Face files, in the hub's cache; 0 for a folder of this machine."""
+
+
+def estimate(inputs: ConversionInputs, *, lazy: bool, source_bytes: int | None = None) -> ConversionEstimate | None:
+    """Return the estimate; None if the size of the model is unknown. `source_bytes`: of the safetensors files, if
+    known."""
+    parameters = parameters_of(inputs, source_bytes=source_bytes)
+    if parameters is None:
+        return None
+    saved = parameters * WIDTH[inputs.dtype]
+    download = 0 if inputs.source.is_folder else source_bytes or parameters * WIDTH["bfloat16"]
+    factor = LAZY if lazy else EAGER
+    return ConversionEstimate(
+        memory=int(saved * factor) + PROCESS_BYTES, output=saved, download=int(download * DOWNLOAD)
+    )
+
+
+def parameters_of(inputs: ConversionInputs, *, source_bytes: int | None) -> int | None:
+    """Return the parameters of the arrays that MaxText will save; else the catalogue's count, else what bfloat16 files
+    would hold."""
+    layout = ArrayLayout(scan=inputs.scan_layers, axis=inputs.param_scan_axis)
+    is_known = inputs.model == "default" or inputs.model in names()
+    wanted = required(inputs.model, inputs.keys, layout=layout, release=inputs.release) if is_known else None
+    if wanted is not None and wanted.complete:
+        return sum(math.prod(shape) for shape in wanted.arrays.values())
+    if source_bytes is not None:
+        return source_bytes // WIDTH["bfloat16"]
+    return _catalogued(inputs.model)
+
+
+def _catalogued(name: str) -> int | None:
+    params_b = model(name).params_b if name in names() else None
+    return int(params_b * 1e9) if params_b else None

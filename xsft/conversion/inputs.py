@@ -1,0 +1,120 @@
+"""What a conversion is made of, the digest of that, and the folder it names. Pure.
+
+The folder is known without a network: a repository counts by its name and the revision that the workload writes. The
+commit that the hub makes of them is recorded with the result, and is no part of the name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from itertools import count
+from typing import Any
+
+from msgspec import Struct, field
+
+BRANCH = "main"
+"""The hub's default branch; source: huggingface_hub@1.0.0 constants.py DEFAULT_REVISION."""
+
+COMMIT_DIGITS = 40
+DIGITS = 12
+
+
+class ConversionSource(Struct, frozen=True, kw_only=True):
+    """Hugging Face weights: a repository of the hub, or a folder of this machine."""
+
+    repo: str
+    """`owner/name`, or the absolute path of the folder."""
+    revision: str | None = None
+    """Branch, tag or commit as the workload writes it; None: the hub's default branch. None for a folder."""
+    commit: str | None = None
+    """Commit by the hub's answer, 40 hex digits; None if it was not asked or did not answer."""
+    content: str | None = None
+    """sha256 over a folder's files. None for a repository, and for a folder that could not be read."""
+
+    @property
+    def is_folder(self) -> bool:
+        return is_folder(self.repo)
+
+    @property
+    def pinned(self) -> bool:
+        """Return whether the source is fixed: no later push can change what is converted."""
+        return self.is_folder or is_commit(self.revision)
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """Return what identifies the source: a folder counts by its content, whatever its path."""
+        if self.content is not None:
+            return {"content": self.content}
+        return {"repo": self.repo, "revision": self.revision or BRANCH}
+
+
+class ConversionInputs(Struct, frozen=True, kw_only=True):
+    """All that decides which bytes a conversion writes."""
+
+    source: ConversionSource
+    model: str
+    """MaxText's model_name."""
+    release: str
+    """Release of MaxText."""
+    scan_layers: bool
+    param_scan_axis: int
+    use_zarr3: bool = False
+    use_ocdbt: bool = False
+    """Without both, each mode can read the result."""
+    dtype: str = "bfloat16"
+    """Data type of the saved weights."""
+    keys: Mapping[str, Any] = field(default_factory=dict)
+    """MaxText's keys that change the model's arrays."""
+
+    @property
+    def digest(self) -> str:
+        """Return 64 hex digits over what decides the result; the hub's answer is not part of it."""
+        known = {name: getattr(self, name) for name in self.__struct_fields__ if name != "source"}
+        text = json.dumps({**known, "source": self.source.identity}, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def directory_of(inputs: ConversionInputs, *, output: str) -> str:
+    """Return base_output_directory of the first attempt: `<output>/converted/<model>-<12 hex digits>`."""
+    return f"{output.rstrip('/')}/converted/{inputs.model}-{inputs.digest[:DIGITS]}"
+
+
+def earlier_directory(*, output: str, model: str) -> str:
+    """Return the folder of conversions made by hand from a plan of xsft before `checkpoint convert`."""
+    return f"{output.rstrip('/')}/converted/{model}"
+
+
+def numbered(directory: str, number: int) -> str:
+    """Return the folder of the nth attempt; an interrupted attempt keeps its folder."""
+    return directory if number == 1 else f"{directory}-{number}"
+
+
+def number_of(path: str, *, directory: str) -> int | None:
+    """Return the attempt's number, the inverse of `numbered`; None for a path of no attempt of this conversion."""
+    if path == directory:
+        return 1
+    text = path.removeprefix(f"{directory}-") if path.startswith(f"{directory}-") else ""
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < DIGITS - 2 else 0
+    return number if number > 1 and numbered(directory, number) == path else None
+
+
+def next_directory(directory: str, *, taken: frozenset[str]) -> str:
+    """Return the folder of the first attempt that has no content."""
+    return next(one for number in count(1) if (one := numbered(directory, number)) not in taken)
+
+
+def items(directory: str) -> str:
+    """Return the path of the checkpoint in the folder: conversions save as step 0. source: maxtext@0.2.5
+    checkpoint_conversion/to_maxtext.py."""
+    return f"{directory}/0/items"
+
+
+def is_folder(repo: str) -> bool:
+    """Return whether the weights are on this machine."""
+    return repo.startswith(("/", "./", "../"))
+
+
+def is_commit(revision: str | None) -> bool:
+    return revision is not None and len(revision) == COMMIT_DIGITS and set(revision) <= set("0123456789abcdef")

@@ -1,0 +1,82 @@
+"""The progress of a conversion: the converter's lines, and the bytes that it has written. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+Phase = Literal["loading", "transforming", "saving", "saved"]
+
+
+class ConversionPhase(Struct, frozen=True, kw_only=True):
+    """The current phase of the converter."""
+
+    name: Phase
+
+
+class ArraysDone(Struct, frozen=True, kw_only=True):
+    """Progress of the transformation. With lazy loading it takes no time, and the weights are read during the save."""
+
+    done: int
+    of: int
+
+
+class BytesDone(Struct, frozen=True, kw_only=True):
+    """Bytes written below the folder of this attempt."""
+
+    done: int
+    of: int | None
+    """Estimated total; None if the model's size is unknown."""
+    at: float
+    """Time in seconds of a monotonic clock."""
+
+
+ConversionEvent: TypeAlias = ConversionPhase | ArraysDone | BytesDone
+
+_ARRAYS = re.compile(r"Transforming weights:.*\| *(\d{1,9})/(\d{1,9})\b")
+_PHASES: tuple[tuple[str, Phase], ...] = (
+    ("Initializing LazyHFLoader", "loading"),
+    ("Loading full HuggingFace model", "loading"),
+    ("Starting weight transformation", "transforming"),
+    ("Starting checkpoint save", "saving"),
+    ("Conversion complete. Checkpoint saved to", "saved"),
+)
+"""source: maxtext@0.2.5 checkpoint_conversion/to_maxtext.py, main; the bar is utils/utils.py MemoryMonitorTqdm."""
+
+WINDOW_S = 20.0
+"""Seconds over which a rate is measured."""
+
+
+def parse(line: str) -> ConversionEvent | None:
+    """Return the event in a line; None for a line without progress."""
+    if "Transforming weights:" in line and (bar := _ARRAYS.search(line)):
+        return ArraysDone(done=int(bar[1]), of=int(bar[2]))
+    return next((ConversionPhase(name=name) for words, name in _PHASES if words in line), None)
+
+
+class ConversionPace:
+    """The pace of a conversion: bytes per second, and the seconds that are left."""
+
+    def __init__(self) -> None:
+        self._seen: list[BytesDone] = []
+
+    def add(self, event: BytesDone) -> None:
+        self._seen = [one for one in self._seen if event.at - one.at <= WINDOW_S] + [event]
+
+    @property
+    def rate(self) -> float | None:
+        """Return bytes per second; None before two measurements."""
+        if len(self._seen) < 2:
+            return None
+        first, last = self._seen[0], self._seen[-1]
+        return (last.done - first.done) / (last.at - first.at) if last.at > first.at else None
+
+    @property
+    def left_s(self) -> float | None:
+        """Return the seconds that are left; None if the total is unknown or there is no progress."""
+        last, rate = self._seen[-1] if self._seen else None, self.rate
+        if last is None or last.of is None or not rate:
+            return None
+        return max(0, last.of - last.done) / rate

@@ -1,0 +1,34 @@
+"""Detect quantised Hugging Face weights by their small files. Pure.
+
+MaxText's `to_maxtext` casts such weights to the saved type and leaves their scales out: the numbers are wrong, without
+an error. source: maxtext@0.2.5 checkpoint_conversion/to_maxtext.py `LazyHFLoader.get_tensor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+SCALES = ("_scale_inv", ".weight_scale", "_scales", ".scales", ".qweight", ".qzeros", ".absmax")
+"""Ends of the names of arrays beside quantised weights.
+
+source: transformers@4.57 integrations/finegrained_fp8.py (weight_scale_inv), mxfp4.py (_scales), awq.py (qweight,
+qzeros, scales), bitsandbytes (absmax); compressed-tensors (weight_scale).
+"""
+NARROW = ("F8_", "F4", "F6_", "U8", "I8")
+"""Types of safetensors in which only quantised weights are kept. source: safetensors@0.6 tensor.rs Dtype."""
+
+
+def quantized(config: Mapping[str, Any], *, arrays: Iterable[str], dtypes: Iterable[str] = ()) -> str:
+    """Return the evidence of quantisation, for a message; empty if there is none. `arrays`: names in the index or in
+    the files' headers."""
+    for section in (config, config.get("text_config")):
+        method = section.get("quantization_config") if isinstance(section, Mapping) else None
+        if method:
+            name = method.get("quant_method") if isinstance(method, Mapping) else None
+            return f"config.json has quantization_config{f' ({name})' if isinstance(name, str) else ''}"
+    if scale := next((name for name in arrays if name.endswith(SCALES)), None):
+        return f"there is an array of scales, {scale}"
+    if narrow := next((name for name in dtypes if name.startswith(NARROW)), None):
+        return f"weights are kept as {narrow}"
+    return ""

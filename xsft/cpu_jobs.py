@@ -1,0 +1,74 @@
+"""The Python API of CPU jobs: plan a workload's conversion, and submit it to the workload's cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xsft import api
+from xsft.api import Progress
+from xsft.checks import for_submission
+from xsft.checks.cpu_job import conversion_problems
+from xsft.conversion.plan import ConversionPlan
+from xsft.effects.cluster import cluster
+from xsft.effects.records.records import record_store
+from xsft.effects.submit.proposal import Proposal
+from xsft.effects.submit.recording import gather_provenance
+from xsft.effects.submit.submission import Submitter
+from xsft.errors import SpecError, Unreachable, UsageError
+from xsft.launchers.cpujob import CpuJob, attempt_of_job, conversion_job
+from xsft.launchers.rendering import XpkRendering
+from xsft.planner import cpu_rendering, make_cpu_plan
+from xsft.problems import Problem, errors_in
+from xsft.spec.resolve import Run
+from xsft.spec.secrets import redacted
+from xsft.steps import CpuPlan
+
+NOT_ITS = ("data", "train", "eval", "lora", "parallelism", "tpu", "restarts", "pathways", "name", "model.tokenizer")
+"""Sections of a workload whose errors do not affect a conversion."""
+WANTED = frozenset({"checkpoint-to-convert"})
+"""Ids of problems that a conversion fixes."""
+
+
+def plan_conversion(
+    made: ConversionPlan, run: Run, *, file: str, problems: tuple[Problem, ...], progress: Progress
+) -> CpuPlan:
+    """Return the plan of the CPU job of a workload's conversion. `problems`: of the workload, strict as a submission
+    is.
+
+    Raises SpecError if an error forbids it, Unreachable if it is unknown whether it was converted before.
+    """
+    own = tuple(p for p in problems if p.id not in WANTED and not p.where.startswith(NOT_ITS))
+    found = (*for_submission(own), *conversion_problems(made, run))
+    errors = errors_in(found)
+    if errors and all(problem.kind == "unread" for problem in errors):
+        raise Unreachable(errors[0].message, fix=errors[0].fix, id=errors[0].id)
+    if errors or made.estimate is None:
+        raise SpecError(tuple(redacted(problem).in_file(file) for problem in errors))
+    return plan_job(conversion_job(made, run, made.estimate), file=file, problems=found, progress=progress)
+
+
+def plan_job(job: CpuJob, *, file: str, problems: tuple[Problem, ...], progress: Progress) -> CpuPlan:
+    """Return the plan of a CPU job. Raises SpecError if its command cannot be sent, or xpk refuses its line."""
+    rendering = cpu_rendering(job)
+    (manifest,) = api.rendered((rendering,), progress=progress)
+    argv = rendering.argv if isinstance(rendering, XpkRendering) else None
+    return make_cpu_plan(job, rendered=manifest or {}, xpk_argv=argv, file=file, problems=problems)
+
+
+def submitter_for(made: CpuPlan, *, progress: Progress, confirm: Callable[[Proposal], None]) -> Submitter:
+    """Return a submitter connected to the plan's cluster. `confirm`: as in `api.submitter_for`."""
+    if made.run.place is None:
+        raise UsageError("the workload names no place.", fix="Give it one: place: main, or inline.")
+
+    def replan(attempt: int) -> CpuPlan:
+        job = attempt_of_job(made.job, attempt)
+        return plan_job(job, file=made.file, problems=made.problems, progress=progress)
+
+    return Submitter(
+        cluster=cluster.connect(made.run.place),
+        store=record_store(),
+        provenance=gather_provenance(made.file),
+        replan=replan,
+        progress=progress,
+        confirm=confirm,
+    )

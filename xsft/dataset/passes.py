@@ -1,0 +1,127 @@
+"""What is asked of MaxText's pipeline, and what it answers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from xsft.dataset.examples import TokenSequence, Vocabulary
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+from xsft.trainers.trainer import trainer_of
+
+Split = Literal["train", "eval"]
+
+SAMPLE = 2000
+"""Rows that are read, unless all are asked for."""
+LOOK_AHEAD = 8
+"""Lengths are told up to so many times max_target_length."""
+PACKED = 64
+"""Packed sequences whose padding is counted."""
+
+
+class Pass(Struct, frozen=True, kw_only=True):
+    """One reading of the data from its start."""
+
+    rows: int
+    """Sequences that are read, at most."""
+    packing: bool
+    max_target_length: int
+    split: Split = "train"
+    lengths_only: bool = False
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """One message of a row, as MaxText's pipeline gets it before the template."""
+
+    role: str
+    empty: bool
+    written: bool
+    """Its text stands in what the template made of the row."""
+
+
+class PassRead(Struct, frozen=True, kw_only=True):
+    rows: tuple[TokenSequence, ...] = ()
+    lengths: tuple[int, ...] = ()
+    """Of a pass that asked for lengths only."""
+    turns: tuple[tuple[Turn, ...], ...] = ()
+    """Of each row, where rows are not packed."""
+    ended: bool
+    """There was no more data."""
+
+
+class Answers(Struct, frozen=True, kw_only=True):
+    passes: tuple[PassRead, ...]
+    vocabulary: Vocabulary = Vocabulary()
+
+
+class Reading(Struct, frozen=True, kw_only=True):
+    """How a run reads its data, as far as counting needs it."""
+
+    limit: int
+    """max_target_length."""
+    packs: bool
+    sequences_per_step: float
+    steps: int
+    epochs: int
+    rows: int | None
+    """By the workload; None where it does not say."""
+
+
+def reading_of(run: Run) -> Reading:
+    keys = trainer_of(run).trainer_keys(run)
+    batch = float(str(keys.get("per_device_batch_size") or 1)) * run.devices
+    return Reading(
+        limit=_whole(keys.get("max_target_length"), 2048),
+        packs=str(keys.get("packing", True)).lower() == "true",
+        sequences_per_step=batch * _whole(keys.get("gradient_accumulation_steps"), 1),
+        steps=run.spec.train.steps,
+        epochs=_whole(keys.get("num_epoch"), 1),
+        rows=run.spec.data.rows,
+    )
+
+
+def _whole(value: Value, otherwise: int) -> int:
+    return int(str(value)) if value is not None else otherwise
+
+
+def evaluates(run: Run) -> bool:
+    """Whether the workload names data to evaluate on."""
+    return bool(run.spec.data.hf_eval_split or run.spec.data.hf_eval_files)
+
+
+def passes_to_inspect(run: Run, *, split: Split, rows: int) -> tuple[Pass, ...]:
+    """The examples, their lengths before they are cut, and, of the training split, packed sequences and the examples of
+    the other split; `Inspected` takes them in this order.
+    """
+    return tuple(_to_inspect(run, split, rows))
+
+
+def _to_inspect(run: Run, split: Split, rows: int) -> Iterator[Pass]:
+    reading = reading_of(run)
+    limit = reading.limit
+    yield Pass(rows=rows, packing=False, max_target_length=limit, split=split)
+    yield Pass(rows=rows, packing=False, max_target_length=LOOK_AHEAD * limit, split=split, lengths_only=True)
+    if reading.packs:
+        yield Pass(rows=PACKED, packing=True, max_target_length=limit, split=split)
+    if evaluates(run):
+        other: Split = "eval" if split == "train" else "train"
+        yield Pass(rows=rows, packing=False, max_target_length=limit, split=other)
+
+
+class Inspected(Struct, frozen=True, kw_only=True):
+    """The answers to `passes_to_inspect`."""
+
+    sample: PassRead
+    uncut: PassRead
+    packed: PassRead | None
+    other: PassRead | None
+    """The examples of the other split; None where the workload has none."""
+
+
+def inspected(run: Run, answers: Answers) -> Inspected:
+    sample, uncut, *more = answers.passes
+    packed = more.pop(0) if reading_of(run).packs else None
+    return Inspected(sample=sample, uncut=uncut, packed=packed, other=more[0] if more else None)

@@ -1,0 +1,294 @@
+"""What `xsft data prepare` makes of a workload's data: which rows, columns, splits and shards, and where. Pure.
+
+A prepared data set lies at `<to>/<attempt>/train-00000-of-00032.parquet`. `<to>/prepared.json` is written last and says
+which attempt is whole. The folder's name holds a digest of all inputs, so that equal inputs are prepared once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
+
+from xsft.catalog.datasets import COLUMN_SETS, columns_ok
+from xsft.errors import SpecError, UsageError
+from xsft.problems import Problem, error
+from xsft.spec.resolve import Run
+from xsft.trainers.local import FILE_FORMATS
+
+Format = Literal["parquet", "arrayrecord"]
+SplitName = Literal["train", "eval"]
+Rule = Literal["messages", "texts", "rounds", "none"]
+
+WAY = 1
+"""Counted up when equal inputs give other files than before."""
+SHARDS_PER_HOST = 8
+"""The streaming shuffle mixes 1,000 rows of a shard: with fewer files a resumption reads more rows twice.
+source: datasets@5.2.0 iterable_dataset.py shuffle(buffer_size=1000); tests/contract/test_rows_read_twice.py.
+"""
+LARGEST_SHARD = 256 * 2**20
+"""Bytes of the source that one shard takes, at most; a broken upload repeats as much."""
+PREPARED = "prepared.json"
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """What the command line asks for."""
+
+    columns: tuple[str, ...] = ()
+    """Of the source; none: the workload's."""
+    renames: Mapping[str, str] = {}
+    """Column of the source -> the name that MaxText takes."""
+    eval_share: float | None = None
+    shards: int | None = None
+    format: Format = "parquet"
+    sharegpt: bool = False
+    skip_bad: bool = False
+    to: str | None = None
+
+
+class Source(Struct, frozen=True, kw_only=True):
+    """Rows that are read from one place."""
+
+    path: str
+    """A loader of files (`json`), a folder of this machine, or a data set of the hub."""
+    split: str
+    name: str | None = None
+    data_dir: str | None = None
+    files: str | None = None
+    """A file or pattern, as the workload writes it."""
+    columns: Mapping[str, str]
+    """Column of the source -> prepared column."""
+    splits: tuple[SplitName, ...]
+    """What its rows become."""
+
+    @property
+    def on_hub(self) -> bool:
+        return self.path not in FILE_FORMATS and not is_local(self.path)
+
+
+class Preparation(Struct, frozen=True, kw_only=True):
+    """Everything that is decided before a row is read."""
+
+    name: str
+    sources: tuple[Source, ...]
+    rule: Rule
+    """What a row must hold for MaxText to train on it."""
+    hosts: int
+    """Processes that read the data."""
+    format: Format
+    shards: int | None
+    eval_share: float | None
+    sharegpt: bool
+    skip_bad: bool
+
+
+class Fault(Struct, frozen=True, kw_only=True):
+    row: int
+    """From 0, in the order of the source."""
+    fault: str
+
+
+class SplitCount(Struct, frozen=True, kw_only=True):
+    """What a split of the source has."""
+
+    rows: int
+    """That can be trained on."""
+    bytes: int
+    """In memory."""
+    refused: int
+    faults: tuple[Fault, ...]
+    """The first of the refused rows."""
+    schema: str
+    """Type of the columns, serialised by Arrow."""
+
+
+class Shard(Struct, frozen=True, kw_only=True):
+    split: SplitName
+    name: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+class Prepared(Struct, frozen=True, kw_only=True):
+    """What `prepared.json` says of a whole data set."""
+
+    address: str
+    """Of its inputs."""
+    attempt: str
+    """Folder of the shards, below that of this file."""
+    format: Format
+    columns: tuple[str, ...]
+    eval_columns: tuple[str, ...] = ()
+    rows: Mapping[SplitName, int]
+    refused: int
+    """Rows of the source that were left out, as --skip-bad asked for."""
+    shards: tuple[Shard, ...]
+    schema: str = "xsft.prepared/1"
+
+
+def preparation(run: Run, options: Options) -> Preparation:
+    """Raises UsageError and SpecError where the workload and the options cannot go together."""
+    data = run.spec.data
+    if options.eval_share is not None and (data.hf_eval_files or data.hf_eval_split):
+        message = "--eval-share takes rows of the training split, and the workload names an evaluation split."
+        raise UsageError(message, fix="Leave --eval-share out, or hf_eval_files and hf_eval_split.")
+    if data.hf_path == "arrayrecord":
+        message = "Array records are prepared already, and cannot be prepared again."
+        raise SpecError((error("data-unreadable", "data.hf_path", message, "Name the files they were made of."),))
+    sources = _sources(run, options)
+    refused = [problem for source in sources for problem in _column_problems(source, options.format)]
+    if refused:
+        raise SpecError(tuple(refused))
+    grain = data.pipeline == "grain" or options.format == "arrayrecord"
+    return Preparation(
+        name=_name(data.hf_path, data.hf_train_files),
+        sources=sources,
+        rule="none" if data.formatting_func and not grain else _rule(sources[0], grain=grain),
+        hosts=run.slice.hosts * run.num_slices if run.spec.on_cluster and run.slice else 1,
+        format=options.format,
+        shards=options.shards,
+        eval_share=options.eval_share,
+        sharegpt=options.sharegpt,
+        skip_bad=options.skip_bad,
+    )
+
+
+def _sources(run: Run, options: Options) -> tuple[Source, ...]:
+    data = run.spec.data
+    train = Source(
+        path=data.hf_path,
+        name=data.hf_name,
+        data_dir=data.hf_data_dir,
+        split=data.train_split,
+        files=data.hf_train_files,
+        columns=column_names(options.columns or data.columns, options.renames),
+        splits=("train", "eval") if options.eval_share is not None else ("train",),
+    )
+    if data.hf_eval_files is None and data.hf_eval_split is None:
+        return (train,)
+    evaluated = replace(
+        train,
+        split="train" if data.hf_eval_files else data.hf_eval_split,  # of files MaxText takes `train` by itself
+        files=data.hf_eval_files,
+        columns=column_names(options.columns or data.eval_columns or data.columns, options.renames),
+        splits=("eval",),
+    )
+    return train, evaluated
+
+
+def column_names(columns: Sequence[str], renames: Mapping[str, str]) -> dict[str, str]:
+    """Column of the source -> prepared column. A workload may name its columns as they are, or as they become."""
+    old = {new: name for name, new in renames.items()}
+    return {old.get(column, column): renames.get(column, column) for column in columns}
+
+
+def _column_problems(source: Source, format: Format) -> list[Problem]:
+    names = tuple(source.columns.values())
+    if len(set(names)) < len(names):
+        message = f"Two columns would have one name: {', '.join(names)}."
+        return [error("columns", "data.columns", message, "Give each --rename another name.")]
+    if not columns_ok(names):
+        allowed = " or ".join(f"[{', '.join(one)}]" for one in COLUMN_SETS)
+        message = f"MaxText's SFT takes {allowed}, and got [{', '.join(names)}]."
+        return [
+            error("columns", "data.columns", message, "Select them with --columns, name them with --rename OLD=NEW.")
+        ]
+    if format == "arrayrecord" and "messages" in names:
+        message = "An array record holds texts, and MaxText reads no conversation from it."
+        return [error("grain-columns", "data.columns", message, "Leave --format out: Grain reads parquet, too.")]
+    return []
+
+
+def _rule(source: Source, *, grain: bool) -> Rule:
+    """Grain's pipeline takes a prompt and a completion as texts, Hugging Face's as lists of turns."""
+    match sorted(source.columns.values()):
+        case ["messages"]:
+            return "messages"
+        case ["completion", "prompt"] if not grain:
+            return "rounds"
+        case _:
+            return "texts"
+
+
+def _name(path: str, files: str | None) -> str:
+    """A word for the folder: of `org/ultrachat_200k` the last part, of `rows-*.jsonl` the file's."""
+    stem = posixpath.basename((files if path in FILE_FORMATS and files else path).rstrip("/")).partition(".")[0]
+    return re.sub(r"[^A-Za-z0-9]+", "-", stem).strip("-").lower()[:40] or "data"
+
+
+def address(wanted: Preparation, content: Sequence[str]) -> str:
+    """`<name>-<12 hex>` of the inputs; `content`: the digest of each source's files, or its commit on the hub."""
+    sources = tuple(one if one.on_hub else replace(one, path=_loader(one), files=None) for one in wanted.sources)
+    inputs = {"way": WAY, "content": list(content), **to_builtins(replace(wanted, name="", sources=sources))}
+    digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+    return f"{wanted.name}-{digest[:12]}"
+
+
+def _loader(source: Source) -> str:
+    """Where files lie does not matter, but what reads them."""
+    return source.path if source.path in FILE_FORMATS else "folder"
+
+
+def shard_count(*, rows: int, size: int, hosts: int, asked: int | None) -> int:
+    """How many shards a split of `size` bytes is written in: a multiple of the hosts, and none of them empty."""
+    wanted = max(SHARDS_PER_HOST * hosts, asked or 0, -(-size // LARGEST_SHARD))
+    even = -(-wanted // hosts) * hosts
+    if even <= rows:
+        return even
+    return max(rows // hosts * hosts, min(rows, hosts))
+
+
+def problems_of(counted: Mapping[SplitName, SplitCount], wanted: Preparation) -> tuple[Problem, ...]:
+    """Why this must not be written."""
+    return tuple(problem for name, one in counted.items() for problem in _split_problems(name, one, wanted))
+
+
+def _split_problems(name: str, one: SplitCount, wanted: Preparation) -> Iterator[Problem]:
+    if one.refused and not wanted.skip_bad:
+        shown = "; ".join(f"row {fault.row}: {fault.fault}" for fault in one.faults)
+        more = f"; and {one.refused - len(one.faults):,} more" if one.refused > len(one.faults) else ""
+        message = f"{name}: {one.refused:,} rows cannot be trained on: {shown}{more}."
+        sharegpt = " Turns with from and value: --from-sharegpt." if "role or content" in shown else ""
+        yield error("data-rows-refused", "data", message, f"Mend them, or leave them out with --skip-bad.{sharegpt}")
+    elif not one.rows and name == "eval" and wanted.eval_share is not None:
+        message = f"--eval-share {wanted.eval_share:g} gives the evaluation no row."
+        yield error("data-empty", "data", message, "Take a larger share, or name files for evaluation.")
+    elif not one.rows:
+        message = f"{name}: there are no rows{' that can be trained on' if one.refused else ''}."
+        yield error("data-empty", "data", message, "Check the files and the name of the split.")
+
+
+def pattern(to: str, prepared: Prepared, split: SplitName) -> str:
+    """The number of shards stands in it: checks.resumption reads it there."""
+    shards = sum(shard.split == split for shard in prepared.shards)
+    return f"{to}/{prepared.attempt}/{split}-*-of-{shards:05d}.{prepared.format}"
+
+
+def data_section(run: Run, prepared: Prepared, *, to: str) -> dict[str, Any]:
+    """The workload's `data`, reading the prepared files in place of its own."""
+    replaced = {"hf_path", "hf_name", "hf_data_dir", "hf_train_files", "hf_eval_files", "train_split", "hf_eval_split",
+                "columns", "eval_columns", "rows"}  # fmt: skip
+    kept = run.spec.data.model_dump(exclude_unset=True, exclude=replaced)
+    evaluated = "eval" in prepared.rows
+    other = prepared.eval_columns and prepared.eval_columns != prepared.columns
+    return {
+        **({"pipeline": "grain"} if prepared.format == "arrayrecord" else {}),
+        "hf_path": prepared.format,
+        "hf_train_files": pattern(to, prepared, "train"),
+        **({"hf_eval_files": pattern(to, prepared, "eval")} if evaluated else {}),
+        "columns": list(prepared.columns),
+        **({"eval_columns": list(prepared.eval_columns)} if other else {}),
+        "rows": prepared.rows["train"],
+        **kept,
+    }
+
+
+def is_local(path: str) -> bool:
+    return path.startswith(("/", "./", "../", "~", "xsft://"))

@@ -1,0 +1,229 @@
+"""MaxText's rules for rows, copied: what its pipeline takes, stops at, or learns nothing from. Pure.
+
+MaxText's own imports take longer than all of `xsft check`. A copy must be held to the original:
+tests/contract/test_rules.py asks both about some hundred rows.
+source: maxtext@0.2.5 input_pipeline/hf_data_processing.py [preprocessing_pipeline], input_pipeline_utils.py
+[is_conversational, combine_columns, apply_chat_template], instruction_data_processing.py [math_qa_formatting];
+datasets@5.2.0 packaged_modules/json/json.py (types are inferred, and messages of uneven keys are no messages), table.py
+[cast_array_to_feature]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+Outcome = Literal["trained", "nothing", "refused"]
+RowProblem = Literal["data-columns", "data-conversation", "data-roles", "data-template", "data-no-target"]
+Message = Mapping[str, Any]
+Render = Callable[[list[dict[str, Any]], bool], str]
+"""(messages, whether the answer is to begin) -> text. May raise anything."""
+
+ROLES = ("system", "user", "assistant")
+MESSAGE = frozenset({"role", "content"})
+
+
+class Rules(Struct, frozen=True, kw_only=True):
+    columns: tuple[str, ...]
+    render: Render | None = None
+    """None where the template is unknown: what it makes of a row is not judged."""
+    completion_only: bool = True
+    separator: str = ""
+    """Between reasoning and answer, where texts are put around questions and answers."""
+    formatted: bool = False
+    """Texts are put around questions and answers."""
+
+
+class RowVerdict(Struct, frozen=True, kw_only=True):
+    """Of one row."""
+
+    outcome: Outcome
+    id: RowProblem | None = None
+    why: str = ""
+    """Completes "the row …"."""
+    messages: tuple[Message, ...] = ()
+    unwritten: tuple[str, ...] = ()
+    """Roles of messages whose text the template does not write; MaxText drops other roles than ROLES itself."""
+
+
+def judge(row: object, rules: Rules) -> RowVerdict:
+    """What MaxText makes of the row where it is all of the data."""
+    if not isinstance(row, dict):
+        return RowVerdict(outcome="refused", id="data-columns", why="is no object of columns")
+    missing = [column for column in rules.columns if column not in row]
+    if missing:
+        there = ", ".join(map(str, row)) or "none"
+        return RowVerdict(
+            outcome="refused", id="data-columns", why=f"has no column {', '.join(missing)}; its columns are {there}"
+        )
+    messages = _messages(row, rules)
+    if isinstance(messages, RowVerdict):
+        return messages
+    return _conversation(messages, rules)
+
+
+def uneven(rows: Sequence[object], rules: Rules) -> bool:
+    """Whether messages differ in their keys, so that datasets reads a column of messages as no such column."""
+    if "question" in rules.columns:
+        return False
+    columns = [{_keys(message) for message in _each(rows, column)} for column in rules.columns]
+    return all(len(shapes) > 1 for shapes in columns)
+
+
+def stretched(told: Sequence[object], cast: Sequence[object], rules: Rules) -> bool:
+    """Return whether messages have keys that the first rows lack. datasets fills keys that they themselves lack."""
+    if "question" in rules.columns or not told:
+        return False
+    return any(_all_keys(cast, column) - _all_keys(told, column) for column in rules.columns)
+
+
+def _all_keys(rows: Sequence[object], column: str) -> frozenset[str]:
+    return frozenset().union(*map(_keys, _each(rows, column)))
+
+
+def _keys(message: object) -> frozenset[str]:
+    return frozenset(message) if isinstance(message, dict) else frozenset()
+
+
+def _each(rows: Sequence[object], column: str) -> Iterator[object]:
+    for row in rows:
+        found = row.get(column) if isinstance(row, dict) else None
+        if isinstance(found, list):
+            yield from (message for message in found if message is not None)
+
+
+def _messages(row: Mapping[str, Any], rules: Rules) -> list[Message] | RowVerdict:
+    values = [row[column] for column in rules.columns]
+    if set(rules.columns) == {"question", "answer"}:
+        return _questions(row, rules)
+    for column, value in zip(rules.columns, values, strict=True):
+        if why := _no_conversation(value):
+            return RowVerdict(outcome="refused", id="data-conversation", why=f"holds in {column} {why}")
+    if len(values) == 1:
+        return list(values[0])
+    return _combined(values, rules.columns)
+
+
+def _no_conversation(value: object) -> str:
+    """Why it is no list of messages; empty where it is one."""
+    match value:
+        case None:
+            return "null, not a list of messages"
+        case str() as text:
+            of_json = text.lstrip().startswith(("[", "{"))
+            return (
+                "a conversation as a JSON string" if of_json else "text, not a list of messages with role and content"
+            )
+        case []:
+            return "an empty list"
+        case list():
+            return next(filter(None, map(_no_message, value)), "")
+        case _:
+            return "no list of messages"
+
+
+def _no_message(message: object) -> str:
+    if not isinstance(message, dict):
+        return f"{'null' if message is None else 'a value'} in place of a message"
+    if {"from", "value"} <= set(message) and not set(message) >= MESSAGE:
+        return "messages of from and value; MaxText takes role and content"
+    missing = sorted(MESSAGE - set(message))
+    return f"a message without {' and '.join(missing)}" if missing else ""
+
+
+def _combined(values: Sequence[list[Message]], columns: Sequence[str]) -> list[Message] | RowVerdict:
+    """One message of each column in turn, as many as the first column has."""
+    first, *others = values
+    short = next((column for column, one in zip(columns[1:], others, strict=True) if len(one) < len(first)), None)
+    if short:
+        return RowVerdict(
+            outcome="refused", id="data-conversation", why=f"has more messages in {columns[0]} than in {short}"
+        )
+    return [column[at] for at in range(len(first)) for column in values]
+
+
+def _questions(row: Mapping[str, Any], rules: Rules) -> list[Message] | RowVerdict:
+    question, answer = row["question"], row["answer"]
+    if rules.formatted and not (isinstance(question, str) and isinstance(answer, str)):
+        return RowVerdict(
+            outcome="refused", id="data-conversation", why="holds a question or an answer that is no text"
+        )
+    if rules.separator and answer.count(rules.separator) > 1:
+        return RowVerdict(
+            outcome="refused", id="data-conversation", why=f"has {rules.separator!r} more than once in its answer"
+        )
+    return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+
+
+def _conversation(messages: list[Message], rules: Rules) -> RowVerdict:
+    if why := _wrong_order(messages):
+        return RowVerdict(outcome="refused", id="data-roles", why=why)
+    rounds = list(_rounds(messages))
+    if rules.render is None:
+        return RowVerdict(outcome="trained", messages=tuple(messages))
+    try:
+        parts = [_parts(one, rules.render) for one in rounds]
+    except Exception as failed:  # noqa: BLE001 - a template may raise anything
+        return RowVerdict(
+            outcome="refused",
+            id="data-template",
+            why=f"stops the template: {type(failed).__name__}: {str(failed)[:200]}",
+        )
+    if not all(prompt for prompt, _answer in parts):
+        return RowVerdict(
+            outcome="refused",
+            id="data-template",
+            why="makes the template write another beginning with an answer than without",
+        )
+    learnt = "".join(answer if rules.completion_only else prompt + answer for prompt, answer in parts)
+    written = "".join(prompt + answer for prompt, answer in parts)
+    unwritten = tuple(_role(one) for one in messages if not _is_written(one, written))
+    outcome: Outcome = "trained" if learnt else "nothing"
+    return RowVerdict(outcome=outcome, messages=tuple(messages), unwritten=unwritten)
+
+
+def _role(message: Message) -> str:
+    return str(message["role"])
+
+
+def _wrong_order(messages: Sequence[Message]) -> str:
+    """Why MaxText stops at this order of roles; empty where it does not."""
+    since: list[str] = []
+    for at, role in enumerate(map(_role, messages)):
+        if role == "system" and at:
+            return f"has a system message at position {at}; MaxText takes one at the beginning only"
+        if role == "assistant" and not since:
+            return "has an answer without a message in front of it"
+        since = [] if role == "assistant" else [*since, role] if role in ROLES else since
+    if "assistant" not in map(_role, messages):
+        found = ", ".join(dict.fromkeys(map(_role, messages)))
+        return f"has no message of the role assistant; its roles are {found}"
+    return ""
+
+
+def _rounds(messages: Sequence[Message]) -> Iterator[list[dict[str, Any]]]:
+    """MaxText formats each answer with what stands in front of it, alone."""
+    found: list[dict[str, Any]] = []
+    for message in messages:
+        if _role(message) in ROLES:
+            found.append(dict(message))
+        if _role(message) == "assistant":
+            yield found
+            found = []
+
+
+def _parts(one: list[dict[str, Any]], render: Render) -> tuple[str, str]:
+    """(prompt, answer): the answer begins where the text with it differs from the text without."""
+    whole = render(one, False)  # noqa: FBT003 - as jinja has it: the answer is there
+    begun = render(one[:-1], True)  # noqa: FBT003
+    same = next(
+        (at for at, (a, b) in enumerate(zip(whole, begun, strict=False)) if a != b), min(len(whole), len(begun))
+    )
+    return whole[:same], whole[same:]
+
+
+def _is_written(message: Message, written: str) -> bool:
+    content = message["content"]
+    return not isinstance(content, str) or "".join(content.split()) in "".join(written.split())

@@ -1,0 +1,115 @@
+"""What the sampled rows of local files say about a run, by the copy of MaxText's rules. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from xsft.dataset.findings import MANY_DROPPED
+from xsft.dataset.rules import ROLES, Message, RowProblem, RowVerdict, Rules, judge, stretched, uneven
+from xsft.facts import SampledRow
+from xsft.problems import Problem, error, warning
+
+JUDGED = 200
+"""Rows of a sample that are judged, evenly over it; rendering one takes a tenth of a millisecond."""
+
+FIXES: dict[RowProblem, str] = {
+    "data-columns": "Name the columns that the rows have in data.columns, or rename them in the data.",
+    "data-conversation": (
+        "Write each conversation as a list of messages with role and content; texts go into the columns "
+        "[question, answer]."
+    ),
+    "data-roles": "Write system (once, first), user and assistant, an answer behind each question.",
+    "data-template": "Correct data.chat_template, or the rows that it does not take.",
+    "data-no-target": "Let the template write the answers, and let the rows have some.",
+}
+
+
+class _Judged(Struct, frozen=True):
+    at: str
+    verdict: RowVerdict
+
+
+def problems_of(rows: Sequence[SampledRow], rules: Rules, *, where: str) -> Iterator[Problem]:
+    """`where`: the field that names the files."""
+    chosen = rows[:: max(1, -(-len(rows) // JUDGED))]
+    judged = [_Judged(row.at, judge(row.row, rules)) for row in chosen]
+    refused = [one for one in judged if one.verdict.outcome == "refused"]
+    yield from _refusals(refused, len(judged), where)
+    if not refused:
+        yield from _keys(rows, rules, where)
+    yield from _learnt([one for one in judged if one.verdict.outcome != "refused"], where)
+
+
+def _refusals(refused: Sequence[_Judged], count: int, where: str) -> Iterator[Problem]:
+    by_id: dict[RowProblem, list[_Judged]] = {}
+    for one in refused:
+        if one.verdict.id:
+            by_id.setdefault(one.verdict.id, []).append(one)
+    for name, found in by_id.items():
+        first = found[0]
+        message = f"{len(found):,} of {count:,} rows that were looked at stop MaxText: {first.at} {first.verdict.why}."
+        yield error(name, where, message, FIXES[name], kind="disputable")
+
+
+def _keys(rows: Sequence[SampledRow], rules: Rules, where: str) -> Iterator[Problem]:
+    if uneven([row.row for row in rows if row.keys == "alike"], rules):
+        message = (
+            "Some messages have keys that others lack: MaxText stops with `Dataset is not in conversational format`."
+        )
+        yield _uneven(message, where)
+    elif stretched(
+        [row.row for row in rows if row.keys != "cast"], [row.row for row in rows if row.keys == "cast"], rules
+    ):
+        message = "Some messages have keys that those of the first rows lack: MaxText stops with `Couldn't cast array`."
+        yield _uneven(message, where)
+
+
+def _uneven(message: str, where: str) -> Problem:
+    fix = "Give every message the same keys: role and content."
+    return error("data-conversation", where, message, fix, kind="disputable")
+
+
+def _learnt(judged: Sequence[_Judged], where: str) -> Iterator[Problem]:
+    nothing = [one for one in judged if one.verdict.outcome == "nothing"]
+    if nothing:
+        raised = error if len(nothing) == len(judged) else warning
+        message = (
+            f"{len(nothing):,} of {len(judged):,} rows that were looked at have no trained token: {nothing[0].at}."
+        )
+        yield raised("data-no-target", where, message, FIXES["data-no-target"])
+    messages = [message for one in judged for message in one.verdict.messages]
+    yield from _dropped(judged, messages)
+    yield from _hollow(messages, where)
+
+
+def _dropped(judged: Sequence[_Judged], messages: Sequence[Message]) -> Iterator[Problem]:
+    spoken = Counter(str(one["role"]) for one in messages if one["content"] not in ("", None))
+    unwritten = Counter(role for one in judged for role in one.verdict.unwritten)
+    for role, count in spoken.items():
+        if role not in ROLES:
+            message = f"MaxText drops the {count:,} messages of the role {role!r} that were looked at."
+            fix = f"Take one of {', '.join(ROLES)}, or accept this if they are not to be learnt from."
+            yield warning("data-role-dropped", "data.columns", message, fix)
+        elif unwritten[role] > MANY_DROPPED * count:
+            message = f"The template writes {count - unwritten[role]:,} of {count:,} messages of the role {role!r}."
+            yield warning("data-role-dropped", "data.chat_template", message, "Let it write the content of this role.")
+
+
+def _hollow(messages: Sequence[Message], where: str) -> Iterator[Problem]:
+    null = sum(one["content"] is None for one in messages)
+    if null:
+        message = f"{null:,} of {len(messages):,} messages are null: a template writes the word None for them."
+        yield warning("data-null", where, message, "Remove such rows, or fill them.")
+    empty = sum(_is_empty(one) for one in messages)
+    if empty:
+        message = f"{empty:,} of {len(messages):,} messages of users and assistants are empty."
+        yield warning("data-empty-turn", where, message, "Remove such rows, or fill them.")
+
+
+def _is_empty(message: Message) -> bool:
+    """An empty system message is a way to write the head of a conversation once."""
+    content = message["content"]
+    return isinstance(content, str) and not content.strip() and message["role"] != "system"

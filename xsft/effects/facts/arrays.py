@@ -1,0 +1,138 @@
+"""Reads what a checkpoint's files contain about its arrays: names, shapes and dtypes, never a value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft.checkpoint import ocdbt
+from xsft.checkpoint.files import (
+    ARRAY_METADATA,
+    OCDBT_MANIFEST,
+    OWN,
+    SHARDING,
+    Own,
+    own_metadata,
+    parse_json,
+    saved_arrays,
+)
+from xsft.effects.records.storage import Storage
+from xsft.facts import SavedArray
+
+MAX_METADATA = 16 * 1024 * 1024
+"""Bytes. `_METADATA` takes some 600 bytes for each array: 1.2 MB for 2,000 of them (deepseek3 unscanned)."""
+MAX_ARRAY_FILE = 64 * 1024
+MAX_NODES = 64
+"""Maximum nodes read of an OCDBT store; Orbax writes one, until it would have 100 MB."""
+
+
+class ReadArrays(Struct, frozen=True, kw_only=True):
+    """The arrays of a checkpoint."""
+
+    arrays: tuple[SavedArray, ...]
+    detail: str = ""
+    """Why shapes and dtypes do not come from the arrays' own files alone, or how many arrays they were read of."""
+    lost: str | None = None
+    """What the store's own index names and the folder lacks."""
+
+
+class _Owns(Struct, frozen=True, kw_only=True):
+    """What the arrays' own files contain, by dotted name."""
+
+    found: Mapping[str, Own]
+    detail: str = ""
+    lost: str | None = None
+
+
+def read_arrays(
+    path: str, metadata: Mapping[str, Any], storage: Storage, *, with_ocdbt: bool | None, sampled: int
+) -> ReadArrays:
+    """Return the arrays. With OCDBT one index has every shape and dtype; without it each array has a file, and
+    `sampled` are read. Raises Unreachable if a file may not be read.
+    """
+    arrays = saved_arrays(metadata, sharding={}, array_metadata={})
+    if not arrays:
+        return ReadArrays(arrays=())
+    owns = _in_store(path, storage) if with_ocdbt else _beside(path, arrays, storage, sampled=sampled)
+    lost = owns.lost or (_absent(arrays, owns) if with_ocdbt else None)
+    if any(_named(owns, array).shape is None for array in arrays):
+        arrays = _with_pieces(path, metadata, storage)
+    told = tuple(replace(array, shape=own.shape, dtype=own.dtype) for array in arrays for own in [_named(owns, array)])
+    return ReadArrays(arrays=told, detail=owns.detail, lost=lost)
+
+
+def _named(owns: _Owns, array: SavedArray) -> Own:
+    return owns.found.get(".".join(array.path), Own())
+
+
+def _absent(arrays: Sequence[SavedArray], owns: _Owns) -> str | None:
+    names = [name for array in arrays if (name := ".".join(array.path)) not in owns.found]
+    if not owns.found or not names:
+        return None
+    return f"{len(names)} of {len(arrays)} arrays are missing in its store, e.g. {names[0]}"
+
+
+def _with_pieces(path: str, metadata: Mapping[str, Any], storage: Storage) -> tuple[SavedArray, ...]:
+    """Return the arrays with their shapes from pieces and shardings. An older Orbax wrote the pieces into a separate
+    file, or not at all.
+    """
+    sharding = json_at(f"{path}/{SHARDING}", storage)
+    arrays = saved_arrays(metadata, sharding=sharding, array_metadata={})
+    if any(array.piece is not None for array in arrays):
+        return arrays
+    return saved_arrays(metadata, sharding=sharding, array_metadata=json_at(f"{path}/{ARRAY_METADATA}", storage))
+
+
+def json_at(path: str, storage: Storage) -> dict[str, Any]:
+    """Return the JSON object in the file; empty if there is none."""
+    content = storage.read(path, limit=MAX_METADATA)
+    return (parse_json(content) if content else None) or {}
+
+
+def _beside(path: str, arrays: Sequence[SavedArray], storage: Storage, *, sampled: int) -> _Owns:
+    """Read the own files of some arrays, spread over the whole list."""
+    chosen = arrays[:: max(1, -(-len(arrays) // max(1, sampled)))]
+    contents = {name: _own_file(f"{path}/{name}", storage) for name in (".".join(array.path) for array in chosen)}
+    found = {name: own_metadata(content) for name, content in contents.items() if content is not None}
+    if not any(own.dtype for own in found.values()):
+        return _Owns(found={}, detail="no .zarray or zarr.json beside each array tells it")
+    detail = f"of {len(chosen)} of {len(arrays)} arrays" if len(chosen) < len(arrays) else ""
+    return _Owns(found=found, detail=detail)
+
+
+def _own_file(folder: str, storage: Storage) -> bytes | None:
+    contents = (storage.read(f"{folder}/{file}", limit=MAX_ARRAY_FILE) for file in OWN)
+    return next((content for content in contents if content is not None), None)
+
+
+def _in_store(path: str, storage: Storage) -> _Owns:
+    manifest = storage.read(f"{path}/{OCDBT_MANIFEST}", limit=MAX_METADATA)
+    if manifest is None:
+        return _Owns(found={}, detail=f"{OCDBT_MANIFEST} is missing")
+    try:
+        top = ocdbt.root(manifest)
+        return _from_nodes(path, [top] if top else [], storage)
+    except ocdbt.Damaged as failed:
+        lost = f"{OCDBT_MANIFEST} or the index behind it is damaged: {failed}"
+        return _Owns(found={}, detail=lost, lost=lost)
+    except ocdbt.Undecodable as failed:
+        return _Owns(found={}, detail=f"{OCDBT_MANIFEST} or the index behind it is not understood: {failed}")
+
+
+def _from_nodes(path: str, waiting: list[ocdbt.Location], storage: Storage) -> _Owns:
+    values: dict[str, bytes] = {}
+    for at in waiting:  # grows by the children
+        if at.length > MAX_METADATA or len(waiting) > MAX_NODES:
+            return _Owns(found={}, detail="its index is larger than what is read")
+        content = storage.read(f"{path}/{at.file}", limit=at.length, start=at.offset)
+        if content is None:
+            lost = f"{at.file} is missing, which {OCDBT_MANIFEST} names"
+            return _Owns(found={}, detail=lost, lost=lost)
+        node = ocdbt.node(content, at)
+        values.update(node.values)
+        waiting.extend(node.children)
+    split = ((name.rpartition("/"), content) for name, content in values.items())
+    return _Owns(found={array: own_metadata(content) for (array, _, file), content in split if file in OWN})

@@ -1,0 +1,41 @@
+"""Saves what `xsft data inspect` counted, in the state folder: `xsft check` finds it by the digest of its inputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.paths import state_dir
+from xsft.effects.machine.process import own_environment
+from xsft.facts import CountedData
+from xsft.problems import Problem
+
+MAX_BYTES = 64 * 1024
+
+
+class _CountedFile(Struct, frozen=True):
+    problems: tuple[Problem, ...]
+    rows: str
+    on: str
+
+
+def kept(address: str) -> CountedData | None:
+    """Return the saved counts; None if nothing was counted, or another version of xsft wrote it."""
+    try:
+        found = msgspec.json.decode(_file(address).read_bytes()[:MAX_BYTES], type=_CountedFile)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return CountedData(problems=found.problems, rows=found.rows, on=found.on)
+
+
+def keep(address: str, counted: CountedData) -> None:
+    file = _file(address)
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_atomic(file, msgspec.json.encode(_CountedFile(counted.problems, counted.rows, counted.on)), durable=False)
+
+
+def _file(address: str) -> Path:
+    return state_dir(own_environment(), home=Path.home()) / "counted" / f"{address}.json"

@@ -1,0 +1,112 @@
+"""Describes what is at a path without a checkpoint, and finds a checkpoint nearby."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from xsft.checkpoint.files import METADATA, STEP_METADATA
+from xsft.checkpoint.whole import COMMITTED, interrupted, uncommitted
+from xsft.effects.facts.arrays import json_at
+from xsft.effects.records.storage import Storage
+from xsft.facts import CheckpointFacts
+
+ITEMS = ("items/", "model_params/")
+"""Folders that hold a model: of a conversion, and of a run's own checkpoints."""
+OPTIMIZER = "optimizer_state"
+_DOWN = 3
+"""Levels searched below a folder: run, checkpoints, step."""
+_UP = 3
+"""Levels searched above: item, step, checkpoints."""
+_NEWEST = 3
+"""Maximum number of steps searched for a complete one."""
+
+
+def absent(path: str, storage: Storage) -> CheckpointFacts:
+    """Return the facts for a path without `_METADATA`: an unfinished save, something else, or nothing. Raises
+    Unreachable.
+    """
+    names = storage.names(path)
+    torn = interrupted(path) or (_uncommitted(step_folder(path), storage) if names else None)
+    if torn:
+        return CheckpointFacts(path=path, status="torn", detail=torn)
+    near = _inside(path, names, storage, depth=0) or _around(path, storage)
+    told = f"; a checkpoint lies at {near}" if near else _hugging_face(names)
+    if holds := _listed(names) if names else _file(path, storage):
+        detail = f"{holds} without {METADATA}{told}"
+        return CheckpointFacts(path=path, status="not-a-checkpoint", detail=detail, near=near)
+    return CheckpointFacts(path=path, status="missing", detail=f"nothing is there{told}", near=near)
+
+
+def step_folder(path: str) -> str:
+    """Return the folder that holds all items of one save."""
+    parent, _, last = path.rpartition("/")
+    return parent if f"{last}/" in ITEMS or last == OPTIMIZER else path
+
+
+def no_commit(folder: str, step_metadata: Mapping[str, Any], storage: Storage) -> str | None:
+    """Return why the save of the step in `folder` is unfinished; None if nothing shows that."""
+    if not uncommitted(step_metadata) or storage.read(f"{folder}/{COMMITTED}", limit=1) is not None:
+        return None
+    return f"its {STEP_METADATA} names no time of a commit, and there is no {COMMITTED}"
+
+
+def _uncommitted(folder: str, storage: Storage) -> str | None:
+    return no_commit(folder, json_at(f"{folder}/{STEP_METADATA}", storage), storage)
+
+
+def _file(path: str, storage: Storage) -> str:
+    return "it is a file" if storage.read(path, limit=1) is not None else ""
+
+
+def _around(path: str, storage: Storage) -> str | None:
+    """Return the checkpoint that contains the path, or one below the nearest parent folder that has any entry."""
+    for folder in _above(path):
+        if storage.read(f"{folder}/{METADATA}", limit=1) is not None:
+            return folder
+        if names := storage.names(folder):
+            return _inside(folder, names, storage, depth=0)
+    return None
+
+
+def _above(path: str) -> Iterator[str]:
+    """Yield the parent folders, the nearest first; never a bucket or the root, which other users share."""
+    for _ in range(_UP):
+        path = path.rpartition("/")[0]
+        if "/" not in path.removeprefix("gs://").strip("/"):
+            return
+        yield path
+
+
+def _inside(path: str, names: tuple[str, ...], storage: Storage, *, depth: int) -> str | None:
+    """Return the newest complete checkpoint below `path`, or None."""
+    for item in ITEMS:
+        found = f"{path}/{item.rstrip('/')}"
+        if item in names and storage.read(f"{found}/{METADATA}", limit=1) is not None:
+            return None if _uncommitted(path, storage) else found
+    for name in _below(names) if depth < _DOWN else ():
+        folder = f"{path}/{name.rstrip('/')}"
+        if found_below := _inside(folder, storage.names(folder), storage, depth=depth + 1):
+            return found_below
+    return None
+
+
+def _below(names: tuple[str, ...]) -> Iterator[str]:
+    steps = (name for name in names if name.endswith("/") and name[:-1].isascii() and name[:-1].isdecimal())
+    yield from sorted(steps, key=lambda name: int(name[:-1]), reverse=True)[:_NEWEST]
+    yield from (name for name in names if name == "checkpoints/")
+
+
+def _hugging_face(names: tuple[str, ...]) -> str:
+    in_cache = {"blobs/", "snapshots/"} <= set(names)
+    if in_cache or any(name.endswith(_HUGGING_FACE) for name in names):
+        return ": these are Hugging Face weights; name them under model.hf and run `xsft checkpoint convert FILE`"
+    return ""
+
+
+_HUGGING_FACE = (".safetensors", ".safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    shown = ", ".join(names[:5])
+    return f"it holds {shown}" + (f" and {len(names) - 5} more" if len(names) > 5 else "")

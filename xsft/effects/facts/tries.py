@@ -1,0 +1,122 @@
+"""Finds the result of a conversion, among its tries and in the folder that was used before. Reads small files only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from xsft.checks import checkpoint, weights
+from xsft.conversion.inputs import ConversionInputs, earlier_directory, is_folder, items, number_of
+from xsft.conversion.record import FILE, MAX_BYTES, ConversionRecord, from_json
+from xsft.effects.machine.process import own_environment
+from xsft.effects.records.storage import storage_for, within
+from xsft.errors import Unreachable
+from xsft.facts import CheckpointFacts, Facts, TriesFacts
+from xsft.problems import Problem, errors_in
+from xsft.spec.model import WorkloadSpec
+from xsft.spec.resolve import Run, resolve
+from xsft.trainers.trainer import trainer_of
+
+OWN = "xsft/"
+"""Folder of a try that holds its record; MaxText's result is beside it."""
+DEADLINE_S = 15.0
+
+Look = Callable[[str], CheckpointFacts]
+Names = Callable[[str], tuple[str, ...]]
+Read = Callable[[str], bytes | None]
+
+
+def folder_names(folder: str) -> tuple[str, ...]:
+    """Return the names in the folder. Raises Unreachable, within seconds, if it cannot be read."""
+    storage = storage_for(folder, env=own_environment())
+    return within(DEADLINE_S, lambda: storage.names(folder))
+
+
+def read_small(path: str) -> bytes | None:
+    """Return the content; None if there is no such file. Raises Unreachable, within seconds, if it cannot be read."""
+    storage = storage_for(path, env=own_environment())
+    return within(DEADLINE_S, lambda: storage.read(path, limit=MAX_BYTES))
+
+
+def with_tries(
+    spec: WorkloadSpec, facts: Facts, *, look: Look, names: Names = folder_names, read: Read = read_small
+) -> Facts:
+    """Return the facts with the first complete try, else the newest incomplete one, else that there is none."""
+    run, _ = resolve(spec, facts)
+    first = run.converted
+    if first is None or run.conversion is None:
+        return facts
+    parent, _, _ = first.rpartition("/")
+    try:
+        beside = tuple(f"{parent}/{name.rstrip('/')}" for name in names(parent) if name.endswith("/"))
+        tried = sorted((number, path) for path in beside if (number := number_of(path, directory=first)))
+        records = {path: from_json(read(f"{path}/{FILE}") or b"") for _, path in tried}
+        taken = tuple(path for _, path in tried if set(names(path)) - {OWN} or _may_be_written(records[path]))
+    except Unreachable as failed:
+        detail = f"{failed.message}. {failed.fix}".strip()
+        return replace(facts, checkpoint=CheckpointFacts(path=items(first), status="unreadable", detail=detail))
+    own = tuple(path for path in taken if _is_own(records[path], run.conversion))
+    found = {path: _judged(look(items(path)), records[path], spec, facts) for path in own}
+    broken = tuple(path for path, one in found.items() if one.status not in ("read", "unreadable"))
+    told = next((path for path in own if path not in broken), None)
+    recorded = records[told] if told else None
+    facts = replace(facts, tries=TriesFacts(taken=frozenset(taken), broken=broken, recorded=recorded))
+    if told:
+        return replace(facts, checkpoint=found[told])
+    if by_hand := _by_hand(spec, facts, run, beside, look):
+        return replace(facts, checkpoint=by_hand)
+    missing = CheckpointFacts(path=items(first), status="missing", detail="nothing is there")
+    return replace(facts, checkpoint=found[broken[-1]] if broken else missing)
+
+
+def _judged(
+    found: CheckpointFacts, record: ConversionRecord | None, spec: WorkloadSpec, facts: Facts
+) -> CheckpointFacts:
+    """Return the facts of a try. A failed conversion may still have saved a checkpoint: of weights that changed
+    meanwhile, or of another model.
+    """
+    if found.status != "read":
+        return found
+    if record is not None and record.outcome == "failed":
+        return replace(found, status="torn", detail=record.reason or "its conversion failed")
+    wrong = _wrong(spec, facts, found)
+    return replace(found, status="torn", detail=wrong[0].message.rstrip(".")) if wrong else found
+
+
+def _may_be_written(record: ConversionRecord | None) -> bool:
+    """Return whether another process may still write the try. If no kernel option ties the converter to xsft, it
+    continues after xsft was killed.
+    """
+    return record is not None and record.outcome == "running"
+
+
+def _is_own(record: ConversionRecord | None, inputs: ConversionInputs) -> bool:
+    """Return whether the try converts the same weights. A folder that the user named may hold another conversion."""
+    return record is None or record.digest == inputs.digest
+
+
+def _by_hand(spec: WorkloadSpec, facts: Facts, run: Run, beside: tuple[str, ...], look: Look) -> CheckpointFacts | None:
+    """Return a checkpoint converted by hand before folders were named by content, if it has the model's names and
+    shapes.
+    """
+    hf = spec.model.hf
+    if hf is None or hf.converted or is_folder(hf.repo) or run.output is None:
+        return None
+    path = earlier_directory(output=run.output, model=spec.model.name)
+    found = look(items(path)) if path in beside else None
+    if found is None or found.status not in ("read", "unreadable"):
+        return None
+    return found if found.status == "unreadable" or fits(spec, facts, found) else None
+
+
+def fits(spec: WorkloadSpec, facts: Facts, found: CheckpointFacts) -> bool:
+    """Return whether it has the names, shapes and format that the run reads."""
+    return bool(found.arrays) and not _wrong(spec, facts, found)
+
+
+def _wrong(spec: WorkloadSpec, facts: Facts, found: CheckpointFacts) -> tuple[Problem, ...]:
+    known = replace(facts, checkpoint=found)
+    run, _ = resolve(spec, known)
+    keys = trainer_of(run).trainer_keys(run)
+    return errors_in((*checkpoint.check(run, keys, known), *weights.check(run, keys, known)))

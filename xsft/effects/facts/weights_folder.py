@@ -1,0 +1,189 @@
+"""Describes a folder of Hugging Face weights on this machine: its content, its size, and why it cannot be converted.
+
+Every byte is read once for the content digest, and again only after a file has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from xsft.conversion.quantized import quantized
+from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.folders import private_folder
+from xsft.effects.machine.regular import open_regular, read_bytes
+from xsft.errors import XsftError
+from xsft.facts import SourceFacts
+from xsft.problems import Problem, error
+
+WHERE = "model.hf.repo"
+CONFIG, INDEX, WEIGHTS = "config.json", "model.safetensors.index.json", ".safetensors"
+SINGLE = "model.safetensors"
+"""The file that MaxText reads if there is no index. source: maxtext@0.2.5 checkpoint_conversion/to_maxtext.py,
+LazyHFLoader.
+"""
+CHUNK = 8 << 20
+LONGEST_HEADER = 100_000_000
+"""Bytes; source: safetensors@0.6 tensor.rs MAX_HEADER_SIZE."""
+
+
+class Header(Struct, frozen=True, kw_only=True):
+    """The header of a safetensors file."""
+
+    arrays: Mapping[str, str]
+    """Array name to type."""
+    size: int
+    """Bytes that the whole file must have."""
+
+
+def read_folder(path: str, *, cache: Path) -> SourceFacts:
+    """Return the facts. Raises nothing: a problem states what is wrong. `cache`: for digests of large files; may be
+    deleted at any time.
+    """
+    folder = Path(path)
+    try:
+        return _read(folder, cache) if folder.is_dir() else _refused(_missing(path))
+    except (OSError, ValueError) as failed:
+        why = getattr(failed, "strerror", None) or str(failed)
+        message = f"{path} could not be read as a Hugging Face model: {why}."
+        return _refused(error("hf-folder-invalid", WHERE, message, "Download or copy it again, and check its files."))
+
+
+def _read(folder: Path, cache: Path) -> SourceFacts:
+    names = sorted(entry.name for entry in folder.iterdir())
+    files = [name for name in names if name.endswith(WEIGHTS)]
+    if CONFIG not in names or not {INDEX, SINGLE} & set(names):
+        return _refused(_no_model(folder, names))
+    config = _json(folder / CONFIG)
+    index = _json(folder / INDEX) if INDEX in names else None
+    headers = {name: read_header(folder / name) for name in files}
+    named = _in_index(index) if index is not None else frozenset({SINGLE} if headers[SINGLE].arrays else ())
+    if lacking := tuple(_lacking(folder, named, headers)):
+        return _refused(_incomplete(folder, lacking))
+    arrays = {name: dtype for header in headers.values() for name, dtype in header.arrays.items()}
+    return SourceFacts(
+        content=_content(folder, (CONFIG, *((INDEX,) if index is not None else ()), *files), cache),
+        quantized=quantized(config, arrays=arrays, dtypes=arrays.values()),
+        weights_bytes=sum((folder / name).stat().st_size for name in files),
+        vocabulary=vocabulary(config),
+    )
+
+
+def vocabulary(config: Mapping[str, Any]) -> int | None:
+    """Return the rows of the embedding, from config.json."""
+    text = config.get("text_config")
+    sections = (config, text if isinstance(text, Mapping) else {})
+    found = (section.get("vocab_size") for section in sections)
+    return next((size for size in found if isinstance(size, int) and not isinstance(size, bool)), None)
+
+
+def read_header(file: Path) -> Header:
+    """Return the header. Raises ValueError if the file does not start with a safetensors header."""
+    with open_regular(file) as opened:
+        length = int.from_bytes(opened.read(8), "little")
+        if not 0 < length <= LONGEST_HEADER:
+            raise ValueError(f"{file.name} does not begin as safetensors files do")
+        text = opened.read(length)
+    try:
+        document = json.loads(text)
+        entries = {name: entry for name, entry in document.items() if name != "__metadata__"}
+        ends = [int(entry["data_offsets"][1]) for entry in entries.values()]
+        arrays = {name: str(entry["dtype"]) for name, entry in entries.items()}
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as broken:
+        raise ValueError(f"the header of {file.name} is no safetensors header") from broken
+    return Header(arrays=arrays, size=8 + length + max(ends, default=0))
+
+
+def _in_index(index: Mapping[str, Any]) -> frozenset[str]:
+    """Return the files that hold its arrays."""
+    found = index.get("weight_map")
+    return frozenset(map(str, found.values())) if isinstance(found, Mapping) else frozenset()
+
+
+def _lacking(folder: Path, named: frozenset[str], headers: Mapping[str, Header]) -> Iterator[str]:
+    """Yield what is missing after an interrupted download. `named`: the files that MaxText will read arrays from."""
+    if not named:
+        yield "its safetensors name no array"
+    for name in sorted(named - set(headers)):
+        yield f"{name} is missing"
+    for name, header in headers.items():
+        has = (folder / name).stat().st_size
+        if has != header.size:
+            yield f"{name} has {has:,} bytes instead of {header.size:,}"
+
+
+def _content(folder: Path, names: tuple[str, ...], cache: Path) -> str:
+    """Return the sha256 over the files that the converter reads; their path and time of copying do not count."""
+    digests = [(name, file_digest(folder / name, cache=cache)) for name in names]
+    return hashlib.sha256(json.dumps(digests, separators=(",", ":")).encode()).hexdigest()
+
+
+def file_digest(file: Path, *, cache: Path) -> str:
+    """Return the sha256 of a file. Cached until the file's size, time or inode changes, because weights have
+    gigabytes.
+    """
+    status = os.stat(file)
+    seen = [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+    kept = cache / "weights" / f"{hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:32]}.json"
+    before = _kept(kept)
+    if before.get("seen") == seen and isinstance(before.get("sha256"), str):
+        return str(before["sha256"])
+    digest = hashlib.sha256()
+    with open_regular(file) as opened:
+        while chunk := opened.read(CHUNK):
+            digest.update(chunk)
+    try:
+        private_folder(kept.parent)
+        write_atomic(kept, json.dumps({"seen": seen, "sha256": digest.hexdigest()}))
+    except (OSError, XsftError):
+        pass  # read again the next time
+    return digest.hexdigest()
+
+
+def _kept(file: Path) -> dict[str, Any]:
+    try:
+        return _json(file)
+    except (OSError, ValueError):
+        return {}
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(read_bytes(file))
+    except (ValueError, RecursionError) as broken:
+        raise ValueError(f"{file.name} is not JSON") from broken
+    if not isinstance(found, dict):
+        raise ValueError(f"{file.name} is not a JSON object")  # noqa: TRY004 - of the file, not of an argument
+    return found
+
+
+def _refused(problem: Problem) -> SourceFacts:
+    return SourceFacts(problems=(problem,))
+
+
+def _missing(path: str) -> Problem:
+    fix = "Correct the path; a repository of the hub is written owner/name, without a dot or slash in front."
+    return error("hf-folder-missing", WHERE, f"There is no folder {path}.", fix)
+
+
+def _no_model(folder: Path, names: list[str]) -> Problem:
+    held = ", ".join(names[:5]) or "nothing"
+    message = f"{folder} is not a Hugging Face model with safetensors weights: it holds {held}."
+    fix = "Name the folder that holds config.json, and model.safetensors or model.safetensors.index.json."
+    if "_METADATA" in names or "items" in names:
+        fix = "This is a MaxText checkpoint, which needs no conversion: name it as model.checkpoint."
+    elif any(name.endswith((".bin", ".pth", ".pt")) for name in names):
+        fix = "MaxText reads safetensors only; save the model with transformers' save_pretrained first."
+    return error("hf-folder-invalid", WHERE, message, fix)
+
+
+def _incomplete(folder: Path, lacking: tuple[str, ...]) -> Problem:
+    more = f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
+    message = f"{folder} is not complete: {lacking[0]}{more}."
+    return error("hf-folder-incomplete", WHERE, message, "Download or copy it to its end.")

@@ -1,0 +1,296 @@
+"""Converts Hugging Face weights on this machine, once: MaxText's to_maxtext in its environment, monitored and recorded.
+
+Of two concurrent callers one converts, and the other waits and uses the result. Nothing is ever deleted: an interrupted
+try keeps its folder, and the next one gets another.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct, field
+
+from xsft.conversion.plan import ConversionPlan
+from xsft.conversion.progress import BytesDone, ConversionEvent, parse
+from xsft.effects.facts.tries import OWN
+from xsft.effects.local import convert_folder
+from xsft.effects.local.convert_folder import ConversionFolder
+from xsft.effects.local.convert_needs import lacks
+from xsft.effects.local.killed import signal_text, true_status
+from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine, hub_token
+from xsft.effects.local.namespace import refuse_where_harmful
+from xsft.effects.local.trainer_process import GRACE_S, follow
+from xsft.effects.machine import clock
+from xsft.effects.machine.filelock import exclusive
+from xsft.effects.machine.scratch import scratch_folder
+from xsft.effects.machine.signals import raised
+from xsft.effects.records.records import record_store
+from xsft.errors import EnvironmentMissing, Refused
+from xsft.problems import Problem, warning
+from xsft.records.model import Attempt, Outcome, Record
+from xsft.trainers.explain import reason
+
+TAIL_LINES = 2000
+LOOK_EVERY_S = 0.5
+"""Seconds between checks of the bytes written."""
+
+
+class ConversionResult(Struct, frozen=True, kw_only=True):
+    action: Literal["finished", "created", "attempt"]
+    """`finished`: it existed. `created`, `attempt`: converted now, by the first or a later attempt of this run."""
+    why: str
+    outcome: Outcome
+    reason: str | None = None
+    """Why it did not complete; None if it did."""
+    plan: ConversionPlan
+    checkpoint: str | None
+    """load_parameters_path; None if there is no complete checkpoint."""
+    record: Path | None = None
+    log: Path | None = None
+    warnings: tuple[Problem, ...] = ()
+
+
+class Conversion(Struct, frozen=True, kw_only=True):
+    """What a conversion on this machine needs."""
+
+    look: Callable[[], ConversionPlan]
+    """Read the files again and return the plan. Raises SpecError if the result is not what the workload requests."""
+    machine: Callable[[], Machine]
+    """Return the machine; called once there is something to convert."""
+    on_event: Callable[[ConversionEvent], None]
+    waiting: Callable[[], None]
+    """Called if another process is converting the same weights."""
+    accepted: frozenset[str] = frozenset()
+    """Ids of problems that the workload accepts."""
+
+
+def convert_here(asked: Conversion, *, grace_s: float = GRACE_S) -> ConversionResult:
+    """Return the existing conversion, else convert. A converter that fails or is interrupted gives a result that states
+    it. Raises Refused, EnvironmentMissing.
+    """
+    plan = asked.look()
+    if plan.whole and not _unsaid(plan):
+        return _found(plan)
+    folder = convert_folder.folder_of(plan)
+    with _usable(folder.first), exclusive(folder.lock, waiting=asked.waiting):
+        plan = asked.look()  # another process may have finished it
+        folder = convert_folder.folder_of(plan)
+        if plan.whole:
+            if _unsaid(plan):
+                convert_folder.mend(plan, folder, at=clock.now())
+            return _found(plan)
+        with _held(folder, plan):
+            return _converted(asked, plan, folder, grace_s=grace_s)
+
+
+def _unsaid(plan: ConversionPlan) -> bool:
+    """Return whether the result is complete, but its record says that it is in progress."""
+    return plan.recorded is not None and plan.recorded.outcome != "completed"
+
+
+def _found(plan: ConversionPlan) -> ConversionResult:
+    made = plan.recorded
+    if made is None:
+        why = "it has the model's names and shapes; no record says which weights it was made of"
+    else:
+        at = f" at {made.finished_at}" if made.finished_at else ""
+        commit = f", commit {made.commit[:12]}" if made.commit else ""
+        why = f"{made.run_name} converted the same weights{at}{commit}"
+    return ConversionResult(action="finished", why=why, outcome="completed", plan=plan, checkpoint=plan.whole)
+
+
+@contextmanager
+def _usable(folder: Path) -> Iterator[None]:
+    """Turn an error for a folder that cannot be written, or a full disk, into one that tells the user what to fix."""
+    try:
+        yield
+    except OSError as failed:
+        raise EnvironmentMissing(
+            f"{folder} cannot be used: {failed.strerror or failed}", fix="free some space or name another output"
+        ) from failed
+
+
+@contextmanager
+def _held(folder: ConversionFolder, plan: ConversionPlan) -> Iterator[None]:
+    """Hold the lock of the conversion. `status` and `cancel` read this lock."""
+
+    def refuse() -> None:
+        raise Refused(f"{plan.run_name} is converting other weights now", fix=f"wait for it: xsft wait {plan.run_name}")
+
+    folder.run.own.mkdir(parents=True, exist_ok=True)
+    with exclusive(folder.run.lock, waiting=refuse):
+        yield
+
+
+def _converted(
+    asked: Conversion, plan: ConversionPlan, folder: ConversionFolder, *, grace_s: float
+) -> ConversionResult:
+    before, machine = convert_folder.run_record(plan, folder), asked.machine()
+    contained = machine.contain()
+    refuse_where_harmful(contained)
+    missing = lacks(plan, cache=machine.cache)
+    refused = [problem for problem in missing if problem.id not in asked.accepted]
+    if refused:
+        raise EnvironmentMissing(refused[0].message, fix=refused[0].fix, id=refused[0].id)
+    record = convert_folder.begun(before, _attempt(plan, folder, before, machine))
+    convert_folder.save(record, plan, folder)
+    record_store(machine.env).index(record, str(folder.run.record))
+    end = _tried(_Try(asked=asked, plan=plan, folder=folder, machine=machine, record=record), grace_s=grace_s)
+    return ConversionResult(
+        action="created" if len(record.attempts) == 1 else "attempt",
+        why=_why(plan),
+        outcome=end.outcome,
+        reason=end.reason,
+        plan=plan,
+        checkpoint=plan.checkpoint if end.outcome == "completed" else None,
+        record=folder.run.record,
+        log=Path(record.last.log),
+        warnings=(*contained.warnings, *missing, *end.warnings),
+    )
+
+
+def _attempt(plan: ConversionPlan, folder: ConversionFolder, before: Record, machine: Machine) -> Attempt:
+    number = 1 + max((one.number for one in before.attempts), default=0)
+    return Attempt(
+        number=number,
+        argv=(str(machine.python), *plan.argv[1:]),
+        log=str(folder.run.own / f"trainer-{number}.log"),
+        started_at=machine.now(),
+        spec_digest=plan.digest,
+        private_pids=machine.contain().private,
+    )
+
+
+class _Try(Struct, frozen=True, kw_only=True):
+    asked: Conversion
+    plan: ConversionPlan
+    folder: ConversionFolder
+    machine: Machine
+    record: Record
+    tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
+
+
+class _End(Struct, frozen=True, kw_only=True):
+    outcome: Outcome
+    reason: str | None = None
+    warnings: tuple[Problem, ...] = ()
+
+
+def _tried(one: _Try, *, grace_s: float) -> _End:
+    """Run one try. Its outcome is recorded in both records, however it ends."""
+    status: int | None = None
+    try:
+        with raised(lambda _number: KeyboardInterrupt("interrupted")):
+            status = _run(one, grace_s=grace_s)
+        end = _judged(one, status)
+    except KeyboardInterrupt:
+        end = _End(outcome="interrupted", reason="interrupted by the user")
+    except BaseException as failed:
+        _save_end(one, _End(outcome="failed", reason=str(failed)), status)
+        raise
+    _save_end(one, end, status)
+    return end
+
+
+def _run(one: _Try, *, grace_s: float) -> int:
+    def on_line(line: str) -> None:
+        one.tail.append(line)
+        event = parse(line)
+        if event is not None:
+            one.asked.on_event(event)
+
+    began, last, contained = clock.monotonic(), one.record.last, one.machine.contain()
+    with scratch_folder("convert") as scratch, _watched(one):
+        env = _environment(one.plan, one.machine, scratch)
+        argv = (*contained.prefix, *last.argv)
+        status = follow(argv, env=env, log=Path(last.log), on_line=on_line, grace_s=grace_s)
+    status = true_status(status, tuple(one.tail))
+    if killed := signal_text(status, since=began):
+        one.tail.append(f"RuntimeError: {killed}")
+    return status
+
+
+def _environment(plan: ConversionPlan, machine: Machine, scratch: Path) -> dict[str, str]:
+    """Return a few of the user's variables, and private folders. Weights in a folder are converted without a
+    network.
+    """
+    own = {name: machine.env[name] for name in PASSED_ON if name in machine.env}
+    if plan.inputs.source.is_folder:
+        online = {"HF_HUB_OFFLINE": "1"}
+    else:
+        online = {name: machine.env[name] for name in PASSED_ON_ONLINE if name in machine.env}
+        online |= hub_token(machine.env)
+    return {
+        **own,
+        **online,
+        "HF_HOME": str(machine.cache / "huggingface"),
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "JAX_PLATFORMS": "cpu",
+        "PYTHONUNBUFFERED": "1",
+        "TMPDIR": str(scratch),
+    }
+
+
+@contextmanager
+def _watched(one: _Try) -> Iterator[None]:
+    """Report the bytes written, from a separate thread, while the block runs."""
+    stop = threading.Event()
+    whole = one.plan.estimate.output if one.plan.estimate else None
+
+    def look() -> None:
+        while not stop.wait(LOOK_EVERY_S):
+            one.asked.on_event(BytesDone(done=_size(one.folder.directory), of=whole, at=clock.monotonic()))
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _size(directory: Path) -> int:
+    """Return the bytes without xsft's own files. Orbax renames folders while it writes: one may be gone when it is
+    read.
+    """
+    total = 0
+    for folder, below, files in os.walk(directory):
+        below[:] = [name for name in below if f"{name}/" != OWN]
+        for name in files:
+            try:
+                total += os.stat(os.path.join(folder, name)).st_size
+            except OSError:
+                continue
+    return total
+
+
+def _judged(one: _Try, status: int) -> _End:
+    """Return the outcome, by the files that exist: the exit status proves neither success nor failure."""
+    plan, after = one.plan, one.asked.look()
+    said = reason(tuple(one.tail)) or f"to_maxtext ended with exit status {status}"
+    if after.digest != plan.digest:
+        return _End(outcome="failed", reason=f"{plan.inputs.source.repo} changed while it was converted")
+    if after.whole != plan.checkpoint:
+        lacking = f"{said}, and {plan.checkpoint} is not what was asked for: {after.why_not or 'nothing is there'}"
+        return _End(outcome="failed", reason=said if status else lacking)
+    message = f"The checkpoint is saved whole; afterwards {said}."
+    warned = warning("failed-after-save", "model.hf", message, "Use the checkpoint; no second conversion is needed.")
+    return _End(outcome="completed", warnings=(warned,) if status else ())
+
+
+def _save_end(one: _Try, end: _End, status: int | None) -> None:
+    done = convert_folder.ended(one.record, outcome=end.outcome, reason=end.reason, status=status, at=clock.now())
+    convert_folder.save(done, one.plan, one.folder)
+
+
+def _why(plan: ConversionPlan) -> str:
+    if plan.broken:
+        return f"what lies at {', '.join(plan.broken)} is not whole; it stays"
+    return "nothing was converted of these weights with these flags before"

@@ -1,0 +1,47 @@
+"""Checks before a conversion starts that this machine has what it needs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from xsft.conversion.estimate import ConversionEstimate
+from xsft.conversion.plan import ConversionPlan
+from xsft.effects.local.killed import memory_bytes
+from xsft.problems import Problem, error
+
+
+def lacks(plan: ConversionPlan, *, cache: Path) -> tuple[Problem, ...]:
+    """Return a problem for the memory and the disk space that the conversion needs and this machine lacks."""
+    needs = plan.estimate
+    return () if needs is None else (*_memory(plan, needs), *_disk(plan, needs, cache))
+
+
+def _memory(plan: ConversionPlan, needs: ConversionEstimate) -> Iterator[Problem]:
+    memory = memory_bytes()
+    if memory is not None and memory < needs.memory:
+        message = f"Converting {plan.inputs.model} takes about {_gb(needs.memory)} of memory; there are {_gb(memory)}."
+        fix = "Convert on a larger machine, or accept the risk: checks: {conversion-memory: why}."
+        yield error("conversion-memory", "model.hf", message, fix)
+
+
+def _disk(plan: ConversionPlan, needs: ConversionEstimate, cache: Path) -> Iterator[Problem]:
+    """Yield a problem if disk space is missing for the output or the hub's cache; added up if they are on one file
+    system.
+    """
+    needed: dict[int, tuple[Path, int]] = {}
+    for path, size in ((Path(plan.directory), needs.output), (cache, needs.download)):
+        there = next(parent for parent in (path, *path.parents) if parent.exists())
+        device = there.stat().st_dev
+        needed[device] = (there, needed.get(device, (there, 0))[1] + size)
+    for there, size in needed.values():
+        free = shutil.disk_usage(there).free
+        if free < size:
+            message = f"Converting {plan.inputs.model} takes about {_gb(size)} below {there}; {_gb(free)} are free."
+            fix = "Free some space or name another output; or accept the risk: checks: {conversion-disk: why}."
+            yield error("conversion-disk", "output", message, fix)
+
+
+def _gb(size: int) -> str:
+    return f"{size / 1e9:.3g} GB"

@@ -1,0 +1,75 @@
+"""Reads samples of a workload's data through MaxText's own pipeline, in its environment on this machine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from xsft.dataset.findings import findings
+from xsft.dataset.passes import (
+    SAMPLE,
+    Answers,
+    Pass,
+    Reading,
+    Split,
+    evaluates,
+    inspected,
+    passes_to_inspect,
+    reading_of,
+)
+from xsft.dataset.summary import Summary, summarize
+from xsft.effects.environments import environments
+from xsft.effects.local.data_pipeline import read
+from xsft.effects.local.machine import Machine
+from xsft.effects.machine.paths import own_cache
+from xsft.effects.machine.process import own_environment
+from xsft.errors import UsageError
+from xsft.problems import Problem
+from xsft.spec.resolve import Run
+
+Progress = Callable[[str], None]
+
+
+class DataInspection(Struct, frozen=True, kw_only=True):
+    """What `xsft data inspect` prints."""
+
+    split: Split
+    summary: Summary
+    reading: Reading
+    problems: tuple[Problem, ...]
+
+
+def inspect(run: Run, *, split: Split, rows: int | None, progress: Progress) -> DataInspection:
+    """Return the inspection. `rows`: number of rows in the sample; None reads all. Raises as `examples` does."""
+    _refuse_missing(run, split)
+    passes = passes_to_inspect(run, split=split, rows=sys.maxsize if rows is None else rows)
+    answers, reading = _read(run, passes, progress), reading_of(run)
+    summary = summarize(inspected(run, answers), reading=reading, vocabulary=answers.vocabulary)
+    problems = findings(summary, reading=reading, split=split)
+    return DataInspection(split=split, summary=summary, reading=reading, problems=problems)
+
+
+def examples(
+    run: Run, *, split: Split = "train", rows: int | None = SAMPLE, packing: bool = False, progress: Progress
+) -> Answers:
+    """Return the first rows, or packed sequences, of a split; None reads all. Raises UsageError for a split that the
+    workload lacks, and as `data_pipeline.read` does.
+    """
+    _refuse_missing(run, split)
+    count = sys.maxsize if rows is None else rows
+    limit = reading_of(run).limit
+    return _read(run, (Pass(rows=count, packing=packing, max_target_length=limit, split=split),), progress)
+
+
+def _refuse_missing(run: Run, split: Split) -> None:
+    if split == "eval" and not evaluates(run):
+        fix = "Set data.hf_eval_files or data.hf_eval_split, or leave --split out."
+        raise UsageError("The workload names no data to evaluate on.", fix=fix)
+
+
+def _read(run: Run, passes: tuple[Pass, ...], progress: Progress) -> Answers:
+    python = environments.ensure("maxtext", progress=progress).python
+    progress("reading the data through MaxText's input pipeline")
+    return read(run, passes, machine=Machine(python=python, env=own_environment(), cache=own_cache()))

@@ -1,0 +1,106 @@
+"""Runs the worker that reads and writes rows, in MaxText's environment, and reports its progress."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from xsft.dataset.preparing import Shard
+from xsft.effects.local import prepare_worker
+from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine, hub_token
+from xsft.effects.machine import process
+from xsft.errors import EnvironmentMissing, SpecError, Unreachable, XsftError
+from xsft.problems import error
+from xsft.spec.keypath import printable
+from xsft.spec.secrets import redact
+from xsft.trainers.local import OFFLINE
+
+WORKER = Path(prepare_worker.__file__)
+UNANSWERED = ("ConnectionError", "ConnectError", "ReadError", "Timeout", "LocalEntryNotFoundError")
+"""Errors of datasets, huggingface_hub and httpx if the hub did not answer."""
+NO_ACCESS = ("GatedRepoError", "DatasetNotFoundError", "RepositoryNotFoundError")
+"""Their errors for a data set that does not exist, or that this login may not read; the hub answers both alike."""
+DISK_FULL = ("[Errno 28]", "[Errno 122]")
+
+LOGIN = "Correct data.hf_path; for a gated data set accept its terms on the hub and run `hf auth login`."
+
+
+@dataclass(kw_only=True)
+class Follower:
+    """What the worker has reported so far."""
+
+    say: Callable[[str], None]
+    verb: str
+    total: int | None
+    on_shard: Callable[[Shard], None] = lambda _shard: None
+    shards: list[Shard] = field(default_factory=list)
+
+    def line(self, text: str) -> None:
+        """Read a line of the worker; a line that is not its own (a library's warning) is skipped."""
+        with suppress(ValueError):
+            match json.loads(text):
+                case {"rows": int(rows), "seconds": float(seconds)}:
+                    self.say(progress_line(self.verb, rows, total=self.total, seconds=seconds))
+                case {"shard": found}:
+                    shard = msgspec.convert(found, Shard)
+                    self.on_shard(shard)
+                    self.shards.append(shard)
+                case _:
+                    pass
+
+
+def progress_line(verb: str, rows: int, *, total: int | None, seconds: float) -> str:
+    """Return the rate and, if the total is known, the time left."""
+    rate = rows / max(seconds, 0.001)
+    if total is None:
+        return f"{verb} {rows:,} rows, {rate:,.0f} a second"
+    return (
+        f"{verb} {rows:,} of {total:,} rows, {rate:,.0f} a second, {max(total - rows, 0) / max(rate, 0.001):.0f} s left"
+    )
+
+
+def work(
+    job: Mapping[str, Any], *, machine: Machine, scratch: Path, follower: Follower, online: bool
+) -> Mapping[str, Any]:
+    """Return the worker's answer. Raises SpecError if the source cannot be read, Unreachable if the hub does not
+    answer, EnvironmentMissing if the disk is full or the worker did not run.
+    """
+    question, answer = scratch / "job.json", scratch / f"{job['action']}.json"
+    question.write_text(json.dumps(job), encoding="utf-8")
+    # -I: neither the user's site nor the checkout can shadow a library.
+    argv = (str(machine.python), "-I", str(WORKER), str(question), str(answer))
+    environment = _environment(machine, scratch, online=online)
+    done = process.follow(argv, env=environment, on_line=follower.line, cwd=scratch)
+    if not answer.exists():
+        last = next((line for line in reversed(done.stdout.splitlines()) if line.strip()), "it said nothing")
+        message = f"The worker in MaxText's environment ended with status {done.status}: {redact(last)}"
+        raise EnvironmentMissing(message, fix="Run the command again; `xsft setup maxtext` builds the environment.")
+    found: Mapping[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+    if "error" in found:
+        raise failure(printable(redact(found["error"])))
+    return found
+
+
+def failure(words: str) -> XsftError:
+    """Return the error for the worker's message."""
+    if any(word in words for word in DISK_FULL):
+        return EnvironmentMissing(
+            f"The disk is full: {words}", fix="Free some space, or prepare elsewhere with --to.", id="disk-full"
+        )
+    if any(word in words for word in UNANSWERED):
+        return Unreachable(f"The data set could not be fetched: {words}", fix="Check the network, and try again.")
+    fix = LOGIN if any(word in words for word in NO_ACCESS) else "Correct the data section, or mend the file."
+    return SpecError((error("data-unreadable", "data", f"The data cannot be read: {words}", fix),))
+
+
+def _environment(machine: Machine, scratch: Path, *, online: bool) -> dict[str, str]:
+    names = (*PASSED_ON, *(PASSED_ON_ONLINE if online else ()))
+    passed = {name: machine.env[name] for name in names if name in machine.env}
+    own = {"HF_HOME": str(machine.cache / "huggingface"), "HF_HUB_DISABLE_TELEMETRY": "1", "TMPDIR": str(scratch)}
+    return {**passed, **(hub_token(machine.env) if online else OFFLINE), **own}

@@ -1,0 +1,335 @@
+"""Counts, checks and writes the rows of a data set. Runs as a program in MaxText's environment, which has `datasets`.
+
+usage: prepare_worker.py JOB ANSWER. JOB names an action and what its function reads, e.g. `{"action": "count",
+"sources": [{"load": {...}, "columns": {old: new}, "splits": [name, ...], "share": x}], "rule": ..., "sharegpt": bool}`;
+a source of two splits gives the share `x` of its rows to the second. ANSWER becomes what the function returns, or
+`{"error": "..."}`. `{"rows": n, "seconds": s}` goes to stdout every two seconds, and each whole shard.
+
+Rows are streamed, in their order: what is held at a time is a batch, and a part of a shard.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+BATCH = 1000
+"""Rows read and written at a time."""
+SHOWN = 5
+"""Maximum number of refused rows reported per split."""
+EVERY_S = 2.0
+
+ROLES = ("system", "user", "assistant")
+SHAREGPT = {"human": "user", "gpt": "assistant", "system": "system", "user": "user", "assistant": "assistant"}
+
+Row = dict[str, Any]
+
+
+def messages_fault(turns: Any) -> str | None:
+    """Return why MaxText could not train on this conversation, or would leave out a part of it; None if it can. source:
+    maxtext@0.2.5 input_pipeline/input_pipeline_utils.py apply_chat_template: other roles are skipped, a system turn
+    after the first raises, and each answer closes a round.
+    """
+    if not isinstance(turns, list) or not turns:
+        return "it has no turns" if turns in (None, []) else "it is not a list of turns"
+    last = "assistant"
+    for number, turn in enumerate(turns):
+        if fault := _turn_fault(turn, number=number, last=last):
+            return f"turn {number}: {fault}"
+        last = turn["role"]
+    return None if any(turn["role"] == "assistant" for turn in turns) else "no turn is the assistant's"
+
+
+def _turn_fault(turn: Any, *, number: int, last: str) -> str | None:
+    if not isinstance(turn, dict) or not {"role", "content"} <= turn.keys():
+        return "it lacks role or content"
+    if turn["role"] not in ROLES:
+        return f"the role {turn['role']!r} is not one of {', '.join(ROLES)}"
+    if turn["role"] == "system" and number:
+        return "a system turn must be the first"
+    if turn["role"] == "assistant" and last == "assistant":
+        return "an answer without a user turn before it"
+    return text_fault(turn["content"])
+
+
+def text_fault(text: Any) -> str | None:
+    if not isinstance(text, str):
+        return "the text is null" if text is None else f"the text is a {type(text).__name__}"
+    return None if text.strip() else "the text is empty"
+
+
+def texts_fault(row: Row) -> str | None:
+    faults = ((column, text_fault(text)) for column, text in row.items())
+    return next((f"{column}: {fault}" for column, fault in faults if fault), None)
+
+
+def rounds_fault(row: Row) -> str | None:
+    """Return the fault of a row, or None. Prompts and completions are lists of turns, which MaxText joins pair by pair
+    (combine_columns).
+    """
+    prompt, completion = row["prompt"], row["completion"]
+    if not isinstance(prompt, list) or not isinstance(completion, list) or len(prompt) != len(completion):
+        return "prompt and completion are not lists of turns of one length"
+    return messages_fault([turn for pair in zip(prompt, completion, strict=True) for turn in pair])
+
+
+RULES: Mapping[str, Callable[[Row], str | None]] = {
+    "messages": lambda row: messages_fault(row["messages"]),
+    "texts": texts_fault,
+    "rounds": rounds_fault,
+    "none": lambda _row: None,
+}
+"""The rule for the columns of each shape."""
+
+
+def from_sharegpt(value: Any) -> Any:
+    """Return `[{"from": "human", "value": …}]` as turns with role and content; any other value unchanged."""
+    if not isinstance(value, list) or not all(isinstance(turn, dict) and "from" in turn for turn in value):
+        return value
+    return [{"role": SHAREGPT.get(turn["from"], turn["from"]), "content": turn.get("value")} for turn in value]
+
+
+def held_out(row: Row, share: float) -> bool:
+    """Return whether the row belongs to the share. Decided by its content, so that equal rows are in one split."""
+    content = json.dumps(row, sort_keys=True, ensure_ascii=True, default=str).encode()
+    return int.from_bytes(hashlib.sha256(content).digest()[:8]) < share * 2**64
+
+
+def rows_of(source: Mapping[str, Any]) -> Iterator[Row]:
+    """Yield the selected columns of each row, under their new names."""
+    import datasets  # type: ignore[import-not-found]
+
+    columns = source["columns"]
+    try:
+        stream = datasets.load_dataset(**source["load"], streaming=True)
+    except StopIteration:  # the files are empty
+        return
+    for batch in stream.iter(batch_size=BATCH):
+        if missing := [column for column in columns if column not in batch]:
+            raise KeyError(f"no column {', '.join(missing)}; there are {', '.join(batch)}")
+        taken = (batch[column] for column in columns)
+        yield from (dict(zip(columns.values(), values, strict=True)) for values in zip(*taken, strict=True))
+
+
+class PrepareProgress:
+    """A counter that reports every two seconds how many rows were read."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._began = self._said = 0.0
+
+    def count(self) -> None:
+        if not self.rows:  # `datasets` is already imported here
+            self._began = self._said = time.monotonic()
+        self.rows += 1
+        if self.rows % 100 == 0 and time.monotonic() >= self._said + EVERY_S:
+            self._said = time.monotonic()
+            tell({"rows": self.rows, "seconds": self._said - self._began})
+
+
+def tell(what: Mapping[str, Any]) -> None:
+    sys.stdout.write(f"{json.dumps(what)}\n")
+    sys.stdout.flush()
+
+
+def kept(
+    job: Mapping[str, Any], progress: PrepareProgress, refused: Callable[[str, int, str], None]
+) -> Iterator[tuple[str, Row]]:
+    """Yield (split, row) for all rows that MaxText can train on."""
+    rule = RULES[job["rule"]]
+    for source in job["sources"]:
+        first, *second = source["splits"]
+        for number, read in enumerate(rows_of(source)):
+            progress.count()
+            row = {name: from_sharegpt(value) for name, value in read.items()} if job["sharegpt"] else read
+            if fault := rule(row):
+                refused(first, number, fault)
+            else:
+                yield (second[0] if second and held_out(row, source["share"]) else first), row
+
+
+class Counted:
+    """The counts of a split, and the type of its columns."""
+
+    def __init__(self) -> None:
+        self.rows = self.bytes = 0
+        self.schema: Any = None
+        self._batch: list[Row] = []
+
+    def add(self, row: Row) -> None:
+        self.rows += 1
+        self._batch.append(row)
+        if len(self._batch) >= BATCH:
+            self.flush()
+
+    def flush(self) -> None:
+        import pyarrow as pa  # type: ignore[import-not-found]
+
+        table = pa.Table.from_pylist(self._batch)
+        known = [schema for schema in (self.schema, table.schema if self._batch else None) if schema]
+        self.schema = pa.unify_schemas(known, promote_options="permissive") if known else None
+        self.bytes += table.nbytes
+        self._batch = []
+
+
+def count(job: Mapping[str, Any]) -> Row:
+    """Return rows, bytes and type of each split, and which rows are refused."""
+    splits = {name: Counted() for source in job["sources"] for name in source["splits"]}
+    faults: dict[str, list[Any]] = {name: [] for name in splits}
+    counts = dict.fromkeys(splits, 0)
+
+    def refused(split: str, number: int, fault: str) -> None:
+        counts[split] += 1
+        if len(faults[split]) < SHOWN:
+            faults[split].append({"row": number, "fault": fault})
+
+    for split, row in kept(job, PrepareProgress(), refused):
+        splits[split].add(row)
+    for one in splits.values():
+        one.flush()
+    return {
+        name: {
+            "rows": one.rows,
+            "bytes": one.bytes,
+            "refused": counts[name],
+            "faults": faults[name],
+            "schema": base64.b64encode(one.schema.serialize().to_pybytes()).decode() if one.schema else "",
+        }
+        for name, one in splits.items()
+    }
+
+
+class ParquetFile:
+    def __init__(self, path: Path, schema: Any) -> None:
+        import pyarrow.parquet as pq  # type: ignore[import-not-found]
+
+        self._schema, self._rows = schema, []  # type: tuple[Any, list[Row]]
+        self._writer = pq.ParquetWriter(path, schema)
+
+    def add(self, row: Row) -> None:
+        self._rows.append(row)
+        if len(self._rows) >= BATCH:
+            self._flush()
+
+    def close(self) -> None:
+        self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        if self._rows:
+            self._writer.write_table(pa.Table.from_pylist(self._rows, schema=self._schema))
+        self._rows = []
+
+
+class ArrayRecordFile:
+    """A file of rows, each a tf.train.Example of texts, as MaxText parses it (input_pipeline_utils.py
+    ParseFeatures).
+    """
+
+    def __init__(self, path: Path, _schema: Any) -> None:
+        from array_record.python.array_record_module import ArrayRecordWriter  # type: ignore[import-not-found]
+
+        self._writer = ArrayRecordWriter(str(path), "group_size:1")  # each row is read separately, in any order
+
+    def add(self, row: Row) -> None:
+        from maxtext.input_pipeline.protos import example_pb2  # type: ignore[import-not-found]
+
+        example = example_pb2.Example()
+        for column, text in row.items():
+            example.features.feature[column].bytes_list.value.append(text.encode())
+        self._writer.write(example.SerializeToString())
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+FILES: Mapping[str, Callable[[Path, Any], Any]] = {"parquet": ParquetFile, "arrayrecord": ArrayRecordFile}
+
+
+class Shards:
+    """A writer of a split's rows into its shards, one after the other; their sizes differ by at most one row."""
+
+    def __init__(self, *, folder: Path, split: str, rows: int, shards: int, format: str, schema: str) -> None:
+        self._folder, self._split, self._format = folder, split, format
+        self._rows, self._shards, self._schema = rows, shards, _schema(schema)
+        self._number = self._in_shard = self.written = 0
+        self._file: Any = None
+
+    def add(self, row: Row) -> None:
+        self._file = self._file or FILES[self._format](self._path, self._schema)
+        self._file.add(row)
+        self._in_shard += 1
+        self.written += 1
+        if self.written == (self._number + 1) * self._rows // self._shards:
+            self._finish()
+
+    @property
+    def whole(self) -> bool:
+        return self.written == self._rows
+
+    @property
+    def _path(self) -> Path:
+        return self._folder / f"{self._split}-{self._number:05d}-of-{self._shards:05d}.{self._format}"
+
+    def _finish(self) -> None:
+        self._file.close()
+        found = {"split": self._split, "name": self._path.name, "rows": self._in_shard, **_sealed(self._path)}
+        self._number, self._in_shard, self._file = self._number + 1, 0, None
+        tell({"shard": found})
+
+
+def _schema(text: str) -> Any:
+    import pyarrow as pa
+
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+
+
+def _sealed(path: Path) -> Row:
+    """Return size and digest of the file on the disk."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"bytes": path.stat().st_size, "sha256": digest}
+
+
+def write(job: Mapping[str, Any]) -> Row:
+    """Return the number of rows written, by split; each finished shard is reported on stdout."""
+    folder = Path(job["folder"])
+    splits = {name: Shards(folder=folder, split=name, format=job["format"], **one) for name, one in job["out"].items()}
+    for split, row in kept(job, PrepareProgress(), lambda *_: None):
+        splits[split].add(row)
+    if short := [name for name, one in splits.items() if not one.whole]:
+        raise ValueError(f"{', '.join(short)}: other rows than were counted before")
+    return {}
+
+
+def resolve(job: Mapping[str, Any]) -> Row:
+    """Return the hub's commit of each source that is a data set there."""
+    from huggingface_hub import HfApi  # type: ignore[import-not-found]
+
+    return {"commits": [HfApi().dataset_info(path).sha for path in job["paths"]]}
+
+
+ACTIONS: Mapping[str, Callable[[Mapping[str, Any]], Row]] = {"resolve": resolve, "count": count, "write": write}
+
+
+def main(job: Path, into: Path) -> None:
+    asked = json.loads(job.read_text())
+    try:
+        answer = ACTIONS[asked["action"]](asked)
+    except Exception as problem:  # noqa: BLE001 - whatever the library says is the answer
+        answer = {"error": f"{type(problem).__name__}: {problem}"}
+    into.write_text(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))

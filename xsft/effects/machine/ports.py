@@ -1,0 +1,24 @@
+"""Ports of the loopback address."""
+
+from __future__ import annotations
+
+import socket
+
+from xsft.errors import Refused
+
+LOOPBACK = "127.0.0.1"
+
+
+def free_port(wanted: int | None = None) -> int:
+    """Return `wanted`, or a port that the system chooses. Raises Refused, port-in-use, if `wanted` cannot be bound."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, wanted or 0))
+        except OSError as problem:
+            raise Refused(
+                f"port {wanted} of {LOOPBACK} cannot be used: {problem.strerror}",
+                fix="Choose another with --port, or leave --port out: a free one is chosen.",
+                id="port-in-use",
+            ) from problem
+        return int(probe.getsockname()[1])

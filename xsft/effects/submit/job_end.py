@@ -1,0 +1,37 @@
+"""Records beside a CPU job's run how the job ended: its JobSet is deleted some hours later."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from xsft.effects.machine.chance import random_hex
+from xsft.effects.records.records import RecordStore, ref_of
+from xsft.errors import XsftError
+from xsft.problems import Problem, warning
+from xsft.records.model import AttemptFacts
+
+OPEN = frozenset({"submitting", "created", "unknown"})
+"""Outcomes after which the end is not recorded yet."""
+
+
+def record_job_end(
+    store: RecordStore,
+    *,
+    output: str,
+    run_name: str,
+    outcome: Literal["completed", "failed"],
+    reason: str | None = None,
+) -> tuple[Problem, ...]:
+    """Record how the last attempt ended, unless its end is already recorded. Returns a warning if the record cannot be
+    written.
+    """
+    try:
+        last = next(iter(reversed(store.read_run(output, run_name))), None)
+        if last is None or last.last.outcome not in OPEN:
+            return ()
+        facts = AttemptFacts(outcome=outcome, at=store.now(), submitter=random_hex(8), reason=reason)
+        return store.finish(ref_of(last), facts).problems
+    except XsftError as failed:
+        message = f"The record of {run_name} does not say how it ended: {failed.message}"
+        fix = "The result is what lies at its path; the next call looks there."
+        return (warning("end-not-recorded", "", message, fix),)

@@ -1,0 +1,179 @@
+"""The JobSet of a CPU job: what xpk's manifest of it lacks, and what the final one must hold. Pure.
+
+Kept as xpk renders it: `hostNetwork`, so that the pod reaches the bucket as the same account as the trainer does, which
+is the node's; and the affinity that keeps it off the nodes of the cluster's own services. source: `xpk workload create
+--device-type=n2-standard-64-1`, xpk@1.16.0, as tests/golden/*.convert.yaml show it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from xsft.catalog.cpu import GIB, cpu_types
+from xsft.launchers.audit import Expectation
+from xsft.launchers.cpujob import SCRATCH, CpuJob, cpu_env
+from xsft.launchers.encoding import escape_expansion
+from xsft.launchers.expect import secret_expectations
+from xsft.launchers.jobset import FAIL_JOBSET_RULE, JobSetPaths, places, pod_failure_policy
+from xsft.launchers.labels import (
+    DIGEST_ANNOTATION,
+    FOR_ANNOTATION,
+    INSTANCE_TYPE,
+    JOBSET_LABEL,
+    MODE_LABEL,
+    OUTPUT_ANNOTATION,
+    RUN_LABEL,
+    TPU_NODE,
+    WORK_LABEL,
+    WRITES_ANNOTATION,
+)
+from xsft.launchers.patch import NODE_TERMS, Change, pull_secret_changes, token_changes
+from xsft.launchers.pointers import Json, Named, Path
+
+SCRATCH_VOLUME = "xsft-scratch"
+NODE_DISK = 20 * GIB
+"""Bytes that every node can spare: GKE's boot disks have 100 GiB, of which pods get half, and images are stored there
+too. source: docs.cloud.google.com/kubernetes-engine/docs/concepts/plan-node-sizes, "Local ephemeral storage
+reservation"."""
+GROUP = 1000
+"""Group that owns a volume with a disk of its own, so that any user of an image can write to it."""
+
+EXCLUSIVE: Path = ("metadata", "annotations", "alpha.jobset.sigs.k8s.io/exclusive-topology")
+NOT_DEFAULT_POOL = {"key": "cloud.google.com/gke-nodepool", "operator": "NotIn", "values": ["default-pool"]}
+"""Node selector term that xpk sets; source: xpk@1.16.0 core/scheduling.py get_cpu_affinity."""
+
+
+def cpu_changes(job: CpuJob) -> tuple[Change, ...]:
+    """Return the changes to the manifest for what xpk cannot express."""
+    at = places(job.run.mode.value)
+    return (*_identity(job, at), *_resources(job, at), *token_changes(job.run, at), *pull_secret_changes(job.run, at))
+
+
+def cpu_expectations(job: CpuJob) -> tuple[Expectation, ...]:
+    """Return what the job's manifest must hold."""
+    at = places(job.run.mode.value)
+    return (
+        *_expected_identity(job, at),
+        *_expected_process(job, at),
+        *_expected_policies(job, at),
+        *secret_expectations(job.run, at),
+    )
+
+
+def _labels(job: CpuJob) -> dict[str, str]:
+    run = job.run
+    return {
+        "app.kubernetes.io/managed-by": "xsft",
+        RUN_LABEL: run.run_name,
+        JOBSET_LABEL: run.jobset,
+        MODE_LABEL: run.mode.value,
+        WORK_LABEL: job.work,
+    }
+
+
+def _annotations(job: CpuJob) -> dict[str, str]:
+    return {
+        DIGEST_ANNOTATION: job.digest,
+        OUTPUT_ANNOTATION: job.run.output or "",
+        FOR_ANNOTATION: job.training,
+        WRITES_ANNOTATION: job.writes,
+    }
+
+
+def _identity(job: CpuJob, at: JobSetPaths) -> Iterator[Change]:
+    why = "the job's identity: xpk has no flag for labels and annotations"
+    context = "xpk leaves the namespace to the kubeconfig context"
+    yield Change(path=("metadata", "namespace"), value=job.run.namespace, why=context)
+    for key, value in _labels(job).items():
+        yield Change(path=("metadata", "labels", key), value=value, why=why)
+    for key, value in _annotations(job).items():
+        yield Change(path=("metadata", "annotations", key), value=value, why=why)
+    yield Change(path=(*at.trainer_pod[:-1], "metadata", "labels", RUN_LABEL), value=job.run.run_name, why=why)
+    queue = ("metadata", "labels", "kueue.x-k8s.io/queue-name")
+    yield Change(path=queue, value=job.run.queue, why="xpk knows one queue, multislice-queue")
+    alone = "xpk gives a CPU job a whole node pool for itself: no second one, and no Pathways head, would start"
+    yield Change(path=EXCLUSIVE, action="remove", why=alone)
+
+
+def _resources(job: CpuJob, at: JobSetPaths) -> Iterator[Change]:
+    asks = "xpk limits the CPUs to those of the machine type and asks for no memory"
+    resources = (*at.trainer, "resources")
+    yield Change(path=(*resources, "requests"), value=_requests(job), why=asks)
+    yield Change(path=(*resources, "limits"), value={"memory": job.memory_quantity}, why=asks)
+    yield Change(path=(*at.trainer, "securityContext"), action="remove", why="xpk makes it privileged, as for chips")
+    yield Change(path=(*at.trainer_pod, *NODE_TERMS), value=_node_terms(job), why="xpk takes any node of any size")
+    disk = "xpk has no volume for what is downloaded; a request for ephemeral-storage is in no queue's quota"
+    mount = {"name": SCRATCH_VOLUME, "mountPath": SCRATCH}
+    yield Change(path=(*at.trainer_pod, "volumes", Named(SCRATCH_VOLUME)), value=_volume(job), why=disk)
+    yield Change(path=(*at.trainer, "volumeMounts", Named(SCRATCH_VOLUME)), value=mount, why=disk)
+    if job.disk > NODE_DISK:
+        yield Change(path=(*at.trainer_pod, "securityContext", "fsGroup"), value=GROUP, why=disk)
+
+
+def _requests(job: CpuJob) -> dict[str, Json]:
+    return {"cpu": job.cpus, "memory": job.memory_quantity}
+
+
+def _node_terms(job: CpuJob) -> list[Json]:
+    """Return node selector terms that exclude TPU hosts and nodes that are too small. The scheduler counts memory too;
+    auto-provisioning reads these terms."""
+    small = [one.machine for one in cpu_types() if one.memory_gib < job.machine.memory_gib]
+    too_small = [{"key": INSTANCE_TYPE, "operator": "NotIn", "values": small}] if small else []
+    chips = {"key": TPU_NODE, "operator": "DoesNotExist"}
+    return [{"matchExpressions": [NOT_DEFAULT_POOL, chips, *too_small]}]
+
+
+def _volume(job: CpuJob) -> Json:
+    """Return a volume: a folder of the node, or a disk that lives as long as the pod. Kueue counts neither as a
+    request."""
+    if job.disk <= NODE_DISK:
+        return {"name": SCRATCH_VOLUME, "emptyDir": {}}
+    size = {"requests": {"storage": f"{math.ceil(job.disk / GIB)}Gi"}}
+    claim = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": size}}
+    return {"name": SCRATCH_VOLUME, "ephemeral": {"volumeClaimTemplate": claim}}
+
+
+def _expected_identity(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
+    labels: Path = ("metadata", "labels")
+    run, pod = job.run, (*at.trainer_pod[:-1], "metadata", "labels")
+    yield Expectation(field="name", path=("metadata", "name"), value=run.jobset)
+    for key, value in (_labels(job) | {"xpk.google.com/workload": run.jobset}).items():
+        yield Expectation(field="name", path=(*labels, key), value=value)
+    yield Expectation(field="name", path=(*pod, RUN_LABEL), value=run.run_name)
+    yield Expectation(field="place.namespace", path=("metadata", "namespace"), value=run.namespace)
+    yield Expectation(field="queue", path=(*labels, "kueue.x-k8s.io/queue-name"), value=run.queue)
+    for key, value in _annotations(job).items():
+        yield Expectation(field="name", path=("metadata", "annotations", key), value=value)
+
+
+def _expected_process(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
+    resources = (*at.trainer, "resources")
+    volume = (*at.trainer_pod, "volumes", Named(SCRATCH_VOLUME))
+    mount = (*at.trainer, "volumeMounts", Named(SCRATCH_VOLUME), "mountPath")
+    command = (*at.trainer, "command")
+    asked = list(job.argv)
+    yield Expectation(field="image.ref", path=(*at.trainer, "image"), value=job.run.spec.image.ref)
+    yield Expectation(field="command", path=command, value=job.command, requested=asked, reads="command")
+    yield Expectation(field="memory", path=(*resources, "requests"), value=_requests(job))
+    yield Expectation(field="memory", path=(*resources, "limits"), value={"memory": job.memory_quantity})
+    yield Expectation(field="nodes", path=(*at.trainer_pod, *NODE_TERMS), value=_node_terms(job))
+    yield Expectation(field="disk", path=volume, value=_volume(job))
+    yield Expectation(field="disk", path=mount, value=SCRATCH)
+    for name, value in cpu_env(job).items():
+        path = (*at.trainer, "env", Named(name), "value")
+        yield Expectation(field=f"env.{name}", path=path, value=escape_expansion(value), requested=value)
+
+
+def _expected_policies(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
+    """Yield the policies of a job that is never restarted in place: files of an earlier start would be in its way, so
+    the next call begins a new attempt."""
+    spec, policy = job.run.spec, ("spec", "failurePolicy")
+    yield Expectation(field="replicas", path=(*at.slices, "replicas"), value=1)
+    yield Expectation(field="replicas", path=(*at.trainer_job, "parallelism"), value=1)
+    yield Expectation(field="restarts", path=(*policy, "maxRestarts"), value=0)
+    yield Expectation(field="restarts", path=(*policy, "rules"), value=[FAIL_JOBSET_RULE])
+    yield Expectation(field="restarts", path=(*at.trainer_job, "podFailurePolicy"), value=pod_failure_policy([]))
+    ttl: Path = ("spec", "ttlSecondsAfterFinished")
+    yield Expectation(field="ttl_seconds_after_finished", path=ttl, value=spec.ttl_seconds_after_finished)
+    yield Expectation(field="priority", path=(*at.trainer_pod, "priorityClassName"), value=spec.priority)

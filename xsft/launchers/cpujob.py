@@ -1,0 +1,98 @@
+"""Jobs of a training that need no chip: one process in one pod on a CPU node. Pure data."""
+
+from __future__ import annotations
+
+import math
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft.catalog.cpu import GIB, CpuType, cpu_type_for, cpu_types
+from xsft.conversion.estimate import ConversionEstimate
+from xsft.conversion.plan import ConversionPlan
+from xsft.launchers.encoding import encode_command
+from xsft.naming import Work, jobset_name
+from xsft.spec.resolve import Mode, Run
+from xsft.trainers.trainer import HF_TOKEN_DIRECTORY
+
+SCRATCH = "/xsft-scratch"
+"""Folder in which the pod may write its downloads."""
+OF_CHIPS = ("LIBTPU_", "TPU_", "XLA_", "JAX_")
+"""Prefixes of the training's variables that would stop a process on a CPU, or mean nothing to it."""
+
+
+class CpuJob(Struct, frozen=True, kw_only=True):
+    """One process on one CPU node."""
+
+    work: Work
+    run: Run
+    """The workload's run under the job's own name: image, place, queue, Secrets and priority are the workload's."""
+    training: str
+    """run_name of the workload."""
+    digest: str
+    """Digest of its inputs, 64 hex digits: two jobs with one digest are the same job."""
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    """Variables in addition to those of the workload (`cpu_env`)."""
+    memory: int
+    """Bytes of memory."""
+    disk: int
+    """Bytes of scratch space."""
+    writes: str
+    """Path of the job's result."""
+
+    @property
+    def cpus(self) -> int:
+        """Return the CPUs to request, in the machine's proportion of 1 to 4 GiB: as many jobs fit as their memory
+        allows."""
+        return max(2, min(math.ceil(self.memory / (4 * GIB)), self.machine.vcpus * 9 // 10))
+
+    @property
+    def machine(self) -> CpuType:
+        """Return the smallest machine that holds the job; the largest that xpk names if none does."""
+        return cpu_type_for(self.memory) or cpu_types()[-1]
+
+    @property
+    def command(self) -> str:
+        """Return the encoded command, as `xsft.launchers.xpk.command`. Raises ValueError if it cannot be sent."""
+        return encode_command(argv=self.argv, env=(), mode="mcjax")
+
+    @property
+    def memory_quantity(self) -> str:
+        return f"{math.ceil(self.memory / GIB)}Gi"
+
+
+def conversion_job(made: ConversionPlan, run: Run, needs: ConversionEstimate) -> CpuJob:
+    """Return the conversion job of the workload's run; the pod writes to the output itself, so only the download needs
+    its disk."""
+    return CpuJob(
+        work="convert",
+        run=run_of(run, run_name=made.run_name, attempt=1),
+        training=made.training,
+        digest=made.digest,
+        argv=made.argv,
+        env={},
+        memory=needs.memory,
+        disk=needs.download,
+        writes=made.checkpoint,
+    )
+
+
+def attempt_of_job(job: CpuJob, attempt: int) -> CpuJob:
+    """Return the same job under the name of its nth attempt."""
+    return replace(job, run=run_of(job.run, run_name=job.run.run_name, attempt=attempt))
+
+
+def run_of(run: Run, *, run_name: str, attempt: int) -> Run:
+    """Return the workload's run as its job: another name, and no slice."""
+    name = jobset_name(run_name=run_name, attempt=attempt)
+    mode = Mode(value="mcjax", reason="one process on a CPU node")
+    return replace(run, run_name=run_name, attempt=attempt, jobset=name, mode=mode, slice=None)
+
+
+def cpu_env(job: CpuJob) -> dict[str, str]:
+    """Return the variables of the job's container."""
+    own = {name: value for name, value in job.run.spec.env.items() if not name.startswith(OF_CHIPS)}
+    token = job.run.spec.secrets.hf_token
+    at = {"HF_TOKEN_PATH": f"{HF_TOKEN_DIRECTORY}/{token.key}"} if token else {}
+    return {"HF_HOME": f"{SCRATCH}/huggingface", "JAX_PLATFORMS": "cpu", **own, **at, **job.env}

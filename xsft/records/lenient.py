@@ -1,0 +1,58 @@
+"""Reading a document of ours leniently, by pydantic: what makes no sense is left out and named. Pure."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from xsft.records.model import AttemptFacts, Record
+
+T = TypeVar("T")
+
+MAX_REPAIRS = 50
+
+
+def lenient(kind: type[T], document: dict[str, Any]) -> tuple[T, tuple[str, ...]]:
+    """The value, and the key paths that had to be left out to make it one."""
+    document = copy.deepcopy(document)
+    unread: list[str] = []
+    for _ in range(MAX_REPAIRS):
+        try:
+            return _adapters()[kind.__name__].validate_python(document), tuple(dict.fromkeys(unread))
+        except ValidationError as invalid:
+            worst = invalid.errors()[-1]  # the last one: removing it leaves earlier indices as they are
+            path = worst["loc"][:-1] if worst["type"] == "missing" else worst["loc"]
+            _leave_out(document, path)
+            unread.append(".".join(map(str, path)))
+    raise ValueError("too much of it makes no sense")
+
+
+@cache
+def _adapters() -> dict[str, Any]:
+    return {kind.__name__: TypeAdapter(kind) for kind in (Record, AttemptFacts)}
+
+
+def _leave_out(document: dict[str, Any], path: tuple[int | str, ...]) -> None:
+    """Remove the deepest part of `path` that is there; pydantic's paths may end in words of its own."""
+    node: Any = document
+    for here, below in zip(path, [*path[1:], None], strict=True):
+        inner = _at(node, here)
+        if below is None or _at(inner, below) is None:
+            if inner is None:
+                break
+            del node[here]
+            return
+        node = inner
+    raise ValueError(f"{'.'.join(map(str, path)) or 'what a record must have'} is missing")
+
+
+def _at(node: Any, key: int | str) -> Any:
+    """None also for a key that holds null: null is what JSON has for nothing."""
+    if isinstance(node, Mapping):
+        return node.get(key)
+    inside = isinstance(node, list) and isinstance(key, int) and key < len(node)
+    return node[key] if inside else None

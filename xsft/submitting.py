@@ -1,0 +1,94 @@
+"""Submit a plan, for the command line and for Python callers: to its cluster, or train here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xsft.api import Loaded, Progress, accepted, plan
+from xsft.effects.cluster import cluster
+from xsft.effects.environments import environments
+from xsft.effects.local.machine import Machine, in_image
+from xsft.effects.local.run import LocalResult, already_done, run_local
+from xsft.effects.machine.paths import own_cache
+from xsft.effects.machine.process import own_environment
+from xsft.effects.records import records
+from xsft.effects.submit import recording
+from xsft.effects.submit.proposal import Proposal
+from xsft.effects.submit.submission import Submission, Submitter
+from xsft.effects.submit.through_xpk import NOTE, ThroughXpk, differences, refuse_losses
+from xsft.errors import UsageError
+from xsft.steps import Plan
+
+
+def submit(
+    workload: Loaded, *, through_xpk: bool = False, progress: Progress = lambda _line: None
+) -> Submission | LocalResult:
+    """Execute the workload's plan: create it on its cluster, once, or train here to its end.
+
+    Raises SpecError if the plan has errors, and as `Submitter.submit` and `run_local` do; a local run that failed is
+    returned as a result that says so.
+    """
+    (made,) = plan((workload,), progress=progress)
+    accepted(made)
+    if made.on_this_machine:
+        return _submit_local(made, progress=progress)
+    return submitter_for(workload, made, through_xpk=through_xpk, progress=progress).submit(made)
+
+
+def submitter_for(
+    workload: Loaded,
+    made: Plan,
+    *,
+    through_xpk: bool,
+    progress: Progress,
+    confirm: Callable[[Proposal], None] = lambda _proposal: None,
+) -> Submitter:
+    """Return a submitter connected to the plan's cluster. Raises Refused if xpk was requested and would lose a setting.
+
+    `confirm`: asked just before something is created; raises Refused if the answer is no.
+    """
+    if made.run.place is None:
+        raise UsageError("the workload names no place.", fix="Give it one: place: main, or inline.")
+    if through_xpk and made.xpk_argv is None:
+        raise UsageError(f"--through-xpk: {made.target} is another launcher.", fix="Leave it out.")
+    if through_xpk:
+        refuse_losses(made)
+    return Submitter(
+        cluster=cluster.connect(made.run.place),
+        store=records.record_store(),
+        provenance=recording.gather_provenance(made.file),
+        replan=lambda attempt: plan((workload,), attempt=attempt)[0],
+        progress=progress,
+        confirm=confirm,
+        **(_by_xpk(progress) if through_xpk else {}),
+    )
+
+
+def _by_xpk(progress: Progress) -> dict[str, Any]:
+    xpk = environments.ensure("xpk", progress=progress)
+    create = ThroughXpk(python=xpk.python, env=own_environment())
+    return {"create": create, "compare": differences, "notes": (NOTE,)}
+
+
+def _submit_local(made: Plan, *, progress: Progress) -> LocalResult:
+    done = already_done(made)
+    if done is not None:
+        return done
+    return run_local(made, machine=machine_for(made, progress=progress), on_event=lambda _event: None)
+
+
+def machine_for(made: Plan, *, progress: Progress) -> Machine:
+    """Return where a local plan runs: in its image, pulled if it is missing, else in MaxText's environment, built if it
+    is missing.
+
+    Raises EnvironmentMissing or Unreachable if neither is available.
+    """
+    env, cache = own_environment(), own_cache()
+    if made.run.spec.image.ref:
+        from xsft.effects.local.container import container_for  # through Docker's SDK
+
+        container = container_for(made, env=env, progress=progress)
+        if container:
+            return in_image(container, env=env, cache=cache)
+    return Machine(python=environments.ensure("maxtext", progress=progress).python, env=env, cache=cache)

@@ -1,0 +1,28 @@
+"""Losses by step, collected from a trainer's output. Pure."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from xsft.trainers.lines import Event, Restored, Step, StepLoss
+
+
+class LossFold(Struct, kw_only=True):
+    """The losses of one log, added line by line; if a resumed run repeats a step, the repetition counts."""
+
+    losses: dict[int, float] = field(default_factory=dict)
+    """Step -> loss, with Tunix's six decimals if it printed the step as well."""
+    resumed_from: int | None = None
+    exact: dict[int, float] = field(default_factory=dict)
+
+    def take(self, event: Event | None) -> None:
+        match event:
+            case StepLoss(step=step, loss=loss):
+                self.exact[step] = loss
+            case Step(step=step, loss=loss):
+                self.losses[step] = self.exact.get(step, loss)
+            case Restored(step=step):
+                self.losses = {s: loss for s, loss in self.losses.items() if s <= step}
+                self.resumed_from = step
+            case _:
+                pass

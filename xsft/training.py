@@ -1,0 +1,30 @@
+"""The trainers: the only place that lists them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+
+class Registered(NamedTuple):
+    """The two modules of a trainer. Named, not imported: workloads are read below the trainers."""
+
+    answers: str
+    """Answers for it (`xsft.trainers.trainer.PastedTrainer`)."""
+    lines: str
+    """Module whose `RULES` read its log lines (`xsft.trainers.lines`). Separate, because following a log needs no
+    workload."""
+
+
+DEFAULT_TRAINER = "sft"
+
+TRAINERS: Mapping[str, Registered] = MappingProxyType(
+    {DEFAULT_TRAINER: Registered(answers="xsft.trainers.maxtext", lines="xsft.trainers.maxtext_lines")}
+)
+"""The registry: a trainer's name, which a workload gives as its `trainer`, and its modules."""
+
+
+def trainers() -> Mapping[str, Registered]:
+    """Return all names that a workload may use."""
+    return TRAINERS

@@ -1,0 +1,84 @@
+"""The training data of a workload, for the command line and for Python callers: shown, counted, prepared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from xsft.api import Loaded, Progress
+from xsft.dataset.counted import address
+from xsft.dataset.passes import SAMPLE, Answers, Split
+from xsft.dataset.preparing import Options, data_section, preparation
+from xsft.effects.environments import environments
+from xsft.effects.facts import gather
+from xsft.effects.facts.counted import keep
+from xsft.effects.local import data_sample
+from xsft.effects.local.data_sample import DataInspection
+from xsft.effects.local.machine import Machine
+from xsft.effects.local.preparing import PreparedAt, Workshop, prepare
+from xsft.effects.machine import clock
+from xsft.effects.machine.paths import own_cache
+from xsft.effects.machine.process import own_environment
+from xsft.facts import CountedData, Facts
+from xsft.planner import make_intent
+from xsft.spec.resolve import Run
+
+
+def inspect_data(
+    workload: Loaded,
+    *,
+    split: Split = "train",
+    rows: int | None = SAMPLE,
+    progress: Progress = lambda _line: None,
+) -> DataInspection:
+    """Return the counts of the training data as the model sees it, and the problems found; `rows` None reads every row.
+
+    `xsft.check` knows the counts of the training split from then on, for the same rows and keys. Raises SpecError if
+    MaxText refuses the data, UsageError for a split that the workload lacks.
+    """
+    facts = _facts(workload)
+    run = make_intent(workload.spec, facts).run
+    found = data_sample.inspect(run, split=split, rows=rows, progress=progress)
+    if split == "train":
+        sampled = f"{'all' if found.summary.everything else 'the first'} {found.summary.sampled:,} rows"
+        keep(address(run, facts), CountedData(problems=found.problems, rows=sampled, on=clock.today()))
+    return found
+
+
+def show_data(
+    workload: Loaded,
+    *,
+    split: Split = "train",
+    rows: int | None = SAMPLE,
+    packed: bool = False,
+    progress: Progress = lambda _line: None,
+) -> Answers:
+    """Return the first examples, or packed sequences, as the model sees them. Raises as `inspect_data` does."""
+    return data_sample.examples(_offline(workload), split=split, rows=rows, packing=packed, progress=progress)
+
+
+def prepare_data(
+    workload: Loaded, options: Options, *, to: str | None = None, progress: Progress = lambda _line: None
+) -> tuple[PreparedAt, Mapping[str, Any]]:
+    """Return the workload's rows as shards, made now or found, and the `data` section that reads them.
+
+    Raises SpecError if rows cannot be read or trained on, and as `effects.local.preparing.prepare` does.
+    """
+    run = _offline(workload)
+    wanted = preparation(run, options)
+    python = environments.ensure("maxtext", progress=progress).python
+    machine = Machine(python=python, env=own_environment(), cache=own_cache())
+    made = prepare(wanted, output=run.output, to=to, workshop=Workshop(machine=machine, say=progress))
+    return made, data_section(run, made.prepared, to=made.to)
+
+
+def _offline(workload: Loaded) -> Run:
+    """Return the run, decided without reading its checkpoint."""
+    return make_intent(workload.spec, _facts(workload)).run
+
+
+def _facts(workload: Loaded) -> Facts:
+    facts = gather.gather(workload.spec, file=workload.file, today=clock.today(), offline=True)
+    return replace(facts, template=workload.template)
