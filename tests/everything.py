@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from xsft.spec.base import Section
 from xsft.spec.model import WorkloadSpec
@@ -99,6 +99,18 @@ EVERYTHING: Mapping[str, Any] = {
     "env": {"NAME": "a $(value) with: \"env:\" and 'quotes'"},
     "xla_flags": ["--xla_tpu_a=true", "--xla_tpu_b=2"],
     "overrides": {"maxtext": {"mu_dtype": "bfloat16"}},
+    "stages": {
+        "evaluate": {
+            "prompts": ["Which day?"],
+            "max_new_tokens": 16,
+            "split": "test",
+            "rows": 20,
+            "require": [{"prompt": 0, "matches": "Sun"}],
+            "max_eval_loss": 2.5,
+        },
+        "export": {"to": "gs://my-bucket/exports", "what": "full", "verify": "logits"},
+        "serve": {"image": "my.dev/vllm:1", "max_model_len": 512},
+    },
     "checks": {"bf16-weights": "measured"},
 }
 
@@ -194,6 +206,17 @@ OTHER: Mapping[str, Any] = {
     "env": {"NAME": "other"},
     "xla_flags": ["--xla_tpu_a=false"],
     "overrides.maxtext": {"mu_dtype": "float32"},
+    "stages.evaluate.prompts": "prompts.jsonl",
+    "stages.evaluate.max_new_tokens": 17,
+    "stages.evaluate.split": "test2",
+    "stages.evaluate.rows": 21,
+    "stages.evaluate.require": [{"prompt": 0, "matches": "Mon"}],
+    "stages.evaluate.max_eval_loss": 3.5,
+    "stages.export.to": "gs://my-bucket/exports2",
+    "stages.export.what": "merged",
+    "stages.export.verify": "tensors",
+    "stages.serve.image": "my.dev/vllm:2",
+    "stages.serve.max_model_len": 513,
     "checks": {"bf16-weights": "still measured"},
 }
 """Every leaf with a value that differs from the one above."""
@@ -256,5 +279,7 @@ def other(path: str, base: Mapping[str, Any] = EVERYTHING) -> WorkloadSpec:
 
 
 def _section(annotation: Any) -> type[Section] | None:
+    if get_origin(annotation) is list:  # of sections: one value
+        return None
     candidates = (annotation, *get_args(annotation))
     return next((c for c in candidates if isinstance(c, type) and issubclass(c, Section)), None)

@@ -41,6 +41,7 @@ NO_PLACE = {
     "data.chat_template": "the file's content is in the command, not its name",
     "data.rows": "what the user knows about the data; a check reads it",
     "checks": "which warnings are accepted",
+    **{path: "read by another stage" for path in leaves() if path.startswith("stages.")},
 }
 """Fields that a manifest cannot hold."""
 

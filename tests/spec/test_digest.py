@@ -29,6 +29,7 @@ NOT_IDENTITY = {
     "data.chat_template",
     "place.registry",
     "image.name",
+    *(path for path in leaves() if path.startswith("stages.")),
 }
 
 # Key -> what decides instead of it where EVERYTHING states both.

@@ -27,6 +27,7 @@ NOT_IDENTITY = frozenset(
         "restarts",
         "ttl_seconds_after_finished",
         "checks",
+        "stages",
         "data.rows",
         "image.name",
     }

@@ -23,6 +23,7 @@ from xsft.spec.sections import (
     Tpu,
     Train,
 )
+from xsft.spec.stages import Stages
 from xsft.targets import Targeted, targets
 from xsft.training import DEFAULT_TRAINER, trainers
 
@@ -106,5 +107,6 @@ class WorkloadSpec(Targeted, Section):
     xla_flags: list[str] = Field(default_factory=list)
     """XLA and libtpu flags, `--xla_tpu_…=…`: to LIBTPU_INIT_ARGS in McJAX, to the proxy in Pathways."""
     overrides: Overrides = Field(default_factory=Overrides)
+    stages: Stages = Field(default_factory=Stages)
     checks: dict[str, str] = Field(default_factory=dict)
     """Warnings that you accept: `{ID: "why"}`."""
