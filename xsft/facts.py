@@ -41,6 +41,8 @@ class CheckpointFacts(Struct, frozen=True, kw_only=True):
     """Why it could not be read, or what the path holds instead."""
     near: str | None = None
     """Path of a checkpoint nearby, if there is none here."""
+    is_hugging_face: bool = False
+    """Whether the path holds Hugging Face weights instead."""
     use_ocdbt: bool | None = None
     use_zarr3: bool | None = None
     scan_layers: bool | None = None

@@ -94,6 +94,7 @@ def without(content: dict[str, bytes], part: str) -> dict[str, bytes]:
 
 TORN = {
     "an array is missing": (without(files(), "wo.kernel"), "1 of 2 arrays are missing"),
+    "an array has no file of its own": (without(files(), "wo.kernel/.zarray"), "1 of 2 arrays are missing or have no"),
     "no commit": ({**files(), "_CHECKPOINT_METADATA": b'{"commit_timestamp_nsecs": null}'}, "no time of a commit"),
     "no manifest": (files(use_ocdbt=True), "manifest.ocdbt is missing"),
 }
@@ -153,6 +154,13 @@ def test_in_a_bucket(told: Told, bucket: Bucket) -> None:
     assert (status, said["status"], said["dtypes"]) == (0, "complete", ["float32"])
     held = [data for name, data in bucket.objects.items() if name.startswith("runs/0/items/")]
     assert said["bytes"] == sum(map(len, held))
+
+
+def test_an_array_of_a_bucket_without_its_own_file_is_torn(told: Told, bucket: Bucket) -> None:
+    (lost,) = [name for name in bucket.objects if name.endswith("wo.kernel/.zarray")]
+    bucket.objects[f"{lost.removesuffix('.zarray')}0.0"] = bucket.objects.pop(lost)
+    status, said = told.document("gs://my-bucket/runs/0/items")
+    assert (status, said["status"], said["modes"]) == (2, "torn", [])
 
 
 def test_without_a_login_it_could_not_be_looked_at(told: Told, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

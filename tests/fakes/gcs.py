@@ -169,7 +169,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _listing(self, query: dict[str, list[str]]) -> dict[str, object]:
         prefix = query.get("prefix", [""])[0]
         objects = self.bucket.names()
-        below = [name[len(prefix) :] for name in objects if name.startswith(prefix)]
+        ends = (
+            tuple(query["matchGlob"][0].removeprefix("**/{").rstrip("}").split(",")) if "matchGlob" in query else ("",)
+        )
+        below = [name[len(prefix) :] for name in objects if name.startswith(prefix) and name.endswith(ends)]
         flat = "delimiter" not in query
         folders = {prefix + name.partition("/")[0] + "/" for name in below if "/" in name and not flat}
         every = sorted({*folders, *(prefix + name for name in below if flat or "/" not in name)})

@@ -1127,6 +1127,7 @@ LOCAL: tuple[tuple[Observation, tuple[str, str]], ...] = (
     (local("running", alive=True, progress=progress(source="record")), ("starting", "trainer-starting")),
     (local("submitting", alive=True, progress=progress()), ("starting", "trainer-starting")),
     (local("running", alive=True, progress=None), ("training", "progress-not-read")),
+    (local("running", alive=True, work="convert", progress=progress(said_at=CREATED)), ("training", "cpu-job")),
     (local("running", alive=True, progress=training(said_at="2026-11-21T11:00:00Z")), ("stalled", "no-step")),
     (local("running"), ("failed", "killed")),
     (local("running", progress=progress(saved_step=3)), ("failed", "killed")),

@@ -98,13 +98,13 @@ def observation(**changes: Any) -> Observation:
 
 
 def local(outcome: str, **changes: Any) -> Observation:
-    alive = bool(changes.pop("alive", False))
+    alive, work = bool(changes.pop("alive", False)), changes.pop("work", None)
     given: dict[str, Any] = {
         "run_name": "tiny",
         "target": "local",
         "observed_at": NOW,
         "steps": 6,
-        "record": Recorded(outcome=outcome, alive=alive),
+        "record": Recorded(outcome=outcome, alive=alive, work=work),
     }
     return Observation(**(given | changes))
 

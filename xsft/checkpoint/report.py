@@ -62,7 +62,7 @@ def report(found: CheckpointFacts, *, size: int | None, bytes_read: int, written
     fitting = models(held, layouts(found, axis=1)) if kind(found.arrays) == "weights" else ()
     return Report(
         path=found.path,
-        status="complete" if found.status == "read" else found.status,
+        status=_status(found),
         detail=found.detail,
         layout=layout,
         step=_step(found.path),
@@ -82,9 +82,16 @@ def report(found: CheckpointFacts, *, size: int | None, bytes_read: int, written
     )
 
 
+def _status(found: CheckpointFacts) -> Status:
+    """A list of arrays that is too long to be read proves nothing of them."""
+    if found.status == "read":
+        return "complete" if found.arrays else "unreadable"
+    return found.status
+
+
 def _layout(found: CheckpointFacts) -> LayoutName | None:
     """By its arrays, which a folder of any name may hold; the folder tells who wrote weights."""
-    if "Hugging Face" in found.detail:
+    if found.is_hugging_face:
         return "hugging_face"
     folder = found.path.rstrip("/").rpartition("/")[2]
     match kind(found.arrays):
@@ -103,8 +110,9 @@ def _step(path: str) -> int | None:
 
 
 def _modes(found: CheckpointFacts) -> tuple[ModeName, ...]:
-    """Pathways' workers read zarr v2 without OCDBT only; unknown formats are promised to nobody."""
-    if found.status != "read":
+    """Pathways' workers read zarr v2 without OCDBT only; unknown formats are promised to nobody. A store with OCDBT
+    that does not tell its zarr is read all the same (orbax-checkpoint@0.12.8: no `use_zarr3` is version 2)."""
+    if _status(found) != "complete" or (found.use_zarr3 is None and not found.use_ocdbt):
         return ()
     return ("mcjax", "pathways") if found.use_ocdbt is False and found.use_zarr3 is False else ("mcjax",)
 

@@ -7,10 +7,10 @@ _src/path/atomicity_types.py (TMP_DIR_SUFFIX, COMMIT_SUCCESS_FILE); _src/metadat
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from xsft.checkpoint.files import OCDBT_MANIFEST
+from xsft.checkpoint.files import OCDBT_MANIFEST, OWN
 from xsft.facts import SavedArray
 
 TEMPORARY = ".orbax-checkpoint-tmp"
@@ -30,12 +30,13 @@ def uncommitted(step_metadata: Mapping[str, Any]) -> bool:
     return "commit_timestamp_nsecs" in step_metadata and not step_metadata["commit_timestamp_nsecs"]
 
 
-def lacking(arrays: Sequence[SavedArray], names: Sequence[str], *, ocdbt: bool | None) -> str | None:
-    """What its own list of arrays names and the folder has not; None where nothing is known to lack."""
+def lacking(arrays: Sequence[SavedArray], names: Collection[str], *, ocdbt: bool | None) -> str | None:
+    """Return what its own list of arrays names and the folder lacks, or None. `names`: with OCDBT of all entries of the
+    folder, else of the folders that hold an array's own file."""
     if ocdbt:
         return None if OCDBT_MANIFEST in names else f"{OCDBT_MANIFEST} is missing, which is written last"
-    if ocdbt is None:
-        return None
     folders = {name.rstrip("/") for name in names}
     absent = [name for array in arrays if (name := ".".join(array.path)) not in folders]
-    return f"{len(absent)} of {len(arrays)} arrays are missing, e.g. {absent[0]}" if absent else None
+    if not absent:
+        return None
+    return f"{len(absent)} of {len(arrays)} arrays are missing or have no {' or '.join(OWN)}, e.g. {absent[0]}"

@@ -6,7 +6,7 @@ an error. source: maxtext@0.2.5 checkpoint_conversion/to_maxtext.py `LazyHFLoade
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 SCALES = ("_scale_inv", ".weight_scale", "_scales", ".scales", ".qweight", ".qzeros", ".absmax")
@@ -22,9 +22,8 @@ NARROW = ("F8_", "F4", "F6_", "U8", "I8")
 def quantized(config: Mapping[str, Any], *, arrays: Iterable[str], dtypes: Iterable[str] = ()) -> str:
     """Return the evidence of quantisation, for a message; empty if there is none. `arrays`: names in the index or in
     the files' headers."""
-    for section in (config, config.get("text_config")):
-        method = section.get("quantization_config") if isinstance(section, Mapping) else None
-        if method:
+    for section in sections(config):
+        if method := section.get("quantization_config"):
             name = method.get("quant_method") if isinstance(method, Mapping) else None
             return f"config.json has quantization_config{f' ({name})' if isinstance(name, str) else ''}"
     if scale := next((name for name in arrays if name.endswith(SCALES)), None):
@@ -32,3 +31,14 @@ def quantized(config: Mapping[str, Any], *, arrays: Iterable[str], dtypes: Itera
     if narrow := next((name for name in dtypes if name.startswith(NARROW)), None):
         return f"weights are kept as {narrow}"
     return ""
+
+
+def sections(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the config and each `…_config` below it, at any depth: models of text and images keep the language model's
+    in one (text_config, llm_config, language_config, thinker_config.text_config)."""
+    waiting = [config]
+    while waiting:
+        section = waiting.pop(0)
+        yield section
+        below = (value for name, value in section.items() if name.endswith("_config"))
+        waiting += [one for one in below if isinstance(one, Mapping)]

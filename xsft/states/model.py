@@ -189,6 +189,8 @@ class Recorded(Struct, frozen=True, kw_only=True):
     uid: str | None = None
     started_at: str | None = None
     finished_at: str | None = None
+    work: str | None = None
+    """`naming.Work`, if it is no training."""
     alive: bool = False
     """Local runs: a process holds the run's lock now."""
     number: int | None = None

@@ -59,7 +59,7 @@ REASONS: tuple[Reason, ...] = (
         "training",
         progress_not_read="its processes are up; the trainer's lines were not read, so it may also load or compile",
         trainer_silent="its processes are up; a JobSet that xsft did not make prints no line that xsft knows",
-        cpu_job="its process is up on a CPU node; work such as a conversion does no steps",
+        cpu_job="its process is up; work such as a conversion does no steps",
         evaluating="an evaluation runs between two steps",
         aborting="the trainer has stopped (the loss is NaN or infinite) and is about to exit",
     ),

@@ -39,7 +39,7 @@ Doing = tuple[State, str]
 def trainer(seen: Observation, *, now: str, stall_factor: float) -> Doing:
     """By the trainer's own lines; where none were read, `training` with a reason that says so."""
     said = seen.progress
-    if seen.jobset is not None and seen.jobset.work is not None:
+    if is_work(seen):
         return "training", "cpu-job"
     if said is None or (said.phase is None and said.step is None and said.source in {"metrics", "checkpoints"}):
         return "training", "progress-not-read"  # before the first step there are neither; only its log tells
@@ -51,6 +51,12 @@ def trainer(seen: Observation, *, now: str, stall_factor: float) -> Doing:
         return "stalled", stalled
     nothing = worthless(said, asked=steps_asked(seen)) if doing[0] in {"training", "saving"} else None
     return (doing[0], nothing) if nothing and doing[1] != "aborting" else doing
+
+
+def is_work(seen: Observation) -> bool:
+    """Return whether it is work without steps, such as a conversion."""
+    held = seen.jobset or seen.record
+    return held is not None and held.work is not None
 
 
 def _doing(said: Progress) -> Doing:

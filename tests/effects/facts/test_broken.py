@@ -94,7 +94,7 @@ def test_a_huge_file_is_read_up_to_a_bound(item: Path, monkeypatch: pytest.Monke
         grown.truncate(10**12)  # sparse: takes no space
     found = report(item)
     assert found.bytes_read < 6 * 50_000
-    assert found.status in ("complete", "torn")
+    assert found.status in ("complete", "torn", "unreadable")
 
 
 @pytest.mark.parametrize("name", [*FILES, "."])

@@ -61,6 +61,10 @@ class Memory:
         content = self._files.get(path)
         return None if content is None else content[start : start + limit]
 
+    def folders_with(self, folder: str, files: tuple[str, ...]) -> tuple[str, ...]:
+        below = (name.removeprefix(f"{folder}/").split("/") for name in self._files if name.startswith(f"{folder}/"))
+        return tuple(sorted({parts[0] for parts in below if len(parts) == 2 and parts[1] in files}))
+
     def names(self, folder: str) -> tuple[str, ...]:
         below = [name.removeprefix(f"{folder}/") for name in self._files if name.startswith(f"{folder}/")]
         return tuple(sorted({n.partition("/")[0] + ("/" if "/" in n else "") for n in below}))

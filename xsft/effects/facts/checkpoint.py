@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from xsft.checkpoint.files import (
     METADATA,
     OCDBT_MANIFEST,
+    OWN,
     STEP_METADATA,
     flag,
     parse_json,
@@ -100,7 +101,8 @@ def _with_layers(found: CheckpointFacts, read: ReadArrays, storage: Storage) -> 
 def _torn(found: CheckpointFacts, read: ReadArrays, storage: Storage) -> str | None:
     """Return why the checkpoint is incomplete, or None."""
     told = interrupted(found.path)
-    return told or lacking(read.arrays, storage.names(found.path), ocdbt=found.use_ocdbt) or read.lost
+    names = storage.names(found.path) if found.use_ocdbt else storage.folders_with(found.path, OWN)
+    return told or lacking(read.arrays, names, ocdbt=found.use_ocdbt) or read.lost
 
 
 def _has_manifest(path: str, storage: Storage) -> bool:

@@ -45,6 +45,9 @@ class CountingStorage:
     def names(self, folder: str) -> tuple[str, ...]:
         return self._storage.names(folder)
 
+    def folders_with(self, folder: str, files: tuple[str, ...]) -> tuple[str, ...]:
+        return self._storage.folders_with(folder, files)
+
     def size(self, folder: str) -> int | None:
         return self._storage.size(folder)
 

@@ -18,6 +18,7 @@ _DOWN = 3
 """Levels searched below a folder: run, checkpoints, step."""
 _UP = 3
 """Levels searched above: item, step, checkpoints."""
+TO_CONVERT = ": these are Hugging Face weights; name them under model.hf and run `xsft checkpoint convert FILE`"
 _NEWEST = 3
 """Maximum number of steps searched for a complete one."""
 
@@ -31,10 +32,11 @@ def absent(path: str, storage: Storage) -> CheckpointFacts:
     if torn:
         return CheckpointFacts(path=path, status="torn", detail=torn)
     near = _inside(path, names, storage, depth=0) or _around(path, storage)
-    told = f"; a checkpoint lies at {near}" if near else _hugging_face(names)
+    weights = near is None and _is_hugging_face(names)
+    told = f"; a checkpoint lies at {near}" if near else TO_CONVERT if weights else ""
     if holds := _listed(names) if names else _file(path, storage):
         detail = f"{holds} without {METADATA}{told}"
-        return CheckpointFacts(path=path, status="not-a-checkpoint", detail=detail, near=near)
+        return CheckpointFacts(path=path, status="not-a-checkpoint", detail=detail, near=near, is_hugging_face=weights)
     return CheckpointFacts(path=path, status="missing", detail=f"nothing is there{told}", near=near)
 
 
@@ -97,11 +99,9 @@ def _below(names: tuple[str, ...]) -> Iterator[str]:
     yield from (name for name in names if name == "checkpoints/")
 
 
-def _hugging_face(names: tuple[str, ...]) -> str:
-    in_cache = {"blobs/", "snapshots/"} <= set(names)
-    if in_cache or any(name.endswith(_HUGGING_FACE) for name in names):
-        return ": these are Hugging Face weights; name them under model.hf and run `xsft checkpoint convert FILE`"
-    return ""
+def _is_hugging_face(names: tuple[str, ...]) -> bool:
+    """Return whether it is a folder of weights, or a repository in the hub's cache."""
+    return {"blobs/", "snapshots/"} <= set(names) or any(name.endswith(_HUGGING_FACE) for name in names)
 
 
 _HUGGING_FACE = (".safetensors", ".safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from xsft.conversion.quantized import quantized
+from xsft.conversion.quantized import quantized, sections
 from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.folders import private_folder
 from xsft.effects.machine.regular import open_regular, read_bytes
@@ -77,9 +77,7 @@ def _read(folder: Path, cache: Path) -> SourceFacts:
 
 def vocabulary(config: Mapping[str, Any]) -> int | None:
     """Return the rows of the embedding, from config.json."""
-    text = config.get("text_config")
-    sections = (config, text if isinstance(text, Mapping) else {})
-    found = (section.get("vocab_size") for section in sections)
+    found = (section.get("vocab_size") for section in sections(config))
     return next((size for size in found if isinstance(size, int) and not isinstance(size, bool)), None)
 
 

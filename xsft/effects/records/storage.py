@@ -43,6 +43,9 @@ class Storage(Protocol):
     def names(self, folder: str) -> tuple[str, ...]:
         """Return the names directly in the folder, folders with a slash at the end; empty if there are none."""
 
+    def folders_with(self, folder: str, files: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the names of the folders directly in the folder that hold at least one of the files."""
+
     def size(self, folder: str) -> int | None:
         """Return the bytes of all files below the folder; None if there are more than MAX_FILES."""
 
@@ -90,6 +93,10 @@ class LocalStorage:
         refuse_too_many(folder, len(found))
         return tuple(found)
 
+    def folders_with(self, folder: str, files: tuple[str, ...]) -> tuple[str, ...]:
+        inside = (name.rstrip("/") for name in self.names(folder) if name.endswith("/"))
+        return tuple(name for name in inside if any(os.path.isfile(os.path.join(folder, name, file)) for file in files))
+
     def size(self, folder: str) -> int | None:
         try:
             files = (Path(root) / name for root, _folders, names in os.walk(folder) for name in names)
@@ -132,6 +139,19 @@ class GcsStorage:
         bucket, name = bucket_and_name(folder)
         prefix = f"{name}/" if name else ""
         return self.ask(folder, lambda: self._names_below(bucket, prefix)) or ()
+
+    def folders_with(self, folder: str, files: tuple[str, ...]) -> tuple[str, ...]:
+        bucket, name = bucket_and_name(folder)
+        return self.ask(folder, lambda: self._holding(bucket, f"{name}/", files)) or ()
+
+    def _holding(self, bucket: str, prefix: str, files: tuple[str, ...]) -> tuple[str, ...]:
+        """One query for each 1,000 of such files. source: cloud.google.com/storage/docs/json_api/v1/objects/list,
+        matchGlob."""
+        options = {"timeout": self._timeout_s, "retry": None, "max_results": MAX_NAMES}
+        pattern = f"**/{{{','.join(files)}}}"
+        found = self._client.list_blobs(bucket, prefix=prefix, match_glob=pattern, **options)
+        inside = (blob.name.removeprefix(prefix).split("/") for blob in found)
+        return tuple(sorted({parts[0] for parts in inside if len(parts) == 2 and parts[1] in files}))
 
     def size(self, folder: str) -> int | None:
         bucket, name = bucket_and_name(folder)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from xsft.conversion.record import SPEC_KEY
 from xsft.effects.local.stop import holder
 from xsft.effects.machine.regular import open_regular, read_bytes
 from xsft.effects.records.index import IndexEntry
@@ -64,6 +65,7 @@ def _observed(entry: IndexEntry, now: str) -> Observation | None:
         state_reason=record.last.state_reason or "",
         started_at=record.attempts[0].started_at or None,
         finished_at=record.last.finished_at,
+        work="convert" if SPEC_KEY in record.spec else None,
         alive=going and is_held(own / LOCK),
         number=record.last.number,
     )
