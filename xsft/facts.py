@@ -198,6 +198,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     """Absolute path of the folder in which a local run starts; its relative paths count from there."""
     places: Mapping[str, Place] = field(default_factory=dict)
     places_file: str | None = None
+    places_folders: tuple[str, ...] = ()
+    """Folders in which places.yaml was searched, in this order."""
     checkpoint: CheckpointFacts | None = None
     adapters: CheckpointFacts | None = None
     """Facts of the checkpoint at `lora.restore_path`; None if it was not read."""

@@ -90,6 +90,12 @@ def test_an_unknown_place_names_what_is_near_and_known() -> None:
     assert "places.yaml" in problem.message
 
 
+def test_unknown_place_lists_the_folders_searched() -> None:
+    facts = Facts(places_folders=("/src/team", "/src", "/", "/home/me/.config/xsft"))
+    _, (problem,) = _resolve(facts, place="main")
+    assert "no places.yaml in /src/team, /src, /, /home/me/.config/xsft" in problem.message
+
+
 def test_this_machine_needs_no_place() -> None:
     run, problems = _resolve(place="nowhere", target="local")
     assert (run.place, problems) == (None, ())

@@ -229,13 +229,13 @@ def _place(spec: WorkloadSpec, facts: Facts) -> tuple[Place | None, tuple[Proble
 def _unknown_place(name: str, facts: Facts) -> Problem:
     near = difflib.get_close_matches(name, facts.places, n=1)
     known = ", ".join(sorted(facts.places)) or "none"
-    where = facts.places_file or "no places.yaml was found beside pyproject.toml or in the XDG configuration"
+    where = facts.places_file or f"no places.yaml in {', '.join(facts.places_folders) or 'any folder'}"
     hint = f"; did you mean {near[0]}?" if near else "."
     return error(
         "place-unknown",
         "place",
         f"place {name!r} is not known{hint} Known: {known} ({where}).",
-        "Add it to places.yaml, or write the place inline.",
+        "Add it to a places.yaml in the workload's folder or above it, or write the place inline.",
         kind="unrenderable",
     )
 

@@ -34,7 +34,15 @@ def wrong(tmp_path: Path, text: str) -> tuple[Problem, ...]:
     return caught.value.problems
 
 
-def test_the_file_beside_the_nearest_pyproject(tmp_path: Path) -> None:
+def test_places_file_beside_the_workload_is_first(tmp_path: Path) -> None:
+    beside = project(tmp_path / "outer") / "team" / "places.yaml"
+    beside.parent.mkdir()
+    beside.write_text("mine: {context: c}\n")
+    places, file = load(beside.parent, tmp_path)
+    assert (list(places), file) == (["mine"], str(beside))
+
+
+def test_nearest_parent_folder_with_a_places_file(tmp_path: Path) -> None:
     outer = project(tmp_path / "outer", "other: {context: c}\n")
     inner = project(outer / "inner")
     (inner / "workloads" / "deep").mkdir(parents=True)

@@ -17,6 +17,7 @@ from xsft.effects.facts.weights_folder import read_folder
 from xsft.effects.images.lock import image_facts
 from xsft.effects.inputs.checkout import git_commit
 from xsft.effects.inputs.places import load_places
+from xsft.effects.inputs.places_file import places_folders
 from xsft.effects.machine.files import STDIN
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
@@ -51,6 +52,7 @@ def gather(
         working_directory=str(Path.cwd()),
         places=places,
         places_file=places_file,
+        places_folders=_places_folders(folder) if isinstance(spec.place, str) and places_file is None else (),
         image=_image(spec, folder, places),
         machine=machine() if spec.on_this_machine else MachineFacts(),
     )
@@ -58,6 +60,10 @@ def gather(
     data, eval_data = _data(spec, rows), _eval_data(spec, rows)
     facts = replace(facts, tokenizer=_tokenizer(spec, facts), data=data, eval_data=eval_data)
     return facts if offline else _with_adapters(spec, _with_checkpoint(spec, facts, look, names), look)
+
+
+def _places_folders(start: Path) -> tuple[str, ...]:
+    return tuple(map(str, places_folders(start, env=own_environment(), home=Path.home())))
 
 
 def folder_of(file: str | Path) -> Path:

@@ -33,8 +33,8 @@ def load_places(
 ) -> tuple[dict[str, Place], str | None]:
     """Return the places by name, and their file; empty and None if there is no file.
 
-    The file is beside the nearest pyproject.toml at or above `start`, else `$XDG_CONFIG_HOME/xsft/places.yaml`. Raises
-    SpecError, whose problems name the file, if it is invalid or cannot be read.
+    The file is the first one in the order of `places_file.places_folders`. Raises SpecError, whose problems name the
+    file, if it is invalid or cannot be read.
     """
     file = places_file(start, env=own_environment() if env is None else env, home=home or Path.home())
     if file is None:

@@ -11,7 +11,15 @@ FILE = "places.yaml"
 
 
 def places_file(start: Path, *, env: Mapping[str, str], home: Path) -> Path | None:
-    project = next((p for p in (start, *start.parents) if (p / "pyproject.toml").is_file()), None)
+    """Return the first places.yaml in the order of `places_folders`, or None."""
+    return next(
+        (folder / FILE for folder in places_folders(start, env=env, home=home) if (folder / FILE).exists()), None
+    )
+
+
+def places_folders(start: Path, *, env: Mapping[str, str], home: Path) -> tuple[Path, ...]:
+    """Return where places.yaml may be: `start`, the workload's folder; its parents, nearest first; then the user's
+    configuration, `$XDG_CONFIG_HOME/xsft`.
+    """
     config = Path(env.get("XDG_CONFIG_HOME") or home / ".config")
-    folders = (project, (config if config.is_absolute() else home / ".config") / "xsft")
-    return next((folder / FILE for folder in folders if folder and (folder / FILE).exists()), None)
+    return (start, *start.parents, (config if config.is_absolute() else home / ".config") / "xsft")
