@@ -6,16 +6,20 @@ import copy
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tests.cluster.api import Cluster as Real
 from tests.cluster.rest import MERGE
+from tests.fakes.clusters import asked
 from tests.fakes.kuberuns import golden
 from xsft.effects.cluster.cluster import Cluster, connect_context
 from xsft.effects.cluster.config import Here
 from xsft.effects.cluster.lists import PATIENCE
 from xsft.effects.machine import clock
 from xsft.effects.records.objects import LocalObjects
+from xsft.effects.records.records import RecordStore
+from xsft.effects.runs.ask import Target
 from xsft.effects.runs.evidence import read_evidence
 from xsft.effects.runs.observe import observe_run
 from xsft.effects.runs.progress import ProgressSource, read_progress
@@ -100,9 +104,15 @@ class Staged:
     def seen(self, name: str) -> tuple[Observation, ...]:
         return observe_run(self.cluster, namespace=self.namespace, name="real", run_name=name, now=clock.now())
 
+    def target(self) -> Target:
+        """Its lists are being read."""
+        lists = asked(lambda: self.cluster, namespace=self.namespace)
+        return Target(name="real", namespace=self.namespace, asked=lists)
+
     def read(self, name: str) -> tuple[Observation, Status]:
         """The newest attempt, with its progress."""
-        source = ProgressSource(cluster=lambda _: self.cluster, objects=lambda _: LocalObjects(), output=lambda _: None)
+        store = RecordStore(state=Path("nowhere"), objects_at=lambda _: LocalObjects())
+        source = ProgressSource(clusters={"real": self.cluster}, store=store)
         found = read_progress(self.seen(name)[:1], source=source, deadline_s=20.0)
         return found[0], classify(found[0], now=clock.now())
 

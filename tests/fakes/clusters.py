@@ -8,7 +8,7 @@ brought to bears `standin_only` with one of the REASONS below.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,8 @@ from tests.faults.world import World
 from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import Cluster, connect_context
 from xsft.effects.cluster.config import Here
+from xsft.effects.cluster.lists import Lists, ask_lists
+from xsft.effects.machine.parallel import Started, start
 
 T = TypeVar("T")
 
@@ -96,6 +98,16 @@ class ClusterApi:
         config = yaml.safe_load(self.kubeconfig.read_text())
         config["users"][0]["user"]["token"] = token
         self.kubeconfig.write_text(yaml.safe_dump(config))
+
+
+def asked(connect: Callable[[], Cluster], *, namespace: str = "default") -> Started[tuple[Cluster, Lists]]:
+    """What a target of that cluster and namespace is given."""
+
+    def both() -> tuple[Cluster, Lists]:
+        cluster = connect()
+        return cluster, ask_lists(cluster, namespace=namespace)
+
+    return start(both)
 
 
 def _given(part: T | None, what: str) -> T:

@@ -10,7 +10,7 @@ from tests.observations import EARLIER, NOW, finished, jobset, judged, local, ob
 from tests.replacing import replace
 from tests.states.test_rows import observations
 from xsft.states.classify import classify
-from xsft.states.folding import FoldedRun, RowFilter, chosen, fold, fold_parts, name_of, named
+from xsft.states.folding import FoldedRun, RowFilter, chosen, fold, fold_parts, named
 from xsft.states.model import STATES, Observation, Recorded, Status, Unread
 
 
@@ -174,8 +174,8 @@ def every_observation_has_a_row(seen: list[Observation], state: Any) -> None:
 
 
 def whole_runs_may_come_in_parts(seen: list[Observation], random: Any) -> None:
-    first = {name for name in sorted({name_of(one) for one in seen}) if random.random() < 0.5}
-    parts = [[one for one in seen if (name_of(one) in first) == early] for early in (True, False)]
+    first = {name for name in sorted({one.shared_name for one in seen}) if random.random() < 0.5}
+    parts = [[one for one in seen if (one.shared_name in first) == early] for early in (True, False)]
     found = fold_parts(parts, classify=classify, now=NOW)
     assert sorted(found, key=repr) == sorted(fold(seen, classify=classify, now=NOW), key=repr)
     assert [one.row.ended for one in found] == sorted(one.row.ended for one in found)

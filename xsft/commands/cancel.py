@@ -151,7 +151,7 @@ def _loss(seen: Observation, row: Row, world: CancelWorld) -> Loss:
 
 
 def _ask(about: tuple[str, ...], *, world: CancelWorld, yes: bool) -> None:
-    sys.stderr.writelines(f"{line}\n" for line in about)
+    sys.stderr.writelines([f"{line}\n" for line in about])
     if yes:
         return
     if world.confirm is None:

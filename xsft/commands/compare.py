@@ -72,7 +72,7 @@ def compare(names: Sequence[str], *, world: CompareWorld, target: Path | None, j
     told = (*_legend(curves), *_differences(curves))
     lines = (*((plot,) if plot else ()), *told, *((f"picture  {target}",) if target else ()))
     encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.writelines(line.encode(encoding, "replace").decode(encoding) + "\n" for line in lines)
+    sys.stdout.writelines([line.encode(encoding, "replace").decode(encoding) + "\n" for line in lines])
     return 0
 
 

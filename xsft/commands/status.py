@@ -72,7 +72,7 @@ def show(rows: Sequence[Row], stdout: TextIO) -> None:
     if not rows:
         return
     if not stdout.isatty():
-        stdout.writelines(f"{line}\n" for line in plain_lines(rows))
+        stdout.writelines([f"{line}\n" for line in plain_lines(rows)])
         return
     from xsft.commands.status_screen import draw
 
@@ -92,7 +92,7 @@ def _say_hidden(wanted: RowFilter, rows: Sequence[FoldedRun], *, shown: int) -> 
         hints.append(f"{len(rows) - of_these} more are not of the states and mode asked for")
     if not shown and not hints:
         hints.append("no runs")
-    sys.stderr.writelines(f"{hint}\n" for hint in hints)
+    sys.stderr.writelines([f"{hint}\n" for hint in hints])
 
 
 def _print_document(rows: Sequence[Row], problems: Sequence[Problem]) -> None:

@@ -64,7 +64,7 @@ def why(name: str, *, world: WhyWorld, attempt: int | None = None, json: bool) -
     if json:
         _print_document(found.row, found.evidence, found.explanation, status)
     else:
-        sys.stdout.writelines(f"{line}\n" for line in text(found.row, found.evidence, found.explanation))
+        sys.stdout.writelines([f"{line}\n" for line in text(found.row, found.evidence, found.explanation)])
     return status
 
 

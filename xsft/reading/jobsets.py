@@ -84,6 +84,11 @@ def _run_name(label: str | None, *, jobset: str) -> str | None:
     return label if its else None
 
 
+def run_of(json: Json) -> JobSet | None:
+    """None if it is no run."""
+    return jobset_of(json) if trains(json) else None
+
+
 def trains(json: Json) -> bool:
     """Whether it is a run at all: xsft's or xpk's, or one that asks for TPUs; a cluster may hold other JobSets."""
     labels = mapping(json, "metadata", "labels")

@@ -52,7 +52,7 @@ def fold(observations: Iterable[Observation], *, classify: Classify, now: str) -
 
 
 def fold_parts(parts: Iterable[Iterable[Observation]], *, classify: Classify, now: str) -> tuple[FoldedRun, ...]:
-    """Yield as `fold` does, each part before the next one is requested. `parts`: whole runs, by `name_of`."""
+    """Yield as `fold` does, each part before the next one is requested. `parts`: whole runs, by `shared_name`."""
     rows = [_newest(attempts, classify=classify, now=now) for part in parts for attempts in _runs(part)]
     newest_first = sorted(rows, key=lambda s: (s.row.created_at or "", s.row.run_name), reverse=True)
     return tuple(sorted(newest_first, key=lambda s: s.row.ended))
@@ -110,18 +110,13 @@ def _runs(observations: Iterable[Observation]) -> list[list[Observation]]:
             gone.append(one)
             continue
         made_by = "" if one.jobset.ours else one.jobset.name
-        runs[(*name_of(one), one.jobset.namespace, made_by)].append(one)
+        runs[(*one.shared_name, one.jobset.namespace, made_by)].append(one)
     first: dict[tuple[str, ...], tuple[str, ...]] = {}
     for key in runs:
         first.setdefault(key[:3], key)
     for one in gone:
-        runs[first.setdefault(name_of(one), name_of(one))].append(one)
+        runs[first.setdefault(one.shared_name, one.shared_name)].append(one)
     return list(runs.values())
-
-
-def name_of(seen: Observation) -> tuple[str, str, str]:
-    """Return the name that all attempts of a run share; different runs may share it too."""
-    return (seen.target, seen.cluster or seen.output or "", seen.run_name)
 
 
 def _newest(attempts: list[Observation], *, classify: Classify, now: str) -> FoldedRun:

@@ -249,6 +249,11 @@ class Observation(Targeted, Struct, frozen=True, kw_only=True):
     found: str = ""
     """Why one of its processes failed, from pods that a restart deletes."""
 
+    @property
+    def shared_name(self) -> tuple[str, str, str]:
+        """Return the name that all attempts of the run share; different runs may share it too."""
+        return (self.target, self.cluster or self.output or "", self.run_name)
+
 
 def seconds_since(then: str | None, seen: Observation, until: str | None) -> float | None:
     """Return seconds from a time of the cluster's clock to a time of the clock of `observed_at`; None if either is not

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.fakes.clusters import ClusterApi, standing_in
+from tests.fakes.clusters import ClusterApi, asked, standing_in
 from tests.fakes.kuberuns import RUNNING, Runs, ended
 from tests.localruns import FakeTrainer, local_plan
 from tests.replacing import replace
@@ -51,12 +51,12 @@ class World:
         return connect_context(self.api.context, here=self.api.here, patience=patience)
 
     def target(self, name: str = "stand-in") -> Target:
-        return Target(name=name, namespace="default", connect=self.connect)
+        return Target(name=name, namespace="default", asked=asked(self.connect))
 
     def gather(self, *targets: Target, **how: Any) -> Gathered:
         given = targets or (self.target(),)
-        asked = {key: how.pop(key) for key in ("names", "everything", "effort") if key in how}
-        look = begin(given, store=self.store, **{"effort": NOTHING, **asked})
+        query = {key: how.pop(key) for key in ("names", "everything", "effort") if key in how}
+        look = begin(given, store=self.store, **{"effort": NOTHING, **query})
         return gather_runs(look, store=self.store, **how)
 
     def submitted(self, name: str, *, uid: str | None = "u-1", jobset: str | None = None, **entry: Any) -> None:
@@ -185,7 +185,7 @@ def test_one_silent_cluster_hides_no_other(world: World) -> None:
     def nobody() -> Cluster:
         raise Unreachable("no route", fix="dial in", id="unreachable")
 
-    other = Target(name="other", namespace="default", connect=nobody)
+    other = Target(name="other", namespace="default", asked=asked(nobody))
     found = world.gather(world.target(), other)
     assert set(by_name(found)) == {"gemma"}
     assert (found.answered, found.whole) == (True, False)
@@ -398,7 +398,7 @@ def test_what_a_run_had_said_before_its_log_was_gone_is_shown_where_it_proves_no
 
 def test_two_namespaces_of_one_cluster_are_both_read(world: World) -> None:
     world.runs.admitted("gemma")
-    elsewhere = Target(name="stand-in", namespace="empty", connect=world.connect)
+    elsewhere = Target(name="stand-in", namespace="empty", asked=asked(world.connect, namespace="empty"))
     assert set(by_name(world.gather(world.target(), elsewhere))) == {"gemma"}
     assert set(by_name(world.gather(elsewhere, world.target()))) == {"gemma"}
 

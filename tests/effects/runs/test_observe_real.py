@@ -16,7 +16,7 @@ from xsft.effects.machine import clock
 from xsft.effects.records.index import IndexEntry, keep
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.records.records import RecordStore
-from xsft.effects.runs.ask import Target, begin
+from xsft.effects.runs.ask import begin
 from xsft.effects.runs.gather import gather_runs
 from xsft.effects.runs.lastknown import remember
 from xsft.effects.runs.observe import observe_cluster
@@ -219,10 +219,9 @@ def test_cordoned_and_tainted_nodes_are_not_a_missing_pool(staged: Staged, how: 
 def test_what_was_known_of_a_run_outlives_its_jobset_and_its_pods(staged: Staged, tmp_path: Path) -> None:
     """Of one that is cancelled, and of one that was killed for memory, by what `status` reads."""
     store = RecordStore(state=tmp_path, objects_at=lambda _: LocalObjects())
-    target = Target(name="real", namespace=staged.namespace, connect=lambda: staged.cluster)
 
     def look() -> dict[str, tuple[Observation, Status]]:
-        found = gather_runs(begin([target], store=store), store=store).observations
+        found = gather_runs(begin([staged.target()], store=store), store=store).observations
         judged = {one.run_name: (one, classify(one, now=clock.now())) for one in found}
         remember(tmp_path, judged.values(), now=clock.now())
         return judged
@@ -395,8 +394,7 @@ def test_all_of_them_in_one_look(staged: Staged, tmp_path_factory: pytest.TempPa
     staged.submit("waits", queue="nosuch")
     staged.until("waits", ("queued", "inadmissible"))
     store = RecordStore(state=tmp_path_factory.mktemp("state"), objects_at=lambda _: pytest.fail("nothing is written"))
-    target = Target(name="real", namespace=staged.namespace, connect=lambda: staged.cluster)
-    found = gather_runs(begin([target], store=store, effort=Effort(progress_s=20)), store=store)
+    found = gather_runs(begin([staged.target()], store=store, effort=Effort(progress_s=20)), store=store)
     assert (found.problems, found.whole) == ((), True)
     rows = {one.run_name: one for one in found.observations}
     assert set(rows) == {"going", "waits"}

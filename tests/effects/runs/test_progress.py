@@ -20,6 +20,7 @@ from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import connect_context
 from xsft.effects.machine.parallel import answers
 from xsft.effects.records.objects import LocalObjects, Objects
+from xsft.effects.records.records import RecordRef, RecordStore
 from xsft.effects.runs.first_pods import FirstPods
 from xsft.effects.runs.observe import observe_cluster
 from xsft.effects.runs.printer_log import LONG_TAIL, TAIL
@@ -27,6 +28,7 @@ from xsft.effects.runs.progress import NOT_ASKED, NOT_READ, ProgressSource, not_
 from xsft.effects.runs.wanted import tells
 from xsft.errors import Unreachable
 from xsft.launchers.labels import OUTPUT_ANNOTATION
+from xsft.records.model import Attempt, AttemptFacts, Record
 from xsft.states.model import JobSet, Observation, Recorded, Unread
 
 NOW = "2026-11-21T12:00:00Z"
@@ -60,11 +62,14 @@ class World:
 
     def read(self, seen: list[Observation] | None = None, **how: Any) -> dict[str, Observation]:
         given = self.seen() if seen is None else seen
-        source = ProgressSource(
-            cluster=lambda _: self.cluster, objects=self.objects, now=lambda: NOW, **how.pop("source", {})
-        )
+        source = self.source(**how.pop("source", {}))
         found = read_progress(given, source=source, **{"deadline_s": 10.0, **how})
         return {one.run_name: one for one in found}
+
+    def source(self, objects: Objects | None = None, **how: Any) -> ProgressSource:
+        objects_at = self.objects if objects is None else lambda _: objects
+        store = RecordStore(state=self.output / "state", objects_at=objects_at, now=lambda: NOW)
+        return ProgressSource(clusters={"here": self.cluster}, store=store, **how)
 
     def objects(self, _: str) -> Objects:
         if self.denied:
@@ -172,8 +177,8 @@ def test_a_bucket_that_is_late_is_not_called_the_log_and_takes_nothing_that_was_
     world.checkpoint("a", 1)
     seen = [replace(one, steps=6) for one in world.seen()]
     gone = Observation(run_name="b", target="xpk", observed_at=NOW, cluster="here", steps=6)
-    hangs: dict[str, Any] = {"output": lambda _: str(world.output), "objects": lambda _: Hangs()}
-    source = ProgressSource(cluster=lambda _: world.cluster, now=lambda: NOW, **hangs)
+    outputs = {("here", name): str(world.output) for name in ("a", "b")}
+    source = world.source(Hangs(), outputs=outputs)
     first, second = read_progress([*seen, gone], source=source, deadline_s=1.0)
     never.set()
     assert first.progress is not None
@@ -260,10 +265,15 @@ def test_a_run_that_its_cluster_has_forgotten(world: World) -> None:
         run_name="a", target="xpk", observed_at=NOW, cluster="here", steps=10, record=Recorded(outcome="created")
     )
     world.checkpoint("a", 10)
-    recorded = Recorded(outcome="cancelled")
-    how = {"output": lambda _: str(world.output), "recorded": lambda _: recorded}
-    found = world.read([gone], source=how)["a"]
-    assert found.record == recorded
+    source = world.source(outputs={("here", "a"): str(world.output)})
+    attempt = Attempt(number=1, started_at=NOW, spec_digest="ab", submitter="a" * 16)
+    record = Record(run_name="a", steps=10, target="xpk", output=str(world.output), attempts=(attempt,))
+    begun = source.store.begin(record)
+    assert isinstance(begun, RecordRef)
+    source.store.finish(begun, AttemptFacts(outcome="cancelled", at=NOW))
+    (found,) = read_progress([gone], source=source, deadline_s=10.0)
+    assert found.record is not None
+    assert found.record.outcome == "cancelled"
     assert found.progress is not None
     assert found.progress.saved_step == 10
 
@@ -294,6 +304,6 @@ def test_pods_that_were_asked_for_serve_the_runs_they_were_asked_for_only(world:
         world.run(name)
         world.speaks(name, 1, 2)
     seen = world.seen()
-    early = FirstPods().also_of(["a"], reads=lambda: world.cluster.reads, namespace="default")
+    early = FirstPods().also_of(["a"], reads=world.cluster.reads, namespace="default")
     found = world.read(seen, source={"first_pods": {("here", "default"): early}})
     assert {name for name, one in found.items() if one.progress} == {"a", "b"}

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-from msgspec import Raw, Struct
-from msgspec.json import decode
+from msgspec import Struct
 
 from xsft.effects.cluster.config import Access
 from xsft.effects.cluster.connection import Connection
 from xsft.effects.cluster.errors import Ask, Reply, explain
-from xsft.effects.cluster.http import JSON, Http, Lost, Read, Stream, read_object
+from xsft.effects.cluster.http import JSON, Http, Lost, Read, Stream, read_items, read_object
 from xsft.effects.cluster.resources import Resource
 from xsft.effects.machine import clock
 from xsft.errors import XsftError
@@ -112,7 +111,7 @@ class Api:
         times its 16 MB.
         """
         ask = Ask(verb="list", resource=resource, namespace=namespace)
-        read = partial(_each_item, reduce=reduce)
+        read = partial(read_items, reduce=reduce)
         found: tuple[T, ...] = self._body(self.question(ask, query=query, read=read), ask)
         return found
 
@@ -164,18 +163,6 @@ class Api:
         if not reply.ok:
             raise self.failed(reply, ask)
         return reply.body
-
-
-class _Items(Struct, frozen=True):
-    """A parser of a list whose objects are decoded one by one."""
-
-    items: tuple[Raw, ...] | None = None
-
-
-def _each_item(parts: Iterable[bytes], *, reduce: Callable[[Any], T]) -> tuple[T, ...]:
-    """Parse the list. Raises ValueError if it is not a complete JSON object."""
-    listed = decode(b"".join(parts), type=_Items)
-    return tuple(reduce(decode(one)) for one in listed.items or ())
 
 
 def _path(ask: Ask, query: Mapping[str, str] | None, *, named: bool = True) -> str:

@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
-from msgspec import Struct
+from msgspec import Raw, Struct
+from msgspec.json import decode
 from urllib3 import BaseHTTPResponse, exceptions
 from urllib3.exceptions import HTTPError
 
@@ -21,6 +22,8 @@ from xsft.errors import Unreachable
 from xsft.problems import Again
 from xsft.reading.network_words import meaning
 from xsft.spec.secrets import redact
+
+T = TypeVar("T")
 
 JSON = "application/json"
 ANYTHING = "*/*"
@@ -208,6 +211,18 @@ def read_object(parts: Iterable[bytes]) -> Any:
     if not isinstance(found, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - as for any other answer that is none
     return found
+
+
+class _ObjectList(Struct, frozen=True):
+    """A parser of a list whose objects are decoded one by one."""
+
+    items: tuple[Raw, ...] | None = None
+
+
+def read_items(parts: Iterable[bytes], *, reduce: Callable[[Any], T]) -> tuple[T, ...]:
+    """Return the list's objects, each reduced. Raises ValueError if it is not a complete JSON object."""
+    listed = decode(b"".join(parts), type=_ObjectList)
+    return tuple(reduce(decode(one)) for one in listed.items or ())
 
 
 def _is_object(content: bytes) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -13,7 +13,7 @@ from xsft.effects.cluster.errors import Ask
 from xsft.effects.cluster.resources import Resource
 from xsft.errors import EnvironmentMissing
 from xsft.reading.events import event_of
-from xsft.reading.jobsets import jobset_of, trains
+from xsft.reading.jobsets import jobset_of, run_of
 from xsft.reading.lenient import rows
 from xsft.reading.pods import pod_of
 from xsft.reading.queue import Holding, Owned, Waiting, holding_of, owned, waiting_of
@@ -42,7 +42,7 @@ class Reads(Struct, frozen=True):
 
     def jobsets(self, *, namespace: str, selector: str = "") -> tuple[JobSet, ...]:
         """Return the JobSets of runs: xsft's, xpk's, and any other that requests TPUs."""
-        found = self.api.reduced(kinds.JOBSETS, _run, namespace=namespace, query=_query(labels=selector))
+        found = self.api.reduced(kinds.JOBSETS, run_of, namespace=namespace, query=_query(labels=selector))
         return tuple(one for one in found if one is not None)
 
     def jobset(self, *, name: str, namespace: str) -> JobSet | None:
@@ -101,10 +101,6 @@ class Reads(Struct, frozen=True):
             except EnvironmentMissing:
                 continue
         return None
-
-
-def _run(json: Any) -> JobSet | None:
-    return jobset_of(json) if trains(json) else None
 
 
 def _query(*, labels: str = "", fields: str = "") -> dict[str, str]:

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from xsft.effects.cluster.cluster import Cluster
-from xsft.effects.cluster.lists import Lists, ask_lists
+from xsft.effects.cluster.lists import Lists
 from xsft.effects.machine import clock
 from xsft.effects.machine.parallel import Started, start
 from xsft.effects.records.index import Index, IndexEntry
@@ -36,14 +36,10 @@ class Target(Struct, frozen=True, kw_only=True):
     name: str
     """The cluster as the user names it."""
     namespace: str
-    connect: Callable[[], Cluster]
-    """Return the connection. Raises XsftError."""
+    asked: Started[tuple[Cluster, Lists]]
+    """The connection and the lists of that namespace, in progress. Raises XsftError."""
     named: bool = True
     """As `RunSource.named`."""
-    lists: Callable[[Cluster], Lists] | None = None
-    """Return the lists of that cluster and namespace, if they were already requested. None: they are requested once
-    connected.
-    """
 
 
 class ClusterAnswer(Struct, frozen=True, kw_only=True):
@@ -134,13 +130,12 @@ def _answer(
 ) -> ClusterAnswer:
     """Return the target's answer. Raises XsftError if the target does not answer."""
     known, submitted = before()
-    cluster = target.connect()
+    cluster, lists = target.asked.result()
     pulse.connected(cluster)
-    lists = target.lists(cluster) if target.lists else ask_lists(cluster, namespace=target.namespace)
     jobsets = lists.jobsets.result()
     starting = few_starting(jobsets, wanted=wanted)
     names = (*_read_next(jobsets, known=known, wanted=wanted), *(starting or ()))
-    first_pods = FirstPods().also_of(names, reads=lambda: cluster.reads, namespace=lists.namespace)
+    first_pods = FirstPods().also_of(names, reads=cluster.reads, namespace=lists.namespace)
     tell = None if starting is None else first_pods.lists if starting else ()
     found = observations_of(lists, first_pods=tell, name=target.name, now=wanted.now)
     uids = {seen.jobset.uid for seen in found if seen.jobset}
@@ -155,12 +150,12 @@ def _answer(
 
 def _read_next(jobsets: Sequence[JobSet], *, known: Mapping[str, LastKnown], wanted: Wanted) -> list[str]:
     """Return the names of the JobSets whose progress will be read, as far as the JobSets alone show it."""
-    bare = (
+    bare = [
         Observation(run_name=one.run_name, target="xpk", observed_at=wanted.now, jobset=one)
         for one in jobsets
         if one.terminal or not one.suspended
-    )
-    asked = turns((_with_known(one, known) for one in bare if wanted.run(one)), wanted=wanted).asked
+    ]
+    asked = turns([_with_known(one, known) for one in bare if wanted.run(one)], wanted=wanted).asked
     return [one.jobset.name for one in asked if one.jobset]
 
 

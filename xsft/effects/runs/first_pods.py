@@ -5,7 +5,8 @@ They are requested once the JobSets are known. The API server scans every pod of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 from msgspec import Struct
 
@@ -46,15 +47,13 @@ class FirstPods(Struct, frozen=True, kw_only=True):
         """Return the pods of all lists. Raises what a request raised."""
         return tuple(pod for one in self.lists for pod in one.result())
 
-    def also_of(self, jobsets: Iterable[str], *, reads: Callable[[], Reads], namespace: str) -> FirstPods:
-        """Return these lists, with one more if some of the JobSets are in none of them. If `reads` raises, `pods`
-        raises the same.
-        """
+    def also_of(self, jobsets: Iterable[str], *, reads: Reads, namespace: str) -> FirstPods:
+        """Return these lists, with one more if some of the JobSets are in none of them."""
         missing = frozenset(jobsets).difference(*(one.jobsets for one in self.lists))
         if not missing:
             return self
         labels = first_hosts_selector(sorted(missing))
-        pods = start(lambda: reads().cached_pods(namespace=namespace, labels=labels))
+        pods = start(partial(reads.cached_pods, namespace=namespace, labels=labels))
         return FirstPods(lists=(*self.lists, PodList(jobsets=missing, answer=pods)))
 
 

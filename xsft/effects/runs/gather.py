@@ -11,12 +11,10 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.machine.parallel import Hurry, start
-from xsft.effects.records.index import IndexEntry
 from xsft.effects.records.records import RecordStore
 from xsft.effects.runs.ask import Look
-from xsft.effects.runs.forgotten import cluster_of, recorded_of
+from xsft.effects.runs.forgotten import cluster_of
 from xsft.effects.runs.local import observe_local
 from xsft.effects.runs.patience import Say
 from xsft.effects.runs.printer_log import LONG_TAIL, TAIL
@@ -25,8 +23,7 @@ from xsft.effects.runs.turns import Turns, turns
 from xsft.effects.runs.wanted import Wanted
 from xsft.problems import Problem
 from xsft.reading.lastknown_line import LastKnown
-from xsft.states.folding import name_of
-from xsft.states.model import Observation, Progress, Recorded
+from xsft.states.model import Observation, Progress
 
 
 class Gathered(Struct, frozen=True, kw_only=True):
@@ -70,7 +67,8 @@ def gather_runs(
     silent = tuple(answer.problem for answer in answers if answer.problem is not None)
     clusters = {one.name: answer.cluster for one, answer in zip(look.targets, answers, strict=True) if answer.cluster}
     pods = {(one.name, one.namespace): answer.first_pods for one, answer in zip(look.targets, answers, strict=True)}
-    source = replace(_source(clusters, store=store, entries=entries), first_pods=pods)
+    outputs = {(cluster_of(one), one.run_name): one.output for one in entries if one.output}
+    source = ProgressSource(clusters=clusters, store=store, outputs=outputs, first_pods=pods)
     whose, known = turns(found, wanted=wanted), [answer.known for answer in answers]
     hurry = Hurry(first=whose.first, until=look.begun_at + wanted.effort.soon_s)
     read = start(partial(_read, whose.asked, source=source, wanted=wanted, hurry=hurry))
@@ -95,10 +93,10 @@ def _parted(whose: Turns, *, wanted: Wanted) -> tuple[list[Observation], list[Ob
     """Split the observations whose progress is not read: first those of other runs, then those of the same runs as the
     observations that are read.
     """
-    runs = {name_of(one) for one in whose.asked}
+    runs = {one.shared_name for one in whose.asked}
     parts: tuple[list[Observation], list[Observation]] = ([], [])
     for one in whose.left:
-        parts[name_of(one) in runs].append(not_asked(one) if wanted.progress(one) else one)
+        parts[one.shared_name in runs].append(not_asked(one) if wanted.progress(one) else one)
     return parts
 
 
@@ -127,24 +125,3 @@ def _with_last(seen: Observation, known: Sequence[Mapping[str, LastKnown]]) -> O
 
 def _last(uid: str, known: Sequence[Mapping[str, LastKnown]]) -> Progress | None:
     return next((one[uid].progress for one in known if uid in one), None)
-
-
-def _source(clusters: Mapping[str, Cluster], *, store: RecordStore, entries: Sequence[IndexEntry]) -> ProgressSource:
-    outputs = {(cluster_of(one), one.run_name): one.output for one in entries if one.output}
-
-    def output(seen: Observation) -> str | None:
-        said = seen.jobset.output if seen.jobset else None
-        return said or outputs.get((seen.cluster or "", seen.run_name)) or (seen.was.output if seen.was else None)
-
-    def recorded(seen: Observation) -> Recorded | None:
-        place = output(seen)
-        records = store.read_run(place, seen.run_name) if place else ()
-        return recorded_of(records, seen.record.uid if seen.record else None)
-
-    return ProgressSource(
-        cluster=lambda name: clusters[name],
-        objects=store.objects_at,
-        output=output,
-        recorded=recorded,
-        now=store.now,
-    )

@@ -86,7 +86,7 @@ def observe_run(cluster: Cluster, *, namespace: str, name: str, run_name: str, n
     if not attempts:
         return ()
     workloads = start(lambda: reads.workloads(namespace=namespace))
-    pods = start(lambda: reads.pods(namespace=namespace, labels=pods_selector(one.name for one in attempts)))
+    pods = start(lambda: reads.pods(namespace=namespace, labels=pods_selector([one.name for one in attempts])))
     beside = _beside(reads, workloads, [pods], namespace=namespace)
     seen = (beside.of(jobset, name=name, now=now) for jobset in attempts)
     return tuple(replace(one, pods=one.pods or ()) if beside.pods is not None else one for one in seen)
@@ -153,7 +153,7 @@ def _beside(
     """Return what the other lists hold. `phase`: only pods in that phase."""
     left = partial(_left, reads, clock.monotonic())
     owned, no_workloads = _got(workloads, "workloads", left)
-    queues = queues_of(one.workload for one in owned or ())[:MAX_QUEUES]
+    queues = queues_of([one.workload for one in owned or ()])[:MAX_QUEUES]
     positions, no_positions = _positions(reads, queues, namespace=namespace, left=left)
     by_uid = {one.owner: with_positions(one.workload, positions) for one in owned or () if one.owner}
     answers = [_got(one, "pods", left) for one in pods]

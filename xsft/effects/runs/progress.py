@@ -14,11 +14,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from xsft.effects.cluster.cluster import Cluster
-from xsft.effects.machine import clock
 from xsft.effects.machine.parallel import Hurry, answers
-from xsft.effects.records.objects import Objects
+from xsft.effects.records.records import RecordStore
 from xsft.effects.records.saved import latest_step
 from xsft.effects.runs.first_pods import FirstPods, printer_of
+from xsft.effects.runs.forgotten import recorded_of
 from xsft.effects.runs.observe import unread
 from xsft.effects.runs.printer_log import TAIL, THREADS, said_by
 from xsft.effects.runs.wanted import NOT_ASKED, NOT_READ, untold
@@ -39,17 +39,24 @@ MAX_METRICS = 4 * 1024 * 1024
 class ProgressSource(Struct, frozen=True, kw_only=True):
     """Where progress is read from."""
 
-    cluster: Callable[[str], Cluster]
-    """Return the cluster by the name that an Observation has for it. Raises XsftError."""
-    objects: Callable[[str], Objects]
-    """Return the object store that holds a path. Raises Unreachable."""
-    output: Callable[[Observation], str | None] = lambda seen: seen.jobset.output if seen.jobset else None
-    """Return the run's base_output_directory, or None if it is unknown."""
-    recorded: Callable[[Observation], Recorded | None] = lambda _: None
-    """Return the record beside the output of a run that its cluster no longer has. Raises XsftError."""
-    now: Callable[[], str] = clock.now
+    clusters: Mapping[str, Cluster]
+    """The connections, by the name that an Observation has for the cluster."""
+    store: RecordStore
+    outputs: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """base_output_directory of runs that were submitted from this machine, by the names of the cluster and the run."""
     first_pods: Mapping[Place, FirstPods] = field(default_factory=dict)
     """Pod lists that were already requested."""
+
+    def output(self, seen: Observation) -> str | None:
+        """Return the run's base_output_directory, or None if it is unknown."""
+        said = seen.jobset.output if seen.jobset else None
+        return said or self.outputs.get((seen.cluster or "", seen.run_name)) or (seen.was.output if seen.was else None)
+
+    def recorded(self, seen: Observation) -> Recorded | None:
+        """Return the record beside the output of a run that its cluster no longer has. Raises XsftError."""
+        place = self.output(seen)
+        records = self.store.read_run(place, seen.run_name) if place else ()
+        return recorded_of(records, seen.record.uid if seen.record else None)
 
 
 def read_progress(
@@ -144,7 +151,8 @@ def _logged(
 
 
 def _said(pod: Pod, jobset: JobSet, source: ProgressSource, cluster: str, *, tail: int) -> Progress | None:
-    return said_by(pod, reads=source.cluster(cluster).reads, namespace=jobset.namespace, tail=tail, now=source.now)
+    reads = source.clusters[cluster].reads
+    return said_by(pod, reads=reads, namespace=jobset.namespace, tail=tail, now=source.store.now)
 
 
 def _printer(seen: Observation, jobset: JobSet, first_pods: Mapping[Place, FirstPods]) -> Pod | None:
@@ -166,7 +174,7 @@ def _printers(asked: Sequence[Observation], source: ProgressSource) -> Mapping[P
 def _of_all(where: Place, jobsets: AbstractSet[str], source: ProgressSource) -> FirstPods:
     cluster, namespace = where
     there = source.first_pods.get(where, FirstPods())
-    return there.also_of(jobsets, reads=lambda: source.cluster(cluster).reads, namespace=namespace)
+    return there.also_of(jobsets, reads=source.clusters[cluster].reads, namespace=namespace)
 
 
 def _where(seen: Observation) -> Place:
@@ -187,27 +195,27 @@ def _written(seen: Observation, source: ProgressSource, doing: _UnderWay) -> tup
     if output is None:
         return None, ()
     doing.what = "metrics"
-    metrics, no_metrics = _tried("metrics", lambda: metrics_of(source.objects(output), output, seen.run_name, source))
+    metrics, no_metrics = _tried("metrics", lambda: metrics_of(output, seen.run_name, source.store))
     doing.what = "checkpoints"
-    saved, no_saved = _tried("checkpoints", lambda: _saved(source.objects(output), output, seen.run_name))
+    saved, no_saved = _tried("checkpoints", lambda: _saved(output, seen.run_name, source.store))
     missing = (*no_metrics, *no_saved)
     if metrics is not None:
         return replace(metrics, saved_step=saved), missing
     if saved is None:
         return None, missing
-    return Progress(source="checkpoints", read_at=source.now(), saved_step=saved), missing
+    return Progress(source="checkpoints", read_at=source.store.now(), saved_step=saved), missing
 
 
-def metrics_of(objects: Objects, output: str, run_name: str, source: ProgressSource) -> Progress | None:
+def metrics_of(output: str, run_name: str, store: RecordStore) -> Progress | None:
     """Return the progress from the metrics, or None if there are none. Raises Unreachable."""
-    folder = f"{output.rstrip('/')}/{run_name}/{FOLDER}"
+    folder, objects = f"{output.rstrip('/')}/{run_name}/{FOLDER}", store.objects_at(output)
     names = newest_files(objects.written(folder))
     texts = [(objects.read(f"{folder}/{name}", limit=MAX_METRICS) or b"").decode("utf-8", "replace") for name in names]
-    return progress_of_metrics((row for text in texts for row in rows_of(text)), read_at=source.now())
+    return progress_of_metrics((row for text in texts for row in rows_of(text)), read_at=store.now())
 
 
-def _saved(objects: Objects, output: str, run_name: str) -> int | None:
-    return latest_step(objects, output=output, run_name=run_name)
+def _saved(output: str, run_name: str, store: RecordStore) -> int | None:
+    return latest_step(store.objects_at(output), output=output, run_name=run_name)
 
 
 def _tried(what: What, look: Callable[[], T]) -> tuple[T | None, tuple[Unread, ...]]:

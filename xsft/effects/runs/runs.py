@@ -170,21 +170,14 @@ class Runs(Struct, kw_only=True, eq=False):
         return cluster, ask_lists(cluster, namespace=source.namespace)
 
     def _look(self, begun: Begun, names: tuple[str, ...], effort: Effort | None) -> Look:
-        targets = tuple(map(_target, self.sources, begun))
+        targets = [
+            Target(name=one.name, namespace=one.namespace, named=one.named, asked=asked)
+            for one, asked in zip(self.sources, begun, strict=True)
+        ]
         return begin(targets, store=self.store, names=names, everything=self.everything, effort=effort)
 
     def _gather(self, look: Look) -> Gathered:
         return gather_runs(look, store=self.store, local=self.local, say=self.say)
-
-
-def _target(source: RunSource, asked: Started[tuple[Cluster, Lists]]) -> Target:
-    return Target(
-        name=source.name,
-        namespace=source.namespace,
-        named=source.named,
-        connect=lambda: asked.result()[0],
-        lists=lambda _: asked.result()[1],
-    )
 
 
 def runs_for(asked: PlaceQuery, *, names: Iterable[str] = (), everything: bool = False) -> Runs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -21,7 +21,7 @@ class Turns(Struct, frozen=True, kw_only=True):
     left: tuple[Observation, ...]
 
 
-def turns(found: Iterable[Observation], *, wanted: Wanted) -> Turns:
+def turns(found: Sequence[Observation], *, wanted: Wanted) -> Turns:
     """Return which observations' progress is read.
 
     The newest active runs; of the ended runs the newest, and some of the others, different ones at each read, so that
