@@ -69,8 +69,8 @@ def test_a_refused_key_always_gets_a_hint(version: str, key: str) -> None:
     [
         ("lora_rank", "Write lora.lora_rank."),
         ("lora", "Set one of its sub-keys: lora.enable_lora"),
-        ("enable_nnx", "SFT takes it in MaxText 0.1.0 to main-2026-08-22 only, not in 0.2.5."),
-        ("cosine_learning_rate_final_fraction", "0.1.0 to tutorial-v1.5.0 only"),
+        ("enable_nnx", "The SFT trainer has it only in MaxText 0.1.0 to main-2026-08-22, not in 0.2.5."),
+        ("cosine_learning_rate_final_fraction", "only in MaxText 0.1.0 to tutorial-v1.5.0"),
         ("num_generations", "RL trainer"),
         ("step", "Did you mean steps"),
         ("lora.rank", "lora.lora_rank"),

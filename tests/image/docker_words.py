@@ -5,7 +5,7 @@ from __future__ import annotations
 WRITER = "roles/artifactregistry.writer"
 
 SAID = [
-    ("toomanyrequests: Quota exceeded for quota metric 'Requests'", "registry-rate-limited", 5, "some minutes", True),
+    ("toomanyrequests: Quota exceeded for quota metric 'Requests'", "registry-rate-limited", 5, "a few minutes", True),
     ("error parsing HTTP 429 response body: unexpected end of JSON input", "registry-rate-limited", 5, "minutes", True),
     ("received unexpected HTTP status: 500 Internal Server Error", "registry-unreachable", 5, "Try again", True),
     ("received unexpected HTTP status: 503 Service Unavailable", "registry-unreachable", 5, "Try again", True),

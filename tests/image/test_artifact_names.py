@@ -34,12 +34,12 @@ def test_others_are_not_googles(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("us-docker.pkg.dev/my-project", "names no repository"),
-        ("us-docker.pkg.dev", "names no repository"),
-        ("moon-docker.pkg.dev/my-project/xsft", "'moon' cannot be a location"),
-        ("us-docker.pkg.dev/My/xsft", "'My' cannot be a project"),
-        ("us-docker.pkg.dev/my-project/1xsft", "'1xsft' cannot be a repository"),
-        ("us-docker.pkg.dev/my-project/xsft-/i", "'xsft-' cannot be a repository"),
+        ("us-docker.pkg.dev/my-project", "it has no repository"),
+        ("us-docker.pkg.dev", "it has no repository"),
+        ("moon-docker.pkg.dev/my-project/xsft", "'moon' is not a valid location"),
+        ("us-docker.pkg.dev/My/xsft", "'My' is not a valid project"),
+        ("us-docker.pkg.dev/my-project/1xsft", "'1xsft' is not a valid repository"),
+        ("us-docker.pkg.dev/my-project/xsft-/i", "'xsft-' is not a valid repository"),
     ],
 )
 def test_what_cannot_be_is_named(name: str, what: str) -> None:

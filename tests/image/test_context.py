@@ -17,7 +17,7 @@ def test_links_that_would_be_broken_are_each_named() -> None:
     found = context_problems((link("code/a", "/etc/passwd"), link("code/b", "../../x"), file("ok")))
     assert [p.id for p in found] == ["image-context-link"] * 2
     assert "is absolute" in found[0].message
-    assert "code/b is a link to ../../x, which leads nowhere" in found[1].message
+    assert "code/b is a link to ../../x, which points outside the context" in found[1].message
 
 
 def test_gigabytes_are_told_with_the_largest_files_and_may_be_accepted() -> None:

@@ -118,7 +118,7 @@ def test_a_base_that_cannot_be_read_is_told_as_that() -> None:
         list(reading.events(line))
     error = build_failed(reading, STEP)
     assert (error.problem_id, error.exit_status) == ("registry-unreachable", 5)
-    assert "read the base image nowhere.invalid/x:1" in error.message
+    assert "pull the base image nowhere.invalid/x:1" in error.message
 
 
 def test_tokens_in_somebody_elses_words_are_not_passed_on() -> None:

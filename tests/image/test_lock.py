@@ -77,7 +77,7 @@ def test_a_digest_of_the_dependencies_that_is_none_is_not_read(digest: object) -
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": "xsft.record/1"}', "[" * 100_000])
 def test_what_is_no_lock_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="it "):
+    with pytest.raises(ValueError, match=r"it |invalid JSON"):
         read_lock(text)
 
 
@@ -90,9 +90,9 @@ def test_a_repository_that_is_none_is_not_read(repository: str) -> None:
 def test_a_lock_of_a_later_version_is_not_written_and_a_digest_is_one() -> None:
     later = json.dumps({**json.loads(updated(None, LOCKED)), "schema": "xsft.image-lock/2"})
     assert read_lock(later)
-    with pytest.raises(ValueError, match="another version"):
+    with pytest.raises(ValueError, match="its version is"):
         updated(later, LOCKED)
-    with pytest.raises(ValueError, match="no digest"):
+    with pytest.raises(ValueError, match="not a digest"):
         updated(None, replace(LOCKED, digest="sha256:12"))
     assert SCHEMA in updated(None, LOCKED)
 

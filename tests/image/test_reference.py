@@ -39,7 +39,7 @@ def test_what_is_put_together_is_taken_apart(host: str, path: list[str], tag: st
     ("text", "says"),
     [
         ("", "is empty"),
-        ("my image:v1", "holds a space"),
+        ("my image:v1", "contains a space"),
         ("image;rm", "';'"),
         ("image$(id)", "'$()'"),
         ("image`id`", "'`'"),
@@ -52,7 +52,7 @@ def test_what_is_put_together_is_taken_apart(host: str, path: list[str], tag: st
         ("image:v1:v2", "the tag 'v1:v2'"),
         ("a//b", "the part ''"),
         ("/a", "the part ''"),
-        ("-registry.example.com/a", "no registry's host"),
+        ("-registry.example.com/a", "not a valid registry host"),
         ("a" * 300, "300 characters"),
     ],
 )
@@ -64,9 +64,9 @@ def test_what_is_no_reference_is_refused_with_the_reason(text: str, says: str) -
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("127.0.0.1:5000/team:v1", "leave :v1 out"),
-        (f"127.0.0.1:5000/team@{DIGEST}", "leave @sha256"),
-        ("team/images", "names no registry"),
+        ("127.0.0.1:5000/team:v1", "remove :v1"),
+        (f"127.0.0.1:5000/team@{DIGEST}", "remove @sha256"),
+        ("team/images", "has no registry"),
     ],
 )
 def test_a_repository_has_a_host_and_neither_tag_nor_digest(text: str, says: str) -> None:

@@ -1,1 +1,3 @@
-"""What is known beforehand: TPU types, models, MaxText releases, data sets, what fits. Pure: data and arithmetic."""
+"""Facts known in advance: TPU types, models, MaxText releases, data sets, compiler verdicts on memory. Pure: data and
+arithmetic.
+"""

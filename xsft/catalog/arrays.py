@@ -1,7 +1,7 @@
-"""The arrays of a model: name and shape of every weight, as MaxText builds and saves them. Pure.
+"""Compute the arrays of a model: name and shape of every weight, as MaxText builds and saves them. Pure.
 
-source: maxtext@0.2.5 layers/nnx_decoders.py (how layers are stacked);
-tests/catalog/test_arrays.py compares every model with what the installed MaxText builds.
+source: maxtext@0.2.5 layers/nnx_decoders.py (how layers are stacked); tests/catalog/test_arrays.py compares every model
+with what the installed MaxText builds.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ EMBEDDING = "token_embedder.embedding"
 NAMED_SINCE: Mapping[str, str] = MappingProxyType(
     {"gpt_oss": "0.2.4", "qwen2": "0.2.4", "gemma4": "0.2.4", "qwen3_next": "0.2.5", "qwen3_5": "0.2.5"}
 )
-"""Decoder -> first release that is known to use these names; the others do since 0.2.0.
+"""Decoder -> first release known to use these names; the other decoders have used them since 0.2.0.
 
 source: one or more models of each other decoder as maxtext@0.2.0 builds them, most of them also as 0.2.4 does.
 """
 
 MAX_LAYERS = 1000
-"""More than any model has; more would only cost memory here."""
+"""Upper limit on layers, above any real model, to bound memory use here."""
 
 
 class ArrayLayout(Struct, frozen=True, kw_only=True):
-    """How the arrays of equal layers are put together."""
+    """How MaxText stores layers of equal shape."""
 
     scan: bool = True
-    """scan_layers: stacked into one array; False: each layer has its own."""
+    """scan_layers. True: stacked into one array; False: one array per layer."""
     axis: int = 1
-    """param_scan_axis: where the axis of the layers stands in a stacked array."""
+    """param_scan_axis: position of the layer axis in a stacked array."""
 
 
 class Required(Struct, frozen=True, kw_only=True):
-    """What a model reads from a checkpoint."""
+    """The arrays that a model reads from a checkpoint."""
 
     arrays: Mapping[str, Shape]
     """Dotted name, e.g. `decoder.layers.mlp.wo.kernel` -> shape."""
@@ -51,7 +51,7 @@ class Required(Struct, frozen=True, kw_only=True):
 def required(
     name: str, given: Mapping[str, object], *, layout: ArrayLayout, release: str = releases.DEFAULT
 ) -> Required | None:
-    """The arrays of the model `name` with the keys `given` on its command line; None where not even one is certain."""
+    """Return the arrays of the model `name` with the MaxText keys `given`; None if no array is certain."""
     size = sizes(name, given)
     if size is None:
         return None
@@ -64,7 +64,7 @@ def required(
 
 
 def _ends(s: Sizes) -> Arrays:
-    """What stands after the layers."""
+    """Return the arrays outside the layers: embedding, final norm and output."""
     logits = {} if s["logits_via_embedding"] else {"logits_dense.kernel": (s["base_emb_dim"], s["vocab_size"])}
     return {"decoder_norm.scale": (s["base_emb_dim"],), **logits}
 
@@ -85,7 +85,7 @@ _ALIKE: Mapping[str, Callable[[Sizes], Arrays]] = MappingProxyType(
 
 
 def _decoder(block: str, s: Sizes, layout: ArrayLayout) -> Arrays | None:
-    """The arrays of all layers; None for a decoder whose arrays are not computed here."""
+    """Return the arrays of all layers; None for a decoder whose arrays are not computed here."""
     count, cycle = s["base_num_decoder_layers"], s["inhomogeneous_layer_cycle_interval"]
     if not 0 < count <= MAX_LAYERS or cycle < 1 or count % cycle:
         return None
@@ -100,7 +100,9 @@ def _decoder(block: str, s: Sizes, layout: ArrayLayout) -> Arrays | None:
 
 
 def _kinds(block: str, s: Sizes, cycle: int) -> Sequence[Arrays]:
-    """The layers of one block, where they differ or MaxText scans several at once; none for a decoder not known."""
+    """Return the layers of one block, for decoders with different layers or several layers per scan; empty for an
+    unknown decoder.
+    """
     kinds: Mapping[str, Callable[[], Sequence[Arrays]]] = {
         "gpt_oss": lambda: [layers.gpt_oss(s)] * cycle,
         "olmo3": lambda: [layers.olmo3(s)] * cycle,
@@ -138,7 +140,7 @@ def _alike(name: str, count: int, layer: Arrays, layout: ArrayLayout) -> Arrays:
 
 
 def _cycle(kinds: Sequence[Arrays], count: int, layout: ArrayLayout, *, inside: str) -> Arrays:
-    """Each layer of a block stacked over the blocks; what is left over is not stacked."""
+    """Stack each layer of a block over all blocks; layers after the last whole block are not stacked."""
     blocks, left = divmod(count, len(kinds))
     stacks = (below(f"layers.{inside}_{i}", _stacked(kind, blocks, layout)) for i, kind in enumerate(kinds))
     rest = (below(f"layers_remainder.{inside}_{i}", kind) for i, kind in enumerate(kinds[:left]))
@@ -146,7 +148,7 @@ def _cycle(kinds: Sequence[Arrays], count: int, layout: ArrayLayout, *, inside: 
 
 
 def _local_and_global(name: str, kinds: Sequence[Arrays], count: int, layout: ArrayLayout) -> Arrays:
-    """Blocks of several equal layers, stacked among themselves, and a last one that differs."""
+    """Return blocks of equal layers, stacked, followed by one layer that differs."""
     blocks, left = divmod(count, len(kinds))
     inner = _stacked(kinds[0], len(kinds) - 1, layout)
     rest = below("layers_remainder.local_layers", _stacked(kinds[0], left, layout)) if left else {}
@@ -166,5 +168,5 @@ def _with_axis(shape: Shape, count: int, axis: int) -> Shape:
 
 
 def _axis(name: str, layout: ArrayLayout) -> int:
-    """The bias of a router is no parameter to MaxText, and always stacked in front."""
+    """Return the stacking axis. The bias of a router is not a parameter in MaxText, and is always stacked on axis 0."""
     return 0 if name.endswith("MoeBlock_0.gate.bias") else layout.axis

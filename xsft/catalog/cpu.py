@@ -1,4 +1,4 @@
-"""CPU machines: those that xpk can name, and what GKE leaves a pod of one. Pure."""
+"""CPU machines that xpk knows, and the memory that GKE leaves to pods on them. Pure."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ GIB = 2**30
 MIB = 2**20
 
 RESERVED_MEMORY = ((4, 0.25), (4, 0.20), (8, 0.10), (112, 0.06))
-"""GKE keeps such a share of the first so many GiB for itself, in this order, and 2 % of the rest.
+"""GKE's memory reservation: (GiB, share) steps in order, then 2 % of the rest.
 
 source: docs.cloud.google.com/kubernetes-engine/docs/concepts/plan-node-sizes, "Memory reservations"
 """
 RESERVED_OF_THE_REST = 0.02
 EVICTION_BYTES = 100 * MIB
-"""Kept free besides, before pods are evicted; source: the same page, "Eviction threshold"."""
+"""Additional memory kept free before pods are evicted; source: the same page, "Eviction threshold"."""
 
 
 class CpuType(Struct, frozen=True, kw_only=True):
-    """One VM; the fields are those of cpu_types.toml, where each is explained."""
+    """A CPU machine type; cpu_types.toml explains the fields."""
 
     name: str
-    """What `xpk workload create --device-type` takes."""
+    """Value for `xpk workload create --device-type`."""
     machine: str
-    """GCE machine type, which is the value of the node label node.kubernetes.io/instance-type."""
+    """GCE machine type: the value of the node label node.kubernetes.io/instance-type."""
     vcpus: int
     memory_gib: float
 
     @property
     def pod_memory(self) -> int:
-        """Bytes that pods can have of a node of it."""
+        """Bytes available to pods on one node."""
         left, reserved = self.memory_gib, 0.0
         for gib, share in RESERVED_MEMORY:
             reserved += min(left, gib) * share
@@ -43,11 +43,11 @@ class CpuType(Struct, frozen=True, kw_only=True):
 
 @cache
 def cpu_types() -> tuple[CpuType, ...]:
-    """The smallest first."""
+    """Return all CPU types, the smallest first."""
     rows = (CpuType(name=name, **row) for name, row in toml("cpu_types.toml").items())
     return tuple(sorted(rows, key=lambda one: one.memory_gib))
 
 
 def cpu_type_for(memory: int) -> CpuType | None:
-    """The smallest one whose pods can have so many bytes; None where none is large enough."""
+    """Return the smallest type with that many bytes for pods, or None."""
     return next((one for one in cpu_types() if one.pod_memory >= memory), None)

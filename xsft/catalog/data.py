@@ -1,4 +1,4 @@
-"""Read a data file of this package, once. The catalog's only file access: its own package data."""
+"""Read a data file of this package, cached. The only file access of the catalog."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent
-"""Not importlib.resources: importing that costs as much CPU as reading every file here."""
+"""importlib.resources is not used: importing it costs as much CPU as reading every file here."""
 
 
 @cache
 def text(name: str) -> str:
-    """Content of `xsft/catalog/<name>`."""
+    """Return the content of `xsft/catalog/<name>`."""
     return (FOLDER / name).read_text(encoding="utf-8")
 
 
 @cache
 def toml(name: str) -> dict[str, Any]:
-    """`xsft/catalog/<name>`, parsed. Callers must not change it."""
+    """Return `xsft/catalog/<name>` parsed. Callers must not change it."""
     return tomllib.loads(text(name))

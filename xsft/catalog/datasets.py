@@ -1,4 +1,4 @@
-"""Data sets whose size and columns are known, and the column sets that SFT takes. Pure."""
+"""Data sets of known size and columns, and the column sets that SFT supports. Pure."""
 
 from __future__ import annotations
 
@@ -9,28 +9,29 @@ from msgspec import Struct
 from xsft.catalog.data import toml
 
 COLUMN_SETS: tuple[tuple[str, ...], ...] = (("messages",), ("prompt", "completion"), ("question", "answer"))
-"""In any order; a formatting function (formatting_func_path) lifts the limit.
-source: maxtext@0.2.5 maxtext/input_pipeline/data_processing_utils.py validate_and_configure_sft_columns."""
+"""Column sets that SFT supports, in any order; with formatting_func_path any columns are allowed. source: maxtext@0.2.5
+maxtext/input_pipeline/data_processing_utils.py validate_and_configure_sft_columns.
+"""
 
 
 class Dataset(Struct, frozen=True, kw_only=True):
-    """One repository on Hugging Face."""
+    """A data set repository on Hugging Face."""
 
     hf_path: str
     columns: tuple[str, ...]
-    """The set to give SFT."""
+    """The columns to train on."""
     all_columns: tuple[str, ...]
     configurations: Mapping[str, Mapping[str, int]]
-    """hf_name → split → rows. A data set without a default configuration ("") stops when hf_name is not given."""
+    """hf_name → split → rows. Without a default configuration ("") training fails unless hf_name is set."""
     files_of: Mapping[str, Mapping[str, int]]
-    """hf_name → split → files."""
+    """hf_name → split → number of files."""
 
     def rows(self, split: str, *, hf_name: str = "") -> int | None:
-        """Rows of the split; None when the data set has no such split or configuration."""
+        """Return the number of rows; None if the data set has no such split or configuration."""
         return self.configurations.get(hf_name, {}).get(split)
 
     def files(self, split: str, *, hf_name: str = "") -> int | None:
-        """Files of the split; None when the data set has no such split or configuration."""
+        """Return the number of files; None if the data set has no such split or configuration."""
         return self.files_of.get(hf_name, {}).get(split)
 
     def splits(self, *, hf_name: str = "") -> tuple[str, ...]:
@@ -38,7 +39,7 @@ class Dataset(Struct, frozen=True, kw_only=True):
 
 
 def dataset(hf_path: str) -> Dataset | None:
-    """None for any data set that is not in datasets.toml: unknown, not wrong."""
+    """Return the data set; None if it is not in datasets.toml, which does not mean that it is wrong."""
     row = toml("datasets.toml").get(hf_path)
     if row is None:
         return None
@@ -53,6 +54,6 @@ def dataset(hf_path: str) -> Dataset | None:
 
 
 def columns_ok(columns: Iterable[str]) -> bool:
-    """Whether SFT takes these columns without a formatting function."""
+    """Return whether SFT supports these columns without a formatting function."""
     given = tuple(columns)
     return any(set(given) == set(allowed) for allowed in COLUMN_SETS)

@@ -1,6 +1,7 @@
-"""Does it fit? Verdicts of the real TPU compiler for runs that were compiled, and a lower bound for all others. Pure.
+"""Memory on the chip: the TPU compiler's verdicts for compiled runs, and a lower bound for all others. Pure.
 
-source: ahead-of-time compilation on v6e, see fit.toml. The bound rejects; it never accepts: it leaves out activations.
+source: ahead-of-time compilation on v6e, see fit.toml. The bound leaves out activations, so it can reject a run but
+never accept one.
 """
 
 from __future__ import annotations
@@ -50,52 +51,55 @@ COUNTING_KEYS: Mapping[str, object] = {
     "lora.lora_weight_qtype": None,
     "lora.lora_tile_size": None,
 }
-"""Keys that change memory, with their defaults: a verdict holds only where all are equal. So do all `*_parallelism` and
-`custom_mesh*` keys. source: maxtext@0.2.5 maxtext/configs/base.yml, compared by tests/catalog/test_fit.py."""
+"""MaxText keys that change memory, with their defaults: a verdict applies only if all of them are equal, and all
+`*_parallelism` and `custom_mesh*` keys. source: maxtext@0.2.5 maxtext/configs/base.yml, compared by
+tests/catalog/test_fit.py.
+"""
 
 TOKENS = "max_target_length"
 DEFAULT_TOKENS = 2048
-"""A run with fewer tokens takes less memory. source: maxtext@0.2.5 maxtext/configs/base.yml"""
+"""MaxText's default max_target_length. source: maxtext@0.2.5 maxtext/configs/base.yml"""
 
 ALSO_COUNTING = ("custom_mesh", "sa_", "lora.lora_weight")
-"""Prefixes of further keys that change memory and that no compiled run has set."""
+"""Prefixes of other keys that change memory; no compiled run sets them."""
 
 
 class CompilerVerdict(Struct, frozen=True, kw_only=True):
-    """What the compiler said about one run."""
+    """The compiler's verdict on one run."""
 
     id: str
-    """Row of fit.toml."""
+    """Id of the row in fit.toml."""
     what: str
     outcome: Outcome
     peak_gib: float | None
-    """GiB per chip at the peak; above the limit it is what the refused program would have needed."""
+    """Peak in GiB per chip; for a rejected program, the amount it would have needed."""
     sum_gib: float | None
-    """GiB per chip of arguments, outputs and temporaries together; None for a refused program."""
+    """GiB per chip of arguments, outputs and temporaries together; None for a rejected program."""
     limit_gib: float
     step: Literal["sft", "pretrain"]
-    """Which step was compiled; for full fine-tuning the two differ by 1 %."""
+    """The compiled step; for full fine-tuning the two differ by 1 %."""
     tokens: int
-    """max_target_length of the run that was compiled."""
+    """max_target_length of the compiled run."""
     note: str
 
 
 class CompiledPlace(Struct, frozen=True, kw_only=True):
-    """Where the compiler accepted a run with the default mesh."""
+    """A TPU type and number of slices on which the compiler accepted a run with the default mesh."""
 
     id: str
-    """Row of fit.toml."""
+    """Id of the row in fit.toml."""
     tpu_type: str
     num_slices: int
 
 
 def known_verdict(*, model: str, tpu_type: str, num_slices: int, keys: Mapping[str, object]) -> CompilerVerdict | None:
-    """The verdict for exactly this run, else what follows from one that differs in its tokens only; None where nobody
-    has compiled either. What fits with more tokens fits with fewer; what does not fit with fewer does not with more.
+    """Return the verdict on this run, or one that follows from a run that differs only in its tokens; else None.
 
-    `keys` are MaxText's, nested ones as `lora.lora_rank`; those that are absent count as their defaults. An axis of -1
-    is resolved first, so `dcn_fsdp_parallelism=2` on two slices equals the same with `dcn_data_parallelism=1`.
-    Raises ValueError for an unknown tpu_type.
+    A run that fits with more tokens fits with fewer; one that does not fit with fewer does not fit with more.
+
+    `keys` are MaxText's, nested ones as `lora.lora_rank`; absent keys have their defaults. Axes of -1 are resolved
+    first, so `dcn_fsdp_parallelism=2` on two slices equals the same with `dcn_data_parallelism=1`. Raises ValueError
+    for an unknown tpu_type.
     """
     run, tokens = parse_tpu_type(tpu_type), _tokens(keys)
     wanted = _counting(keys, run, num_slices)
@@ -110,7 +114,9 @@ def known_verdict(*, model: str, tpu_type: str, num_slices: int, keys: Mapping[s
 
 
 def places_where_it_fits(*, model: str, keys: Mapping[str, object]) -> tuple[CompiledPlace, ...]:
-    """Where the compiler accepted this run on the default mesh, with as many tokens or more; the fewest chips first."""
+    """Return where the compiler accepted this run on the default mesh, with at least as many tokens; fewest chips
+    first.
+    """
     found = [
         CompiledPlace(id=row["id"], tpu_type=row["tpu"], num_slices=row["slices"])
         for row in _rows()
@@ -121,22 +127,22 @@ def places_where_it_fits(*, model: str, keys: Mapping[str, object]) -> tuple[Com
 
 
 def minimum_gib_per_chip(*, params_b: float, run: Slice, num_slices: int, keys: Mapping[str, object]) -> float:
-    """GiB per chip that weights, optimizer state and gradients need at least: bytes × P / N, without any activation.
+    """Return the GiB per chip that weights, optimizer state and gradients need at least: bytes × P / N, without
+    activations.
 
-    N is the number of chips that share one copy of the state: all of them, except across the data axes.
-    source: aot_fit.md §0.1 "Lower bounds" and §5; it under-estimates the compiler's peak by 11 to 93 %.
+    N is the number of chips that share one copy of the state: all of them, except across the data axes. source:
+    aot_fit.md §0.1 "Lower bounds" and §5; it under-estimates the compiler's peak by 11 to 93 %.
     """
     sharing = chips_sharing(run=run, num_slices=num_slices, keys=keys)
     return params_b * 1e9 * bytes_per_parameter(keys) / sharing / GIB
 
 
 def bytes_per_parameter(keys: Mapping[str, object]) -> float:
-    """Bytes of state per parameter during the step.
+    """Return the bytes of state per parameter during the step.
 
-    AdamW: weight + two moments + gradient, 16 in float32, 14 with mu_dtype=bfloat16, 8 in bfloat16.
-    SGD: weight + gradient. Muon: weight + one moment + gradient.
-    LoRA: the frozen weights, twice, since the trainer does not donate them; with a quantised base, four bits.
-    With some parameters frozen by a mask only the weights are certain.
+    AdamW: weight + two moments + gradient, 16 in float32, 14 with mu_dtype=bfloat16, 8 in bfloat16. SGD: weight +
+    gradient. Muon: weight + one moment + gradient. LoRA: the frozen weights, twice, since the trainer does not donate
+    them; with a quantised base, four bits. With some parameters frozen by a mask only the weights are certain.
     """
     weight = _width(keys.get("weight_dtype") or "float32")
     if _normal(keys.get("lora.enable_lora")) is True:
@@ -149,7 +155,9 @@ def bytes_per_parameter(keys: Mapping[str, object]) -> float:
 
 
 def chips_sharing(*, run: Slice, num_slices: int, keys: Mapping[str, object]) -> int:
-    """Chips that share one copy of the state; more slices help only where dcn_fsdp_parallelism or the like says so."""
+    """Return the number of chips that share one copy of the state; slices share it only over DCN axes such as
+    dcn_fsdp_parallelism.
+    """
     axes = _axes(keys, run, num_slices)
     copies = max(1, axes["ici_data_parallelism"]) * max(1, axes["dcn_data_parallelism"])
     return max(1, run.chips * num_slices // copies)
@@ -181,8 +189,8 @@ def _row_keys(row: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _counting(keys: Mapping[str, object], run: Slice, num_slices: int) -> dict[str, object]:
-    """The keys that change memory, but for the tokens: normalised, defaults filled in, the mesh resolved, axes of 1
-    left out.
+    """Return the keys that change memory, without the tokens: normalised, with defaults, the mesh resolved, axes of 1
+    omitted.
     """
     return _off_mesh(keys) | {axis: size for axis, size in _axes(keys, run, num_slices).items() if size != 1}
 
@@ -194,20 +202,22 @@ def _off_mesh(keys: Mapping[str, object]) -> dict[str, object]:
 
 
 def _tokens(keys: Mapping[str, object]) -> float:
-    """Not a number where what is given is none: no comparison with it holds."""
+    """Return max_target_length; NaN for an invalid value, so that every comparison is false."""
     value = _normal(keys.get(TOKENS, DEFAULT_TOKENS))
     return value if isinstance(value, float) else math.nan
 
 
 def _tells(verdict: CompilerVerdict, tokens: float) -> bool:
-    """Whether a verdict on a run that differs in its tokens only holds for `tokens`, too."""
+    """Return whether a verdict on a run that differs only in its tokens also applies to `tokens`."""
     if verdict.outcome == "fits" and tokens < verdict.tokens:
         return True
     return tokens == verdict.tokens or (verdict.outcome == "no" and tokens > verdict.tokens)
 
 
 def _axes(keys: Mapping[str, object], run: Slice, num_slices: int) -> dict[str, int]:
-    """Mesh axes with -1 resolved, as MaxText does. source: maxtext@0.2.5 max_utils.fill_unspecified_mesh_axes."""
+    """Return the mesh axes with -1 resolved, as MaxText does. source: maxtext@0.2.5
+    max_utils.fill_unspecified_mesh_axes.
+    """
     sizes = {"dcn_data_parallelism": -1, "ici_fsdp_parallelism": -1, "ici_data_parallelism": 1}
     sizes |= {key: _whole(value) for key, value in keys.items() if _is_axis(key)}
     return _filled(sizes, prefix="dcn_", total=num_slices) | _filled(sizes, prefix="ici_", total=run.devices)
@@ -224,7 +234,7 @@ def _is_axis(key: str) -> bool:
 
 
 def _whole(value: object) -> int:
-    """An axis as a number; what is no number counts as 1, and another check refuses it."""
+    """Return an axis as a number; an invalid one counts as 1, because another check rejects it."""
     try:
         return int(str(value))
     except ValueError:
@@ -236,7 +246,9 @@ def _width(dtype: object) -> float:
 
 
 def _normal(value: object) -> object:
-    """MaxText reads its command line as YAML: `True`, `true` and True are one value, and so are 1 and 1.0."""
+    """Normalise a value. MaxText reads its command line as YAML: `True`, `true` and True are equal, and so are 1 and
+    1.0.
+    """
     if isinstance(value, bool):
         return value
     if isinstance(value, str):

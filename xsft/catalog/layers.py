@@ -1,7 +1,7 @@
-"""The arrays of one decoder layer, by the kind of decoder. Pure.
+"""The arrays of one decoder layer, per kind of decoder. Pure.
 
-A name is dotted and relative to its layer; sizes are MaxText's own keys.
-source: maxtext@0.2.5 models/*.py, layers/attentions.py, attention_mla.py, linears.py, moe.py.
+Names are dotted and relative to the layer; sizes have MaxText's key names. source: maxtext@0.2.5 models/*.py,
+layers/attentions.py, attention_mla.py, linears.py, moe.py.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 Shape = tuple[int, ...]
 Arrays = dict[str, Shape]
-"""Name below the layer, e.g. `mlp.wo.kernel` -> shape without the axis of the layers."""
+"""Name within the layer, e.g. `mlp.wo.kernel` -> shape without the layer axis."""
 Sizes = Mapping[str, int]
 """MaxText's key -> size; a switch is 0 or 1."""
 
@@ -24,7 +24,7 @@ def norms(size: int, *names: str) -> Arrays:
 
 
 def attention(s: Sizes, *, kv_heads: int | None = None, head_dim: int | None = None) -> Arrays:
-    """Grouped-query attention."""
+    """Return the arrays of grouped-query attention."""
     emb, q, head = s["base_emb_dim"], s["base_num_query_heads"], head_dim or s["head_dim"]
     kv = kv_heads or s["base_num_kv_heads"]
     return {
@@ -41,12 +41,12 @@ def biases(s: Sizes) -> Arrays:
 
 
 def mlp(emb: int, width: int) -> Arrays:
-    """A gated feed-forward block."""
+    """Return the arrays of a gated feed-forward block."""
     return {"wi_0.kernel": (emb, width), "wi_1.kernel": (emb, width), "wo.kernel": (width, emb)}
 
 
 def experts(s: Sizes) -> Arrays:
-    """Routed experts and their gate."""
+    """Return the arrays of routed experts and their gate."""
     emb, count, width = s["base_emb_dim"], s["num_experts"], s["base_moe_mlp_dim"]
     return {
         "gate.kernel": (emb, count),
@@ -83,7 +83,7 @@ def gemma(s: Sizes) -> Arrays:
 
 
 def gemma2(s: Sizes) -> Arrays:
-    """A local and a global layer: MaxText counts them as one."""
+    """Return the arrays of a local and a global layer, which MaxText counts as one layer."""
     pair: Arrays = {}
     for kind in ("local", "global"):
         pair |= norms(s["base_emb_dim"], *(f"{name}_{kind}" for name in _gemma_norms(s)))
@@ -104,7 +104,7 @@ def gemma4_local(s: Sizes) -> Arrays:
 
 
 def gemma4_global(s: Sizes) -> Arrays:
-    """Fewer and wider heads than a local layer; keys may serve as values."""
+    """Return the arrays of a global layer: fewer and wider heads than a local one; keys may serve as values."""
     head = s["global_head_dim"] or s["head_dim"]
     own = attention(s, kv_heads=s["global_num_kv_heads"], head_dim=head)
     if s["share_kv_projections"]:
@@ -132,7 +132,7 @@ def gpt_oss(s: Sizes) -> Arrays:
 
 
 def olmo3(s: Sizes) -> Arrays:
-    """Its norms stand after attention and feed-forward, and over all heads at once."""
+    """Return the arrays of a layer with norms after attention and feed-forward, over all heads at once."""
     head = s["head_dim"]
     inner = {
         **attention(s),
@@ -163,7 +163,7 @@ def deepseek_experts(s: Sizes) -> Arrays:
 
 
 def _latent_attention(s: Sizes) -> Arrays:
-    """Multi-head latent attention: queries, keys and values through low ranks."""
+    """Return the arrays of multi-head latent attention: queries, keys and values through low ranks."""
     emb, heads, low = s["base_emb_dim"], s["base_num_query_heads"], s["q_lora_rank"]
     rank, rope, head = s["kv_lora_rank"], s["qk_rope_head_dim"], s["qk_nope_head_dim"] + s["qk_rope_head_dim"]
     query = {"wq_a.kernel": (emb, low), "wq_b.kernel": (low, heads, head), "q_norm.scale": (low,)}
@@ -189,7 +189,7 @@ def _indexer(s: Sizes) -> Arrays:
 
 
 def qwen_next_full(s: Sizes) -> Arrays:
-    """Full attention, whose query brings its own gate."""
+    """Return the arrays of full attention with a gate on the query."""
     emb, q, head = s["base_emb_dim"], s["base_num_query_heads"], s["head_dim"]
     inner = {**attention(s), "query.kernel": (emb, q, 2 * head), "out.kernel": (q * head, emb)}
     own = {**inner, **norms(head, "query_norm", "key_norm")}
@@ -197,7 +197,7 @@ def qwen_next_full(s: Sizes) -> Arrays:
 
 
 def qwen_next_linear(s: Sizes) -> Arrays:
-    """Gated delta-net attention."""
+    """Return the arrays of gated delta-net attention."""
     emb, value_heads = s["base_emb_dim"], s["gdn_num_value_heads"]
     keys, values = s["gdn_num_key_heads"] * s["gdn_key_head_dim"], value_heads * s["gdn_value_head_dim"]
     inner = {

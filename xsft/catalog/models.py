@@ -1,4 +1,4 @@
-"""The models that MaxText trains, and what checks need to know of each. Pure.
+"""The models that MaxText trains, with the facts that checks need. Pure.
 
 source: maxtext@0.2.5 maxtext/configs/models/*.yml, maxtext/configs/types.py, maxtext/utils/globals.py;
 tests/catalog/test_models.py compares all of it with the installed MaxText.
@@ -17,46 +17,48 @@ from xsft.catalog.data import text, toml
 from xsft.catalog.tokenizers import is_gated
 
 LORA_VERIFIED = ("llama3.1", "qwen3", "mistral", "deepseek2", "gemma2", "gemma3", "gemma4", "olmo3", "gpt3", "gpt-oss")
-"""Prefixes with a LoRA pattern of their own; source: maxtext@0.2.5 maxtext/configs/post_train/lora_module_path.yml."""
+"""Prefixes of models with their own LoRA pattern; source: maxtext@0.2.5
+maxtext/configs/post_train/lora_module_path.yml.
+"""
 TUNED = ("-it", "-Instruct", "-Thinking", "-Think", "-Coder")
-"""Marks of weights that are instruction-tuned already, in names on Hugging Face."""
+"""Parts of Hugging Face names that mark instruction-tuned weights."""
 
 
 class CatalogModel(Struct, frozen=True, kw_only=True):
-    """One model_name. Numbers are as MaxText 0.2.5 builds it."""
+    """One model_name, with the numbers of MaxText 0.2.5."""
 
     name: str
     params_b: float | None
-    """Parameters in 1e9; None where nobody has computed it."""
+    """Parameters in 1e9; None if not computed."""
     active_b: float | None
     """Parameters in 1e9 that act on one token; equals params_b for dense models."""
     emb: int
-    """Width of the model; by default it must be a multiple of the fsdp axis (gpt-oss: 2880)."""
+    """Embedding width; by default it must be a multiple of the fsdp axis (gpt-oss: 2880)."""
     layers: int
     q_heads: int
     kv_heads: int
     head_dim: int
     mlp_dim: int
     experts: int
-    """0 for a dense model."""
+    """Number of experts; 0 for a dense model."""
     experts_per_token: int
     moe_dim: int
     vocab: int
     tied: bool
-    """The output layer is the embedding table."""
+    """Whether the output layer shares the embedding table."""
     hf_id: str | None
     """Repository that `to_maxtext` converts and that 0.2.1+ takes as default tokenizer; None: neither."""
     unconverted_since: str | None
-    """First release whose `to_maxtext` stops at the model although it names a repository."""
+    """First release whose `to_maxtext` fails for the model although it names a repository."""
     tokenizer_family: str | None
     built_in: bool
     """False: MaxText has no configuration for the name and would silently build its small default model."""
     unscanned: bool
     """scan_layers must be False (gemma4-e2b/e4b share key-value layers, Qwen3-VL adds vision between layers)."""
     lora_verified: bool
-    """MaxText has a LoRA pattern for this model; False: it takes a general one, which may find no module."""
+    """MaxText has a LoRA pattern for this model; False: it uses a general one, which may match no module."""
     lora_module_path: str
-    """What to set as lora.lora_module_path because MaxText's own choice fails; empty: leave it to MaxText."""
+    """Value to set for lora.lora_module_path if MaxText's own choice fails; empty: leave it to MaxText."""
 
     @property
     def moe(self) -> bool:
@@ -64,19 +66,21 @@ class CatalogModel(Struct, frozen=True, kw_only=True):
 
     @property
     def converts_tuned_weights(self) -> bool:
-        """The hub's weights are instruction-tuned although the name does not say so (`gemma3-4b` is gemma-3-4b-it)."""
+        """Whether the hub's weights are instruction-tuned although the name does not say so (`gemma3-4b` is
+        gemma-3-4b-it).
+        """
         named = any(mark.lower() in self.name.lower() for mark in TUNED)
         return not named and any(mark in (self.hf_id or "") for mark in TUNED)
 
     @property
     def gated(self) -> bool | None:
-        """Whether the Hugging Face repository asks for a licence click; None: unknown, or no repository."""
+        """Whether the Hugging Face repository requires accepting a licence; None: unknown, or no repository."""
         return is_gated(self.hf_id) if self.hf_id else None
 
 
 @cache
 def model(name: str) -> CatalogModel:
-    """Raises ValueError, with near names, for a model_name that MaxText 0.2.5 does not have."""
+    """Return the model. Raises ValueError, with similar names, for a model_name that MaxText 0.2.5 does not have."""
     rows = toml("models.toml")
     if name not in rows["models"]:
         close = suggest(name)
@@ -86,12 +90,12 @@ def model(name: str) -> CatalogModel:
 
 
 def names() -> tuple[str, ...]:
-    """Every model_name of MaxText 0.2.5, without `default`."""
+    """Return every model_name of MaxText 0.2.5, except `default`."""
     return tuple(toml("models.toml")["models"])
 
 
 def suggest(name: str) -> tuple[str, ...]:
-    """Up to three near model names. A Hugging Face id (`Qwen/Qwen3-8B`) suggests the models that it is converted to."""
+    """Return up to three similar model names; for a Hugging Face id (`Qwen/Qwen3-8B`), the models it converts to."""
     rows = toml("models.toml")["models"]
     converted = [known for known, row in rows.items() if row.get("hf_id", "-").lower() == name.lower()]
     wanted = name.lower().rpartition("/")[2].replace("_", "-")
@@ -100,10 +104,10 @@ def suggest(name: str) -> tuple[str, ...]:
 
 @cache
 def pins(name: str) -> Mapping[str, object]:
-    """Keys that the model's own configuration sets, with their values; empty for a model without one.
+    """Return the keys that the model's own configuration sets, with values; empty if it has none.
 
-    Another value for such a key is refused unless override_model_config=True.
-    source: maxtext@0.2.5 maxtext/configs/pyconfig.py validate_no_keys_overridden_twice.
+    MaxText refuses another value for such a key unless override_model_config=True. source: maxtext@0.2.5
+    maxtext/configs/pyconfig.py validate_no_keys_overridden_twice.
     """
     lines = text("model_pins.jsonl")
     start = lines.find(f'{{"model":"{name.replace("-Instruct", "")}",')
@@ -144,18 +148,20 @@ def _model(name: str, *, row: Mapping[str, object], lora_paths: Mapping[str, str
 
 
 def _unscanned(name: str, pinned: Mapping[str, object]) -> bool:
-    """source: maxtext@0.2.5 maxtext/configs/types.py:4278 and :5058; two vision models say so in their own yml."""
+    """Return whether scan_layers must be False. source: maxtext@0.2.5 maxtext/configs/types.py:4278 and :5058; two
+    vision models set it in their own yml.
+    """
     by_name = name in ("gemma4-e2b", "gemma4-e4b")
     return by_name or bool(pinned.get("deepstack_visual_indexes_for_vit")) or pinned.get("scan_layers") is False
 
 
 def _layers_per_block(pinned: Mapping[str, object]) -> int:
-    """Gemma 2's configuration counts pairs of a local and a global layer."""
+    """Return the layers per block. Gemma 2's configuration counts pairs of a local and a global layer."""
     return 2 if pinned.get("decoder_block") == "gemma2" else 1
 
 
 def _int(pinned: Mapping[str, object], key: str, *, default: int) -> int:
-    """Defaults are base.yml's; source: maxtext@0.2.5 maxtext/configs/base.yml."""
+    """Return a pinned integer. Defaults are base.yml's; source: maxtext@0.2.5 maxtext/configs/base.yml."""
     value = pinned.get(key, default)
     if not isinstance(value, int):
         raise TypeError(f"model_pins.jsonl: {key} is {value!r}, not a whole number")

@@ -1,7 +1,7 @@
 """MaxText releases: layout, keys, models and the facts that differ between them. Pure.
 
-source: maxtext, the wheels of 0.2.0–0.2.5 and the tags named in releases.toml; tests/catalog/test_releases.py
-compares keys and nested keys of DEFAULT with the installed MaxText.
+source: maxtext, the wheels of 0.2.0–0.2.5 and the tags named in releases.toml; tests/catalog/test_releases.py compares
+keys and nested keys of DEFAULT with the installed MaxText.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from xsft.catalog.data import text, toml
 Layout = Literal["legacy", "current"]
 
 DEFAULT = "0.2.5"
-"""The release that xsft installs for local runs and assumes for an image that says nothing."""
+"""The release that xsft installs for local runs, and assumes for an image without a version."""
 
 
 MAPPINGS = frozenset({"formatting_func_kwargs"})
-"""Keys whose value is a mapping of the user's own: any sub-key goes."""
+"""Keys whose value is a user-defined mapping: any sub-key is valid."""
 
 
 class Release(Struct, frozen=True, kw_only=True):
-    """What differs between releases of MaxText; each field is explained in releases.toml."""
+    """The facts of one MaxText release; releases.toml explains each field."""
 
     version: str
     layout: Layout
@@ -37,7 +37,7 @@ class Release(Struct, frozen=True, kw_only=True):
     to_maxtext: str
     to_huggingface: str
     vllm_decode: str
-    """Module for a smoke inference; empty where the release has none."""
+    """Module for inference with vLLM; empty if the release has none."""
     positional_yml: bool
     needs_tokenizer_path: bool
     hf_access_token_none: bool
@@ -55,7 +55,7 @@ class Release(Struct, frozen=True, kw_only=True):
 
 
 def release(version: str) -> Release:
-    """Raises ValueError, naming the known releases, for any other version."""
+    """Return the release. Raises ValueError, with the known releases, for any other version."""
     known = _releases()
     if version not in known:
         close = get_close_matches(version, known, n=1, cutoff=0.6)
@@ -65,65 +65,65 @@ def release(version: str) -> Release:
 
 
 def versions() -> tuple[str, ...]:
-    """Oldest first."""
+    """Return the known versions, oldest first."""
     return tuple(toml("releases.toml"))
 
 
 def at_least(version: str, oldest: str) -> bool:
-    """Whether `version` is `oldest` or came after it."""
+    """Return whether `version` is `oldest` or newer."""
     order = versions()
     return order.index(release(version).version) >= order.index(release(oldest).version)
 
 
 @cache
 def keys(version: str) -> frozenset[str]:
-    """Top-level keys that the SFT trainer of this release takes on its command line."""
+    """Return the top-level keys that the SFT trainer of this release takes on its command line."""
     return frozenset(name for name, (taken, _) in _masks("release_keys.txt").items() if taken & _bit(version))
 
 
 @cache
 def models_of(version: str) -> frozenset[str]:
-    """Values of `model_name` that this release takes."""
+    """Return the values of `model_name` that this release supports."""
     return frozenset(name for name, (taken, _) in _masks("release_models.txt").items() if taken & _bit(version))
 
 
 def nested_key_ok(key: str, *, version: str = DEFAULT) -> bool:
-    """Whether `lora.lora_rank` names a sub-key of this release."""
+    """Return whether a key such as `lora.lora_rank` names a sub-key of this release."""
     parent, _, child = key.partition(".")
     free = parent in MAPPINGS and parent in keys(version)
     return free or child in release(version).nested.get(parent, ())
 
 
 def is_known(key: str) -> bool:
-    """Whether any release has a key of this name, the SFT trainer's or another's."""
+    """Return whether any release has a key of this name, for the SFT trainer or another."""
     return key in _masks("release_keys.txt")
 
 
 def key_ok(key: str, *, version: str = DEFAULT) -> bool:
-    """Whether the SFT trainer takes `key`, nested or not. A parent alone (`lora`) is not a value one can set."""
+    """Return whether the SFT trainer takes `key`, nested or not; a parent alone (`lora`) cannot be set."""
     if "." in key:
         return nested_key_ok(key, version=version)
     return key in keys(version) and key not in release(version).nested
 
 
 def key_hint(key: str, *, version: str = DEFAULT) -> str:
-    """What to do about a key that `key_ok` refuses: one sentence, never empty."""
+    """Return advice on a key that `key_ok` rejects: one sentence, never empty."""
     parents = [f"{parent}.{key}" for parent, children in release(version).nested.items() if key in children]
     if parents:
         return f"Write {' or '.join(parents)}."
     if key in release(version).nested:
         return f"Set one of its sub-keys: {', '.join(f'{key}.{child}' for child in release(version).nested[key])}."
     if _masks("release_keys.txt").get(key, (0, 0))[1] & _bit(version):
-        return "It belongs to MaxText's RL trainer; the SFT trainer refuses it."
+        return "It is a key of MaxText's RL trainer; the SFT trainer refuses it."
     having = releases_with(key)
     if having:
-        return f"SFT takes it in MaxText {_span(having)} only, not in {version}."
+        return f"The SFT trainer has it only in MaxText {_span(having)}, not in {version}."
     close = get_close_matches(key, _all_keys(version), n=3, cutoff=0.6)
     return f"Did you mean {', '.join(close)}?" if close else f"MaxText {version} has no such key; remove it."
 
 
 def releases_with(key: str) -> tuple[str, ...]:
-    """Releases whose SFT trainer takes the top-level `key`, oldest first."""
+    """Return the releases whose SFT trainer takes the top-level `key`, oldest first."""
     taken = _masks("release_keys.txt").get(key, (0, 0))[0]
     return tuple(version for version in versions() if taken & _bit(version))
 
@@ -159,6 +159,8 @@ def _bit(version: str) -> int:
 
 @cache
 def _masks(name: str) -> dict[str, tuple[int, int]]:
-    """Name → releases that take it, releases that know it elsewhere; the file's head explains the masks."""
+    """Return name → (releases with the key, releases where another program has it); the head of the file explains the
+    masks.
+    """
     rows = (line.split() for line in text(name).splitlines() if line and not line.startswith("#"))
     return {row[0]: (int(row[1], 16), int(row[2], 16) if len(row) > 2 else 0) for row in rows}

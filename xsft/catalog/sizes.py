@@ -1,4 +1,4 @@
-"""The sizes that decide which arrays a model has: its own configuration, with the keys of a command line. Pure.
+"""The sizes that determine a model's arrays: its configuration, changed by command-line keys. Pure.
 
 source: maxtext@0.2.5 configs/base.yml, configs/models/*.yml; tests/catalog/test_arrays.py compares.
 """
@@ -48,7 +48,7 @@ DEFAULTS: Mapping[str, int] = MappingProxyType(
         "gdn_num_value_heads": 32,
     }
 )
-"""The keys that decide which arrays there are, with MaxText's defaults; a switch is 0 or 1."""
+"""Keys that determine which arrays exist, with MaxText's defaults; a switch is 0 or 1."""
 
 OTHER_KEYS: Mapping[str, object] = MappingProxyType(
     {
@@ -68,22 +68,25 @@ OTHER_KEYS: Mapping[str, object] = MappingProxyType(
         "use_qk_norm": False,
     }
 )
-"""Keys that change arrays in ways that are not computed here, with MaxText's defaults.
+"""Keys that change arrays in ways not computed here, with MaxText's defaults.
 
-source: every switch of maxtext@0.2.5 turned for qwen3-0.6b, and its arrays compared; the others were read.
+source: every switch of maxtext@0.2.5 was changed for qwen3-0.6b and the arrays compared; the others were read in its
+code.
 """
 
 
 CHANGES_ARRAYS = frozenset(
     {*DEFAULTS, *OTHER_KEYS, "decoder_block", "global_parameter_scale", "override_model_config"}
 ) - {"ici_pipeline_parallelism", "dcn_pipeline_parallelism"}
-"""Keys that a conversion needs as well as the training: without them it would write the arrays of the model's name. A
-mesh it has none of.
+"""Keys that a conversion needs as well as training: without them it would write the arrays of the unchanged model. It
+has no mesh.
 """
 
 
 def sizes(name: str, given: Mapping[str, object]) -> Sizes | None:
-    """All of `DEFAULTS` with the keys `given`; None where one is no whole number, or a scale changes them all."""
+    """Return `DEFAULTS` updated by the keys `given`; None if a value is not an integer, or a scale changes all
+    sizes.
+    """
     if "global_parameter_scale" in given:
         return None
     own = pins(name)
@@ -97,14 +100,14 @@ def decoder_block(name: str, given: Mapping[str, object]) -> str:
 
 
 def is_rebuilt(name: str, given: Mapping[str, object]) -> bool:
-    """Whether the model has arrays that its sizes and its kind of decoder do not tell."""
+    """Return whether the model has arrays that do not follow from its sizes and kind of decoder."""
     own = {**OTHER_KEYS, **pins(name)}
     is_changed = any(key in given and str(given[key]).lower() != str(own[key]).lower() for key in OTHER_KEYS)
     return is_changed or own["mhc_expansion_rate"] != 1
 
 
 def _number(value: object) -> int | None:
-    """As MaxText reads it: `True` is 1, and so is `"1"`; None for what is no whole number."""
+    """Return an integer as MaxText reads it (`True` and `"1"` are 1); None for any other value."""
     switch = {"true": 1, "false": 0}.get(str(value).lower())
     try:
         return int(str(value)) if switch is None else switch

@@ -1,4 +1,4 @@
-"""Tokenizers on Hugging Face: family, chat template, gate, special tokens. None is unknown; nothing follows. Pure."""
+"""Tokenizers on Hugging Face: family, chat template, gate, special tokens. None means unknown. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xsft.catalog.data import toml
 
 
 class SpecialTokens(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The tokens that decide what MaxText trains. A text is empty where there is no such token, None where unknown."""
+    """Special tokens that affect training. A text is empty if the tokenizer has no such token, None if unknown."""
 
     bos: str | None = None
     eos: str | None = None
@@ -22,26 +22,32 @@ class SpecialTokens(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ends: tuple[str, ...] | None = None
     """Special tokens that the chat template writes after an answer."""
     repeats: str | None = None
-    """What it writes before each later round where that is rendered alone, as MaxText does."""
+    """Text that the template writes before each later round when it is rendered alone, as MaxText does."""
     unused: str = ""
-    """A token of the vocabulary that no text uses."""
+    """A token of the vocabulary that no text contains."""
 
 
 def tokenizer_family(repo: str) -> str | None:
-    """`qwen`, `llama3`, …: one family shares its vocabulary. None for an unknown repository or a local path."""
+    """Return `qwen`, `llama3`, …: tokenizers of one family share a vocabulary. None for an unknown repository or a
+    local path.
+    """
     families: dict[str, str] = toml("tokenizers.toml")["families"]
     prefixes = [prefix for prefix in families if repo.startswith(prefix)]
     return families[max(prefixes, key=len)] if prefixes else None
 
 
 def tokenizer_fits(*, family: str | None, repo: str) -> bool | None:
-    """False: the repository is of another family than the model (`Model.tokenizer_family`): every token differs."""
+    """Return False if the tokenizer is of another family than the model (`Model.tokenizer_family`), so that every token
+    differs; None if unknown.
+    """
     given = tokenizer_family(repo)
     return None if given is None or family is None else given == family
 
 
 def has_chat_template(repo: str) -> bool | None:
-    """False: SFT on `messages` needs `chat_template_path`, or the tokenizer of the instruction-tuned sibling."""
+    """Return False if SFT on `messages` needs `chat_template_path` or the tokenizer of the instruction-tuned model;
+    None if unknown.
+    """
     templates: dict[str, list[str]] = toml("tokenizers.toml")["chat_template"]
     if any(fnmatchcase(repo, pattern) for pattern in templates["without"]):
         return False
@@ -49,7 +55,7 @@ def has_chat_template(repo: str) -> bool | None:
 
 
 def is_gated(repo: str) -> bool | None:
-    """True: a licence must be accepted on the hub and a token is needed."""
+    """Return True if the hub requires a token and an accepted licence; None if unknown."""
     gates: dict[str, list[str]] = toml("tokenizers.toml")["gated"]
     if repo.startswith(tuple(gates["yes"])):
         return True

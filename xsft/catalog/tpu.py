@@ -1,4 +1,4 @@
-"""TPU slices: xpk's type names as arithmetic over six constants per generation. Pure.
+"""TPU slices: xpk's type names, computed from six constants per generation. Pure.
 
 source: xpk@1.16.0 src/xpk/core/system_characteristics.py; tests/catalog/test_tpu.py compares all 2,020 entries.
 """
@@ -18,13 +18,13 @@ from msgspec import Struct
 from xsft.catalog.data import toml
 
 SMALL_3D = ("2x2x1", "2x2x2", "2x2x4", "2x4x4")
-"""3D shapes below one cube of 4x4x4 chips."""
+"""3D topologies smaller than one cube of 4x4x4 chips."""
 LONGEST_AXIS = 256
-"""No axis of a 3D shape is longer; source: xpk@1.16.0 generate_tpu_topologies."""
+"""Longest axis of a 3D topology; source: xpk@1.16.0 generate_tpu_topologies."""
 
 
 class Generation(Struct, frozen=True, kw_only=True):
-    """A TPU family; the fields are those of tpu_types.toml, where each is explained."""
+    """A TPU generation; tpu_types.toml explains the fields."""
 
     name: str
     cores_per_chip: int
@@ -45,43 +45,43 @@ class Generation(Struct, frozen=True, kw_only=True):
     bf16_tflops: float | None = None
     aliases: tuple[str, ...] = ()
     accepted: str | None = None
-    """Another name that is read as this one; xpk gets its own."""
+    """An alias that xsft accepts; xpk gets its own name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Slice:
-    """Chips joined by ICI, scheduled as a whole. Generation and topology decide equality: `v6e-256 == v6e-16x16`."""
+    """Chips joined by ICI, scheduled as a whole. Equality compares generation and topology: `v6e-256 == v6e-16x16`."""
 
     generation: str
     topology: str
     """ICI shape in chips, `16x16` or `2x2x2`; also the value of the label cloud.google.com/gke-tpu-topology."""
     tpu_type: str
-    """Canonical name: counting form where it means this topology (`v6e-256`), else topology form (`v5p-4x4x16`)."""
+    """Canonical name: counting form if it means this topology (`v6e-256`), else topology form (`v5p-4x4x16`)."""
     xpk_type: str = field(compare=False)
-    """What the user wrote, and what xpk gets, so that our command line equals the one users know."""
+    """The name that the user wrote; xpk gets it unchanged, so that users recognise the command line."""
     chips: int
     hosts: int
-    """VMs; in McJAX each runs one Python process."""
+    """Number of VMs; in McJAX each runs one Python process."""
     chips_per_host: int
     cores_per_chip: int
     devices: int
-    """JAX devices: what the ici_* axes multiply to. Equals chips, except on tpu7x (two per chip)."""
+    """Number of JAX devices, the product of the ici_* axes. Equals chips, except on tpu7x (two per chip)."""
     accelerator_label: str
     """Value of the node label cloud.google.com/gke-tpu-accelerator, `tpu-v6e-slice`."""
     machine_type: str
     pathways_type: str
     """`--instance_type` of the Pathways resource manager, `tpuv6e:16x16`."""
     placement_policy: bool
-    """xpk asks GCE for a workload placement policy (tpu7x with more than one host)."""
+    """Whether xpk requests a workload placement policy from GCE (tpu7x with more than one host)."""
     hbm_gib: float | None
-    """Memory per chip in GiB; None where nothing is known. `hbm_source` says whether measured or documented."""
+    """Memory per chip in GiB; None if unknown. `hbm_source`: measured or documented."""
     hbm_source: str
     bf16_tflops: float | None
-    """Peak compute per chip, TFLOP/s; None where nothing is known."""
+    """Peak compute per chip in TFLOP/s; None if unknown."""
 
     @property
     def device_tflops(self) -> float | None:
-        """Peak of one JAX device in bfloat16, TFLOP/s; what MaxText's `TFLOP/s/device` is a share of."""
+        """Peak bfloat16 TFLOP/s of one JAX device, the maximum of MaxText's `TFLOP/s/device`."""
         return self.bf16_tflops * self.chips / self.devices if self.bf16_tflops else None
 
     @property
@@ -91,17 +91,17 @@ class Slice:
 
     @property
     def describe(self) -> str:
-        """One line for messages; says what the number in a counting name counts."""
+        """One line for messages; explains the number in a counting name."""
         counted = " (the number counts TensorCores, 2 per chip)" if self.cores_per_chip == 2 else ""
         return f"{self.xpk_type}: {self.topology}, {self.chips} chips on {self.hosts} hosts{counted}"
 
 
 @lru_cache(maxsize=1024)
 def parse_tpu_type(text: str) -> Slice:
-    """The slice that xpk makes of `text`, counting form (`v6e-256`) or topology form (`v6e-16x16`).
+    """Return the slice that xpk creates for `text`, counting form (`v6e-256`) or topology form (`v6e-16x16`).
 
-    `v5e-8`, Google Cloud's name, is xpk's `v5litepod-8`. Raises ValueError, naming the nearest types, when xpk would
-    refuse it.
+    `v5e-8`, Google Cloud's name, is xpk's `v5litepod-8`. Raises ValueError, with the nearest types, for a type that xpk
+    would refuse.
     """
     text = _in_xpks_words(text)
     name, size = _parts(text)
@@ -121,14 +121,14 @@ def _in_xpks_words(text: str) -> str:
 
 
 def _parts(text: str) -> tuple[str, str]:
-    """Generation and size. A generation's own name may have a dash in it; the longest one that fits is meant."""
+    """Split generation and size. A generation's name may contain a dash; the longest known name wins."""
     first, _, rest = text.partition("-")
     name = max((known for known in generations() if text.startswith(f"{known}-")), key=len, default=None)
     return (first, rest) if name is None else (name, text[len(name) + 1 :])
 
 
 def tpu_types() -> Iterator[str]:
-    """Every name that xpk accepts for a TPU, both forms; thousands."""
+    """Return every TPU type that xpk accepts, in both forms: thousands."""
     for generation in generations().values():
         for chips in _chip_counts(generation):
             yield f"{generation.name}-{chips * generation.cores_per_chip}"
@@ -137,7 +137,7 @@ def tpu_types() -> Iterator[str]:
 
 @cache
 def generations() -> dict[str, Generation]:
-    """All generations by xpk's prefix."""
+    """Return all generations by xpk's prefix."""
     rows = toml("tpu_types.toml").items()
     return {name: Generation(name=name, **{key: _frozen(value) for key, value in row.items()}) for name, row in rows}
 
@@ -171,7 +171,7 @@ def _slice(generation: Generation, *, topology: str, xpk_type: str) -> Slice:
 
 
 def _topology(generation: Generation, size: str) -> str | None:
-    """`size` is what follows the dash. None when xpk has no such entry."""
+    """Return the topology of `size`, the part after the dash; None if xpk has no such type."""
     if re.fullmatch("[1-9][0-9]{0,5}", size):
         chips, rest = divmod(int(size), generation.cores_per_chip)
         return None if rest else _counted(generation, chips)
@@ -181,7 +181,7 @@ def _topology(generation: Generation, size: str) -> str | None:
 
 
 def _counted(generation: Generation, chips: int) -> str | None:
-    """The shape that a counting name means: the most cube-like one where xpk lists it, else the first generated."""
+    """Return the topology of a counting name: the most cube-like one if xpk lists it, else the first generated."""
     shapes = _shapes(generation, chips)
     if chips <= generation.counting_up_to or chips in generation.counting_also:
         return min(shapes, key=lambda shape: (sum(_axes(shape)), _axes(shape)), default=None)
@@ -189,7 +189,7 @@ def _counted(generation: Generation, chips: int) -> str | None:
 
 
 def _shapes(generation: Generation, chips: int) -> tuple[str, ...]:
-    """All shapes of so many chips, in the order in which xpk generates them."""
+    """Return all topologies with that many chips, in xpk's order."""
     if generation.topologies:
         return tuple(shape for shape in generation.topologies if prod(_axes(shape)) == chips)
     if chips == 1:
@@ -229,7 +229,7 @@ def _unknown_generation(text: str) -> str:
     for generation in generations().values():
         if prefix in (generation.name, generation.accepted, *generation.aliases):
             meant = f"{generation.name}-{size}"
-            return f"{text!r} is not a TPU type; xpk writes it {_if_known(generation, size, meant)}"
+            return f"{text!r} is not a TPU type; xpk's name is {_if_known(generation, size, meant)}"
     close = get_close_matches(prefix, generations(), n=2, cutoff=0.5)
     hint = f" Did you mean {' or '.join(f'{name}-…' for name in close)}?" if close else ""
     return f"{text!r} is not a TPU type: it starts with none of {', '.join(generations())}.{hint}"
@@ -248,7 +248,7 @@ def _unknown_shape(generation: Generation, text: str) -> str:
 
 
 def _nearest(generation: Generation, size: str) -> str:
-    """Two or three names close to a wrong size, at best the same shape written xpk's way."""
+    """Return two or three names near a wrong size, preferring the same shape in xpk's notation."""
     axes = [int(number) for number in re.findall("[0-9]{1,6}", size)]
     if len(axes) > 1:
         written = "x".join(str(axis) for axis in sorted(axes))

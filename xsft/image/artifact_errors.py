@@ -1,4 +1,4 @@
-"""What Artifact Registry's refusals mean, and the role or command that is missing. Pure.
+"""Map Artifact Registry's error responses to xsft errors that name the missing role or command. Pure.
 
 source: Artifact Registry documentation, "Access control with IAM"; google.rpc.ErrorInfo reasons of Service Usage.
 """
@@ -19,14 +19,14 @@ ROLES = (
     ("uploadArtifacts", "roles/artifactregistry.writer"),
     ("", "roles/artifactregistry.reader"),
 )
-"""The first whose text is in the permission; the narrowest role that has it."""
+"""Pairs of (part of a permission, narrowest role that has it); the first match counts."""
 
 
 class ArtifactRequest(Struct, frozen=True, kw_only=True):
-    """What was asked, for messages."""
+    """The request that Artifact Registry refused, for messages."""
 
     permission: str
-    """Without which it is refused: `artifactregistry.repositories.get`."""
+    """The permission that the request needs: `artifactregistry.repositories.get`."""
     repository: Repository
 
     @property
@@ -35,7 +35,7 @@ class ArtifactRequest(Struct, frozen=True, kw_only=True):
 
 
 def explain(code: int | None, said: str, asked: ArtifactRequest) -> XsftError:
-    """The error for an HTTP status and Google's own words."""
+    """Return the error for an HTTP status and Google's message."""
     if re.search(r"has not been used in project|it is disabled|SERVICE_DISABLED", said):
         return _disabled(said, asked)
     if code == 401:
@@ -52,28 +52,28 @@ def explain(code: int | None, said: str, asked: ArtifactRequest) -> XsftError:
 
 def no_login(said: str) -> Unreachable:
     return Unreachable(
-        f"Artifact Registry needs a login: {words(said)}.", fix=LOG_IN_GOOGLE, id="registry-login-missing"
+        f"Not logged in to Artifact Registry: {words(said)}.", fix=LOG_IN_GOOGLE, id="registry-login-missing"
     )
 
 
 def timed_out(said: str, asked: ArtifactRequest) -> Unreachable:
     return Unreachable(
-        f"Artifact Registry did not tell about {asked.repository.docker}: {words(said)}",
-        fix="Check the network, and try again; status.cloud.google.com says whether Artifact Registry is up.",
+        f"Artifact Registry returned an error for {asked.repository.docker}: {words(said)}",
+        fix="Check the network and try again; status.cloud.google.com shows whether Artifact Registry is up.",
         id="registry-unreachable",
     )
 
 
 def not_docker(name: str, format: str) -> UsageError:
     return UsageError(
-        f"{name} holds packages of the format {format}, not images.",
-        fix="Name another repository; `xsft image push --create` makes one for images.",
+        f"{name} holds packages in {format} format, not images.",
+        fix="Use another repository; `xsft image push --create` creates one for images.",
         id="repository-not-docker",
     )
 
 
 def about_project(said: str) -> bool:
-    """Whether it is the project that is not found; `projects/p/locations/…` is how a repository is named."""
+    """Return whether the project is missing; a missing repository is named `projects/p/locations/…`."""
     return re.search(r"(?<![\w/-])project(?![\w/-])", said, re.IGNORECASE) is not None
 
 
@@ -85,26 +85,26 @@ def _missing(said: str, asked: ArtifactRequest) -> EnvironmentMissing:
     )
     if about_project(said):
         return EnvironmentMissing(
-            f"There is no project {repository.project}, or you may not see it: {words(said)}",
-            fix="Correct the project in the registry's name; `gcloud projects list` names yours.",
+            f"Project {repository.project} was not found, or you may not read it: {words(said)}",
+            fix="Correct the project in the registry's name; `gcloud projects list` lists yours.",
             id="project-missing",
         )
     return EnvironmentMissing(
-        f"There is no repository {repository.docker}.",
+        f"Repository {repository.docker} was not found.",
         fix=f"Create it: xsft image push --create, or {create}.",
         id="repository-missing",
     )
 
 
 def _forbidden(said: str, asked: ArtifactRequest) -> XsftError:
-    """Google says the same for what is not there and for what may not be seen."""
+    """Return the error for HTTP 403; Google returns it both for a missing repository and a missing permission."""
     repository = asked.repository
     if re.search(r"CONSUMER_INVALID|resource project", said):
         return _missing(f"project: {said}", asked)
     if re.search(r"'(?:projects/[^/']+/)?locations/[^/']+' .*may not exist", said):
         return _invalid(said, asked)
     return Unreachable(
-        f"You may not {asked.permission} on {repository.docker} (or it is not there): {words(said)}",
+        f"You may not {asked.permission} on {repository.docker} (or it does not exist): {words(said)}",
         fix=f"Ask for {asked.role} on the project {repository.project}, or on the repository; "
         "pushing needs roles/artifactregistry.writer.",
         id="registry-forbidden",
@@ -114,7 +114,7 @@ def _forbidden(said: str, asked: ArtifactRequest) -> XsftError:
 def _invalid(said: str, asked: ArtifactRequest) -> UsageError:
     repository = asked.repository
     return UsageError(
-        f"Artifact Registry does not take {repository.docker}: {words(said)}",
+        f"Artifact Registry rejected {repository.docker}: {words(said)}",
         fix=f"Check the location {repository.location!r} (gcloud artifacts locations list), the project "
         f"{repository.project!r} and the repository {repository.name!r} in the name.",
         id="artifact-repository",
@@ -132,7 +132,7 @@ def _disabled(said: str, asked: ArtifactRequest) -> EnvironmentMissing:
 
 def _limited(said: str, asked: ArtifactRequest) -> Unreachable:
     return Unreachable(
-        f"Artifact Registry takes no more requests about {asked.repository.docker} for now: {words(said)}",
-        fix="Try again in some minutes.",
+        f"Artifact Registry's quota is exceeded for {asked.repository.docker}: {words(said)}",
+        fix="Try again in a few minutes.",
         id="registry-rate-limited",
     )

@@ -1,4 +1,4 @@
-"""What a repository of Artifact Registry is called. Pure.
+"""Parse names of Artifact Registry repositories. Pure.
 
 source: Artifact Registry documentation, "Repository and image names", "Repository locations"; Resource Manager's, for
 project ids.
@@ -20,16 +20,16 @@ _PROJECT = re.compile(r"(?:[a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
 
 
 class Repository(Struct, frozen=True, kw_only=True):
-    """Where images of a project lie."""
+    """A repository in Artifact Registry: project, location and name."""
 
     project: str
     location: str
-    """`us`, `europe-west4`."""
+    """Region or multi-region: `us`, `europe-west4`."""
     name: str
 
     @property
     def path(self) -> str:
-        """Its name in the API."""
+        """Its resource name in the API: `projects/P/locations/L/repositories/NAME`."""
         return f"{self.parent}/repositories/{self.name}"
 
     @property
@@ -38,14 +38,14 @@ class Repository(Struct, frozen=True, kw_only=True):
 
     @property
     def docker(self) -> str:
-        """As Docker names it; images lie below."""
+        """Its name for Docker, without an image: `us-docker.pkg.dev/my-project/xsft`."""
         return f"{self.location}-docker.pkg.dev/{self.project.replace(':', '/')}/{self.name}"
 
 
 def repository_of(repository: str) -> Repository | None:
-    """Of `LOCATION-docker.pkg.dev/PROJECT/REPOSITORY/IMAGE…` or of a gcr.io name; None where it is not Google's.
+    """Parse `LOCATION-docker.pkg.dev/PROJECT/REPOSITORY/IMAGE…` or a gcr.io name; return None for any other host.
 
-    Raises UsageError, artifact-repository, where the location, project or repository in it cannot be.
+    Raises UsageError, artifact-repository, when the location, project or repository is invalid.
     """
     host, *parts = (replacement(repository) or repository).split("/")
     found = _HOSTS.fullmatch(host)
@@ -54,7 +54,7 @@ def repository_of(repository: str) -> Repository | None:
     if parts and "." in parts[0]:  # a domain-scoped project
         parts = [":".join(parts[:2]), *parts[2:]]
     if len(parts) < 2:
-        raise _wrong(repository, "it names no repository")
+        raise _wrong(repository, "it has no repository")
     made = Repository(project=parts[0], location=found["location"], name=parts[1].partition(":")[0].partition("@")[0])
     for what, value, form in (
         ("location", made.location, _LOCATION),
@@ -62,13 +62,13 @@ def repository_of(repository: str) -> Repository | None:
         ("repository", made.name, _NAME),
     ):
         if not form.fullmatch(value):
-            raise _wrong(repository, f"{value!r} cannot be a {what}")
+            raise _wrong(repository, f"{value!r} is not a valid {what}")
     return made
 
 
 def _wrong(repository: str, why: str) -> UsageError:
     return UsageError(
-        f"{repository!r} is no repository of Artifact Registry: {why}.",
+        f"{repository!r} is not an Artifact Registry repository: {why}.",
         fix="Write LOCATION-docker.pkg.dev/PROJECT/REPOSITORY, e.g. us-docker.pkg.dev/my-project/xsft.",
         id="artifact-repository",
     )

@@ -1,4 +1,4 @@
-"""Why a build failed, in words that say what to do. Pure."""
+"""Find the cause of a failed build in its output. Pure."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _LOGIN = (
     r"\b401 error, credentials not correct|lack of valid authentication credentials|returned a 403 forbidden|"
     r"_prompt_for_password|\b401 unauthorized|\b403 forbidden|\b40[13] client error"
 )
-"""In the words of pip (which asks a person where pip.conf has no login), uv and urllib."""
+"""Messages of pip (which prompts for a password when pip.conf has none), uv and urllib."""
 _LISTED = r"\(from versions: (?!none)|there is no version of"
-"""The index answered and has others: what was said of the network before it is past."""
+"""The index answered and has other versions, so earlier network errors in the output no longer matter."""
 _NOT_LISTED = (
     r"no matching distribution found|could not find a version that satisfies|not found in the package registry"
 )
-"""After the network and the login: pip says it of any index that did not answer."""
+"""Checked after network and login errors: pip prints this for any index that did not answer."""
 
 
 class BuildErrorRule(Struct, frozen=True, kw_only=True):
-    """Something that the output of a build says, and what it means."""
+    """A pattern in the output of a build, and the error it means."""
 
     pattern: str
     id: str
@@ -45,33 +45,34 @@ KNOWN: tuple[BuildErrorRule, ...] = (
     BuildErrorRule(
         pattern=_NO_PYTHON,
         id="base-without-python",
-        fix="Take a base image with CPython 3.12 and pip as `python3`, e.g. python:3.12-slim (image base, BASE_IMAGE).",
+        fix="Use a base image with CPython 3.12 and pip as `python3`, e.g. python:3.12-slim (image base, BASE_IMAGE).",
         error=UsageError,
     ),
     BuildErrorRule(
         pattern=r"do not match the hashes|hash(?:es)? (?:mis)?match|hashes are required",
         id="build-hash-mismatch",
-        fix="The index serves other bytes than the lock names: ask who runs the index, or lock anew and read the diff.",
+        fix="The index serves files whose hashes differ from the lock: ask its administrator, or lock again and "
+        "read the diff.",
     ),
     BuildErrorRule(
         pattern=_LISTED,
         id="build-package-missing",
-        fix="The index has other versions: does it have this one for the base image's Python? Or lock anew.",
+        fix="The index has other versions: check that it has this one for the base image's Python, or lock again.",
     ),
     BuildErrorRule(
         pattern=r"no space left on device|errno 28\b",
         id="disk-full",
-        fix="Look with `docker system df`; `docker builder prune` frees the build cache. xsft removes nothing.",
+        fix="`docker system df` shows the usage; `docker builder prune` frees the build cache. xsft deletes nothing.",
     ),
     BuildErrorRule(
         pattern=r"certificate verify failed|self[- ]signed certificate|sslerror|invalid peer certificate",
         id="build-certificate",
-        fix="The network's own certificate authority is not in the base image: take a base that has it.",
+        fix="Your network's certificate authority is not in the base image: use a base image that has it.",
     ),
     BuildErrorRule(
         pattern=_LOGIN,
         id="build-index-login",
-        fix="The package index wants another login: correct user and password in the file of --pip-config.",
+        fix="The package index rejected the login: correct the user and password in the --pip-config file.",
     ),
     BuildErrorRule(
         pattern=_NETWORK,
@@ -82,14 +83,14 @@ KNOWN: tuple[BuildErrorRule, ...] = (
     BuildErrorRule(
         pattern=r"is not a trusted or secure host",
         id="build-index-untrusted",
-        fix="pip takes no index over http: give its https address in the file of --pip-config, or name the host there "
-        "(trusted-host = HOST).",
+        fix="pip refuses an index over http: use its https address in the --pip-config file, or add `trusted-host "
+        "= HOST` there.",
     ),
     BuildErrorRule(
         pattern=_NOT_LISTED,
         id="build-package-missing",
-        fix="The index lists no version at all: check the address and the login in the file of --pip-config, and "
-        "whether the index has this package.",
+        fix="The index lists no version: check the address and login in the --pip-config file, and that the index "
+        "has this package.",
     ),
     BuildErrorRule(
         pattern=r"exec format error",
@@ -114,19 +115,19 @@ KNOWN: tuple[BuildErrorRule, ...] = (
         error=UsageError,
     ),
 )
-"""The first that is found, so what is certain stands before what may be a consequence. The words: tests/image/
-build_words.txt. source: pip@23.2, uv@0.13, moby@20.10, buildkit@0.8.
+"""The rules; the first match counts, so certain causes precede possible consequences. Examples of each:
+tests/image/build_words.txt. source: pip@23.2, uv@0.13, moby@20.10, buildkit@0.8.
 """
 
 
 def build_failed(reading: BuildOutput, step: BuildStep) -> XsftError:
-    """The step that failed, why where that is known, and the last lines of the output."""
+    """Return the error for a failed build: the step, its cause if known, and the last lines of the output."""
     tail = redact("\n".join(reading.tail))
     where = f" at {_short(reading.failed)}" if reading.failed else ""
     said = f"The {step.name} image could not be built{where}: {words(reading.error) or 'docker build ended'}"
     base = re.search(r"load metadata for (\S+)", reading.failed)
     if base:
-        return explain(reading.error, Doing(what=f"read the base image {base[1]}", host=named(base[1]).host))
+        return explain(reading.error, Doing(what=f"pull the base image {base[1]}", host=named(base[1]).host))
     for known in KNOWN:
         if re.search(known.pattern, tail, re.IGNORECASE):
             return known.error(_with_tail(said, tail), fix=known.fix, id=known.id)

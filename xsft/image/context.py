@@ -1,4 +1,4 @@
-"""Is a build context fit to be sent? Links that lead nowhere, gigabytes and secrets are told before. Pure."""
+"""Check a build context before it is sent: broken links, size and secrets. Pure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from xsft.image.model import ContextFile
 from xsft.problems import Problem, error, warning
 
 LIMIT = 500 * 2**20
-"""Bytes; MaxText's own tree is 30 MB."""
+"""Largest context accepted, in bytes; MaxText's own tree is 30 MB."""
 LARGEST = 5
 ACCEPTABLE = ("image-context-large",)
-"""Ids that `--accept` takes."""
+"""Problem ids that `--accept` takes."""
 
 ALWAYS_IGNORED = """\
 **/.git
@@ -27,8 +27,8 @@ ALWAYS_IGNORED = """\
 **/.ipynb_checkpoints
 **/.DS_Store
 """
-"""What is in no image, and in no identity: histories, environments and caches. In the form of a .dockerignore, whose
-own rules come after and may take back.
+"""Files that enter no image and no image's identity: version control, environments and caches. Written as a
+.dockerignore; the user's own .dockerignore follows and may re-include them.
 """
 
 _SECRET_NAMES = re.compile(
@@ -39,18 +39,18 @@ _SECRET_NAMES = re.compile(
 
 
 def context_problems(files: Sequence[ContextFile], *, limit: int = LIMIT) -> tuple[Problem, ...]:
-    """`image-context-link`, `image-context-secret`, `image-context-large`."""
+    """Return the problems `image-context-link`, `image-context-secret` and `image-context-large`."""
     return (*_links(files), *_secrets(files), *_large(files, limit=limit))
 
 
 def accepting(problems: Iterable[Problem], ids: Iterable[str]) -> tuple[Problem, ...]:
-    """The size may be accepted by its id; a link that cannot work and a secret that would leave may not."""
+    """Turn accepted problems into warnings; only the size may be accepted, not a broken link or a secret."""
     taken = set(ids)
     return tuple(_accepted(p) if p.id in taken & {*ACCEPTABLE} else p for p in problems)
 
 
 def size_of(files: Iterable[ContextFile]) -> int:
-    """Bytes."""
+    """Return the total size in bytes."""
     return sum(f.size for f in files)
 
 
@@ -59,7 +59,7 @@ def largest(files: Iterable[ContextFile], *, count: int = LARGEST) -> tuple[Cont
 
 
 def in_words(size: int) -> str:
-    """`1.2 GB`."""
+    """Format a size in bytes: `1.2 GB`."""
     for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size >= factor:
             return f"{size / factor:.1f} {unit}"
@@ -70,9 +70,9 @@ def _links(files: Iterable[ContextFile]) -> Iterator[Problem]:
     for f in files:
         if not f.dangling:
             continue
-        how = "is absolute" if str(f.target).startswith("/") else "leads nowhere in the context"
-        message = f"{f.path} is a link to {f.target}, which {how}: in the image it would be broken."
-        fix = "Replace it by the file it means, or leave it out by a line in .dockerignore."
+        how = "is absolute" if str(f.target).startswith("/") else "points outside the context"
+        message = f"{f.path} is a link to {f.target}, which {how}: it would be broken in the image."
+        fix = "Replace it with the file, or exclude it in .dockerignore."
         yield error("image-context-link", "", message, fix)
 
 
@@ -81,7 +81,7 @@ def _secrets(files: Iterable[ContextFile]) -> Iterator[Problem]:
         named = _SECRET_NAMES.fullmatch(f.path.rpartition("/")[2])
         what = f.secret or ("what such a file usually holds" if named and f.kind == "file" else "")
         if what:
-            message = f"{f.path} would be in the image, readable by everyone who may pull it: {what}."
+            message = f"{f.path} would be in the image, readable by everyone who can pull it: {what}."
             fix = "Add it to .dockerignore; a run gets its secrets from Kubernetes (secrets: in the workload)."
             yield error("image-context-secret", "", message, fix)
 
@@ -91,8 +91,8 @@ def _large(files: Sequence[ContextFile], *, limit: int) -> Iterator[Problem]:
     if size <= limit:
         return
     named = ", ".join(f"{f.path} ({in_words(f.size)})" for f in largest(files))
-    message = f"The build context has {in_words(size)}; {in_words(limit)} is the limit. Its largest files: {named}."
-    fix = "Add what the image does not need to .dockerignore; or give --accept image-context-large."
+    message = f"The build context is {in_words(size)}; the limit is {in_words(limit)}. Largest files: {named}."
+    fix = "Add what the image does not need to .dockerignore, or pass --accept image-context-large."
     yield error("image-context-large", "", message, fix)
 
 

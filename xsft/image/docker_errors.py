@@ -1,6 +1,6 @@
-"""What Docker's refusals mean, and the command that mends each. Pure; nothing is ever run or removed from here.
+"""Map errors of the Docker engine to xsft errors with a command that helps. Pure; no command is run here.
 
-The words are those of the engine, of BuildKit and of registries as the engine passes them on. source: moby@20.10
+The messages are those of the engine, of BuildKit and of registries as the engine passes them on. source: moby@20.10
 distribution/errors.go, client/errors.go; the errors of distribution@2.8 registry/api/errcode/register.go.
 """
 
@@ -16,14 +16,15 @@ from xsft.reading.network_words import plain
 from xsft.spec.secrets import redact
 
 MAX_WORDS = 300
-"""Characters of somebody else's message that are quoted."""
+"""Longest quotation of an engine's or registry's message, in characters."""
 
-INSTALL = "Install Docker (https://docs.docker.com/engine/install), or name one that runs: DOCKER_HOST=ssh://USER@HOST."
-START = "Start it (sudo systemctl start docker, or Docker Desktop); `docker version` says whether it answers."
-PERMIT = "Join the group that may: sudo usermod -aG docker $USER, then log in again (or `newgrp docker`)."
+INSTALL = "Install Docker (https://docs.docker.com/engine/install), or use an engine elsewhere: "
+"DOCKER_HOST=ssh://USER@HOST."
+START = "Start it (sudo systemctl start docker, or Docker Desktop); `docker version` shows whether it answers."
+PERMIT = "Add yourself to the docker group: sudo usermod -aG docker $USER, then log in again (or `newgrp docker`)."
 FREE = (
-    "Look with `docker system df`; `docker builder prune` frees the build cache, `docker image prune` unnamed images. "
-    "xsft removes nothing."
+    "`docker system df` shows the usage; `docker builder prune` frees the build cache, `docker image prune` "
+    "unnamed images. xsft removes nothing."
 )
 LOG_IN_GOOGLE = (
     "Log in: gcloud auth application-default login (in CI: a service account, GOOGLE_APPLICATION_CREDENTIALS)."
@@ -49,31 +50,31 @@ _CUT = (
 
 
 class Doing(Struct, frozen=True, kw_only=True):
-    """What was being done when Docker said no; for messages."""
+    """The action that Docker refused, for messages."""
 
     what: str
-    """`push us-docker.pkg.dev/p/r/i:code-1`."""
+    """The action: `push us-docker.pkg.dev/p/r/i:code-1`."""
     host: str = ""
-    """The registry's; empty where the engine alone was asked."""
+    """The registry's host; empty when only the engine was involved."""
     repository: str = ""
     google: bool = False
     pushes: bool = False
 
 
 def explain(said: str, doing: Doing) -> XsftError:
-    """The error for what the engine, BuildKit or a registry said."""
+    """Return the error for a message of the engine, of BuildKit or of a registry."""
     for pattern, make in _CASES:
         if re.search(pattern, said, re.IGNORECASE):
             return make(words(said), doing)
     return EnvironmentMissing(
         f"Could not {doing.what}: {words(said)}",
-        fix="`docker info` says how the engine is; the words are Docker's own.",
+        fix="`docker info` shows the engine's state; the message above is Docker's.",
         id="docker-failed",
     )
 
 
 def is_passing(said: str) -> bool:
-    """Whether trying again may help: a server's trouble or a cut connection, not a refusal."""
+    """Return whether a retry may help: a server error or a lost connection, not a refusal."""
     if re.search(_FULL, said, re.IGNORECASE) and not re.search(_SERVER, said, re.IGNORECASE):
         return False
     if re.search(rf"{_LIMIT}|{_SERVER}", said, re.IGNORECASE):
@@ -83,20 +84,22 @@ def is_passing(said: str) -> bool:
 
 
 def is_limited(said: str) -> bool:
-    """Whether the registry asks to be left alone for a while."""
+    """Return whether the registry limits the request rate."""
     return re.search(_LIMIT, said, re.IGNORECASE) is not None
 
 
 def no_engine(said: str, *, host: str, client: str | None) -> EnvironmentMissing:
-    """Why the engine at `host` cannot be used. `client`: the docker command that is on PATH, None without one."""
+    """Return why the engine at `host` cannot be used. `client`: the docker command on PATH, None if there is none."""
     if re.search(_PERMISSION, said, re.IGNORECASE):
         return EnvironmentMissing(f"You may not use the Docker engine at {host}.", fix=PERMIT, id="docker-permission")
     if client is None and re.search(r"no such file|errno 2\b", said, re.IGNORECASE):
         return EnvironmentMissing(
-            f"Docker is not here: no docker command on PATH, and no engine at {host}.", fix=INSTALL, id="docker-missing"
+            f"Docker is not installed: no docker command on PATH, and no engine at {host}.",
+            fix=INSTALL,
+            id="docker-missing",
         )
     if re.search(_NOT_THERE, said, re.IGNORECASE):
-        return EnvironmentMissing(f"No Docker engine answers at {host}.", fix=START, id="docker-not-running")
+        return EnvironmentMissing(f"The Docker engine at {host} does not answer.", fix=START, id="docker-not-running")
     return EnvironmentMissing(
         f"The Docker engine at {host} cannot be used: {words(said)}", fix=START, id="docker-not-running"
     )
@@ -114,18 +117,18 @@ def login_missing(host: str, *, google: bool) -> Unreachable:
 def login_refused(said: str, doing: Doing) -> Unreachable:
     fix = LOG_IN_GOOGLE if doing.google else f"Log in again: docker login {doing.host}."
     return Unreachable(
-        f"{doing.host or 'The registry'} does not accept the login: {said}", fix=fix, id="registry-login-refused"
+        f"{doing.host or 'The registry'} rejected the login: {said}", fix=fix, id="registry-login-refused"
     )
 
 
 def denied(said: str, doing: Doing) -> Unreachable:
-    """Logged in, and not allowed."""
+    """Return the error for a user who is logged in but lacks permission."""
     role = "roles/artifactregistry.writer" if doing.pushes else "roles/artifactregistry.reader"
     right = "push to" if doing.pushes else "read"
-    fix = f"Ask for {role} on {doing.repository}." if doing.google else f"Ask for the right to {right} it."
+    fix = f"Ask for {role} on {doing.repository}." if doing.google else f"Ask for permission to {right} it."
     return Unreachable(
         f"You may not {right} {doing.repository or doing.host}: {said}",
-        fix=f"{fix} `xsft image push` does not create a right.",
+        fix=f"{fix} `xsft image push` cannot grant permissions.",
         id="registry-forbidden",
     )
 
@@ -136,8 +139,8 @@ def repository_missing(said: str, doing: Doing) -> EnvironmentMissing:
         "--repository-format=docker --location=LOCATION --project=PROJECT."
     )
     return EnvironmentMissing(
-        f"There is no repository {doing.repository}: {said}",
-        fix=create if doing.google else "Correct its name, or create it at that registry.",
+        f"Repository {doing.repository} was not found: {said}",
+        fix=create if doing.google else "Correct its name, or create it in that registry.",
         id="repository-missing",
     )
 
@@ -152,8 +155,9 @@ def not_found(said: str, doing: Doing) -> XsftError:
 
 def limited(said: str, doing: Doing) -> Unreachable:
     return Unreachable(
-        f"{doing.host or 'The registry'} takes no more requests for now: {said}",
-        fix="Try again in some minutes: what was pushed stays pushed. A login raises the limit of public registries.",
+        f"{doing.host or 'The registry'} rejected the request: too many requests: {said}",
+        fix="Try again in a few minutes; layers already pushed are kept. A login raises the limit of public "
+        "registries.",
         id="registry-rate-limited",
     )
 
@@ -161,7 +165,7 @@ def limited(said: str, doing: Doing) -> Unreachable:
 def no_network(said: str, doing: Doing) -> Unreachable:
     return Unreachable(
         f"Could not {doing.what}: {said}",
-        fix=f"Check network, DNS and proxy, here and where the engine runs: can both reach {doing.host or 'it'}?",
+        fix=f"Check network, DNS and proxy, here and on the engine's machine; both must reach {doing.host or 'it'}?",
         id="registry-unreachable",
     )
 
@@ -169,13 +173,13 @@ def no_network(said: str, doing: Doing) -> Unreachable:
 def broken_off(said: str, doing: Doing) -> Unreachable:
     return Unreachable(
         f"Could not {doing.what}: {said}",
-        fix="Try again: what was transferred stays transferred.",
+        fix="Try again; layers already transferred are kept.",
         id="registry-unreachable",
     )
 
 
 def words(said: str) -> str:
-    """Somebody else's message, short, without tokens and without the insides of a library."""
+    """Shorten an engine's or registry's message, and remove tokens and internal details of the library."""
     return redact(plain(" ".join(said.split())))[:MAX_WORDS]
 
 
@@ -190,4 +194,4 @@ _CASES: tuple[tuple[str, Callable[[str, Doing], XsftError]], ...] = (
     (_SERVER, broken_off),
     (_CUT, broken_off),
 )
-"""In this order: a registry's 403 says "denied" and its 429 may say "denied" too."""
+"""Patterns and their errors, in order: a registry's 403 says "denied", and its 429 may say "denied" too."""

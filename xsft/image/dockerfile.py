@@ -1,4 +1,4 @@
-"""What a Dockerfile can be told: its build arguments and their defaults. Pure."""
+"""Read the build arguments of a Dockerfile. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:=(\"[^\"]*\"|'[^']*'|\S*))?")
 
 
 def arguments(text: str) -> dict[str, str | None]:
-    """Name -> default, None where it has none; the first default counts, which is the one before FROM."""
+    """Return each build argument and its default (None without one). The first default counts: the one before FROM."""
     found: dict[str, str | None] = {}
     for line in text.splitlines():
         declared = _ARGUMENT.match(line)

@@ -1,9 +1,8 @@
-"""Names that are made of content: `deps-<hash>` and `code-<hash>`. Pure.
+"""Compute tags from content: `deps-<hash>` and `code-<hash>`. Pure.
 
-What counts: paths, contents, executable bits, link targets, build arguments, platform, and the base image by the
-digest it has. What does not: who built it, when and from which commit. Two commits with the same files are the same
-image, and are built once; the commit in its labels is then the first one's. Owners and times of files do not count
-either: the context is sent without them.
+Hashed: paths, contents, executable bits, link targets, build arguments, platform, and the digest of the base image. Not
+hashed: who built it, when and from which commit, owners and times of files (the context is sent without them). Two
+commits with the same files give the same image, built once; its labels name the first commit.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from xsft.image.model import ContextFile
 
 DIGITS = 20
-"""Hex digits of a tag's hash: 80 bits."""
+"""Number of hex digits of a tag's hash: 80 bits."""
 
 
 def deps_tag(
@@ -27,8 +26,10 @@ def deps_tag(
     platform: str,
     base: str,
 ) -> str:
-    """`base` says which bytes the base image is: its digest, or what else is known of it. All labels count, so that one
-    tag of dependencies never means two sets of them.
+    """Return the tag of the dependencies' image.
+
+    `base` identifies the base image: its digest, or `Base.known`. All labels are hashed, so that one tag never means
+    two sets of dependencies.
     """
     told = {"args": dict(args), "labels": dict(labels), "platform": platform, "base": base}
     return f"deps-{_digest({'dockerfile': dockerfile, 'files': _rows(files), **told})}"
@@ -37,7 +38,10 @@ def deps_tag(
 def code_tag(
     files: Iterable[ContextFile], *, dockerfile: str, args: Mapping[str, str], platform: str, deps: str
 ) -> str:
-    """`deps` is the tag of the dependencies below; `args` without those that only become labels."""
+    """Return the tag of the code's image.
+
+    `deps`: the tag of the dependencies it builds on. `args`: without those that only become labels.
+    """
     content = {"dockerfile": dockerfile, "files": _rows(files), "args": dict(args), "platform": platform, "deps": deps}
     return f"code-{_digest(content)}"
 

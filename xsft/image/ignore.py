@@ -1,8 +1,8 @@
-"""Which files a `.dockerignore` keeps out of a build context. Pure.
+"""Match paths against `.dockerignore` rules. Pure.
 
-source: moby v28 pkg/patternmatcher: the last rule that matches wins, `!` takes back, a rule for a folder holds for all
-below it. The Docker SDK's own matcher (docker 7.1.0 utils/build.py) ignores case, and misses what lies below a folder
-that a `**` rule names; tests/image/test_ignore.py compares with a real build.
+source: moby v28 pkg/patternmatcher: the last rule that matches wins, `!` re-includes, a rule for a folder applies to
+everything below it. The Docker SDK's own matcher (docker 7.1.0 utils/build.py) ignores case, and misses files below a
+folder that a `**` rule names; tests/image/test_ignore.py compares with a real build.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import re
 from collections.abc import Callable, Iterator
 
 Ignored = Callable[[str], bool]
-"""Of a path in the context, with `/`."""
+"""Whether a path in the context (with `/`) is ignored."""
 
 
 _WILDCARDS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-"""The longer before what it begins with."""
+"""Go's wildcards as regular expressions; longer ones precede their prefixes."""
 
 
 def ignoring(*texts: str) -> Ignored:
-    """The rules of all texts, one after the other."""
+    """Return a matcher for the rules of all texts, in order."""
     rules = [rule for text in texts for rule in _rules(text)]
 
     def ignored(path: str) -> bool:
@@ -54,7 +54,7 @@ def _expression(path: str) -> str:
 
 
 def _piece(path: str, at: int) -> tuple[str, int]:
-    """One element of Go's path patterns as a regular expression, and where the next begins."""
+    """Translate one element of a Go path pattern to a regular expression; return it and the next position."""
     for wildcard, expression in _WILDCARDS.items():
         if path.startswith(wildcard, at):
             return expression, at + len(wildcard)

@@ -1,6 +1,6 @@
-"""`images/<name>.lock.json`: which digest an image has in which registry, to be committed. Pure.
+"""Read and write `images/<name>.lock.json`: the digest of an image per registry; users commit it. Pure.
 
-Read leniently: what a newer xsft adds is kept when this one writes.
+Unknown keys of a newer xsft are kept when this version writes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def read_lock(text: str) -> dict[str, Locked]:
-    """Repository -> what was pushed there last. Raises ValueError for a text that is no lock.
+    """Return the last pushed image per repository. Raises ValueError for an invalid lock.
 
-    A repository that is none is left out: what is read here goes into command lines.
+    Invalid repository names are left out, because the names become arguments of commands.
     """
     document = _document(text)
     image = str(document.get("image", ""))
@@ -39,24 +39,24 @@ def read_lock(text: str) -> dict[str, Locked]:
 
 
 def read_base(text: str) -> Base | None:
-    """The base that everybody builds on; None where none is pinned. Raises ValueError for a text that is no lock."""
+    """Return the pinned base image, or None. Raises ValueError for an invalid lock."""
     base = base_of(str(_document(text).get("base") or ""))
     return base if base and _DIGEST.fullmatch(base.digest or "") else None
 
 
 def with_base(text: str | None, *, image: str, base: Base) -> str:
-    """The lock's text with this base in place of the one that was pinned. Raises ValueError as `updated` does."""
+    """Return the lock's text with its pinned base replaced. Raises ValueError as `updated` does."""
     return _written({**_writable(text), "image": image, "base": base.pinned})
 
 
 def updated(text: str | None, locked: Locked) -> str:
-    """The lock's text with this image in place of the one that was there for its repository.
+    """Return the lock's text with the repository's image replaced.
 
-    Raises ValueError for a text that is no lock, or of a later version: writing would lose some of it.
+    Raises ValueError for an invalid lock, and for one of a later version, because writing it would lose data.
     """
     document = _writable(text)
     if not _DIGEST.fullmatch(locked.digest):
-        raise ValueError(f"{locked.digest!r} is no digest")
+        raise ValueError(f"{locked.digest!r} is not a digest")
     rows = document.get("images")
     kept = dict(rows) if isinstance(rows, Mapping) else {}
     kept[locked.repository] = _row(locked)
@@ -64,7 +64,7 @@ def updated(text: str | None, locked: Locked) -> str:
 
 
 def same_image(one: Locked, other: Locked) -> bool:
-    """Whether a lock that has `one` need not be written again for `other`: the time alone is no change."""
+    """Return whether two entries differ in time at most; then the lock need not be written again."""
     same = {"pushed_at": "", "commit": None, "dirty": None}
     return replace(one, **same) == replace(other, **same)
 
@@ -72,7 +72,7 @@ def same_image(one: Locked, other: Locked) -> bool:
 def _writable(text: str | None) -> dict[str, Any]:
     document = _document(text) if text else {}
     if document.get("schema", SCHEMA) != SCHEMA:
-        raise ValueError(f"it is of another version ({document['schema']}); this xsft writes {SCHEMA}")
+        raise ValueError(f"its version is {document['schema']}; this xsft writes {SCHEMA}")
     return document
 
 
@@ -91,7 +91,7 @@ def _document(text: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as broken:
-        raise ValueError(f"it is not JSON: {broken}") from None
+        raise ValueError(f"invalid JSON: {broken}") from None
     if not isinstance(document, dict) or str(document.get("schema", "")).rpartition("/")[0] != _FAMILY:
         raise ValueError(f"it has no schema {_FAMILY}/…")
     return document
@@ -105,7 +105,7 @@ def _row(locked: Locked) -> dict[str, Any]:
 
 
 def _locked(image: str, repository: str, row: Mapping[str, Any]) -> Locked | None:
-    """None for a row that does not say which bytes are meant."""
+    """Return the entry, or None for a row without a valid digest."""
     known = {
         f.name: row[f.name]
         for f in fields(Locked)
@@ -125,7 +125,7 @@ def _locked(image: str, repository: str, row: Mapping[str, Any]) -> Locked | Non
 
 
 def _options(image: str, maxtext: str, row: Any) -> BuildOptions | None:
-    """None also for options that this xsft does not know all of: repeating the rest would make another image."""
+    """Return the options of the build; None if one is unknown to this xsft: without it another image would be built."""
     names = {f.name for f in fields(BuildOptions)}
     if not isinstance(row, Mapping) or row.keys() - names:
         return None

@@ -1,4 +1,4 @@
-"""What is built and pushed, as values. `xsft.effects` does it; nothing here touches a file, an engine or a registry."""
+"""Values that describe what is built and pushed. `xsft.effects` acts on them; this module is pure."""
 
 from __future__ import annotations
 
@@ -12,84 +12,84 @@ class ContextFile(Struct, frozen=True, kw_only=True):
     """One entry of a build context."""
 
     path: str
-    """In the context, with `/`."""
+    """Path in the context, with `/`."""
     kind: Literal["file", "link", "folder"]
     size: int = 0
-    """Bytes."""
+    """Size in bytes."""
     executable: bool = False
     sha256: str = ""
-    """Of the content; 64 hex digits; files only."""
+    """Hash of the content, 64 hex digits; files only."""
     target: str | None = None
-    """Where a link leads, as it is written."""
+    """Target of a link, as written."""
     dangling: bool = False
-    """A link that leads nowhere, or out of the context."""
+    """A link whose target is missing or outside the context."""
     source: str = ""
-    """Absolute path on this machine that the bytes are read from."""
+    """Absolute path of the file on this machine."""
     secret: str = ""
-    """What in its content looks secret, e.g. `a private key`; never the value."""
+    """What kind of secret the content looks like, e.g. `a private key`; never the value."""
 
 
 class Base(Struct, frozen=True, kw_only=True):
-    """The image below the dependencies."""
+    """The base image of the dependencies."""
 
     ref: str
-    """As it was named, without digest: `python:3.12-slim`."""
+    """Reference without digest: `python:3.12-slim`."""
     digest: str | None = None
-    """`sha256:…` of its manifest; None where it has none, because it was made on this machine."""
+    """Digest of its manifest, `sha256:…`; None for an image built on this machine."""
     image_id: str | None = None
-    """The engine's own id of an image without digest."""
+    """The engine's id of an image without digest."""
 
     @property
     def pinned(self) -> str:
-        """What FROM is told."""
+        """The reference for FROM."""
         return f"{self.ref}@{self.digest}" if self.digest else self.ref
 
     @property
     def known(self) -> str:
-        """Which bytes it is, as far as is known: part of the identity, and kept in the lock."""
+        """What identifies the base image, as far as known; part of the tag's hash, and kept in the lock."""
         return f"{self.ref}#{self.image_id}" if self.image_id and not self.digest else self.pinned
 
 
 class BuildOptions(Struct, frozen=True, kw_only=True):
-    """What a user can choose about an image."""
+    """The options of an image that a user can set."""
 
     image: str
     """Name of its folder under images/."""
     registry: str | None = None
-    """Where it is pushed to, without the image's own name: `us-docker.pkg.dev/my-project/xsft`."""
+    """Registry to push to, without the image's name: `us-docker.pkg.dev/my-project/xsft`."""
     maxtext: str
     maxtext_source: str = "pypi"
-    """`pypi`, `git+URL@REF`, or a folder: relative to the project where it lies in it, else absolute."""
+    """`pypi`, `git+URL@REF`, or a folder: relative inside the project, else absolute."""
     tunix_source: str = "pypi"
     base: str | None = None
-    """Base image; None: what the Dockerfile says."""
+    """Base image; None for the Dockerfile's default."""
     vllm: str | None = None
-    """pip requirement; None: no vLLM."""
+    """pip requirement; None for no vLLM."""
     code: tuple[str, ...] = ()
     """Folders whose content is put on PYTHONPATH."""
     args: Mapping[str, str] = field(default_factory=dict)
-    """Further build arguments of the Dockerfiles."""
+    """Additional build arguments."""
     pip_config: str | None = None
-    """Absolute path of a file in the form of pip.conf."""
+    """Absolute path of a file in pip.conf format."""
 
 
 class DockerfilePart(Struct, frozen=True, kw_only=True):
-    """One of the two Dockerfiles, read."""
+    """One of the two Dockerfiles, parsed."""
 
     dockerfile: str
     """Its path in the context."""
     args: Mapping[str, str | None]
-    """The build arguments it takes, and their defaults."""
+    """Its build arguments and their defaults."""
     files: tuple[ContextFile, ...]
 
 
 class Material(Struct, frozen=True, kw_only=True):
-    """What a recipe is made of, read from this machine."""
+    """The inputs of a recipe, read from this machine."""
 
     deps: DockerfilePart
     code: DockerfilePart
     base: Base | None = None
-    """None where the Dockerfile takes none."""
+    """None if the Dockerfile has no argument for a base."""
     revision: str | None = None
     """Full commit of the user's repository."""
     dirty: bool | None = None
@@ -98,38 +98,38 @@ class Material(Struct, frozen=True, kw_only=True):
 
 
 class BuildSecret(Struct, frozen=True, kw_only=True):
-    """Mounted while building (BuildKit `--secret`); never in a layer, an argument or the history."""
+    """A secret mounted during the build (BuildKit `--secret`); never in a layer, an argument or the history."""
 
     id: str
     file: str
-    """Absolute path of the file whose content it is; the value itself is never held."""
+    """Absolute path of the file that holds the secret; xsft never holds the value."""
 
 
 class BuildStep(Struct, frozen=True, kw_only=True):
-    """One image to build: everything the engine is told."""
+    """One image to build, with all inputs of the engine."""
 
     name: Literal["deps", "code"]
     tag: str
-    """`deps-<hash>` or `code-<hash>`; content decides."""
+    """`deps-<hash>` or `code-<hash>`, computed from content."""
     dockerfile: str
     """Path in the context."""
     files: tuple[ContextFile, ...]
-    """The context."""
+    """The build context."""
     args: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[BuildSecret, ...] = ()
     platform: str = "linux/amd64"
     network: Literal["default", "none"] = "default"
-    """While it is built. The code has none: what its tag is made of is all that it is made of."""
+    """Network access during the build. The code's image has none, so that its tag covers all its inputs."""
 
 
 class Recipe(Struct, frozen=True, kw_only=True):
-    """How an image comes to be: the slow dependencies, then the code on top of them."""
+    """The two builds of an image: the slow dependencies, then the code on top of them."""
 
     image: str
     """Name of its folder under images/."""
     repository: str
-    """Where it is pushed, without tag: `us-docker.pkg.dev/my-project/xsft/post-training`."""
+    """Repository to push to, without tag: `us-docker.pkg.dev/my-project/xsft/post-training`."""
     maxtext: str
     deps: BuildStep
     code: BuildStep
@@ -138,19 +138,19 @@ class Recipe(Struct, frozen=True, kw_only=True):
 
 
 class Locked(Struct, frozen=True, kw_only=True):
-    """A pushed image, as the lock keeps it: what `submit` may run."""
+    """A pushed image in the lock, which `submit` may run."""
 
     image: str
     repository: str
     digest: str
-    """`sha256:…` of the manifest, as the registry said it."""
+    """Digest of the manifest, `sha256:…`, as the registry returned it."""
     maxtext: str
     deps: str
     """Tag of the dependencies' image."""
     deps_digest: str | None = None
-    """`sha256:…` of its manifest: other machines pull it by that; None where the registry has it not."""
+    """Digest of its manifest, by which other machines pull it; None if it is not in the registry."""
     code: str
-    """Tag of the image itself."""
+    """Tag of the image."""
     pushed_at: str
     """UTC, ISO 8601."""
     commit: str | None = None
@@ -158,7 +158,7 @@ class Locked(Struct, frozen=True, kw_only=True):
     base: str = ""
     """`Base.known`."""
     options: BuildOptions | None = None
-    """What it was made with; None where that cannot be repeated from here (a folder outside the project)."""
+    """Options of the build; None if they cannot be repeated here (a folder outside the project)."""
 
     @property
     def ref(self) -> str:

@@ -1,4 +1,4 @@
-"""What a build or a push has shown so far, as values; BuildKit's plain progress, read. Pure."""
+"""Progress of a build or push as values, parsed from BuildKit's plain output. Pure."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from msgspec import Struct, field
 
 
 class StepStarted(Struct, frozen=True, kw_only=True):
-    """One instruction of the Dockerfile, or something that BuildKit does around them."""
+    """A step begins: an instruction of the Dockerfile, or one of BuildKit's own."""
 
     id: int
-    """BuildKit's number of the step; StepLine and StepDone repeat it."""
+    """BuildKit's number of the step, repeated in StepLine and StepDone."""
     name: str
     """`RUN pip install …`, `load build context`."""
     number: int | None = None
-    """Which of `total`; None where BuildKit counts it not."""
+    """Position among `total`; None for a step that BuildKit does not number."""
     total: int | None = None
 
 
 class StepLine(Struct, frozen=True, kw_only=True):
-    """What a step prints."""
+    """A line of output of a step."""
 
     id: int
     text: str
@@ -36,26 +36,26 @@ class StepDone(Struct, frozen=True, kw_only=True):
 
 
 class Sent(Struct, frozen=True, kw_only=True):
-    """How much of the build context has been handed to the engine."""
+    """The amount of build context sent to the engine."""
 
     bytes: int
     total: int
 
 
 class Layer(Struct, frozen=True, kw_only=True):
-    """One layer on its way to or from a registry."""
+    """A layer being pushed or pulled."""
 
     id: str
-    """The first 12 digits of the layer's own digest."""
+    """First 12 digits of the layer's digest."""
     state: Literal["waiting", "moving", "done", "exists"]
     bytes: int = 0
-    """Moved so far; before compression when pushed."""
+    """Bytes transferred so far; uncompressed when pushed."""
     total: int = 0
-    """0 where the engine does not say."""
+    """Total bytes; 0 if the engine does not report it."""
 
 
 class Retrying(Struct, frozen=True, kw_only=True):
-    """A push or pull was cut off, and begins again after a pause."""
+    """A push or pull was interrupted and is retried after a pause."""
 
     attempt: int
     """2 for the second try."""
@@ -70,12 +70,12 @@ _NUMBERED = re.compile(r"\[(?:(?P<stage>\S+) +)?(?P<number>\d+)/(?P<total>\d+)\]
 _DONE = re.compile(r"DONE (?P<seconds>[\d.]+)s$")
 _LINE = re.compile(r"[\d.]+ (?P<text>.*)")
 _NOISE = re.compile(r"#\d+ sha256:[0-9a-f]{64}$|#0 |-{6}$| > |\d+\.\d+ ")
-"""Digests of steps, which builder is used, and the repetition of a failed step's lines at the end."""
+"""Lines to skip: digests of steps, the builder's name, and the repeated lines of a failed step at the end."""
 TAIL_LINES = 30
 
 
 class BuildOutput(Struct, kw_only=True):
-    """Folds the lines of `--progress=plain` into events; keeps what a failure needs to be told."""
+    """Parser of `--progress=plain` lines into events; keeps the lines that explain a failure."""
 
     names: dict[int, str] = field(default_factory=dict)
     ended: set[int] = field(default_factory=set)
@@ -83,10 +83,10 @@ class BuildOutput(Struct, kw_only=True):
     failed: str = ""
     """Name of the step that failed."""
     error: str = ""
-    """The last line that says what is wrong."""
+    """The last line that contains an error."""
 
     def events(self, line: str) -> Iterator[Event]:
-        """source: buildkit@0.8 and @0.19 util/progress/progressui/printer.go."""
+        """Return the events of a line. source: buildkit@0.8 and @0.19 util/progress/progressui/printer.go."""
         if not line.strip() or _NOISE.match(line):
             return
         self.tail.append(line)

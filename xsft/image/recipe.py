@@ -1,5 +1,6 @@
-"""From what a user chose and what lies on this machine to the two builds. Pure; build arguments and secrets are called
-what images/post_training/README.md calls them.
+"""Plan the two builds of an image from the user's options and this machine's files. Pure.
+
+Build arguments and secrets have the names of images/post_training/README.md.
 """
 
 from __future__ import annotations
@@ -12,27 +13,27 @@ from xsft.image.model import Base, BuildOptions, BuildSecret, BuildStep, Dockerf
 DEPS_DOCKERFILE = "Dockerfile"
 CODE_DOCKERFILE = "code.Dockerfile"
 PLATFORM = "linux/amd64"
-"""What the machines with TPUs are."""
+"""Platform of machines with TPUs."""
 PIP_SECRET = "pip_conf"  # noqa: S105 - a name
 LOCAL = "localhost/xsft"
-"""Prefix of the images on this machine: a name under which nothing is ever pulled by mistake."""
+"""Prefix of the images on this machine; no registry has this name, so none is pulled by mistake."""
 
 IMAGE_LABEL = "dev.xsft.image"
 KIND_LABEL = "dev.xsft.kind"
 LOCK_LABEL = "dev.xsft.lock.sha256"
 MAXTEXT_LABEL = "dev.xsft.maxtext.version"
-"""By which `submit` tells the layout of an image that somebody else pushed."""
+"""Label that tells `submit` the MaxText layout of an image that xsft did not push."""
 TAG_LABEL = "dev.xsft.tag"
-"""Which tag the image was made for: a registry lets anybody who may push move a tag to another image."""
+"""Label with the tag the image was built for: anyone who may push can move a tag to another image."""
 
 NOT_IDENTITY = frozenset({"DEPS_IMAGE", "REVISION", "DIRTY", "MAXTEXT_SOURCE"})
-"""Arguments of the code layer that become labels, or that name what its identity has already."""
+"""Arguments of the code layer that become labels, or that its identity already covers."""
 OWN = NOT_IDENTITY | {"BASE_IMAGE", "BASE_DIGEST", "LOCK_SHA256", "MAXTEXT_VERSION", "VLLM_REQUIREMENT"}
-"""Arguments that xsft itself gives."""
+"""Arguments that xsft sets itself."""
 
 
 def make_recipe(options: BuildOptions, material: Material) -> Recipe:
-    """The builds with their tags; `xsft.image.problems.option_problems` come first."""
+    """Return both builds with their tags; the options must have passed `xsft.image.problems.option_problems`."""
     deps = _deps(options, material)
     return Recipe(
         image=options.image,
@@ -45,12 +46,12 @@ def make_recipe(options: BuildOptions, material: Material) -> Recipe:
 
 
 def repository_in(registry: str, image: str) -> str:
-    """The registry's folder and the image's name in it: `…/xsft` -> `…/xsft/post-training`."""
+    """Return the image's repository in a registry: `…/xsft` -> `…/xsft/post-training`."""
     return f"{registry.rstrip('/')}/{_dashed(image)}"
 
 
 def base_of(known: str) -> Base | None:
-    """`Base.known`, read back from a lock."""
+    """Parse `Base.known` from a lock."""
     if not known:
         return None
     ref, at, digest = known.partition("@")
@@ -61,17 +62,17 @@ def base_of(known: str) -> Base | None:
 
 
 def repository_of(options: BuildOptions) -> str | None:
-    """None without a registry."""
+    """Return the repository to push to; None without a registry."""
     return repository_in(options.registry, options.image) if options.registry else None
 
 
 def local_name(image: str) -> str:
-    """What the image is called on this machine, without tag."""
+    """Return the image's name on this machine, without tag."""
     return f"{LOCAL}/{_dashed(image)}"
 
 
 def differs(step: BuildStep, labels: Mapping[str, str]) -> str:
-    """Why an image with these labels is not what the step makes; empty where it is."""
+    """Return how an image with these labels differs from the step's; empty if it does not."""
     for name, wanted in sorted(step.labels.items()):
         if name not in labels:
             return f"it has no label {name}"
@@ -81,13 +82,13 @@ def differs(step: BuildStep, labels: Mapping[str, str]) -> str:
 
 
 def _labels(options: BuildOptions, *, kind: str, lock: str) -> dict[str, str]:
-    """What every image of xsft says of itself, whatever its Dockerfile says."""
+    """Return the labels that xsft sets on every image."""
     said = {IMAGE_LABEL: options.image, KIND_LABEL: kind, MAXTEXT_LABEL: options.maxtext}
     return {**said, LOCK_LABEL: lock} if lock else said
 
 
 def _lock(material: Material) -> str:
-    """sha256 of the locked packages; empty for an image that has none."""
+    """Return the sha256 of the locked packages; empty for an image without a lock."""
     return next((f.sha256 for f in material.deps.files if f.path == "requirements.txt"), "")
 
 
@@ -149,7 +150,9 @@ def _code(options: BuildOptions, material: Material, *, deps: BuildStep) -> Buil
 
 
 def _declared(given: Mapping[str, str], part: DockerfilePart) -> dict[str, str]:
-    """Only what the Dockerfile takes: an image of one's own need not take all of them. An empty value is a default."""
+    """Keep only arguments that the Dockerfile has, because users' images need not have all; drop empty values
+    (defaults).
+    """
     return {name: value for name, value in sorted(given.items()) if name in part.args and value}
 
 

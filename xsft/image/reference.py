@@ -1,7 +1,7 @@
-"""References to images, taken apart: `host/repository:tag@sha256:…`. Pure.
+"""Parse image references: `host/repository:tag@sha256:…`. Pure.
 
-source: distribution v2.8 reference/regexp.go (the form); Google Cloud's "Transition to Artifact Registry" (where
-gcr.io's repositories went).
+source: distribution v2.8 reference/regexp.go (the form); Google Cloud's "Transition to Artifact Registry" (the
+successors of gcr.io's repositories).
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ _TAG = re.compile(r"[A-Za-z0-9_][-.A-Za-z0-9_]{0,127}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _PLAIN = re.compile(r"[-A-Za-z0-9._/:@]+")
 MAX_NAME = 255
-"""Characters of host and repository together."""
+"""Maximum length of host and repository together, in characters."""
 
 LEGACY: Mapping[str, str] = MappingProxyType(
     {"gcr.io": "us", "us.gcr.io": "us", "eu.gcr.io": "europe", "asia.gcr.io": "asia"}
 )
-"""Container Registry's hosts (shut down) -> the location of the Artifact Registry repository that replaces them."""
+"""Container Registry's hosts (shut down) and the location of the Artifact Registry repository that replaces each."""
 
 
 class Reference(Struct, frozen=True, kw_only=True):
-    """An image as it was named."""
+    """A parsed image reference."""
 
     host: str
-    """With its port; empty where none is named, which is for the engine or the node to read."""
+    """Host with its port; empty if there is none, so that the engine's or node's default applies."""
     repository: str
-    """The path below the host."""
+    """Path after the host."""
     tag: str | None = None
     digest: str | None = None
     """`sha256:` and 64 hex digits."""
 
     @property
     def name(self) -> str:
-        """Host and repository, without tag and digest."""
+        """The reference without tag and digest."""
         return f"{self.host}/{self.repository}" if self.host else self.repository
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ class Reference(Struct, frozen=True, kw_only=True):
 
 
 def parse_reference(text: str) -> Reference:
-    """Raises ValueError: what is wrong with it, and what it looks like when it is right."""
+    """Parse an image reference. Raises ValueError with the fault and the correct form."""
     _refuse_characters(text)
     name, at, digest = text.partition("@")
     if at and not _DIGEST.fullmatch(digest):
@@ -66,33 +66,35 @@ def parse_reference(text: str) -> Reference:
 
 
 def parse_repository(text: str) -> Reference:
-    """Where images are pushed. Raises ValueError, also for a tag or a digest, which xsft adds itself."""
+    """Parse the repository to push to. Raises ValueError, also for a tag or digest, which xsft adds itself."""
     found = parse_reference(text.rstrip("/"))
     if found.tag or found.digest:
         extra = f":{found.tag}" if found.tag else f"@{found.digest}"
-        raise ValueError(f"{text!r} is an image, not a repository: leave {extra} out; the tag is made of the content.")
+        raise ValueError(
+            f"{text!r} is an image, not a repository: remove {extra}; xsft computes the tag from the content."
+        )
     if not found.host:
-        raise ValueError(f"{text!r} names no registry: write its host too, e.g. us-docker.pkg.dev/my-project/xsft.")
+        raise ValueError(f"{text!r} has no registry host: add it, e.g. us-docker.pkg.dev/my-project/xsft.")
     return found
 
 
 def is_pinned(ref: str) -> bool:
-    """Whether it names its digest, which cannot move."""
+    """Return whether the reference has a digest, which cannot move."""
     return "@sha256:" in ref
 
 
 def tag_of(ref: str) -> str | None:
-    """The tag, None where there is none; a registry's port is no tag."""
+    """Return the tag, or None; a registry's port is not a tag."""
     return ref.partition("@")[0].rpartition("/")[2].partition(":")[2] or None
 
 
 def is_untagged(ref: str) -> bool:
-    """Kubernetes would take `:latest`."""
+    """Return whether there is neither tag nor digest; Kubernetes would use `:latest`."""
     return not is_pinned(ref) and tag_of(ref) is None
 
 
 def replacement(ref: str) -> str | None:
-    """What a reference to the retired gcr.io is called today; None for any other."""
+    """Return the Artifact Registry reference that replaces one to the retired gcr.io; None for any other."""
     host, _, path = ref.partition("/")
     location = LEGACY.get(host)
     if location is None or not path:
@@ -105,14 +107,12 @@ def replacement(ref: str) -> str | None:
 
 
 def legacy_warning(ref: str, *, where: str) -> Problem | None:
-    """`image-legacy-registry`: it may still work, by the redirection to Artifact Registry."""
+    """Return `image-legacy-registry` for a gcr.io reference, which redirection may still serve."""
     new = replacement(ref)
     if new is None:
         return None
-    message = (
-        f"{ref.partition('/')[0]} (Container Registry) is shut down; what answers is a repository of Artifact Registry."
-    )
-    return warning("image-legacy-registry", where, message, f"Name it directly: {new}")
+    message = f"{ref.partition('/')[0]} (Container Registry) is shut down; Artifact Registry now answers at this name."
+    return warning("image-legacy-registry", where, message, f"Use its new name: {new}")
 
 
 def _refuse_characters(text: str) -> None:
@@ -123,13 +123,11 @@ def _refuse_characters(text: str) -> None:
     strange = "".join(dict.fromkeys(c for c in text if not _PLAIN.fullmatch(c)))
     if strange:
         what = "a space" if strange.isspace() else repr(strange)
-        raise ValueError(
-            f"{text!r} holds {what}: letters, digits and . _ - / : @ are all that an image's name may have."
-        )
+        raise ValueError(f"{text!r} contains {what}; an image's name may have letters, digits and . _ - / : @")
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Docker's rule: the first component is a host where it has a dot or a port, or is localhost."""
+    """Split host and path by Docker's rule: the first part is a host if it has a dot or a port, or is localhost."""
     first, slash, rest = name.partition("/")
     is_host = bool(slash) and ("." in first or ":" in first or first == "localhost")
     return (first, rest) if is_host else ("", name)
@@ -138,16 +136,16 @@ def _split(name: str) -> tuple[str, str]:
 def _refuse_name(text: str, host: str, repository: str) -> None:
     if host and not _HOST.fullmatch(host):
         raise ValueError(
-            f"{text!r}: {host!r} is no registry's host; allowed: a name in lower case, with a port if need be."
+            f"{text!r}: {host!r} is not a valid registry host; allowed: a lower-case name, optionally with a port."
         )
     lowered = repository.lower()
     if repository != lowered:
-        raise ValueError(f"{text!r}: a repository is in lower case. Did you mean {text.replace(repository, lowered)}?")
+        raise ValueError(
+            f"{text!r}: a repository must be in lower case. Did you mean {text.replace(repository, lowered)}?"
+        )
     wrong = [part for part in repository.split("/") if not _COMPONENT.fullmatch(part)]
     if wrong:
         allowed = "lower-case letters and digits, with single . or _ or dashes between them"
-        raise ValueError(f"{text!r}: the part {wrong[0]!r} of its path is not possible; allowed: {allowed}.")
+        raise ValueError(f"{text!r}: the part {wrong[0]!r} of its path is invalid; allowed: {allowed}.")
     if len(host) + len(repository) > MAX_NAME:
-        raise ValueError(
-            f"the name of the image has {len(host) + len(repository)} characters; {MAX_NAME} are possible."
-        )
+        raise ValueError(f"the image's name has {len(host) + len(repository)} characters; the limit is {MAX_NAME}.")

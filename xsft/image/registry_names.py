@@ -1,4 +1,4 @@
-"""Where an image's name leads: the registry's host and its addresses. Pure.
+"""Map image names to registry hosts and URLs. Pure.
 
 source: distribution@2.8 reference/normalize.go (docker.io, library/), docs/spec/auth/token.md.
 """
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 HUB = "docker.io"
 HUB_API = "registry-1.docker.io"
 GOOGLE = (".pkg.dev", ".gcr.io")
-"""With the dot: anybody may own xgcr.io, and would be sent a token of the user's."""
+"""Domains of Google's registries. The leading dot matters: anyone may own xgcr.io, and would receive a user's token."""
 
 
 class ImageName(Struct, frozen=True, kw_only=True):
-    """An image's name, taken apart."""
+    """A parsed image name, with Docker's defaults applied."""
 
     host: str
-    """With port: `us-docker.pkg.dev`, `127.0.0.1:5000`."""
+    """Host with port: `us-docker.pkg.dev`, `127.0.0.1:5000`."""
     path: str
-    """The repository at that host: `my-project/xsft/post-training`."""
+    """Repository path at that host: `my-project/xsft/post-training`."""
     reference: str
     """A digest, else a tag."""
 
@@ -40,13 +40,13 @@ class ImageName(Struct, frozen=True, kw_only=True):
         return f"{self.host}/{self.path}"
 
     def url(self, kind: str, reference: str | None = None) -> str:
-        """`manifests`, `blobs` or `tags/list`."""
+        """Return the URL of a resource; `kind` is `manifests`, `blobs` or `tags/list`."""
         last = f"/{reference}" if reference else ""
         return f"{base_url(self.host)}/v2/{self.path}/{kind}{last}"
 
 
 def named(ref: str) -> ImageName:
-    """Names without a host are Docker Hub's. No tag and no digest mean `latest`. Raises UsageError."""
+    """Parse a name. Without a host it is Docker Hub's; without tag and digest it is `latest`. Raises UsageError."""
     try:
         found = parse_reference(ref)
     except ValueError as wrong:
@@ -56,18 +56,18 @@ def named(ref: str) -> ImageName:
 
 
 def base_url(host: str) -> str:
-    """Loopback registries speak HTTP, as Docker takes it; everything else is asked over TLS."""
+    """Return the registry's base URL: HTTP for loopback, as Docker does; otherwise HTTPS."""
     scheme = "http" if is_loopback(_hostname(host)) else "https"
     return f"{scheme}://{HUB_API if host == HUB else host}"
 
 
 def is_google(host: str) -> bool:
-    """Whether the registry is Google's, which may be sent a token of the user's login."""
+    """Return whether the registry is Google's, and so may receive a token of the user's login."""
     return host == "gcr.io" or host.endswith(GOOGLE)
 
 
 def is_loopback(name: str) -> bool:
-    """`name`: a host's, without port or brackets."""
+    """Return whether the host `name` (without port or brackets) is loopback."""
     if name == "localhost":
         return True
     try:
@@ -77,9 +77,9 @@ def is_loopback(name: str) -> bool:
 
 
 def may_be_told(realm: str, host: str) -> bool:
-    """Whether a registry's login may be sent where the registry says tokens are made.
+    """Return whether a registry's login may be sent to its token server (`realm`).
 
-    Over TLS, to the same host or a sibling under one domain that somebody owns; loopback's to loopback.
+    Only over TLS, to the same host or another host of the same registrable domain; from loopback to loopback.
     """
     there = urlsplit(realm)
     name = there.hostname or ""
@@ -89,14 +89,15 @@ def may_be_told(realm: str, host: str) -> bool:
 
 
 def _hostname(host: str) -> str:
-    """Without its port."""
+    """Return the host without its port."""
     return urlsplit(f"//{host}").hostname or ""
 
 
 def _domain(name: str) -> str:
-    """What somebody owns: `docker.io` of `auth.docker.io`, `mine.co.uk`, `me.github.io`; an address is under none.
+    """Return the registrable domain: `docker.io` of `auth.docker.io`, `mine.co.uk`, `me.github.io`; an address
+    unchanged.
 
-    Under a suffix that is in no list, a company's own, the last two labels.
+    Under an unknown suffix (a company's own): the last two labels.
     """
     if name.rpartition(".")[2].isdecimal() or ":" in name:
         return name
@@ -108,7 +109,7 @@ def _domain(name: str) -> str:
 
 @cache
 def _public_suffixes() -> Callable[[str], ExtractResult]:
-    """By the list that comes with tldextract: nothing is fetched, and nothing kept. source: publicsuffix.org/list."""
+    """Return tldextract with its bundled list: no download and no cache. source: publicsuffix.org/list."""
     from tldextract import TLDExtract
 
     return TLDExtract(cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True)

@@ -1,1 +1,3 @@
-"""`xsft import`: a pasted `xpk workload create[-pathways]` line becomes a workload. Pure; nothing is ever executed."""
+"""`xsft import`: turn a pasted `xpk workload create[-pathways]` command into a workload. Pure; no pasted command is
+run.
+"""

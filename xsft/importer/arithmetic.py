@@ -1,4 +1,6 @@
-"""The value of `$((1 - USE_PATHWAYS))`. Pure; integers, names, `${N:-0}`, `+ - * / %`, comparisons, parentheses."""
+"""Evaluate shell arithmetic such as `$((1 - USE_PATHWAYS))`. Pure; integers, names, `${N:-0}`, `+ - * / %`,
+comparisons, parentheses.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,13 @@ from collections.abc import Mapping
 MAX_CHARACTERS = 200
 _DOLLAR = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
 _DEFAULTED = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*):-([0-9]+)\}")
-"""As in the seed that xsft's own lines count up at a restart."""
+"""`${NAME:-N}`, as in the seed that xsft's own command increments at a restart."""
 _ALLOWED = re.compile(r"[\sA-Za-z0-9_+\-*/%()<>=!]*")
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
 
 
 def evaluate(source: str, variables: Mapping[str, str]) -> int:
-    """Raises KeyError for a variable that is not set, ValueError for everything else that cannot be told."""
+    """Return the value. Raises KeyError for a variable that is not set, ValueError for an unsupported expression."""
     known = _DEFAULTED.sub(lambda match: variables.get(match.group(1)) or match.group(2), source)
     text = _DOLLAR.sub(lambda match: match.group(1) or match.group(2), known).strip()
     if not text or len(text) > MAX_CHARACTERS or not _ALLOWED.fullmatch(text):

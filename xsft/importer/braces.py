@@ -1,6 +1,6 @@
-"""Brace expansion: `a{b,c}` is `ab ac`, before anything else is expanded. Pure.
+"""Expand braces: `a{b,c}` is `ab ac`; bash does this before any other expansion. Pure.
 
-source: bash 5.2 manual, "Brace Expansion". What is quoted, and `${…}`, takes no part in it.
+source: bash 5.2 manual, "Brace Expansion". Quoted text and `${…}` are not expanded.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from xsft.importer.parts import Literal, Part, Unknowable, Word
 from xsft.problems import error
 
 MAX_PARTS = 1_000_000
-"""Characters and other parts of all words that one word may become: each pair of braces doubles them. Looking for the
-ends of that many braces may take ten times as much.
+"""Limit on characters and other parts of all words that one word expands to, because each pair of braces doubles them.
+Finding the ends of that many braces may take ten times as many steps.
 """
 MAX_NESTING = 40
 
@@ -24,7 +24,7 @@ _SEQUENCE = re.compile(r"-?[0-9]+\.\.-?[0-9]+(\.\.-?[0-9]+)?|[A-Za-z]\.\.[A-Za-z
 
 
 def expanded(word: Word) -> list[Word]:
-    """The words that bash makes of one. What a sequence, `{1..3}`, stands for is left unknown. Raises SpecError."""
+    """Return the words that bash makes of one word. Sequences such as `{1..3}` stay unknown. Raises SpecError."""
     if not any(_plain(part) and "{" in part.text for part in word if isinstance(part, Literal)):
         return [word]
     atoms = _atoms(word)
@@ -37,7 +37,7 @@ def _plain(part: Part) -> bool:
 
 
 def _atoms(word: Word) -> list[Part]:
-    """Each character by itself, where it is not quoted."""
+    """Split the unquoted parts of a word into characters."""
     return [
         atom
         for part in word
@@ -60,7 +60,7 @@ def _expand(atoms: Sequence[Part], *, depth: int) -> list[list[Part]]:
     segments: list[list[list[Part]]] = []
     at = begin = 0
     while at < len(atoms):
-        is_pair = at == begin and "".join(map(_mark, atoms[at : at + 2])) == "{}"  # in front bash takes `{}` as it is
+        is_pair = at == begin and "".join(map(_mark, atoms[at : at + 2])) == "{}"  # bash leaves a leading `{}` as it is
         end = None if is_pair else _end(atoms, at)
         found = None if end is None else _alternatives(atoms[at + 1 : end], depth=depth)
         segments.append(found or [[atoms[at]]])
@@ -79,7 +79,9 @@ def _require_few(parts: int, depth: int) -> None:
 
 
 def _end(atoms: Sequence[Part], start: int) -> int | None:
-    """Where the brace at `start` is closed: at the first `}` of its level that a comma, or `..`, stands before."""
+    """Return the position of the brace that closes the one at `start`: the first `}` of its level after a comma or
+    `..`.
+    """
     if _mark(atoms[start]) != "{":
         return None
     separated = False
@@ -92,7 +94,7 @@ def _end(atoms: Sequence[Part], start: int) -> int | None:
 
 
 def _levels(atoms: Sequence[Part], start: int) -> Iterator[tuple[int, str, int]]:
-    """(place, character, open braces around it) from `start` on."""
+    """Yield (position, character, open braces around it) from `start` on."""
     level = 0
     for at in range(start, len(atoms)):
         mark = _mark(atoms[at])
@@ -101,7 +103,7 @@ def _levels(atoms: Sequence[Part], start: int) -> Iterator[tuple[int, str, int]]
 
 
 def _alternatives(inside: Sequence[Part], *, depth: int) -> list[list[Part]] | None:
-    """What stands between two braces, expanded; None where bash leaves them as they are."""
+    """Return the expanded alternatives between two braces; None if bash leaves them as they are."""
     commas = [at for at, mark, level in _levels(inside, 0) if mark == "," and level == 0]
     if not commas:
         text = "".join(map(_mark, inside)) if all(map(_plain, inside)) else ""

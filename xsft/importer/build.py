@@ -1,4 +1,4 @@
-"""A paste -> a workload, with everything that differs. Pure; reading an env file comes in as a function."""
+"""Turn a paste into a workload and a list of differences. Pure; the caller passes a function that reads env files."""
 
 from __future__ import annotations
 
@@ -44,27 +44,27 @@ _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 class Imported(Struct, frozen=True, kw_only=True):
     yaml: str
-    """The workload's file, without the line that names the schema."""
+    """The workload's file, without the schema comment."""
     differences: tuple[PasteDifference, ...]
     problems: tuple[Problem, ...]
-    """What the user has to complete or correct in the file."""
+    """What the user must complete or correct in the file."""
 
 
 class _Pasted(Struct, frozen=True, kw_only=True):
-    """The line, read."""
+    """The parsed xpk command."""
 
     line: XpkLine
     mode: ModeName
     trainer: PastedTrainer
     given: Mapping[str, Value]
     base: Tree
-    """What does not depend on the release."""
+    """Fields that do not depend on the MaxText release."""
 
 
 def import_paste(text: str, *, line: int | None = None, read_file: ReadFile = lambda _name: None) -> Imported:
-    """Raises SpecError for what bash, xpk or MaxText could not read either.
+    """Return the workload. Raises SpecError for text that bash, xpk or MaxText could not read either.
 
-    The text may be a page of Markdown. `line`: where the wanted xpk line begins, of several.
+    The text may be a Markdown page. `line`: the first line of the xpk command to import, if there are several.
     """
     _require_text(text)
     shell = Shell()
@@ -89,10 +89,10 @@ def import_paste(text: str, *, line: int | None = None, read_file: ReadFile = la
 def _require_text(text: str) -> None:
     if found := _NOT_TEXT.search(text):
         line = text.count("\n", 0, found.start()) + 1
-        message = f"line {line} holds the character U+{ord(found.group()):04X}: this is no text that was copied"
+        message = f"line {line} contains the character U+{ord(found.group()):04X}, which is not text"
         raise SpecError((error("import-text", "", message, "Paste the command as plain text."),))
     if not text.strip():
-        message = "there is nothing to import: the paste is empty"
+        message = "nothing to import: the paste is empty"
         raise SpecError((error("import-no-line", "", message, "Paste the xpk workload line."),))
 
 
@@ -101,7 +101,7 @@ def _read(line: XpkLine, notes: Notes, read_file: ReadFile) -> _Pasted:
     mode = mode_of(line.verb, flags)
     command = flags.get("command")
     if not isinstance(command, str) or not command.strip():
-        message = "The line has no --command, so nothing says what is trained."
+        message = "The line has no --command, so the training command is unknown."
         raise SpecError((error("import-trainer", "", message, "Paste the whole line."),))
     container = flag_environment(flags, notes, read_file)
     trainer = read_trainer(command, container_env=container, notes=notes)
@@ -120,10 +120,10 @@ def _read(line: XpkLine, notes: Notes, read_file: ReadFile) -> _Pasted:
 
 
 def _without_secrets(flags: Flags, notes: Notes) -> Flags:
-    """The command and --env are looked at word by word, later."""
+    """Remove secrets from the flags, except --command and --env, which are scanned word by word later."""
     leaking = [f for f, v in flags.items() if f != "command" and isinstance(v, str) and notes.is_secret("", v)]
     for flag in leaking:
-        notes.differ(f"--{flag}", given="a secret (not shown)", why="it looks like a token; it is left out")
+        notes.differ(f"--{flag}", given="a secret (not shown)", why="it looks like a token; removed")
     return {flag: value for flag, value in flags.items() if flag not in leaking}
 
 
@@ -131,13 +131,14 @@ def _say_moved(trainer: PastedTrainer, environment: Tree, notes: Notes) -> None:
     kept = environment.get("env")
     for name, _ in trainer.env:
         if isinstance(kept, dict) and name in kept:
-            notes.differ(name, given="set in the command", now=f"env.{name}", why="the container has it from its start")
+            notes.differ(name, given="set in the command", now=f"env.{name}", why="it is set when the container starts")
 
 
 def _best(pasted: _Pasted, notes: Notes) -> Tree:
-    """The workload whose plan is the pasted line to the byte, where there is one: a line that xsft wrote."""
+    """Return the workload whose plan equals the pasted line exactly, if xsft wrote that line; else the closest one."""
     preferred = _preferred_release(pasted)
-    uncounted = tuple(map(at_first_start, pasted.line.argv))  # Pathways' lines have no restarts, and cannot count them
+    # A Pathways line has no restarts, so its seed cannot count them
+    uncounted = tuple(map(at_first_start, pasted.line.argv))
     for version, exact, tail, repeats in _candidates(pasted, preferred):
         found = _tree(pasted, pasted.given, version=version, tail=tail, exact=exact)
         tree = _repeating(found) if repeats else found
@@ -156,7 +157,7 @@ def _best(pasted: _Pasted, notes: Notes) -> Tree:
 
 
 def _candidates(pasted: _Pasted, preferred: str) -> Iterator[tuple[str, bool, bool, bool]]:
-    """Yield (release, values as written only, last keys are overrides, a restart reads the rows in the same order)."""
+    """Yield (release, values only as written, last keys are overrides, a restart reads the same rows)."""
     ours = dict.fromkeys((preferred, *releases_starting(pasted.trainer.module)))
     yield from product(ours, (False, True), (False, True), (False, True))
 
@@ -167,7 +168,7 @@ def _repeating(tree: Tree) -> Tree:
 
 
 def _preferred_release(pasted: _Pasted) -> str:
-    """The release that the image's tag names, else the newest with this trainer."""
+    """Return the release in the image's tag, else the newest one with this trainer."""
     image = pasted.base.get("image")
     ref = str(image.get("ref", "")) if isinstance(image, dict) else ""
     having = releases_starting(pasted.trainer.module)
@@ -203,7 +204,8 @@ def _argv(tree: Tree) -> tuple[str, ...] | None:
 
 def _say_release(version: str, notes: Notes) -> None:
     why = (
-        "no flag says which MaxText is in the image; this is the newest with that trainer, or the image's tag names it"
+        "no flag gives the image's MaxText release; taken from the image's tag, else the newest release with this "
+        "trainer"
     )
     notes.differ("image.maxtext", now=version, why=why)
 
@@ -214,12 +216,12 @@ def _say_config(pasted: _Pasted, version: str, notes: Notes) -> None:
         return
     if config.endswith("/sft.yml") or config == "sft.yml":
         now = release.sft_config if release.positional_yml else None
-        notes.differ(config, now=now, why=f"MaxText {version} finds its sft.yml by this name, or by itself")
+        notes.differ(config, now=now, why=f"MaxText {version} finds its sft.yml without this argument")
         return
     message = (
-        f"The command reads {notes.shown(config)}; xsft starts MaxText with its own sft.yml, so those values are lost."
+        f"The command uses {notes.shown(config)}; xsft uses MaxText's own sft.yml, so the values of that file are lost."
     )
-    fix = "Write what that file says under overrides.maxtext."
+    fix = "Copy the values of that file into overrides.maxtext."
     notes.problems.append(error("import-config", "overrides.maxtext", message, fix))
 
 
@@ -229,28 +231,28 @@ def _counts(pasted: _Pasted) -> bool:
 
 def _say_restarts(pasted: _Pasted, notes: Notes) -> None:
     if pasted.mode == "pathways" and _counts(pasted):
-        why = "the run was restarted, but a Pathways line does not say how often: xpk drops it; write restarts.max"
+        why = "the run was restarted, but xpk drops the number of restarts under Pathways; set restarts.max"
         notes.differ("restarts.max", why=why)
 
 
 def _say_order(pasted: _Pasted, notes: Notes) -> None:
     restarts = pasted.base.get("restarts")
     if isinstance(restarts, dict) and restarts.get("max") and not _counts(pasted):
-        why = "a restart would read the rows again that were read before; xsft gives it another shuffle seed"
+        why = "a restart would read the same rows again; xsft changes the shuffle seed"
         notes.differ("restarts.data", now="reshuffle", why=why)
 
 
 def _say_variables(shell: Shell, notes: Notes) -> None:
     for name, default in shell.defaulted.items():
         if not notes.is_secret_variable(name, default):
-            notes.differ(f"${name}", now=default, why="it is not set in the paste, so the default beside it is taken")
+            notes.differ(f"${name}", now=default, why="not set in the paste; its default in the command is used")
     for name in [name for name in shell.variables if name not in shell.used]:
-        why = "it is set above the line and used nowhere: the command does not know it"
+        why = "set above the line but not used in it"
         notes.differ(f"${name}", given="set", why=why)
 
 
 def _spec(tree: Tree, todo: tuple[str, ...]) -> tuple[WorkloadSpec | None, tuple[Problem, ...]]:
-    """Read back what will be written; problems of values that are still to be written are none."""
+    """Parse the YAML that will be written; ignore problems of values that the user must still fill in."""
     try:
         return read_spec(workload_yaml(tree)), ()
     except SpecError as refused:

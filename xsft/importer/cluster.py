@@ -1,4 +1,4 @@
-"""Flags of the xpk line -> place, slices, image and the rest of the workload. Pure."""
+"""Turn flags of the xpk line into place, slices, image and other cluster fields. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FIELDS: Mapping[str, str] = MappingProxyType(
         "pathways-gcs-location": "pathways.scratch",
     }
 )
-"""Flag -> field that becomes it."""
+"""Flag -> workload field."""
 
 NUMBERS = frozenset({"num-slices", "max-restarts", "termination-grace-period-seconds", "ttl-seconds-after-finished"})
 
@@ -55,31 +55,31 @@ REFUSED: Mapping[str, str] = MappingProxyType(
         "experiment-name": "experiment_name",
     }
 )
-"""Flag -> what spec.refused calls it."""
+"""Flag -> its name in spec.refused."""
 
 DROPPED: Mapping[str, str] = MappingProxyType(
     {
-        "project-number": "it only saves xpk one look-up; xsft makes none",
+        "project-number": "it only saves xpk a lookup that xsft does not make",
         "num-nodes": "it is for GPUs; the slices of a TPU type have a fixed number of hosts",
-        "scheduler": "the cluster's default scheduler and its Kueue queue decide",
-        "docker-name": "the container is called jax-tpu: status and logs look for that name",
+        "scheduler": "the cluster's default scheduler and Kueue queue are used",
+        "docker-name": "the container's name is jax-tpu, which status and logs look for",
         "use-parallel-containers": "it is for tpu7 and tpu7x, whose containers xsft does not split",
         "output-manifest-file": "`xsft plan --manifest` prints the manifest",
         "dry-run": "`xsft plan` is the dry run",
         "skip-validation": "xpk's checks of this machine are not needed to submit",
-        "quiet": "with it xpk deletes a running workload of the same name; xsft deletes nothing and asks nothing",
+        "quiet": "with it xpk deletes a running workload of the same name; xsft neither deletes nor prompts",
         "sandbox-kubeconfig": "xsft never changes your kubeconfig",
         "dependency-auto-download": "xsft downloads nothing while it submits",
-        "use-pathways": "xpk stops at it; mode: pathways says it",
+        "use-pathways": "xpk rejects it; use mode: pathways",
     }
 )
-"""Flag -> why the workload does not say it."""
+"""Flag -> why the workload does not have it."""
 
 PATHWAYS_LOST = MappingProxyType(
     {
-        "max-restarts": "xpk ignores it under Pathways, so that line never restarted; xsft puts it into the JobSet",
-        "ttl-seconds-after-finished": "xpk ignores it under Pathways; xsft puts it into the JobSet",
-        "docker-image-pull-secret": "xpk ignores it under Pathways; xsft puts it into the JobSet",
+        "max-restarts": "xpk ignores it under Pathways, so that run never restarted; xsft sets it in the JobSet",
+        "ttl-seconds-after-finished": "xpk ignores it under Pathways; xsft sets it in the JobSet",
+        "docker-image-pull-secret": "xpk ignores it under Pathways; xsft sets it in the JobSet",
     }
 )
 
@@ -89,7 +89,7 @@ def mode_of(verb: str, flags: Flags) -> ModeName:
 
 
 def cluster_fields(flags: Flags, mode: ModeName, notes: Notes) -> Tree:
-    """Without name, environment and trainer."""
+    """Return the fields from cluster flags, without name, environment and trainer."""
     _say_dropped(flags, mode, notes)
     tree: Tree = {"place": _place(flags, notes)}
     for flag, field in FIELDS.items():
@@ -109,7 +109,7 @@ def _put(tree: Tree, path: str, value: object) -> None:
 
 
 def _is_empty(flag: str, value: str) -> bool:
-    """What xpk reads as not given."""
+    """Return whether xpk treats the value as not given."""
     return value == "" or (flag == "max-restarts" and value == "0")
 
 
@@ -120,7 +120,7 @@ def _typed(flag: str, value: str) -> object:
 
 
 def _codes(text: str) -> object:
-    """`1,3-5` -> [1, 3, 4, 5]; text that is something else stays, and the workload's types refuse it."""
+    """Parse `1,3-5` into [1, 3, 4, 5]; other text is returned unchanged, and validation of the workload rejects it."""
     codes: list[int] = []
     for part in text.split(","):
         found = re.fullmatch(r"\s*([0-9]{1,3})(?:-([0-9]{1,3}))?\s*", part)
@@ -133,13 +133,14 @@ def _codes(text: str) -> object:
 def _place(flags: Flags, notes: Notes) -> Tree:
     cluster, zone = flags.get("cluster"), flags.get("zone")
     if cluster == STAND_IN_CLUSTER and zone in (DRY_RUN_ZONE, None):
-        message = "The line was made for a kubeconfig context, whose name xpk cannot be told."
-        notes.problems.append(warning("import-context", "place.context", message, "Write the context's name."))
+        message = "The line was made for a kubeconfig context, and xpk has no flag for its name."
+        notes.problems.append(warning("import-context", "place.context", message, "Write the context's name there."))
         return {"context": "CHANGE-ME"}
     named = {name: flags[name] for name in ("project", "zone", "cluster") if flags.get(name)}
     for name in ("project", "zone"):
         if name not in named:
-            why = "xpk takes it from gcloud's configuration; a workload must run the same for every user, so write it"
+            why = "xpk takes it from gcloud's configuration; write it here, so that the workload is the same for "
+            "every user"
             notes.differ(f"--{name}", why=why)
     return dict(named)
 
@@ -158,7 +159,7 @@ def _capacity(tree: Tree, flags: Flags) -> None:
 
 
 def _server_arguments(tree: Tree, flags: Flags) -> None:
-    """XLA flags at the end of the proxy's are `xla_flags`, which is where xsft puts them."""
+    """Move XLA flags at the end of the proxy's arguments to `xla_flags`, where xsft renders them at the same place."""
     servers = {"server": "server_args", "proxy-server": "proxy_args", "worker": "worker_args"}
     for server, field in servers.items():
         words = str(flags.get(f"custom-pathways-{server}-args", "")).split()

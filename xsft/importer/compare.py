@@ -1,4 +1,4 @@
-"""What the workload's trainer will be told that the pasted one was not, and the other way round. Pure."""
+"""Compare the workload's trainer arguments with the pasted ones. Pure."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from xsft.trainers.trainer import trainer_of
 
 ADDED: Mapping[str, str] = MappingProxyType(
     {
-        "checkpoint_period": "MaxText's default is 10,000: a shorter run would save at its end only",
-        "hf_access_token": "this layout makes an empty Authorization header of a missing key; the word means no token",
-        "eval_steps": "MaxText's default, written out",
-        "eval_data_columns": "the columns of training, written out",
-        "run_name": "without it MaxText takes the JobSet's name: the same",
+        "checkpoint_period": "MaxText's default is 10,000: a shorter run would save only at its end",
+        "hf_access_token": "without this key, this layout sends an empty Authorization header; the value means no "
+        "token",
+        "eval_steps": "MaxText's default, made explicit",
+        "eval_data_columns": "the training columns, made explicit",
+        "run_name": "without it MaxText uses the JobSet's name, which is the same",
         "dcn_data_parallelism": "MaxText's default is -1, and the product of the axes would be ambiguous",
     }
 )
-"""Key -> why xsft writes it where the command did not."""
+"""Key -> why xsft adds it to the command."""
 
 
 def say_differences(given: Mapping[str, Value], run: Run, notes: Notes) -> None:
-    """Key by key; what the notes already speak of is not said again."""
+    """Note each key that differs, unless a note mentions it already."""
     rendered = trainer_of(run).trainer_keys(run)
     for key in (key for key in removed_keys(given, run.release.version) if key not in rendered):
         why = f"MaxText {run.release.version} refuses it. {key_hint(key, version=run.release.version)}"
@@ -49,17 +50,17 @@ def say_differences(given: Mapping[str, Value], run: Run, notes: Notes) -> None:
 
 
 def _is_open(value: Value) -> bool:
-    """Holds a hole, which the problems speak of."""
+    """Return whether the value contains a hole, which a problem already reports."""
     return isinstance(value, str) and "\0" in value
 
 
 def _why_added(key: str, run: Run) -> str:
     if key in mode_module(run.mode.value).TRAINER_KEYS:
-        return f"{run.mode.value} mode always says it; the tutorials leave it to a default"
-    return ADDED.get(key, "xsft always says it")
+        return f"{run.mode.value} mode always sets it; the tutorials rely on a default"
+    return ADDED.get(key, "xsft always sets it")
 
 
 def _why_other(key: str, run: Run) -> str:
     if key in mode_module("pathways").TRAINER_KEYS:
-        return f"{run.mode.value} mode decides it"
-    return "the workload's field holds it so"
+        return f"{run.mode.value} mode determines it"
+    return "the workload's field has this form"

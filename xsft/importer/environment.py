@@ -1,4 +1,4 @@
-"""Environment on a pasted line: `--env`, `--env-file`, assignments in front of the command. Pure.
+"""Environment variables of a pasted line: `--env`, `--env-file`, assignments before the command. Pure.
 
 source: xpk@1.16.0 core/docker_resources.py (parse_env_config, format_env_dict).
 """
@@ -20,13 +20,13 @@ from xsft.spec.loader import load_yaml
 from xsft.trainers.trainer import HF_TOKEN_DIRECTORY
 
 ReadFile = Callable[[str], str | None]
-"""Text of an env file; None where it cannot be read."""
+"""Return the text of an env file, or None if it cannot be read."""
 
 HUB_TOKENS = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_TOKEN", "HF_HUB_TOKEN"})
 STAND_IN_SECRET = {"secret": "hf-token", "key": "token"}
 WHY_REFERENCE = (
-    "a token on the line can be read in the JobSet, in `ps` and in logs; the Secret's name is a guess: make one of that"
-    " name in the run's namespace, or change secrets.hf_token"
+    "a token on the line is readable in the JobSet, in `ps` and in logs; the Secret's name is a guess: create "
+    "that Secret in the run's namespace, or change secrets.hf_token"
 )
 DEBUG_LOGS = {
     "TPU_STDERR_LOG_LEVEL": "0",
@@ -34,14 +34,14 @@ DEBUG_LOGS = {
     "TF_CPP_MIN_LOG_LEVEL": "0",
     "TPU_VMODULE": "real_program_continuator=1",
 }
-"""What --enable-debug-logs exports; source: xpk@1.16.0 core/docker_container.py."""
+"""Variables that --enable-debug-logs exports; source: xpk@1.16.0 core/docker_container.py."""
 
 _PAIR = re.compile(r"(^[a-zA-Z_][a-zA-Z0-9_]*?)(?:=(.*))?$", re.MULTILINE)
 _MOUNTED = re.compile(re.escape(HF_TOKEN_DIRECTORY) + r"/([-._a-zA-Z0-9]+)")
 
 
 def flag_environment(flags: Flags, notes: Notes, read_file: ReadFile) -> dict[str, str]:
-    """What xpk puts into the container, after YAML and Kubernetes have read it."""
+    """Return the variables that xpk sets in the container, as YAML and Kubernetes parse them."""
     env: dict[str, str] = dict(DEBUG_LOGS) if flags.get("enable-debug-logs") else {}
     given = flags.get("env", [])
     for name, value in (*_file(flags, notes, read_file), *_pairs(given if isinstance(given, list) else [], notes)):
@@ -52,7 +52,7 @@ def flag_environment(flags: Flags, notes: Notes, read_file: ReadFile) -> dict[st
 
 
 def workload_environment(env: Mapping[str, str], mode: ModeName, notes: Notes) -> dict[str, object]:
-    """`env`, `xla_flags` and `secrets` of the workload."""
+    """Return `env`, `xla_flags` and `secrets` of the workload."""
     kept: dict[str, str] = {}
     secrets: dict[str, object] = {}
     for name, value in env.items():
@@ -61,7 +61,7 @@ def workload_environment(env: Mapping[str, str], mode: ModeName, notes: Notes) -
             notes.differ(name, given="a token (not shown)", now="secrets.hf_token", why=WHY_REFERENCE)
         elif name == "HF_TOKEN_PATH" and (mounted := _MOUNTED.fullmatch(value)):
             secrets = {"hf_token": {"secret": STAND_IN_SECRET["secret"], "key": mounted[1]}}
-            why = "the file is mounted from a Kubernetes Secret whose name is not on the line: hf-token is a guess"
+            why = "the file is mounted from a Kubernetes Secret whose name is not on the line; hf-token is a guess"
             notes.differ(name, given=value, now="secrets.hf_token", why=why)
         elif name in mode_module(mode).RESERVED_ENV:
             _reserved(name, value, mode, notes)
@@ -74,11 +74,11 @@ def workload_environment(env: Mapping[str, str], mode: ModeName, notes: Notes) -
 
 def _is_kept(name: str, value: str, notes: Notes) -> bool:
     if notes.is_secret_variable(name, value):
-        why = "it is a secret, which everyone who may read the JobSet could read; xsft passes none but the hub's"
+        why = "everyone who can read the JobSet could read this secret; xsft passes only the Hugging Face token"
         notes.differ(name, given="a secret (not shown)", why=why)
         return False
     if notes.holes.inside(value):
-        message = f"{name} is {notes.shown(value)}, which the paste does not tell; it is left out."
+        message = f"{name} is {notes.shown(value)}, which is unknown from the paste; removed."
         fix = f"Write its value under env.{name}, or put the export above the line and import again."
         notes.problems.append(error("import-unset", f"env.{name}", message, fix))
         return False
@@ -92,7 +92,7 @@ def _reserved(name: str, value: str, mode: ModeName, notes: Notes) -> None:
 
 
 def _libtpu(env: dict[str, str]) -> list[str]:
-    """LIBTPU_INIT_ARGS as flags, where they are nothing else and xsft would put them at the same place again."""
+    """Return LIBTPU_INIT_ARGS as flags; empty unless it holds only flags that xsft would render at the same place."""
     if not env or list(env)[-1] != "LIBTPU_INIT_ARGS":
         return []
     flags = env["LIBTPU_INIT_ARGS"].split(" ")
@@ -106,11 +106,14 @@ def _pairs(given: Iterable[str], notes: Notes) -> Iterable[tuple[str, str]]:
     for text in given:
         found = _PAIR.match(text)
         if found is None or found.group(2) is None:
-            message = f"--env takes NAME=VALUE, and xpk would stop at {notes.shown(text.partition('=')[0])}."
+            message = f"--env takes NAME=VALUE; xpk would reject {notes.shown(text.partition('=')[0])}."
             notes.problems.append(error("import-env", "env", message, "Write it under env in the workload."))
             continue
         if found.end() < len(text):
-            notes.differ(f"--env {found.group(1)}", why="xpk cuts the value at its first line break, and so does this")
+            notes.differ(
+                f"--env {found.group(1)}",
+                why="xpk cuts the value at its first line break, and xsft import does the same",
+            )
         yield found.group(1), found.group(2)
 
 
@@ -129,7 +132,9 @@ def _file(flags: Flags, notes: Notes, read_file: ReadFile) -> Iterable[tuple[str
 
 
 def _decoded(name: str, value: str, env: Mapping[str, str], notes: Notes) -> str:
-    """xpk writes the value between double quotes into YAML, as it is; Kubernetes then expands `$(NAME)`."""
+    """Return the value in the container: xpk writes it unescaped between double quotes into YAML, and Kubernetes
+    expands `$(NAME)`.
+    """
     if notes.holes.inside(value):
         return value
     try:

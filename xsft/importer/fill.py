@@ -1,4 +1,4 @@
-"""Holes in a workload: labelled for the user to fill, or filled with stand-ins to compare what is known. Pure."""
+"""Label holes in a workload for the user to fill, or fill them with stand-ins for comparison. Pure."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ STAND_INS: Mapping[str, object] = MappingProxyType(
         "eval.interval": 1,
     }
 )
-"""For fields without a default; they are never written."""
+"""Values for fields without a default; they are never written to the file."""
 
 
 def fill_holes(tree: Tree, notes: Notes) -> tuple[str, ...]:
-    """Label every hole in place; the key paths that still have to be written."""
+    """Label every hole in place; return the key paths that the user must fill."""
     places: dict[str, list[str]] = {}
     filled = _filled(tree, "", notes, places)
     if isinstance(filled, dict):
         tree.update(filled)
     for label, paths in places.items():
         where = ", ".join(paths)
-        message = f"{label.partition(' ')[0]} stands in {where}: {label.partition(' ')[2]}."
-        fix = "Write its value there, or put an export with it above the line and import again."
+        message = f"{label.partition(' ')[0]} is in {where}: {label.partition(' ')[2]}."
+        fix = "Write its value there, or export it above the line and import again."
         notes.problems.append(error("import-unset", paths[0], message, fix))
     return tuple(path for paths in places.values() for path in paths)
 
@@ -60,7 +60,7 @@ def _filled(node: object, at: str, notes: Notes, places: dict[str, list[str]]) -
 
 
 def complete(tree: Tree, holes: Sequence[str]) -> WorkloadSpec | None:
-    """The workload without what is still to be written; None where that does not make one."""
+    """Return the workload without unfilled fields; None if it is invalid without them."""
     known = _without(tree, "", frozenset(holes))
     if not isinstance(known, dict):
         return None
@@ -71,7 +71,7 @@ def complete(tree: Tree, holes: Sequence[str]) -> WorkloadSpec | None:
 
 
 def _without(node: object, at: str, holes: frozenset[str]) -> object:
-    """A copy in which stand-ins fill the holes of required fields, and the others are gone."""
+    """Return a copy in which stand-ins fill required fields; other fields with holes are removed."""
     if not isinstance(node, dict):
         return node
     copy: dict[str, object] = {}

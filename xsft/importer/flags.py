@@ -1,4 +1,4 @@
-"""The flags of a pasted xpk line, read as xpk reads them: abbreviations, `=` or a blank, the last one wins. Pure.
+"""Parse the flags of a pasted xpk line as xpk does: abbreviations, `=` or a space, the last one wins. Pure.
 
 source: xpk@1.16.0 parser/workload.py, parser/common.py.
 """
@@ -18,7 +18,7 @@ from xsft.spec.keypath import printable, shown
 from xsft.spec.secrets import redact
 
 Flags = Mapping[str, str | bool | list[str]]
-"""Only what was given, by its full name without dashes: `num-slices` -> "2"."""
+"""Flags of the line, by full name without dashes: `num-slices` -> "2"."""
 
 _SHARED = """
     cluster project project-number zone namespace workload tpu-type num-slices priority max-restarts
@@ -53,7 +53,7 @@ _OWN_SWITCHES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def read_flags(verb: str, arguments: Sequence[str]) -> Flags:
-    """Raises SpecError with every flag that xpk would refuse."""
+    """Parse the flags. Raises SpecError with every flag that xpk would refuse."""
     given, unknown = _parser(verb).parse_known_args(list(arguments))
     if unknown:
         raise SpecError(tuple(_unknown(verb, word) for word in unknown[:10]))
@@ -80,7 +80,7 @@ def _parser(verb: str) -> argparse.ArgumentParser:
 
 
 def _refused(message: str) -> Problem:
-    """Without values: argparse quotes the whole of an ambiguous `--fl=value`."""
+    """Return the problem without values: argparse quotes all of an ambiguous `--fl=value`."""
     said = printable(redact(re.sub(r"=\S*", "", message)))
     return error("import-flag", "", f"xpk would refuse this line: {said}.", "Correct it, then import again.")
 
@@ -88,14 +88,16 @@ def _refused(message: str) -> Problem:
 def _unknown(verb: str, word: str) -> Problem:
     name = word.partition("=")[0]
     if not name.startswith("-"):
-        message = "xpk would refuse this line: it has a word that belongs to no flag (not shown: it may be a secret)."
-        return error("import-flag", "", message, "Quote a value that has blanks in it; check the line's continuations.")
+        message = "xpk would refuse this line: an argument belongs to no flag (not shown: it may be a secret)."
+        return error(
+            "import-flag", "", message, "Quote values that contain spaces; check the backslashes at line ends."
+        )
     mine, other = _names(verb), _names("create" if verb == "create-pathways" else "create-pathways")
     if name in other:
-        message = f"{name} is no flag of `xpk workload {verb}`: xpk would refuse this line."
+        message = f"{name} is not a flag of `xpk workload {verb}`; xpk would refuse this line."
         return error("import-flag", "", message, "Remove it.")
     near = get_close_matches(name, mine, n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"It has: {', '.join(sorted(mine))}."
+    hint = f"Did you mean {near[0]}?" if near else f"Its flags: {', '.join(sorted(mine))}."
     return error(
         "import-flag", "", f"`xpk workload {verb}` has no flag {shown(redact(name))}. {hint}", "Correct or remove it."
     )

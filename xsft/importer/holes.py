@@ -1,6 +1,6 @@
-"""Holes: places in a text whose value only the user's own shell knows. Pure.
+"""Holes: parts of a text whose value only the user's shell knows. Pure.
 
-A hole travels inside the text as NUL, its number, NUL: pastes with NUL are refused, so nothing else looks like it.
+A hole is stored in the text as NUL, number, NUL: pastes with NUL are refused, so no other text has this form.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _COMMIT = re.compile(r"(?:\$\(|`)\s*git\s+(?:rev-parse|describe)\b")
 class Hole(Struct, frozen=True, kw_only=True):
     kind: Kind
     text: str
-    """The variable's name, or the expansion as it was written."""
+    """The variable's name, or the expansion as written."""
     label: str
-    """What stands in the workload for it: `${NAME}`, which checks refuse."""
+    """The placeholder in the workload: `${NAME}`, which checks reject."""
 
     @property
     def is_date(self) -> bool:
@@ -34,7 +34,7 @@ class Hole(Struct, frozen=True, kw_only=True):
 
 
 class Holes:
-    """All holes of one paste; the same text makes the same hole, so that values with holes can be compared."""
+    """All holes of one paste; equal texts make the same hole, so that values with holes can be compared."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[Kind, str], int] = {}
@@ -53,7 +53,7 @@ class Holes:
         return tuple(self._holes[int(number)] for number in _HOLE.findall(text))
 
     def labelled(self, text: str) -> str:
-        """The text as people may read it."""
+        """Return the text with readable placeholders."""
         return _HOLE.sub(lambda match: self._holes[int(match.group(1))].label, text)
 
     def without(self, text: str) -> str:

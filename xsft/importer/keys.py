@@ -1,4 +1,4 @@
-"""`key=value` of the trainer -> fields of the workload, and overrides for what has none. Pure."""
+"""Turn `key=value` arguments of the trainer into workload fields, and into overrides where there is no field. Pure."""
 
 from __future__ import annotations
 
@@ -28,29 +28,30 @@ SECTIONS: Mapping[str, type[BaseModel]] = MappingProxyType(
 REQUIRED = frozenset({"model.name", "data.hf_path", "data.columns", "train.steps", "train.per_device_batch_size"})
 DEFAULTS: Mapping[str, tuple[Value, str]] = MappingProxyType(
     {
-        "data.hf_path": ("HuggingFaceH4/ultrachat_200k", "no data key was given, so sft.yml decided: this data set"),
-        "data.train_split": ("train_sft", "sft.yml's, which decided where none was given"),
-        "data.columns": (["messages"], "sft.yml's, which decided where none were given"),
-        "model.name": ("default", "MaxText's default where no model is named, a tiny one: name yours"),
-        "train.steps": (150_001, "MaxText's default where no steps are named: surely too many; write yours"),
-        "train.per_device_batch_size": (12, "MaxText's default where none is named"),
+        "data.hf_path": ("HuggingFaceH4/ultrachat_200k", "no data key was given; this is sft.yml's data set"),
+        "data.train_split": ("train_sft", "sft.yml's value; none was given"),
+        "data.columns": (["messages"], "sft.yml's values; none were given"),
+        "model.name": ("default", "MaxText's default without a model_name, a tiny model; write yours"),
+        "train.steps": (150_001, "MaxText's default without steps, probably too many; write yours"),
+        "train.per_device_batch_size": (12, "MaxText's default; none was given"),
     }
 )
-"""What MaxText does where the command says nothing, and a workload must say it. source: maxtext@0.2.5 configs/base.yml,
-configs/post_train/sft.yml."""
+"""MaxText's defaults for values that a workload must state. source: maxtext@0.2.5 configs/base.yml,
+configs/post_train/sft.yml.
+"""
 
 _MESH = re.compile(r"(ici|dcn)_([a-z_]+)_parallelism")
 _LORA_KEYS = ("lora.enable_lora", "lora.lora_rank", "lora.lora_alpha")
 
 
 def read_pairs(pairs: Iterable[tuple[str, str]], notes: Notes) -> dict[str, Value]:
-    """Typed values by key, in order, without tokens; the last of a key wins."""
+    """Return typed values by key, in order, without tokens; the last value of a key wins."""
     found: dict[str, Value] = {}
     for key, text in chain.from_iterable(starmap(leaves, pairs)):
         if key == "hf_access_token":
             notes.remember_secret(text)
         elif notes.is_secret(key, text):
-            why = "it looks like a secret, which everyone who may read the JobSet could read"
+            why = "it looks like a secret; everyone who can read the JobSet could read it"
             notes.differ(key, given="a secret (not shown)", why=why)
         elif (value := _value(key, text, notes)) is not _UNREADABLE:
             if key in found:
@@ -68,13 +69,13 @@ def _value(key: str, text: str, notes: Notes) -> object:
     try:
         return read_value(text)
     except ValueError as unfit:
-        message = f"{notes.shown(key)} is left out: {unfit}."
+        message = f"{notes.shown(key)} was removed: {unfit}."
         notes.problems.append(error("import-argument", "", message, "Correct the command, or write it as an override."))
         return _UNREADABLE
 
 
 def token_secret(pairs: Iterable[tuple[str, str]], notes: Notes) -> Tree:
-    """The Secret that stands for a token on the command line; MaxText's word `none` is no token."""
+    """Return the Secret reference that replaces a token on the command line; MaxText's value `none` is not a token."""
     given = [text for key, text in pairs if key == "hf_access_token"]
     if not given or given[-1].strip("'\"").lower() in ("none", "null", ""):
         return {}
@@ -84,7 +85,7 @@ def token_secret(pairs: Iterable[tuple[str, str]], notes: Notes) -> Tree:
 
 def trainer_fields(given: Mapping[str, Value], *, mode: ModeName, tail: bool, exact: bool) -> Tree:
     """Return sections and overrides. With `tail`, keys after the mode's keys stay overrides, as xsft writes them; with
-    `exact`, so do values that a field takes only in another spelling, such as 0 for False.
+    `exact`, so do values that a field accepts only in another form, such as 0 for False.
     """
     tree: Tree = {}
     overrides: dict[str, Value] = {}
@@ -101,7 +102,7 @@ def trainer_fields(given: Mapping[str, Value], *, mode: ModeName, tail: bool, ex
 
 
 def removed_keys(given: Iterable[str], version: str) -> tuple[str, ...]:
-    """Keys that other releases take and this one refuses."""
+    """Return keys that other releases take and this one refuses."""
     return tuple(key for key in given if _was_removed(key, version))
 
 
@@ -110,7 +111,7 @@ def _was_removed(key: str, version: str) -> bool:
 
 
 def with_defaults(tree: Tree, notes: Notes) -> None:
-    """What a workload must say and the command did not."""
+    """Add values that a workload must state and the command did not."""
     for path, (value, why) in DEFAULTS.items():
         section, _, key = path.partition(".")
         inside = tree.setdefault(section, {})
@@ -120,7 +121,7 @@ def with_defaults(tree: Tree, notes: Notes) -> None:
 
 
 def _put(tree: Tree, key: str, value: Value, *, has_eval: bool, has_lora: bool, exact: bool) -> bool:
-    """Whether a field took it."""
+    """Set the field for a key; return False if no field takes the value."""
     if mesh := _MESH.fullmatch(key):
         return _put_axis(tree, mesh[1], mesh[2], value)
     path = FIELD_OF.get(key, "")
@@ -148,7 +149,7 @@ def _put_axis(tree: Tree, group: str, axis: str, value: Value) -> bool:
 
 def _put_field(tree: Tree, section: str, field: str, value: Value, *, exact: bool) -> bool:
     path = f"{section}.{field}"
-    if isinstance(value, str) and "\0" in value:  # a hole: whatever is written there later has to fit
+    if isinstance(value, str) and "\0" in value:  # a hole: validation of its later value is the workload's
         tree.setdefault(section, {})[field] = value  # type: ignore[index]
         return True
     spellings = (value,) if exact else (value, *_near(field, value))
@@ -162,7 +163,7 @@ def _put_field(tree: Tree, section: str, field: str, value: Value, *, exact: boo
 
 
 def _near(field: str, value: Value) -> Iterable[Value]:
-    """The same to MaxText: 0 and 1 for switches, one name for a list of one."""
+    """Yield values that MaxText treats as equal: 0 and 1 for switches, one name for a list of one."""
     if value in (0, 1) and not isinstance(value, bool):
         yield bool(value)
     if isinstance(value, str) and field.endswith("columns"):
@@ -178,7 +179,7 @@ def fits(section: str, field: str, value: Value) -> bool:
 
 
 def _tidy(tree: Tree) -> None:
-    """Without what xsft renders anyway."""
+    """Remove what xsft renders anyway."""
     data, evaluation, mesh = tree.get("data"), tree.get("eval"), tree.get("parallelism")
     if isinstance(data, dict) and data.get("eval_columns") == data.get("columns"):
         data.pop("eval_columns", None)

@@ -1,6 +1,6 @@
-"""The shell blocks of a page of Markdown, where the paste is one. Pure.
+"""Extract the shell blocks of a Markdown page. Pure.
 
-source: CommonMark 0.31 "Fenced code blocks"; MyST's `{code-block} bash` and Pandoc's `{.bash}` name their language so.
+source: CommonMark 0.31 "Fenced code blocks"; MyST's `{code-block} bash` and Pandoc's `{.bash}` are recognised too.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ _SHELLS = frozenset({"bash", "sh", "shell", "zsh", "console", "shell-session", "
 
 
 def shell_lines(text: str) -> str:
-    """Its shell blocks alone where the text is a page that holds an xpk line in one; else the text.
+    """Return only the shell blocks if the text is a page with an xpk line in one of them; else the whole text.
 
-    Every other line is left empty, so that line numbers stay those of the page.
+    All other lines become empty, so that line numbers stay those of the page.
     """
     lines = text.split("\n")
     kept = dict(_in_shell_blocks(lines))
@@ -25,7 +25,7 @@ def shell_lines(text: str) -> str:
 
 
 def _in_shell_blocks(lines: list[str]) -> Iterator[tuple[int, str]]:
-    """(Index, line without the fence's indentation)."""
+    """Yield (index, line without the fence's indentation)."""
     opened: re.Match[str] | None = None
     for number, line in enumerate(lines):
         fence = _FENCE.match(line)
@@ -42,6 +42,6 @@ def _closes(fence: re.Match[str], opened: re.Match[str]) -> bool:
 
 
 def _is_shell(opened: re.Match[str]) -> bool:
-    """A block without a language is one."""
+    """Return whether the block is shell; a block without a language counts."""
     words = re.findall(r"[A-Za-z][\w-]*", opened["info"])
     return not words or bool(_SHELLS & {word.lower() for word in words})

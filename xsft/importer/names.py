@@ -1,4 +1,4 @@
-"""The run's name: MaxText's run_name, the JobSet's name, and what completes it. Pure."""
+"""Derive `name` and `run_name_suffix` from MaxText's run_name and the JobSet's name. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HOLE = r"\0[0-9]+\0"
 
 
 def name_fields(workload: str | None, run_name: str | None, notes: Notes) -> Tree:
-    """`name` and `run_name_suffix`; both empty where the paste has no name."""
+    """Return `name` and `run_name_suffix`; both empty if the paste has no name."""
     chosen = _chosen(workload, run_name, notes)
     return _completed(chosen, notes) if chosen is not None else {}
 
@@ -23,28 +23,26 @@ def _chosen(workload: str | None, run_name: str | None, notes: Notes) -> str | N
     if run_name is None or workload is None or run_name == workload:
         return run_name if workload is None else workload
     if re.fullmatch(re.escape(run_name) + r"-[2-9]", workload):
-        notes.differ(
-            "--workload", given=workload, now=run_name, why="a later attempt of the run gets its number by itself"
-        )
+        notes.differ("--workload", given=workload, now=run_name, why="xsft numbers later attempts itself")
         return run_name
     if _is_name(_plain(run_name)):
-        why = "the JobSet is named as the run is: the run's name decides where results lie, so that one is kept"
+        why = "the JobSet takes the run's name, which is kept because it determines the output folder"
         notes.differ("--workload", given=workload, now=run_name, why=why)
         return run_name
-    why = "a run's name is the JobSet's too, so lower case, digits and dashes; results go to a folder of the new name"
+    why = "the JobSet has the same name, which allows lower case, digits and dashes; the output folder has the new name"
     notes.differ("run_name", given=run_name, now=workload, why=why)
     return workload
 
 
 def _completed(name: str, notes: Notes) -> Tree:
-    """`sft-$(date +%s)` is `sft` with run_name_suffix: date."""
+    """Split a completed name: `sft-$(date +%s)` is `sft` with run_name_suffix: date."""
     holes = notes.holes.inside(name)
     kinds = {"date" if hole.is_date else "commit" if hole.is_commit else "" for hole in holes}
     if kinds not in ({"date"}, {"commit"}):
         return {"name": name}
     (suffix,) = kinds
     base = re.sub(r"[-_.]*" + _HOLE + r"[-_.]*", "-", name).strip("-") or "sft"
-    why = f"no command of the paste is run: run_name_suffix completes the name with the {suffix} instead"
+    why = f"xsft import runs no command; run_name_suffix adds the {suffix} instead"
     notes.differ("run_name", given=name, now=f"{base} with run_name_suffix: {suffix}", why=why)
     return {"name": base, "run_name_suffix": suffix}
 

@@ -1,4 +1,4 @@
-"""What an import has to say: differences, problems, and which texts it must never repeat. Pure."""
+"""Collect differences and problems of an import, and the secrets that must not be shown. Pure."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from xsft.spec.keypath import printable
 from xsft.spec.secrets import HIDDEN, is_harmless, looks_secret, names_secret, names_secret_variable, redact
 
 MAX_SHOWN = 160
-"""Characters of a pasted value that a difference quotes."""
+"""Longest quotation of a pasted value in a difference, in characters."""
 _MIN_SECRET = 6
-"""Shorter values are recognised by the name they stand under only: they occur by chance in other texts."""
+"""Shorter values are treated as secrets only under a secret's name, because they occur by chance in other texts."""
 
 
 class PasteDifference(Struct, frozen=True, kw_only=True):
-    """One thing that will not be as pasted."""
+    """A difference between the paste and the workload."""
 
     what: str
     """The flag, key, variable or command."""
     given: str | None
-    """None: it was not in the paste."""
+    """The pasted value; None if it was not in the paste."""
     now: str | None
-    """None: it is not in the workload."""
+    """The new value; None if it is not in the workload."""
     why: str
 
 
 class Notes:
-    """Collects while the paste is read."""
+    """Differences and problems, collected while the paste is parsed."""
 
     def __init__(self, holes: Holes) -> None:
         self.holes = holes
@@ -48,26 +48,28 @@ class Notes:
 
     @property
     def differences(self) -> tuple[PasteDifference, ...]:
-        """In the order they were found, each once."""
+        """Each difference once, in the order found."""
         return tuple(self._differences)
 
     def remember_secret(self, value: str) -> None:
-        """A value that stands under a secret's name must not appear under another one either."""
+        """Remember a secret's value, so that it is hidden under other names too."""
         if len(value) >= _MIN_SECRET and not self.holes.inside(value) and not is_harmless(value):
             self._secrets.add(value)
 
     def is_secret(self, name: str, value: str) -> bool:
-        """Whether the value is one by its name, by its shape, or because it was one before; or the name itself is."""
+        """Return whether a value is secret: by its name, by its format, because it was seen as one, or because the name
+        is one.
+        """
         if names_secret(name) and not is_harmless(value):
             return True
         return any(map(looks_secret, (name, value))) or any(secret in value for secret in self._secrets)
 
     def is_secret_variable(self, name: str, value: str) -> bool:
-        """The same for an environment variable, whose name tells more."""
+        """Return `is_secret` for an environment variable, whose name is more specific."""
         return (names_secret_variable(name) and not is_harmless(value)) or self.is_secret(name, value)
 
     def shown(self, text: str) -> str:
-        """On one line, short, without secrets."""
+        """Return the text on one line, shortened, without secrets."""
         for secret in sorted(self._secrets, key=len, reverse=True):
             text = text.replace(secret, HIDDEN)
         line = printable(redact(self.holes.labelled(text)))

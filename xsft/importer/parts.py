@@ -1,4 +1,4 @@
-"""What a bash text is made of: commands, words, and the parts of a word. Pure."""
+"""The parts of a bash text: commands, words and parts of words. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Literal(Struct, frozen=True, kw_only=True):
 
 
 class Parameter(Struct, frozen=True, kw_only=True):
-    """`$NAME`, `${NAME}`, `${NAME:-argument}`."""
+    """A parameter expansion: `$NAME`, `${NAME}`, `${NAME:-argument}`."""
 
     name: str
     operator: str = ""
@@ -26,14 +26,14 @@ class Parameter(Struct, frozen=True, kw_only=True):
 
 
 class Arithmetic(Struct, frozen=True, kw_only=True):
-    """`$((source))`."""
+    """An arithmetic expansion: `$((source))`."""
 
     source: str
     quoted: bool = False
 
 
 class Unknowable(Struct, frozen=True, kw_only=True):
-    """What only running it would tell: `$(date)`, `` `date` ``, `${NAME%x}`, `$1`."""
+    """An expansion whose value only running it would give: `$(date)`, `` `date` ``, `${NAME%x}`, `$1`."""
 
     source: str
     quoted: bool = False
@@ -46,20 +46,20 @@ Word: TypeAlias = tuple[Part, ...]
 class ShellCommand(Struct, frozen=True, kw_only=True):
     words: tuple[Word, ...]
     line: int
-    """Where it starts, counted from 1."""
+    """First line, counted from 1."""
     before: str
-    """Operator in front of it: `&&`, `|`, `;` …; empty at the start of a line."""
+    """The operator before it: `&&`, `|`, `;` …; empty at the start of a line."""
     after: str
     redirected: bool
 
 
 def unescaped(text: str) -> str:
-    """The inside of `$'…'`."""
+    """Return the value of `$'…'`."""
     return _ESCAPE.sub(_unescape, text).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _unescape(match: re.Match[str]) -> str:
-    """Bytes above 0x7f travel as lone surrogates until the whole string is decoded."""
+    """Decode one escape. Bytes above 0x7f stay lone surrogates until the whole string is decoded."""
     byte, short, long, octal, letter = match.groups()
     if byte or octal:
         return bytes([int(byte, 16) if byte else int(octal, 8) & 0xFF]).decode("utf-8", "surrogateescape")

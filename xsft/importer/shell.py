@@ -1,4 +1,4 @@
-"""Commands of a bash text with their variables filled in; what cannot be known leaves a marked hole. Pure."""
+"""Expand the variables in commands of a bash text; unknown values become holes. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from xsft.importer.words import read_commands
 from xsft.problems import error
 
 MAX_CHARACTERS = 1_000_000
-"""Of one expanded word: `a=$b$b; b=$c$c; …` doubles with every line."""
+"""Limit on characters of one expanded word: `a=$b$b; b=$c$c; …` doubles with every line."""
 MAX_EXPANDED = 5_000_000
-"""Of all expanded words: five thousand lines may each repeat one long variable."""
+"""Limit on characters of all expanded words: five thousand lines may each repeat one long variable."""
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 _DECLARING = frozenset({"export", "declare", "typeset", "readonly", "local"})
@@ -34,11 +34,11 @@ _DURATION = re.compile(r"[0-9.]+[smhd]?")
 
 
 class Simple(Struct, frozen=True, kw_only=True):
-    """One command as it would run."""
+    """A command after expansion."""
 
     argv: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()
-    """Assignments in front of it."""
+    """Assignments before the command."""
     line: int = 0
     before: str = ""
     after: str = ""
@@ -46,7 +46,7 @@ class Simple(Struct, frozen=True, kw_only=True):
 
 
 class _Budget:
-    """Characters that one paste may still expand to."""
+    """The number of characters that one paste may still expand to."""
 
     def __init__(self) -> None:
         self._left = MAX_EXPANDED
@@ -58,7 +58,7 @@ class _Budget:
 
 
 class Shell:
-    """Variables, in the order they were set, and the holes found so far."""
+    """The variables set so far, and the holes found so far."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Shell:
         self.budget = budget or _Budget()
 
     def run(self, text: str, *, depth: int = 0) -> list[Simple]:
-        """The commands that are more than an assignment. Raises SpecError."""
+        """Return the commands other than assignments. Raises SpecError."""
         found: list[Simple] = []
         for command in read_commands(text):
             if simple := self._command(command):
@@ -84,7 +84,7 @@ class Shell:
 
     def _command(self, command: ShellCommand) -> Simple | None:
         words = list(command.words)
-        while words and _plain(words[0]) in _RESERVED | {"$", "%"}:  # `$ xpk …` is copied from a terminal
+        while words and _plain(words[0]) in _RESERVED | {"$", "%"}:  # `$ xpk …`: a prompt, copied from a terminal
             words.pop(0)
         env: list[tuple[str, str]] = []
         while words and (assigned := self._assignment(words[0])):
@@ -122,7 +122,7 @@ class Shell:
                 self.exported.update(field for field in self.fields(word) if not field.startswith("-"))
 
     def _unwrapped(self, simple: Simple, depth: int) -> Iterator[Simple]:
-        """Without `exec`, `nohup`, `env A=B`, …; the inside of `bash -c '…'`."""
+        """Yield the command without `exec`, `nohup`, `env A=B`, …, or the commands inside `bash -c '…'`."""
         argv, env = list(simple.argv), list(simple.env)
         while argv and PurePosixPath(argv[0]).name in _WRAPPERS and len(argv) > 1:
             wrapper = PurePosixPath(argv.pop(0)).name
@@ -143,11 +143,11 @@ class Shell:
             yield replace(outer, before=before, after=after, redirected=redirected)
 
     def exports(self) -> tuple[tuple[str, str], ...]:
-        """What a command started now would see, of the variables set here."""
+        """Return the variables set here that a command started now would inherit."""
         return tuple((name, value) for name, value in self.variables.items() if name in self.exported)
 
     def fields(self, word: Word) -> list[str]:
-        """The words that bash makes of one: what is not quoted is split at blanks."""
+        """Expand a word to the words that bash makes of it: unquoted text is split at blanks."""
         fields: list[list[str]] = []
         is_open = False
         for is_whole, text in self._values(word):
@@ -161,11 +161,11 @@ class Shell:
         return ["".join(pieces) for pieces in fields]
 
     def text(self, word: Word) -> str:
-        """All in one, as in an assignment."""
+        """Expand a word without splitting, as in an assignment."""
         return "".join(text for _, text in self._values(word))
 
     def _values(self, word: Word, *, is_expansion: bool = False) -> Iterator[tuple[bool, str]]:
-        """(not to be split, text) of each part."""
+        """Yield (whether it is quoted, text) for each part."""
         total = 0
         for is_whole, text in self._pieces(word, is_expansion=is_expansion):
             total += len(text)
@@ -175,7 +175,7 @@ class Shell:
             yield is_whole, text
 
     def _pieces(self, word: Word, *, is_expansion: bool) -> Iterator[tuple[bool, str]]:
-        """Inside `${Z:-a 'b c'}` bash splits the plain text and keeps the quoted."""
+        """Yield the parts inside `${Z:-a 'b c'}`: bash splits the plain text and keeps the quoted."""
         for part in word:
             if isinstance(part, Parameter) and self._takes_argument(part):
                 yield from self._argument(part)
@@ -238,7 +238,7 @@ def _plain(word: Word) -> str:
 
 
 def _script(argv: list[str]) -> str | None:
-    """The script of `bash -c SCRIPT`."""
+    """Return the script of `bash -c SCRIPT`, or None."""
     if not argv or argv[0] not in _SHELLS:
         return None
     options = next((i for i, word in enumerate(argv[1:], 1) if re.fullmatch(r"-[a-z]*c[a-z]*", word)), None)

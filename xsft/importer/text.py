@@ -1,4 +1,4 @@
-"""A workload as YAML that xsft's strict reader reads back, its comments saying what an import changed. Pure."""
+"""Write a workload as YAML that xsft's strict parser accepts, with comments on what the import changed. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ORDER = (
 
 
 class _Core(yaml.SafeDumper):
-    """Quotes what YAML 1.2 reads as something else than text (`1e5`), not only what YAML 1.1 does."""
+    """A YAML dumper that also quotes strings which YAML 1.2 reads as numbers (`1e5`)."""
 
 
 def _text(dumper: Any, text: str) -> Any:
@@ -33,7 +33,7 @@ def _text(dumper: Any, text: str) -> Any:
 
 def _float(dumper: Any, number: float) -> Any:
     text = yaml_value(number)
-    kind = "int" if text.lstrip("-").isdigit() else "float"  # 32.0 is written as people write it, and reads as 32
+    kind = "int" if text.lstrip("-").isdigit() else "float"  # write 32.0 as 32, which is read as the same number
     return dumper.represent_scalar(f"tag:yaml.org,2002:{kind}", text)
 
 
@@ -48,16 +48,16 @@ _Core.ignore_aliases = lambda *_: True  # type: ignore[method-assign]
 
 
 def workload_yaml(tree: dict[str, object]) -> str:
-    """Sections in the order of the documentation; short ones on one line."""
+    """Return the YAML with sections in the order of the documentation; short sections take one line."""
     ordered = {key: tree[key] for key in ORDER if key in tree}
     return yaml.dump(ordered, Dumper=_Core, sort_keys=False, allow_unicode=True, width=WIDTH, default_flow_style=None)
 
 
 def commented(body: str, *, problems: Sequence[Problem], differences: Sequence[PasteDifference]) -> str:
-    """The file: what is still to do, what differs, the workload."""
+    """Return the file: problems to fix, differences, the workload."""
     head = ["# Imported from a pasted xpk line by `xsft import`."]
     head += _list("To do:", [f"{p.message} {p.fix}" for p in problems])
-    head += _list("What differs from that line:", [_sentence(d) for d in differences])
+    head += _list("Differences from that line:", [_sentence(d) for d in differences])
     return "\n".join((*head, "", body))
 
 

@@ -1,4 +1,6 @@
-"""The trainer's command inside `--command`: module, configuration file, `key=value`, what stands around it. Pure."""
+"""Parse the trainer's command in `--command`: module, configuration file, `key=value` arguments, surrounding commands.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from xsft.trainers.tokenizer_copy import Copying, split_copying
 from xsft.trainers.trainer import trainer_named, trainer_with
 from xsft.training import DEFAULT_TRAINER, trainers
 
-SIGTERM_WHY = "bash would keep SIGTERM to itself, and a preempted run would not stop in order; it is left out"
+SIGTERM_WHY = "bash would not forward SIGTERM, so a preempted run would not shut down cleanly; removed"
 _PYTHON = re.compile(r"python[0-9.]*")
 _CONFIG = re.compile(r"[^=]*\.yml")
 
@@ -29,17 +31,17 @@ class PastedTrainer(Struct, frozen=True, kw_only=True):
 
     module: str
     config: str | None
-    """The configuration file, where one is the first argument."""
+    """The configuration file, if one is the first argument."""
     pairs: tuple[tuple[str, str], ...]
-    """`key=value` in order, as given."""
+    """`key=value` arguments in order, as given."""
     env: tuple[tuple[str, str], ...]
-    """Assignments and exports in front of it."""
+    """Assignments and exports before the command."""
     copied: Copying | None = None
-    """The copy of the tokenizer that xsft's own command makes; `tokenizer_path` then names what was copied."""
+    """The copy of the tokenizer that xsft's own command makes; `tokenizer_path` is then the original."""
 
 
 def read_trainer(command: str, *, container_env: Mapping[str, str], notes: Notes) -> PastedTrainer:
-    """Raises SpecError where no registered trainer is in the command."""
+    """Parse the command. Raises SpecError if no registered trainer is in it."""
     shell = Shell(container_env, notes.holes)
     commands = shell.run(kubernetes_expand(command, container_env))
     at = next((i for i, one in enumerate(commands) if _module(one.argv)), None)
@@ -49,7 +51,7 @@ def read_trainer(command: str, *, container_env: Mapping[str, str], notes: Notes
     _check_module(module, notes)
     _say_around(commands, at, notes)
     if not command.lstrip().startswith("exec ") and " exec " not in command:
-        why = "bash would keep SIGTERM to itself, and a preempted run would not stop in order"
+        why = "bash would not forward SIGTERM, so a preempted run would not shut down cleanly"
         notes.differ("exec", given="python3 …", now="exec python3 …", why=why)
     config, pairs = _arguments(arguments, notes)
     copied, _ = split_copying(commands[at].argv[1:])
@@ -68,18 +70,18 @@ def _with_tokenizer(pairs: tuple[tuple[str, str], ...], tokenizer: str) -> tuple
 
 
 def modules() -> tuple[str, ...]:
-    """What the registered trainers start."""
+    """Return the modules of the registered trainers."""
     return tuple(sorted(module for name in trainers() for module in trainer_named(name).MODULES))
 
 
 def releases_starting(module: str) -> tuple[str, ...]:
-    """Releases of MaxText in which this module trains, the newest first."""
+    """Return the MaxText releases in which this module trains, the newest first."""
     trainer = trainer_named(trainer_with(module) or DEFAULT_TRAINER)
     return tuple(v for v in reversed(releases.versions()) if trainer.module(releases.release(v)) == module)
 
 
 def _module(argv: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
-    """(module, arguments) of `python3 [-u] -m MODULE …` or `python3 path/to/module.py …`."""
+    """Return (module, arguments) of `python3 [-u] -m MODULE …` or `python3 path/to/module.py …`."""
     if not argv or not _PYTHON.fullmatch(PurePosixPath(argv[0]).name):
         return None
     _, words = split_copying(argv[1:])
@@ -101,20 +103,20 @@ def _as_module(path: str) -> str:
 def _check_module(module: str, notes: Notes) -> None:
     if module in modules():
         return
-    message = f"The command starts {notes.shown(module)}, which is no trainer that xsft knows."
-    fix = f"xsft runs {' or '.join(modules())}."
+    message = f"The command starts {notes.shown(module)}, which is not a trainer that xsft knows."
+    fix = f"Use {' or '.join(modules())}."
     raise SpecError((error("import-trainer", "", message, fix),))
 
 
 def _no_trainer(commands: list[Simple], notes: Notes) -> SpecError:
     heads = ", ".join(dict.fromkeys(head(one, notes) for one in commands[:5])) or "nothing"
-    message = f"--command starts {heads}: no trainer that xsft knows is in it."
+    message = f"--command starts {heads}; none is a trainer that xsft knows."
     fix = f"Paste a line whose command runs python3 -m {' or '.join(modules())}."
     return SpecError((error("import-trainer", "", message, fix),))
 
 
 def head(command: Simple, notes: Notes) -> str:
-    """Enough of a command to recognise it: its arguments may hold secrets."""
+    """Return the start of a command without most arguments, which may contain secrets."""
     name = PurePosixPath(command.argv[0]).name
     module = _module(command.argv)
     return notes.shown(f"{name} -m {module[0]}" if module else name)
@@ -122,14 +124,14 @@ def head(command: Simple, notes: Notes) -> str:
 
 def _say_around(commands: list[Simple], at: int, notes: Notes) -> None:
     for one in commands[:at]:
-        why = "only the trainer runs in the container: what it needs belongs into the image"
+        why = "only the trainer runs in the container; install what it needs in the image"
         notes.differ(head(one, notes), given="before the trainer", why=why)
     for one in commands[at + 1 :]:
         notes.differ(head(one, notes), given=f"after the trainer ({one.before or 'next line'})", why=SIGTERM_WHY)
     if commands[at].redirected:
-        notes.differ("redirection", given="> …", why="the trainer's lines are read from the pod's log; it is left out")
+        notes.differ("redirection", given="> …", why="xsft reads the pod's log; removed")
     if commands[at].after == "&":
-        notes.differ("&", given="in the background", why="the container ends with its command; it is left out")
+        notes.differ("&", given="in the background", why="the container ends when its command ends; removed")
 
 
 def _arguments(arguments: tuple[str, ...], notes: Notes) -> tuple[str | None, tuple[tuple[str, str], ...]]:
@@ -141,12 +143,10 @@ def _arguments(arguments: tuple[str, ...], notes: Notes) -> tuple[str | None, tu
             pairs.append((name, value))
         elif pairs and _is_open_list(pairs[-1][1]):
             pairs[-1] = (pairs[-1][0], f"{pairs[-1][1]} {word}")
-            why = "bash split this list at its blanks, and MaxText would stop; it is put together again"
+            why = "bash split this list at spaces, which MaxText would reject; joined again"
             notes.differ(pairs[-1][0], why=why)
         else:
-            message = (
-                "The trainer's command has an argument without `=` (not shown: it may be a secret); it is left out."
-            )
+            message = "The trainer's command has an argument without `=` (not shown: it may be a secret); removed."
             notes.problems.append(
                 error("import-argument", "", message, "MaxText takes key=value; correct the command.")
             )

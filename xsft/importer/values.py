@@ -1,4 +1,4 @@
-"""Values on a trainer's command line, typed as MaxText reads them: YAML 1.1 with floats like `1e5`. Pure.
+"""Parse values on a trainer's command line as MaxText does: YAML 1.1 with floats like `1e5`. Pure.
 
 source: omegaconf 2.3 _utils.py (its YAML loader: no timestamps, floats without a dot); maxtext@0.2.5
 configs/pyconfig.py (OmegaConf.from_cli).
@@ -22,12 +22,12 @@ _FLOAT = re.compile(
     r"|\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN)"
 )
 _LIMIT = 2**63
-"""Of xsft's own YAML (spec.scalars)."""
+"""Largest integer in xsft's own YAML (spec.scalars)."""
 _DROPPED_TAGS = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:float")
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's, with OmegaConf's idea of a float."""
+    """PyYAML's safe loader with OmegaConf's floats."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -38,32 +38,34 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(f"^(?:{_FLOA
 
 
 def read_value(text: str) -> Value:
-    """Raises ValueError for what MaxText could not read, or no workload can hold: mappings, lists in lists."""
+    """Return the typed value. Raises ValueError if MaxText could not read it or a workload cannot hold it: mappings,
+    lists in lists.
+    """
     try:
         found: Any = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, RecursionError, ValueError, OverflowError):
         raise ValueError("MaxText could not read it as YAML") from None
     numbers = [n for n in (found if isinstance(found, list) else [found]) if isinstance(n, int | float)]
     if not all(-_LIMIT < number < _LIMIT if isinstance(number, int) else isfinite(number) for number in numbers):
-        raise ValueError("it is no finite number of 64 bits")
+        raise ValueError("it is not a finite 64-bit number")
     if isinstance(found, list):
         if all(isinstance(item, bool | int | float | str) for item in found):
             return found
-        raise ValueError("lists in lists have no place in a workload")
+        raise ValueError("a workload cannot hold lists in lists")
     if found is None or isinstance(found, bool | int | float | str):
         return found
-    raise ValueError("mappings have no place in a workload")
+    raise ValueError("a workload cannot hold mappings here")
 
 
 def leaves(key: str, text: str) -> Iterator[tuple[str, str]]:
-    """`key={a: {b: c}}` as the `key.a.b=c` that MaxText reads alike; everything else as it is."""
+    """Split `key={a: {b: c}}` into `key.a.b=c`, which MaxText treats alike; yield anything else unchanged."""
     if key.partition(".")[0] not in MAPPINGS:
         yield key, text
         return
     try:
         found = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, RecursionError, ValueError, OverflowError):
-        found = None  # read_value says it
+        found = None  # read_value reports the error
     if not isinstance(found, dict) or not found or not all(isinstance(inner, str) for inner in found):
         yield key, text
         return
@@ -72,7 +74,7 @@ def leaves(key: str, text: str) -> Iterator[tuple[str, str]]:
 
 
 def same(a: Value, b: Value) -> bool:
-    """Whether MaxText makes the same of both: 1 is 1.0, and 0 and 1 are switches."""
+    """Return whether MaxText treats both values alike: 1 is 1.0, and 0 and 1 are switches."""
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
     return a == b

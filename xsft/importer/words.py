@@ -1,6 +1,6 @@
-"""The words of a bash text, with what bash would expand in them left to `xsft.importer.shell`. Pure.
+"""Split a bash text into words; `xsft.importer.shell` expands them. Pure.
 
-source: bash 5.2 manual, "Shell Syntax" and "Quoting". Loops, functions and arrays are read as words of commands.
+source: bash 5.2 manual, "Shell Syntax" and "Quoting". Loops, functions and arrays are parsed as words of commands.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from xsft.importer.parts import Arithmetic, Literal, Parameter, Part, ShellComma
 from xsft.problems import error
 
 MAX_NESTING = 40
-"""Levels of `${a:-${b:-…}}`, and number of here-documents: bounds what reading takes."""
+"""Limit on levels of `${a:-${b:-…}}` and on here-documents, to bound parsing time."""
 
 MAX_COMMANDS = 10_000
 
@@ -29,12 +29,12 @@ _HEREDOC = re.compile(r"\n[\t]*[^\n]*")
 
 
 def read_commands(text: str) -> tuple[ShellCommand, ...]:
-    """The commands in order. Raises SpecError: `import-quote`, `import-nesting`."""
+    """Return the commands in order. Raises SpecError: `import-quote`, `import-nesting`."""
     return tuple(_Reader(text).commands())
 
 
 class _Reader:
-    """A position in the text; every method reads on from it."""
+    """A position in the text; every method advances it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -57,7 +57,7 @@ class _Reader:
                 if len(found) > MAX_COMMANDS:
                     message = f"the paste has more than {MAX_COMMANDS:,} commands"
                     raise SpecError((error("import-nesting", "", message, "Paste the xpk line and its exports."),))
-            if words or after != "\n":  # `a &&` goes on after the line's end
+            if words or after != "\n":  # a command continues on the next line after `&&`
                 before = after.strip()
         return found
 
@@ -67,7 +67,7 @@ class _Reader:
         return self.at
 
     def _simple(self) -> tuple[list[Word], bool]:
-        """Words up to the next operator, and whether anything was redirected."""
+        """Return the words up to the next operator, and whether there was a redirection."""
         words: list[Word] = []
         redirected = False
         while (start := self._after_blanks()) < len(self.text):
@@ -92,7 +92,7 @@ class _Reader:
         self.at = len(self.text) if end < 0 else end
 
     def _redirection(self, found: re.Match[str]) -> None:
-        """Its target is read and forgotten; the body of a here-document too."""
+        """Skip a redirection's target, and the body of a here-document."""
         self.at = found.end()
         if self.text.startswith("(", self.at):
             self._balanced("(", ")")
@@ -103,7 +103,7 @@ class _Reader:
             self._here_document("".join(part.text for part in target if isinstance(part, Literal)))
 
     def _here_document(self, delimiter: str) -> None:
-        """Cut out of the text, so that the rest of the line is read as such."""
+        """Remove the here-document's body from the text, so that the rest of its first line is parsed normally."""
         self.here_documents += 1
         if self.here_documents > MAX_NESTING:
             return
@@ -145,7 +145,7 @@ class _Reader:
     def _backslash(self, *, is_double: bool) -> list[Part]:
         following = self.text[self.at + 1 : self.at + 2]
         if not is_double and (blanks := _BLANKS.match(self.text, self.at)) and blanks.group()[0] == "\\":
-            self.at = self.text.index("\n", self.at) + 1  # also with blanks before the line's end: meant as one line
+            self.at = self.text.index("\n", self.at) + 1  # a backslash and trailing blanks also continue the line
             return []
         self.at += 2
         if following == "\n":
@@ -227,7 +227,7 @@ class _Reader:
         return Unknowable(source=self.text[start : self.at], quoted=is_double)
 
     def _balanced(self, opening: str, closing: str) -> None:
-        """From the opening character behind its closing one; quotes inside hide both."""
+        """Move from the opening character behind its closing one; quotes inside hide both."""
         start, depth = self.at, 0
         for found in re.compile(r"\\.|'[^']*'|[(){}`]", re.DOTALL).finditer(self.text, self.at):
             token = found.group()
@@ -241,7 +241,7 @@ class _Reader:
         self._unclosed(opening, start)
 
     def _unclosed(self, what: str, at: int) -> NoReturn:
-        message = f"the {what} on line {self._line(at)} is never closed"
+        message = f"the {what} on line {self._line(at)} is not closed"
         fix = "Paste the whole command, up to its last quote or bracket."
         raise SpecError((error("import-quote", "", message, fix),))
 

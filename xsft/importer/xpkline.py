@@ -1,4 +1,4 @@
-"""The one xpk line of a paste, among whatever else was copied with it. Pure."""
+"""Find the xpk line of a paste among other text. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xsft.problems import Problem, error
 
 VERBS = ("create", "create-pathways")
 MAX_NAMED = 50
-"""Other commands of a paste that are named."""
+"""Limit on other commands of a paste that are listed."""
 _LAUNCHERS = frozenset({"uv", "uvx", "pipx", "poetry"})
 _FIX = "Paste the command that starts with `xpk workload create` or `xpk workload create-pathways`."
 
@@ -27,13 +27,13 @@ class XpkLine(Struct, frozen=True, kw_only=True):
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """As `xsft plan` writes it."""
+        """The command as `xsft plan` prints it."""
         return ("xpk", "workload", self.verb, *self.arguments)
 
 
 def find_xpk_line(commands: Sequence[Simple], notes: Notes, *, line: int | None = None) -> XpkLine:
-    """The one that begins in `line`, or the only one. Raises SpecError where there is none, or more than one; names the
-    other commands in the notes.
+    """Return the xpk line that begins in `line`, or the only one. Raises SpecError if there is none, or more than one;
+    the other commands go to the notes.
     """
     every = [(one, read) for one in commands if (read := _xpk_line(one.argv))]
     if not every:
@@ -45,12 +45,14 @@ def find_xpk_line(commands: Sequence[Simple], notes: Notes, *, line: int | None 
     for one in [one for one in commands if one is not ours][:MAX_NAMED]:
         _say_ignored(one, notes)
     if ours.after in ("|", "|&", "&&", "||", "&"):
-        notes.differ(f"{ours.after} after the xpk line", why="what follows the xpk line does not become a workload")
+        notes.differ(f"{ours.after} after the xpk line", why="the part after the xpk line is not imported")
     return found[0][1]
 
 
 def _xpk_line(argv: tuple[str, ...]) -> XpkLine | None:
-    """`xpk workload create …`, `python3 xpk.py …`, `python3 -m xpk.main …`, `uvx xpk …`, `$XPK workload create …`."""
+    """Parse `xpk workload create …`, `python3 xpk.py …`, `python3 -m xpk.main …`, `uvx xpk …` or `$XPK workload create
+    …`.
+    """
     at = next((i for i, word in enumerate(argv[:6]) if word == "workload"), None)
     if at is None or at == 0 or at + 1 >= len(argv) or argv[at + 1] not in VERBS:
         return None
@@ -74,9 +76,9 @@ def _not_one(every: Sequence[tuple[Simple, XpkLine]], wanted: int | None) -> Pro
     first = every[0][0].line
     if wanted is not None:
         message = f"No xpk line begins in line {wanted}; they begin in: {_lines_text(every)}."
-        return error("import-several", "", message, f"Name one of them: --line {first}.")
-    message = f"{len(every)} xpk workload lines were pasted ({_lines_text(every)}); one workload is one of them."
-    return error("import-several", "", message, f"Name the one to import by its line: --line {first}.")
+        return error("import-several", "", message, f"Choose one of them: --line {first}.")
+    message = f"{len(every)} xpk workload lines were pasted ({_lines_text(every)}); a workload is made from one."
+    return error("import-several", "", message, f"Choose one by its line: --line {first}.")
 
 
 def _lines_text(every: Sequence[tuple[Simple, XpkLine]]) -> str:
@@ -86,20 +88,20 @@ def _lines_text(every: Sequence[tuple[Simple, XpkLine]]) -> str:
 def _none(commands: Sequence[Simple], notes: Notes) -> Problem:
     heads = tuple(dict.fromkeys(head(one, notes) for one in commands[:MAX_NAMED]))
     if "gcluster" in heads:
-        message = "This is a line of gcluster, Cluster Toolkit's launcher; import reads lines of xpk."
+        message = "This is a command of gcluster, Cluster Toolkit's launcher; xsft import supports only xpk."
         return error("import-no-line", "", message, "Start from a template: `xsft init`.")
     if any(one.argv[0] == "xpk" for one in commands):
         message = "The xpk line is of another verb than `workload create` and `workload create-pathways`."
         return error("import-no-line", "", message, _FIX)
-    said = f"; it has: {', '.join(heads[:5])}" if heads else "; it has no command at all"
+    said = f"; it has: {', '.join(heads[:5])}" if heads else "; it has no command"
     return error("import-no-line", "", f"There is no xpk line in the paste{said}.", _FIX)
 
 
 def _say_ignored(one: Simple, notes: Notes) -> None:
     name = head(one, notes)
-    why = "only the xpk line becomes a workload"
+    why = "only the xpk line is imported"
     if "to_maxtext" in name:
         why += "; with model.hf instead of model.checkpoint `xsft plan` shows a conversion that both modes can read"
     elif name in ("source", "."):
-        why += "; what that file sets is not known here"
+        why += "; the values in that file are not imported"
     notes.differ(name, given=f"another command, line {one.line}", why=why)

@@ -12,15 +12,15 @@ from xsft.naming import ModeName
 
 
 class ModeModule(Protocol):
-    """What a mode answers; modules fulfil it."""
+    """The constants and functions that each mode's module has."""
 
     KIND: str
     XPK_VERB: str
-    """`xpk workload <verb>`."""
+    """The xpk command: `xpk workload <verb>`."""
     REPLICATED_JOB: str
-    """The replicated job that holds the slices."""
+    """Name of the replicated job that holds the slices."""
     TRAINER_JOB: str
-    """The replicated job whose container runs the trainer."""
+    """Name of the replicated job whose container runs the trainer."""
     TRAINER_ENV: tuple[tuple[str, str], ...]
     RESERVED_ENV: frozenset[str]
 

@@ -10,11 +10,11 @@ REPLICATED_JOB = "slice-job"
 TRAINER_JOB = "slice-job"
 
 TRAINER_KEYS = MappingProxyType({"checkpoint_storage_use_zarr3": True, "checkpoint_storage_use_ocdbt": True})
-"""source: MaxText docs tutorials/posttraining/sft_on_multi_host.md: both True for McJAX. Tunix saves by its own rule
-all the same.
+"""source: MaxText docs tutorials/posttraining/sft_on_multi_host.md: both True for McJAX. Tunix ignores them and saves
+by its own rule.
 """
 
 TRAINER_ENV: tuple[tuple[str, str], ...] = ()
 
 RESERVED_ENV = frozenset[str]()
-"""Names xpk sets in the trainer's container."""
+"""Environment variables that xpk sets in the trainer's container."""

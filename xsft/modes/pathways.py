@@ -16,7 +16,7 @@ TRAINER_KEYS = MappingProxyType(
         "enable_single_controller": True,
     }
 )
-"""Pathways' persistence speaks zarr v2 without OCDBT only.
+"""Pathways' persistence supports only zarr v2 without OCDBT.
 
 source: pathwaysutils@0.1.13 persistence/orbax_handler.py ("OCDBT not supported for Pathways.")
 """
@@ -33,4 +33,4 @@ TRAINER_ENV: tuple[tuple[str, str], ...] = (
 RESERVED_ENV = frozenset(
     {"PATHWAYS_HEAD", "JAX_PLATFORMS", "XCLOUD_ENVIRONMENT", "JAX_BACKEND_TARGET", "ENABLE_PATHWAYS_PERSISTENCE"}
 )
-"""Names xpk or this mode sets; a second entry is refused by Kubernetes (duplicate env)."""
+"""Environment variables that xpk or this mode sets; Kubernetes refuses a second entry (duplicate env)."""
