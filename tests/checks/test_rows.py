@@ -66,3 +66,20 @@ def test_rows_of_the_evaluation(tmp_path: Path) -> None:
 @pytest.mark.parametrize("settings", [("target=xpk",), ("data.hf_path=csv",)])
 def test_rows_that_are_not_read_here(tmp_path: Path, settings: tuple[str, ...]) -> None:
     assert "data-columns" not in ids(tmp_path, [{"text": "a"}], *settings)
+
+
+def test_a_template_that_does_not_end(tmp_path: Path) -> None:
+    loops = "{% for a in range(99999) %}{% for b in range(99999) %}{% set c = b %}{% endfor %}{% endfor %}"
+    template = (
+        f"{{% for m in messages %}}{{{{ m.content }}}}{{% if m.content == 'loop' %}}{loops}{{% endif %}}{{% endfor %}}"
+    )
+    rows = [{"messages": [{"role": "user", "content": "loop"}, GOOD["messages"][1]]}] * 480
+    found = {p.id: p.message for p in problems(tmp_path, rows, template=template)}
+    assert "did not end" in found["data-template"]
+
+
+def test_what_is_not_checked_is_a_note(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text(f"{json.dumps(GOOD)}\n")
+    settings = (f"data.hf_train_files={tmp_path}/rows.jsonl", "data.formatting_func=a.b")
+    notes = {p.id: p for p in xsft.check(xsft.load(TINY, settings=settings)) if p.severity == "note"}
+    assert "xsft data inspect" in notes["data-not-read"].fix

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -154,6 +157,16 @@ FILES: Mapping[str, list[str]] = {
     "two on a line": [f"{LINE}{LINE}\n"],
     "objects over many lines": [json.dumps(GOOD, indent=1) * 2],
     "a comma behind a line": [f"{LINE},\n{LINE}\n"],
+    "half a surrogate pair": [LINE + "\n" + LINE.replace("hi", r"\ud83d") + "\n"],
+    "a whole surrogate pair": [LINE + "\n" + LINE.replace("hi", r"\ud83d\ude00") + "\n"],
+    "a key twice": [LINE[:-1] + ', "id": 1, "id": 2}\n'],
+    "a key twice in a message": [LINE.replace('"role": "user"', '"role": "user", "role": "user"') + "\n"],
+    "a key twice in an array behind": [
+        f"{LINE}\n",
+        "[" + LINE.replace('"role": "user"', '"role": "user", "role": "user"') + "]",
+    ],
+    "another column in another file": [f"{LINE}\n", LINE[:-1] + ', "id": 1}\n'],
+    "a column that another file lacks": [LINE[:-1] + ', "id": 1}\n', f"{LINE}\n"],
 }
 
 
@@ -168,9 +181,29 @@ def test_files_are_judged_as_maxtext_does(maxtext_pipeline: Pipeline, tmp_path: 
         (verdict,) = maxtext_pipeline.verdicts(argv("messages", tmp_path), [folder / "*.json"], HERE)
         found = read_rows(str(folder / "*.json"), of="json", where="")
         assert found
-        if verdict.startswith("refused") != bool(found.problem or list(problems_of(found.rows, rules, where=""))):
+        if verdict.startswith("refused") != bool(found.problem or list(problems_of(found, rules, where=""))):
             wrong.append((name, verdict))
     assert wrong == []
+
+
+COMPRESSED: Mapping[str, bytes] = {
+    "a.jsonl.gz": gzip.compress(f"{LINE}\n".encode()),
+    "a.jsonl.bz2": bz2.compress(f"{LINE}\n".encode()),
+    "a.jsonl.xz": lzma.compress(f"{LINE}\n".encode()),
+    "cut.jsonl.gz": gzip.compress(random.Random(0).randbytes(99))[:50],
+    "plain.jsonl.gz": f"{LINE}\n".encode(),
+    "**.jsonl": b"",
+}
+
+
+def test_compressed_files_and_patterns_are_judged_as_maxtext_does(maxtext_pipeline: Pipeline, tmp_path: Path) -> None:
+    for name, content in COMPRESSED.items():
+        (tmp_path / name.replace("**", "stars")).write_bytes(content or f"{LINE}\n".encode())
+    files = [tmp_path / name for name in COMPRESSED]
+    said = maxtext_pipeline.verdicts(argv("messages", tmp_path), files, HERE)
+    found = [read_rows(str(file), of="json", where="") for file in files]
+    assert [bool(one and one.problem) for one in found] == [verdict.startswith("refused") for verdict in said]
+    assert [file.name for file, one in zip(files, found, strict=True) if one and one.rows] == list(COMPRESSED)[:3]
 
 
 HERE = {"packing": False, "per_device_batch_size": 1, "num_epoch": 1, "max_target_length": 512}

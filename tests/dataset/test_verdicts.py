@@ -8,7 +8,7 @@ import pytest
 
 from xsft.dataset.rules import Rules
 from xsft.dataset.verdicts import problems_of
-from xsft.facts import Keys, SampledRow
+from xsft.facts import DataFacts, Keys, SampledRow
 from xsft.trainers.chat import renderer
 
 USER, ASSISTANT = {"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}
@@ -23,9 +23,13 @@ STRICT = PLAIN.replace("{{ m.content }}", "{{ m.content.upper() }}")
 def found(
     rows: list[Any], *, template: str = PLAIN, columns: tuple[str, ...] = ("messages",), **rules: Any
 ) -> list[str]:
-    rows = [SampledRow(at=f"row {at}", row=row) for at, row in enumerate(rows)]
+    sampled = tuple(SampledRow(at=f"row {at}", row=row) for at, row in enumerate(rows))
     made = Rules(columns=columns, render=renderer(template, {}), **rules)
-    return [f"{p.id} {p.severity}" for p in problems_of(rows, made, where="data.hf_train_files")]
+    return ids(DataFacts(rows=sampled), made)
+
+
+def ids(facts: DataFacts, rules: Rules) -> list[str]:
+    return [f"{p.id} {p.severity}" for p in problems_of(facts, rules, where="data.hf_train_files")]
 
 
 ROWS: dict[str, tuple[list[Any], list[str]]] = {
@@ -66,10 +70,19 @@ TOLD: dict[str, tuple[list[Any], list[Keys], list[str]]] = {
 
 @pytest.mark.parametrize("case", TOLD)
 def test_keys_are_told_from_the_first_rows(case: str) -> None:
-    rows, keys, ids = TOLD[case]
-    sampled = [SampledRow(at="", row={"messages": row}, keys=of) for row, of in zip(rows, keys, strict=True)]
-    made = Rules(columns=("messages",), render=renderer(PLAIN, {}))
-    assert [f"{p.id} {p.severity}" for p in problems_of(sampled, made, where="")] == ids
+    rows, keys, expected = TOLD[case]
+    sampled = tuple(SampledRow(at="", row={"messages": row}, keys=of) for row, of in zip(rows, keys, strict=True))
+    assert ids(DataFacts(rows=sampled), Rules(columns=("messages",), render=renderer(PLAIN, {}))) == expected
+
+
+def test_a_column_that_the_first_file_lacks() -> None:
+    first, later = {"messages": GOOD}, {"messages": GOOD, "id": 1}
+    rules = Rules(columns=("messages",), render=renderer(PLAIN, {}))
+    for rows, found in (((first, later), ["data-columns error"]), ((later, first), [])):
+        keys: tuple[Keys, Keys] = ("alike", "cast")
+        sampled = tuple(SampledRow(at="", row=row, keys=of) for row, of in zip(rows, keys, strict=True))
+        assert ids(DataFacts(rows=sampled, counted=2), rules) == found
+        assert ids(DataFacts(rows=sampled), rules) == [], "a sample does not show every column of the first file"
 
 
 def test_another_column() -> None:
@@ -103,8 +116,8 @@ def test_questions_and_answers() -> None:
 
 
 def test_the_first_row_is_named() -> None:
-    rows = [SampledRow(at=f"row {at} of a.jsonl", row={"messages": GOOD if at < 5 else "x"}) for at in range(7)]
-    (problem,) = problems_of(rows, Rules(columns=("messages",)), where="data.hf_train_files")
+    rows = tuple(SampledRow(at=f"row {at} of a.jsonl", row={"messages": GOOD if at < 5 else "x"}) for at in range(7))
+    (problem,) = problems_of(DataFacts(rows=rows), Rules(columns=("messages",)), where="data.hf_train_files")
     assert problem.message.startswith(
         "2 of 7 rows that were looked at stop MaxText: row 5 of a.jsonl holds in messages text"
     )

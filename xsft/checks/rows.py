@@ -50,8 +50,17 @@ def _of_files(found: DataFacts, where: str, rules: Rules | None) -> Iterator[Pro
     if rules and "question" not in rules.columns and set(rules.columns) <= set(found.large):
         yield _large(rules.columns, where)
         return
-    if rules and not found.problem:
-        yield from problems_of(found.rows, rules, where=where)
+    if rules is None:
+        yield _not_judged(where)
+    elif found.problem is None:
+        yield from problems_of(found, rules, where=where)
+
+
+def _not_judged(where: str) -> Problem:
+    message = (
+        "The rows were not checked: what data.formatting_func, or a multimodal pipeline, makes of them is not known."
+    )
+    return note("data-not-read", where, message, "Look at them through MaxText: `xsft data inspect FILE`.")
 
 
 def _large(columns: tuple[str, ...], where: str) -> Problem:

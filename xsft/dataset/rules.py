@@ -79,6 +79,17 @@ def stretched(told: Sequence[object], cast: Sequence[object], rules: Rules) -> b
     return any(_all_keys(cast, column) - _all_keys(told, column) for column in rules.columns)
 
 
+def added_columns(told: Sequence[object], cast: Sequence[object]) -> tuple[str, ...]:
+    """Return the columns that the first rows lack: datasets stops with CastError, although it fills missing ones."""
+    if not told:
+        return ()
+    return tuple(sorted(_columns(cast) - _columns(told)))
+
+
+def _columns(rows: Sequence[object]) -> frozenset[str]:
+    return frozenset().union(*map(_keys, rows))
+
+
 def _all_keys(rows: Sequence[object], column: str) -> frozenset[str]:
     return frozenset().union(*map(_keys, _each(rows, column)))
 

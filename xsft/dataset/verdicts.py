@@ -8,8 +8,18 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from xsft.dataset.findings import MANY_DROPPED
-from xsft.dataset.rules import ROLES, Message, RowProblem, RowVerdict, Rules, judge, stretched, uneven
-from xsft.facts import SampledRow
+from xsft.dataset.rules import (
+    ROLES,
+    Message,
+    RowProblem,
+    RowVerdict,
+    Rules,
+    added_columns,
+    judge,
+    stretched,
+    uneven,
+)
+from xsft.facts import DataFacts, SampledRow
 from xsft.problems import Problem, error, warning
 
 JUDGED = 200
@@ -32,14 +42,17 @@ class _Judged(Struct, frozen=True):
     verdict: RowVerdict
 
 
-def problems_of(rows: Sequence[SampledRow], rules: Rules, *, where: str) -> Iterator[Problem]:
-    """`where`: the field that names the files."""
+def problems_of(found: DataFacts, rules: Rules, *, where: str) -> Iterator[Problem]:
+    """Yield the problems of the rows. `where`: the field that names the files."""
+    rows = found.rows
     chosen = rows[:: max(1, -(-len(rows) // JUDGED))]
     judged = [_Judged(row.at, judge(row.row, rules)) for row in chosen]
     refused = [one for one in judged if one.verdict.outcome == "refused"]
     yield from _refusals(refused, len(judged), where)
     if not refused:
         yield from _keys(rows, rules, where)
+        if found.counted is not None:  # of a sample it is not known which columns the first rows have
+            yield from _added(rows, where)
     yield from _learnt([one for one in judged if one.verdict.outcome != "refused"], where)
 
 
@@ -65,6 +78,15 @@ def _keys(rows: Sequence[SampledRow], rules: Rules, where: str) -> Iterator[Prob
     ):
         message = "Some messages have keys that those of the first rows lack: MaxText stops with `Couldn't cast array`."
         yield _uneven(message, where)
+
+
+def _added(rows: Sequence[SampledRow], where: str) -> Iterator[Problem]:
+    told = [row.row for row in rows if row.keys != "cast"]
+    if added := added_columns(told, [row.row for row in rows if row.keys == "cast"]):
+        message = (
+            f"A later file has columns that the first one lacks: {', '.join(added)}. MaxText stops with `CastError`."
+        )
+        yield error("data-columns", where, message, "Give every file the same columns.", kind="disputable")
 
 
 def _uneven(message: str, where: str) -> Problem:

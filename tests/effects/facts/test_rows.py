@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 from pathlib import Path
 
 import pytest
@@ -88,11 +91,56 @@ def test_where_the_keys_of_messages_are_told(tmp_path: Path) -> None:
     assert [row.keys for row in read(tmp_path / "*.json").rows] == ["told", "told", "cast"]
 
 
-def test_what_python_reads_and_cannot_write_stops_no_check(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text('{"half": "\\ud83d", "great": ' + "9" * 30 + "}\n")
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        (r'{"half": "\ud83d"}', "line 2 holds half a surrogate pair"),
+        ('{"a": {"b": 1, "b": 2}}', "line 2 has the key b twice"),
+    ],
+)
+def test_json_that_pyarrow_rejects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str, why: str) -> None:
+    (tmp_path / "a.json").write_text(f"{ROW}{row}\n{ROW * 9_000}")
+    assert why in problem_of(read(tmp_path / "a.json"))
+    monkeypatch.setattr(module, "MAX_BYTES", 2**17)
+    assert why.removeprefix("line 2 ") in problem_of(read(tmp_path / "a.json")), "of a file that is sampled"
+
+
+def test_json_that_is_only_unusual(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(r'{"whole": "\ud83d\ude00", "great": ' + "9" * 30 + "}\n")
     found = read(tmp_path / "a.json")
     assert (found.counted, found.problem) == (1, None)
-    assert read(tmp_path / "a.json").digest == found.digest
+
+
+def problem_of(found: DataFacts) -> str:
+    assert found.problem
+    assert found.problem.id == "data-unreadable"
+    return found.problem.message
+
+
+COMPRESSORS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+
+
+@pytest.mark.parametrize("suffix", COMPRESSORS)
+def test_compressed_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+    file = tmp_path / f"a.jsonl{suffix}"
+    rows = "".join(f'{{"n": {n}}}\n' for n in range(20_000)).encode()
+    file.write_bytes(COMPRESSORS[suffix](rows))
+    found = read(file)
+    assert (found.counted, found.problem, found.rows[-1].row) == (20_000, None, {"n": 19_999})
+    monkeypatch.setattr(module, "MAX_BYTES", 2**12)
+    found = read(file)
+    assert (found.counted, found.problem) == (None, None)
+    assert 100 < len(found.rows) < 1_000, "its first rows"
+    file.write_bytes(file.read_bytes()[:60])
+    assert "cannot be read" in problem_of(read(file))
+    file.write_bytes(rows)
+    assert "cannot be read" in problem_of(read(file))
+
+
+def test_two_stars_within_a_name(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(ROW)
+    assert "** is part of a name" in problem_of(read(tmp_path / "**.jsonl"))
+    assert read(tmp_path / "**" / "*.jsonl").counted == 1
 
 
 def test_rows_nested_too_deeply_are_not_judged(tmp_path: Path) -> None:
@@ -131,6 +179,11 @@ def test_what_is_not_here_is_not_read(elsewhere: str | None) -> None:
     assert read_rows(elsewhere, of="json", where="data.hf_train_files") is None
 
 
-def test_an_archive_is_not_read(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl.gz").touch()
-    assert read_rows(str(tmp_path / "a.jsonl.gz"), of="json", where="data.hf_train_files") is None
+@pytest.mark.parametrize(("name", "of"), [("a.tar", "json"), ("a.jsonl.zst", "json"), ("a.csv", "csv")])
+def test_what_is_not_read_is_told(tmp_path: Path, name: str, of: str) -> None:
+    (tmp_path / name).touch()
+    found = read_rows(str(tmp_path / name), of=of, where="data.hf_train_files")
+    assert found
+    assert found.problem
+    assert (found.problem.id, found.problem.severity) == ("data-not-read", "note")
+    assert "xsft data inspect" in found.problem.fix

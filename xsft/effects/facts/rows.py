@@ -1,4 +1,4 @@
-"""Reads a bounded sample of the rows in files on this machine: the first of each file, and some of the rest.
+"""Reads a bounded sample of the rows in files: the first of each file, and some of the rest.
 
 datasets reads JSON lines, and a JSON array behind other files; its patterns are those of fsspec, which include glob's.
 """
@@ -12,18 +12,20 @@ import random  # noqa: TID251 - with a seed: the same rows each time
 import re
 from collections.abc import Iterator, Sequence
 from glob import glob, has_magic
-from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.data import located
+from xsft.effects.facts.json_rows import BROKEN, UnfitRow, parse_array, parse_row
 from xsft.effects.facts.parquet import read_parquet
+from xsft.effects.facts.row_files import COMPRESSED, RowFile, local_file
 from xsft.effects.machine.clock import monotonic
 from xsft.facts import DataFacts, Keys, SampledRow
-from xsft.problems import Problem, error
+from xsft.problems import Problem, error, note
+from xsft.trainers.local import FILE_FORMATS
 
 MAX_BYTES = 8 * 2**20
 """Maximum bytes of all files together."""
@@ -36,7 +38,6 @@ BOM = codecs.BOM_UTF8
 TOLD = 10 * 2**20
 """Bytes of the first file that columns and types are told from. source: datasets@5.2.0 packaged_modules/json/json.py"""
 PLAIN = (".json", ".jsonl", ".ndjson")
-"""Files with other suffixes may be archives, which datasets unpacks."""
 
 
 class ReadRows(Protocol):
@@ -51,23 +52,27 @@ class _Read(Struct, frozen=True):
     rows: tuple[SampledRow, ...]
     whole: bool
     problem: Problem | None = None
-    array: Path | None = None
+    array: RowFile | None = None
     """The file if it is one JSON array: datasets reads it behind others, and tells no columns from it."""
     blank: bool = False
 
 
 def read_rows(pattern: str | None, *, of: str, where: str) -> DataFacts | None:
-    """Return the facts; None if the files are not on this machine, or are neither plain JSON nor parquet. `of`:
-    data.hf_path. `where`: the field that names the files.
+    """Return the facts; None if the files are not on this machine. `of`: data.hf_path. `where`: the field that names
+    the files.
     """
-    if of not in ("json", "parquet") or pattern is None or "://" in (path := located(pattern)):
+    if of not in FILE_FORMATS or pattern is None or "://" in (path := located(pattern)):
         return None
+    if any("**" in part and part != "**" for part in PurePosixPath(path).parts):
+        return DataFacts(problem=_bad_glob(pattern, where))
     files = _files(path)
     if not files:
         return DataFacts(problem=_none(pattern, where))
     if of == "parquet":
         return read_parquet(files, where=where)
-    return _sample(files, where) if all(file.suffix in PLAIN for file in files) else None
+    if of == "json" and all(file.suffix in (*PLAIN, *COMPRESSED) for file in files):
+        return _sample([local_file(file) for file in files], where)
+    return DataFacts(problem=_not_read(of, files, where))
 
 
 def _files(path: str) -> list[Path]:
@@ -82,7 +87,19 @@ def _none(pattern: str, where: str) -> Problem:
     )
 
 
-def _sample(files: Sequence[Path], where: str) -> DataFacts:
+def _bad_glob(pattern: str, where: str) -> Problem:
+    """source: fsspec@2026.9.0 utils.py glob_translate."""
+    message = f"In {pattern} ** is part of a name: MaxText stops with `'**' can only be an entire path component`."
+    return error("data-unreadable", where, message, "Write dir/**/*.jsonl for all folders below dir.")
+
+
+def _not_read(of: str, files: Sequence[Path], where: str) -> Problem:
+    suffixes = " and ".join(sorted({file.suffix or "no suffix" for file in files}))
+    message = f"The rows were not checked: files of the format {of} with {suffixes} are not read here."
+    return note("data-not-read", where, message, "Look at them through MaxText: `xsft data inspect FILE`.")
+
+
+def _sample(files: Sequence[RowFile], where: str) -> DataFacts:
     """Return the facts of a sample. Files share the bytes evenly; what the first ones leave is used by the next."""
     until, left = monotonic() + MAX_S, MAX_BYTES
     read: list[_Read] = []
@@ -91,14 +108,14 @@ def _sample(files: Sequence[Path], where: str) -> DataFacts:
             break
         one = _of_file(file, limit=left // (len(files) - number), where=where)
         read.append(one)
-        left -= min(left, file.stat().st_size) if one.whole else left // (len(files) - number)
+        left -= min(left, file.size) if one.whole else left // (len(files) - number)
     first, later = _first_and_later(read)
     rows = (*first.rows, *(replace(row, keys="cast") for one in later for row in one.rows))
     whole = len(read) == len(files) and all(one.whole for one in read)
     problem = next((one.problem for one in (first, *later) if one.problem), None)
     if problem is None and first.array:
         problem = _unread(first.array, where, "it is a JSON array, of which MaxText tells no columns")
-    empty = tuple(str(file) for file in files if file.stat().st_size == 0)
+    empty = tuple(file.path for file in files if file.size == 0)
     counted = len(rows) if whole and not problem else None
     return DataFacts(rows=rows, counted=counted, digest=_digest(files, rows), empty=empty, problem=problem)
 
@@ -109,31 +126,33 @@ def _first_and_later(read: Sequence[_Read]) -> tuple[_Read, Sequence[_Read]]:
     return read[at], [one for number, one in enumerate(read) if number != at]
 
 
-def _digest(files: Sequence[Path], rows: Sequence[SampledRow]) -> str:
+def _digest(files: Sequence[RowFile], rows: Sequence[SampledRow]) -> str:
     """Return a digest of the rows as Python writes them: half a surrogate, which its parser reads, cannot be JSON."""
-    sizes = [(str(file), file.stat().st_size) for file in files]
+    sizes = [(file.path, file.size) for file in files]
     return hashlib.sha256(repr((sizes, [row.row for row in rows])).encode(errors="backslashreplace")).hexdigest()
 
 
-def _of_file(file: Path, *, limit: int, where: str) -> _Read:
+def _of_file(file: RowFile, *, limit: int, where: str) -> _Read:
+    if file.size == 0:
+        return _Read((), whole=True, blank=True)
     try:
-        with file.open("rb") as opened:
-            size = file.stat().st_size
-            if size == 0:
-                return _Read((), whole=True, blank=True)
-            return _whole(file, opened.read(), where) if size <= limit else _pieces(file, opened, size, limit)
-    except OSError as failed:
-        return _Read((), whole=False, problem=_unread(file, where, failed.strerror or str(failed)))
+        if file.size > limit and not file.compressed:
+            return _pieces(file, limit, where)
+        content = file.read(0, limit + 1)
+        return _whole(file, content, where) if len(content) <= limit else _beginning(file, content, where)
+    except (OSError, EOFError) as failed:  # EOFError: a compressed file that is cut
+        why = (isinstance(failed, OSError) and failed.strerror) or str(failed)
+        return _Read((), whole=False, problem=_unread(file, where, why))
     except RecursionError:  # nested too deeply for here, which says nothing of MaxText
         return _Read((), whole=False)
 
 
-def _unread(file: Path, where: str, why: str) -> Problem:
-    message = f"{file} cannot be read: {why}."
+def _unread(file: RowFile, where: str, why: str) -> Problem:
+    message = f"{file.path} cannot be read: {why}."
     return error("data-unreadable", where, message, "Write it again: one JSON object a line.")
 
 
-def _whole(file: Path, content: bytes, where: str) -> _Read:
+def _whole(file: RowFile, content: bytes, where: str) -> _Read:
     content = content.removeprefix(BOM)
     if content.lstrip()[:1] == b"[":
         return _array(file, content, where)
@@ -143,22 +162,24 @@ def _whole(file: Path, content: bytes, where: str) -> _Read:
     for number, line in enumerate(lines):
         if not line.strip():
             continue
-        row = _parsed(line)
-        if row is _BROKEN:
+        row = parse_row(line)
+        if isinstance(row, UnfitRow):
+            return _Read((), whole=True, problem=_unread(file, where, f"line {number + 1} {row.why}"))
+        if row is BROKEN:
             return _broken(file, content, number, where)
         rows.append(SampledRow(at=f"row {number} of {file.name}", row=row, keys=keys))
     return _Read(tuple(rows), whole=True, blank=not rows)
 
 
-def _array(file: Path, content: bytes, where: str) -> _Read:
-    found = _parsed(content)
-    if not isinstance(found, list):
+def _array(file: RowFile, content: bytes, where: str) -> _Read:
+    found = parse_array(content)
+    if found is None:
         return _Read((), whole=True, problem=_unread(file, where, "it begins as a JSON array and is none"))
     rows = tuple(SampledRow(at=f"row {n} of {file.name}", row=row) for n, row in enumerate(found))
     return _Read(rows, whole=True, array=file)
 
 
-def _broken(file: Path, content: bytes, number: int, where: str) -> _Read:
+def _broken(file: RowFile, content: bytes, number: int, where: str) -> _Read:
     """Return the finding for a file that is not JSON lines. datasets reads objects however they are put on lines."""
     if _is_stream(content):
         return _Read((), whole=False)
@@ -180,47 +201,50 @@ def _is_stream(content: bytes) -> bool:
 _NOT_SPACE = re.compile(r"\S")
 
 
-def _pieces(file: Path, opened: BinaryIO, size: int, limit: int) -> _Read:
-    """Read the beginning, and places that are the same each time, so that a check's result does not change.
-
-    Nothing is read of an array or of objects over many lines: their lines may be parts of rows that look like rows.
-    """
-    start = opened.read(PIECE).removeprefix(BOM)
+def _pieces(file: RowFile, limit: int, where: str) -> _Read:
+    """Read the beginning, and places that are the same each time, so that a check's result does not change."""
+    start = file.read(0, PIECE)
     if not _begins_with_row(start):
-        return _Read((), whole=False, array=file if start.lstrip().startswith(b"[") else None)
-    chance = random.Random(size)  # noqa: S311 - not for secrets
+        return _no_rows(file, start)
+    chance = random.Random(file.size)  # noqa: S311 - not for secrets
     count = min(PLACES, max(0, limit // PIECE - 1))
-    places = sorted({0, *(chance.randrange(size - PIECE) for _ in range(count) if size > PIECE)})
-    return _Read(tuple(row for place in places for row in _of_piece(file, opened, place)), whole=False)
+    places = sorted({chance.randrange(file.size - PIECE) for _ in range(count) if file.size > PIECE} - {0})
+    pieces = ((0, start), *((place, file.read(place, PIECE)) for place in places))
+    return _parts(file, (row for place, piece in pieces for row in _of_piece(file, place, piece)), where)
+
+
+def _beginning(file: RowFile, content: bytes, where: str) -> _Read:
+    """Return the rows of the first bytes of a compressed file."""
+    if not _begins_with_row(content):
+        return _no_rows(file, content)
+    return _parts(file, _of_piece(file, 0, content), where)
+
+
+def _no_rows(file: RowFile, start: bytes) -> _Read:
+    """Nothing is read of an array or of objects over many lines: their lines may be parts of rows that look like
+    rows.
+    """
+    is_array = start.removeprefix(BOM).lstrip().startswith(b"[")
+    return _Read((), whole=False, array=file if is_array else None)
 
 
 def _begins_with_row(start: bytes) -> bool:
     """Return whether the first line is an object, or longer than a piece."""
-    line = next((line for line in start.splitlines(keepends=True) if line.strip()), b"")
-    return line.lstrip().startswith(b"{") and (not line.endswith((b"\n", b"\r")) or _parsed(line) is not _BROKEN)
+    line = next((line for line in start.removeprefix(BOM).splitlines(keepends=True) if line.strip()), b"")
+    return line.lstrip().startswith(b"{") and (not line.endswith((b"\n", b"\r")) or parse_row(line) is not BROKEN)
 
 
-def _of_piece(file: Path, opened: BinaryIO, place: int) -> Iterator[SampledRow]:
+def _parts(file: RowFile, found: Iterator[SampledRow], where: str) -> _Read:
+    rows = tuple(found)
+    unfit = next((f"{row.at} {row.row.why}" for row in rows if isinstance(row.row, UnfitRow)), None)
+    return _Read(() if unfit else rows, whole=False, problem=_unread(file, where, unfit) if unfit else None)
+
+
+def _of_piece(file: RowFile, place: int, piece: bytes) -> Iterator[SampledRow]:
     """Yield the rows of the whole lines in the piece."""
-    opened.seek(place)
-    lines = opened.read(PIECE).split(b"\n")
-    keys: Keys = "alike" if place + PIECE < TOLD else "cast"
+    keys: Keys = "alike" if place + len(piece) < TOLD else "cast"
+    lines = piece.removeprefix(b"" if place else BOM).split(b"\n")
     for line in lines[bool(place) : -1]:
-        row = _parsed(line) if line.strip() else _BROKEN
-        if row is not _BROKEN:
+        row: Any = parse_row(line) if line.strip() else BROKEN
+        if row is not BROKEN:
             yield SampledRow(at=f"a row of {file.name} near byte {place:,}", row=row, keys=keys)
-
-
-_BROKEN = object()
-
-
-def _parsed(text: bytes) -> Any:
-    """Return the parsed value. Python's own parser is tried second: it is slow, and accepts more than JSON."""
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        pass
-    try:
-        return json.loads(text)
-    except ValueError:
-        return _BROKEN
