@@ -75,7 +75,7 @@ SHORT = "('Connection broken: IncompleteRead(5 bytes read, 95 more expected)', I
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        (f"HTTPSConnectionPool(host='r'): {CERTIFICATE}", "its certificate is not one that this machine trusts"),
+        (f"HTTPSConnectionPool(host='r'): {CERTIFICATE}", "this machine does not trust its certificate"),
         ("HTTPConnection(host='r', port=80): [Errno 101] Network is unreachable", "no route to host"),
         (SHORT, "incomplete answer"),
     ],

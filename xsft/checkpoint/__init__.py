@@ -1,1 +1,1 @@
-"""What lies in a checkpoint, told from its small files, and which models it can be. Pure."""
+"""Identify a checkpoint from its small files: format, arrays, and the models it may belong to. Pure."""

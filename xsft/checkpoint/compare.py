@@ -1,7 +1,8 @@
-"""Whether a checkpoint holds the arrays that a model reads. Pure.
+"""Compare the arrays of a checkpoint with those that a model reads. Pure.
 
-source: maxtext@0.2.5 utils/model_creation_utils.py from_pretrained: it takes what has the right name, pads or repeats
-what has another size, and drops the rest; orbax-checkpoint@0.12.8 _src/serialization/replica_slices.py (shares).
+source: maxtext@0.2.5 utils/model_creation_utils.py from_pretrained: it loads arrays with the right name, pads or
+repeats those of another size, and drops the rest; orbax-checkpoint@0.12.8 _src/serialization/replica_slices.py
+(shares).
 """
 
 from __future__ import annotations
@@ -18,17 +19,20 @@ from xsft.facts import CheckpointFacts, SavedArray
 
 ROOTS = ("decoder", "token_embedder")
 OPTIMIZER_ROOT = "opt_state"
-"""source: flax@0.12.8 nnx.Optimizer, whose state google-tunix@0.1.7 saves as `optimizer_state`."""
+"""Name of the optimizer's state in a checkpoint. source: flax@0.12.8 nnx.Optimizer, whose state google-tunix@0.1.7
+saves as `optimizer_state`.
+"""
 NUMBERS = frozenset({"float16", "bfloat16", "float32", "float64"})
-"""Dtypes whose values are the weights: MaxText casts to weight_dtype while it reads. It casts every other dtype as
-well, without the scales that integers and blocks of FP8 need. Run on 0.2.5: a model as int8 loads, with weights of 128.
+"""Dtypes whose values are the weights: MaxText casts to weight_dtype while it reads. It casts every other dtype too,
+but without the scales that integers and blocks of FP8 need. Run on 0.2.5: a model as int8 loads, with weights of
+128.
 """
 _LEAVES = frozenset({"kernel", "scale", "bias", "embedding", "wi_0", "wi_1", "wo"})
-"""Last parts of a weight's name; what is called otherwise may be state of another kind, which MaxText drops."""
+"""Last parts of a weight's name; arrays with other names may be state that MaxText drops."""
 
 
 class Resized(Struct, frozen=True, kw_only=True):
-    """An array of another shape than the model's."""
+    """An array whose shape differs from the model's."""
 
     name: str
     saved: SavedArray
@@ -36,19 +40,19 @@ class Resized(Struct, frozen=True, kw_only=True):
 
 
 class Mismatch(Struct, frozen=True, kw_only=True):
-    """What a model's arrays and a checkpoint's do not have in common; names are dotted, as in `Required`."""
+    """The differences between a model's arrays and a checkpoint's; names are dotted, as in `Required`."""
 
     resized: tuple[Resized, ...]
     missing: tuple[str, ...]
-    """The model has them, the checkpoint has not."""
+    """Arrays of the model that the checkpoint lacks."""
     extra: tuple[str, ...]
-    """The checkpoint has them, the model has not."""
+    """Arrays of the checkpoint that the model lacks."""
     of: int
-    """Arrays that the model has."""
+    """Number of arrays of the model."""
 
 
 def mismatch(held: Mapping[str, SavedArray], wanted: Required) -> Mismatch | None:
-    """None where the checkpoint may be the model's."""
+    """Return the differences; None if the checkpoint may be the model's."""
     resized = tuple(
         Resized(name=name, saved=held[name], wanted=shape)
         for name, shape in wanted.arrays.items()
@@ -62,15 +66,17 @@ def mismatch(held: Mapping[str, SavedArray], wanted: Required) -> Mismatch | Non
 
 
 def _fits(array: SavedArray, shape: Shape) -> bool:
-    """MaxText transposes a matrix of the reverse shape; a router's bias lay the other way round until 0.2.4."""
+    """Return whether MaxText loads the array: it transposes a matrix of the reverse shape; a router's bias was
+    transposed until 0.2.4.
+    """
     return may_be(array, shape) or (len(shape) == 2 and may_be(array, shape[::-1]))
 
 
 def may_be(array: SavedArray, shape: Shape) -> bool:
-    """Whether an array of this shape would have been written in such pieces.
+    """Return whether an array of this shape would have been written in such pieces.
 
-    Usually a piece is the whole over the ways it was cut. Where devices held copies, each may have written its share
-    along one axis; Pathways' handler calls the whole array a piece.
+    Usually a piece is the array's shape divided by the number of devices per axis. With copies on several devices, each
+    may have written its share along one axis; Pathways' handler calls the whole array a piece.
     """
     if array.shape is not None:
         return array.shape == shape
@@ -93,18 +99,19 @@ def _is_share(piece: Shape, shard: Shape, *, copies: int) -> bool:
 
 
 def weights(arrays: Iterable[SavedArray]) -> dict[str, SavedArray]:
-    """The arrays of a model by their names in it, whichever way the tree was saved: `params.params.…` by the converter
-    (`params.MoEBiasVar.…` for what it takes for no parameter), `….value` and perhaps `base.…` by trainers.
+    """Return a model's arrays by their names in it, for each way of saving the tree: `params.params.…` by the converter
+    (`params.MoEBiasVar.…` for arrays that it does not treat as parameters), `….value` and perhaps `base.…` by
+    trainers.
     """
     named = ((_name(array.path), array) for array in arrays)
     return {name: array for name, array in named if name is not None}
 
 
 def in_collections(arrays: Iterable[SavedArray]) -> tuple[str, ...]:
-    """Weights that a converter's tree keeps beside `params.params`, e.g. `params.MoEBiasVar.decoder.…`.
+    """Return weights that a converter's tree keeps beside `params.params`, e.g. `params.MoEBiasVar.decoder.…`.
 
-    from_pretrained asks for every weight under `params.params` where there is one: run on 0.2.5 with deepseek3-tiny, a
-    router's bias there loads, and one in a collection ends in `RuntimeError: Array has been deleted`.
+    from_pretrained reads every weight from `params.params` if it exists: run on 0.2.5 with deepseek3-tiny, a router's
+    bias there loads, and one in a collection fails with `RuntimeError: Array has been deleted`.
     """
     paths = [array.path for array in arrays]
     if not any(path[:2] == ("params", "params") for path in paths):
@@ -116,7 +123,7 @@ Kind = Literal["weights", "adapters", "optimizer", "other"]
 
 
 def kind(arrays: Sequence[SavedArray]) -> Kind:
-    """What a checkpoint holds; weights where there is a single one."""
+    """Return what a checkpoint contains: weights count even beside other arrays."""
     held = weights(arrays)
     if held:
         return "adapters" if all(is_adapter(name) for name in held) else "weights"
@@ -124,7 +131,9 @@ def kind(arrays: Sequence[SavedArray]) -> Kind:
 
 
 def is_adapter(name: str) -> bool:
-    """source: google-tunix@0.1.7 and qwix@0.1.8: `kernel_lora_a`, `kernel_lora_b`."""
+    """Return whether the name is an adapter's. source: google-tunix@0.1.7 and qwix@0.1.8: `kernel_lora_a`,
+    `kernel_lora_b`.
+    """
     return name.rpartition(".")[2].endswith(("_lora_a", "_lora_b"))
 
 
@@ -141,7 +150,7 @@ def _is_weight(name: str) -> bool:
 
 
 def layouts(found: CheckpointFacts, *, axis: int) -> tuple[ArrayLayout, ...]:
-    """How its layers may be put together; param_scan_axis is first taken for `axis` where the files do not tell it."""
+    """Return the possible array layouts; `axis` is the first guess for param_scan_axis if the files do not give it."""
     axes = dict.fromkeys((axis, 0, 1) if found.param_scan_axis is None else (found.param_scan_axis,))
     scanned = tuple(ArrayLayout(scan=True, axis=one) for one in axes)
     match found.scan_layers:
@@ -154,7 +163,7 @@ def layouts(found: CheckpointFacts, *, axis: int) -> tuple[ArrayLayout, ...]:
 
 
 def models(held: Mapping[str, SavedArray], ways: Sequence[ArrayLayout]) -> tuple[str, ...]:
-    """Every model of the catalogue whose arrays these are, all of them."""
+    """Return every model of the catalogue that has exactly these arrays."""
     return tuple(name for name in names() if any(_is(name, held, layout) for layout in ways))
 
 

@@ -1,5 +1,4 @@
-"""What the small files of an Orbax checkpoint say: its format, and its arrays with the shapes they were written in.
-Pure: contents in, facts out.
+"""Parse the small files of an Orbax checkpoint: its format, and its arrays with the shapes they were written in. Pure.
 
 source: orbax-checkpoint@0.12.8 handlers/base_pytree_checkpoint_handler.py (`use_ocdbt`, `use_zarr3` in `_METADATA`),
 _src/metadata/array_metadata.py (`write_shape`), _src/metadata/sharding.py (`_sharding`); maxtext@0.2.5
@@ -25,7 +24,7 @@ METADATA = "_METADATA"
 STEP_METADATA = "_CHECKPOINT_METADATA"
 ARRAY_METADATA = "array_metadatas/process_0"
 OWN = (".zarray", "zarr.json")
-"""An array's own file: of zarr v2, and of v3."""
+"""Names of an array's metadata file: zarr v2, zarr v3."""
 SHARDING = "_sharding"
 OCDBT_MANIFEST = "manifest.ocdbt"
 
@@ -34,7 +33,7 @@ STACKS = frozenset({"layers", "dense_layers", "moe_layers", "scanned_blocks"})
 _NUMBERED = re.compile(r"(?:dense_|moe_)?layers_\d+")
 
 MAX_RANK, MAX_SIZE = 32, 2**62
-"""Of an array, in TensorStore."""
+"""Limits of TensorStore on an array's rank and size."""
 
 Key = tuple[str, ...]
 Shapes = Mapping[Key, tuple[int, ...]]
@@ -42,7 +41,7 @@ Shapes = Mapping[Key, tuple[int, ...]]
 
 
 def parse_json(content: bytes) -> dict[str, Any] | None:
-    """None where it is not a JSON object."""
+    """Return the JSON object, or None if it is not one."""
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
@@ -56,7 +55,7 @@ def flag(metadata: Mapping[str, Any], name: str) -> bool | None:
 
 
 def recorded_scan(step_metadata: Mapping[str, Any]) -> bool | None:
-    """`custom_metadata.scan_layers`, which `to_maxtext` writes and MaxText >= 0.2.4 adopts."""
+    """Return `custom_metadata.scan_layers`, which `to_maxtext` writes and MaxText >= 0.2.4 adopts."""
     custom = step_metadata.get("custom_metadata")
     return flag(custom, "scan_layers") if isinstance(custom, dict) else None
 
@@ -64,8 +63,8 @@ def recorded_scan(step_metadata: Mapping[str, Any]) -> bool | None:
 def saved_arrays(
     metadata: Mapping[str, Any], *, sharding: Mapping[str, Any], array_metadata: Mapping[str, Any]
 ) -> tuple[SavedArray, ...]:
-    """Every array of the tree, from `_METADATA`, `_sharding` and `array_metadatas/process_0`; without the state of
-    random generators.
+    """Return every array of the tree from `_METADATA`, `_sharding` and `array_metadatas/process_0`, without the state
+    of random generators.
     """
     pieces = {**array_shapes(array_metadata), **shapes(metadata)}
     cuts = shardings(sharding)
@@ -74,14 +73,14 @@ def saved_arrays(
 
 
 class Own(Struct, frozen=True, kw_only=True):
-    """What an array's own file says of it."""
+    """The metadata in an array's own file."""
 
     shape: tuple[int, ...] | None = None
     dtype: str | None = None
 
 
 def own_metadata(content: bytes) -> Own:
-    """Of a `.zarray` or `zarr.json`. source: the specifications of zarr v2 (`dtype`) and v3 (`data_type`)."""
+    """Parse a `.zarray` or `zarr.json`. source: the specifications of zarr v2 (`dtype`) and v3 (`data_type`)."""
     document = parse_json(content) or {}
     dtype = document.get("data_type", document.get("dtype"))
     return Own(
@@ -105,13 +104,13 @@ def _saved(key: Key, piece: tuple[int, ...] | None, cut: Cut | None) -> SavedArr
 
 
 def shapes(metadata: Mapping[str, Any]) -> dict[Key, tuple[int, ...]]:
-    """Empty for checkpoints of an older Orbax, whose `_METADATA` holds no shapes."""
+    """Return the shapes in `_METADATA`; empty for an older Orbax, which did not write them."""
     found = ((_key(entry), _shape(entry.get("value_metadata"))) for entry in _entries(metadata))
     return {key: shape for key, shape in found if shape is not None}
 
 
 def array_shapes(array_metadata: Mapping[str, Any]) -> dict[Key, tuple[int, ...]]:
-    """The same from `array_metadatas/process_0`."""
+    """Return the shapes in `array_metadatas/process_0`."""
     listed = array_metadata.get("array_metadatas")
     holders = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
     items = (item for holder in holders if isinstance(item := holder.get("array_metadata"), dict))
@@ -120,25 +119,25 @@ def array_shapes(array_metadata: Mapping[str, Any]) -> dict[Key, tuple[int, ...]
 
 
 class Cut(Struct, frozen=True, kw_only=True):
-    """How an array lay on the devices that wrote it."""
+    """How an array was sharded over the devices that wrote it."""
 
     mesh: Mapping[str, int]
-    """Axis of the mesh -> devices along it."""
+    """Mesh axis -> number of devices."""
     spec: tuple[tuple[str, ...], ...]
-    """For each axis of the array the axes of the mesh that cut it; the last ones may be missing."""
+    """Mesh axes that shard each axis of the array; trailing entries may be missing."""
 
     @property
     def devices(self) -> int:
         return math.prod(self.mesh.values())
 
     def ways(self, rank: int) -> tuple[int, ...]:
-        """Into how many parts each of `rank` axes is cut."""
+        """Return the number of shards along each of `rank` axes."""
         cut = tuple(math.prod(self.mesh[axis] for axis in axes) for axes in self.spec)
         return (*cut, *(1,) * (rank - len(cut)))[:rank]
 
 
 def shardings(document: Mapping[str, Any]) -> dict[Key, Cut]:
-    """`_sharding`: base64 of an array's dotted path -> JSON text; what is not understood is left out."""
+    """Parse `_sharding`: base64 of an array's dotted path -> JSON text; entries that cannot be parsed are left out."""
     found = ((_path(name), _cut(text)) for name, text in document.items())
     return {path: cut for path, cut in found if path is not None and cut is not None}
 
@@ -175,7 +174,7 @@ def _axes_of(entry: object) -> Iterator[str]:
 
 
 def told_scan(keys: Iterable[Key]) -> bool | None:
-    """Whether the decoder's layers are stacked, told from the names alone; None where they tell nothing."""
+    """Return whether the decoder's layers are stacked, judged by names alone; None if unknown."""
     decoder = [key for key in keys if "decoder" in key]
     if any(_stack(key) for key in decoder):
         return True
@@ -183,9 +182,9 @@ def told_scan(keys: Iterable[Key]) -> bool | None:
 
 
 def told_axis(arrays: Sequence[SavedArray]) -> int | None:
-    """param_scan_axis: the one axis along which all arrays of a stack have the same size, the number of layers.
+    """Return param_scan_axis: the one axis along which all arrays of a stack have the same size, the number of layers.
 
-    None where axes 0 and 1 both fit, or neither.
+    None if axes 0 and 1 both fit, or neither.
     """
     told = [array for array in arrays if certain(array)] or list(arrays)
     stacks: dict[str, list[tuple[int, ...]]] = {}
@@ -197,8 +196,8 @@ def told_axis(arrays: Sequence[SavedArray]) -> int | None:
 
 
 def whole(array: SavedArray) -> tuple[int, ...] | None:
-    """Its shape, where the files say it; where its own file was not read and several devices held it, that of one
-    device's share.
+    """Return the array's shape; or the shape of one device's share, if its own file was not read and several devices
+    held it.
     """
     if array.shape is not None:
         return array.shape
@@ -208,12 +207,14 @@ def whole(array: SavedArray) -> tuple[int, ...] | None:
 
 
 def certain(array: SavedArray) -> tuple[int, ...] | None:
-    """Its shape, or None where the files may tell a share's."""
+    """Return the array's shape; None if the files may give only a share's."""
     return whole(array) if array.shape is not None or array.copies == 1 else None
 
 
 def parameters(arrays: Iterable[SavedArray]) -> int | None:
-    """Numbers in all of them; None where the size of one is unknown: no sharding was read, or devices held copies."""
+    """Return the total number of parameters; None if a shape is unknown: no sharding was read, or devices held
+    copies.
+    """
     shapes = [certain(array) for array in arrays]
     known = [shape for shape in shapes if shape is not None]
     return sum(math.prod(shape) for shape in known) if shapes and len(known) == len(shapes) else None
@@ -226,9 +227,9 @@ def _common_axis(members: Iterable[tuple[int, ...]]) -> int | None:
 
 
 def _stack(key: Key) -> str | None:
-    """The stack an array of the decoder is in; a number below it means a list of single layers instead.
+    """Return the stack of a decoder's array; None if a number below it means a list of single layers.
 
-    A router's bias is left out: it is stacked in front whatever param_scan_axis says.
+    A router's bias is excluded: it is stacked in front for every param_scan_axis.
     """
     if "decoder" not in key or ("gate" in key and "bias" in key):
         return None
@@ -238,7 +239,9 @@ def _stack(key: Key) -> str | None:
 
 
 def _is_array(entry: Mapping[str, Any]) -> bool:
-    """Not None, an empty node or a string. Orbax reads no value where `skip_deserialize` is set: there is none."""
+    """Return whether the entry is an array, not None, an empty node or a string. Orbax skips entries with
+    `skip_deserialize`: they have no value.
+    """
     holder = entry.get("value_metadata")
     return (
         isinstance(holder, dict)
@@ -262,7 +265,7 @@ def _shape(holder: object) -> tuple[int, ...] | None:
 
 
 def _sizes(shape: object) -> tuple[int, ...] | None:
-    """None for what is no shape. source: tensorstore rank.h kMaxRank, index.h kMaxFiniteIndex."""
+    """Return the shape, or None if it is invalid. source: tensorstore rank.h kMaxRank, index.h kMaxFiniteIndex."""
     if not isinstance(shape, list) or len(shape) > MAX_RANK:
         return None
     sizes = tuple(n for n in shape if isinstance(n, int) and not isinstance(n, bool) and 0 <= n < MAX_SIZE)

@@ -1,9 +1,9 @@
-"""The index of an OCDBT store: where its nodes lie, and the small values in them. Pure: contents in, values out.
+"""Parse the index of an OCDBT store: locations of its nodes, and the small values in them. Pure.
 
 Orbax puts every value up to 1,024 bytes, so the `.zarray` or `zarr.json` of each array, into one root node, and arrays
-into other files (orbax-checkpoint@0.12.8 _src/serialization/tensorstore_utils.py `max_inline_value_bytes`).
-source: tensorstore kvstore/ocdbt/index.rst "Storage format", and format/config_codec.cc for `manifest_kind`, which the
-page leaves out; tests/contract/test_checkpoint_formats.py reads stores that Orbax wrote.
+into other files (orbax-checkpoint@0.12.8 _src/serialization/tensorstore_utils.py `max_inline_value_bytes`). source:
+tensorstore kvstore/ocdbt/index.rst "Storage format", and format/config_codec.cc for `manifest_kind`, which the page
+leaves out; tests/contract/test_checkpoint_formats.py reads stores that Orbax wrote.
 """
 
 from __future__ import annotations
@@ -19,47 +19,47 @@ else:
     from backports import zstd
 
 MAX_DECODED = 100_000_000
-"""Bytes of a node; Orbax's own limit (`max_decoded_node_bytes`)."""
+"""Limit on a decoded node in bytes, the same as Orbax's (`max_decoded_node_bytes`)."""
 _MANIFEST, _NODE = 0x0CDB3A2A, 0x0CDB20DE
 _CHECKSUM = 4
 HEADER = 12
-"""Bytes of the magic number and the length."""
+"""Length of the magic number and the length field, in bytes."""
 
 
 class Undecodable(ValueError):
-    """The bytes are no manifest or node of a version that is known here."""
+    """The bytes are not a manifest or node of a supported version."""
 
 
 class Damaged(Undecodable):
-    """Whatever its version, it is not as it was written: cut off, or other bytes."""
+    """The bytes are damaged: truncated or changed, whatever the version."""
 
 
 class Location(Struct, frozen=True, kw_only=True):
-    """Where a node lies."""
+    """The location of a node."""
 
     file: str
-    """Below the store's folder."""
+    """Path below the store's folder."""
     offset: int
     length: int
     base: bytes = b""
-    """What goes in front of the files that the node names."""
+    """Prefix of the paths of files that the node refers to."""
     prefix: bytes = b""
-    """What goes in front of its keys."""
+    """Prefix of the node's keys."""
 
 
 class Node(Struct, frozen=True, kw_only=True):
     values: Mapping[str, bytes]
-    """Those that are stored in the node itself."""
+    """Values stored in the node itself."""
     children: tuple[Location, ...] = ()
 
 
 def root(manifest: bytes) -> Location | None:
-    """The root node of the newest version; None where the store is empty. Raises Undecodable."""
+    """Return the root node of the newest version; None if the store is empty. Raises Undecodable."""
     body = _body(manifest, magic=_MANIFEST)
     body.take(16)  # the store's UUID
     if body.varint():
         raise Undecodable("its manifest is spread over several files")
-    body.varints(2)  # bytes of an inline value, and of a node, at most
+    body.varints(2)  # maximum bytes of an inline value and of a node
     body.take(1)  # arity of the tree of versions
     if body.varint():
         body.take(4)  # level of compression
@@ -72,7 +72,7 @@ def root(manifest: bytes) -> Location | None:
 
 
 def node(content: bytes, at: Location) -> Node:
-    """What a node holds. Raises Undecodable."""
+    """Parse a node. Raises Undecodable."""
     body = _body(content, magic=_NODE)
     height = body.take(1)[0]
     files = _files(body, base=at.base)
@@ -88,14 +88,14 @@ def node(content: bytes, at: Location) -> Node:
 
 def _inline(body: _Cursor, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
     sizes, kinds = body.varints(len(keys)), body.varints(len(keys))
-    body.varints(2 * sum(kind != 0 for kind in kinds))  # where the others lie
+    body.varints(2 * sum(kind != 0 for kind in kinds))  # locations of values stored elsewhere
     for key, size, kind in zip(keys, sizes, kinds, strict=True):
         if not kind:
             yield key, body.take(size)
 
 
 def _locations(body: _Cursor, files: Sequence[_File], *, prefixes: Sequence[bytes]) -> list[Location]:
-    """References to nodes, one for each prefix of their keys."""
+    """Return references to nodes, one for each prefix of their keys."""
     ids, offsets, lengths = (body.varints(len(prefixes)) for _ in range(3))
     if any(number >= len(files) for number in ids):
         raise Undecodable("it names a file that is not in its table")
@@ -121,19 +121,19 @@ def _files(body: _Cursor, *, base: bytes) -> tuple[_File, ...]:
 
 
 def _joined(shared: Sequence[int], suffixes: Sequence[bytes]) -> Iterator[bytes]:
-    """Strings of which each says how much of the one before it begins with."""
+    """Join strings, each given as a suffix and the length of the prefix it shares with the previous one."""
     last = b""
-    for length, suffix in zip(shared, suffixes, strict=False):  # without suffixes one length is too many
+    for length, suffix in zip(shared, suffixes, strict=False):  # there is one more length than suffixes
         last = last[:length] + suffix
         yield last
 
 
 def _body(content: bytes, *, magic: int) -> _Cursor:
-    """What stands between the header and the checksum, decompressed."""
-    if not any(content):  # a full disk or a power cut leaves that
+    """Return the decompressed bytes between the header and the checksum."""
+    if not any(content):  # a full disk or a power failure leaves only zeros
         raise Damaged("it is empty")
     if int.from_bytes(content[:4], "big") != magic:
-        raise Undecodable("it does not begin as one")
+        raise Undecodable("it has another magic number")
     head = _Cursor(content)
     head.take(4)
     length = int.from_bytes(head.take(8), "little") if len(content) >= HEADER else HEADER
@@ -141,7 +141,7 @@ def _body(content: bytes, *, magic: int) -> _Cursor:
         raise Damaged(f"it has {len(content)} bytes of {length}")
     version, compression = head.varints(2)
     if version or compression > 1:
-        raise Undecodable(f"version {version} with compression {compression} is not known")
+        raise Undecodable(f"version {version} with compression {compression} is not supported")
     packed = content[head.at : -_CHECKSUM]
     return _Cursor(_decompressed(packed) if compression else packed)
 
@@ -153,12 +153,12 @@ def _decompressed(packed: bytes) -> bytes:
     except zstd.ZstdError as failed:
         raise Damaged(str(failed)) from None
     if not whole.eof:
-        raise Undecodable(f"it is cut, or has more than {MAX_DECODED:,} bytes")
+        raise Undecodable(f"it is truncated, or has more than {MAX_DECODED:,} bytes")
     return bytes(found)
 
 
 class _Cursor:
-    """Reads from the front."""
+    """A reader of bytes from the front."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -173,16 +173,16 @@ class _Cursor:
         return found
 
     def varint(self) -> int:
-        """Seven bits a byte, the lowest first; at most 64 of them."""
+        """Return an integer: seven bits per byte, the lowest first; at most 64 bits."""
         value = 0
         for shift in range(0, 64, 7):
             byte = self.take(1)[0]
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value
-        raise Undecodable("a number has no end")
+        raise Undecodable("a number is not terminated")
 
     def varints(self, count: int) -> tuple[int, ...]:
-        if count > len(self._content):  # each takes a byte at least
+        if count > len(self._content):  # each takes at least one byte
             raise Undecodable("it ends too early")
         return tuple(self.varint() for _ in range(count))

@@ -1,4 +1,4 @@
-"""What `xsft checkpoint inspect` tells of a checkpoint, made of what its small files say. Pure."""
+"""Build the report of `xsft checkpoint inspect` from the checkpoint's small files. Pure."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ LayoutName = Literal["items", "model_params", "optimizer_state", "adapters", "hu
 
 
 class Writer(Struct, frozen=True, kw_only=True):
-    """The training or the conversion that saved it, by xsft's record beside its output."""
+    """The training or conversion that saved the checkpoint, from xsft's record beside its output."""
 
     run_name: str
     spec_digest: str
-    """Of the workload, or of all that decides what a conversion writes."""
+    """Digest of the workload, or of the inputs of a conversion."""
     steps: int | None = None
-    """Asked for; None for a conversion."""
+    """Steps requested; None for a conversion."""
     source: str | None = None
-    """Weights that were converted, with their commit where the hub told it; None for a training."""
+    """The converted weights, with their commit if known; None for a training."""
 
 
 class Report(Struct, frozen=True, kw_only=True):
     path: str
     status: Status
     detail: str
-    """Why it is torn or could not be read, or what lies there instead."""
+    """Why it is incomplete or unreadable, or what the path contains instead."""
     layout: LayoutName | None
     step: int | None
     use_zarr3: bool | None
@@ -44,14 +44,14 @@ class Report(Struct, frozen=True, kw_only=True):
     dtypes: tuple[str, ...] | None
     dtypes_detail: str
     parameters: int | None
-    """Of the weights; None where the files do not tell every shape."""
+    """Number of parameters; None if the files do not give every shape."""
     arrays: int
     models: tuple[str, ...]
-    """Of the catalogue; several where their arrays do not differ."""
+    """Models of the catalogue with these arrays; several if their arrays are equal."""
     modes: tuple[ModeName, ...]
-    """That can read it."""
+    """Modes that can read it."""
     bytes: int | None
-    """Of all its files; None where there are too many to count."""
+    """Total size of its files in bytes; None if there are too many to count."""
     bytes_read: int
     written_by: Writer | None
 
@@ -83,14 +83,16 @@ def report(found: CheckpointFacts, *, size: int | None, bytes_read: int, written
 
 
 def _status(found: CheckpointFacts) -> Status:
-    """A list of arrays that is too long to be read proves nothing of them."""
+    """Return the status; a list of arrays that is too long to read does not make a checkpoint incomplete."""
     if found.status == "read":
         return "complete" if found.arrays else "unreadable"
     return found.status
 
 
 def _layout(found: CheckpointFacts) -> LayoutName | None:
-    """By its arrays, which a folder of any name may hold; the folder tells who wrote weights."""
+    """Return the layout by its arrays, because the folder may have any name; for weights the folder tells the
+    writer.
+    """
     if found.is_hugging_face:
         return "hugging_face"
     folder = found.path.rstrip("/").rpartition("/")[2]
@@ -104,21 +106,25 @@ def _layout(found: CheckpointFacts) -> LayoutName | None:
 
 
 def _step(path: str) -> int | None:
-    """The folder above: conversions save as step 0."""
+    """Return the step from the folder above; conversions save as step 0."""
     name = path.rstrip("/").rpartition("/")[0].rpartition("/")[2].partition(".")[0]
     return int(name) if name.isascii() and name.isdecimal() else None
 
 
 def _modes(found: CheckpointFacts) -> tuple[ModeName, ...]:
-    """Pathways' workers read zarr v2 without OCDBT only; unknown formats are promised to nobody. A store with OCDBT
-    that does not tell its zarr is read all the same (orbax-checkpoint@0.12.8: no `use_zarr3` is version 2)."""
+    """Return the modes that can read it. Pathways' workers read only zarr v2 without OCDBT; an unknown format gives no
+    mode. A store with OCDBT that does not state its zarr version can be read (orbax-checkpoint@0.12.8: no
+    `use_zarr3` is version 2).
+    """
     if _status(found) != "complete" or (found.use_zarr3 is None and not found.use_ocdbt):
         return ()
     return ("mcjax", "pathways") if found.use_ocdbt is False and found.use_zarr3 is False else ("mcjax",)
 
 
 def _parameters(found: CheckpointFacts, held: Mapping[str, SavedArray], fitting: tuple[str, ...]) -> int | None:
-    """By the shapes in the files; where devices held copies these are shares, and the model's own shapes tell."""
+    """Return the number of parameters from the files' shapes; where devices held copies these are shares, so the
+    model's own shapes are used.
+    """
     if not held:
         return None
     shapes = [certain(array) for array in held.values()]

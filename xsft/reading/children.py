@@ -1,8 +1,8 @@
-"""The Jobs that JobSet will make of a JobSet. Pure.
+"""Compute the Jobs that JobSet will create from a JobSet. Pure.
 
 source: jobset@v0.10.1 pkg/controllers/jobset_controller.go (constructJob, labelAndAnnotateObject, coordinatorEndpoint,
-GetSubdomain) and pkg/webhooks/jobset_webhook.go (defaults). JobSet's own admission looks at little of a pod template:
-what a Job may not be is found only when its controller makes one, after Kueue has given it quota.
+GetSubdomain) and pkg/webhooks/jobset_webhook.go (defaults). JobSet's own admission checks little of a pod template: an
+invalid Job is found only when its controller creates one, after Kueue has given it quota.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ NODE_SELECTOR_STRATEGY = "alpha.jobset.sigs.k8s.io/node-selector"
 
 
 def child_jobs(jobset: Json) -> tuple[Json, ...]:
-    """One Job per replicated job: the last of its replicas, whose name and labels are the longest."""
+    """Return one Job per replicated job: its last replica, which has the longest name and labels."""
     return tuple(_child(jobset, replicated) for replicated in jobset["spec"]["replicatedJobs"])
 
 
 def jobless(jobset: Json) -> tuple[str, ...]:
-    """Replicated jobs of which no Job is made, which the server takes: Kueue gives the run quota, and it never ends.
+    """Return replicated jobs without any Job. The API server accepts them, but Kueue then gives the run quota and it
+    never ends.
 
     source: run against jobset@v0.10.1 and Kueue 0.16.
     """
@@ -57,7 +58,7 @@ def _child(jobset: Json, replicated: Json) -> Json:
 def _pod_template(jobset: Json, template: Json, labels: Json, exclusive: Json) -> Json:
     network = jobset["spec"].get("network") or {}
     subdomain = {"subdomain": _subdomain(jobset)} if network.get("enableDNSHostnames", True) else {}
-    restart = {"restartPolicy": "OnFailure"}  # JobSet's default where a template names none
+    restart = {"restartPolicy": "OnFailure"}  # JobSet's default if the template has none
     metadata = template.get("metadata", {})
     return {
         **template,
@@ -74,7 +75,7 @@ def _marked(metadata: Json, labels: Json, exclusive: Json) -> Json:
 
 
 def _labels(jobset: Json, replicated: Json, index: int) -> Json:
-    """JobSet's labels, and annotations of the same names; without the UID, which nobody has yet."""
+    """Return JobSet's labels, also set as annotations; without the UID, which does not exist yet."""
     name = jobset["metadata"]["name"]
     namespace = jobset["metadata"].get("namespace", "default")
     job = _job_name(jobset, replicated, index)
@@ -97,7 +98,7 @@ def _labels(jobset: Json, replicated: Json, index: int) -> Json:
 
 
 def _counted(jobset: Json, replicated: Json, *, group: str | None = None) -> tuple[int, int]:
-    """Jobs before those of `replicated`, and all; of one group where it is named."""
+    """Return the number of Jobs before those of `replicated`, and the total; of one group if given."""
     found = [one for one in jobset["spec"]["replicatedJobs"] if group in (None, _group(one))]
     counts = [int(one.get("replicas", 1)) for one in found]
     at = [str(one["name"]) for one in found].index(str(replicated["name"]))
@@ -105,12 +106,14 @@ def _counted(jobset: Json, replicated: Json, *, group: str | None = None) -> tup
 
 
 def _group(replicated: Json) -> str:
-    """`default` is what JobSet's webhook fills in."""
+    """Return the group; JobSet's webhook defaults to `default`."""
     return str(replicated.get("groupName") or "default")
 
 
 def _coordinator(jobset: Json) -> Json:
-    """A label's value has 63 characters: this one is why Pathways' names are so short."""
+    """Return the coordinator's label. Its value is limited to 63 characters, which limits the names of Pathways
+    runs.
+    """
     at = jobset["spec"].get("coordinator")
     if not at:
         return {}

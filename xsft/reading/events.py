@@ -1,4 +1,4 @@
-"""Kubernetes events, and what a JobSet names that must be there. Pure; nothing here raises."""
+"""Kubernetes events, and the objects that a JobSet refers to. Pure; nothing here raises."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from xsft.states.model import JobSet
 
 
 def event_of(json: Json) -> Event:
-    """source: k8s.io/api core/v1 Event; `series` and `eventTime` replaced `count` and `lastTimestamp` in new ones."""
+    """Parse an event. source: k8s.io/api core/v1 Event; `series` and `eventTime` replaced `count` and `lastTimestamp`
+    in new ones.
+    """
     about, series = mapping(json, "involvedObject"), mapping(json, "series")
     at = series.get("lastObservedTime") or json.get("lastTimestamp") or json.get("eventTime")
     created = mapping(json, "metadata").get("creationTimestamp")
@@ -25,7 +27,9 @@ def event_of(json: Json) -> Event:
 
 
 def is_about(event: Event, jobset: JobSet, *, workload: str | None) -> bool:
-    """Whether it is about the JobSet, its Jobs, its pods or its Workload; another run's name may begin with its."""
+    """Return whether the event is about the JobSet, its Jobs, its pods or its Workload; names of other runs may share a
+    prefix.
+    """
     kind, _, name = event.object.partition("/")
     if kind == "JobSet":
         return name == jobset.name
@@ -38,7 +42,7 @@ def is_about(event: Event, jobset: JobSet, *, workload: str | None) -> bool:
 
 
 def named_objects(jobset: Json) -> tuple[tuple[str, str], ...]:
-    """(kind, name) of what its pods and its queue label name: PriorityClass, Secret, LocalQueue; each once."""
+    """Return (kind, name) of each PriorityClass, Secret and LocalQueue that its pods and queue label refer to."""
     return tuple(dict.fromkeys(pair for pair in _named(jobset) if pair[1]))
 
 
@@ -52,7 +56,7 @@ def _named(jobset: Json) -> Iterator[tuple[str, str]]:
 
 
 def _secrets(pod: Json) -> Iterator[str]:
-    """A Secret that is optional may be missing."""
+    """Yield the Secrets that must exist; optional ones may be missing."""
     for volume in rows(pod.get("volumes")):
         yield from _required(mapping(volume, "secret"), "secretName")
     for pull in rows(pod.get("imagePullSecrets")):

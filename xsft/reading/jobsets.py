@@ -1,7 +1,7 @@
-"""JobSets as the cluster holds them, reduced to what a state depends on; anybody's, not only those xsft made. Pure.
+"""Parse JobSets from the cluster into the fields that a state depends on; any JobSet, not only xsft's. Pure.
 
-Nothing here raises, whatever the JSON: a field that is missing or of another kind is not known.
-source: jobset@v0.10.1 api/jobset/v1alpha2/jobset_types.go; xpk@1.16.0 as rendered (tests/golden/*.manifest.yaml).
+Nothing here raises: a field that is missing or of another type counts as unknown. source: jobset@v0.10.1
+api/jobset/v1alpha2/jobset_types.go; xpk@1.16.0 as rendered (tests/golden/*.manifest.yaml).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from xsft.states.model import Condition, JobSet, ReplicatedJob
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 XPK_LABEL = "xpk.google.com/workload"
-"""xpk's own list goes by it (xpk@1.16.0 commands/workload.py)."""
+"""Label by which xpk lists its workloads (xpk@1.16.0 commands/workload.py)."""
 ACCELERATOR = "cloud.google.com/gke-tpu-accelerator"
 TOPOLOGY = "cloud.google.com/gke-tpu-topology"
 MANAGER_LABEL = "app.kubernetes.io/managed-by"
@@ -79,18 +79,20 @@ def jobset_of(json: Json) -> JobSet:
 
 
 def _run_name(label: str | None, *, jobset: str) -> str | None:
-    """The label, where the JobSet can be an attempt of that run: somebody may have copied it (`naming.jobset_name`)."""
+    """Return the run in the label if the JobSet's name can be an attempt of it; a label may have been copied
+    (`naming.jobset_name`).
+    """
     its = label is not None and jobset.startswith(label) and _ATTEMPT.fullmatch(jobset, len(label))
     return label if its else None
 
 
 def run_of(json: Json) -> JobSet | None:
-    """None if it is no run."""
+    """Return the run's JobSet, or None if it is not a run."""
     return jobset_of(json) if trains(json) else None
 
 
 def trains(json: Json) -> bool:
-    """Whether it is a run at all: xsft's or xpk's, or one that asks for TPUs; a cluster may hold other JobSets."""
+    """Return whether it is a run: xsft's or xpk's, or one that requests TPUs; a cluster may have other JobSets."""
     labels = mapping(json, "metadata", "labels")
     jobs = rows(mapping(json, "spec").get("replicatedJobs"))
     return RUN_LABEL in labels or XPK_LABEL in labels or any(ACCELERATOR in _selector(job) for job in jobs)
@@ -101,7 +103,7 @@ def conditions_of(status: Json) -> tuple[Condition, ...]:
 
 
 def _terminal(conditions: tuple[Condition, ...]) -> str | None:
-    """JobSet before 0.6 writes the condition alone."""
+    """Return the terminal state; JobSet before 0.6 writes only the condition."""
     return next((c.type for c in conditions if c.type in ("Failed", "Completed") and c.status == "True"), None)
 
 
@@ -124,14 +126,14 @@ def _mode(labels: Json, jobs: tuple[Json, ...]) -> ModeName | None:
 
 
 def _slices(jobs: tuple[Json, ...], mode: ModeName | None) -> Json:
-    """The replicated job of the slices: by its name, else the first that asks for TPUs."""
+    """Return the replicated job of the slices: by its name, else the first that requests TPUs."""
     name = mode_module(mode).REPLICATED_JOB if mode else None
     found = (job for job in jobs if (job.get("name") == name if name else ACCELERATOR in _selector(job)))
     return next(found, {})
 
 
 def _trainer(jobs: tuple[Json, ...], mode: ModeName | None) -> Json:
-    """The container that trains: xpk's name for it, else the first of the first job."""
+    """Return the container that trains: by xpk's name, else the first container of the first job."""
     name = mode_module(mode).TRAINER_JOB if mode else None
     job = next((job for job in jobs if job.get("name") == name), jobs[0] if jobs else {})
     containers = rows(_pod_spec(job).get("containers"))
@@ -155,7 +157,7 @@ def _tpu(pod: Json) -> str | None:
 
 @cache
 def _type_of(accelerator: str, topology: str) -> str | None:
-    """The inverse of what xpk writes into the node selector; None for a slice that xpk does not know."""
+    """Return the TPU type of a node selector that xpk writes; None for an unknown slice."""
     generation = next((g.name for g in generations().values() if g.accelerator == accelerator), None)
     if generation is None or not _TOPOLOGY.fullmatch(topology):
         return None
@@ -166,14 +168,14 @@ def _type_of(accelerator: str, topology: str) -> str | None:
 
 
 def _literal(pattern: re.Pattern[str], command: str) -> str | None:
-    """What an argument is set to, where the command says it once and without a variable."""
+    """Return an argument's value if the command sets it once and without a variable."""
     values = set(pattern.findall(command))
     value = values.pop() if len(values) == 1 else ""
     return value if value and "$" not in value and "`" not in value else None
 
 
 def _replicated(jobs: tuple[Json, ...], status: Json) -> tuple[ReplicatedJob, ...]:
-    """In the spec's order: the status lists them in any."""
+    """Return the replicated jobs in the spec's order; the status lists them in any."""
     counts = {text(row.get("name")): row for row in rows(status.get("replicatedJobsStatus"))}
     return tuple(_counted(job, counts.get(text(job.get("name")), {})) for job in jobs)
 

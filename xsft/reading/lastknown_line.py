@@ -1,4 +1,4 @@
-"""One attempt of a run as it was known last, as a line of JSON: written whole, read leniently. Pure."""
+"""The last known state of one attempt, as a line of JSON: written completely, read leniently. Pure."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from xsft.reading.lenient import count, integer, mapping, rows, text, texts, who
 from xsft.states.model import ENDED, STATES, Before, JobSet, Observation, Progress, Status, Unread
 
 LEFT_OUT = frozenset({"jobs", "suspended", "has_status", "deleting_at", "image", "conditions"})
-"""Of a JobSet: what was true for a moment only."""
+"""Fields of a JobSet that are not kept, because they change quickly."""
 
 AGES_S = 1e9
-"""No clock is so far off; NaN is no number below it."""
+"""Limit on the age of an entry in seconds; NaN fails the comparison too."""
 _FRONT = re.compile(r'\{"uid": "([^"\\]*)", "ended": (true|false), "observed_at": "([^"\\]*)", ')
-"""How a line begins that this xsft wrote: enough to keep, to forget and to find it without taking it apart."""
+"""The beginning of a line that this xsft wrote: enough to keep, drop and find a line without parsing the rest."""
 
 
 class LastKnown(Struct, frozen=True, kw_only=True):
-    """One attempt of a run, as it was."""
+    """The last known state of one attempt of a run."""
 
     jobset: JobSet
     status: Status
     observed_at: str
     ahead_s: float = 0.0
-    """As `Observation.ahead_s` was then."""
+    """Clock offset at that time, as `Observation.ahead_s`."""
     progress: Progress | None = None
     steps: int | None = None
     mode: str | None = None
     before: Before | None = None
-    """How it was before its latest restart."""
+    """State before its latest restart."""
     found: str = ""
-    """Why a process of it has failed, as `why` found."""
+    """Why one of its processes failed, as `why` found."""
     ended_at: str | None = None
-    """As its record tells, where its JobSet does not."""
+    """End from its record, if its JobSet does not give it."""
     unheard: bool = False
-    """It is over, and what it said last was not read: `progress` is from before."""
+    """True if it ended and its last log lines were not read: `progress` is older."""
     gone: bool = False
-    """It lived when it was seen last, and its cluster has had no such JobSet since."""
+    """True if it was last seen active, and its cluster no longer has the JobSet."""
 
     @property
     def ended(self) -> bool:
         return self.status.state in ENDED
 
     def observation(self, cluster: str, *, unread: tuple[Unread, ...]) -> Observation:
-        """As it was then, with its age."""
+        """Return the observation of that time, with its age."""
         return Observation(
             run_name=self.jobset.run_name,
             target="xpk",
@@ -80,12 +80,12 @@ class LastKnown(Struct, frozen=True, kw_only=True):
 
 class Line(Struct, frozen=True, kw_only=True):
     uid: str
-    """Of the JobSet."""
+    """UID of the JobSet."""
     ended: bool
-    """Or gone: it lives no more."""
+    """Whether it ended or is gone."""
     observed_at: str
     text: str
-    """Of the whole line, without its end."""
+    """The whole line, without its newline."""
 
     @property
     def has_found(self) -> bool:
@@ -96,11 +96,11 @@ class Line(Struct, frozen=True, kw_only=True):
         return '"progress": {}' not in self.text
 
     def known(self) -> LastKnown | None:
-        """None where it makes no sense."""
+        """Return the parsed line, or None if it is invalid."""
         return _from_json(_object(self.text))
 
     def as_gone(self) -> Line:
-        """What was known of it stays known, not that it lives; the line is not taken apart for that."""
+        """Return the line marked as gone, without parsing it; everything else known is kept."""
         told = self.text.replace('"ended": false', '"ended": true', 1).removesuffix("}")
         return replace(self, ended=True, text=f'{told}, "gone": true}}')
 
@@ -112,11 +112,11 @@ def line_of(known: LastKnown) -> Line:
 
 
 def read_line(written: str) -> Line | None:
-    """None for what is no line of a run."""
+    """Return the line, or None if it is not a line of a run."""
     front = _FRONT.match(written)
     if front is not None and written.endswith("}"):
         return Line(uid=front[1], ended=front[2] == "true", observed_at=front[3], text=written)
-    known = _from_json(_object(written))  # another version's
+    known = _from_json(_object(written))  # a line of another version
     return line_of(known) if known is not None else None
 
 
@@ -147,7 +147,7 @@ def _json(known: LastKnown) -> dict[str, Any]:
 
 
 def _said(part: JobSet | Status | Progress | Before) -> dict[str, Any]:
-    """Its fields, without those that say nothing."""
+    """Return the fields that have values."""
     return {key: value for key, value in asdict(part).items() if value is not None}
 
 

@@ -1,4 +1,4 @@
-"""Looking into JSON that anybody may have written: what is not there, or is of another kind, is nothing. Pure."""
+"""Read values from arbitrary JSON: a value that is missing or of another type gives an empty result. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WHOLE = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
 def mapping(value: Any, *keys: str) -> Json:
-    """The mapping under these keys; empty where there is none."""
+    """Return the mapping under these keys; empty if there is none."""
     found = value
     for key in keys:
         found = found.get(key) if isinstance(found, dict) else None
@@ -19,29 +19,29 @@ def mapping(value: Any, *keys: str) -> Json:
 
 
 def rows(value: Any) -> tuple[Json, ...]:
-    """The mappings of a list."""
+    """Return the mappings of a list."""
     return tuple(row for row in value if isinstance(row, dict)) if isinstance(value, list) else ()
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """The strings of a list."""
+    """Return the strings of a list."""
     return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 
 def text(value: Any) -> str | None:
-    """A string that says something."""
+    """Return a string that is not empty, or None."""
     return value if isinstance(value, str) and value else None
 
 
 def whole(value: Any) -> int | None:
-    """A whole number >= 0, also as the digits of a label."""
+    """Return an integer >= 0, also from the digits of a label."""
     if isinstance(value, str):
         return int(value) if _WHOLE.fullmatch(value) else None
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def integer(value: Any) -> int | None:
-    """A whole number of either sign: priorities may be negative."""
+    """Return an integer of either sign: priorities may be negative."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 

@@ -1,6 +1,6 @@
-"""What a failed connection means, without the names of the libraries that met it. Pure.
+"""Translate network errors of libraries into the usual short messages. Pure.
 
-source: the texts of urllib3@2 exceptions.py, requests@2 adapters.py and CPython's ssl, met by asking.
+source: the texts of urllib3@2 exceptions.py, requests@2 adapters.py and CPython's ssl, seen in real failures.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 _LIBRARY = re.compile(
     r"ConnectionPool\(|HTTPS?Connection\(|Max retries exceeded|'Connection aborted\.'|Connection broken:"
 )
-"""A text that holds one of them is a library's, and says too much."""
+"""Parts of texts that come from a library and must be shortened."""
 _MEANINGS = (
     (r"Tunnel connection failed: 407", "the proxy requires a login (407)"),
     (r"Tunnel connection failed: (?P<said>\d+ [A-Za-z ]+)", "the proxy refused the host ({said})"),
@@ -19,9 +19,9 @@ _MEANINGS = (
     (r"failed to resolve|name or service not known|name resolution|no such host", "its name could not be resolved"),
     (r"certificate has expired", "its certificate has expired, or this machine's clock is wrong"),
     (r"certificate is not yet valid", "its certificate is not valid yet, or this machine's clock is wrong"),
-    (r"(?P<said>self.signed certificate)", "it shows a {said}, which this machine does not trust"),
-    (r"certificate is not valid for|doesn't match", "its certificate is another host's"),
-    (r"certificate[ _]verify[ _]failed", "its certificate is not one that this machine trusts"),
+    (r"(?P<said>self.signed certificate)", "it has a {said}, which this machine does not trust"),
+    (r"certificate is not valid for|doesn't match", "its certificate is for another host"),
+    (r"certificate[ _]verify[ _]failed", "this machine does not trust its certificate"),
     (r"wrong[ _]version[ _]number", "the server does not speak TLS on this port"),
     (r"\bssl\b|\btls\b|SSLError", "the TLS handshake failed"),
     (r"connection refused", "connection refused"),
@@ -31,7 +31,7 @@ _MEANINGS = (
     (r"no such file", "no such file"),
     (r"IncompleteRead", "incomplete answer"),
 )
-"""The first that is found: a proxy's name that is not known is the proxy's."""
+"""Patterns and their meaning; the first match counts: an unknown proxy name is the proxy's failure."""
 
 _NETWORK = re.compile(
     r"could not resolve|name resolution|no such host|connection (?:refused|reset|aborted)|network is unreachable|"
@@ -41,17 +41,17 @@ _NETWORK = re.compile(
 
 
 def blames_network(said: str) -> bool:
-    """Whether a program that asked its own server says that the network failed, which may mend itself."""
+    """Return whether another program's message reports a network failure, which may be temporary."""
     return _NETWORK.search(said) is not None
 
 
 def plain(said: str) -> str:
-    """A library's text in words of ours; any other text as it is."""
+    """Return a library's text in plain words; any other text unchanged."""
     return meaning(said) if _LIBRARY.search(said) else said
 
 
 def meaning(said: str) -> str:
-    """What is certainly a library's text, in words of ours."""
+    """Return the meaning of a text that is known to be a library's."""
     for pattern, words in _MEANINGS:
         if found := re.search(pattern, said, re.IGNORECASE):
             return words.format(**found.groupdict())

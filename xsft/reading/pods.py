@@ -1,4 +1,4 @@
-"""Pods of JobSets as the cluster holds them, reduced to what a state depends on. Pure; nothing here raises."""
+"""Parse pods of JobSets into the fields that a state depends on. Pure; nothing here raises."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xsft.states.model import Container, JobSet, Pod
 
 REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 JOB_INDEX = "jobset.sigs.k8s.io/job-index"
-"""source: jobset@v0.10.1 api/jobset/v1alpha2/jobset_types.go; all are labels of each pod."""
+"""Labels that JobSet sets on each pod. source: jobset@v0.10.1 api/jobset/v1alpha2/jobset_types.go."""
 
 ContainerState = Literal["waiting", "running", "terminated"]
 _STATES: tuple[ContainerState, ...] = ("terminated", "running", "waiting")
@@ -65,19 +65,19 @@ def _in_state(row: Json, state: Json) -> Container:
 
 
 def pods_selector(jobsets: Iterable[str]) -> str:
-    """Label selector of all pods of these JobSets, by their exact names."""
+    """Return the label selector of all pods of these JobSets, by exact name."""
     return f"{JOBSET_NAME} in ({','.join(sorted(jobsets))})"
 
 
 def first_hosts_selector(jobsets: Iterable[str]) -> str:
-    """Of the first pod of each of their Jobs: `prints_steps` finds one per JobSet among them, and why a Job does not
-    start can be read off its first pod (`FIRST_HOSTS`).
+    """Return the label selector of the first pod of each of their Jobs. `prints_steps` finds one per JobSet among them,
+    and a first pod shows why its Job does not start (`FIRST_HOSTS`).
     """
     return f"{pods_selector(jobsets)},{COMPLETION_INDEX}=0"
 
 
 def trainer_job(jobset: JobSet) -> str | None:
-    """The replicated job whose first pod prints the steps; of a JobSet of an unknown make, its first."""
+    """Return the replicated job whose first pod prints the steps; the first one of a JobSet of unknown origin."""
     known = next((mode for mode in MODES if mode == jobset.mode), None)
     if known:
         return mode_module(known).TRAINER_JOB
@@ -85,11 +85,13 @@ def trainer_job(jobset: JobSet) -> str | None:
 
 
 def prints_steps(pod: Pod, jobset: JobSet) -> bool:
-    """Host 0 of slice 0, or the Pathways head: every McJAX host prints steps, and this one is also the coordinator."""
+    """Return whether the pod is host 0 of slice 0, or the Pathways head: every McJAX host prints steps, and this one is
+    also the coordinator.
+    """
     return (pod.jobset, pod.replicated_job, pod.slice_index, pod.host) == (jobset.name, trainer_job(jobset), 0, 0)
 
 
 def trainer_container(pod: Pod) -> str | None:
-    """Name of the container whose output is the trainer's; None lets the cluster choose the pod's only one."""
+    """Return the container whose output is the trainer's; None if the pod has only one."""
     named = [c.name for c in pod.containers if c.name.startswith(TRAINER_CONTAINER)]
     return named[0] if named else None

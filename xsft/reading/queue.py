@@ -1,4 +1,4 @@
-"""Kueue's objects as the cluster holds them, reduced to what a state depends on. Pure; nothing here raises.
+"""Parse Kueue's objects into the fields that a state depends on. Pure; nothing here raises.
 
 Both served versions (v1beta1, v1beta2) have these fields under the same names. source: kueue@v0.16.1
 apis/kueue/{v1beta1,v1beta2}/workload_types.go, apis/visibility/v1beta2/types.go.
@@ -19,14 +19,14 @@ from xsft.states.model import Condition, KueueWorkload
 
 
 class Owned(Struct, frozen=True, kw_only=True):
-    """A Workload and the UID of the JobSet it stands for."""
+    """A Workload and the UID of the JobSet that owns it."""
 
     owner: str | None
     workload: KueueWorkload
 
 
 class Waiting(Struct, frozen=True, kw_only=True):
-    """A Workload that waits, as Kueue's visibility API tells it."""
+    """A pending Workload, from Kueue's visibility API."""
 
     name: str
     namespace: str
@@ -35,7 +35,7 @@ class Waiting(Struct, frozen=True, kw_only=True):
     queue: str
     priority: int
     position: int
-    """In its LocalQueue; 0 is next."""
+    """Position in its LocalQueue; 0 is next."""
     position_in_cluster_queue: int
 
 
@@ -48,11 +48,11 @@ class Holding(Struct, frozen=True, kw_only=True):
     cluster_queue: str
     priority: int | None
     holds: str
-    """Of accelerators, `512 google.com/tpu`; empty where it holds none."""
+    """Accelerators held, `512 google.com/tpu`; empty for none."""
 
 
 def holding_of(json: Json) -> Holding | None:
-    """None for one that holds none."""
+    """Return the Workload if it holds quota, else None."""
     workload = workload_of(json)
     if workload.cluster_queue is None:
         return None
@@ -72,7 +72,7 @@ def holding_of(json: Json) -> Holding | None:
 
 
 def quotas_of(cluster_queue: Json) -> tuple[Quota, ...]:
-    """What each flavor of the queue has and what of it is taken, in the queue's order."""
+    """Return the total and used quota of each flavor, in the queue's order."""
     used = {
         (flavor.get("name"), resource.get("name")): str(resource.get("total", "0"))
         for flavor in rows(mapping(cluster_queue, "status").get("flavorsUsage"))
@@ -127,19 +127,19 @@ def waiting_of(json: Json) -> Waiting:
 
 
 def with_positions(workload: KueueWorkload, positions: Mapping[str, int]) -> KueueWorkload:
-    """`positions` by the Workload's name."""
+    """Return the Workload with its position; `positions` has the Workloads' names as keys."""
     position = positions.get(workload.name)
     return workload if position is None else replace(workload, position=position)
 
 
 def waits(workload: KueueWorkload) -> bool:
-    """Whether it has no quota and wants some, as far as its conditions say."""
+    """Return whether it is pending: its conditions show no quota and no end."""
     reserved = _is_true(workload.conditions, "QuotaReserved")
     return workload.active and not reserved and not _is_true(workload.conditions, "Finished")
 
 
 def queues_of(workloads: Iterable[KueueWorkload]) -> tuple[str, ...]:
-    """The LocalQueues in which they wait, the fullest first."""
+    """Return the LocalQueues in which they wait, the longest first."""
     names = [workload.queue for workload in workloads if workload.queue and waits(workload)]
     return tuple(sorted(set(names), key=lambda name: (-names.count(name), name)))
 
@@ -149,6 +149,6 @@ def _is_true(conditions: tuple[Condition, ...], kind: str) -> bool:
 
 
 def _owner(json: Json, key: str) -> str | None:
-    """Of the JobSet among its owners; Kueue makes it the controller."""
+    """Return a field of the JobSet among its owners; Kueue makes it the controller."""
     owners = rows(mapping(json, "metadata").get("ownerReferences"))
     return next((text(owner.get(key)) for owner in owners if owner.get("kind") == "JobSet"), None)

@@ -1,5 +1,5 @@
-"""Records of submissions and local runs: types, JSON, what must never be in them. Pure; `xsft.effects.records` keeps
-them. docs/reference/records.md has the shape.
+"""Records of submissions and local runs: types, JSON, removal of secrets. Pure; `xsft.effects.records` stores them.
+docs/reference/records.md has the format.
 """
 
 LOCAL_RECORD = "run.json"

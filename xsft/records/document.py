@@ -1,7 +1,7 @@
 """Records as JSON: written strictly, read leniently. Pure.
 
-A record outlives the xsft that wrote it. Unknown keys are ignored, missing ones have defaults, a value that makes no
-sense is left out and named in `Record.unread`; another schema version is read as far as it is known.
+A record may be older or newer than this xsft. Unknown keys are ignored, missing ones have defaults, invalid values are
+left out and listed in `Record.unread`; of another schema version all known keys are read.
 """
 
 from __future__ import annotations
@@ -20,9 +20,13 @@ _FAMILY = SCHEMA.partition("/")[0]
 
 
 def to_json(record: Record) -> str:
-    """Raises ValueError for a record of another schema, or one that was not read whole: writing would lose some."""
+    """Return the JSON. Raises ValueError for a record of another schema, or one with unread values, because writing
+    would lose data.
+    """
     if record.schema != SCHEMA or record.unread:
-        raise ValueError(f"a record of schema {record.schema!r} that was not read whole ({record.unread}) stays as is")
+        raise ValueError(
+            f"a record of schema {record.schema!r} that was read only in part ({record.unread}) is not written"
+        )
     losses = [[step, loss] for step, loss in sorted(record.losses.items())]
     attempts = [_without_nothing(asdict(attempt)) for attempt in record.attempts]
     document = {**asdict(record), "outcome": record.outcome, "attempts": attempts, "losses": losses}
@@ -35,7 +39,7 @@ def facts_to_json(facts: AttemptFacts, *, run_name: str, number: int) -> str:
 
 
 def read_record(text: str | bytes) -> Record:
-    """Raises ValueError when the text is not a record at all: no JSON object, no `xsft.record/…`, no run name."""
+    """Parse a record. Raises ValueError if the text is not one: no JSON object, no `xsft.record/…`, no run name."""
     document = _without_nothing(_object(text))
     pairs = document.get("losses")
     if isinstance(pairs, list):  # JSON has no integer keys
@@ -48,12 +52,12 @@ def read_record(text: str | bytes) -> Record:
 
 
 def read_facts(text: str | bytes) -> AttemptFacts:
-    """Raises ValueError when the text says nothing about an attempt."""
+    """Parse the facts. Raises ValueError if the text has none."""
     return _lenient(AttemptFacts, _attempt(_object(text)))[0]
 
 
 def unreadable(*, run_name: str, number: int, name: str, reason: str) -> Record:
-    """What stands for an attempt whose document is torn: that it was begun is known, and nothing else."""
+    """Return a placeholder for an attempt whose document is unreadable: only its start is known."""
     attempt = Attempt(number=number, outcome="unknown", reason=f"{name} cannot be read: {reason}")
     return Record(run_name=run_name, target="unknown", attempts=(attempt,), unread=(name,))
 
@@ -77,7 +81,7 @@ def _object(text: str | bytes) -> dict[str, Any]:
 
 
 def _attempt(document: Any) -> Any:
-    """Without nulls, which say nothing, and without an outcome that is not known here."""
+    """Return the attempt without null values and unknown outcomes."""
     if not isinstance(document, dict):
         return document
     attempt = _without_nothing(document)
@@ -91,7 +95,7 @@ def _is_loss(pair: Any) -> bool:
 
 
 def _lenient(kind: type[T], document: dict[str, Any]) -> tuple[T, tuple[str, ...]]:
-    """As `lenient.lenient`."""
+    """Return `lenient.lenient` of the document."""
     from xsft.records.lenient import lenient
 
     return lenient(kind, document)

@@ -1,4 +1,4 @@
-"""Reading a document of ours leniently, by pydantic: what makes no sense is left out and named. Pure."""
+"""Read a document with pydantic, leaving out invalid values and listing them. Pure."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ MAX_REPAIRS = 50
 
 
 def lenient(kind: type[T], document: dict[str, Any]) -> tuple[T, tuple[str, ...]]:
-    """The value, and the key paths that had to be left out to make it one."""
+    """Return the value, and the key paths that were left out because they were invalid."""
     document = copy.deepcopy(document)
     unread: list[str] = []
     for _ in range(MAX_REPAIRS):
         try:
             return _adapters()[kind.__name__].validate_python(document), tuple(dict.fromkeys(unread))
         except ValidationError as invalid:
-            worst = invalid.errors()[-1]  # the last one: removing it leaves earlier indices as they are
+            worst = invalid.errors()[-1]  # remove the last one first, so that earlier indices stay valid
             path = worst["loc"][:-1] if worst["type"] == "missing" else worst["loc"]
             _leave_out(document, path)
             unread.append(".".join(map(str, path)))
-    raise ValueError("too much of it makes no sense")
+    raise ValueError("too many of its values are invalid")
 
 
 @cache
@@ -37,7 +37,7 @@ def _adapters() -> dict[str, Any]:
 
 
 def _leave_out(document: dict[str, Any], path: tuple[int | str, ...]) -> None:
-    """Remove the deepest part of `path` that is there; pydantic's paths may end in words of its own."""
+    """Remove the deepest existing part of `path`; pydantic's paths may end in words of its own."""
     node: Any = document
     for here, below in zip(path, [*path[1:], None], strict=True):
         inner = _at(node, here)
@@ -47,11 +47,11 @@ def _leave_out(document: dict[str, Any], path: tuple[int | str, ...]) -> None:
             del node[here]
             return
         node = inner
-    raise ValueError(f"{'.'.join(map(str, path)) or 'what a record must have'} is missing")
+    raise ValueError(f"{'.'.join(map(str, path)) or 'a required key'} is missing")
 
 
 def _at(node: Any, key: int | str) -> Any:
-    """None also for a key that holds null: null is what JSON has for nothing."""
+    """Return the child; None also for a null value."""
     if isinstance(node, Mapping):
         return node.get(key)
     inside = isinstance(node, list) and isinstance(key, int) and key < len(node)

@@ -1,4 +1,4 @@
-"""The record of a run: what was submitted, every attempt, what came of it. One type for clusters and this machine."""
+"""The record of a run: what was submitted, every attempt and its outcome. One type for clusters and this machine."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Outcome = Literal[
     "cancelled",
     "unknown",
 ]
-"""`submitting`: about to create the object; what a submitter that was killed leaves. `not-created`: the cluster refused
-it. `created`: the object exists; what became of it is the cluster's to say. `short`: the trainer ended without an error
-before the steps asked for. `running` in the record of a local run that nobody holds: it was killed. `unknown`: nothing
-certain was learnt, or a newer xsft wrote a word that this one does not know.
+"""`submitting`: about to create the object, or the submitter was killed then. `not-created`: the cluster refused it.
+`created`: the object exists; the cluster has its state. `short`: the trainer ended without an error before the
+requested steps. `running` in the record of a local run without a process: it was killed. `unknown`: nothing certain
+is known, or a newer xsft wrote a word that this one does not know.
 """
 
 
@@ -36,26 +36,26 @@ certain was learnt, or a newer xsft wrote a word that this one does not know.
 class RecordedImage:
     ref: str
     digest: str | None = None
-    """`sha256:…`; None where the reference names a tag, which may mean another image tomorrow."""
+    """`sha256:…`; None if the reference has only a tag, which may later mean another image."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Git:
-    """The checkout the workload lies in."""
+    """The git checkout of the workload's file."""
 
     commit: str
-    """40 hex digits."""
+    """Commit, 40 hex digits."""
     dirty: bool | None = None
-    """Whether a tracked file differed from it."""
+    """Whether a tracked file was modified."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadBack:
-    """What the cluster held after the create, compared with the manifest."""
+    """Comparison of the created object with the manifest."""
 
     outcome: Literal["same", "differs", "not-read"]
     differences: tuple[str, ...] = ()
-    """One `JSON pointer: sent -> held` each."""
+    """Each difference as `JSON pointer: sent -> held`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,61 +63,63 @@ class Attempt:
     """One submission, or one start of the trainer on this machine."""
 
     number: int
-    """1, 2, …"""
+    """Number of the attempt: 1, 2, …"""
     spec_digest: str = ""
     started_at: str = ""
-    """UTC, ISO 8601: when it was about to be created or started."""
+    """UTC, ISO 8601: just before creation or start."""
     argv: tuple[str, ...] = ()
-    """Of the trainer."""
+    """The trainer's command line."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """What xsft puts into the trainer's environment; secrets are mounted files and only named here."""
+    """Environment variables that xsft sets for the trainer; secrets are mounted files, only named here."""
     outcome: Outcome = "running"
     finished_at: str | None = None
     reason: str | None = None
     state_reason: str | None = None
-    """The reason that `status` shows beside the state (docs/states.md), where the outcome alone does not tell it."""
+    """The reason that `status` shows beside the state (docs/states.md), if the outcome alone does not give it."""
     problems: tuple[Problem, ...] = ()
     """Warnings that were accepted, and notes."""
 
     submitter: str = ""
-    """16 hex digits, chosen by chance by the process that began it: tells its own attempt from another's."""
+    """16 random hex digits of the process that began it, to tell its own attempt from another's."""
     action: str | None = None
-    """created | adopted | attempt | finished, as `xsft.submit/1` has it."""
+    """created | adopted | attempt | finished, as in `xsft.submit/1`."""
     jobset: str | None = None
     namespace: str | None = None
     cluster: ClusterAddress | None = None
     uid: str | None = None
-    """Of the JobSet; None until it is known."""
+    """UID of the JobSet; None until known."""
     created_at: str | None = None
     created_by: str | None = None
-    """The `submitter` whose create went through; another one may have begun the attempt and died."""
+    """The `submitter` whose create succeeded; another one may have begun the attempt and been killed."""
     read_back: ReadBack | None = None
     xpk_argv: tuple[str, ...] | None = None
     manifest_digest: str | None = None
     """sha256 of the canonical JSON of the manifest, 64 hex digits."""
     resolved: Mapping[str, Any] = field(default_factory=dict)
-    """What planning decided beyond the spec: chips, why this mode, …"""
+    """Decisions of planning beyond the spec: chips, why this mode, …"""
     image: RecordedImage | None = None
     git: Git | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
-    """xsft, xpk, maxtext, python."""
+    """Versions of xsft, xpk, maxtext, python."""
     user: str | None = None
 
     resumed_from: int | None = None
-    """Step of the checkpoint it went on from; on a cluster the last one saved when it was submitted."""
+    """Step of the checkpoint it resumed from; on a cluster the last one saved when it was submitted."""
     resumed_order: RowOrder | None = None
-    """Of the rows it reads since, from the first one on; on a cluster at its first start."""
+    """Order of the rows since it resumed, from the first one; on a cluster at its first start."""
 
     log: str = ""
-    """Everything the trainer printed; local runs only, as all below."""
+    """The trainer's output; local runs only, like the fields below."""
     exit_status: int | None = None
     last_step: int | None = None
     private_pids: bool | None = None
-    """Whether it ran in a PID namespace of its own."""
+    """Whether it ran in its own PID namespace."""
 
     @property
     def order(self) -> RowOrder | None:
-        """Of the rows since it resumed; None where it has not. Records without the key are of runs that repeat."""
+        """Order of the rows since it resumed; None if it did not resume. Records without the key are of runs that
+        repeat rows.
+        """
         return None if self.resumed_from is None else self.resumed_order or "repeated"
 
 
@@ -126,21 +128,21 @@ class Record(Targeted):
     run_name: str
     spec_digest: str = ""
     spec: Mapping[str, Any] = field(default_factory=dict)
-    """The canonical JSON that the digest is taken over (`spec.digest.canonical`)."""
+    """The canonical JSON that the digest is computed from (`spec.digest.canonical`)."""
     steps: int = 0
-    """Asked for."""
+    """Steps requested."""
     target: str = "local"
-    """xpk | local, or what a newer xsft knows."""
+    """`xpk`, `local`, or a target of a newer xsft."""
     mode: str | None = None
     output: str | None = None
     """base_output_directory; the run's folder is `<output>/<run_name>`."""
     attempts: tuple[Attempt, ...] = ()
     losses: Mapping[int, float] = field(default_factory=dict)
-    """Local runs: step to loss over all attempts; a step that was done twice counts with its later loss."""
+    """Local runs: step to loss over all attempts; of a repeated step, the later loss."""
     schema: str = SCHEMA
-    """Of the document it was read from; another one than ours is never written again."""
+    """Schema of the document it was read from; a record of another schema is never written."""
     unread: tuple[str, ...] = ()
-    """Key paths whose values this xsft could not make sense of; empty for a record that it wrote itself."""
+    """Key paths whose values could not be read; empty for a record that this xsft wrote."""
 
     @property
     def outcome(self) -> Outcome | None:
@@ -148,29 +150,29 @@ class Record(Targeted):
 
     @property
     def last(self) -> Attempt:
-        """The latest attempt. Raises IndexError where none was begun."""
+        """The latest attempt. Raises IndexError if there is none."""
         return self.attempts[-1]
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptFacts:
-    """What was learnt about an attempt after it had begun. None: nothing new."""
+    """Facts about an attempt, learnt after its start. None: nothing new."""
 
     outcome: Outcome
     at: str
     """UTC, ISO 8601."""
     submitter: str = ""
-    """Who says so."""
+    """The `submitter` that wrote them."""
     action: str | None = None
     uid: str | None = None
     reason: str | None = None
     state_reason: str | None = None
     """As `Attempt.state_reason`."""
     manifest_digest: str | None = None
-    """What this submitter sent."""
+    """Digest of the manifest that this submitter sent."""
     read_back: ReadBack | None = None
     problems: tuple[Problem, ...] = ()
-    """In addition to the attempt's."""
+    """Problems in addition to the attempt's."""
 
 
 _RANK: dict[Outcome, int] = {"submitting": 0, "unknown": 1, "not-created": 2, "created": 3, "running": 4}
@@ -178,8 +180,8 @@ _LAST_RANK = 5
 
 
 def with_facts(attempt: Attempt, said: tuple[AttemptFacts, ...]) -> Attempt:
-    """The attempt with all facts applied, whatever their order: a create that went through beats one that was refused,
-    an end beats both, then the clock decides.
+    """Return the attempt with all facts applied, in any order: a successful create wins over a refused one, an end wins
+    over both, then the later time wins.
     """
     for facts in sorted(said, key=lambda f: (_RANK.get(f.outcome, _LAST_RANK), f.at)):
         attempt = _applied(attempt, facts)

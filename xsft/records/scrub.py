@@ -1,4 +1,4 @@
-"""The belt over the braces: plans that hold a literal secret are refused; what slips through is blanked here. Pure."""
+"""Remove secrets from records. A second safeguard: plans with a literal secret are already refused. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from xsft.spec.secrets import HIDDEN, is_harmless, names_secret, names_secret_va
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_][\w.\-]*)=(?P<value>'[^']*'|\"[^\"]*\"|[^\s'\"&,;]+)")
 _SIGNED = re.compile(r"(?i)(?:^|[-_])(?:signature|sig)$")
 _REFERENCE = re.compile(r"(?i)(?:_path|_file|pull[-_]secret|_name)$")
-"""Names that say where a secret is, not what it is: HF_TOKEN_PATH, --docker-image-pull-secret."""
+"""Names of references to secrets, not of secrets: HF_TOKEN_PATH, --docker-image-pull-secret."""
 
 
 def scrub(value: Any, *, key: str = "") -> Any:
-    """A JSON value without secrets by their shape, in keys too, and without values assigned to secret names.
+    """Return a JSON value without secrets, found by format (in keys too) or by the name they are assigned to.
 
-    Environments are judged by their names too; `key` is the name the value stands under.
+    Environment variables are judged by name too; `key` is the name of this value.
     """
     match value:
         case str():

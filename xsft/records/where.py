@@ -1,4 +1,4 @@
-"""Where a run went. Apart from the record, so that who only looks for runs need not load what a record is."""
+"""The cluster of a run. A separate module, so that listing runs need not import records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterAddress:
-    """Where a run went: project, zone and cluster, or a kubeconfig context."""
+    """The cluster of a run: project, zone and cluster, or a kubeconfig context."""
 
     project: str | None = None
     zone: str | None = None
