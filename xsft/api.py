@@ -124,7 +124,12 @@ def accepted(made: Plan) -> tuple[Problem, ...]:
     Raises SpecError if an error forbids it, Unreachable if the only errors are facts that could not be read: the
     workload may be right, and a nightly job can try again.
     """
-    problems = for_submission(made.problems)
+    return admitted(made.problems)
+
+
+def admitted(found: Sequence[Problem]) -> tuple[Problem, ...]:
+    """Return the problems as a submission judges them. Raises as `accepted` does."""
+    problems = for_submission(found)
     errors = errors_in(problems)
     if errors and all(problem.kind == "unread" for problem in errors):
         raise Unreachable(errors[0].message, fix=errors[0].fix, id=errors[0].id)

@@ -92,7 +92,7 @@ def _conversion(run: Run, facts: Facts) -> Iterator[Problem]:
     elif found.status != "unreadable":
         cut_off = f" (not whole: {', '.join(broken)})" if broken else ""
         message = f"{run.checkpoint} does not exist: {hf.repo} has not been converted yet{cut_off}."
-        fix = "Run `xsft checkpoint convert FILE` first; `submit` refuses until its result exists."
+        fix = "Run `xsft run FILE`, which converts and trains, or `xsft checkpoint convert FILE` first."
         yield warning("checkpoint-to-convert", "model.hf", message, fix, kind="absent")
 
 

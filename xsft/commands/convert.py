@@ -37,11 +37,7 @@ def run(args: argparse.Namespace) -> int:
     _refuse_options(args, on_cluster=workload.spec.on_cluster)
     if workload.spec.on_cluster:
         return _on_cluster(workload, args)
-    with spinning("convert", "reading the weights, to name what is converted"):
-        plan, problems = look(workload)
-    _refuse_other_release(plan)
-    print_problems(p for p in problems if p.severity == "warning" and p.id != "checkpoint-to-convert")
-    result = convert_now(workload, plan)
+    result = converted_here(workload)
     print_problems(result.warnings)
     match result.outcome:
         case "completed":
@@ -53,6 +49,15 @@ def run(args: argparse.Namespace) -> int:
         case _:
             fix = f"The whole output: {result.log}. What was written stays; the same command converts again."
             raise RunFailed(f"{result.plan.run_name}: {result.reason}", fix=fix)
+
+
+def converted_here(workload: api.Loaded) -> ConversionResult:
+    """Convert on this machine, unless it is done. Raises as `look` and `convert_now` do."""
+    with spinning("convert", "reading the weights, to name what is converted"):
+        plan, problems = look(workload)
+    _refuse_other_release(plan)
+    print_problems(p for p in problems if p.severity == "warning" and p.id != "checkpoint-to-convert")
+    return convert_now(workload, plan)
 
 
 def _on_cluster(workload: api.Loaded, args: argparse.Namespace) -> int:

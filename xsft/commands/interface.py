@@ -13,6 +13,7 @@ from xsft.commands.interface_data import DataDocument
 from xsft.commands.interface_image import ImageDocument
 from xsft.commands.interface_machine import DoctorDocument, SecretDocument, ServeDocument, SetupDocument
 from xsft.commands.interface_prepare import PrepareDocument
+from xsft.commands.interface_run import RunDocument
 from xsft.commands.interface_runs import CheckDocument, DiffDocument, ImportDocument, PlanDocument, SubmitDocument
 from xsft.commands.interface_status import CancelDocument, CompareDocument, StatusDocument, WaitDocument, WhyDocument
 
@@ -20,6 +21,7 @@ DOCUMENTS: dict[str, type[Document]] = {
     "plan": PlanDocument,
     "check": CheckDocument,
     "submit": SubmitDocument,
+    "run": RunDocument,
     "status": StatusDocument,
     "why": WhyDocument,
     "wait": WaitDocument,

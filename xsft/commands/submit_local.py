@@ -41,10 +41,7 @@ def submit_local(plan: Plan, *, json: bool, machine: Machine | None = None, stde
     Raises RunFailed if it failed or ended short, Refused and EnvironmentMissing as `run_local` does.
     """
     told = stderr or sys.stderr
-    result = already_done(plan) or _trained(plan, machine, told)
-    print_problems(w for w in result.warnings if w.id != "no-pid-namespace")
-    print_problems(_indexed(result, machine))
-    picture = _keep_picture(result) if result.outcome == "completed" else None
+    result, picture = train_here(plan, machine=machine, told=told)
     _show(report(plan, result, picture=picture), told if json or result.outcome != "completed" else sys.stdout)
     match result.outcome:
         case "completed":
@@ -54,7 +51,22 @@ def submit_local(plan: Plan, *, json: bool, machine: Machine | None = None, stde
         case "interrupted":
             return INTERRUPTED
         case _:
-            raise RunFailed(failure(result), fix=_fix(result))
+            raise RunFailed(failure(result), fix=next_step(result))
+
+
+def train_here(plan: Plan, *, machine: Machine | None, told: TextIO) -> tuple[LocalResult, Path | None]:
+    """Train, unless the run is finished; return the result and the picture of its losses. Warnings and progress go to
+    stderr. Raises as `run_local` does.
+    """
+    result = already_done(plan) or _trained(plan, machine, told)
+    print_problems(w for w in result.warnings if w.id != "no-pid-namespace")
+    print_problems(_indexed(result, machine))
+    return result, _keep_picture(result) if result.outcome == "completed" else None
+
+
+def show_result(plan: Plan, result: LocalResult, *, picture: Path | None, stream: TextIO) -> None:
+    """Print the summary of a run."""
+    _show(report(plan, result, picture=picture), stream)
 
 
 def _indexed(result: LocalResult, machine: Machine | None) -> tuple[Problem, ...]:
@@ -203,7 +215,8 @@ def _checkpoints(result: LocalResult) -> str:
     return f"{result.checkpoints[0].parent}/{{{','.join(path.name for path in result.checkpoints)}}}"
 
 
-def _fix(result: LocalResult) -> str:
+def next_step(result: LocalResult) -> str:
+    """Return what to do after a run that did not complete."""
     log = f"the whole output: {result.log}"
     match result.outcome:
         case "short":

@@ -20,6 +20,7 @@ VERBS: dict[str, str] = {
     "plan": "show exactly what submit would do: mode, xpk line, trainer line, checks, audit, manifest",
     "check": "validate workloads: print all problems of all files",
     "submit": "put a workload on its cluster, or run it on this machine",
+    "run": "convert, train, evaluate, export and serve a workload, each stage once",
     "status": "show the state of every run: step, loss, pace, and the age of each",
     "why": "explain a run's state: the most likely cause first, then the next step",
     "logs": "show a run's training log, or the logs of its other processes",

@@ -1,9 +1,10 @@
-"""A stage of a workload: its name and place in the order, what is found of it, and how it ended. Pure data."""
+"""A stage of a workload: its name and place in the order, its plan, what is found of it, and its end. Pure data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, Protocol, get_args
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, Protocol, get_args
 
 from msgspec import Struct
 
@@ -14,15 +15,44 @@ StageName = Literal["convert", "train", "evaluate", "export", "serve"]
 STAGES: tuple[StageName, ...] = get_args(StageName)
 """All stages, in the order in which a pipeline does them."""
 
+NEEDS: Mapping[StageName, StageName] = MappingProxyType(
+    {"train": "convert", "evaluate": "train", "export": "train", "serve": "export"}
+)
+"""Stage -> the stage whose result it reads."""
+
 StageState = Literal["done", "running", "torn", "failed", "missing"]
-"""State of a stage: `torn`: begun by a process that was killed; `failed`: it ended without its result, or its verdict
-was negative; `missing`: never begun, or its inputs changed since."""
+"""State of a stage: `torn`: begun by a process that was killed; `failed`: it ended without its result; `missing`: never
+begun, or its inputs changed since."""
 
 StageAction = Literal["done", "created", "adopted", "attempt", "waiting", "skipped"]
 """What a pipeline did: nothing, because the result exists (`done`) or another caller makes it (`adopted`); the first or
 a later attempt; nothing yet, because an earlier stage is not done (`waiting`) or the user left it out (`skipped`)."""
 
+Verdict = Literal["passed", "failed", "not-judged"]
+"""Verdict of an evaluation that is done."""
+
 Progress = Callable[[str], None]
+
+
+class StagePlan(Struct, frozen=True, kw_only=True):
+    """What a stage would do."""
+
+    name: StageName
+    run_name: str
+    """`<run_name>-<stage>`; the training has its own name."""
+    digest: str
+    """64 hex digits over what decides the result. Another digest is another result, at another path."""
+    writes: str
+    """Path of the result; for `serve` the address."""
+    argv: tuple[str, ...] = ()
+    """Command of the process that does it."""
+    xpk_argv: tuple[str, ...] | None = None
+    manifest: dict[str, Any] | None = None
+    """Object that is created on a cluster; None on this machine."""
+    notes: tuple[str, ...] = ()
+    """What else a user should know before, one sentence each: slices, time limits, sizes."""
+    problems: tuple[Problem, ...] = ()
+    """Problems that this stage has and the training has not."""
 
 
 class StageFound(Struct, frozen=True, kw_only=True):
@@ -33,6 +63,8 @@ class StageFound(Struct, frozen=True, kw_only=True):
     """Evidence of the state, one sentence."""
     result: str | None = None
     """Path or address of the result; None without one."""
+    verdict: Verdict | None = None
+    """Of an evaluation that is done; None for other stages."""
 
 
 class StageEnd(Struct, frozen=True, kw_only=True):
@@ -40,13 +72,13 @@ class StageEnd(Struct, frozen=True, kw_only=True):
 
     action: StageAction
     state: StageState
-    """`running`: it was started, and continues without this process."""
+    """`running`: it was started, and continues without this process, or another process does it."""
     why: str
     """Reason of the action; of the failure, if it failed."""
     result: str | None = None
-    """As `StageFound.result`."""
+    verdict: Verdict | None = None
     fix: str = ""
-    """Next step for the user after a failure."""
+    """Next step for the user after a failure or a missed verdict."""
     interrupted: bool = False
     """Whether the user interrupted it."""
     warnings: tuple[Problem, ...] = ()
@@ -60,24 +92,30 @@ class Stage(Protocol):
 
     @property
     def run_name(self) -> str:
-        """Return the name of the stage's own run: `<run_name>-<stage>`, and the training's own name."""
+        """Return the name of the stage's own run."""
         ...
 
-    @property
-    def digest(self) -> str:
-        """Return 64 hex digits over what decides the result. Raises as `find` does."""
+    def plan(self) -> StagePlan:
+        """Return what the stage would do. It may read small files, and works before the stages that it needs are done.
+
+        Raises SpecError for inputs that cannot be planned, Unreachable if a file cannot be read.
+        """
         ...
 
     def find(self) -> StageFound:
-        """Return what exists; reads small files only, and changes nothing.
-
-        Raises SpecError for inputs that cannot be planned, Unreachable if the records cannot be read.
-        """
+        """Return what exists; reads small files only, and changes nothing. Raises as `plan` does."""
         ...
 
     def perform(self, progress: Progress) -> StageEnd:
         """Do the stage: on this machine to its end, on a cluster until its object exists.
 
         Of two callers at once one does it. Raises as the verb of the stage does.
+        """
+        ...
+
+    def watch(self, timeout_s: float | None) -> None:
+        """Return when the stage that another process or a cluster does has ended.
+
+        Raises TimedOut, and RunFailed, Unknown or Unreachable if the stage will not be done.
         """
         ...

@@ -121,7 +121,11 @@ def _held(folder: ConversionFolder, plan: ConversionPlan) -> Iterator[None]:
     """Hold the lock of the conversion. `status` and `cancel` read this lock."""
 
     def refuse() -> None:
-        raise Refused(f"{plan.run_name} is converting other weights now", fix=f"wait for it: xsft wait {plan.run_name}")
+        raise Refused(
+            f"{plan.run_name} is converting other weights now",
+            fix=f"wait for it: xsft wait {plan.run_name}",
+            id="run-running",
+        )
 
     folder.run.own.mkdir(parents=True, exist_ok=True)
     with exclusive(folder.run.lock, waiting=refuse):

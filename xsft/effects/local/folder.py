@@ -77,7 +77,7 @@ def admit(plan: Plan, folder: RunFolder) -> Record:
     the run of another workload, or one that xsft did not record.
     """
     now = json.loads(canonical(plan.run))
-    record = _read(folder)
+    record = recorded(folder)
     if record is None:
         if folder.latest_step():
             raise Refused(
@@ -133,7 +133,8 @@ def _refuse_fewer_steps(plan: Plan, folder: RunFolder) -> None:
         )
 
 
-def _read(folder: RunFolder) -> Record | None:
+def recorded(folder: RunFolder) -> Record | None:
+    """Return the folder's record, or None without one. Raises Refused for one that cannot be read."""
     try:
         return from_json(read_text(folder.record))
     except FileNotFoundError:

@@ -109,6 +109,7 @@ def _held(folder: RunFolder) -> Iterator[None]:
         raise Refused(
             f"{folder.path.name} is running now: another xsft holds {folder.lock}",
             fix=f"wait for it, or follow it: tail -f {folder.own}/trainer-*.log",
+            id="run-running",
         )
 
     with _usable(folder):

@@ -31,3 +31,22 @@ def raised(error: Callable[[int], BaseException]) -> Iterator[None]:
     finally:
         for number in ours:
             signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def interrupted_after(seconds: float | None) -> Iterator[None]:
+    """Raise KeyboardInterrupt in the main thread, as Ctrl-C does, when the block has run that long; None: never."""
+    if seconds is None:
+        yield
+        return
+
+    def handle(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt("timed out")
+
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from xsft.errors import Refused, RunFailed, TimedOut, XsftError
+from xsft.stages.stage import Progress, StageEnd, StageFound, StageName, StagePlan, StageState, Verdict
+from xsft.stages.walk import Walk, Walked, walk
+
+
+@dataclass
+class Recorded:
+    """A stage that becomes done when it is performed, here or (with `on_cluster`) while it is watched."""
+
+    name: StageName
+    state: StageState = "missing"
+    on_cluster: bool = False
+    verdict: Verdict | None = None
+    fails: XsftError | None = None
+    slow: bool = False
+    """Never ends within the time limit."""
+    dies: int = 0
+    """How often the process that does it is killed while it is watched."""
+    calls: list[str] = field(default_factory=list)
+
+    @property
+    def run_name(self) -> str:
+        return f"tiny-{self.name}"
+
+    def plan(self) -> StagePlan:
+        return StagePlan(name=self.name, run_name=self.run_name, digest="d" * 64, writes=f"/out/{self.name}")
+
+    def find(self) -> StageFound:
+        return StageFound(state=self.state, why=f"it is {self.state}", result=self._result, verdict=self._verdict)
+
+    def perform(self, progress: Progress) -> StageEnd:
+        self.calls.append("perform")
+        if self.fails:
+            raise self.fails
+        self.state = "running" if self.on_cluster else "done"
+        return StageEnd(
+            action="created", state=self.state, why="it was missing", result=self._result, verdict=self._verdict
+        )
+
+    def watch(self, timeout_s: float | None) -> None:
+        self.calls.append(f"watch {timeout_s}")
+        if self.slow:
+            raise TimedOut("timed out")
+        self.dies -= 1
+        self.state = "done" if self.dies < 0 else "torn"
+
+    @property
+    def _result(self) -> str | None:
+        return f"/out/{self.name}" if self.state == "done" else None
+
+    @property
+    def _verdict(self) -> Verdict | None:
+        return self.verdict if self.state == "done" else None
+
+
+def walked(*stages: Recorded, waits: bool = True, first: StageName = "convert", last: StageName = "serve") -> Walked:
+    return walk(stages, Walk(left_s=lambda: 60.0, waits=waits, first=first, last=last))
+
+
+def actions(found: Walked) -> list[str]:
+    return [report.action for report in found.reports]
+
+
+def test_what_is_missing_is_done_in_order_and_found_the_next_time() -> None:
+    stages = (Recorded("convert"), Recorded("train"), Recorded("export"))
+    assert actions(walked(*stages)) == ["created", "created", "created"]
+    again = walked(*stages)
+    assert actions(again) == ["done", "done", "done"]
+    assert [report.result for report in again.reports] == ["/out/convert", "/out/train", "/out/export"]
+    assert [stage.calls for stage in stages] == [["perform"]] * 3
+
+
+def test_a_cluster_stage_is_watched_to_its_end() -> None:
+    stages = (Recorded("convert", on_cluster=True), Recorded("train", on_cluster=True))
+    found = walked(*stages)
+    assert [(r.action, r.state) for r in found.reports] == [("created", "done"), ("created", "done")]
+    assert stages[0].calls == ["perform", "watch 60.0"]
+
+
+def test_without_waiting_what_can_start_is_started_and_the_rest_waits() -> None:
+    stages = (Recorded("convert", on_cluster=True), Recorded("train", on_cluster=True))
+    found = walked(*stages, waits=False)
+    assert [(r.action, r.state, r.why) for r in found.reports] == [
+        ("created", "running", "it was missing"),
+        ("waiting", None, "convert is not done yet"),
+    ]
+    assert found.failed is None
+    assert stages[1].calls == []
+
+
+def test_a_stage_of_another_caller_is_adopted_and_not_done_twice() -> None:
+    stage = Recorded("train", state="running")
+    assert actions(walked(stage)) == ["adopted"]
+    assert stage.calls == ["watch 60.0"]
+
+
+def test_a_stage_whose_process_was_killed_is_done_here() -> None:
+    stage = Recorded("train", state="running", dies=1)
+    assert [(r.action, r.state) for r in walked(stage).reports] == [("created", "done")]
+    assert stage.calls == ["watch 60.0", "perform"]
+
+
+@pytest.mark.parametrize("error", [RunFailed("the data ended"), Refused("another run is there")])
+def test_an_error_ends_the_walk_and_the_rest_waits(error: XsftError) -> None:
+    found = walked(Recorded("convert", state="done"), Recorded("train", fails=error), Recorded("export"))
+    assert actions(found) == ["done", "waiting", "waiting"]
+    assert found.failed is error
+    assert found.reports[2].why == "train failed"
+
+
+def test_a_time_limit_leaves_the_stage_running() -> None:
+    found = walked(Recorded("train", on_cluster=True, slow=True), Recorded("export"))
+    assert isinstance(found.failed, TimedOut)
+    assert [(r.action, r.state) for r in found.reports] == [("created", "running"), ("waiting", None)]
+
+
+@pytest.mark.parametrize("state", ["missing", "done"])
+def test_a_missed_verdict_ends_the_walk_each_time(state: StageState) -> None:
+    found = walked(Recorded("evaluate", state=state, verdict="failed"), Recorded("export"))
+    assert isinstance(found.failed, RunFailed)
+    assert found.failed.problem_id == "verdict-failed"
+    assert actions(found)[1] == "waiting"
+
+
+def test_a_verdict_that_judged_nothing_goes_on() -> None:
+    assert walked(Recorded("evaluate", verdict="not-judged"), Recorded("export")).failed is None
+
+
+def test_from_and_to_leave_stages_out() -> None:
+    stages = (Recorded("convert", state="done"), Recorded("train", state="done"), Recorded("export"), Recorded("serve"))
+    found = walked(*stages, first="export", last="export")
+    assert actions(found) == ["skipped", "skipped", "created", "skipped"]
+    assert [r.state for r in found.reports] == [None, None, "done", None]
+
+
+def test_a_stage_whose_input_was_left_out_and_is_not_done_is_refused() -> None:
+    stages = (Recorded("train"), Recorded("export"))
+    found = walked(*stages, first="export")
+    assert isinstance(found.failed, Refused)
+    assert found.failed.problem_id == "stage-not-done"
+    assert stages[1].calls == []

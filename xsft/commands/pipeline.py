@@ -1,0 +1,41 @@
+"""The stages that a workload has, each as this machine or its cluster does it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xsft.api import Loaded
+from xsft.commands.pipeline_here import ConvertHere, TrainHere
+from xsft.errors import UsageError
+from xsft.spec.model import WorkloadSpec
+from xsft.stages.stage import Stage, StageName
+
+
+def names_of(spec: WorkloadSpec) -> Iterator[StageName]:
+    """Yield the stages of the workload, in order. Serving reads an export, so it has an export stage."""
+    asked = spec.stages
+    if spec.model.hf is not None and spec.model.checkpoint is None:
+        yield "convert"
+    yield "train"
+    if asked.evaluate is not None:
+        yield "evaluate"
+    if asked.export is not None or asked.serve is not None:
+        yield "export"
+    if asked.serve is not None:
+        yield "serve"
+
+
+def stages_here(workload: Loaded, *, run_name: str) -> tuple[Stage, ...]:
+    """Return the stages of a workload that runs on this machine. `run_name`: of the training."""
+    return tuple(_here(name, workload, run_name) for name in names_of(workload.spec))
+
+
+def _here(name: StageName, workload: Loaded, run_name: str) -> Stage:
+    match name:
+        case "convert":
+            return ConvertHere(workload, training=run_name)
+        case "train":
+            return TrainHere(workload, run_name=run_name)
+        case "evaluate" | "export" | "serve":
+            message = f"stages.{name}: this xsft does not run it yet."
+            raise UsageError(message, fix="Leave it out of the workload.", id="stage-unsupported")

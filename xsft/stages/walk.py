@@ -1,0 +1,168 @@
+"""Walk through the stages of a workload in order: do what is missing, and stop at what cannot go on. Pure: the stages
+themselves act.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft.errors import Refused, RunFailed, TimedOut, XsftError
+from xsft.stages.stage import NEEDS, STAGES, Progress, Stage, StageAction, StageEnd, StageName, StageState, Verdict
+
+
+class StageReport(Struct, frozen=True, kw_only=True):
+    """What a pipeline found of one stage, and what it did."""
+
+    name: StageName
+    run_name: str
+    action: StageAction
+    why: str
+    state: StageState | None = None
+    """None: it was not looked at."""
+    digest: str | None = None
+    """None: it could not be planned."""
+    result: str | None = None
+    verdict: Verdict | None = None
+
+
+class Walk(Struct, frozen=True, kw_only=True):
+    """How a pipeline is walked."""
+
+    left_s: Callable[[], float | None]
+    """Return the seconds that are left; None without a limit."""
+    progress: Progress = lambda _line: None
+    tell: Callable[[StageReport], None] = lambda _report: None
+    """Called once per stage, as soon as its report is known."""
+    warn: Callable[[StageEnd], None] = lambda _end: None
+    """Called with the warnings of a stage that was done."""
+    first: StageName = "convert"
+    last: StageName = "serve"
+    waits: bool = True
+    """Whether to wait for what a cluster or another process does."""
+
+
+class Walked(Struct, frozen=True, kw_only=True):
+    """How far a pipeline came."""
+
+    reports: tuple[StageReport, ...]
+    failed: XsftError | None = None
+    """What ended it; None if it came to its end, or waits for a stage that runs."""
+    interrupted: bool = False
+
+
+def walk(stages: Sequence[Stage], asked: Walk) -> Walked:
+    """Do each stage that is missing. An error of a stage ends the walk and is returned, for the other stages' reports
+    stay true. Raises KeyboardInterrupt where a stage does.
+    """
+    reports: list[StageReport] = []
+    failed: XsftError | None = None
+    interrupted, blocked = False, ""
+    for stage in stages:
+        if skipped := _left_out(stage.name, asked):
+            report = _report(stage, StageEnd(action="skipped", state="missing", why=skipped))
+        elif blocked:
+            report = _report(stage, StageEnd(action="waiting", state="missing", why=blocked))
+        else:
+            end, failed = _one(stage, stages, asked)
+            asked.warn(end)
+            report, interrupted = _report(stage, end), end.interrupted
+            blocked = _blocked(report, failed)
+        reports.append(report)
+        asked.tell(report)
+    return Walked(reports=tuple(reports), failed=failed, interrupted=interrupted)
+
+
+def _left_out(name: StageName, asked: Walk) -> str:
+    """Return why the user left the stage out; empty if not."""
+    if STAGES.index(name) < STAGES.index(asked.first):
+        return f"before --from {asked.first}"
+    return f"after --to {asked.last}" if STAGES.index(name) > STAGES.index(asked.last) else ""
+
+
+def _one(stage: Stage, stages: Sequence[Stage], asked: Walk) -> tuple[StageEnd, XsftError | None]:
+    """Return how the stage ended, and the error that ends the walk."""
+    end = StageEnd(action="waiting", state="missing", why="")
+    try:
+        _refuse_without_input(stage, stages, asked)
+        end = _done(stage, asked)
+        while asked.waits and end.state == "running":
+            stage.watch(asked.left_s())
+            end = _after(end, stage, asked)
+    except XsftError as failed:
+        state: StageState = "failed" if isinstance(failed, RunFailed) else end.state
+        return replace(end, state=state, why=failed.message), failed
+    return end, _error_of(stage, end)
+
+
+def _refuse_without_input(stage: Stage, stages: Sequence[Stage], asked: Walk) -> None:
+    """Raise Refused if the stage reads the result of one that --from leaves out and that is not done."""
+    needed = next((one for one in stages if one.name == NEEDS.get(stage.name)), None)
+    if needed is None or not _left_out(needed.name, asked):
+        return
+    found = needed.find()
+    if found.state != "done":
+        raise Refused(
+            f"{stage.name} reads the result of {needed.name}, which is not done: {found.why}.",
+            fix=f"Begin with it: --from {needed.name}.",
+            id="stage-not-done",
+        )
+
+
+def _done(stage: Stage, asked: Walk) -> StageEnd:
+    """Do the stage unless it is done, or another process does it."""
+    found = stage.find()
+    match found.state:
+        case "done":
+            return StageEnd(action="done", state="done", why=found.why, result=found.result, verdict=found.verdict)
+        case "running":
+            return StageEnd(action="adopted", state="running", why=found.why)
+        case "torn" | "failed" | "missing":
+            return stage.perform(asked.progress)
+
+
+def _after(end: StageEnd, stage: Stage, asked: Walk) -> StageEnd:
+    """Return the end of a stage that no longer runs. One that another process began and did not end is done here."""
+    found = stage.find()
+    if found.state == "done" or end.action != "adopted":
+        return replace(end, state=found.state, why=found.why, result=found.result, verdict=found.verdict)
+    return _done(stage, asked)
+
+
+def _error_of(stage: Stage, end: StageEnd) -> XsftError | None:
+    if end.interrupted or end.state == "running":
+        return None
+    if end.state != "done":
+        return RunFailed(f"{stage.run_name}: {end.why}", fix=end.fix)
+    if end.verdict == "failed":
+        return RunFailed(f"{stage.run_name}: the verdict is failed: {end.why}", fix=end.fix, id="verdict-failed")
+    return None
+
+
+def _blocked(report: StageReport, failed: XsftError | None) -> str:
+    """Return why later stages wait; empty if they need not."""
+    if isinstance(failed, TimedOut) or (failed is None and report.state == "running"):
+        return f"{report.name} is not done yet"
+    if failed is not None:
+        return f"{report.name} failed"
+    return "" if report.state == "done" else f"{report.name} is not done"
+
+
+def _report(stage: Stage, end: StageEnd) -> StageReport:
+    try:
+        digest: str | None = stage.plan().digest
+    except XsftError:
+        digest = None
+    looked = end.action not in ("skipped", "waiting") or bool(end.state != "missing")
+    return StageReport(
+        name=stage.name,
+        run_name=stage.run_name,
+        action=end.action,
+        why=end.why,
+        state=end.state if looked else None,
+        digest=digest,
+        result=end.result,
+        verdict=end.verdict,
+    )
