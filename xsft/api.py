@@ -26,7 +26,7 @@ from xsft.effects.machine.files import STDIN, read_workload_text
 from xsft.effects.machine.paths import own_cache
 from xsft.errors import SpecError, Unreachable, UsageError, XsftError
 from xsft.facts import Facts, SourceFacts, TemplateFacts
-from xsft.launchers.rendering import ReadyRendering, Rendering, XpkRendering
+from xsft.launchers.launcher import ReadyRendering, Rendering, XpkRendering
 from xsft.planner import make_intent, make_plan
 from xsft.problems import Problem, errors_in
 from xsft.spec.loader import load_yaml

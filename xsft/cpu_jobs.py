@@ -16,7 +16,7 @@ from xsft.effects.submit.recording import gather_provenance
 from xsft.effects.submit.submission import Submitter
 from xsft.errors import SpecError, Unreachable, UsageError
 from xsft.launchers.cpujob import CpuJob, attempt_of_job, conversion_job
-from xsft.launchers.rendering import XpkRendering
+from xsft.launchers.launcher import XpkRendering
 from xsft.planner import cpu_rendering, make_cpu_plan
 from xsft.problems import Problem, errors_in
 from xsft.spec.resolve import Run

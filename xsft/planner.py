@@ -12,9 +12,8 @@ from xsft.launchers.audit import audit, audit_problems
 from xsft.launchers.cpu_patch import cpu_changes, cpu_expectations
 from xsft.launchers.cpujob import CpuJob, cpu_env
 from xsft.launchers.expect import expectations
-from xsft.launchers.launcher import launcher_of
+from xsft.launchers.launcher import Rendering, XpkRendering, launcher_of
 from xsft.launchers.patch import Change, apply
-from xsft.launchers.rendering import Rendering, XpkRendering
 from xsft.problems import Problem, error
 from xsft.spec.digest import spec_digest
 from xsft.spec.model import WorkloadSpec

@@ -11,8 +11,8 @@ from msgspec import Struct
 from xsft.conversion.plan import ConversionPlan
 from xsft.launchers.audit import AuditRow, Expectation
 from xsft.launchers.cpujob import CpuJob
+from xsft.launchers.launcher import Rendering, XpkRendering
 from xsft.launchers.patch import Change
-from xsft.launchers.rendering import Rendering, XpkRendering
 from xsft.problems import Problem, errors_in
 from xsft.spec.resolve import Mode, Run
 from xsft.targets import Targeted

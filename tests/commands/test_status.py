@@ -16,8 +16,7 @@ from xsft.commands.status import report
 from xsft.commands.verbs import parser
 from xsft.errors import Unreachable, UsageError
 from xsft.run_query import RunQuery
-from xsft.states.filters import WORDS
-from xsft.states.folding import RowFilter
+from xsft.states.folding import WORDS, RowFilter
 
 (_SILENT,) = Unreachable("The cluster lab does not answer.", fix="Look at the VPN.").problems
 SILENT = replace(_SILENT, severity="warning")

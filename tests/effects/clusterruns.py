@@ -19,8 +19,8 @@ from xsft.effects.cluster.lists import PATIENCE
 from xsft.effects.machine import clock
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.records.records import RecordStore
-from xsft.effects.runs.ask import Target
 from xsft.effects.runs.evidence import read_evidence
+from xsft.effects.runs.gather import Target
 from xsft.effects.runs.observe import observe_run
 from xsft.effects.runs.progress import ProgressSource, read_progress
 from xsft.states.classify import classify

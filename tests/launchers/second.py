@@ -7,8 +7,8 @@ from typing import Any
 from xsft.launchers.cpujob import CpuJob, cpu_env
 from xsft.launchers.encoding import escape_expansion
 from xsft.launchers.jobset import FAIL_JOBSET_RULE, TRAINER_CONTAINER, pod_failure_policy
+from xsft.launchers.launcher import ReadyRendering
 from xsft.launchers.patch import changes as changes  # noqa: PLC0414 -- what identifies a run is the same everywhere
-from xsft.launchers.rendering import ReadyRendering
 from xsft.launchers.xpk import command, proxy_args
 from xsft.modes import mode_module
 from xsft.spec.resolve import Run

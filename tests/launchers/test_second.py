@@ -15,7 +15,7 @@ from tests.fakes.clusters import ClusterApi
 from tests.stories import ROOT, facts_for
 from xsft import api, submitting, targets
 from xsft.errors import SpecError, UsageError
-from xsft.launchers.rendering import ReadyRendering
+from xsft.launchers.launcher import ReadyRendering
 from xsft.planner import cpu_rendering, make_cpu_plan, make_intent, make_plan
 from xsft.problems import errors_in
 from xsft.spec.model import WorkloadSpec

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from xsft.states import running
 from xsft.states.classify import BROKEN_AFTER_S
-from xsft.states.filters import WORDS, matches
+from xsft.states.folding import WORDS, matches
 from xsft.states.model import STATES
 from xsft.states.reasons import REASONS
 from xsft.states.rules import CLUES, groups

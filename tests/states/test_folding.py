@@ -10,8 +10,8 @@ from tests.observations import EARLIER, NOW, finished, jobset, judged, local, ob
 from tests.replacing import replace
 from tests.states.test_rows import observations
 from xsft.states.classify import classify
-from xsft.states.folding import FoldedRun, RowFilter, chosen, fold, fold_parts, named
-from xsft.states.model import STATES, Observation, Recorded, Status, Unread
+from xsft.states.folding import WORDS, FoldedRun, RowFilter, chosen, fold, fold_parts, matches, named
+from xsft.states.model import ENDED, RUNNING, STATES, Observation, Recorded, State, Status, Unread
 
 
 def rows(*observations: Observation) -> tuple[FoldedRun, ...]:
@@ -188,3 +188,25 @@ def test_laws_of_any_observations(seen: list[Observation], random: Any, state: A
     no_order_of_what_was_read_makes_other_runs(seen, random)
     every_observation_has_a_row(seen, state)
     whole_runs_may_come_in_parts(seen, random)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_state_means_itself_and_no_other(state: State) -> None:
+    assert [word for word in STATES if matches(state, word)] == [state]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_the_words_for_several_states(state: State) -> None:
+    assert matches(state, "running") == (state in {"compiling", "training", "saving"})
+    assert matches(state, "ended") == (state in {"succeeded", "failed", "cancelled"})
+    assert matches(state, "active") == (not matches(state, "ended"))
+    assert all(isinstance(matches(state, word), bool) for word in WORDS)
+
+
+def test_a_word_that_is_none_is_refused() -> None:
+    with pytest.raises(KeyError, match="runing"):
+        matches("training", "runing")
+
+
+def test_running_and_ended_share_nothing() -> None:
+    assert not RUNNING & ENDED

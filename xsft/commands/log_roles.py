@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xsft.catalog.tpu import parse_tpu_type
-from xsft.effects.runs.logtypes import ProcessRole
+from xsft.effects.runs.logstream import ProcessRole
 from xsft.errors import UsageError
 from xsft.reading.pods import trainer_job
 from xsft.states.model import JobSet

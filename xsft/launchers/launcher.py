@@ -5,11 +5,28 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Protocol, cast
 
+from msgspec import Struct
+
 from xsft import targets
 from xsft.launchers.cpujob import CpuJob
 from xsft.launchers.patch import Change
-from xsft.launchers.rendering import Rendering
+from xsft.launchers.pointers import Json
 from xsft.spec.resolve import Run
+
+
+class XpkRendering(Struct, frozen=True, kw_only=True):
+    """A rendering by xpk: the manifest is what xpk writes for this line."""
+
+    argv: tuple[str, ...]
+
+
+class ReadyRendering(Struct, frozen=True, kw_only=True):
+    """A manifest that the launcher rendered itself."""
+
+    document: Json
+
+
+Rendering = XpkRendering | ReadyRendering
 
 
 class Launcher(Protocol):

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from xsft.launchers.cpujob import CpuJob, cpu_env
 from xsft.launchers.encoding import CountedArgument, encode_command, encode_env_value
+from xsft.launchers.launcher import XpkRendering
 from xsft.launchers.patch import changes as changes  # noqa: PLC0414 -- its answer as a launcher
-from xsft.launchers.rendering import XpkRendering
 from xsft.modes import mode_module
 from xsft.spec.resolve import Run
 from xsft.trainers.shuffling import SEED, counted_seeds

@@ -7,7 +7,8 @@ source: kueue@v0.16.1 and jobset@v0.10.1, each stage seen on a real control plan
 
 from __future__ import annotations
 
-from xsft.states.conditions import admitted, true
+from collections.abc import Iterable
+
 from xsft.states.ending import completed, failed, gone, recorded, unreachable
 from xsft.states.failing import PATHWAYS_HEAD
 from xsft.states.model import Condition, JobSet, KueueWorkload, Observation, Status, by_its_clock, seconds_since
@@ -216,3 +217,13 @@ def _known(seen: Observation, *names: str) -> tuple[str, ...]:
 def _said(seen: Observation) -> tuple[str, ...]:
     """The source of the trainer's progress."""
     return (seen.progress.source,) if seen.progress else ()
+
+
+def true(conditions: Iterable[Condition], type: str) -> Condition | None:
+    """Return the True condition of that type; if there are several, always the same one."""
+    found = (c for c in conditions if c.type == type and c.status == "True")
+    return min(found, key=lambda c: (c.reason, c.at), default=None)
+
+
+def admitted(workload: KueueWorkload | None) -> Condition | None:
+    return true(workload.conditions, "Admitted") if workload else None

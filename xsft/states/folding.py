@@ -8,13 +8,14 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from xsft.states.filters import matches
-from xsft.states.model import ENDED, Observation, Status
+from xsft.states.model import ENDED, RUNNING, STATES, Observation, State, Status
 from xsft.states.moments import seconds_between
 from xsft.states.rows import Row, created_at, row_of
 
 DAY_S = 24 * 3600.0
 WEEK_S = 7 * DAY_S
+WORDS: tuple[str, ...] = (*STATES, "running", "active", "ended")
+"""The words that `matches` accepts."""
 
 
 class Classify(Protocol):
@@ -29,7 +30,7 @@ class RowFilter(Struct, frozen=True, kw_only=True):
     runs: tuple[str, ...] = ()
     """Exact run names, JobSet names or folders of runs on this machine."""
     states: tuple[str, ...] = ()
-    """Words of `filters.WORDS`; a row matches any of them."""
+    """Words of `WORDS`; a row matches any of them."""
     mode: str | None = None
     everything: bool = False
     """Include runs that ended more than a day ago."""
@@ -135,3 +136,18 @@ def _may_live(status: Status, seen: Observation) -> bool:
     if status.state == "unknown":
         return any(one.what == "jobsets" for one in seen.unread)
     return status.state not in ENDED
+
+
+def matches(state: State, word: str) -> bool:
+    """Return whether a filter's word includes this state. Raises KeyError for a word that is not in WORDS."""
+    match word:
+        case "running":
+            return state in RUNNING
+        case "active":
+            return state not in ENDED  # an `unknown` run may still use slices
+        case "ended":
+            return state in ENDED
+        case _ if word in STATES:
+            return state == word
+        case _:
+            raise KeyError(word)

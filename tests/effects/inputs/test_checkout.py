@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.effects.gitrepo import git, made_in
-from xsft.effects.inputs.checkout import Checkout, checkout, git_commit, git_dirty
+from xsft.effects.inputs.checkout import Checkout, checkout, git_commit
 
 
 @pytest.fixture
@@ -18,22 +18,17 @@ def repository(tmp_path: Path) -> Path:
 def test_no_checkout_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert git_commit(tmp_path) is None
-    assert git_dirty(tmp_path) is None
+    assert checkout(tmp_path) is None
     git(tmp_path, "init", "-q")
-    assert (git_commit(tmp_path), git_dirty(tmp_path)) == (None, None)
+    assert (git_commit(tmp_path), checkout(tmp_path)) == (None, None)
     assert git_commit(tmp_path / "nowhere") is None
 
 
 def test_dirty_is_a_changed_tracked_file(repository: Path) -> None:
-    (repository / "a").write_text("1")
-    assert git_dirty(repository) is False
-    git(repository, "add", "a")
-    assert git_dirty(repository) is True
-
-
-def test_both_in_one_question(repository: Path) -> None:
     head = git(repository, "rev-parse", "HEAD")
     assert checkout(repository) == Checkout(commit=head, dirty=False)
     assert git_commit(repository) == head
     (repository / "untracked").write_text("1")
     assert checkout(repository) == Checkout(commit=head, dirty=False)
+    git(repository, "add", "untracked")
+    assert checkout(repository) == Checkout(commit=head, dirty=True)

@@ -22,8 +22,7 @@ from xsft.effects.local.run import run_local
 from xsft.effects.records.index import IndexEntry, keep
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.records.records import RecordStore
-from xsft.effects.runs.ask import Target, begin
-from xsft.effects.runs.gather import Gathered, gather_runs
+from xsft.effects.runs.gather import Gathered, Target, begin, gather_runs
 from xsft.effects.runs.lastknown import remember
 from xsft.effects.runs.progress import NOT_ASKED, TAIL
 from xsft.effects.runs.wanted import Effort, untold

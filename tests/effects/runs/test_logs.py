@@ -32,8 +32,7 @@ from xsft.effects.runs.logs import (
     read_logs,
     role_of,
 )
-from xsft.effects.runs.logstream import LogFollower, Over
-from xsft.effects.runs.logtypes import Given, Mark
+from xsft.effects.runs.logstream import Given, LogFollower, Mark, Over
 from xsft.errors import Unreachable, UsageError
 from xsft.reading.jobsets import jobset_of
 from xsft.reading.pods import pod_of

@@ -16,8 +16,7 @@ from xsft.effects.machine import clock
 from xsft.effects.records.index import IndexEntry, keep
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.records.records import RecordStore
-from xsft.effects.runs.ask import begin
-from xsft.effects.runs.gather import gather_runs
+from xsft.effects.runs.gather import begin, gather_runs
 from xsft.effects.runs.lastknown import remember
 from xsft.effects.runs.observe import observe_cluster
 from xsft.effects.runs.wanted import Effort

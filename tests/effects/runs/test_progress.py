@@ -23,8 +23,7 @@ from xsft.effects.records.objects import LocalObjects, Objects
 from xsft.effects.records.records import RecordRef, RecordStore
 from xsft.effects.runs.first_pods import FirstPods
 from xsft.effects.runs.observe import observe_cluster
-from xsft.effects.runs.printer_log import LONG_TAIL, TAIL
-from xsft.effects.runs.progress import NOT_ASKED, NOT_READ, ProgressSource, not_asked, read_progress
+from xsft.effects.runs.progress import LONG_TAIL, NOT_ASKED, NOT_READ, TAIL, ProgressSource, not_asked, read_progress
 from xsft.effects.runs.wanted import tells
 from xsft.errors import Unreachable
 from xsft.launchers.labels import OUTPUT_ANNOTATION

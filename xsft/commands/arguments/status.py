@@ -12,7 +12,7 @@ STATES = (
     *("queued", "starting", "compiling", "training", "saving", "succeeded", "failed", "cancelled", "evicted"),
     *("stalled", "unknown", "running", "active", "ended"),
 )
-"""Names of the states: `states.filters.WORDS`, which `--help` need not import; a test compares them."""
+"""Names of the states: `states.folding.WORDS`, which `--help` need not import; a test compares them."""
 
 EPILOG = (
     "Without RUN: active runs and those that ended in the last day. A cluster that does not answer makes no run failed:"

@@ -38,12 +38,6 @@ def git_commit(folder: Path) -> str | None:
     return head.strip() or None if head is not None else None
 
 
-def git_dirty(folder: Path) -> bool | None:
-    """Return whether a tracked file differs from the commit; None if `git_commit` returns None."""
-    found = checkout(folder)
-    return found.dirty if found else None
-
-
 def _git(folder: Path, *arguments: str) -> str | None:
     try:
         done = run(("git", "-C", str(folder), *arguments), env=own_environment(), timeout_s=GIT_TIMEOUT_S)

@@ -2,7 +2,7 @@
 
 `<output>/<run_name>/xsft/attempt-<n>.json` holds what is about to be submitted; `attempt-<n>.<outcome>.json` holds the
 outcome. Each is written once and atomically, so the records stay correct if a submitter is killed. A local run's
-`run.json` (`effects.local`) is in the same folder and is read by the same function (`attempt_files`).
+`run.json` (`effects.local`) is in the same folder and is read by the same function (`attempts_in`).
 """
 
 from __future__ import annotations
@@ -17,17 +17,23 @@ from msgspec import Struct, field
 from xsft.effects.machine import clock
 from xsft.effects.machine.paths import state_dir
 from xsft.effects.machine.process import own_environment
-from xsft.effects.records.attempt_files import attempt_at, attempts_in, facts_at, intent
 from xsft.effects.records.index import Index, entry_of, keep, read_index
 from xsft.effects.records.objects import Objects, objects_for
 from xsft.errors import UsageError, XsftError
 from xsft.problems import Problem, warning
-from xsft.records.document import facts_to_json, to_json
+from xsft.records import LOCAL_RECORD
+from xsft.records.document import facts_to_json, read_facts, read_record, to_json, unreadable
 from xsft.records.model import AttemptFacts, Record, with_facts
 
 FOLDER = "xsft"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+MAX_BYTES = 16 * 1024 * 1024
+"""Limit for reading one record; a local run of 100,000 steps has 3 MB of losses."""
+
+_INTENT = "intent"
+_ATTEMPT = re.compile(r"attempt-[1-9][0-9]{0,5}\.json")
+_FACTS = re.compile(r"attempt-[1-9][0-9]{0,5}\.[a-z-]+(?:\.[0-9a-f]+)?\.json")
 
 
 class RecordRef(Struct, frozen=True, kw_only=True):
@@ -132,11 +138,6 @@ def ref_of(record: Record) -> RecordRef:
     return RecordRef(path=f"{_folder(record.output, record.run_name)}/attempt-{record.last.number}.json", record=record)
 
 
-def next_number(records: tuple[Record, ...]) -> int:
-    """Return the number of the next attempt."""
-    return 1 + max((record.last.number for record in records), default=0)
-
-
 def _folder(output: str | None, run_name: str) -> str:
     if not output or not _NAME.fullmatch(run_name):
         message = f"no record can be kept of run {run_name!r} in output {output!r}"
@@ -144,3 +145,64 @@ def _folder(output: str | None, run_name: str) -> str:
             message, fix="A run has an output and a name of letters, digits, dots, dashes and underscores."
         )
     return f"{output.rstrip('/')}/{run_name}/{FOLDER}"
+
+
+def attempts_in(folder: str, objects: Objects, *, run_name: str) -> tuple[Record, ...]:
+    """Return the attempts, the first one first. An attempt whose document is cut off is returned as `unknown`, with the
+    reason.
+    """
+    names = objects.names(folder)
+    submitted = [_whole(folder, name, names, objects, run_name) for name in names if _ATTEMPT.fullmatch(name)]
+    local = _local_attempts(folder, objects, run_name) if LOCAL_RECORD in names else ()
+    return tuple(sorted((*submitted, *local), key=lambda record: record.last.number))
+
+
+def intent(path: str, submitter: str) -> str:
+    """Return the path at which a submitter that was not the first records what it is about to submit."""
+    return f"{path.removesuffix('.json')}.{_INTENT}.{submitter}.json"
+
+
+def attempt_at(path: str, objects: Objects, *, run_name: str, number: int) -> Record:
+    name = path.rpartition("/")[2]
+    try:
+        record = read_record(objects.read(path, limit=MAX_BYTES) or b"")
+    except ValueError as broken:
+        return unreadable(run_name=run_name, number=number, name=name, reason=str(broken))
+    if not record.attempts:
+        return unreadable(run_name=run_name, number=number, name=name, reason="it holds no attempt")
+    return replace(record, attempts=(replace(record.attempts[0], number=number),))
+
+
+def facts_at(path: str, objects: Objects) -> AttemptFacts | None:
+    try:
+        return read_facts(objects.read(path, limit=MAX_BYTES) or b"")
+    except ValueError:
+        return None
+
+
+def _whole(folder: str, name: str, names: tuple[str, ...], objects: Objects, run_name: str) -> Record:
+    stem = name.removesuffix(".json")
+    record = attempt_at(f"{folder}/{name}", objects, run_name=run_name, number=int(stem.partition("-")[2]))
+    later = [other for other in names if other.startswith(f"{stem}.") and _FACTS.fullmatch(other)]
+    later = [other for other in later if not other.startswith(f"{stem}.{_INTENT}.")]
+    said = [facts_at(f"{folder}/{other}", objects) for other in later]
+    unread = tuple(other for other, facts in zip(later, said, strict=True) if facts is None)
+    known = tuple(facts for facts in said if facts is not None)
+    creator = with_facts(record.last, known).created_by
+    if creator and creator != record.last.submitter and intent(name, creator) in names:
+        path = f"{folder}/{intent(name, creator)}"
+        record = attempt_at(path, objects, run_name=run_name, number=record.last.number)
+    attempt = with_facts(record.last, known)
+    return replace(record, attempts=(attempt,), unread=(*record.unread, *unread))
+
+
+def _local_attempts(folder: str, objects: Objects, run_name: str) -> tuple[Record, ...]:
+    """Return the attempts of a local run. The losses are of the whole run; they are stored with its last attempt."""
+    try:
+        record = read_record(objects.read(f"{folder}/{LOCAL_RECORD}", limit=MAX_BYTES) or b"")
+    except ValueError as broken:
+        return (unreadable(run_name=run_name, number=1, name=LOCAL_RECORD, reason=str(broken)),)
+    if not record.attempts:
+        return (unreadable(run_name=run_name, number=1, name=LOCAL_RECORD, reason="it holds no attempt"),)
+    *earlier, last = record.attempts
+    return (*(replace(record, attempts=(one,), losses={}) for one in earlier), replace(record, attempts=(last,)))

@@ -1,29 +1,210 @@
-"""All runs in one result: those of every queried cluster, those of this machine, and those that their cluster no longer
-has.
+"""Reads all runs at once: those of every queried cluster, those of this machine, and those that their cluster no longer
+has. All queries are started together, and each result is awaited only when it is needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from xsft.effects.machine.parallel import Hurry, start
+from xsft.effects.cluster.cluster import Cluster
+from xsft.effects.cluster.lists import Lists
+from xsft.effects.machine import clock
+from xsft.effects.machine.parallel import Hurry, Started, start
+from xsft.effects.records.index import Index, IndexEntry
 from xsft.effects.records.records import RecordStore
-from xsft.effects.runs.ask import Look
-from xsft.effects.runs.forgotten import cluster_of
+from xsft.effects.runs.first_pods import FirstPods, few_starting
+from xsft.effects.runs.forgotten import cluster_of, forgotten, went_to
+from xsft.effects.runs.lastknown import Memory, forget, recall
 from xsft.effects.runs.local import observe_local
-from xsft.effects.runs.patience import Say
-from xsft.effects.runs.printer_log import LONG_TAIL, TAIL
-from xsft.effects.runs.progress import ProgressSource, not_asked, read_progress
-from xsft.effects.runs.turns import Turns, turns
-from xsft.effects.runs.wanted import Wanted
+from xsft.effects.runs.observe import observations_of, unread
+from xsft.effects.runs.patience import Pulse, Say, wait_for
+from xsft.effects.runs.progress import LONG_TAIL, TAIL, ProgressSource, not_asked, read_progress
+from xsft.effects.runs.wanted import Effort, Turns, Wanted, turns
+from xsft.errors import ClusterMissing, XsftError
 from xsft.problems import Problem
 from xsft.reading.lastknown_line import LastKnown
-from xsft.states.model import Observation, Progress
+from xsft.states.model import JobSet, Observation, Progress
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """One namespace of one cluster."""
+
+    name: str
+    """The cluster as the user names it."""
+    namespace: str
+    asked: Started[tuple[Cluster, Lists]]
+    """The connection and the lists of that namespace, in progress. Raises XsftError."""
+    named: bool = True
+    """As `RunSource.named`."""
+
+
+class ClusterAnswer(Struct, frozen=True, kw_only=True):
+    """The answer of one target."""
+
+    observations: tuple[Observation, ...]
+    cluster: Cluster | None = None
+    problem: Problem | None = None
+    known: Mapping[str, LastKnown] = field(default_factory=dict)
+    first_pods: FirstPods = FirstPods()
+
+
+class PendingQuery(Struct, frozen=True, kw_only=True):
+    """A query to one target, in progress."""
+
+    target: Target
+    started: Started[ClusterAnswer]
+    pulse: Pulse
+    silent: Callable[[XsftError], ClusterAnswer]
+    """Return the answer to use if the target does not answer: what is known without it."""
+
+    def answer(self, *, alone: bool, say: Say) -> ClusterAnswer:
+        """Return the target's answer, or what is known without it if the query fails. `alone`: no other cluster was
+        queried.
+        """
+        try:
+            return wait_for(self.started, self.pulse, name=self.target.name, alone=alone, say=say)
+        except XsftError as failed:
+            return self.silent(failed)
+
+
+class Look(Struct, frozen=True, kw_only=True):
+    """One round of queries to all targets, in progress."""
+
+    targets: tuple[Target, ...]
+    wanted: Wanted
+    index: Index
+    asked: tuple[PendingQuery, ...]
+    begun_at: float
+    """When the queries were started, by `clock.monotonic`."""
+
+    def answers(self, *, say: Say) -> list[ClusterAnswer]:
+        """Return one answer per target. `say` is called with a line that names the cluster being waited for."""
+        alone = len({one.name for one in self.targets}) == 1
+        return [one.answer(alone=alone, say=say) for one in self.asked]
+
+
+def begin(
+    targets: Sequence[Target],
+    *,
+    store: RecordStore,
+    names: Sequence[str] = (),
+    everything: bool = False,
+    effort: Effort | None = None,
+) -> Look:
+    """Start the queries to all targets. `names`: exact names of runs or JobSets; empty: all. `everything`: also read
+    the progress of runs that ended long ago.
+    """
+    begun_at, index = clock.monotonic(), store.local_index()
+    wanted = Wanted(names=frozenset(names), everything=everything, effort=effort or Effort(), now=store.now())
+    asked = tuple(_ask(one, store=store, entries=index.entries, wanted=wanted) for one in targets)
+    return Look(targets=tuple(targets), wanted=wanted, index=index, asked=asked, begun_at=begun_at)
+
+
+def _ask(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry], wanted: Wanted) -> PendingQuery:
+    pulse = Pulse()
+    before = cache(partial(_before, target, store=store, entries=entries, wanted=wanted))
+    return PendingQuery(
+        target=target,
+        started=start(partial(_answer, target, pulse, store=store, wanted=wanted, before=before)),
+        pulse=pulse,
+        silent=partial(_silent, target, before=before, wanted=wanted),
+    )
+
+
+Before = tuple[Memory, tuple[IndexEntry, ...]]
+"""What was last known of the target's runs, and the index entries of runs submitted there from this machine."""
+
+
+def _before(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry], wanted: Wanted) -> Before:
+    known = recall(store.state, cluster=target.name, namespace=target.namespace)
+    went_there = (one for one in entries if went_to(one, cluster=target.name, namespace=target.namespace))
+    return known, tuple(one for one in went_there if wanted.entry(one))
+
+
+def _answer(
+    target: Target, pulse: Pulse, *, store: RecordStore, wanted: Wanted, before: Callable[[], Before]
+) -> ClusterAnswer:
+    """Return the target's answer. Raises XsftError if the target does not answer."""
+    known, submitted = before()
+    cluster, lists = target.asked.result()
+    pulse.connected(cluster)
+    jobsets = lists.jobsets.result()
+    starting = few_starting(jobsets, wanted=wanted)
+    names = (*_read_next(jobsets, known=known, wanted=wanted), *(starting or ()))
+    first_pods = FirstPods().also_of(names, reads=cluster.reads, namespace=lists.namespace)
+    tell = None if starting is None else first_pods.lists if starting else ()
+    found = observations_of(lists, first_pods=tell, name=target.name, now=wanted.now)
+    uids = {seen.jobset.uid for seen in found if seen.jobset}
+    if not pulse.left:  # else the caller has already shown the last known state
+        forget(store.state, cluster=target.name, namespace=target.namespace, there=uids, now=wanted.now, known=known)
+    there = {seen.jobset.name: seen.jobset for seen in found if seen.jobset}
+    gone = (one for one in submitted if one.uid not in uids and not _bears_its_name(one, there.get(one.jobset or "")))
+    lost = (forgotten(one, cluster=target.name, known=known, now=wanted.now) for one in gone)
+    seen = (_with_known(one, known) for one in found if wanted.run(one))
+    return ClusterAnswer(observations=(*seen, *lost), cluster=cluster, known=known, first_pods=first_pods)
+
+
+def _read_next(jobsets: Sequence[JobSet], *, known: Mapping[str, LastKnown], wanted: Wanted) -> list[str]:
+    """Return the names of the JobSets whose progress will be read, as far as the JobSets alone show it."""
+    bare = [
+        Observation(run_name=one.run_name, target="xpk", observed_at=wanted.now, jobset=one)
+        for one in jobsets
+        if one.terminal or not one.suspended
+    ]
+    asked = turns([_with_known(one, known) for one in bare if wanted.run(one)], wanted=wanted).asked
+    return [one.jobset.name for one in asked if one.jobset]
+
+
+def _bears_its_name(entry: IndexEntry, held: JobSet | None) -> bool:
+    """Return whether the JobSet found under the entry's name is another attempt of the same run, not an attempt of a
+    run that is itself named `run-2`.
+    """
+    return held is not None and (held.run_name == entry.run_name or (not held.ours and entry.uid is None))
+
+
+def _silent(target: Target, failed: XsftError, *, before: Callable[[], Before], wanted: Wanted) -> ClusterAnswer:
+    """Return the answer for a target that failed: what was last known, and what was submitted from this machine
+    since.
+    """
+    known, submitted = before()
+    missing = (unread("jobsets", failed),)
+    there = {uid: one for uid, one in known.items() if not one.gone}
+    older = [one.observation(target.name, unread=missing) for one in there.values()]
+    since = [
+        replace(forgotten(one, cluster=target.name, known=known, now=wanted.now), unread=missing)
+        for one in submitted
+        if one.uid not in there
+    ]
+    (first, *_) = failed.problems
+    seen = (*(one for one in older if wanted.run(one)), *since)
+    # A missing cluster that only old runs name is shown at those runs, not as a warning at every read.
+    told = target.named or not isinstance(failed, ClusterMissing)
+    return ClusterAnswer(observations=seen, problem=first.as_warning_of(target.name) if told else None)
+
+
+def _with_known(seen: Observation, known: Mapping[str, LastKnown]) -> Observation:
+    """Return the observation with what is already known of it.
+
+    The log of a run does not change after the run ended, so it is not read again. For a restarted run, the state before
+    the restart is added.
+    """
+    jobset = seen.jobset
+    if jobset is None or (jobset.terminal is None and not jobset.restarts):
+        return seen
+    last = known.get(jobset.uid)
+    if last is None:
+        return seen
+    if jobset.terminal is None:
+        return replace(seen, before=last.as_before() if last.jobset.restarts < jobset.restarts else last.before)
+    seen = replace(seen, before=last.before)
+    if not last.ended:
+        return seen
+    return replace(seen, progress=None if last.unheard else last.progress, known_end=last.status)
 
 
 class Gathered(Struct, frozen=True, kw_only=True):

@@ -15,8 +15,7 @@ from itertools import chain, islice
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.machine import clock
 from xsft.effects.machine.parallel import start
-from xsft.effects.runs.logstream import LogFollower, Over
-from xsft.effects.runs.logtypes import LogLine, Mark, Pace, ProcessRole
+from xsft.effects.runs.logstream import LogFollower, LogLine, Mark, Over, Pace, ProcessRole
 from xsft.errors import UsageError, XsftError
 from xsft.reading.pods import trainer_job
 from xsft.states.model import JobSet, Pod

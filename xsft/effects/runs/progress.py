@@ -14,19 +14,20 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from xsft.effects.cluster.cluster import Cluster
+from xsft.effects.cluster.logs import LogAsk, read_log
 from xsft.effects.machine.parallel import Hurry, answers
 from xsft.effects.records.records import RecordStore
 from xsft.effects.records.saved import latest_step
 from xsft.effects.runs.first_pods import FirstPods, printer_of
 from xsft.effects.runs.forgotten import recorded_of
 from xsft.effects.runs.observe import unread
-from xsft.effects.runs.printer_log import TAIL, THREADS, said_by
 from xsft.effects.runs.wanted import NOT_ASKED, NOT_READ, untold
 from xsft.errors import XsftError
-from xsft.reading.pods import prints_steps
+from xsft.reading.pods import prints_steps, trainer_container
 from xsft.states.model import JobSet, Observation, Pod, Progress, Recorded, Unread, What
 from xsft.states.pods import oom_killed, started_at, trouble
 from xsft.trainers.metrics import FOLDER, newest_files, progress_of_metrics, rows_of
+from xsft.trainers.progress import progress_of
 
 T = TypeVar("T")
 Place = tuple[str, str]
@@ -34,6 +35,14 @@ Place = tuple[str, str]
 
 MAX_METRICS = 4 * 1024 * 1024
 """Maximum bytes of one file; log_period is 100 steps of some 2 KB unless a workload sets another."""
+TAIL = 80
+"""Lines read of a log. A step prints two, a save some twenty. Parsing them is most of the cost of reading a run."""
+LONG_TAIL = 800
+"""Lines read if the short tail has no step: the run is starting, or another writer fills the log. Also read for runs
+that are named on the command line, so that the last save is included, which may be hundreds of steps ago.
+"""
+THREADS = 8
+"""Maximum number of threads. Each has its own connection, whose TLS handshake costs both sides more than a log."""
 
 
 class ProgressSource(Struct, frozen=True, kw_only=True):
@@ -151,8 +160,17 @@ def _logged(
 
 
 def _said(pod: Pod, jobset: JobSet, source: ProgressSource, cluster: str, *, tail: int) -> Progress | None:
-    reads = source.clusters[cluster].reads
-    return said_by(pod, reads=reads, namespace=jobset.namespace, tail=tail, now=source.store.now)
+    """Return the progress from the end of the pod's log, and from a longer part if that has no step. None if there is
+    no log. Raises Unreachable.
+    """
+    wanted = LogAsk(namespace=jobset.namespace, pod=pod.name, container=trainer_container(pod), tail=tail)
+    lines = read_log(source.clusters[cluster].reads.api, wanted)
+    if lines is None:
+        return None
+    said = progress_of(lines, read_at=source.store.now(), from_start=len(lines) < tail)
+    if said.step is not None or len(lines) < tail or tail >= LONG_TAIL:
+        return said
+    return _said(pod, jobset, source, cluster, tail=LONG_TAIL) or said
 
 
 def _printer(seen: Observation, jobset: JobSet, first_pods: Mapping[Place, FirstPods]) -> Pod | None:

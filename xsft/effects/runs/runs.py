@@ -18,8 +18,7 @@ from xsft.effects.machine.parallel import Started, start
 from xsft.effects.machine.process import user_name
 from xsft.effects.records.records import RecordStore, record_store
 from xsft.effects.records.saved import latest_step
-from xsft.effects.runs.ask import Look, Target, begin
-from xsft.effects.runs.gather import Gathered, gather_runs
+from xsft.effects.runs.gather import Gathered, Look, Target, begin, gather_runs
 from xsft.effects.runs.lastknown import remember
 from xsft.effects.runs.local import lock_of
 from xsft.effects.runs.patience import Say

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from tests.observations import jobset, observed
 from tests.replacing import replace
-from xsft.effects.runs.turns import turns
-from xsft.effects.runs.wanted import Effort, Wanted
+from xsft.effects.runs.wanted import Effort, Wanted, turns
 from xsft.states.model import Observation, Recorded, ReplicatedJob
 
 NOW = "2026-11-21T12:00:{:02}Z"
