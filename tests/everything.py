@@ -109,7 +109,14 @@ EVERYTHING: Mapping[str, Any] = {
             "max_eval_loss": 2.5,
         },
         "export": {"to": "gs://my-bucket/exports", "what": "full", "verify": "logits"},
-        "serve": {"image": "my.dev/vllm:1", "max_model_len": 512},
+        "serve": {
+            "image": "my.dev/vllm:1",
+            "type": "gpu",
+            "max_model_len": 512,
+            "weights": "fuse",
+            "expose": "vpc",
+            "service_account": "my-account",
+        },
     },
     "checks": {"bf16-weights": "measured"},
 }
@@ -216,6 +223,10 @@ OTHER: Mapping[str, Any] = {
     "stages.export.what": "merged",
     "stages.export.verify": "tensors",
     "stages.serve.image": "my.dev/vllm:2",
+    "stages.serve.type": "v6e-8",
+    "stages.serve.weights": "copy",
+    "stages.serve.expose": "cluster",
+    "stages.serve.service_account": "other-account",
     "stages.serve.max_model_len": 513,
     "checks": {"bf16-weights": "still measured"},
 }

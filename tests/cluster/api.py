@@ -138,7 +138,12 @@ class Cluster:
 
     def empty_namespace(self, name: str) -> None:
         """Returns when its runs, pods and workloads are gone, so that their nodes and their quota are free."""
-        groups = {"jobset.x-k8s.io/v1alpha2": "jobsets", "batch/v1": "jobs", "kueue.x-k8s.io/v1beta2": "workloads"}
+        groups = {
+            "apps/v1": "deployments",
+            "jobset.x-k8s.io/v1alpha2": "jobsets",
+            "batch/v1": "jobs",
+            "kueue.x-k8s.io/v1beta2": "workloads",
+        }
         made = [f"/apis/{group}/namespaces/{name}/{kind}" for group, kind in groups.items()]
         for path in made:  # each by name: a garbage collector that is new knows no CRDs
             self.api("DELETE", f"{path}?propagationPolicy=Background&gracePeriodSeconds=0")

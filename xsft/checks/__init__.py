@@ -29,6 +29,7 @@ from xsft.checks import (
     rows,
     schedule,
     secrets,
+    serving,
     special_tokens,
     splits,
     template,
@@ -85,6 +86,7 @@ def subjects() -> tuple[Check, ...]:
         conversion.check,
         checkpoint.check,
         weights.check,
+        serving.check,
     )
 
 

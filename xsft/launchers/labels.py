@@ -22,6 +22,8 @@ INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
 WRITES_ANNOTATION = "xsft.dev/writes"
 """Annotation with the path of such a job's result."""
+SERVES_ANNOTATION = "xsft.dev/serves"
+"""Annotation with the weights that a server loads: a folder, or a repository of the hub."""
 
 RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
 """Label of each pod and Job: the restarts of its JobSet when it was made. source: jobset@v0.10.1

@@ -5,11 +5,15 @@ digest has none of them.
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
-from xsft.spec.base import ImageRef, Section, Storage
+from xsft.catalog.serving import serving_types
+from xsft.serving.inputs import Exposure, WeightsBy
+from xsft.spec.base import DnsLabel, ImageRef, Section, Storage
 
 MOST_NEW_TOKENS = 2**16
 """Maximum tokens of one answer of an evaluation; greedy decoding here has no cache, so long answers take hours."""
@@ -74,13 +78,43 @@ class ExportStage(Section):
     """How the export is compared with the checkpoint: by its tensors, or also by logits in an independent engine."""
 
 
+def _known_serving_type(name: str) -> str:
+    """Return the name; raise an error, with near names, for no type of serving_shapes.toml."""
+    known = serving_types()
+    if name not in known:
+        near = get_close_matches(name, known, n=1)
+        fix = f"Did you mean {near[0]}?" if near else "Give tpu or gpu for the smallest one that holds the model."
+        context = {"known": ", ".join(known), "fix": fix}
+        raise PydanticCustomError("serving_type_unknown", "no such accelerator; allowed: {known}", context)
+    return name
+
+
+ServingType = Annotated[
+    str,
+    AfterValidator(_known_serving_type),
+    WithJsonSchema({"type": "string", "enum": list(serving_types())}),
+]
+
+
 class ServeStage(Section):
-    """An OpenAI-compatible server of the export."""
+    """An OpenAI-compatible server of the export: vLLM on a cluster, mlx-lm on this machine."""
 
     image: ImageRef | None = None
-    """Image of the server on a cluster, pinned by digest."""
+    """Image with vLLM for a cluster, pinned by digest: `vllm/vllm-tpu@sha256:…`, or `vllm/vllm-openai@sha256:…` for
+    GPUs."""
+    type: ServingType = "tpu"
+    """Accelerators of the server: `tpu` or `gpu` is the smallest machine that holds the model; or one by name, e.g.
+    `v6e-4`, `l4-2`."""
     max_model_len: int | None = Field(default=None, ge=1)
     """Maximum tokens of prompt and answer; if unset, `train.max_target_length`."""
+    weights: WeightsBy = "copy"
+    """How the pod reads an export on gs://. `copy`: a container copies it into the host's memory and checks it. `fuse`:
+    the Cloud Storage FUSE CSI driver mounts the bucket; the cluster must have that add-on."""
+    expose: Exposure = "cluster"
+    """Who can reach the server: pods of the cluster, or also machines of its VPC network by an internal load balancer
+    (`vpc`). It asks for no login, so it is never public."""
+    service_account: DnsLabel | None = None
+    """Kubernetes service account that may read the bucket; if unset, the namespace's default."""
 
 
 class Stages(Section):

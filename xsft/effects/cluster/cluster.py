@@ -1,5 +1,5 @@
-"""A cluster: what xsft reads from it, the two things it creates there (JobSets and Secrets), and the one it deletes: a
-JobSet that the user named, by its UID. Nothing here patches or replaces an object.
+"""A cluster: what xsft reads from it, what it creates there (JobSets, Secrets and servers), and the one thing it
+deletes: a JobSet that the user named, by its UID. Nothing here patches or replaces an object.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from xsft.effects.cluster.delete import Deleted, delete
 from xsft.effects.cluster.errors import Ask, Reply, invalid, not_installed
 from xsft.effects.cluster.reads import Reads
 from xsft.effects.cluster.resources import Resource
+from xsft.effects.cluster.servers import Servers
 from xsft.errors import SpecError, XsftError
 from xsft.launchers.labels import RUN_LABEL, TPU_NODE
 from xsft.problems import Problem, error, warning
@@ -59,6 +60,11 @@ class Cluster:
     def reads(self) -> Reads:
         """Return the reads that show the state of runs."""
         return Reads(self._api)
+
+    @property
+    def servers(self) -> Servers:
+        """Return the reads and creates of servers."""
+        return Servers(self._api)
 
     @property
     def context(self) -> str:

@@ -37,6 +37,9 @@ class Resource(Struct, frozen=True, kw_only=True):
 JOBSETS = Resource(plural="jobsets", group="jobset.x-k8s.io", version="v1alpha2")
 """source: jobset@v0.10.1 api/jobset/v1alpha2"""
 JOBS = Resource(plural="jobs", group="batch")
+DEPLOYMENTS = Resource(plural="deployments", group="apps")
+SERVICES = Resource(plural="services")
+DISRUPTION_BUDGETS = Resource(plural="poddisruptionbudgets", group="policy")
 NAMESPACES = Resource(plural="namespaces", namespaced=False)
 SECRETS = Resource(plural="secrets")
 NODES = Resource(plural="nodes", namespaced=False)

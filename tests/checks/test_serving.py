@@ -1,0 +1,49 @@
+"""A server that could not run is refused before anything is trained for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.checks.factory import GOOD, ids, problems, spec
+from xsft.checks.serving import check
+
+IMAGE = f"vllm/vllm-tpu@sha256:{'0' * 64}"
+LLAMA = {"name": "llama3.1-70b", "tokenizer": "meta-llama/Llama-3.1-70B", "checkpoint": "gs://my-bucket/l/0/items"}
+DEEPSEEK = {**LLAMA, "name": "deepseek3-671b"}
+
+
+def served(export: Any = None, /, **serve: Any) -> dict[str, Any]:
+    return {"export": export or {}, "serve": {"image": IMAGE, **serve}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"stages": {}}, set()),
+        ({"stages": served()}, set()),
+        ({"stages": {"serve": {"image": IMAGE}}}, set()),
+        ({"stages": {"serve": {}}}, {"serve-image-missing"}),
+        ({"stages": served(image="vllm/vllm-tpu:v0.11.0")}, {"serve-image-not-pinned"}),
+        ({"stages": served({"what": "merged"})}, set()),
+        ({"stages": served({"what": "adapters"})}, {"serve-adapters"}),
+        ({"stages": served(), "model": LLAMA}, set()),
+        ({"stages": served(type="v6e-1"), "model": LLAMA}, {"serve-too-large"}),
+        ({"stages": served(), "model": DEEPSEEK}, {"serve-too-large"}),
+        ({"stages": served(), "name": "a" * 32}, set()),
+        ({"stages": served(), "name": "a" * 33}, {"serve-name"}),
+        ({"stages": served(), "overrides": {"maxtext": {"base_emb_dim": "wide"}}}, set()),
+        ({"stages": served(), "model": {**GOOD["model"], "name": "mine"}}, {"serve-size"}),
+    ],
+)
+def test_a_server_fits_its_machine_and_is_pinned(changes: dict[str, Any], expected: set[str]) -> None:
+    assert ids(check, spec(**changes)) == expected
+    assert ids(check, spec(**changes, target="local")) == expected & {"serve-adapters"}
+
+
+def test_the_fix_names_a_machine_that_holds_the_model() -> None:
+    (found,) = problems(check, spec(stages=served(type="v6e-1"), model=LLAMA))
+    assert found.fix == "Write stages.serve.type: v6e-8 (ct6e-standard-8t)."
+    (found,) = problems(check, spec(stages=served(type="gpu"), model=DEEPSEEK))
+    assert "LeaderWorkerSet" in found.fix

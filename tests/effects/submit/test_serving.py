@@ -1,0 +1,109 @@
+"""A server is created once, whoever asks and whatever happens to an answer; nothing of others is touched."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.fakes.clusters import ClusterApi
+from tests.servers import NAME, WEIGHTS, run_with, server
+from xsft.effects.submit.serving import ServerBegun, begin, found, plan_serving, stop_argv
+from xsft.errors import Refused, SpecError
+from xsft.serving.plan import ServingPlan
+
+Json = dict[str, Any]
+CREATE = r"^POST /apis/apps/v1/namespaces/\S+/deployments\?fieldValidation=Strict&fieldManager"
+
+
+@pytest.fixture
+def plan(cluster_api: ClusterApi) -> ServingPlan:
+    return server(namespace=cluster_api.namespace)
+
+
+def started(api: ClusterApi, plan: ServingPlan) -> ServerBegun:
+    return begin(api.connect(), plan, progress=lambda _line: None)
+
+
+def held(api: ClusterApi, plan: ServingPlan) -> list[Json | None]:
+    """The Deployment, the Service and the budget."""
+    servers = api.connect().servers
+    return [servers.get(body) for body in (plan.manifest, *plan.dependents)]
+
+
+def owner_of(there: Json | None) -> str:
+    assert there is not None
+    return str(there["metadata"]["ownerReferences"][0]["uid"])
+
+
+def test_what_is_planned_is_created_and_owned_by_its_uid(cluster_api: ClusterApi, plan: ServingPlan) -> None:
+    assert found(cluster_api.connect(), plan).state == "missing"
+    done = started(cluster_api, plan)
+    (sent,) = cluster_api.server.asked(CREATE)
+    assert sent.body == plan.manifest
+    _, service, budget = held(cluster_api, plan)
+    assert (done.action, owner_of(service), owner_of(budget)) == ("created", done.uid, done.uid)
+    assert found(cluster_api.connect(), plan).state == "running"
+
+
+def test_callers_at_once_create_one_server(cluster_api: ClusterApi, plan: ServingPlan) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        begun = list(threads.map(lambda _: started(cluster_api, plan), range(4)))
+    assert len({one.uid for one in begun}) == 1
+    assert [one.action for one in begun].count("created") == 1
+    assert None not in held(cluster_api, plan)
+
+
+def test_a_lost_answer_makes_no_second_server(cluster_api: ClusterApi, plan: ServingPlan) -> None:
+    cluster_api.server.fail(CREATE, action="cut-after", times=1)
+    assert started(cluster_api, plan).action == "created"
+    assert None not in held(cluster_api, plan)
+
+
+def test_a_caller_that_was_killed_before_the_service_is_completed(cluster_api: ClusterApi, plan: ServingPlan) -> None:
+    cluster_api.connect().servers.create(plan.manifest)
+    done = started(cluster_api, plan)
+    _, service, budget = held(cluster_api, plan)
+    assert (done.action, owner_of(service), owner_of(budget)) == ("adopted", done.uid, done.uid)
+
+
+def test_a_server_of_other_inputs_is_kept_and_the_refusal_names_what_differs(
+    cluster_api: ClusterApi, plan: ServingPlan
+) -> None:
+    before = started(cluster_api, plan).uid
+    longer = server(namespace=plan.namespace, max_model_len=4096)
+    assert found(cluster_api.connect(), longer).state == "missing"
+    with pytest.raises(Refused) as refused:
+        started(cluster_api, longer)
+    assert refused.value.problem_id == "server-differs"
+    assert '"--max-model-len=4096" -> "--max-model-len=1024"' in refused.value.message
+    assert " ".join(stop_argv(cluster_api.connect(), longer)) in refused.value.fix
+    assert started(cluster_api, plan).uid == before
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2], ids=["deployment", "service", "budget"])
+def test_an_object_of_another_user_is_kept(cluster_api: ClusterApi, plan: ServingPlan, kind: int) -> None:
+    body = (plan.manifest, *plan.dependents)[kind]
+    foreign = {**body, "metadata": {"name": plan.run_name, "namespace": plan.namespace}}
+    cluster_api.connect().servers.create(foreign)
+    with pytest.raises(Refused) as refused:
+        started(cluster_api, plan)
+    assert refused.value.problem_id == "server-name-taken"
+    assert [there is not None for there in held(cluster_api, plan)] == [one == kind for one in range(3)]
+
+
+def test_a_workload_that_cannot_be_served_names_every_reason() -> None:
+    run = run_with(image="vllm/vllm-tpu:latest", type="l4-1", changes={"model.name": "llama3.1-70b"})
+    with pytest.raises(SpecError) as refused:
+        plan_serving(run, weights=WEIGHTS)
+    assert [problem.id for problem in refused.value.problems] == ["serve-image-not-pinned", "serve-too-large"]
+
+
+def test_weights_on_the_hub_need_a_token() -> None:
+    run = run_with(changes={"secrets": {}})
+    assert plan_serving(run, weights=WEIGHTS).inputs.token is None
+    with pytest.raises(SpecError) as refused:
+        plan_serving(run, weights="me/gemma-2-2b-chat")
+    assert [problem.id for problem in refused.value.problems] == ["serve-token-missing"]
+    assert plan_serving(run_with(), weights="me/gemma-2-2b-chat").run_name == NAME

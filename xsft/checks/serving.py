@@ -1,0 +1,91 @@
+"""Check the server of the export on a cluster, before anything is trained: image, size and accelerators. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from xsft.catalog.serving import GIB, ServingShape, serving_shape_for, serving_shapes
+from xsft.facts import Facts
+from xsft.image.reference import is_pinned
+from xsft.launchers.serving import attention_heads, weights_bytes
+from xsft.naming import run_name_limit, stage_name
+from xsft.problems import Problem, error
+from xsft.serving.inputs import BUCKET
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+from xsft.spec.stages import ServeStage
+
+EXAMPLE = "vllm/vllm-tpu@sha256:…"
+
+
+def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """Check `serve-*`. On this machine the engine of `xsft setup engine` serves, and none of it applies."""
+    del keys, facts
+    stage = run.spec.stages.serve
+    if stage is None:
+        return
+    yield from _export(run)
+    if run.spec.on_cluster:
+        yield from _image(stage)
+        yield from _size(run, stage)
+        yield from _name(run)
+
+
+def token_problems(run: Run, *, weights: str) -> Iterator[Problem]:
+    """Check `serve-token-missing`. `weights`: folder of the export, or its repository on the hub."""
+    if not weights.startswith(BUCKET) and run.spec.secrets.hf_token is None:
+        message = f"The server reads {weights} from the Hugging Face hub, and the workload names no token."
+        fix = "Write secrets.hf_token: {secret: NAME}, made by `xsft secret create`; or export to gs://."
+        yield error("serve-token-missing", "secrets.hf_token", message, fix)
+
+
+def _export(run: Run) -> Iterator[Problem]:
+    """Check what is exported. A workload with stages.serve and no stages.export has an export with defaults."""
+    export = run.spec.stages.export
+    if export is not None and export.what == "adapters":
+        message = "The export has adapters only; the server would lack the base model's weights."
+        yield error("serve-adapters", "stages.export.what", message, "Write stages.export.what: merged.")
+
+
+def _image(stage: ServeStage) -> Iterator[Problem]:
+    where = "stages.serve.image"
+    if stage.image is None:
+        fix = f"Write {where}: {EXAMPLE}, or vllm/vllm-openai@sha256:… for GPUs."
+        yield error("serve-image-missing", where, "stages.serve names no image with vLLM.", fix)
+    elif not is_pinned(stage.image):
+        message = f"{stage.image} names no digest: a restarted pod could run another server."
+        fix = f"Write its digest. `docker buildx imagetools inspect {stage.image}` prints it."
+        yield error("serve-image-not-pinned", where, message, fix)
+
+
+def _size(run: Run, stage: ServeStage) -> Iterator[Problem]:
+    size, heads = weights_bytes(run), attention_heads(run)
+    if size is None:
+        message = f"The size of {run.spec.model.name} is not known, so neither are the accelerators that hold it."
+        fix = "Leave stages.serve out, and serve the export by a Deployment of your own."
+        yield error("serve-size", "stages.serve", message, fix)
+    elif serving_shape_for(stage.type, weights=size, heads=heads) is None:
+        yield _too_large(stage.type, size=size, heads=heads)
+
+
+def _too_large(asked: str, *, size: int, heads: int) -> Problem:
+    largest = [one for one in serving_shapes() if asked in (one.name, one.kind)][-1]
+    message = (
+        f"{size / GIB:,.1f} GiB of weights with {heads} attention heads do not fit {asked}: {largest.name} gives vLLM"
+        f" {largest.usable / GIB:,.0f} GiB, and {largest.count} must divide the heads."
+    )
+    fitting = [one for one in serving_shapes() if one.holds(size) and one.splits(heads)]
+    return error("serve-too-large", "stages.serve.type", message, _other(fitting))
+
+
+def _other(fitting: list[ServingShape]) -> str:
+    if fitting:
+        return f"Write stages.serve.type: {fitting[0].name} ({fitting[0].machine})."
+    return "No single machine holds it: leave stages.serve out, and serve the export on several (LeaderWorkerSet)."
+
+
+def _name(run: Run) -> Iterator[Problem]:
+    name, limit = stage_name(run_name=run.run_name, stage="serve"), run_name_limit(mode="mcjax", num_slices=1, hosts=1)
+    if len(name) > limit:
+        message = f"{name!r} has {len(name)} characters; the name of a server may have {limit}."
+        yield error("serve-name", "name", message, "Take a shorter name: --run-name NAME.")

@@ -1,0 +1,64 @@
+"""The objects of a server on a cluster: its Deployment, and the Service and PodDisruptionBudget that it owns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from xsft.effects.cluster import resources as kinds
+from xsft.effects.cluster.api import Api
+from xsft.effects.cluster.create import DRY_RUN, MANAGER, Created, Exists, create
+from xsft.effects.cluster.errors import Ask
+from xsft.effects.cluster.logs import LogAsk, read_log
+from xsft.effects.cluster.resources import Resource
+from xsft.errors import Unreachable
+from xsft.reading.pods import pod_of
+from xsft.states.model import Pod
+
+Json = dict[str, Any]
+
+KINDS = {
+    "Deployment": kinds.DEPLOYMENTS,
+    "Service": kinds.SERVICES,
+    "PodDisruptionBudget": kinds.DISRUPTION_BUDGETS,
+}
+
+
+class Servers(Struct, frozen=True):
+    """Reads and creates. Each raises as `Cluster` does."""
+
+    api: Api
+
+    def get(self, like: Json) -> Json | None:
+        """Return the object of the kind, name and namespace of `like`, or None."""
+        metadata = like["metadata"]
+        found: Json | None = self.api.get(_kind(like), name=metadata["name"], namespace=metadata["namespace"])
+        return found
+
+    def dry_run(self, body: Json) -> None:
+        """Have the cluster validate the object with all its webhooks; a name that is taken is no error."""
+        ask = Ask(verb="create", resource=_kind(body), namespace=body["metadata"]["namespace"])
+        reply = self.api.question(ask, query={**DRY_RUN, "fieldManager": MANAGER}, body=body)
+        if not reply.ok and reply.status != 409:
+            raise self.api.failed(reply, ask)
+
+    def create(self, body: Json, *, mark: str | None = None) -> Created | Exists:
+        """Create the object once, as `Cluster.create_jobset` does."""
+        return create(self.api, _kind(body), body, mark=mark)
+
+    def pods(self, *, namespace: str, labels: str) -> tuple[Pod, ...]:
+        return self.api.reduced(kinds.PODS, pod_of, namespace=namespace, query={"labelSelector": labels})
+
+    def last_lines(self, pod: str, container: str, *, namespace: str, count: int) -> tuple[str, ...]:
+        """Return the last log lines of the container before its last restart; empty if the log cannot be read."""
+        ask = LogAsk(namespace=namespace, pod=pod, container=container, tail=count, previous=True)
+        try:
+            lines = read_log(self.api, ask)
+        except Unreachable:
+            return ()
+        return tuple(line.text for line in lines or ())
+
+
+def _kind(body: Json) -> Resource:
+    return KINDS[body["kind"]]

@@ -1,0 +1,147 @@
+"""Starts a server on its cluster exactly once: read, decide, create. Every step is safe to repeat."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from xsft.checks.serving import check, token_problems
+from xsft.effects.cluster.cluster import Cluster
+from xsft.effects.cluster.create import Exists
+from xsft.errors import Refused, SpecError
+from xsft.facts import Facts
+from xsft.launchers.audit import audit_problems
+from xsft.launchers.labels import RUN_LABEL
+from xsft.launchers.readback import lacking
+from xsft.launchers.serving import plan_of_server
+from xsft.launchers.serving_expect import audit_server
+from xsft.launchers.serving_manifest import owned_by
+from xsft.problems import errors_in
+from xsft.reading.servers import SeenServer, ServerState, server_of, state_of
+from xsft.serving.plan import ServingPlan
+from xsft.spec.resolve import Run
+from xsft.stages.stage import Progress, StageFound
+
+Json = dict[str, Any]
+
+LAST_LINES = 8
+"""Lines of a crashed container's log in a message."""
+MAX_DIFFERENCES = 6
+
+
+class ServerBegun(Struct, frozen=True, kw_only=True):
+    """A server that exists on its cluster."""
+
+    action: Literal["created", "adopted"]
+    uid: str
+    """UID of the Deployment."""
+
+
+def plan_serving(run: Run, *, weights: str, file: str = "") -> ServingPlan:
+    """Return the plan of the run's server. Raises SpecError if it cannot be served.
+
+    `weights`: folder of the export, or its repository on the hub; it need not exist yet.
+    """
+    found = errors_in((*check(run, {}, Facts()), *token_problems(run, weights=weights)))
+    plan = None if found else plan_of_server(run, weights=weights)
+    if plan is None:
+        raise SpecError(tuple(problem.in_file(file) for problem in found))
+    if lost := tuple(audit_problems(audit_server(plan, run))):
+        raise SpecError(tuple(problem.in_file(file) for problem in lost))
+    return plan
+
+
+def found(cluster: Cluster, plan: ServingPlan) -> StageFound:
+    """Return the state of the server with these inputs. Raises as `Cluster` does."""
+    there = cluster.servers.get(plan.manifest)
+    server = server_of(there) if there else None
+    if server is None or server.deleting:
+        return StageFound(state="missing", why=f"there is no Deployment {plan.run_name} in {plan.namespace}")
+    if server.digest != plan.digest:
+        return StageFound(state="missing", why=f"the Deployment {plan.run_name} serves something else")
+    seen = state_of(server, cluster.servers.pods(namespace=plan.namespace, labels=_pods(plan)))
+    return StageFound(state=seen.state, why=_with_log(cluster, plan, seen), result=plan.output)
+
+
+def begin(cluster: Cluster, plan: ServingPlan, *, progress: Progress) -> ServerBegun:
+    """Create the server unless it exists, and return once its three objects do.
+
+    Raises Refused if one of their names is taken, SpecError if the cluster refuses one, and as `Cluster` does.
+    """
+    progress(f"looking for the Deployment {plan.run_name}")
+    there = cluster.servers.get(plan.manifest)
+    if there is not None:
+        return _adopted(cluster, plan, there)
+    for dependent in plan.dependents:
+        _refuse_taken(dependent, cluster.servers.get(dependent), uid=None)
+    progress("asking the cluster whether it would take the server")
+    for body in (plan.manifest, *plan.dependents):
+        cluster.servers.dry_run(body)
+    progress(f"creating the Deployment {plan.run_name}")
+    outcome = cluster.servers.create(plan.manifest)
+    if isinstance(outcome, Exists):  # another caller was first
+        return _adopted(cluster, plan, outcome.object)
+    uid = server_of(outcome.object).uid
+    _own(cluster, plan, uid=uid)
+    return ServerBegun(action="created", uid=uid)
+
+
+def stop_argv(cluster: Cluster, plan: ServingPlan) -> tuple[str, ...]:
+    """Return the command that ends the server: xsft deletes none. The Service and the budget go with it."""
+    return ("kubectl", "--context", cluster.context, "-n", plan.namespace, "delete", "deployment", plan.run_name)
+
+
+def _adopted(cluster: Cluster, plan: ServingPlan, there: Json) -> ServerBegun:
+    server = server_of(there)
+    _refuse_other(cluster, plan, server, there)
+    _own(cluster, plan, uid=server.uid)
+    return ServerBegun(action="adopted", uid=server.uid)
+
+
+def _refuse_other(cluster: Cluster, plan: ServingPlan, server: SeenServer, there: Json) -> None:
+    """Raise Refused unless the Deployment is this server."""
+    stop = " ".join(stop_argv(cluster, plan))
+    if server.run_name != plan.run_name:
+        message = f"The name {plan.run_name} is taken by a Deployment that xsft did not create (uid {server.uid})."
+        raise Refused(message, fix="Take another name for the run: --run-name NAME.", id="server-name-taken")
+    if server.deleting:
+        message = f"The Deployment {plan.run_name} is being deleted."
+        raise Refused(message, fix="Run the same command again in a minute.", id="server-ending", again="helps")
+    if server.digest != plan.digest:
+        differs = lacking(plan.manifest, there)
+        lines = (f"The Deployment {plan.run_name} serves something else:", *differs[:MAX_DIFFERENCES])
+        fix = f"Nothing was changed. To end that server: {stop}; then run the same command again."
+        raise Refused("\n  ".join(lines), fix=fix, id="server-differs")
+
+
+def _own(cluster: Cluster, plan: ServingPlan, *, uid: str) -> None:
+    """Create what the Deployment owns, unless it exists."""
+    for dependent in plan.dependents:
+        outcome = cluster.servers.create(owned_by(dependent, name=plan.run_name, uid=uid))
+        if isinstance(outcome, Exists):
+            _refuse_taken(dependent, outcome.object, uid=uid)
+
+
+def _refuse_taken(dependent: Json, there: Json | None, *, uid: str | None) -> None:
+    """Raise Refused if the object exists and the Deployment does not own it. `uid`: None if there is no Deployment."""
+    owners = [one.get("uid") for one in (there or {}).get("metadata", {}).get("ownerReferences") or ()]
+    if there is None or uid in owners:
+        return
+    kind, name = dependent["kind"], dependent["metadata"]["name"]
+    whose = "an earlier server, which is being deleted" if owners else "another owner"
+    fix = "Run the same command again in a minute." if owners else "Take another name for the run: --run-name NAME."
+    raise Refused(f"The {kind} {name} exists and belongs to {whose}.", fix=fix, id="server-name-taken")
+
+
+def _pods(plan: ServingPlan) -> str:
+    return f"{RUN_LABEL}={plan.run_name}"
+
+
+def _with_log(cluster: Cluster, plan: ServingPlan, seen: ServerState) -> str:
+    """Return the reason, with the last log lines of a container that crashed."""
+    if seen.crashed is None:
+        return seen.why
+    pod, container = seen.crashed
+    lines = cluster.servers.last_lines(pod, container, namespace=plan.namespace, count=LAST_LINES)
+    return "\n  ".join((f"{seen.why}; its last lines:", *lines)) if lines else seen.why

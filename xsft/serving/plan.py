@@ -1,0 +1,35 @@
+"""The plan of a server on a cluster. Pure data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from xsft.serving.inputs import PORT, ServingInputs
+
+Json = dict[str, Any]
+
+
+class ServingPlan(Struct, frozen=True, kw_only=True):
+    """One server: a run of its own, `<run_name>-serve`."""
+
+    run_name: str
+    """Name of the Deployment, the Service and the PodDisruptionBudget."""
+    training: str
+    """run_name of the run whose export is served."""
+    namespace: str
+    inputs: ServingInputs
+    manifest: Json
+    """The Deployment: exactly what is created."""
+    dependents: tuple[Json, ...]
+    """The Service and the PodDisruptionBudget, without the ownerReferences that name the Deployment's UID."""
+
+    @property
+    def digest(self) -> str:
+        return self.inputs.digest
+
+    @property
+    def output(self) -> str:
+        """Return the address of the server in the cluster."""
+        return f"http://{self.run_name}.{self.namespace}.svc.cluster.local:{PORT}/v1"
