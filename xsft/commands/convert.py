@@ -61,6 +61,13 @@ def converted_here(workload: api.Loaded) -> ConversionResult:
 
 
 def _on_cluster(workload: api.Loaded, args: argparse.Namespace) -> int:
+    asked, intent, problems = look_for_cluster(workload)
+    return convert_cluster(asked, intent.run, file=workload.file, problems=problems, args=args)
+
+
+def look_for_cluster(workload: api.Loaded) -> tuple[ConversionPlan, Intent, tuple[Problem, ...]]:
+    """Return what a cluster would convert, what it is part of, and the problems, the hub's included; a finished
+    conversion does not ask the hub."""
     (intent,) = api.intend((workload,))
     asked = asked_of(workload, intent)
     said: tuple[Problem, ...] = ()
@@ -68,7 +75,7 @@ def _on_cluster(workload: api.Loaded, args: argparse.Namespace) -> int:
         source, said = told_of_pods(asked, has_secret=workload.spec.secrets.hf_token is not None)
         (intent,) = api.intend((workload,), source=source)
         asked = asked_of(workload, intent)
-    return convert_cluster(asked, intent.run, file=workload.file, problems=(*intent.problems, *said), args=args)
+    return asked, intent, (*intent.problems, *said)
 
 
 def told_of_pods(plan: ConversionPlan, *, has_secret: bool) -> tuple[SourceFacts | None, tuple[Problem, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xsft.api import Loaded
+from xsft.commands.pipeline_cluster import ClusterCall, ConvertOnCluster, TrainOnCluster
 from xsft.commands.pipeline_here import ConvertHere, TrainHere
 from xsft.errors import UsageError
 from xsft.spec.model import WorkloadSpec
@@ -25,9 +26,11 @@ def names_of(spec: WorkloadSpec) -> Iterator[StageName]:
         yield "serve"
 
 
-def stages_here(workload: Loaded, *, run_name: str) -> tuple[Stage, ...]:
-    """Return the stages of a workload that runs on this machine. `run_name`: of the training."""
-    return tuple(_here(name, workload, run_name) for name in names_of(workload.spec))
+def stages_of(workload: Loaded, *, run_name: str, call: ClusterCall) -> tuple[Stage, ...]:
+    """Return the stages of a workload. `run_name`: of the training."""
+    if workload.spec.on_this_machine:
+        return tuple(_here(name, workload, run_name) for name in names_of(workload.spec))
+    return tuple(_on_cluster(name, workload, run_name, call) for name in names_of(workload.spec))
 
 
 def _here(name: StageName, workload: Loaded, run_name: str) -> Stage:
@@ -37,5 +40,19 @@ def _here(name: StageName, workload: Loaded, run_name: str) -> Stage:
         case "train":
             return TrainHere(workload, run_name=run_name)
         case "evaluate" | "export" | "serve":
-            message = f"stages.{name}: this xsft does not run it yet."
-            raise UsageError(message, fix="Leave it out of the workload.", id="stage-unsupported")
+            raise _unsupported(name)
+
+
+def _on_cluster(name: StageName, workload: Loaded, run_name: str, call: ClusterCall) -> Stage:
+    match name:
+        case "convert":
+            return ConvertOnCluster(workload, training=run_name, call=call)
+        case "train":
+            return TrainOnCluster(workload, run_name=run_name, call=call)
+        case "evaluate" | "export" | "serve":
+            raise _unsupported(name)
+
+
+def _unsupported(name: StageName) -> UsageError:
+    message = f"stages.{name}: this xsft does not run it yet."
+    return UsageError(message, fix="Leave it out of the workload.", id="stage-unsupported")

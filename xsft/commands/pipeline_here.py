@@ -47,6 +47,10 @@ class ConvertHere:
         self._workload = workload
         self.run_name = stage_name(run_name=training, stage=self.name)
 
+    @property
+    def digest(self) -> str:
+        return self._look().digest
+
     def plan(self) -> StagePlan:
         made = self._look()
         return StagePlan(
@@ -122,6 +126,10 @@ class TrainHere:
     def __init__(self, workload: api.Loaded, *, run_name: str, machine: Machine | None = None) -> None:
         self._workload, self._machine = workload, machine
         self.run_name = run_name
+
+    @property
+    def digest(self) -> str:
+        return self._plan().spec_digest
 
     def plan(self) -> StagePlan:
         return training_plan(self._plan())

@@ -13,7 +13,8 @@ from xsft import api
 from xsft.commands.documents import print_json
 from xsft.commands.durations import duration_text
 from xsft.commands.failure import print_problems, problem_documents
-from xsft.commands.pipeline import stages_here
+from xsft.commands.pipeline import stages_of
+from xsft.commands.pipeline_cluster import ClusterCall
 from xsft.commands.progress import shown
 from xsft.effects.machine import clock
 from xsft.effects.machine.signals import interrupted_after
@@ -63,7 +64,8 @@ def _stages(workload: api.Loaded, args: argparse.Namespace) -> tuple[Stage, ...]
             "--no-wait: on this machine the stages run in this process, and would end with it.",
             fix="Leave it out; `nohup xsft run FILE &` continues without the terminal.",
         )
-    return stages_here(workload, run_name=intent.run.run_name)
+    call = ClusterCall(yes=args.yes or args.json, poll_s=args.poll)
+    return stages_of(workload, run_name=intent.run.run_name, call=call)
 
 
 def _walked(

@@ -56,8 +56,27 @@ def submit_cluster(
     Raises as `connect` and `Submitter.submit` do, Refused if the answer is no, and as `waiting.error_of` says; under
     `json` the document is printed instead and the exit status returned.
     """
-    sys.stderr.write("\n".join(_asks_for(plan)) + "\n")
     printed = (document or _document) if json else None
+    done = submitted(plan, connect=connect, warnings=warnings, ask=ask)
+    if wait is None:
+        return _done(done, printed)
+    if not json and done.action != "finished":
+        _say(_report(done))
+    with when_interrupted(goes_on(plan.run_name)):
+        waited = wait(done)
+    if done.action == "finished" and waited.outcome == "reached":
+        print_problems(waited.problems)
+        return _done(replace(done, problems=(*done.problems, *waited.problems)), printed)
+    return _waited(done, waited, printed)
+
+
+def submitted(
+    plan: Planned, *, connect: Connect, warnings: tuple[Problem, ...], ask: Callable[[str], bool] | None
+) -> Submission:
+    """Create, adopt or recognise the run; print what it takes and the warnings to stderr. Raises as `submit_cluster`
+    does.
+    """
+    sys.stderr.write("\n".join(_asks_for(plan)) + "\n")
     told = _Told()
     try:
         with shown("submit") as progress:
@@ -69,16 +88,7 @@ def submit_cluster(
         told.tell(warnings)
         raise
     _warn(done, warnings, told)
-    if wait is None:
-        return _done(done, printed)
-    if not json and done.action != "finished":
-        _say(_report(done))
-    with when_interrupted(goes_on(plan.run_name)):
-        waited = wait(done)
-    if done.action == "finished" and waited.outcome == "reached":
-        print_problems(waited.problems)
-        return _done(replace(done, problems=(*done.problems, *waited.problems)), printed)
-    return _waited(done, waited, printed)
+    return done
 
 
 def _done(done: Submission, document: DocumentOf | None) -> int:

@@ -95,6 +95,11 @@ class Stage(Protocol):
         """Return the name of the stage's own run."""
         ...
 
+    @property
+    def digest(self) -> str:
+        """Return `StagePlan.digest`, without rendering anything. Raises as `plan` does."""
+        ...
+
     def plan(self) -> StagePlan:
         """Return what the stage would do. It may read small files, and works before the stages that it needs are done.
 

@@ -152,7 +152,7 @@ def _blocked(report: StageReport, failed: XsftError | None) -> str:
 
 def _report(stage: Stage, end: StageEnd) -> StageReport:
     try:
-        digest: str | None = stage.plan().digest
+        digest: str | None = stage.digest
     except XsftError:
         digest = None
     looked = end.action not in ("skipped", "waiting") or bool(end.state != "missing")

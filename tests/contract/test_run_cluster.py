@@ -1,0 +1,76 @@
+"""`xsft run FILE` for a cluster: the real xpk for rendering, a cluster and a bucket; each call finds what is done."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.checkpoints import small_files
+from tests.contract.commandline import XSFT, Machine, machine
+from tests.fakes.clusters import ClusterApi
+from tests.until import until
+from xsft.commands.interface_run import RunDocument
+from xsft.effects.environments.installed import BuiltEnvironment
+from xsft.launchers.labels import WRITES_ANNOTATION
+
+pytestmark = pytest.mark.contract
+STORY = "gemma2_ultrachat"
+NAME = "gemma2-ultrachat"
+CONVERT = f"{NAME}-convert"
+TPU = {"type": "v6e-256", "num_slices": 1}
+
+
+@pytest.fixture
+def here(tmp_path: Path, xpk_environment: BuiltEnvironment, cluster_api: ClusterApi) -> Iterator[Machine]:
+    with machine(tmp_path, environments=xpk_environment.folder.parent, api=cluster_api) as made:
+        cluster_api.connect().create_secret(name="hf-token", namespace=cluster_api.namespace, data={"token": b"x"})
+        made.env["HF_ENDPOINT"] = "http://127.0.0.1:9"  # nothing listens there
+        yield made
+
+
+def run(here: Machine, *options: str, status: int = 0) -> list[tuple[str, str, str | None]]:
+    file = here.workload(STORY, stages=None, tpu=TPU)
+    done = here.xsft("run", file, "--json", "--poll", "1s", *options)
+    assert done.returncode == status, done.stderr + done.stdout
+    document: dict[str, Any] = json.loads(done.stdout)
+    RunDocument.model_validate_json(done.stdout, strict=True)
+    return [(stage["name"], stage["action"], stage["state"]) for stage in document["stages"]]
+
+
+def converted(here: Machine) -> None:
+    """What the conversion's pod would do."""
+    held = here.api.world.jobsets()[CONVERT]
+    path = held["metadata"]["annotations"][WRITES_ANNOTATION].removeprefix("gs://my-bucket/")
+    here.bucket.objects |= {f"{path}/{name}": content for name, content in small_files("gemma2-2b").items()}
+    here.api.world.end(CONVERT, "Completed")
+
+
+def test_each_call_starts_what_can_start_and_finds_what_is_done(here: Machine) -> None:
+    assert run(here, "--no-wait") == [("convert", "created", "running"), ("train", "waiting", None)]
+    assert run(here, "--no-wait") == [("convert", "adopted", "running"), ("train", "waiting", None)]
+    converted(here)
+    assert run(here, "--no-wait") == [("convert", "done", "done"), ("train", "created", "running")]
+    assert run(here, "--no-wait") == [("convert", "done", "done"), ("train", "adopted", "running")]
+    assert run(here, "--timeout", "1s", status=7) == [("convert", "done", "done"), ("train", "adopted", "running")]
+    here.bucket.objects[f"runs/{NAME}/checkpoints/1000/commit_success.txt"] = b""
+    here.api.world.end(NAME, "Completed")
+    assert run(here) == [("convert", "done", "done"), ("train", "done", "done")]
+    assert len(here.jobsets) == 2
+
+
+def test_waiting_goes_from_stage_to_stage_and_a_failed_training_ends_it(here: Machine) -> None:
+    argv = (str(XSFT), "run", str(here.workload(STORY, stages=None, tpu=TPU)), "--json", "--poll", "1s")
+    with subprocess.Popen(argv, env=here.env, cwd=here.folder, stdout=subprocess.PIPE, text=True) as process:
+        until(lambda: CONVERT in here.api.world.jobsets())
+        converted(here)
+        until(lambda: NAME in here.api.world.jobsets())
+        here.api.world.end(NAME, "Failed")
+        said, _ = process.communicate(timeout=60)
+    document = json.loads(said)
+    assert (process.returncode, document["exit_status"]) == (6, 6)
+    assert [(one["action"], one["state"]) for one in document["stages"]] == [("created", "done"), ("created", "failed")]

@@ -1,0 +1,217 @@
+"""The stages of a workload that runs on a cluster: each is one object there, created once and watched from here."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft import api, cpu_jobs
+from xsft.api import Loaded
+from xsft.commands.asking import at_terminal, confirm
+from xsft.commands.changes import changes_of
+from xsft.commands.convert import asked_of, look_for_cluster
+from xsft.commands.evidence_sources import evidence_of
+from xsft.commands.failure import print_problems
+from xsft.commands.pipeline_here import conversion_found, training_plan
+from xsft.commands.progress import shown
+from xsft.commands.run_sources import runs_at
+from xsft.commands.submit_cluster import Connect, submitted
+from xsft.commands.submit_wait import After
+from xsft.commands.waiting import WaitLimits, error_of, told
+from xsft.effects.records.records import record_store
+from xsft.effects.records.saved import latest_step
+from xsft.effects.submit.interrupts import goes_on, when_interrupted
+from xsft.effects.submit.job_end import record_job_end
+from xsft.effects.submit.submission import Submission
+from xsft.errors import RunFailed, TimedOut, Unknown
+from xsft.naming import stage_name
+from xsft.problems import Problem
+from xsft.stages.stage import Progress, StageAction, StageEnd, StageFound, StageName, StagePlan, StageState
+from xsft.states.waiting import DONE
+from xsft.states.worth import WORTHLESS
+from xsft.steps import CpuPlan, Intent, Plan, Planned
+from xsft.submitting import submitter_for
+
+
+class ClusterCall(Struct, frozen=True, kw_only=True):
+    """How the user called the command."""
+
+    yes: bool
+    """Whether to create without asking."""
+    poll_s: float
+
+
+class _Job(Protocol):
+    """What the functions below need of a stage."""
+
+    run_name: str
+    call: ClusterCall
+
+
+def _submit(plan: Planned, stage: _Job, *, connect: Connect, warnings: tuple[Problem, ...]) -> Submission:
+    ask = confirm if at_terminal() and not stage.call.yes else None
+    return submitted(plan, connect=connect, warnings=warnings, ask=ask)
+
+
+def _begun(done: Submission, *, why: str) -> StageEnd:
+    """Return the end of a call that created or adopted an object."""
+    actions: dict[str, StageAction] = {
+        "finished": "done",
+        "created": "created",
+        "attempt": "attempt",
+        "adopted": "adopted",
+    }
+    named = f"JobSet {done.jobset}" if done.jobset else done.plan.run_name
+    said = f"{named} does it already" if done.action == "adopted" else why
+    state: StageState = "done" if done.action == "finished" else "running"
+    return StageEnd(action=actions[done.action], state=state, why=said, warnings=())
+
+
+def _watch(done: Submission, stage: _Job, *, timeout_s: float | None) -> None:
+    """Wait for the object's end. Raises as `error_of` says; Ctrl-C leaves it running."""
+    runs = runs_at(done.plan)
+    query, here = changes_of(runs)
+    after = After(
+        query=query,
+        patience=WaitLimits(timeout_s=timeout_s, poll_s=stage.call.poll_s),
+        clock=here,
+        say=told,
+        lines=None,
+        log=sys.stderr,
+        gather=evidence_of(runs),
+        record=runs.record_worthless if isinstance(done.plan, Plan) else lambda _row: (),
+    )
+    with when_interrupted(goes_on(stage.run_name)):
+        waited = after.wait(done)
+    print_problems(waited.problems)
+    failed = error_of(stage.run_name, DONE, waited)
+    if isinstance(failed, TimedOut):
+        raise TimedOut(failed.message, fix="It continues without this process; the same command finds it.")
+    if failed:
+        raise failed
+
+
+class ConvertOnCluster:
+    """Conversion of the workload's weights by a CPU job of its cluster."""
+
+    name: StageName = "convert"
+
+    def __init__(self, workload: Loaded, *, training: str, call: ClusterCall) -> None:
+        self._workload, self.call = workload, call
+        self.run_name = stage_name(run_name=training, stage=self.name)
+        self._done: Submission | None = None
+
+    @property
+    def digest(self) -> str:
+        return asked_of(self._workload, self._intend()).digest
+
+    def plan(self) -> StagePlan:
+        made, intent, problems = look_for_cluster(self._workload)
+        with shown("xsft") as progress:
+            plan = cpu_jobs.plan_conversion(
+                made, intent.run, file=self._workload.file, problems=problems, progress=progress
+            )
+        return job_plan(plan, name=self.name)
+
+    def find(self) -> StageFound:
+        made = asked_of(self._workload, self._intend())
+        if made.whole:
+            at = {"output": made.output, "run_name": made.run_name}
+            print_problems(record_job_end(record_store(), **at, outcome="completed"))
+        return conversion_found(made)
+
+    def perform(self, progress: Progress) -> StageEnd:
+        made, intent, problems = look_for_cluster(self._workload)
+        plan = cpu_jobs.plan_conversion(
+            made, intent.run, file=self._workload.file, problems=problems, progress=progress
+        )
+        warnings = tuple(p for p in plan.problems if p.severity == "warning")
+        connect = partial(cpu_jobs.submitter_for, plan)
+        self._done = _submit(plan, self, connect=connect, warnings=warnings)
+        return _begun(self._done, why=conversion_found(made).why)
+
+    def watch(self, timeout_s: float | None) -> None:
+        """Wait for the job's end; a job that failed after it saved a complete checkpoint is done."""
+        if self._done is None:
+            return
+        try:
+            _watch(self._done, self, timeout_s=timeout_s)
+        except (RunFailed, Unknown) as failed:
+            made = asked_of(self._workload, self._intend())
+            if made.whole is None:
+                at = {"output": made.output, "run_name": made.run_name}
+                print_problems(record_job_end(record_store(), **at, outcome="failed", reason=failed.message))
+                raise
+
+    def _intend(self) -> Intent:
+        return api.intend((self._workload,))[0]
+
+
+def job_plan(plan: CpuPlan, *, name: StageName) -> StagePlan:
+    """Return the plan of a CPU job as one of the stages."""
+    job = plan.job
+    return StagePlan(
+        name=name,
+        run_name=plan.run_name,
+        digest=job.digest,
+        writes=job.writes,
+        argv=job.argv,
+        xpk_argv=plan.xpk_argv,
+        manifest=plan.manifest,
+        notes=(f"one CPU node: {job.cpus} CPUs, {job.memory_quantity} of memory",),
+        problems=plan.problems,
+    )
+
+
+class TrainOnCluster:
+    """Training on the workload's slices."""
+
+    name: StageName = "train"
+
+    def __init__(self, workload: Loaded, *, run_name: str, call: ClusterCall) -> None:
+        self._workload, self.call, self.run_name = workload, call, run_name
+        self._done: Submission | None = None
+
+    @property
+    def digest(self) -> str:
+        return self._intend().spec_digest
+
+    def plan(self) -> StagePlan:
+        return training_plan(self._plan())
+
+    def find(self) -> StageFound:
+        """Return whether the last checkpoint is saved by this very workload; the cluster is not asked."""
+        intent, store = self._intend(), record_store()
+        output, asked = str(intent.run.output), intent.run.spec.train.steps
+        step = latest_step(store.objects_at(output), output=output, run_name=self.run_name)
+        if step is None:
+            return StageFound(state="missing", why="no checkpoint is saved")
+        last = next(iter(reversed(store.read_run(output, self.run_name))), None)
+        same = last is not None and last.spec_digest == intent.spec_digest
+        if step < asked or not same or (last and last.last.state_reason in WORTHLESS):
+            return StageFound(state="missing", why=f"its last checkpoint is of step {step}, {asked} are asked for")
+        saved = f"{output.rstrip('/')}/{self.run_name}/checkpoints/{step}"
+        return StageFound(state="done", why=f"its checkpoint of step {step} is saved", result=saved)
+
+    def perform(self, progress: Progress) -> StageEnd:
+        made = self._plan(progress)
+        warnings = tuple(p for p in api.accepted(made) if p.severity == "warning")
+        connect = partial(submitter_for, self._workload, made, through_xpk=False)
+        before = self.find()
+        self._done = _submit(made, self, connect=connect, warnings=warnings)
+        end = _begun(self._done, why=before.why)
+        return end if end.state == "running" else replace(end, why=self.find().why, result=self.find().result)
+
+    def watch(self, timeout_s: float | None) -> None:
+        if self._done is not None:
+            _watch(self._done, self, timeout_s=timeout_s)
+
+    def _intend(self) -> Intent:
+        return api.intend((self._workload,))[0]
+
+    def _plan(self, progress: Progress = lambda _line: None) -> Plan:
+        return api.plan((self._workload,), progress=progress)[0]
