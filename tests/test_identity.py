@@ -177,7 +177,7 @@ REFUSED: dict[str, tuple[RunHistory, str]] = {
     ),
     "checkpoints, and a record that cannot be read": (RunHistory(records=(TORN,), latest_step=10), "not recorded here"),
     "fewer steps than are done": (RunHistory(records=(record(run=LONGER),), latest_step=2000), "2000 steps, and 1000"),
-    "the last step is there, and nothing says whose": (RunHistory(latest_step=STEPS), "no record of xsft explains"),
+    "the last step is there, and nothing says whose": (RunHistory(latest_step=STEPS), "without a record of xsft"),
 }
 
 
@@ -201,7 +201,7 @@ def test_a_name_that_grew_too_long_is_not_answered_with_a_name_that_begins_anew(
     with pytest.raises(Refused) as caught:
         decided(RunHistory(jobsets=(failed,), latest_step=700), run)
     assert "up to step 700" in caught.value.fix
-    assert "begins at step 0" in caught.value.fix
+    assert "starts at step 0" in caught.value.fix
 
 
 EARLIER = earlier_run_of("stated")
@@ -264,7 +264,7 @@ def test_an_attempts_name_must_fit_too() -> None:
     run = run_of({"name": name})
     assert decided(RunHistory(), run) == Start(attempt=1)
     failed = replace(seen("failed", run=run, name=name))
-    with pytest.raises(Refused, match="24 characters, and 22 are possible in pathways"):
+    with pytest.raises(Refused, match="24 characters, and the limit is 22 in pathways"):
         decided(RunHistory(jobsets=(failed,)), run)
 
 

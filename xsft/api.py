@@ -76,7 +76,7 @@ def load_each(
 
 def _refuse_stdin_twice(files: Sequence[str | Path]) -> None:
     if [str(file) for file in files].count(STDIN) > 1:
-        raise UsageError("- is given twice: standard input can be read once.", fix="Give it once.")
+        raise UsageError("- is given twice; standard input can be read only once.", fix="Give it once.")
 
 
 def intend(workloads: Sequence[Loaded], *, attempt: int = 1, source: SourceFacts | None = None) -> tuple[Intent, ...]:

@@ -58,7 +58,7 @@ def plan_job(job: CpuJob, *, file: str, problems: tuple[Problem, ...], progress:
 def submitter_for(made: CpuPlan, *, progress: Progress, confirm: Callable[[Proposal], None]) -> Submitter:
     """Return a submitter connected to the plan's cluster. `confirm`: as in `api.submitter_for`."""
     if made.run.place is None:
-        raise UsageError("the workload names no place.", fix="Give it one: place: main, or inline.")
+        raise UsageError("the workload has no place.", fix="Add one: place: main, or inline.")
 
     def replan(attempt: int) -> CpuPlan:
         job = attempt_of_job(made.job, attempt)

@@ -88,7 +88,7 @@ def decide(run: Run, *, world: RunHistory) -> Decision:
     for seen in live:
         if seen.digest not in digests:
             before = next((r for r in reversed(world.records) if r.spec_digest == seen.digest), None)
-            raise _another(run, f"JobSet {seen.name} is live with another workload", before=before, spec=spec)
+            raise _another(run, f"JobSet {seen.name} is active with another workload", before=before, spec=spec)
     if live:
         return Adopt(jobset=max(live, key=attempt_of))
     _refuse_begun_elsewhere(run, spec=spec, world=world)
@@ -106,8 +106,8 @@ def decide_job(run: Run, *, digest: str, world: RunHistory) -> Decision:
     for seen in live:
         if seen.digest != digest:
             raise Refused(
-                f"JobSet {seen.name} (uid {seen.uid}) is live with other inputs.",
-                fix=f"Wait for its end (xsft wait {run.run_name}), or cancel it: xsft cancel {run.run_name}.",
+                f"JobSet {seen.name} (uid {seen.uid}) is active with other inputs.",
+                fix=f"Wait until it ends (xsft wait {run.run_name}), or cancel it: xsft cancel {run.run_name}.",
                 id="job-differs",
             )
     if live:
@@ -150,7 +150,7 @@ def _refuse_deleting(live: Sequence[LiveJobSet]) -> None:
     for seen in live:
         if seen.deleting:
             raise Refused(
-                f"JobSet {seen.name} (uid {seen.uid}) of this run is being deleted, and its pods may still be there.",
+                f"JobSet {seen.name} (uid {seen.uid}) of this run is being deleted, and its pods may still exist.",
                 fix=f"Run the same command again when it is gone (kubectl wait --for=delete jobset/{seen.name}): the"
                 " run resumes from its last checkpoint.",
                 id="jobset-deleting",
@@ -164,9 +164,9 @@ def _refuse_begun_elsewhere(run: Run, *, spec: Json, world: RunHistory) -> None:
         unsettled = begun.on_cluster and begun.last.outcome == "submitting" and begun.spec
         if unsettled and _where(begun.spec) != _where(spec):
             raise Refused(
-                f"{run.run_name} was begun in {_where(begun.spec)}, and whether it lives there was never recorded; this"
-                f" submission is for {_where(spec)}, into the same output.",
-                fix="Submit it there once more, which finds out, or take another name.",
+                f"{run.run_name} was submitted in {_where(begun.spec)}, and its result there was not recorded; "
+                f"this submission is for {_where(spec)}, with the same output.",
+                fix="Submit it there again, which checks whether it exists, or use another name.",
                 id="begun-elsewhere",
             )
 
@@ -181,7 +181,7 @@ def _where(spec: Json) -> str:
 def _refuse_other_output(run: Run, *, digests: AbstractSet[str], spec: Json, world: RunHistory) -> None:
     """Raise Refused if the output under this name is another run's; only what may grow on resume may differ."""
     before = next((r for r in reversed(world.records) if _took_place(r, world)), None)
-    where = f"{run.output}/{run.run_name} holds another workload"
+    where = f"{run.output}/{run.run_name} belongs to another workload"
     if before is None:
         known = {*digests, *(r.spec_digest for r in world.records)}
         unexplained = any(seen.digest not in known for seen in world.jobsets)
@@ -200,25 +200,25 @@ def _took_place(record: Record, world: RunHistory) -> bool:
 
 def _another(run: Run, what: str, *, before: Record | None, spec: Json) -> Refused:
     changed = all_differences(before.spec, spec) if before and before.spec else ()
-    shown = f": {'; '.join(changed)}" if changed else ". What differs is not recorded here"
+    shown = f": {'; '.join(changed)}" if changed else ". The differences are not recorded here"
     return Refused(
         f"{what} under the name {run.run_name}{shown}.",
-        fix="Take another name, or write the old values into the workload (one that it leaves open may have another"
-        f" default in this xsft); {MAY_CHANGE_WORDS}.",
+        fix="Use another name, or restore the old values in the workload (the default of a key that it does not "
+        f"set may have changed in this xsft); {MAY_CHANGE_WORDS}.",
     )
 
 
 def _finished(run: Run, world: RunHistory, *, steps: int) -> Finished:
     if not world.records and not world.jobsets:
         raise Refused(
-            f"{run.output}/{run.run_name} has a checkpoint at step {steps} that no record of xsft explains; a run of "
-            f"{run.spec.train.steps} steps would do nothing.",
-            fix="Take another name or output, or more steps.",
+            f"{run.output}/{run.run_name} has a checkpoint at step {steps} without a record of xsft; a run of "
+            f"{run.spec.train.steps} steps would train nothing.",
+            fix="Use another name or output, or more steps.",
         )
     if steps > run.spec.train.steps:
         raise Refused(
-            f"{run.output}/{run.run_name} has done {steps} steps, and {run.spec.train.steps} are asked for: fewer.",
-            fix="Ask for as many or more, or take another name.",
+            f"{run.output}/{run.run_name} has done {steps} steps, more than the {run.spec.train.steps} requested.",
+            fix="Request at least as many steps, or use another name.",
         )
     last = next((record.last for record in reversed(world.records) if _started(record)), None)
     taught_nothing = last is not None and last.state_reason in WORTHLESS
@@ -238,17 +238,17 @@ def _start(run: Run, world: RunHistory) -> Start:
     limit = jobset_limit(mode=run.mode.value, num_slices=run.num_slices, hosts=hosts)
     if len(name) > limit:
         raise Refused(
-            f"attempt {attempt} would be the JobSet {name}: {len(name)} characters, and {limit} are possible in "
-            f"{run.mode.value}; it would be admitted and never start.",
-            fix="Take a shorter name." if world.latest_step is None else _fix_too_long(world.latest_step),
+            f"attempt {attempt} would have the JobSet name {name} with {len(name)} characters, and the limit is "
+            f"{limit} in {run.mode.value} mode; it would be admitted but never start.",
+            fix="Use a shorter name." if world.latest_step is None else _fix_too_long(world.latest_step),
         )
     return Start(attempt=attempt)
 
 
 def _fix_too_long(saved: int) -> str:
     return (
-        f"Its checkpoints stay, up to step {saved}. Another, shorter name begins at step 0; with `checkpoint:` the last"
-        " checkpoint it begins with what is learnt."
+        f"Its checkpoints up to step {saved} are kept. A run with a shorter name starts at step 0; set "
+        "`checkpoint:` to the last checkpoint to start from its weights."
     )
 
 

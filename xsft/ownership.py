@@ -42,8 +42,8 @@ def _refuse_unclear(seen: LiveJobSet, *, attempt: int, world: RunHistory) -> Non
     begun = (r for r in world.records if r.last.number == attempt and r.last.outcome in ("submitting", "unknown"))
     if seen.run_name is None and any(begun):
         raise Refused(
-            f"attempt {attempt} was begun and its result never recorded, and the JobSet {seen.name} (uid {seen.uid})"
-            " has no label: it may be that attempt, or another user's.",
+            f"attempt {attempt} was submitted without a recorded result, and the JobSet {seen.name} (uid "
+            f"{seen.uid}) has no label: it may be that attempt, or another user's.",
             fix=f"Check its owner (kubectl get jobset {seen.name} -o yaml), and resubmit once it is gone.",
             id="jobset-unclear",
         )
@@ -55,8 +55,8 @@ def _owner(seen: LiveJobSet) -> str:
 
 def _fix(seen: LiveJobSet, world: RunHistory) -> str:
     if world.latest_step is None:
-        return "Take another name: --set name=…, or run_name_suffix: date."
+        return "Use another name: --set name=…, or run_name_suffix: date."
     return (
-        f"Submit it again when that JobSet is gone (kubectl get jobset {seen.name}): it resumes from step"
-        f" {world.latest_step}, which is saved. Under another name it would begin at step 0."
+        f"Submit it again when that JobSet is gone (kubectl get jobset {seen.name}): it resumes from the saved "
+        f"step {world.latest_step}. Under another name it would start at step 0."
     )

@@ -123,9 +123,9 @@ def _needed(run: Run, changes: Iterable[Change], rendered: dict[str, Any]) -> tu
 
 
 def _unencodable(why: ValueError) -> Problem:
-    return error("command-encoding", "", f"the command cannot be sent: {why}", "Change that value.")
+    return error("command-encoding", "", f"the command cannot be passed to xpk: {why}", "Change that value.")
 
 
 def _reach(run: Run) -> Iterator[str]:
     if run.place and run.place.context:
-        yield f"xpk cannot be told a kubeconfig context ({run.place.context}): the line names a stand-in cluster"
+        yield f"xpk has no flag for a kubeconfig context ({run.place.context}); the line has a stand-in cluster"

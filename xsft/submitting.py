@@ -49,9 +49,9 @@ def submitter_for(
     `confirm`: asked just before something is created; raises Refused if the answer is no.
     """
     if made.run.place is None:
-        raise UsageError("the workload names no place.", fix="Give it one: place: main, or inline.")
+        raise UsageError("the workload has no place.", fix="Add one: place: main, or inline.")
     if through_xpk and made.xpk_argv is None:
-        raise UsageError(f"--through-xpk: {made.target} is another launcher.", fix="Leave it out.")
+        raise UsageError(f"--through-xpk: {made.target} is another launcher.", fix="Omit it.")
     if through_xpk:
         refuse_losses(made)
     return Submitter(

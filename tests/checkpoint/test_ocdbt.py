@@ -62,7 +62,7 @@ def test_what_is_cut_or_of_another_kind_is_told(stores: Path) -> None:
             root(wrong)
     at = root(manifest)
     assert at is not None
-    with pytest.raises(Undecodable, match="does not begin as one"):
+    with pytest.raises(Undecodable, match="another magic number"):
         node(manifest, at)
 
 

@@ -55,4 +55,4 @@ def test_what_is_not_there_is_said_with_what_is() -> None:
     gone = no_attempt(hit, 2, gone="and so on", fix="do this")
     assert (gone.message, gone.fix) == ("Attempt 2 of gemma has no JobSet, and so on.", "do this")
     never = no_attempt(hit, 7, gone="", fix="")
-    assert never.message == "gemma has no attempt 7. Submissions that are known: 1, 3 (gone)."
+    assert never.message == "gemma has no attempt 7. Known submissions: 1, 3 (gone)."

@@ -46,7 +46,7 @@ def test_one_plot_and_a_line_per_run(capsys: pytest.CaptureFixture[str]) -> None
     assert compared("gemma", "tiny", "silent", "new") == 0
     said = capsys.readouterr()
     lines = said.out.splitlines()
-    assert lines[-3:] == [f"{letter} against a: no record says what differs" for letter in "bcd"]
+    assert lines[-3:] == [f"{letter} against a: no record, so differences are unknown" for letter in "bcd"]
     assert lines[-7:-3] == [
         "a  gemma   40 losses from metrics and log, steps 1 to 40, 6.900 -> 3.000",
         "b  tiny    2 losses from record, steps 1 to 40, 6.000 -> 3.000",
@@ -79,7 +79,7 @@ def test_a_picture_that_overwrites_nothing(tmp_path: Path) -> None:
     assert compared("gemma", "tiny", target=target) == 0
     written = target.read_bytes()
     assert written.startswith(b"\x89PNG")
-    with pytest.raises(Refused, match="overwrites nothing"):
+    with pytest.raises(Refused, match="does not overwrite files"):
         compared("gemma", target=target)
     assert target.read_bytes() == written
     with pytest.raises(UsageError, match="PNG"):

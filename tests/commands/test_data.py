@@ -117,7 +117,7 @@ def test_the_lengths_are_drawn() -> None:
 def test_a_picture_overwrites_nothing(tmp_path: Path) -> None:
     there = tmp_path / "there.png"
     there.touch()
-    with pytest.raises(Refused, match="overwrites nothing"):
+    with pytest.raises(Refused, match="does not overwrite files"):
         _free(str(there))
     with pytest.raises(UsageError, match="PNG"):
         _free("a.svg")

@@ -84,7 +84,7 @@ def test_bad_pastes(content: bytes, id: str, tmp_path: Path, capsys: Capture) ->
     captured = capsys.readouterr()
     assert [p["id"] for p in json.loads(captured.out)["problems"]] == [id]
     assert "Traceback" not in captured.err
-    assert "workload is UTF-8" not in captured.err
+    assert "workload must be UTF-8" not in captured.err
     assert not out.exists()
 
 
@@ -103,7 +103,7 @@ def test_it_says_why_plan_will_refuse_what_was_imported(pasted: str, tmp_path: P
     """A tutorial's own command: an image without a digest, and a model that needs more slices."""
     out = tmp_path / "mine.yaml"
     assert main(("import", pasted, "-o", str(out))) == 0
-    said = capsys.readouterr().err.partition("refuse this workload as it is, because:\n")[2]
+    said = capsys.readouterr().err.partition("refuse this workload because:\n")[2]
     assert main(("check", str(out))) == 2
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(errors) >= 2

@@ -54,12 +54,12 @@ def test_the_newest_or_the_one_that_is_asked_for(two: tuple[str, str], attempt: 
 
 @pytest.mark.parametrize("attempt", [0, 9])
 def test_an_attempt_that_never_was_is_said_with_those_that_were(two: tuple[str, str], attempt: int) -> None:
-    with pytest.raises(UsageError, match=rf"no attempt {attempt}\. Those that are known: 1, 2\."):
+    with pytest.raises(UsageError, match=rf"no attempt {attempt}\. Known attempts: 1, 2\."):
         lines(*two, attempt=attempt)
 
 
 def test_a_record_that_names_no_log() -> None:
-    with pytest.raises(Unknown, match="names its log"):
+    with pytest.raises(Unknown, match="contains the path of its log"):
         lines("", attempt=1)
-    with pytest.raises(Unknown, match="names its log"):
+    with pytest.raises(Unknown, match="contains the path of its log"):
         lines(attempt=9)

@@ -98,9 +98,9 @@ def test_following_waits_for_a_cluster_that_is_silent_at_the_beginning() -> None
     patient = Patient([deaf, deaf, half, there])
     assert patient.follow("gemma") == ["hello from 0"]
     assert patient.pauses[:3] == [AGAIN_S] * 3
-    assert [line for line in patient.said if "Waiting on." in line] == [
-        "Nothing could be read: lab has said nothing for 5 s. Waiting on.",
-        "The cluster of gemma does not answer: timeout. Waiting on.",
+    assert [line for line in patient.said if "Still waiting." in line] == [
+        "Nothing could be read: lab has said nothing for 5 s. Still waiting.",
+        "The cluster of gemma does not answer: timeout. Still waiting.",
     ]
 
 
@@ -146,7 +146,7 @@ def test_several_are_told_apart() -> None:
 
 def test_all_of_them_are_opened_on_demand_only() -> None:
     told = opened()
-    with pytest.raises(UsageError, match="has 128 such processes, and at most 8") as raised:
+    with pytest.raises(UsageError, match="has 128 such processes; at most 8") as raised:
         told.show("gemma", every=True)
     assert "--streams 128" in raised.value.fix
     assert told.roles == []
@@ -207,7 +207,7 @@ def test_a_run_on_this_machine_has_its_file() -> None:
 
 
 def test_no_jobset_no_log() -> None:
-    with pytest.raises(Unknown, match="forgets a log with its pod"):
+    with pytest.raises(Unknown, match="deletes a log with its pod"):
         opened(observed(jobset=None, progress=None)).show("gemma")
     with pytest.raises(Unreachable, match="does not answer: timeout"):
         opened(observed(jobset=None, unread=(Unread(what="jobsets", why="timeout"),))).show("gemma")
@@ -216,9 +216,9 @@ def test_no_jobset_no_log() -> None:
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        (LogRequest(), "head: it has not begun, or its log is gone with its pod"),
+        (LogRequest(), "head: it has not started, or its log was deleted with its pod"),
         (LogRequest(tail=0), "head: of its last 0 lines, as asked"),
-        (LogRequest(since=NOW), f"head since {NOW}: it has said nothing since, or its log is gone with its pod"),
+        (LogRequest(since=NOW), f"head since {NOW}: it has printed nothing since, or its log was deleted with its pod"),
     ],
 )
 def test_a_log_that_says_nothing_is_said_to(capsys: pytest.CaptureFixture[str], asked: LogRequest, why: str) -> None:

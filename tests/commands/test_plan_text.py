@@ -95,7 +95,8 @@ def test_ready_says_what_plan_and_submit_refuse() -> None:
     assert ready(accepted) == "yes"
     assert ready(warning("grace-period", "", "short", "")) == "yes, with 1 warning (grace-period)"
     assert (
-        ready(warning("image-not-pinned", "", "a tag", "", kind="open")) == "not yet: submit refuses image-not-pinned"
+        ready(warning("image-not-pinned", "", "a tag", "", kind="open"))
+        == "not yet: submit would refuse it (image-not-pinned)"
     )
     both = (error("does-not-fit", "", "no", ""), error("env-name", "", "no", ""))
     assert ready(*both, accepted) == "no: 2 errors (does-not-fit, env-name)"

@@ -73,7 +73,7 @@ def everywhere(folder: Path) -> str:
 def test_from_standard_input(cluster_api: ClusterApi, xsft: Run, token: str, tmp_path: Path) -> None:
     status, out, err = xsft("create", "hf-token", *to(cluster_api), stdin=f"{token}\n")
     assert (status, err) == (0, "")
-    assert f"created the Secret hf-token, key token, in the namespace {cluster_api.namespace}" in out
+    assert f"created the Secret hf-token, key token, in namespace {cluster_api.namespace}" in out
     secret = stored(cluster_api)["hf-token"]
     assert secret["data"] == {"token": base64.b64encode(token.encode()).decode()}
     assert secret["type"] == "Opaque"

@@ -114,12 +114,12 @@ def test_runs_that_are_there_are_shown_beside_names_that_are_not(
     [
         (RowFilter(), ["1 more ended over a day ago: xsft status --all"]),
         (RowFilter(everything=True), []),
-        (RowFilter(states=("queued",)), ["3 more are not of the states and mode asked for"]),
+        (RowFilter(states=("queued",)), ["3 more do not match --state or --mode"]),
         (
             RowFilter(states=("succeeded",)),
-            ["1 more ended over a day ago: the same with --all", "2 more are not of the states and mode asked for"],
+            ["1 more ended over a day ago: the same with --all", "2 more do not match --state or --mode"],
         ),
-        (RowFilter(states=("saving",)), ["4 more are not of the states and mode asked for"]),
+        (RowFilter(states=("saving",)), ["4 more do not match --state or --mode"]),
         (RowFilter(runs=("old",), states=("queued",)), ["no runs"]),
         (RowFilter(runs=("old",)), []),
     ],

@@ -171,7 +171,7 @@ def test_of_a_run_that_is_there_what_was_told_is_not_told_again(
         submit(at("succeeded", 1000), action=action, warnings=made, problems=(warning("of-the-run", "", "two.", "f"),))
     err = capsys.readouterr().err
     assert [one for one in ("of-the-plan", "of-the-run") if f"[{one}]" in err] == ids
-    assert ("1 warning of the workload, told when" in err) == (action in ("adopted", "finished"))
+    assert ("1 warning of the workload, shown when" in err) == (action in ("adopted", "finished"))
 
 
 def test_a_finished_run_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -271,7 +271,7 @@ def test_one_document_at_the_end(answers: tuple[Read, ...], status: int, capsys:
 def test_a_time_without_waiting_is_refused() -> None:
     from xsft.commands.submit import run
 
-    with pytest.raises(UsageError, match="--timeout is for --wait"):
+    with pytest.raises(UsageError, match="--timeout needs --wait"):
         run(parser(only="submit").parse_args(("submit", "w.yaml", "--timeout", "2h")))
 
 

@@ -172,7 +172,7 @@ def test_a_silent_cluster_is_waited_for_and_said_once() -> None:
     played = Played(at("training", 5), DEAF, DEAF, HALF, HALF, at("succeeded", 1000))
     assert played.wait().outcome == "reached"
     assert len(played.lines) == 4
-    assert "Waiting on." in played.lines[1]
+    assert "Still waiting." in played.lines[1]
 
 
 (EXPIRED,) = Unreachable("lab: the login has expired", fix="Log in again.", id="login-expired", again="never").problems
@@ -199,7 +199,7 @@ def test_what_waiting_cannot_mend_ends_it_at_once(answers: tuple[Read, ...], tim
 def test_a_login_that_expired_keeps_its_id_and_its_fix() -> None:
     deaf = Read((), (EXPIRED,), answered=False, whole=False)
     with pytest.raises(
-        Unreachable, match=r"does not help: .*the login has expired.*Last seen: gemma  training"
+        Unreachable, match=r"will not help: .*the login has expired.*Last seen: gemma  training"
     ) as ended:
         wait_and_report(
             "gemma",

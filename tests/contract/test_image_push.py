@@ -194,7 +194,7 @@ def test_the_first_build_pins_its_base_and_another_one_needs_update_base(
     first = small.xsft(*build)
     assert (first.returncode, json.loads(first.stdout)["base"]) == (0, pinned)
     assert f"pins no digest of the base {name}" in first.stderr
-    assert f"pins the base {pinned} now: commit it" in first.stderr
+    assert f"now pins the base {pinned}; commit it" in first.stderr
     other_image(engine, name, labels={"another": "one"})
     assert registry.digest("base") not in pinned
     again = small.xsft(*build)

@@ -39,5 +39,5 @@ def no_attempt(hit: FoldedRun, asked: int, *, gone: str, fix: str) -> UsageError
     if asked in there or 0 < asked < max(there, default=0):
         return UsageError(f"Attempt {asked} of {run} has no JobSet, {gone}.", fix=fix)
     known = ", ".join(f"{number}{'' if is_there else ' (gone)'}" for number, is_there in sorted(there.items()))
-    message = f"{run} has no attempt {asked}. Submissions that are known: {known or 'none'}."
-    return UsageError(message, fix="Give --attempt one of them, or leave it out for the newest.")
+    message = f"{run} has no attempt {asked}. Known submissions: {known or 'none'}."
+    return UsageError(message, fix="Pass one of them to --attempt, or omit it for the newest.")

@@ -110,7 +110,7 @@ def cancelled(name: str, *, world: CancelWorld, agree: Agree) -> Cancelled:
         return Cancelled(action="nothing", row=hit.row, jobset=jobset, why=why)
     loss = _loss(hit.seen, hit.row, world)
     agree(_about(hit.row, jobset, loss))
-    with when_interrupted(f"{jobset.name} was being deleted: xsft status {hit.row.run_name} shows whether it was."):
+    with when_interrupted(f"{jobset.name} was being deleted: check with xsft status {hit.row.run_name}."):
         done = world.delete(hit.seen, jobset)
     if done == "deleted":
         problems = world.record(hit.seen, jobset)

@@ -58,7 +58,7 @@ def compare(names: Sequence[str], *, world: CompareWorld, target: Path | None, j
     """
     _refuse_odd(names, target)
     if target is not None:
-        refuse_unless_free(target, instead="without -o it draws in the terminal only")
+        refuse_unless_free(target, instead="without -o it only draws in the terminal")
     curves, doubtful = curves_of(names, world)
     problems = (*_unread(curves), *_read_again(curves), *doubtful)
     print_problems(() if json else problems)
@@ -85,14 +85,14 @@ def curves_of(names: Sequence[str], world: CompareWorld) -> tuple[tuple[Curve, .
         hits = tuple(one_run(name, rows, found) for name in names)
         curves = world.read(hits)
     if not any(one.points for one in curves):
-        why = "; ".join(f"{one.run_name}: {', '.join(one.problems) or 'nothing printed yet'}" for one in curves)
-        raise Unknown(f"No loss can be read of any of these runs: {why}.", fix="xsft status says what they are doing.")
+        why = "; ".join(f"{one.run_name}: {', '.join(one.problems) or 'no output yet'}" for one in curves)
+        raise Unknown(f"No loss could be read for any of these runs: {why}.", fix="xsft status shows their state.")
     return curves, tuple(one for hit in hits for one in doubts(hit.row))
 
 
 def _refuse_odd(names: Sequence[str], target: Path | None) -> None:
     if len(names) > len(LETTERS):
-        raise UsageError(f"{len(names)} runs: at most {len(LETTERS)} fit into one plot.", fix="Name fewer.")
+        raise UsageError(f"{len(names)} runs: at most {len(LETTERS)} fit into one plot.", fix="Give fewer runs.")
     if target is not None and target.suffix not in (".png", ".svg"):
         raise UsageError(
             f"{target}: the picture is a PNG or an SVG.", fix=f"Name it {target.with_suffix('.png').name}."
@@ -111,7 +111,7 @@ def _differences(curves: Sequence[Curve]) -> Iterator[str]:
     """Yield a line for each key that differs: `b against a: train.learning_rate: 2e-05 -> 0.0001`."""
     for letter, one in zip(LETTERS[1:], curves[1:], strict=False):
         found = _differing(curves[0], one)
-        nothing = "the same workload" if found == () else "no record says what differs"
+        nothing = "the same workload" if found == () else "no record, so differences are unknown"
         yield from (f"{letter} against a: {printable(line)}" for line in found or (nothing,))
 
 
@@ -142,13 +142,13 @@ def _read_again(curves: Sequence[Curve]) -> Iterator[Problem]:
         repeated = [str(step) for step, order in _resumed(one) if order == "repeated"]
         if repeated:
             message = (
-                f"After step {', '.join(repeated)} it read the same rows again in the same order: its losses there are"
-                " lower than those of a run without an interruption."
+                f"After step {', '.join(repeated)} it read the same rows again in the same order, so its losses "
+                "are lower than those of an uninterrupted run."
             )
-            fix = "Compare the steps before; restarts.data: reshuffle reads in another order."
+            fix = "Compare earlier steps; with restarts.data: reshuffle a resumed run reads the rows in another order."
             yield warning("resumed-repeated", one.run_name, message, fix)
         elif one.resumed:
-            message = "It resumed and read its rows from the first again, so some of them were trained on twice."
+            message = "It resumed and read its rows from the first one again, so it trained on some of them twice."
             yield note("resumed-rows", one.run_name, message)
 
 

@@ -58,7 +58,7 @@ def _known(problem: OSError) -> EnvironmentMissing | None:
         where = problem.filename or "standard output"
         return EnvironmentMissing(f"No space left on device ({where}).", fix="Free some space, and run it again.")
     if problem.errno == errno.ENOENT and problem.filename is None:
-        return EnvironmentMissing("the current folder is gone.", fix="Change into a folder that exists.")
+        return EnvironmentMissing("the current folder is gone.", fix="Change to a folder that exists.")
     return None
 
 

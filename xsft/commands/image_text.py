@@ -63,8 +63,12 @@ def _image_lines(report: Report) -> Iterator[str]:
 def _lock(report: Report) -> str:
     lock = report["lock"]
     if lock is None:
-        return f"lock        nothing for {report['repository'] or 'no registry'}: make image push"
-    now = "what lies here" if lock["current"] else f"not what lies here ({lock['code']}): make image push"
+        return f"lock        no image for {report['repository'] or 'no registry'}: make image push"
+    now = (
+        "matches the files here"
+        if lock["current"]
+        else f"differs from the files here ({lock['code']}): make image push"
+    )
     return f"lock        {lock['digest']}, pushed {lock['pushed_at']}: {now}"
 
 

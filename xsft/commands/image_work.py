@@ -91,7 +91,7 @@ class Work(Struct, frozen=True, kw_only=True):
         """Pin the base's digest in the lock, at the first build that knows it."""
         base, image = self.planned.material.base, self.planned.recipe.image
         if base and base.digest and keep_base(self.images, image, base):
-            self.display.say(f"{lock_file(self.images, image)} pins the base {base.pinned} now: commit it")
+            self.display.say(f"{lock_file(self.images, image)} now pins the base {base.pinned}; commit it")
 
     def _maker(self) -> Maker:
         registry = self.planned.options.registry
@@ -215,14 +215,14 @@ def _pairs(given: Iterable[str]) -> Iterable[tuple[str, str]]:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise UsageError(f"--arg {text}: there is no `=`.", fix="Write --arg NAME=VALUE.")
+            raise UsageError(f"--arg {text}: no `=` in it.", fix="Write --arg NAME=VALUE.")
         yield name, value
 
 
 def _file(text: str) -> Path:
     path = Path(text).expanduser().absolute()
     if not path.is_file():
-        raise UsageError(f"--pip-config {text}: there is no such file.", fix="Name a file in the form of pip.conf.")
+        raise UsageError(f"--pip-config {text}: no such file.", fix="Give a file in pip.conf format.")
     return path
 
 

@@ -28,7 +28,7 @@ from xsft.spec.reader import read_spec
 def run(args: argparse.Namespace) -> int:
     target = Path(args.output) if args.output else None
     if target is not None:
-        refuse_unless_free(target, instead="without -o it is printed.")
+        refuse_unless_free(target, instead="without -o the workload is printed.")
     imported = import_paste(_paste(args.file), line=args.line, read_file=_env_file)
     text = schema_line(target.absolute().parent if target else None) + imported.yaml
     problems = tuple(p.in_file(args.output or "") for p in imported.problems)
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     sys.stderr.write("".join(_lines(imported)))
     print_problems(problems)
     if refused:
-        sys.stderr.write("`xsft plan` and `xsft submit` refuse this workload as it is, because:\n")
+        sys.stderr.write("`xsft plan` and `xsft submit` refuse this workload because:\n")
     print_problems(refused)
     sys.stderr.write(f"wrote {target}; next: `xsft check {target}`\n" if target else "")
     return status
@@ -62,7 +62,7 @@ def _refusals(text: str, target: Path | None) -> tuple[Problem, ...]:
 
 def _lines(imported: Imported) -> Iterable[str]:
     if imported.differences:
-        yield "differs from the pasted command:\n"
+        yield "differences from the pasted command:\n"
     yield from (f"  {_said(difference)}\n" for difference in imported.differences)
 
 
@@ -73,7 +73,7 @@ def _said(d: PasteDifference) -> str:
 
 def _paste(name: str) -> str:
     if name == "-" and sys.stdin.isatty():
-        sys.stderr.write("paste the xpk line, then Ctrl-D\n")
+        sys.stderr.write("paste the xpk line, then press Ctrl-D\n")
     try:
         return read_workload_text(name)
     except SpecError as unread:
@@ -85,12 +85,16 @@ def _of_a_paste(unread: SpecError) -> SpecError:
     fixes = {
         "file-empty": "Paste an `xpk workload create` line into it.",
         "file-encoding": "Save the command as UTF-8 text.",
-        "file-too-big": "Paste the command alone: a page of text.",
-        "file-not-regular": "Name a file, or give - and pipe the command to standard input.",
+        "file-too-big": "Paste only the command, or a page of text.",
+        "file-not-regular": "Give a file, or - and pipe the command to standard input.",
     }
     return SpecError(
         tuple(
-            replace(p, fix=fixes.get(p.id, p.fix), message=p.message.replace("a workload is UTF-8", "a paste is UTF-8"))
+            replace(
+                p,
+                fix=fixes.get(p.id, p.fix),
+                message=p.message.replace("a workload must be UTF-8", "a paste must be UTF-8"),
+            )
             for p in unread.problems
         )
     )

@@ -23,12 +23,12 @@ SLICES = ("type: v6e-8 ", *(f"type: v6e-{chips} " for chips in (16, 32, 64, 128,
 def run(args: argparse.Namespace) -> int:
     variant = "local" if args.local else args.mode
     if args.local and args.model:
-        raise UsageError("--model: the run on this machine trains its own tiny model.", fix="Leave --local out.")
+        raise UsageError("--model: the local run trains its own tiny model.", fix="Omit --local.")
     if args.file == "-":
         sys.stdout.write(workload_text(variant, folder=None, model=args.model))
         return 0
     target = Path(args.file)
-    refuse_unless_free(target, instead="`xsft init -` prints.")
+    refuse_unless_free(target, instead="`xsft init -` prints it.")
     write_new(target, workload_text(variant, folder=target.absolute().parent, model=args.model))
     sys.stderr.write(f"wrote {target}; next: edit it, then `xsft check {target}`\n")
     return 0
@@ -49,7 +49,7 @@ def _with_model(text: str, name: str) -> str:
     try:
         wanted = model(*converted or (name,))
     except ValueError as unknown:
-        raise UsageError(f"--model: {unknown}", fix="Take MaxText's name of the model.") from None
+        raise UsageError(f"--model: {unknown}", fix="Use MaxText's name of the model.") from None
     own = wanted.hf_id or "my-org/my-tokenizer   # <-- the model's tokenizer on Hugging Face"
     hub = [] if wanted.hf_id and not wanted.unconverted_since else [line for line in text.splitlines() if "hf" in line]
     for line in (line for line in hub if line.lstrip().startswith(("# hf: {repo", "# Or Hugging Face"))):

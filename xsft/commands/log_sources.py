@@ -50,7 +50,8 @@ class Logs(Struct, frozen=True, kw_only=True):
         wanted = [one for one in records if asked.attempt in (None, one.last.number) and one.last.log]
         if not output or not wanted:
             raise Unknown(
-                f"No record of {seen.run_name} names its log.", fix="Look into its output: xsft/trainer-*.log."
+                f"No record of {seen.run_name} contains the path of its log.",
+                fix="Look in its output folder: xsft/trainer-*.log.",
             )
         log = Path(wanted[-1].last.log)
         lock = lock_of(output, seen.run_name)
@@ -87,6 +88,6 @@ def _require_attempt(seen: Observation, records: Sequence[Record], asked: int | 
     known = sorted({one.last.number for one in records})
     if asked is not None and known and asked not in known:
         raise UsageError(
-            f"{seen.run_name} has no attempt {asked}. Those that are known: {', '.join(map(str, known))}.",
-            fix="Give --attempt one of them, or leave it out for the newest.",
+            f"{seen.run_name} has no attempt {asked}. Known attempts: {', '.join(map(str, known))}.",
+            fix="Pass one of them to --attempt, or omit it for the newest.",
         )

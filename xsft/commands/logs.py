@@ -33,8 +33,8 @@ from xsft.states.moments import before
 AGAIN_S = 5.0
 """Seconds between reads for a run that is to be followed, while its cluster does not answer."""
 
-GONE = "and Kubernetes forgets a log with its pod"
-GONE_FIX = "xsft compare draws what the metrics beside its output hold; Cloud Logging may have the lines."
+GONE = "and Kubernetes deletes a log with its pod"
+GONE_FIX = "xsft compare plots the metrics beside its output; Cloud Logging may have the lines."
 
 
 def run(args: argparse.Namespace) -> int:
@@ -132,7 +132,7 @@ def _followed(name: str, world: LogsWorld) -> FoldedRun:
             why = failed.message
         if why != said:
             said = why
-            world.say(f"{why} Waiting on.")
+            world.say(f"{why} Still waiting.")
         world.pause(AGAIN_S)
 
 
@@ -149,8 +149,8 @@ def _why_nothing(asked: LogRequest) -> str:
     if asked.tail == 0:
         return ": of its last 0 lines, as asked"
     if asked.since is not None:
-        return f" since {asked.since}: it has said nothing since, or its log is gone with its pod"
-    return ": it has not begun, or its log is gone with its pod"
+        return f" since {asked.since}: it has printed nothing since, or its log was deleted with its pod"
+    return ": it has not started, or its log was deleted with its pod"
 
 
 def write_lines(lines: Iterator[str], stdout: TextIO) -> int:
@@ -167,8 +167,8 @@ def roles_for(jobset: JobSet, asked: LogRequest) -> tuple[ProcessRole, ...]:
     roles = chosen_roles(jobset, slice_index=asked.slice_index, host=asked.host, every=asked.every)
     if len(roles) > asked.at_most:
         raise UsageError(
-            f"{jobset.name} has {len(roles)} such processes, and at most {asked.at_most} logs are opened at once.",
-            fix=f"Name one: --slice N --host N; or open them all: --streams {len(roles)}.",
+            f"{jobset.name} has {len(roles)} such processes; at most {asked.at_most} logs are opened at once.",
+            fix=f"Choose one: --slice N --host N; or open all: --streams {len(roles)}.",
         )
     return roles
 
@@ -176,17 +176,17 @@ def roles_for(jobset: JobSet, asked: LogRequest) -> tuple[ProcessRole, ...]:
 def _refuse_slices(asked: LogRequest) -> None:
     if asked.slice_index is not None or asked.host is not None or asked.since is not None:
         raise UsageError(
-            "A run on this machine is one process, whose lines carry no time.",
-            fix="Leave --slice, --host and --since out; --tail N shows the last lines.",
+            "A run on this machine is one process, and its lines have no timestamps.",
+            fix="Omit --slice, --host and --since; --tail N shows the last lines.",
         )
 
 
 def _jobset(seen: Observation) -> JobSet:
     if silent := silence(seen):
-        raise Unreachable(f"The cluster of {seen.run_name} does not answer: {silent}.", fix="Try again when it does.")
+        raise Unreachable(f"The cluster of {seen.run_name} does not answer: {silent}.", fix="Try again later.")
     if seen.jobset is not None:
         return seen.jobset
-    raise Unknown(f"{seen.run_name} has no JobSet any more, {GONE}.", fix=GONE_FIX)
+    raise Unknown(f"{seen.run_name} no longer has a JobSet, {GONE}.", fix=GONE_FIX)
 
 
 def _texts(lines: Iterator[LogLine], *, jobset: JobSet, prefixed: bool, timestamps: bool) -> Iterator[str]:

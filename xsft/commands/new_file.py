@@ -23,11 +23,12 @@ def refuse_unless_free(target: Path, *, instead: str) -> None:
     """Raise Refused if `target` exists, EnvironmentMissing if its folder does not; `instead`: the next step in the
     message."""
     if target.exists() or target.is_symlink():
-        what = "is a directory" if target.is_dir() else "exists, and xsft overwrites nothing"
-        raise Refused(f"{target} {what}", fix=f"Name another file, or move that one away; {instead}")
+        what = "is a directory" if target.is_dir() else "exists; xsft does not overwrite files"
+        raise Refused(f"{target} {what}", fix=f"Choose another file, or move that one away; {instead}")
     if not target.parent.is_dir():
         raise EnvironmentMissing(
-            f"cannot write {target}: there is no folder {target.parent}", fix=f"Create it: mkdir -p {target.parent}"
+            f"cannot write {target}: the folder {target.parent} does not exist",
+            fix=f"Create it: mkdir -p {target.parent}",
         )
 
 

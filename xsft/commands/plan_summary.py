@@ -43,7 +43,7 @@ def ready_text(problems: tuple[Problem, ...]) -> str:
     if errors:
         return f"no: {_counted(errors, 'error')} ({_ids(errors)})"
     if refused:
-        return f"not yet: submit refuses {_ids(refused)}"
+        return f"not yet: submit would refuse it ({_ids(refused)})"
     warnings = tuple(p for p in problems if p.severity == "warning")
     return f"yes, with {_counted(warnings, 'warning')} ({_ids(warnings)})" if warnings else "yes"
 
@@ -105,7 +105,7 @@ def _fits(problems: tuple[Problem, ...]) -> Iterator[tuple[str, str]]:
 def _restarts(plan: Plan) -> str:
     most = f"at most {plan.run.spec.restarts.max}; " if restarts_in_place(plan.run) else ""
     order = "in the same order" if plan.seeds is None else "in another order"
-    return f"{most}each reads the rows again, {order}"
+    return f"{most}each reads the rows again {order}"
 
 
 def secrets_text(run: Run) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from xsft.naming import RowOrder
 
 ORDERS = {
-    "reshuffled": "its rows from the first again, in another order",
-    "repeated": "the same rows from the first again, in the same order",
+    "reshuffled": "its rows from the first one again, in another order",
+    "repeated": "the same rows from the first one again, in the same order",
 }
 
 

@@ -30,5 +30,5 @@ def runs_asked(asked: PlaceQuery, *names: str, everything: bool = True) -> Runs:
 def runs_at(plan: Planned) -> Runs:
     """Return the runs of the cluster and namespace that the plan names."""
     if plan.run.place is None:
-        raise UsageError("the workload names no place.", fix="Give it one: place: main, or inline.")
+        raise UsageError("the workload has no place.", fix="Add one: place: main, or inline.")
     return runs_at_place(plan.run.place, namespace=plan.run.namespace, name=plan.run_name)

@@ -37,9 +37,10 @@ def _refuse_values(args: argparse.Namespace) -> None:
     texts = [text for text in vars(args).values() if isinstance(text, str)]
     if args.stray or args.literal is not None or any(map(looks_secret, texts)):
         raise UsageError(
-            "A value was given on the command line, where every user of this machine can read it. It is neither used"
-            " nor shown here.",
-            fix="Pipe it in (xsft secret create NAME < FILE) or give --from-file FILE; renew a token that was shown.",
+            "A value was given on the command line, which every user of this machine can read. xsft does not use "
+            "or show it.",
+            fix="Pipe it in (xsft secret create NAME < FILE) or give --from-file FILE; replace a token that was "
+            "exposed.",
             id="secret-on-command-line",
         )
 
@@ -55,7 +56,7 @@ def _refuse_names(args: argparse.Namespace) -> None:
 
 def _malformed(what: str, allowed: str) -> UsageError:
     """Return the error for a malformed argument, which is not quoted: it may be the secret value in the wrong place."""
-    return UsageError(f"{what} does not have the form of one.", fix=f"Write {allowed}.")
+    return UsageError(f"{what} is not valid.", fix=f"Write {allowed}.")
 
 
 def _cluster(args: argparse.Namespace) -> tuple[Cluster, str]:
@@ -65,8 +66,8 @@ def _cluster(args: argparse.Namespace) -> tuple[Cluster, str]:
     places, file = load_places(Path.cwd())
     place = places.get(args.place or "")
     if place is None:
-        known = f"Known: {', '.join(sorted(places)) or 'none'} ({file or 'no places.yaml'})."
-        said = f"There is no place {args.place}." if args.place else "No cluster given for the Secret."
+        known = f"Known places: {', '.join(sorted(places)) or 'none'} ({file or 'no places.yaml'})."
+        said = f"Place {args.place} was not found." if args.place else "No cluster given for the Secret."
         raise UsageError(f"{said} {known}", fix="Give --place NAME, or --context NAME of your kubeconfig.")
     return connect(place), args.namespace or place.namespace
 
@@ -77,9 +78,9 @@ def _value(args: argparse.Namespace) -> bytes:
 
 def _exists(args: argparse.Namespace, *, namespace: str, context: str) -> Exception:
     return Refused(
-        f"The Secret {args.name} exists in the namespace {namespace} (context {context}); nothing is overwritten.",
-        fix=f"Take another name, or remove it yourself: kubectl --context {context} -n {namespace} delete secret"
-        f" {args.name}",
+        f"The Secret {args.name} already exists in namespace {namespace} (context {context}); it was not overwritten.",
+        fix=f"Use another name, or delete it yourself: kubectl --context {context} -n {namespace} delete secret "
+        f"{args.name}",
         id="secret-exists",
     )
 
@@ -89,5 +90,5 @@ def _report(args: argparse.Namespace, *, namespace: str, context: str) -> None:
         made = {"name": args.name, "key": args.key, "namespace": namespace, "context": context}
         print_json("secret", {"action": "created", **made})
         return
-    print(f"created the Secret {args.name}, key {args.key}, in the namespace {namespace} (context {context})")
+    print(f"created the Secret {args.name}, key {args.key}, in namespace {namespace} (context {context})")
     print(f"in a workload: secrets: {{hf_token: {{secret: {args.name}, key: {args.key}}}}}")

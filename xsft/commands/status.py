@@ -27,11 +27,9 @@ from xsft.states.worth import zero_loss
 
 def run(args: argparse.Namespace) -> int:
     if args.json and args.watch:
-        raise UsageError(
-            "--watch and --json: one document cannot be live.", fix="Ask again with --json when you need it."
-        )
+        raise UsageError("--watch and --json: --json prints one document and ends.", fix="Use one of them.")
     if args.every is not None and not args.watch:
-        raise UsageError("--every is for --watch.", fix="Leave it out, or add --watch.")
+        raise UsageError("--every needs --watch.", fix="Add --watch, or omit --every.")
     query = replace(query_of(runs_of(args, *args.runs, everything=args.all)), wanted=wanted_of(args))
     if args.watch:
         from xsft.commands.status_watch import EVERY_S, watch
@@ -89,7 +87,7 @@ def _say_hidden(wanted: RowFilter, rows: Sequence[FoldedRun], *, shown: int) -> 
             f"{of_these - shown} more ended over a day ago: {'the same with' if filtered else 'xsft status'} --all"
         )
     if filtered and not wanted.runs and len(rows) > of_these:
-        hints.append(f"{len(rows) - of_these} more are not of the states and mode asked for")
+        hints.append(f"{len(rows) - of_these} more do not match --state or --mode")
     if not shown and not hints:
         hints.append("no runs")
     sys.stderr.writelines([f"{hint}\n" for hint in hints])

@@ -27,7 +27,7 @@ from xsft.submitting import submitter_for
 
 def run(args: argparse.Namespace) -> int:
     if args.timeout is not None and not (args.wait or args.follow):
-        raise UsageError("--timeout is for --wait and --follow.", fix="Add one of them, or leave it out.")
+        raise UsageError("--timeout needs --wait or --follow.", fix="Add one of them, or omit --timeout.")
     if args.dry_run:
         return _plan(args)
     loaded = api.load(args.file, settings=args.settings, run_name=args.run_name)
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     if plan.on_this_machine:
         print_problems(warnings)
         if args.through_xpk:
-            raise UsageError("--through-xpk: the workload runs on this machine.", fix="Leave it out.")
+            raise UsageError("--through-xpk: the workload runs on this machine.", fix="Omit it.")
         return submit_local(plan, json=args.json)
     connect = partial(submitter_for, loaded, plan, through_xpk=args.through_xpk)
     wait = _after(plan, args).wait if args.wait or args.follow else None

@@ -136,7 +136,7 @@ def _proposed(proposal: Proposal) -> Iterator[str]:
     """Yield lines on what differs from the last attempt."""
     if proposal.attempt > 1:
         step = proposal.resumes_from
-        begins = "no checkpoint was saved: it begins at step 0" if step is None else f"resumes from step {step}"
+        begins = "no checkpoint was saved; it starts at step 0" if step is None else f"resumes from step {step}"
         yield f"attempt {proposal.attempt}: {begins}"
     if proposal.since is not None:
         yield f"changed since attempt {proposal.since}: {'; '.join(proposal.changed) or 'nothing'}"
@@ -158,7 +158,7 @@ def _warn(done: Submission, of_the_plan: tuple[Problem, ...], told: _Told) -> No
     told.tell((*(of_the_plan if new else ()), *done.problems))
     if of_the_plan and not new:
         count = f"{len(of_the_plan)} warning{'s' if len(of_the_plan) > 1 else ''}"
-        sys.stderr.write(f"{count} of the workload, told when the run was created: xsft plan {done.plan.file}\n")
+        sys.stderr.write(f"{count} of the workload, shown when the run was created: xsft plan {done.plan.file}\n")
 
 
 def _waited(done: Submission, waited: Waited, document: DocumentOf | None) -> int:
@@ -216,7 +216,7 @@ def _whole(done: Submission) -> str:
         case Plan():
             return f"its checkpoint of step {done.steps} is saved"
         case CpuPlan():
-            return "what it makes is whole"
+            return "its result is complete"
 
 
 def _makes(plan: Planned) -> Iterator[str]:
@@ -235,7 +235,7 @@ def _resumes(done: Submission) -> Iterator[str]:
     if done.resumed_from is not None:
         yield f"resumes      from step {done.resumed_from}, with {ORDERS[done.resumed_order or 'repeated']}"
     elif done.action == "attempt":
-        yield "resumes      no checkpoint was saved: it begins at step 0"
+        yield "resumes      no checkpoint was saved; it starts at step 0"
 
 
 def _document(done: Submission, waited: Waited | None, failed: XsftError | None) -> tuple[str, dict[str, Any]]:

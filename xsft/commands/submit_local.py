@@ -32,7 +32,7 @@ from xsft.trainers.size import default_parameters
 from xsft.trainers.tensorboard import tensorboard_lines
 from xsft.trainers.trainer import trainer_of
 
-LOOK_AT_THE_DATA = "name a file or a split with rows: data.hf_train_files, data.hf_path, data.hf_name, data.train_split"
+LOOK_AT_THE_DATA = "set a file or a split with rows: data.hf_train_files, data.hf_path, data.hf_name, data.train_split"
 
 
 def submit_local(plan: Plan, *, json: bool, machine: Machine | None = None, stderr: TextIO | None = None) -> int:
@@ -196,11 +196,11 @@ def _interrupted(result: LocalResult) -> Iterator[str]:
         last = result.checkpoints[-1]
         yield f"last checkpoint: {last} (step {last.name}); run the command again to resume"
     else:
-        yield "no checkpoint was saved yet; the same command starts again"
+        yield "no checkpoint was saved yet; the same command starts over"
 
 
 def _how(result: LocalResult) -> str:
-    return ", finished before; nothing was run" if result.action == "finished" else ""
+    return ", finished earlier; nothing was run" if result.action == "finished" else ""
 
 
 def _losses(result: LocalResult) -> str:
@@ -221,11 +221,11 @@ def next_step(result: LocalResult) -> str:
     match result.outcome:
         case "short":
             change = "set data.num_epoch higher, or train.steps lower, and submit it again under the same name"
-            again = "as it is it would read the same rows from the first one"
+            again = "without this it would read the same rows from the first one"
             return f"{change}; {again}; {log}"
         case _ if (result.reason or "").startswith(KILLED):
             return f"{LESS} {log}"
         case _ if result.reason == EMPTY:
             return f"{LOOK_AT_THE_DATA}; {log}"
         case _:
-            return f"xsft why {shlex.quote(str(result.folder))} names the cause and what to do; {log}"
+            return f"xsft why {shlex.quote(str(result.folder))} shows the most likely cause and what to do; {log}"

@@ -171,7 +171,7 @@ class _Watch(Struct, kw_only=True):
             return self._silent(failed)
         if not named(rows, self.name):
             if not found.whole:
-                return self._silent(unread(found, f"{self.name} is not in what could be read"))
+                return self._silent(unread(found, f"{self.name} was not found on the clusters that answered"))
             if self.row is None and not self.known:
                 raise missing(self.name, rows, found)
             return self._missed()
@@ -190,7 +190,8 @@ class _Watch(Struct, kw_only=True):
             self._tell(change(row))
         if first and beyond(self.goal, row):
             raise UsageError(
-                f"{self.name} does {row.steps} steps, never {self.goal.step}.", fix="Wait for fewer, or done."
+                f"{self.name} has {row.steps} steps and will never reach {self.goal.step}.",
+                fix="Wait for an earlier step, or for done.",
             )
         found = verdict(self.goal, row)
         if found != "waiting":
@@ -209,7 +210,7 @@ class _Watch(Struct, kw_only=True):
         self.silence = why
         if why.again == "never":
             return "unreachable"
-        self._tell(f"{self.name}: {why.message} Waiting on.")
+        self._tell(f"{self.name}: {why.message} Still waiting.")
         return None
 
     def _tell(self, line: str) -> None:
@@ -247,7 +248,7 @@ def _unreachable(name: str, waited: Waited) -> Unreachable:
             f"Timed out after {duration_text(waited.seconds)}: {name} was not found. {why.message}", fix=why.fix
         )
     last = f" Last seen: {change(waited.row)}." if waited.row else ""
-    message = f"Waiting for {name} does not help: {why.message}{last}"
+    message = f"Waiting for {name} will not help: {why.message}{last}"
     return Unreachable(message, fix=why.fix, id=why.problem_id, again=why.again)
 
 

@@ -88,7 +88,7 @@ def _submission(hit: FoldedRun, *, name: str, attempt: int | None, world: WhyWor
     if attempt is not None and (seen is None or (seen.jobset is None and seen is not hit.seen)):
         seen = world.recorded(hit, attempt) or seen
     if seen is None:
-        fix = "xsft status shows what is known of the run; Cloud Logging may have what it said."
+        fix = "xsft status shows the run's state; Cloud Logging may have its log."
         raise no_attempt(hit, attempt or 0, gone="and no record of it could be read", fix=fix)
     if seen is hit.seen:
         return hit
@@ -107,7 +107,7 @@ def _keep(hit: FoldedRun, evidence: Evidence, explained: Explanation, world: Why
 def text(row: Row, evidence: Evidence, explained: Explanation) -> Iterator[str]:
     """Yield the explanation as paragraphs of text."""
     told = ", ".join(evidence.status.evidence)
-    yield _safe(f"{_title(row, explained)}{f' (told from {told})' if told else ''}")
+    yield _safe(f"{_title(row, explained)}{f' (source: {told})' if told else ''}")
     yield ""
     yield from cause_lines(explained.cause)
     if explained.others:
@@ -159,10 +159,10 @@ def _bare(text: str) -> str:
 
 def _require_its_cluster(seen: Observation, row: Row) -> None:
     if silent := silence(seen):
-        known = f" Known last, at {row.observed_at}: {row.state}{f' ({row.reason})' if row.reason else ''}."
+        known = f" Last known state, at {row.observed_at}: {row.state}{f' ({row.reason})' if row.reason else ''}."
         raise Unreachable(
             f"The cluster of {row.run_name} does not answer: {silent}.{known if seen.last_known else ''}",
-            fix="That says nothing about the run. Try again when the cluster answers.",
+            fix="The state of the run is unknown. Try again later.",
         )
 
 

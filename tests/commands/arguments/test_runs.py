@@ -17,7 +17,7 @@ def where(*argv: str) -> argparse.Namespace:
 @pytest.mark.parametrize("option", ["--place", "--context", "--namespace"])
 @pytest.mark.parametrize("empty", ["", " "])
 def test_what_an_unset_variable_leaves_is_no_name(option: str, empty: str) -> None:
-    with pytest.raises(argparse.ArgumentError, match="it is empty"):
+    with pytest.raises(argparse.ArgumentError, match="empty value"):
         where(option, empty)
 
 
@@ -36,6 +36,6 @@ def test_a_namespace_is_taken_as_it_is(text: str) -> None:
 def test_an_empty_run_name_is_not_the_workloads(empty: str) -> None:
     parser = argparse.ArgumentParser(exit_on_error=False)
     add_settings(parser)
-    with pytest.raises(argparse.ArgumentError, match="it is empty"):
+    with pytest.raises(argparse.ArgumentError, match="empty value"):
         parser.parse_args(["--run-name", empty])
     assert parser.parse_args(["--run-name", "one"]).run_name == "one"

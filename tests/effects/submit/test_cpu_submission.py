@@ -88,7 +88,7 @@ def test_a_second_call_adopts_the_first(cluster_api: ClusterApi, submit: Submits
 
 def test_other_inputs_under_a_name_that_lives_are_refused(submit: Submits) -> None:
     submit()
-    with pytest.raises(Refused, match="is live with other inputs") as caught:
+    with pytest.raises(Refused, match="is active with other inputs") as caught:
         submit(digest="cd" * 32)
     assert caught.value.problem_id == "job-differs"
 

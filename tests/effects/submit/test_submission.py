@@ -306,10 +306,10 @@ def test_a_half_saved_last_step_is_no_end(cluster_api: ClusterApi, bucket: Bucke
 
 def test_another_workload_is_refused_with_the_difference(cluster_api: ClusterApi, submit: Submits) -> None:
     submit()
-    with pytest.raises(Refused, match=r"is live with another workload .*train\.learning_rate: \S+ -> 0\.001"):
+    with pytest.raises(Refused, match=r"is active with another workload .*train\.learning_rate: \S+ -> 0\.001"):
         submit(changes=FASTER)
     ends(cluster_api, "Failed")
-    with pytest.raises(Refused, match=r"holds another workload .*train\.learning_rate: \S+ -> 0\.001"):
+    with pytest.raises(Refused, match=r"belongs to another workload .*train\.learning_rate: \S+ -> 0\.001"):
         submit(changes=FASTER)
     assert list(stored(cluster_api)) == [NAME]
 
@@ -387,7 +387,7 @@ def test_a_name_taken_for_another_workload_in_that_moment_is_refused(
         create_planned(cluster, planned(FASTER), "somebody")
         return create_planned(cluster, plan, mark)
 
-    with pytest.raises(Refused, match="is live with another workload"):
+    with pytest.raises(Refused, match="is active with another workload"):
         submit(create=overtaken)
     assert len(uids(cluster_api)) == 1
 

@@ -31,5 +31,5 @@ def a_name(text: str) -> str:
     """Return the name; raise an error for an empty one, which an unset shell variable gives and which must not select
     another run or cluster."""
     if not text.strip():
-        raise argparse.ArgumentTypeError("it is empty: name one, or leave the option out")
+        raise argparse.ArgumentTypeError("empty value: give a name, or omit the option")
     return text

@@ -8,9 +8,9 @@ from xsft.commands.arguments import add_json
 from xsft.commands.arguments.runs import add_run, add_where
 
 EPILOG = (
-    "Only the JobSet with the UID that was read is deleted, never another of the same name; checkpoints, records and"
-    " outputs stay, and submitting the workload again resumes from the last checkpoint. Asks first, unless --yes;"
-    " without a terminal to ask at, exit status 4. A run that has ended: nothing to cancel, exit status 0."
+    "Deletes only the JobSet with the UID that it shows, never another of the same name; checkpoints, records and "
+    "outputs stay, and submitting the workload again resumes from the last checkpoint. Asks first, unless --yes; "
+    "without a terminal, exit status 4. If the run has ended: nothing to cancel, exit status 0."
 )
 
 

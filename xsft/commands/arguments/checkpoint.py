@@ -8,15 +8,15 @@ from xsft.commands.arguments import a_name, add_json, add_settings
 from xsft.commands.arguments.wait import add_timing
 
 ACTIONS = {
-    "inspect": "say what PATH is: whole or torn, its format, which models it can be, which modes read it",
-    "convert": "make the checkpoint that FILE starts from of the Hugging Face weights under model.hf, once",
+    "inspect": "show what PATH is: complete or torn, its format, which models it may belong to, which modes read it",
+    "convert": "convert the Hugging Face weights under model.hf of FILE into its initial checkpoint, once",
 }
 EPILOG = (
-    "PATH is a folder of this machine or gs://…, such as …/0/items of a conversion and …/checkpoints/N/model_params of"
-    " a run; or a run's name: its newest checkpoint. No array is read. FILE is a workload. With target: local it is"
-    " converted in MaxText's environment (`xsft setup maxtext`), else by a CPU job of the cluster; called again, it"
-    " finds the result. Exit status of inspect 0: a whole checkpoint; 2: torn, or none is there; 5: it could not be"
-    " looked at."
+    "PATH is a folder of this machine or gs://…, such as …/0/items of a conversion and "
+    "…/checkpoints/N/model_params of a run; or a run's name: its newest checkpoint. No array is read. FILE is a "
+    "workload. With target: local it is converted in MaxText's environment (`xsft setup maxtext`), else by a CPU "
+    "job of the cluster; a second call finds the result. Exit status of inspect 0: a complete checkpoint; 2: torn "
+    "or missing; 5: it could not be read."
 )
 
 
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", type=a_name, metavar="PATH|FILE", help="a checkpoint or the name of a run; a workload")
     add_settings(parser)
     add_json(parser)
-    parser.add_argument("--dry-run", action="store_true", help="convert on a cluster: only print the job's plan")
-    parser.add_argument("--yes", action="store_true", help="convert on a cluster: do not ask before a node is used")
-    parser.add_argument("--wait", action="store_true", help="convert on a cluster: wait for the end")
+    parser.add_argument("--dry-run", action="store_true", help="on a cluster: only print the job's plan")
+    parser.add_argument("--yes", action="store_true", help="on a cluster: do not ask before a node is used")
+    parser.add_argument("--wait", action="store_true", help="on a cluster: wait until the job ends")
     add_timing(parser)

@@ -8,9 +8,9 @@ from xsft.commands.arguments import add_json
 from xsft.commands.arguments.runs import a_run, add_where
 
 EPILOG = (
-    "The losses come from the record of a local run, else from the metrics beside the run's output and the log of the"
-    " process that prints steps; which, and how many points, is said for each run, and what"
-    " differs in the workload from the first one's. Exit status 8 where none has a loss."
+    "The losses come from the record of a local run, else from the metrics beside the run's output and the log of "
+    "the process that prints steps; the output names the source and the number of points for each run, and how "
+    "its workload differs from the first one's. Exit status 8 if no run has a loss."
 )
 
 

@@ -10,5 +10,5 @@ RUNS, PLACES = "runs", "places"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    told = f"whose completion script; {RUNS}: the names it offers, of runs that were submitted from this machine;"
-    parser.add_argument("shell", choices=(*SHELLS, RUNS, PLACES), help=f"{told} {PLACES}: those of places.yaml")
+    told = f"print the completion script of this shell; {RUNS}: names of runs submitted from this machine;"
+    parser.add_argument("shell", choices=(*SHELLS, RUNS, PLACES), help=f"{told} {PLACES}: names in places.yaml")

@@ -13,9 +13,9 @@ ACTIONS = {
     "prepare": "write the rows as files that many hosts read well, once; print the data section that reads them",
 }
 EPILOG = (
-    "Runs here, in MaxText's environment (`xsft setup maxtext`), without a training and in the order of the rows. What"
-    " the workload reads must be reachable from here: `--set data.hf_train_files=FILE` names a copy. Exit status 2:"
-    " MaxText refuses the data, or what inspect found is an error."
+    "Runs here, in MaxText's environment (`xsft setup maxtext`), without training, in the order of the rows. What "
+    "the workload reads must be reachable from here: `--set data.hf_train_files=FILE` names a copy. Exit status "
+    "2: MaxText refuses the data, or what inspect found is an error."
 )
 SAMPLE = 2000
 """Number of rows that are read without --all; `dataset.passes` has the same."""

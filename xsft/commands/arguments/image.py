@@ -8,16 +8,16 @@ from xsft.commands.arguments import a_name, add_json
 from xsft.image.context import ACCEPTABLE
 
 ACTIONS = {
-    "build": "make what is missing, here",
-    "push": "make what is missing, push it, and write its digest into images/NAME.lock.json",
+    "build": "build what is missing, on this machine",
+    "push": "build what is missing, push it, and write its digest into images/NAME.lock.json",
     "list": "list the images in the engine and in the registry",
     "show": "show what would be built, and the lock; build nothing",
 }
 
 EPILOG = (
-    "An image is a folder under images/: Dockerfile makes the dependencies (deps-HASH), code.Dockerfile the code on top"
-    " (code-HASH). The hashes are of the content: what is there already is not made again. A workload names it by"
-    " `image: {name: post_training}`. Only `push` writes anything but images, and only the lock."
+    "An image is a folder under images/: Dockerfile builds the dependencies (deps-HASH), code.Dockerfile the code "
+    "on top (code-HASH). The hashes are computed from the content; an existing image is not built again. A "
+    "workload names it by `image: {name: post_training}`. Only `push` writes a file: the lock."
 )
 
 
@@ -84,5 +84,5 @@ def _add_content(parser: argparse.ArgumentParser) -> None:
         help="folder to put on PYTHONPATH in the image (repeatable)",
     )
     parser.add_argument(
-        "--arg", action="append", default=[], metavar="NAME=VALUE", help="further build argument (repeatable)"
+        "--arg", action="append", default=[], metavar="NAME=VALUE", help="additional build argument (repeatable)"
     )

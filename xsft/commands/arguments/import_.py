@@ -8,8 +8,8 @@ from xsft.commands.arguments import add_json
 
 EPILOG = """\
 The paste is an `xpk workload create` or `create-pathways` line, with the `export` lines above it, or a page of Markdown
-with both in its code blocks. What `xsft plan` would refuse in the workload is listed. Exit status 2 where
-values are missing: the workload is written all the same, and names them. 4 where OUT exists."""
+with both in its code blocks. Problems for which `xsft plan` would refuse it are listed. Exit status 2 if
+values are missing: the workload is written anyway, and lists them. 4 if OUT exists."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +19,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-o", "--output", metavar="OUT", help="write the workload to this file instead of stdout")
     parser.add_argument(
-        "--line", type=int, metavar="N", help="number of the line where the xpk line begins, if there are several"
+        "--line", type=int, metavar="N", help="line number of the xpk line to import, if there are several"
     )
     add_json(parser)

@@ -6,7 +6,7 @@ import argparse
 
 DEFAULT_FILE = "workload.yaml"
 
-EPILOG = "Exit status 4 where FILE exists: nothing is ever overwritten."
+EPILOG = "Exit status 4 if FILE exists; no file is overwritten."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,11 +9,11 @@ from xsft.commands.durations import duration
 from xsft.commands.log_request import STREAMS
 
 EPILOG = (
-    "Without --slice, --host or --all: the one process that prints steps, which is host 0 of slice 0, or the head under"
-    f" Pathways. --all says how many logs that is and opens more than {STREAMS} only with --streams. Lines of several"
-    " processes are merged by time, each with its slice and host. -f goes on through restarts until the run has ended;"
-    " restarts, what is waited for and how the run ended are told on stderr. Exit status 0 however it ended: xsft wait"
-    " has one for each end."
+    "Without --slice, --host or --all: the one process that prints steps, which is host 0 of slice 0, or the head "
+    f"under Pathways. --all shows the number of logs and opens more than {STREAMS} only with --streams. Lines of "
+    "several processes are merged by time, each with its slice and host. -f continues through restarts until the "
+    "run ends; restarts, waiting and the end of the run are reported on stderr. Exit status 0 whatever the "
+    "result; `xsft wait` returns it."
 )
 
 

@@ -6,7 +6,7 @@ import argparse
 
 from xsft.commands.arguments import add_files, add_json, add_settings
 
-EPILOG = "Exit status 0, or 2 where a check refuses. The line under `xpk` can be copied into a shell."
+EPILOG = "Exit status 0, or 2 if a check refuses the workload. The line under `xpk` can be copied into a shell."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,5 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_files(parser)
     add_settings(parser)
     add_json(parser)
-    parser.add_argument("--audit", action="store_true", help="show where each field landed, not only the counts")
+    parser.add_argument(
+        "--audit", action="store_true", help="show where each field is in the manifest, not only the counts"
+    )
     parser.add_argument("--manifest", action="store_true", help="print the objects that will be created, as YAML")

@@ -7,9 +7,9 @@ import argparse
 from xsft.commands.arguments import add_json
 
 EPILOG = (
-    "The value comes from --from-file, else from standard input (xsft secret create hf-token < FILE); line ends at its"
-    " end are left out. On the command line every user of the machine could read it. Exit status 4 where the Secret"
-    " exists: nothing is ever overwritten."
+    "The value comes from --from-file, else from standard input (xsft secret create hf-token < FILE); trailing "
+    "newlines are removed. It is not taken from the command line, which every user of the machine can read. Exit "
+    "status 4 if the Secret exists; it is not overwritten."
 )
 
 

@@ -15,9 +15,9 @@ STATES = (
 """Names of the states: `states.folding.WORDS`, which `--help` need not import; a test compares them."""
 
 EPILOG = (
-    "Without RUN: active runs and those that ended in the last day. A cluster that does not answer makes no run failed:"
-    " its last known state is shown with its age. Exit status 0 whatever the runs do, 5 where nothing could be read,"
-    " 2 where a RUN is not there (those that are there are shown)."
+    "Without RUN: active runs and those that ended in the last day. If a cluster does not answer, the last known "
+    "state of its runs is shown with its age. Exit status 0 whatever the state of the runs, 5 if nothing could be "
+    "read, 2 if a RUN was not found (the others are shown)."
 )
 
 

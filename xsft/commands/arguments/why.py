@@ -8,8 +8,8 @@ from xsft.commands.arguments import add_json
 from xsft.commands.arguments.runs import add_attempt, add_run, add_where
 
 EPILOG = (
-    "Exit status 0 where it could answer, whatever the run does; 8 where nothing certain is known of the run; 5 where"
-    " its cluster does not answer."
+    "Exit status 0 if it could explain the state, whatever it is; 8 if nothing certain is known about the run; 5 "
+    "if its cluster does not answer."
 )
 
 
