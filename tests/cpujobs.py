@@ -9,13 +9,22 @@ import yaml
 
 from tests.stories import ROOT, intent_of, spec_of, varied
 from xsft.catalog.cpu import GIB
+from xsft.conversion.inputs import ConversionInputs, ConversionSource
 from xsft.launchers.cpujob import CpuJob, run_of
+from xsft.launchers.encoding import command_in_wrapper
 from xsft.planner import cpu_rendering, make_cpu_plan
 from xsft.steps import CpuPlan
 
 STORY = "gemma2_ultrachat"
 NAME = "gemma2-ultrachat-convert"
 WRITES = "gs://my-bucket/runs/converted/gemma2-2b-0123456789ab/0/items"
+INPUTS = ConversionInputs(
+    source=ConversionSource(repo="google/gemma-2-2b"),
+    model="gemma2-2b",
+    release="0.2.5",
+    scan_layers=True,
+    param_scan_axis=1,
+)
 GOLDEN = ROOT / "tests" / "golden" / f"{STORY}.convert.yaml"
 
 
@@ -42,6 +51,7 @@ def job(
         memory=memory,
         disk=disk,
         writes=WRITES,
+        inputs=INPUTS,
     )
 
 
@@ -53,6 +63,9 @@ def planned(**settings: Any) -> CpuPlan:
 def plan_of(wanted: CpuJob) -> CpuPlan:
     text = GOLDEN.read_text(encoding="utf-8")
     rendered = yaml.safe_load(re.sub(rf": {NAME}$", f": {wanted.run.jobset}", text, flags=re.MULTILINE))
+    (container,) = rendered["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
+    script = container["command"][2]
+    container["command"][2] = script.replace(command_in_wrapper(script), wanted.command)
     rendering = cpu_rendering(wanted)
     argv = getattr(rendering, "argv", None)
     return make_cpu_plan(wanted, rendered=rendered, xpk_argv=argv, file="w.yaml", problems=())

@@ -26,6 +26,7 @@ from xsft.identity import (
     Start,
     attempt_of,
     decide,
+    decide_job,
     seen_of,
 )
 from xsft.launchers.labels import DIGEST_ANNOTATION, RUN_LABEL
@@ -408,3 +409,14 @@ def test_a_name_that_xsft_never_gives_is_no_attempt(name: str) -> None:
 def test_attempts_are_counted_by_one_parser(name: str, run_name: str) -> None:
     counted = attempt_of(LiveJobSet(name=name, uid="u", run_name=run_name, digest=None, state="failed"))
     assert counted == (attempt_of_jobset(name, run_name=run_name) or 1)
+
+
+def test_a_job_that_may_still_write_elsewhere_is_not_begun_here() -> None:
+    moved = run_of({"namespace": "other"})
+    for outcome in ("submitting", "created"):
+        with pytest.raises(Refused) as caught:
+            decide_job(moved, digest=DIGEST, world=RunHistory(records=(record(outcome),)))
+        assert caught.value.problem_id == "begun-elsewhere"
+    for outcome in ("failed", "completed", "not-created"):
+        assert isinstance(decide_job(moved, digest=DIGEST, world=RunHistory(records=(record(outcome),))), Start)
+    assert decide_job(RUN, digest=DIGEST, world=RunHistory(records=(record("created"),))) == Start(attempt=2)

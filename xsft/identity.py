@@ -114,7 +114,7 @@ def decide_job(run: Run, *, digest: str, world: RunHistory) -> Decision:
         return Adopt(jobset=max(live, key=attempt_of))
     if world.made:
         return Finished(steps=0)
-    _refuse_begun_elsewhere(run, spec=json.loads(canonical(run)), world=world)
+    _refuse_open_elsewhere(run, spec=json.loads(canonical(run)), world=world)
     return _start(run, world)
 
 
@@ -167,6 +167,21 @@ def _refuse_begun_elsewhere(run: Run, *, spec: Json, world: RunHistory) -> None:
                 f"{run.run_name} was submitted in {_where(begun.spec)}, and its result there was not recorded; "
                 f"this submission is for {_where(spec)}, with the same output.",
                 fix="Submit it there again, which checks whether it exists, or use another name.",
+                id="begun-elsewhere",
+            )
+
+
+def _refuse_open_elsewhere(run: Run, *, spec: Json, world: RunHistory) -> None:
+    """Raise Refused if an attempt of the job may still write on another cluster or namespace: no end of it is
+    recorded."""
+    for begun in world.records:
+        is_open = begun.on_cluster and begun.last.outcome in ("submitting", "created") and begun.spec
+        if is_open and _where(begun.spec) != _where(spec):
+            raise Refused(
+                f"{run.run_name} was begun in {_where(begun.spec)}, and its end is not recorded; this call is for"
+                f" {_where(spec)}, into the same output.",
+                fix="Run the command with that place, which finds out; or name another folder for the result, e.g."
+                " model.hf.converted.",
                 id="begun-elsewhere",
             )
 

@@ -58,6 +58,11 @@ class Machine:
         """`closed`: without even a standard input."""
         return self.run(str(XSFT), *map(str, arguments), closed=closed, env=env)
 
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """`xsft` as a process that is not waited for."""
+        argv, pipe = (str(XSFT), *arguments), subprocess.PIPE
+        return subprocess.Popen(argv, env=self.env, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=pipe, text=True)
+
     def verb(self, *arguments: object) -> subprocess.CompletedProcess[str]:
         """As `xsft`, in this process."""
         with patch.dict(os.environ, self.env, clear=True), chdir(self.folder):

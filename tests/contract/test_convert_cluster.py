@@ -61,6 +61,31 @@ def test_what_a_dry_run_shows_is_created_once_and_adopted(here: Machine) -> None
     assert (status["jobset"], status["steps"]) == (NAME, None)
 
 
+def test_two_names_at_once_make_one_conversion(here: Machine) -> None:
+    """Same weights, same output: the second is told whose conversion it is."""
+    file = str(here.workload(STORY))
+    names = ("one", "two")
+    started = [here.start("checkpoint", "convert", file, "--run-name", name, "--json") for name in names]
+    said = [json.loads(process.communicate(timeout=120)[0]) for process in started]
+    assert [process.returncode for process in started] == [0, 0], said
+    assert sorted(document["action"] for document in said) == ["adopted", "created"]
+    (held,) = here.jobsets
+    assert {document["job"]["uid"] for document in said} == {held["metadata"]["uid"]}
+    assert {document["checkpoint"] for document in said} == {held["metadata"]["annotations"][WRITES_ANNOTATION]}
+    (owner,) = {document["owner"]["run_name"] for document in said}
+    assert owner == held["metadata"]["name"]
+
+
+def test_a_claim_whose_job_died_is_taken_over_at_a_new_path(here: Machine) -> None:
+    first = convert(here)
+    here.bucket.objects[f"{folder_of(first)}/half"] = b"it was cut off"
+    here.api.world.end(NAME, "Failed")
+    again = convert(here, "--run-name", "other")
+    assert (again["action"], again["run_name"], again["job"]["jobset"]) == ("attempt", NAME, f"{NAME}-2")
+    assert again["owner"]["training"] == "gemma2-ultrachat"
+    assert again["checkpoint"] == first["checkpoint"].replace("/0/items", "-2/0/items")
+
+
 def test_what_was_converted_is_found_and_both_ends_are_recorded(here: Machine) -> None:
     first = convert(here)
     here.bucket.objects[f"{folder_of(first)}/half"] = b"it was cut off"

@@ -77,7 +77,8 @@ def test_everything_asked_for_arrived(plans: dict[str, CpuPlan], name: str) -> N
 def test_the_command_is_the_one_that_was_meant(plans: dict[str, CpuPlan], name: str) -> None:
     made = plans[name]
     script = _container(made)["command"][2]
-    assert decode_command(command_in_wrapper(script)) == ((), made.job.argv)
+    assert decode_command(command_in_wrapper(script)) == ((), made.job.process)
+    assert made.job.process[4:] == made.job.argv
 
 
 def test_the_machine_is_by_the_size(plans: dict[str, CpuPlan]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from xsft import cpu_jobs
@@ -27,9 +28,10 @@ from xsft.commands.waiting import Waited, WaitLimits, told
 from xsft.conversion.plan import ConversionPlan
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.records.records import record_store
+from xsft.effects.submit.claims import ConversionClaim, read_claim, take_claim
 from xsft.effects.submit.interrupts import NOTHING_CREATED, when_interrupted
 from xsft.effects.submit.job_end import record_job_end
-from xsft.effects.submit.submission import Submission
+from xsft.effects.submit.submission import Action, Submission
 from xsft.errors import XsftError
 from xsft.problems import Problem
 from xsft.spec.resolve import Run
@@ -43,12 +45,21 @@ def convert_cluster(
 
     Raises as `cpu_jobs.plan_conversion` and `submit_cluster` do.
     """
+    store = record_store()
+    claim = read_claim(store, made)
+    made = _under(made, claim)
     if made.whole:
         return _found(made, as_json=args.json)
     with when_interrupted(NOTHING_CREATED), shown("xsft") as progress:
-        plan = cpu_jobs.plan_conversion(made, run, file=file, problems=problems, progress=progress)
-    if args.dry_run:
-        return _dry_run(plan, made, as_json=args.json)
+        plan_of = partial(cpu_jobs.plan_conversion, run=run, file=file, problems=problems, progress=progress)
+        plan = plan_of(made)
+        if args.dry_run:
+            return _dry_run(plan, made, claim, as_json=args.json)
+        claim = take_claim(store, made)
+        if claim.run_name != made.run_name:  # another caller was first, since the plan was made
+            made = _under(made, claim)
+            plan = plan_of(made)
+    _tell_whose(claim, own=run.run_name)
     warnings = tuple(p for p in plan.problems if p.severity == "warning")
     return submit_cluster(
         plan,
@@ -57,8 +68,22 @@ def convert_cluster(
         wait=partial(_wait, plan, args) if args.wait else None,
         warnings=warnings,
         ask=confirm if at_terminal() and not (args.yes or args.json) else None,
-        document=partial(_document, made),
+        document=partial(_document, made, claim),
     )
+
+
+def _under(made: ConversionPlan, claim: ConversionClaim | None) -> ConversionPlan:
+    """Return the plan under the name of the run that converts these weights."""
+    return replace(made, run_name=claim.run_name) if claim else made
+
+
+def _tell_whose(claim: ConversionClaim, *, own: str) -> None:
+    if claim.training != own:
+        sys.stderr.write(f"{_whose(claim)} is the conversion of these weights into this output: this call joins it\n")
+
+
+def _whose(claim: ConversionClaim) -> str:
+    return f"{claim.run_name}, begun for {claim.training} by {claim.user or 'unknown'} at {claim.at or 'unknown'},"
 
 
 def _found(made: ConversionPlan, *, as_json: bool) -> int:
@@ -78,12 +103,12 @@ def _found_text(made: ConversionPlan) -> Iterator[str]:
     yield f"checkpoint  {made.whole}"
 
 
-def _dry_run(plan: CpuPlan, made: ConversionPlan, *, as_json: bool) -> int:
+def _dry_run(plan: CpuPlan, made: ConversionPlan, claim: ConversionClaim | None, *, as_json: bool) -> int:
     if as_json:
         fields = conversion_fields(
             made, action="planned", why=_why(made), checkpoint=plan.job.writes, problems=plan.problems
         )
-        print_json(KIND, {**fields, "job": {**_job(plan), "manifest": plan.manifest}})
+        print_json(KIND, {**fields, **_owner(claim), "job": {**_job(plan), "manifest": plan.manifest}})
     else:
         sys.stdout.write(conversion_text(plan, made))
     return status_of(plan.problems)
@@ -122,19 +147,27 @@ def _ended(done: Submission, waited: Waited) -> tuple[Problem, ...]:
     )
 
 
-def _why(made: ConversionPlan) -> str:
+def _owner(claim: ConversionClaim | None) -> dict[str, Any]:
+    return {"owner": to_builtins(claim) if claim else None}
+
+
+def _why(made: ConversionPlan, action: Action | None = None) -> str:
+    if action == "adopted":
+        return f"{made.run_name} converts the same weights now"
     if made.broken:
         return f"what lies at {', '.join(made.broken)} is not whole; it stays"
     return "nothing was converted of these weights with these flags before"
 
 
 def _document(
-    made: ConversionPlan, done: Submission, waited: Waited | None, failed: XsftError | None
+    made: ConversionPlan, claim: ConversionClaim, done: Submission, waited: Waited | None, failed: XsftError | None
 ) -> tuple[str, dict[str, Any]]:
     plan = done.plan
     assert isinstance(plan, CpuPlan)
     problems = (*done.problems, *(waited.problems if waited else ()), *(failed.problems if failed else ()))
-    fields = conversion_fields(made, action=done.action, why=_why(made), checkpoint=plan.job.writes, problems=problems)
+    why = _why(made, done.action)
+    fields = conversion_fields(made, action=done.action, why=why, checkpoint=plan.job.writes, problems=problems)
+    fields |= _owner(claim)
     fields |= {"record": done.record, "job": {**_job(plan), "jobset": done.jobset, "uid": done.uid}}
     if waited:
         row = waited.row

@@ -64,6 +64,17 @@ class ConversionJobDocument(Document):
     """The JobSet, for a dry run."""
 
 
+class ConversionOwner(Document):
+    """The run that converts some weights into an output, whoever asks for them."""
+
+    run_name: str
+    training: str
+    """Run for which the conversion was first planned."""
+    user: str
+    at: str
+    """Time of its first planning, UTC."""
+
+
 class ConversionDocument(Document):
     """`xsft checkpoint convert FILE --json`."""
 
@@ -92,6 +103,8 @@ class ConversionDocument(Document):
     log: str | None
     job: ConversionJobDocument | None
     """The job on a cluster; null on this machine, and if the checkpoint existed."""
+    owner: ConversionOwner | None = None
+    """On a cluster: whose conversion it is; null before anything was sent, and if the checkpoint existed."""
     problems: list[Problem]
     run: Run | None = None
     """With --wait: the run, as `xsft status` shows it."""

@@ -152,7 +152,7 @@ def _expected_process(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
     volume = (*at.trainer_pod, "volumes", Named(SCRATCH_VOLUME))
     mount = (*at.trainer, "volumeMounts", Named(SCRATCH_VOLUME), "mountPath")
     command = (*at.trainer, "command")
-    asked = list(job.argv)
+    asked = list(job.process)
     yield Expectation(field="image.ref", path=(*at.trainer, "image"), value=job.run.spec.image.ref)
     yield Expectation(field="command", path=command, value=job.command, requested=asked, reads="command")
     yield Expectation(field="memory", path=(*resources, "requests"), value=_requests(job))

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from xsft.catalog.cpu import GIB, CpuType, cpu_type_for, cpu_types
 from xsft.conversion.estimate import ConversionEstimate
+from xsft.conversion.inputs import ConversionInputs
+from xsft.conversion.notes import ContainerNotes, recorded_argv
 from xsft.conversion.plan import ConversionPlan
+from xsft.conversion.record import ConversionRecord
 from xsft.launchers.encoding import encode_command
 from xsft.naming import Work, jobset_name
+from xsft.records.document import facts_to_json
+from xsft.records.model import AttemptFacts
 from xsft.spec.resolve import Mode, Run
 from xsft.trainers.trainer import HF_TOKEN_DIRECTORY
 
@@ -40,6 +46,8 @@ class CpuJob(Struct, frozen=True, kw_only=True):
     """Bytes of scratch space."""
     writes: str
     """Path of the job's result."""
+    inputs: ConversionInputs | None = None
+    """What is converted; None for other work."""
 
     @property
     def cpus(self) -> int:
@@ -55,7 +63,12 @@ class CpuJob(Struct, frozen=True, kw_only=True):
     @property
     def command(self) -> str:
         """Return the encoded command, as `xsft.launchers.xpk.command`. Raises ValueError if it cannot be sent."""
-        return encode_command(argv=self.argv, env=(), mode="mcjax")
+        return encode_command(argv=self.process, env=(), mode="mcjax")
+
+    @property
+    def process(self) -> tuple[str, ...]:
+        """Return the arguments of the container's process: those of the work, run by one that records its end."""
+        return self.argv if self.inputs is None else recorded_argv(self.argv, _notes(self, self.inputs))
 
     @property
     def memory_quantity(self) -> str:
@@ -75,6 +88,20 @@ def conversion_job(made: ConversionPlan, run: Run, needs: ConversionEstimate) ->
         memory=needs.memory,
         disk=needs.download,
         writes=made.checkpoint,
+        inputs=made.inputs,
+    )
+
+
+def _notes(job: CpuJob, inputs: ConversionInputs) -> ContainerNotes:
+    """Return what the container records. A commit that only the hub named is in the record, as on this machine."""
+    run = job.run
+    record = ConversionRecord(digest=job.digest, run_name=run.run_name, argv=job.argv, inputs=dict(to_builtins(inputs)))
+    end = AttemptFacts(outcome="completed", at="", submitter="container")
+    return ContainerNotes(
+        record=record,
+        attempt=json.loads(facts_to_json(end, run_name=run.run_name, number=run.attempt)),
+        attempt_stem=f"{str(run.output).rstrip('/')}/{run.run_name}/xsft/attempt-{run.attempt}",
+        checkpoint=job.writes,
     )
 
 
