@@ -139,9 +139,14 @@ def test_once_per_content_and_the_manifest_holds(
 
 BAD: Mapping[str, tuple[Sequence[Row] | bytes, Sequence[str], str, str]] = {
     "no rows": ([], (), "data-empty", "there are no rows"),
-    "a row of no use": ([chat("q"), chat("q", None)], (), "data-rows-refused", "row 1: turn 1: the text is null"),
+    "a row of no use": (
+        [chat("q"), chat("q", None)],
+        (),
+        "data-rows-refused",
+        "row 1 has a message of the role assistant that is null",
+    ),
     "another column": ([{"text": "a"}], (), "data-unreadable", "no column messages; there are text"),
-    "two types": ([chat("q"), {"messages": 3}], (), "data-rows-refused", "row 1: it is not a list of turns"),
+    "two types": ([chat("q"), {"messages": 3}], (), "data-rows-refused", "row 1 holds in messages no list of messages"),
     "torn": (b'{"messages": [}\n', (), "data-unreadable", "JSON parse error"),
     "not parquet": (b"PAR1 and nothing", ("--set", "data.hf_path=parquet"), "data-unreadable", "magic bytes"),
     "a file as folder": ([chat("q")], ("--to", "/dev/null/x"), "output-not-writable", "it is no folder"),

@@ -24,6 +24,7 @@ from xsft.dataset.preparing import (
     preparation,
     problems_of,
     shard_count,
+    shard_problems,
 )
 from xsft.errors import SpecError, UsageError
 from xsft.spec.model import WorkloadSpec
@@ -164,11 +165,11 @@ def counted(rows: int = 0, *faults: str, refused: int = 0) -> SplitCount:
 
 
 def test_refused_rows_are_counted_shown_and_may_be_left_out() -> None:
-    found = {"train": counted(5, "turn 0: it lacks role or content", refused=9)}
+    found = {"train": counted(5, "holds messages of from and value", refused=9)}
     (problem,) = problems_of(found, BASE)
     assert problem.id == "data-rows-refused"
     assert "9 rows" in problem.message
-    assert "row 0: turn 0: it lacks role or content; and 8 more" in problem.message
+    assert "row 0 holds messages of from and value; and 8 more" in problem.message
     assert "--skip-bad" in problem.fix
     assert "--from-sharegpt" in problem.fix
     assert problems_of(found, wanted(Options(skip_bad=True))) == ()
@@ -205,7 +206,7 @@ def test_the_section_reads_the_prepared_files_and_keeps_the_rest() -> None:
 def test_an_array_record_is_read_by_grain_and_holds_texts() -> None:
     texts = wanted(Options(format="arrayrecord"), columns=["prompt", "completion"])
     assert texts.rule == "texts"
-    assert wanted(columns=["prompt", "completion"]).rule == "rounds"
+    assert wanted(columns=["prompt", "completion"]).rule == "lists"
     assert wanted(columns=["prompt", "completion"], pipeline="grain").rule == "texts"
     section = data_section(run_of(), replace(PREPARED, format="arrayrecord"), to="/data")
     assert (section["pipeline"], section["hf_path"]) == ("grain", "arrayrecord")
@@ -216,3 +217,13 @@ def test_an_array_record_is_read_by_grain_and_holds_texts() -> None:
 def test_array_records_are_not_prepared_again() -> None:
     with pytest.raises(SpecError, match="prepared already"):
         wanted(hf_path="arrayrecord", hf_train_files="/data/*.arrayrecord", pipeline="grain")
+
+
+def test_fewer_rows_than_shards_are_warned_of() -> None:
+    hosts = replace(wanted(), hosts=2)
+    few = replace(PREPARED, rows={"train": 90, "eval": 1})
+    train, evaluated = shard_problems(few, hosts)
+    assert (train.id, train.severity) == ("data-few-shards", "warning")
+    assert "train: 90 rows make 10 shards; 2 hosts read best from 16. A run that resumes" in train.message
+    assert "eval: 1 rows make 1 shards; 2 hosts read best from 2. Every host then reads all files" in evaluated.message
+    assert shard_problems(few, wanted()) == ()

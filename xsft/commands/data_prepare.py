@@ -12,6 +12,7 @@ from msgspec import to_builtins
 
 from xsft import api, training_data
 from xsft.commands.documents import print_json
+from xsft.commands.failure import print_problems, problem_documents
 from xsft.commands.progress import shown
 from xsft.dataset.preparing import Options
 from xsft.effects.local.preparing import PreparedAt
@@ -26,6 +27,7 @@ def prepare_data(args: argparse.Namespace) -> int:
         _print_document(made, section)
     else:
         sys.stderr.writelines(f"{line}\n" for line in _text(made))
+        print_problems(made.problems)
         sys.stdout.write(workload_yaml({"data": dict(section)}))
     return 0
 
@@ -56,4 +58,7 @@ def _text(made: PreparedAt) -> Iterator[str]:
 
 def _print_document(made: PreparedAt, section: Mapping[str, Any]) -> None:
     said = {name: value for name, value in to_builtins(made.prepared).items() if name not in ("schema", "address")}
-    print_json("data-prepare", {"to": made.to, "found": made.found, **said, "data": section, "problems": []})
+    print_json(
+        "data-prepare",
+        {"to": made.to, "found": made.found, **said, "data": section, "problems": problem_documents(made.problems)},
+    )

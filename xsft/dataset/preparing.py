@@ -18,13 +18,14 @@ from msgspec.structs import replace
 
 from xsft.catalog.datasets import COLUMN_SETS, columns_ok
 from xsft.errors import SpecError, UsageError
-from xsft.problems import Problem, error
+from xsft.problems import Problem, error, warning
 from xsft.spec.resolve import Run
 from xsft.trainers.local import FILE_FORMATS
 
 Format = Literal["parquet", "arrayrecord"]
 SplitName = Literal["train", "eval"]
-Rule = Literal["messages", "texts", "rounds", "none"]
+Rule = Literal["lists", "texts", "none"]
+"""What a column holds: lists of messages, texts, or what only a function of the user's knows."""
 
 WAY = 1
 """Counted up when equal inputs give other files than before."""
@@ -78,7 +79,6 @@ class Preparation(Struct, frozen=True, kw_only=True):
     name: str
     sources: tuple[Source, ...]
     rule: Rule
-    """What a row must hold for MaxText to train on it."""
     hosts: int
     """Processes that read the data."""
     format: Format
@@ -150,7 +150,7 @@ def preparation(run: Run, options: Options) -> Preparation:
     return Preparation(
         name=_name(data.hf_path, data.hf_train_files),
         sources=sources,
-        rule="none" if data.formatting_func and not grain else _rule(sources[0], grain=grain),
+        rule="none" if data.formatting_func and not grain else "texts" if grain else "lists",
         hosts=run.slice.hosts * run.num_slices if run.spec.on_cluster and run.slice else 1,
         format=options.format,
         shards=options.shards,
@@ -206,17 +206,6 @@ def _column_problems(source: Source, format: Format) -> list[Problem]:
     return []
 
 
-def _rule(source: Source, *, grain: bool) -> Rule:
-    """Grain's pipeline takes a prompt and a completion as texts, Hugging Face's as lists of turns."""
-    match sorted(source.columns.values()):
-        case ["messages"]:
-            return "messages"
-        case ["completion", "prompt"] if not grain:
-            return "rounds"
-        case _:
-            return "texts"
-
-
 def _name(path: str, files: str | None) -> str:
     """A word for the folder: of `org/ultrachat_200k` the last part, of `rows-*.jsonl` the file's."""
     stem = posixpath.basename((files if path in FILE_FORMATS and files else path).rstrip("/")).partition(".")[0]
@@ -252,10 +241,10 @@ def problems_of(counted: Mapping[SplitName, SplitCount], wanted: Preparation) ->
 
 def _split_problems(name: str, one: SplitCount, wanted: Preparation) -> Iterator[Problem]:
     if one.refused and not wanted.skip_bad:
-        shown = "; ".join(f"row {fault.row}: {fault.fault}" for fault in one.faults)
+        shown = "; ".join(f"row {fault.row} {fault.fault}" for fault in one.faults)
         more = f"; and {one.refused - len(one.faults):,} more" if one.refused > len(one.faults) else ""
         message = f"{name}: {one.refused:,} rows cannot be trained on: {shown}{more}."
-        sharegpt = " Turns with from and value: --from-sharegpt." if "role or content" in shown else ""
+        sharegpt = " Messages of from and value: --from-sharegpt." if "from and value" in shown else ""
         yield error("data-rows-refused", "data", message, f"Mend them, or leave them out with --skip-bad.{sharegpt}")
     elif not one.rows and name == "eval" and wanted.eval_share is not None:
         message = f"--eval-share {wanted.eval_share:g} gives the evaluation no row."
@@ -263,6 +252,27 @@ def _split_problems(name: str, one: SplitCount, wanted: Preparation) -> Iterator
     elif not one.rows:
         message = f"{name}: there are no rows{' that can be trained on' if one.refused else ''}."
         yield error("data-empty", "data", message, "Check the files and the name of the split.")
+
+
+def shard_problems(prepared: Prepared, wanted: Preparation) -> tuple[Problem, ...]:
+    """Return warnings on splits with too few rows for the shards that their hosts need; no shard is empty."""
+    return tuple(_few_shards(prepared, wanted))
+
+
+def _few_shards(prepared: Prepared, wanted: Preparation) -> Iterator[Problem]:
+    least: Mapping[SplitName, int] = {"train": SHARDS_PER_HOST * wanted.hosts, "eval": wanted.hosts}
+    for split, rows in prepared.rows.items():
+        shards = sum(shard.split == split for shard in prepared.shards)
+        if shards >= least[split]:
+            continue
+        message = f"{split}: {rows:,} rows make {shards} shards; {wanted.hosts} hosts read best from {least[split]}."
+        why = (
+            "Every host then reads all files to find its rows."
+            if shards < wanted.hosts
+            else "A run that resumes then reads more rows twice."
+        )
+        fix = "Take fewer hosts or more rows, or go on: the run trains the same rows."
+        yield warning("data-few-shards", "data", f"{message} {why}", fix)
 
 
 def pattern(to: str, prepared: Prepared, split: SplitName) -> str:

@@ -1,7 +1,8 @@
 """MaxText's rules for rows, copied: what its pipeline takes, stops at, or learns nothing from. Pure.
 
 MaxText's own imports take longer than all of `xsft check`. A copy must be held to the original:
-tests/contract/test_rules.py asks both about some hundred rows.
+tests/contract/test_rules.py asks both about some hundred rows. `xsft data prepare` loads this file in MaxText's
+environment, so it imports only the standard library.
 source: maxtext@0.2.5 input_pipeline/hf_data_processing.py [preprocessing_pipeline], input_pipeline_utils.py
 [is_conversational, combine_columns, apply_chat_template], instruction_data_processing.py [math_qa_formatting];
 datasets@5.2.0 packaged_modules/json/json.py (types are inferred, and messages of uneven keys are no messages), table.py
@@ -11,9 +12,8 @@ datasets@5.2.0 packaged_modules/json/json.py (types are inferred, and messages o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
-
-from msgspec import Struct
 
 Outcome = Literal["trained", "nothing", "refused"]
 RowProblem = Literal["data-columns", "data-conversation", "data-roles", "data-template", "data-no-target"]
@@ -25,8 +25,11 @@ ROLES = ("system", "user", "assistant")
 MESSAGE = frozenset({"role", "content"})
 
 
-class Rules(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class Rules:
     columns: tuple[str, ...]
+    texts: bool = False
+    """A prompt and a completion are texts, as Grain's pipeline takes them, not lists of messages."""
     render: Render | None = None
     """None where the template is unknown: what it makes of a row is not judged."""
     completion_only: bool = True
@@ -36,7 +39,8 @@ class Rules(Struct, frozen=True, kw_only=True):
     """Texts are put around questions and answers."""
 
 
-class RowVerdict(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class RowVerdict:
     """Of one row."""
 
     outcome: Outcome
@@ -62,6 +66,32 @@ def judge(row: object, rules: Rules) -> RowVerdict:
     if isinstance(messages, RowVerdict):
         return messages
     return _conversation(messages, rules)
+
+
+def unfit(row: object, rules: Rules) -> str:
+    """Return why the row is not prepared: MaxText stops at it, or trains less than it holds; empty if neither."""
+    verdict = judge(row, rules)
+    if verdict.outcome == "refused" or not isinstance(row, dict):
+        return verdict.why
+    return _surplus(row, rules) or next(filter(None, map(_lost, verdict.messages)), "")
+
+
+def _surplus(row: Mapping[str, Any], rules: Rules) -> str:
+    """MaxText drops the messages of a column that has more than the first one."""
+    lengths = {column: len(row[column]) for column in rules.columns if isinstance(row[column], list)}
+    return "" if len(set(lengths.values())) < 2 else f"has other numbers of messages in {' and '.join(lengths)}"
+
+
+def _lost(message: Message) -> str:
+    """Return why MaxText does not train on the message as it is; empty if it does."""
+    role, content = message["role"], message["content"]
+    if role not in ROLES:
+        return f"has a message of the role {role!r}, which MaxText drops; it takes {', '.join(ROLES)}"
+    if not isinstance(content, str):
+        return f"has a message of the role {role} that is {'null' if content is None else 'no text'}"
+    if not content.strip() and role != "system":  # an empty system message is a way to write the head once
+        return f"has an empty message of the role {role}"
+    return ""
 
 
 def uneven(rows: Sequence[object], rules: Rules) -> bool:
@@ -108,7 +138,9 @@ def _each(rows: Sequence[object], column: str) -> Iterator[object]:
 def _messages(row: Mapping[str, Any], rules: Rules) -> list[Message] | RowVerdict:
     values = [row[column] for column in rules.columns]
     if set(rules.columns) == {"question", "answer"}:
-        return _questions(row, rules)
+        return _questions(row["question"], row["answer"], rules)
+    if rules.texts and len(values) == 2:
+        return _questions(row["prompt"], row["completion"], rules)
     for column, value in zip(rules.columns, values, strict=True):
         if why := _no_conversation(value):
             return RowVerdict(outcome="refused", id="data-conversation", why=f"holds in {column} {why}")
@@ -155,8 +187,7 @@ def _combined(values: Sequence[list[Message]], columns: Sequence[str]) -> list[M
     return [column[at] for at in range(len(first)) for column in values]
 
 
-def _questions(row: Mapping[str, Any], rules: Rules) -> list[Message] | RowVerdict:
-    question, answer = row["question"], row["answer"]
+def _questions(question: Any, answer: Any, rules: Rules) -> list[Message] | RowVerdict:
     if rules.formatted and not (isinstance(question, str) and isinstance(answer, str)):
         return RowVerdict(
             outcome="refused", id="data-conversation", why="holds a question or an answer that is no text"

@@ -5,52 +5,64 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from xsft.dataset.rules import Rules, judge
-from xsft.effects.local.prepare_worker import RULES, from_sharegpt, held_out
+from xsft.effects.local.prepare_worker import from_sharegpt, held_out, rule_of
 
 SYSTEM = {"role": "system", "content": "s"}
 USER = {"role": "user", "content": "q"}
 ANSWER = {"role": "assistant", "content": "a"}
 
+lists, rounds = rule_of("lists", ["messages"]), rule_of("lists", ["prompt", "completion"])
+texts = rule_of("texts", ["question", "answer"])
+
 BAD_MESSAGES: dict[str, Any] = {
-    "it has no turns": [],
-    "it is not a list of turns": "text",
-    "turn 0: it lacks role or content": [{"from": "human", "value": "q"}],
-    "turn 0: the text is null": [{"role": "user", "content": None}, ANSWER],
-    "turn 1: the text is empty": [USER, {"role": "assistant", "content": " \n"}],
-    "turn 0: the text is a list": [{"role": "user", "content": [{"text": "q"}]}, ANSWER],
-    "turn 1: the role 'tool' is not one of system, user, assistant": [USER, {"role": "tool", "content": "t"}, ANSWER],
-    "turn 1: a system turn must be the first": [USER, SYSTEM, ANSWER],
-    "turn 0: an answer without a user turn before it": [ANSWER],
-    "turn 2: an answer without a user turn before it": [USER, ANSWER, ANSWER],
-    "no turn is the assistant's": [SYSTEM, USER],
+    "holds in messages an empty list": [],
+    "holds in messages text, not a list of messages": "text",
+    "holds in messages messages of from and value": [{"from": "human", "value": "q"}],
+    "has a message of the role user that is null": [{"role": "user", "content": None}, ANSWER],
+    "has an empty message of the role assistant": [USER, {"role": "assistant", "content": " \n"}],
+    "has a message of the role user that is no text": [{"role": "user", "content": [{"text": "q"}]}, ANSWER],
+    "has a message of the role 'tool', which MaxText drops": [USER, {"role": "tool", "content": "t"}, ANSWER],
+    "has a system message at position 1": [USER, SYSTEM, ANSWER],
+    "has an answer without a message in front of it": [ANSWER],
+    "has no message of the role assistant": [SYSTEM, USER],
 }
 
 
 @pytest.mark.parametrize("fault", BAD_MESSAGES)
 def test_conversations_that_cannot_be_trained_on(fault: str) -> None:
-    assert RULES["messages"]({"messages": BAD_MESSAGES[fault]}) == fault
+    assert lists({"messages": BAD_MESSAGES[fault]}).startswith(fault)
 
 
-@pytest.mark.parametrize("turns", [[USER, ANSWER], [SYSTEM, USER, ANSWER], [USER, USER, ANSWER, USER, ANSWER, USER]])
+@pytest.mark.parametrize(
+    "turns",
+    [
+        [USER, ANSWER],
+        [SYSTEM, USER, ANSWER],
+        [{**SYSTEM, "content": ""}, USER, ANSWER],
+        [USER, USER, ANSWER, USER, ANSWER, USER],
+    ],
+)
 def test_conversations_that_can(turns: list[Any]) -> None:
-    assert RULES["messages"]({"messages": turns}) is None
+    assert lists({"messages": turns}) == ""
 
 
 def test_questions_and_answers_are_texts() -> None:
-    assert RULES["texts"]({"question": "q", "answer": "a"}) is None
-    assert RULES["texts"]({"question": "q", "answer": ""}) == "answer: the text is empty"
-    assert RULES["texts"]({"question": 3, "answer": "a"}) == "question: the text is a int"
+    assert texts({"question": "q", "answer": "a"}) == ""
+    assert texts({"question": "q", "answer": ""}) == "has an empty message of the role assistant"
+    assert texts({"question": 3, "answer": "a"}) == "has a message of the role user that is no text"
+    assert rule_of("texts", ["prompt", "completion"])({"prompt": "q", "completion": "a"}) == "", "as Grain reads them"
 
 
-def test_prompts_and_completions_are_rounds() -> None:
-    assert RULES["rounds"]({"prompt": [USER], "completion": [ANSWER]}) is None
-    uneven = "prompt and completion are not lists of turns of one length"
-    assert RULES["rounds"]({"prompt": [USER, USER], "completion": [ANSWER]}) == uneven
-    assert RULES["rounds"]({"prompt": "q", "completion": "a"}) == uneven
+def test_prompts_and_completions_are_lists() -> None:
+    assert rounds({"prompt": [USER], "completion": [ANSWER]}) == ""
+    assert "more messages in prompt" in rounds({"prompt": [USER, USER], "completion": [ANSWER]})
+    assert "other numbers of messages" in rounds({"prompt": [USER], "completion": [ANSWER, ANSWER]})
+    assert "text, not a list" in rounds({"prompt": "q", "completion": "a"})
+
+
+def test_what_only_a_function_knows_is_not_judged() -> None:
+    assert rule_of("none", ["messages"])({"messages": 3}) == ""
 
 
 def test_turns_of_sharegpt_get_their_roles() -> None:
@@ -66,14 +78,3 @@ def test_equal_rows_lie_in_one_split_and_the_share_is_kept() -> None:
     taken = [held_out(row, 0.1) for row in rows]
     assert taken == [held_out(dict(reversed(row.items())), 0.1) for row in rows]
     assert 320 < sum(taken) < 480
-
-
-TEXTS = st.one_of(st.none(), st.sampled_from(["", " ", "text"]))
-TURNS = st.fixed_dictionaries({"role": st.sampled_from(["system", "user", "assistant", "tool"]), "content": TEXTS})
-
-
-@given(st.lists(TURNS, max_size=4))
-def test_what_is_prepared_is_what_the_check_of_rows_trains(turns: list[dict[str, Any]]) -> None:
-    """Preparing refuses more: a message that MaxText would leave out, or that holds no text."""
-    if RULES["messages"]({"messages": turns}) is None:
-        assert judge({"messages": turns}, Rules(columns=("messages",))).outcome == "trained"

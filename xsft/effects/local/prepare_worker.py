@@ -16,7 +16,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -26,67 +28,30 @@ SHOWN = 5
 """Maximum number of refused rows reported per split."""
 EVERY_S = 2.0
 
-ROLES = ("system", "user", "assistant")
 SHAREGPT = {"human": "user", "gpt": "assistant", "system": "system", "user": "user", "assistant": "assistant"}
 
 Row = dict[str, Any]
 
 
-def messages_fault(turns: Any) -> str | None:
-    """Return why MaxText could not train on this conversation, or would leave out a part of it; None if it can. source:
-    maxtext@0.2.5 input_pipeline/input_pipeline_utils.py apply_chat_template: other roles are skipped, a system turn
-    after the first raises, and each answer closes a round.
-    """
-    if not isinstance(turns, list) or not turns:
-        return "it has no turns" if turns in (None, []) else "it is not a list of turns"
-    last = "assistant"
-    for number, turn in enumerate(turns):
-        if fault := _turn_fault(turn, number=number, last=last):
-            return f"turn {number}: {fault}"
-        last = turn["role"]
-    return None if any(turn["role"] == "assistant" for turn in turns) else "no turn is the assistant's"
+def loaded_rules() -> Any:
+    """Return xsft's module of rules, loaded by its path: this environment has no xsft."""
+    path = Path(__file__).parents[2] / "dataset" / "rules.py"
+    spec = spec_from_file_location("xsft_rules", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} cannot be loaded")
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses looks for the types of fields
+    spec.loader.exec_module(module)
+    return module
 
 
-def _turn_fault(turn: Any, *, number: int, last: str) -> str | None:
-    if not isinstance(turn, dict) or not {"role", "content"} <= turn.keys():
-        return "it lacks role or content"
-    if turn["role"] not in ROLES:
-        return f"the role {turn['role']!r} is not one of {', '.join(ROLES)}"
-    if turn["role"] == "system" and number:
-        return "a system turn must be the first"
-    if turn["role"] == "assistant" and last == "assistant":
-        return "an answer without a user turn before it"
-    return text_fault(turn["content"])
-
-
-def text_fault(text: Any) -> str | None:
-    if not isinstance(text, str):
-        return "the text is null" if text is None else f"the text is a {type(text).__name__}"
-    return None if text.strip() else "the text is empty"
-
-
-def texts_fault(row: Row) -> str | None:
-    faults = ((column, text_fault(text)) for column, text in row.items())
-    return next((f"{column}: {fault}" for column, fault in faults if fault), None)
-
-
-def rounds_fault(row: Row) -> str | None:
-    """Return the fault of a row, or None. Prompts and completions are lists of turns, which MaxText joins pair by pair
-    (combine_columns).
-    """
-    prompt, completion = row["prompt"], row["completion"]
-    if not isinstance(prompt, list) or not isinstance(completion, list) or len(prompt) != len(completion):
-        return "prompt and completion are not lists of turns of one length"
-    return messages_fault([turn for pair in zip(prompt, completion, strict=True) for turn in pair])
-
-
-RULES: Mapping[str, Callable[[Row], str | None]] = {
-    "messages": lambda row: messages_fault(row["messages"]),
-    "texts": texts_fault,
-    "rounds": rounds_fault,
-    "none": lambda _row: None,
-}
-"""The rule for the columns of each shape."""
+def rule_of(rule: str, columns: Iterable[str]) -> Callable[[Row], str]:
+    """Return a function that states why a row is not prepared; an empty text if it is."""
+    if rule == "none":
+        return lambda _row: ""
+    module = loaded_rules()
+    rules = module.Rules(columns=tuple(columns), texts=rule == "texts")
+    return partial(module.unfit, rules=rules)
 
 
 def from_sharegpt(value: Any) -> Any:
@@ -143,9 +108,9 @@ def kept(
     job: Mapping[str, Any], progress: PrepareProgress, refused: Callable[[str, int, str], None]
 ) -> Iterator[tuple[str, Row]]:
     """Yield (split, row) for all rows that MaxText can train on."""
-    rule = RULES[job["rule"]]
     for source in job["sources"]:
         first, *second = source["splits"]
+        rule = rule_of(job["rule"], source["columns"].values())
         for number, read in enumerate(rows_of(source)):
             progress.count()
             row = {name: from_sharegpt(value) for name, value in read.items()} if job["sharegpt"] else read

@@ -27,6 +27,7 @@ from xsft.dataset.preparing import (
     address,
     problems_of,
     shard_count,
+    shard_problems,
 )
 from xsft.effects.local.machine import Machine
 from xsft.effects.local.prepare_sources import SourceContent, digest, located_source, stamps
@@ -37,7 +38,7 @@ from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.records.objects import GcsObjects, Objects, objects_for
 from xsft.effects.records.writable import check_writable
 from xsft.errors import EnvironmentMissing, Refused, SpecError, UsageError
-from xsft.problems import error, errors_in
+from xsft.problems import Problem, error, errors_in
 
 MAX_MANIFEST = 64 * 2**20
 """100,000 shards take 20 MB."""
@@ -63,6 +64,8 @@ class PreparedAt(Struct, frozen=True, kw_only=True):
     prepared: Prepared
     found: bool
     """Whether it existed already."""
+    problems: tuple[Problem, ...] = ()
+    """Warnings: it can be trained on."""
 
 
 def prepare(wanted: Preparation, *, output: str | None, to: str | None, workshop: Workshop) -> PreparedAt:
@@ -86,10 +89,14 @@ def prepare(wanted: Preparation, *, output: str | None, to: str | None, workshop
             workshop=workshop,
         )
         if found := making.found():
-            return found
+            return _with_problems(found, wanted)
         lock = workshop.machine.cache / "prepare" / f"{hashlib.sha256(root.encode()).hexdigest()[:16]}.lock"
         with exclusive(lock, waiting=lambda: workshop.say("another xsft prepares this data set; waiting for it")):
-            return making.found() or making.make()
+            return _with_problems(making.found() or making.make(), wanted)
+
+
+def _with_problems(made: PreparedAt, wanted: Preparation) -> PreparedAt:
+    return replace(made, problems=shard_problems(made.prepared, wanted))
 
 
 def _contents(wanted: Preparation, scratch: Path, workshop: Workshop) -> tuple[SourceContent, ...]:
