@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.checks import for_submission
-from xsft.dataset.counted import address
+from xsft.dataset.counted import address, content_address
 from xsft.effects.environments import environments
 from xsft.effects.environments.render import render
 from xsft.effects.facts import gather
@@ -96,7 +96,9 @@ def intend(workloads: Sequence[Loaded], *, attempt: int = 1, source: SourceFacts
 
 def _with_counts(spec: WorkloadSpec, facts: Facts) -> Facts:
     """Return the facts with the counts of `xsft data inspect` for the same rows and keys."""
-    return replace(facts, counted=kept(address(resolve(spec, facts)[0], facts)))
+    run = resolve(spec, facts)[0]
+    by_content = content_address(run, facts)
+    return replace(facts, counted=kept(address(run, facts)) or (kept(by_content) if by_content else None))
 
 
 def check(workload: Loaded) -> tuple[Problem, ...]:

@@ -138,6 +138,8 @@ class DataFacts(Struct, frozen=True, kw_only=True):
     """Number of all rows; None if not all were read."""
     digest: str = ""
     """Digest of the files' sizes and of what was read of them."""
+    content: str = ""
+    """Digest of the sizes and checksums of all files, wherever they are; empty if it is not known."""
     empty: tuple[str, ...] = ()
     """Files without a byte."""
     large: tuple[str, ...] = ()

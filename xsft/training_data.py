@@ -8,12 +8,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from xsft.api import Loaded, Progress
-from xsft.dataset.counted import address
+from xsft.dataset.counted import address, content_address
 from xsft.dataset.passes import SAMPLE, Answers, Split
 from xsft.dataset.preparing import Options, data_section, preparation
 from xsft.effects.environments import environments
 from xsft.effects.facts import gather
 from xsft.effects.facts.counted import keep
+from xsft.effects.facts.row_content import local_content
 from xsft.effects.local import data_sample
 from xsft.effects.local.data_sample import DataInspection
 from xsft.effects.local.machine import Machine
@@ -21,7 +22,7 @@ from xsft.effects.local.preparing import PreparedAt, Workshop, prepare
 from xsft.effects.machine import clock
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
-from xsft.facts import CountedData, Facts
+from xsft.facts import CountedData, DataFacts, Facts
 from xsft.planner import make_intent
 from xsft.spec.resolve import Run
 
@@ -43,8 +44,20 @@ def inspect_data(
     found = data_sample.inspect(run, split=split, rows=rows, progress=progress)
     if split == "train":
         sampled = f"{'all' if found.summary.everything else 'the first'} {found.summary.sampled:,} rows"
-        keep(address(run, facts), CountedData(problems=found.problems, rows=sampled, on=clock.today()))
+        counted = CountedData(problems=found.problems, rows=sampled, on=clock.today())
+        for key in (address(run, facts), content_address(run, _with_content(run, facts, progress))):
+            if key:
+                keep(key, counted)
     return found
+
+
+def _with_content(run: Run, facts: Facts, progress: Progress) -> Facts:
+    """Return the facts with digests of the local files: the same files in a bucket have the same."""
+    data = run.spec.data
+    train, evaluated = (
+        DataFacts(content=local_content(files, say=progress)) for files in (data.hf_train_files, data.hf_eval_files)
+    )
+    return replace(facts, data=train, eval_data=evaluated)
 
 
 def show_data(

@@ -182,6 +182,9 @@ class _Handler(BaseHTTPRequestHandler):
             {
                 "name": name,
                 "size": str(len(self.bucket.objects.get(name, b""))),
+                "crc32c": base64.b64encode(
+                    struct.pack(">I", google_crc32c.value(self.bucket.objects.get(name, b"")))
+                ).decode(),
                 **({"updated": times[name]} if name in times else {}),
             }
             for name in page

@@ -18,16 +18,35 @@ NOT_OF_DATA = frozenset(
 """Keys that change nothing of what is counted."""
 
 
+OF_FILES = frozenset({"hf_train_files", "hf_eval_files", "grain_train_files", "grain_eval_files"})
+"""Keys that name files: a copy elsewhere, with the same bytes, gives the same counts."""
+
+
 def address(run: Run, facts: Facts) -> str:
-    """A digest of everything that decides what is counted, as far as it can be seen from here."""
-    keys = {k: v for k, v in trainer_of(run).trainer_keys(run).items() if k not in NOT_OF_DATA}
-    decided: dict[str, Any] = {
-        "keys": keys,
+    """Return a digest of everything that decides what is counted, as far as it can be seen from here."""
+    keys = _keys(run)
+    files = [run.spec.data.hf_eval_split, run.spec.data.hf_eval_files]
+    return _digest(run, facts, keys=keys, eval=files, rows=facts.data.digest if facts.data else None)
+
+
+def content_address(run: Run, facts: Facts) -> str | None:
+    """Return a digest as `address` does, with the files' content in place of their names; None if it is not known."""
+    train, evaluated = (found.content if found else "" for found in (facts.data, facts.eval_data))
+    if not train or bool(evaluated) != bool(run.spec.data.hf_eval_files):
+        return None
+    keys = {key: value for key, value in _keys(run).items() if key not in OF_FILES}
+    return _digest(run, facts, keys=keys, eval=[run.spec.data.hf_eval_split, evaluated], content=train)
+
+
+def _keys(run: Run) -> dict[str, Any]:
+    return {key: value for key, value in trainer_of(run).trainer_keys(run).items() if key not in NOT_OF_DATA}
+
+
+def _digest(run: Run, facts: Facts, **decided: Any) -> str:
+    more = {
         "release": run.release.version,
         "slices": [str(run.slice), run.num_slices],
-        "eval": [run.spec.data.hf_eval_split, run.spec.data.hf_eval_files],
-        "rows": facts.data.digest if facts.data else None,
         "tokenizer": to_builtins(facts.tokenizer),
     }
-    text = json.dumps(decided, sort_keys=True, default=str)
+    text = json.dumps({**decided, **more}, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()

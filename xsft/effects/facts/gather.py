@@ -57,7 +57,7 @@ def gather(
         machine=machine() if spec.on_this_machine else MachineFacts(),
     )
     facts = replace(facts, source=source or _source(spec, facts))
-    data, eval_data = _data(spec, rows), _eval_data(spec, rows)
+    data, eval_data = _data(spec, rows, offline=offline), _eval_data(spec, rows, offline=offline)
     facts = replace(facts, tokenizer=_tokenizer(spec, facts), data=data, eval_data=eval_data)
     return facts if offline else _with_adapters(spec, _with_checkpoint(spec, facts, look, names), look)
 
@@ -96,24 +96,30 @@ def _tokenizer(spec: WorkloadSpec, facts: Facts) -> TokenizerFacts | None:
     return read_tokenizer(name, hub_cache=hub_cache(own_environment()), wanted=wanted)
 
 
-def _data(spec: WorkloadSpec, rows: ReadRows) -> DataFacts | None:
-    """Return the facts of the data, or None. For a run on a cluster the rows are on the cluster; Grain's files may be a
-    mixture, with weights.
+def _data(spec: WorkloadSpec, rows: ReadRows, *, offline: bool) -> DataFacts | None:
+    """Return the facts of the data, or None if it cannot be read from here. Grain's files may be a mixture, with
+    weights.
     """
-    if not _reads_rows(spec):
+    files = spec.data.hf_train_files
+    if not _reads_rows(spec, files, offline=offline):
         return None
-    return rows(spec.data.hf_train_files, of=spec.data.hf_path, where="data.hf_train_files")
+    return rows(files, of=spec.data.hf_path, where="data.hf_train_files")
 
 
-def _eval_data(spec: WorkloadSpec, rows: ReadRows) -> DataFacts | None:
-    if spec.eval is None or not _reads_rows(spec):
+def _eval_data(spec: WorkloadSpec, rows: ReadRows, *, offline: bool) -> DataFacts | None:
+    files = spec.data.hf_eval_files
+    if spec.eval is None or not _reads_rows(spec, files, offline=offline):
         return None
-    return rows(spec.data.hf_eval_files, of=spec.data.hf_path, where="data.hf_eval_files")
+    return rows(files, of=spec.data.hf_path, where="data.hf_eval_files")
 
 
-def _reads_rows(spec: WorkloadSpec) -> bool:
-    """Whether the rows can be read here. Under hf_data_dir the files' names are relative to it."""
-    return spec.on_this_machine and spec.data.pipeline != "grain" and not spec.data.hf_data_dir
+def _reads_rows(spec: WorkloadSpec, files: str | None, *, offline: bool) -> bool:
+    """Return whether the rows can be read here: on this machine for a local run, in a bucket for any. Under
+    hf_data_dir the files' names are relative to it.
+    """
+    in_bucket = (files or "").startswith("gs://")
+    reachable = not offline if in_bucket else spec.on_this_machine
+    return reachable and spec.data.pipeline != "grain" and not spec.data.hf_data_dir
 
 
 def _source(spec: WorkloadSpec, facts: Facts) -> SourceFacts | None:

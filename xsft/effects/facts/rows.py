@@ -21,8 +21,11 @@ from msgspec.structs import replace
 from xsft.data import located
 from xsft.effects.facts.json_rows import BROKEN, UnfitRow, parse_array, parse_row
 from xsft.effects.facts.parquet import read_parquet
-from xsft.effects.facts.row_files import COMPRESSED, RowFile, local_file
+from xsft.effects.facts.row_files import COMPRESSED, RowFile, bucket_files, content_of, local_file
 from xsft.effects.machine.clock import monotonic
+from xsft.effects.machine.process import own_environment
+from xsft.effects.records.storage import within
+from xsft.errors import Unreachable
 from xsft.facts import DataFacts, Keys, SampledRow
 from xsft.problems import Problem, error, note
 from xsft.trainers.local import FILE_FORMATS
@@ -32,11 +35,13 @@ MAX_BYTES = 8 * 2**20
 MAX_S = 2.0
 PIECE = 64 * 2**10
 """Bytes read from each place of a file that is not read whole."""
-PLACES = 24
-"""Places read in such a file, besides its beginning."""
 BOM = codecs.BOM_UTF8
 TOLD = 10 * 2**20
 """Bytes of the first file that columns and types are told from. source: datasets@5.2.0 packaged_modules/json/json.py"""
+DEADLINE_S = 10.0
+"""Maximum time for the requests to a bucket."""
+FILES = 8
+"""Maximum number of files of a bucket that are read."""
 PLAIN = (".json", ".jsonl", ".ndjson")
 
 
@@ -58,24 +63,56 @@ class _Read(Struct, frozen=True):
 
 
 def read_rows(pattern: str | None, *, of: str, where: str) -> DataFacts | None:
-    """Return the facts; None if the files are not on this machine. `of`: data.hf_path. `where`: the field that names
-    the files.
+    """Return the facts; None if the files are neither on this machine nor in a bucket. `of`: data.hf_path. `where`: the
+    field that names the files.
     """
-    if of not in FILE_FORMATS or pattern is None or "://" in (path := located(pattern)):
+    if of not in FILE_FORMATS or pattern is None:
         return None
+    path = located(pattern)
     if any("**" in part and part != "**" for part in PurePosixPath(path).parts):
         return DataFacts(problem=_bad_glob(pattern, where))
-    files = _files(path)
+    if path.startswith("gs://"):
+        return _of_bucket(pattern, of=of, where=where)
+    return None if "://" in path else _of_machine(path, pattern, of=of, where=where)
+
+
+def _of_bucket(pattern: str, *, of: str, where: str) -> DataFacts | None:
+    """Return the facts of files in a bucket; None if its name is a placeholder, which another check reports."""
+    try:
+        files = bucket_files(pattern, env=own_environment())
+        if not files:
+            return DataFacts(problem=_none(pattern, where))
+        if not _is_json(of, [file.path for file in files]):
+            return DataFacts(problem=_not_read(of, [file.path for file in files], where), content=content_of(files))
+        found = within(DEADLINE_S, lambda: _sample(files[:FILES], where))
+    except Unreachable as failed:
+        return None if failed.id == "place-placeholder" else DataFacts(problem=_unreachable(failed, where))
+    whole = len(files) <= FILES
+    return replace(found, content=content_of(files), counted=found.counted if whole else None)
+
+
+def _of_machine(path: str, pattern: str, *, of: str, where: str) -> DataFacts:
+    files = matching_files(path)
     if not files:
         return DataFacts(problem=_none(pattern, where))
     if of == "parquet":
         return read_parquet(files, where=where)
-    if of == "json" and all(file.suffix in (*PLAIN, *COMPRESSED) for file in files):
+    if _is_json(of, list(map(str, files))):
         return _sample([local_file(file) for file in files], where)
-    return DataFacts(problem=_not_read(of, files, where))
+    return DataFacts(problem=_not_read(of, list(map(str, files)), where))
 
 
-def _files(path: str) -> list[Path]:
+def _is_json(of: str, files: Sequence[str]) -> bool:
+    return of == "json" and all(PurePosixPath(file).suffix in (*PLAIN, *COMPRESSED) for file in files)
+
+
+def _unreachable(failed: Unreachable, where: str) -> Problem:
+    message = f"The rows were not checked: {failed.message}."
+    return note("data-not-read", where, message, failed.fix)
+
+
+def matching_files(path: str) -> list[Path]:
+    """Return the files on this machine, sorted."""
     found = glob(path, recursive=True) if has_magic(path) else [path]
     return sorted(Path(one) for one in found if Path(one).is_file())
 
@@ -93,8 +130,8 @@ def _bad_glob(pattern: str, where: str) -> Problem:
     return error("data-unreadable", where, message, "Write dir/**/*.jsonl for all folders below dir.")
 
 
-def _not_read(of: str, files: Sequence[Path], where: str) -> Problem:
-    suffixes = " and ".join(sorted({file.suffix or "no suffix" for file in files}))
+def _not_read(of: str, files: Sequence[str], where: str) -> Problem:
+    suffixes = " and ".join(sorted({PurePosixPath(file).suffix or "no suffix" for file in files}))
     message = f"The rows were not checked: files of the format {of} with {suffixes} are not read here."
     return note("data-not-read", where, message, "Look at them through MaxText: `xsft data inspect FILE`.")
 
@@ -207,7 +244,7 @@ def _pieces(file: RowFile, limit: int, where: str) -> _Read:
     if not _begins_with_row(start):
         return _no_rows(file, start)
     chance = random.Random(file.size)  # noqa: S311 - not for secrets
-    count = min(PLACES, max(0, limit // PIECE - 1))
+    count = min(file.places, max(0, limit // PIECE - 1))
     places = sorted({chance.randrange(file.size - PIECE) for _ in range(count) if file.size > PIECE} - {0})
     pieces = ((0, start), *((place, file.read(place, PIECE)) for place in places))
     return _parts(file, (row for place, piece in pieces for row in _of_piece(file, place, piece)), where)

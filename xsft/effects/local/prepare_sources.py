@@ -13,13 +13,10 @@ from msgspec import Struct
 
 from xsft.data import located
 from xsft.dataset.preparing import Source
-from xsft.effects.machine.regular import open_regular
+from xsft.effects.machine.byte_progress import ByteProgress, pieces_of
 from xsft.errors import SpecError
 from xsft.problems import error
 from xsft.trainers.local import FILE_FORMATS
-
-LARGE = 10**9
-"""Bytes of a file whose digest takes more than a second."""
 
 
 class SourceContent(Struct, frozen=True, kw_only=True):
@@ -60,11 +57,10 @@ def digest(content: SourceContent, *, say: Callable[[str], None]) -> str:
         return content.commit
     whole = hashlib.sha256()
     folder = Path(content.load["path"])
-    for number, file in enumerate(content.files, 1):
-        if file.stat().st_size > LARGE:
-            say(f"reading {file.name} for its digest, file {number} of {len(content.files)}")
+    progress = ByteProgress(say, total=sum(file.stat().st_size for file in content.files), verb="digested")
+    for file in content.files:
         name = str(file.relative_to(folder)) if folder.is_absolute() else ""
-        whole.update(f"{name}\0{_digest_of(file)}\n".encode("utf-8", "surrogateescape"))
+        whole.update(f"{name}\0{_digest_of(file, progress)}\n".encode("utf-8", "surrogateescape"))
     return whole.hexdigest()
 
 
@@ -96,10 +92,12 @@ def _below(folder: Path) -> Iterator[Path]:
         yield from (Path(root, name) for name in sorted(names) if not name.startswith("."))
 
 
-def _digest_of(file: Path) -> str:
+def _digest_of(file: Path, progress: ByteProgress) -> str:
+    content = hashlib.sha256()
     try:
-        with open_regular(file) as opened:
-            return hashlib.file_digest(opened, "sha256").hexdigest()  # type: ignore[arg-type]  # it is a file's reader
+        for piece in pieces_of(file, progress):
+            content.update(piece)
+        return content.hexdigest()
     except OSError as failed:
         message = f"{file} cannot be read: {failed.strerror}"
         raise _unreadable("data.hf_train_files", message, "Check its permissions (ls -l).") from None

@@ -13,6 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from msgspec import Struct
+
 from xsft.effects.machine import clock
 from xsft.effects.machine.google_files import LOGIN, may_log_in
 from xsft.effects.machine.parallel import start
@@ -32,6 +34,16 @@ A checkpoint with one directory per parameter has a few hundred, a long run that
 
 MAX_FILES = 20_000
 """Maximum number of files whose sizes are added up; deepseek3 without OCDBT has some ten thousand."""
+
+
+class StoredObject(Struct, frozen=True, kw_only=True):
+    """One object of a bucket, as a list describes it."""
+
+    path: str
+    """gs://bucket/name."""
+    size: int
+    crc32c: str
+    """CRC-32C of its bytes, base64 of 4 bytes, big-endian; Cloud Storage has one of every object."""
 
 
 class Storage(Protocol):
@@ -156,6 +168,18 @@ class GcsStorage:
     def size(self, folder: str) -> int | None:
         bucket, name = bucket_and_name(folder)
         return self.ask(folder, lambda: self._summed(bucket, f"{name}/" if name else ""))
+
+    def objects(self, prefix: str) -> tuple[StoredObject, ...]:
+        """Return the first MAX_FILES objects whose paths begin with the prefix, in the order of their names."""
+        bucket, _, name = prefix.removeprefix("gs://").partition("/")
+        return self.ask(prefix, lambda: self._listed(bucket, name)) or ()
+
+    def _listed(self, bucket: str, prefix: str) -> tuple[StoredObject, ...]:
+        options = {"timeout": self._timeout_s, "retry": None, "max_results": MAX_FILES}
+        return tuple(
+            StoredObject(path=f"gs://{bucket}/{blob.name}", size=int(blob.size), crc32c=str(blob.crc32c))
+            for blob in self._client.list_blobs(bucket, prefix=prefix, **options)
+        )
 
     def _summed(self, bucket: str, prefix: str) -> int | None:
         options = {"timeout": self._timeout_s, "retry": None, "max_results": MAX_FILES + 1}
