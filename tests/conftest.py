@@ -16,6 +16,7 @@ from tests.fakes.clusters import cluster_api, pytest_generate_tests
 from tests.goldens import Golden
 from tests.maxtext import PARSER, Worker, worker
 from tests.pipeline import ROWS, Pipeline
+from tests.tunedmodels import memorised
 from xsft.effects.environments import environments
 from xsft.effects.environments.installed import BuiltEnvironment
 
@@ -36,6 +37,7 @@ __all__ = [
     "deps_image",
     "engine",
     "engine_slot",
+    "memorised",
     "pytest_generate_tests",
     "real_cluster",
     "registry",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-ELSEWHERE = frozenset({"container", "xpk_worker", "data_worker", "prepare_worker"})
+ELSEWHERE = frozenset({"container", "xpk_worker", "data_worker", "evaluate_worker", "prepare_worker"})
 """Run by the interpreter of another environment, whose libraries ours lacks."""
 
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 ModeName = Literal["mcjax", "pathways"]
 
-Work = Literal["convert"]
-"""Kind of work that is done for a training on a CPU node."""
+Work = Literal["convert", "evaluate"]
+"""Kind of work of a run that trains nothing."""
 
 RowOrder = Literal["reshuffled", "repeated"]
 """Order of the rows that a resumed run reads: another order than before, or the same."""

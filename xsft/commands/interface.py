@@ -10,6 +10,7 @@ from typing import Any
 from xsft.commands.interface_base import Document, ErrorDocument
 from xsft.commands.interface_checkpoint import CheckpointDocument, ConversionDocument
 from xsft.commands.interface_data import DataDocument
+from xsft.commands.interface_evaluation import EvaluationDocument, SampleDocument
 from xsft.commands.interface_image import ImageDocument
 from xsft.commands.interface_machine import DoctorDocument, SecretDocument, ServeDocument, SetupDocument
 from xsft.commands.interface_prepare import PrepareDocument
@@ -37,10 +38,12 @@ DOCUMENTS: dict[str, type[Document]] = {
     "data": DataDocument,
     "data-prepare": PrepareDocument,
     "serve": ServeDocument,
+    "sample": SampleDocument,
+    "evaluation": EvaluationDocument,
     "setup": SetupDocument,
     "error": ErrorDocument,
 }
-"""Verb -> its document; `error` belongs to every verb."""
+"""Verb -> its document; `error` belongs to every verb, and `evaluation` is a file."""
 
 
 def published(name: str) -> dict[str, Any]:

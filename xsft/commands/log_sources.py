@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from xsft.commands.log_request import LogRequest
 from xsft.commands.log_roles import chosen_roles
 from xsft.effects.local.log import follow_log, read_log
-from xsft.effects.runs.local import is_held, lock_of
+from xsft.effects.local.stop import is_held
+from xsft.effects.runs.local import lock_of
 from xsft.effects.runs.logs import LogLine, ProcessRole, follow_logs, read_logs
 from xsft.effects.runs.losses import Curve, read_curve
 from xsft.effects.runs.runs import Runs

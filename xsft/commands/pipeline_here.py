@@ -14,8 +14,9 @@ from xsft.effects.local.convert import ConversionResult
 from xsft.effects.local.folder import RunFolder, folder_of, recorded, recovered
 from xsft.effects.local.machine import Machine
 from xsft.effects.local.run import LocalResult, already_done
+from xsft.effects.local.stop import is_held
 from xsft.effects.machine import clock
-from xsft.effects.runs.local import is_held, lock_of
+from xsft.effects.runs.local import lock_of
 from xsft.errors import Refused, TimedOut
 from xsft.naming import stage_name
 from xsft.stages.stage import Progress, StageAction, StageEnd, StageFound, StageName, StagePlan, StageState

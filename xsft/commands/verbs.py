@@ -33,6 +33,7 @@ VERBS: dict[str, str] = {
     "secret": "create the Kubernetes Secret that a workload names, from stdin or a file",
     "data": "show or count what the model learns from, or prepare it for many hosts",
     "image": "build, push, list or show the image that runs train in",
+    "sample": "print what a run's weights answer to a prompt, on this machine",
     "serve": "serve a Hugging Face model on this machine, for OpenAI clients",
     "checkpoint": "inspect a checkpoint, or convert a workload's Hugging Face weights into one",
     "doctor": "check what is installed, and print the command that adds what is missing",

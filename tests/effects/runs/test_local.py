@@ -11,9 +11,10 @@ import pytest
 from tests.localruns import FakeTrainer, local_plan
 from xsft.effects.local.folder import folder_of
 from xsft.effects.local.run import run_local
+from xsft.effects.local.stop import is_held
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.records.index import IndexEntry
-from xsft.effects.runs.local import is_held, observe_local
+from xsft.effects.runs.local import observe_local
 from xsft.states.classify import classify
 from xsft.states.model import Observation
 from xsft.steps import Plan

@@ -4,6 +4,7 @@ lock.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 from contextlib import suppress
@@ -31,6 +32,25 @@ def interrupt_holder(lock: Path, *, locks: Path = LOCKS) -> int | None:
         finally:
             os.close(handle)
     return None
+
+
+def is_held(lock: Path) -> bool:
+    """Return whether a process holds the lock. The kernel's lock list is read first: trying to take the lock holds it
+    for a moment, and a submission in that moment would be refused.
+    """
+    if holder(lock) is not None:
+        return True
+    try:
+        handle = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
 
 
 def holder(lock: Path, *, locks: Path = LOCKS) -> int | None:

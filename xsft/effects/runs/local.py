@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from xsft.conversion.record import SPEC_KEY
-from xsft.effects.local.stop import holder
+from xsft.conversion.record import SPEC_KEY as CONVERSION
+from xsft.effects.local.evaluate_folder import SPEC_KEY as EVALUATION
+from xsft.effects.local.stop import is_held
 from xsft.effects.machine.regular import open_regular, read_bytes
 from xsft.effects.records.index import IndexEntry
 from xsft.effects.records.objects import LocalObjects
 from xsft.effects.records.records import FOLDER
 from xsft.effects.records.saved import latest_step
 from xsft.errors import XsftError
+from xsft.naming import Work
 from xsft.records import LOCAL_RECORD
 from xsft.records.document import read_record
 from xsft.records.model import Record
@@ -31,6 +32,8 @@ TAIL_BYTES = 128 * 1024
 """Bytes read from the end of a log: some 600 lines."""
 GOING = frozenset({"submitting", "created", "running"})
 """Outcomes of a record of a run that has not ended."""
+WORKS: Mapping[str, Work] = {CONVERSION: "convert", EVALUATION: "evaluate"}
+"""Key under `spec` of a record -> kind of work, for a run that trains nothing."""
 
 
 def observe_local(entries: Iterable[IndexEntry], *, now: str) -> tuple[Observation, ...]:
@@ -65,7 +68,7 @@ def _observed(entry: IndexEntry, now: str) -> Observation | None:
         state_reason=record.last.state_reason or "",
         started_at=record.attempts[0].started_at or None,
         finished_at=record.last.finished_at,
-        work="convert" if SPEC_KEY in record.spec else None,
+        work=next((work for key, work in WORKS.items() if key in record.spec), None),
         alive=going and is_held(own / LOCK),
         number=record.last.number,
     )
@@ -118,22 +121,3 @@ def _logged(log: Path, now: str) -> Progress | None:
 def lock_of(output: str, run_name: str) -> Path:
     """Return the path of the lock file that the process running this run holds."""
     return Path(output) / run_name / FOLDER / LOCK
-
-
-def is_held(lock: Path) -> bool:
-    """Return whether a process holds the lock. The kernel's lock list is read first: trying to take the lock holds it
-    for a moment, and a submission in that moment would be refused.
-    """
-    if holder(lock) is not None:
-        return True
-    try:
-        handle = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
-    return False

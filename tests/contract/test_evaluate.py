@@ -1,0 +1,103 @@
+"""The evaluate stage and `xsft sample`, with the real MaxText and a model that has memorised its data."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tunedmodels import ANSWER, QUESTION, ROWS, Memorised
+from xsft.commands.interface import DOCUMENTS
+from xsft.data import packaged
+from xsft.effects.local.evaluate import LocalEvaluation, found, perform
+from xsft.effects.local.evaluate_plan import plan_evaluate
+from xsft.evaluation.plan import EvaluationPlan
+from xsft.evaluation.report import EvaluationReport, from_json
+from xsft.stages.stage import StageEnd
+
+pytestmark = pytest.mark.trainer
+
+FORWARD = Path(__file__).parent / "maxtext_forward.py"
+
+
+def planned(memorised: Memorised) -> EvaluationPlan:
+    return plan_evaluate(memorised.plan.run, digest=memorised.plan.spec_digest, file=memorised.file)
+
+
+def performed(memorised: Memorised, plan: EvaluationPlan) -> StageEnd:
+    return perform(LocalEvaluation(plan=plan, machine=lambda: memorised.machine, progress=lambda _line: None))
+
+
+@pytest.fixture(scope="module")
+def report(memorised: Memorised) -> EvaluationReport:
+    plan = planned(memorised)
+    assert found(plan).state == "missing"
+    end = performed(memorised, plan)
+    assert (end.action, end.state) == ("created", "done"), end
+    assert end.result is not None
+    content = Path(end.result).read_bytes()
+    DOCUMENTS["evaluation"].model_validate_json(content, strict=True)
+    read = from_json(content)
+    assert read is not None
+    return read
+
+
+def test_the_tuned_model_answers_its_data_and_the_base_does_not(report: EvaluationReport) -> None:
+    assert report.judgement.verdict == "passed"
+    assert report.prompts[0][-1].content == QUESTION
+    assert len(report.prompts) == 5
+    tuned, base = report.tuned.answers[0], report.base.answers[0]
+    assert (tuned.text, tuned.ended) == (ANSWER, "stop")
+    assert ANSWER not in base.text
+    assert report.tuned.rows == report.base.rows == ROWS
+    assert report.base.loss is not None
+    assert report.tuned.loss is not None
+    assert report.base.loss > 5
+    assert report.tuned.loss < 0.1
+
+
+def test_numpy_alone_computes_the_same_tokens_and_loss(report: EvaluationReport, memorised: Memorised) -> None:
+    rows = [json.loads(line) for line in (memorised.file.parent / "rows.jsonl").read_text().splitlines()]
+    job = {
+        "prompts": [f"<|user|>\n{row['question']}<|end|>\n<|assistant|>\n" for row in rows],
+        "answers": [f"{row['answer']}<|end|>\n" for row in rows],
+        "most": report.max_new_tokens,
+        "stop": "<|end|>",
+    }
+    argv = (
+        str(memorised.machine.python),
+        "-I",
+        str(FORWARD),
+        str(memorised.weights),
+        packaged("xsft://tiny/tokenizer"),
+    )
+    env = {"PATH": os.environ["PATH"], "JAX_PLATFORMS": "cpu", "HOME": str(memorised.file.parent)}
+    done = subprocess.run(argv, input=json.dumps(job), capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    assert found["tokens"][:5] == [list(answer.tokens) for answer in report.tuned.answers]
+    assert report.tuned.loss == pytest.approx(found["loss"], rel=1e-2)
+
+
+def test_it_is_done_once(report: EvaluationReport, memorised: Memorised) -> None:
+    plan = planned(memorised)
+    before = sorted(Path(plan.output, plan.run_name).rglob("*"))
+    end = performed(memorised, plan)
+    assert (end.action, end.state) == ("done", "done")
+    assert sorted(Path(plan.output, plan.run_name).rglob("*")) == before
+    assert found(plan).result == end.result
+
+
+def test_sample_gives_the_same_answer(report: EvaluationReport, memorised: Memorised) -> None:
+    argv = (sys.executable, "-m", "xsft", "sample", "memorised", "--prompt", QUESTION, "--base", "--json")
+    done = subprocess.run((*argv, "--max-new-tokens", "24"), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    DOCUMENTS["sample"].model_validate_json(done.stdout, strict=True)
+    (sample,) = document["samples"]
+    assert sample["tuned"]["tokens"] == list(report.tuned.answers[0].tokens)
+    assert sample["base"]["tokens"] == list(report.base.answers[0].tokens)

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.localruns import local_plan
+from xsft.effects.local.evaluate_plan import plan_evaluate, read_prompts
+from xsft.errors import SpecError
+from xsft.evaluation.inputs import turn
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "prompts.jsonl"
+    file.write_text(text)
+    return file
+
+
+def test_prompts_are_read_beside_the_workload(tmp_path: Path) -> None:
+    written(tmp_path, '{"prompt": "What is 1 plus 1?"}\n\n{"messages": [{"role": "user", "content": "Hello"}]}\n')
+    stages = {"evaluate": {"prompts": "prompts.jsonl"}}
+    run = local_plan(tmp_path, stages=stages).run
+    plan = plan_evaluate(run, digest="0" * 64, file=tmp_path / "workload.yaml")
+    assert plan.inputs.prompts == (turn("What is 1 plus 1?"), turn("Hello"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no prompt"),
+        ("hello\n", ":1 is no prompt"),
+        ('{"prompt": "a"}\n{"text": "b"}\n', ":2 is no prompt"),
+        ('{"messages": [{"role": "user"}]}\n', ":1 is no prompt"),
+        ('{"messages": [{"role": "assistant", "content": "b"}]}\n', "must be the user's"),
+        ("[" * 100_000, ":1 is no prompt"),
+    ],
+)
+def test_another_file_is_refused_by_its_line(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(SpecError, match=said) as refused:
+        read_prompts(written(tmp_path, text))
+    assert refused.value.problems[0].id == "evaluate-prompts"
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"absent\.jsonl cannot be read: No such file"):
+        read_prompts(tmp_path / "absent.jsonl")

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.evaluation.factory import INPUTS, inputs
+from xsft.evaluation.inputs import AnswerPattern, directory_of, next_directory, turn
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"training_digest": "1" * 64},
+        {"step": 61},
+        {"prompts": (turn("What is 2 plus 2?"),)},
+        {"prompts": None},
+        {"max_new_tokens": 9},
+        {"rows": 1},
+        {"held_out": {"hf_eval_split": "test"}},
+        {"require": (AnswerPattern(prompt=0, matches="2"),)},
+        {"max_eval_loss": 1.0},
+    ],
+)
+def test_what_decides_the_result_is_in_the_digest(change: dict[str, Any]) -> None:
+    assert inputs(**change).digest != INPUTS.digest
+
+
+def test_the_folder_has_the_digest_and_an_attempt_its_number() -> None:
+    first = directory_of(INPUTS, output="/out/", run_name="tiny-evaluate")
+    assert first == f"/out/tiny-evaluate/{INPUTS.digest[:12]}"
+    assert next_directory(first, taken=frozenset()) == first
+    assert next_directory(first, taken=frozenset({first, f"{first}-2"})) == f"{first}-3"

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.localruns import local_plan
+from xsft.evaluation.plan import EvaluationPlan
+from xsft.spec.resolve import Run
+from xsft.trainers.evaluation import evaluation_plan, unfit
+
+HELD_OUT = {"data__hf_eval_files": "xsft://tiny/chat.jsonl"}
+FROM = {"model__checkpoint": "/checkpoints/0/items"}
+LORA = {"lora": {"rank": 8, "alpha": 16}, "train__weight_dtype": "bfloat16"}
+
+
+def a_run(**changes: Any) -> Run:
+    changes.setdefault("stages", {"evaluate": {}})
+    return local_plan("/out", **changes).run
+
+
+def planned(**changes: Any) -> EvaluationPlan:
+    return evaluation_plan(a_run(**changes), digest="0" * 64)
+
+
+def loads(argv: tuple[str, ...]) -> list[str]:
+    return [word for word in argv if word.startswith(("load_parameters_path=", "lora.lora_restore_path="))]
+
+
+def test_the_tuned_weights_are_those_of_the_last_step() -> None:
+    plan = planned()
+    assert plan.run_name == "tiny-local-evaluate"
+    assert plan.weights == "/out/tiny-local/checkpoints/40/model_params"
+    assert loads(plan.tuned_argv) == [f"load_parameters_path={plan.weights}"]
+    assert loads(plan.base_argv) == []
+    assert "random" in plan.base
+
+
+def test_the_base_is_what_the_training_started_from() -> None:
+    plan = planned(**FROM)
+    assert loads(plan.base_argv) == ["load_parameters_path=/checkpoints/0/items"]
+    assert loads(plan.tuned_argv) == [f"load_parameters_path={plan.weights}"]
+
+
+def test_adapters_are_put_over_the_base() -> None:
+    plan = planned(**FROM, **LORA)
+    assert loads(plan.tuned_argv) == [
+        "load_parameters_path=/checkpoints/0/items",
+        f"lora.lora_restore_path={plan.weights}",
+    ]
+    assert "lora.lora_rank=8" in plan.tuned_argv
+    assert not [word for word in plan.base_argv if word.startswith("lora.")]
+
+
+def test_every_key_stands_once_and_the_split_is_read_in_order() -> None:
+    plan = planned(**HELD_OUT, train__profiler="xplane", train__gradient_accumulation_steps=2)
+    keys = [word.partition("=")[0] for word in plan.base_argv if "=" in word]
+    assert len(keys) == len(set(keys))
+    assert {"packing=False", "eval_interval=1", "enable_data_shuffling=False"} <= set(plan.base_argv)
+    assert not {"profiler", "gradient_accumulation_steps"} & set(keys)
+    assert plan.inputs.rows == 200
+    assert plan.inputs.held_out["hf_eval_files"] == "xsft://tiny/chat.jsonl"
+    (read,) = (word for word in plan.base_argv if word.startswith("hf_eval_files="))
+    assert read.endswith("/xsft/data/tiny/chat.jsonl")
+
+
+def test_without_a_split_no_row_is_read() -> None:
+    assert planned().inputs.rows == 0
+
+
+@pytest.mark.parametrize(
+    ("stage", "more", "said"),
+    [
+        ({}, {}, "evaluate-nothing"),
+        ({"prompts": ["a"], "max_eval_loss": 1.0}, {}, "evaluate-split"),
+        ({"prompts": ["a"], "require": [{"prompt": 1, "matches": "x"}]}, {}, "evaluate-prompt"),
+        ({"prompts": ["a"]}, {"image": {"maxtext": "0.1.0"}}, "evaluate-legacy"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(stage: dict[str, Any], more: dict[str, Any], said: str) -> None:
+    (problem,) = unfit(a_run(stages={"evaluate": stage}, **more))
+    assert problem.id == said
+    assert problem.fix
+
+
+@pytest.mark.parametrize("stage", [{"prompts": ["a"]}, {"prompts": ["a"], "require": [{"prompt": 0, "matches": "x"}]}])
+def test_what_can_be_planned_is_not(stage: dict[str, Any]) -> None:
+    assert tuple(unfit(a_run(stages={"evaluate": stage}))) == ()
+    assert tuple(unfit(a_run(stages={"evaluate": {}}, **HELD_OUT))) == ()

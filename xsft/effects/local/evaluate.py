@@ -1,0 +1,219 @@
+"""Evaluates a training on this machine, once: base and tuned weights in MaxText's environment, and a verdict.
+
+Of two callers at once one measures; the other waits and uses the result. Nothing is ever overwritten: an interrupted
+attempt keeps its folder, and the next one gets another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from xsft.catalog.releases import DEFAULT
+from xsft.effects.local.evaluate_folder import (
+    EvaluationFile,
+    attempts_of,
+    begun,
+    ended,
+    existing,
+    read_run,
+    run_folder,
+    save,
+)
+from xsft.effects.local.evaluate_process import Measuring, command, job_of, measure, worker_digest
+from xsft.effects.local.expression import matches
+from xsft.effects.local.folder import RunFolder
+from xsft.effects.local.killed import memory_bytes
+from xsft.effects.local.machine import Machine
+from xsft.effects.local.stop import is_held
+from xsft.effects.machine import clock
+from xsft.effects.machine.filelock import exclusive
+from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.folders import private_folder
+from xsft.effects.machine.signals import raised
+from xsft.effects.records.records import record_store
+from xsft.errors import EnvironmentMissing, Refused, UsageError
+from xsft.evaluation.inputs import next_directory
+from xsft.evaluation.plan import FILE, EvaluationPlan
+from xsft.evaluation.report import Measurement, report_of, to_json
+from xsft.evaluation.verdict import Judgement, Losses, judge
+from xsft.records.model import Attempt, Record
+from xsft.stages.stage import StageAction, StageEnd, StageFound
+
+FIX_VERDICT = "Read the answers in {path}. Train longer or on other data, or change the rules of stages.evaluate."
+MEMORY_FACTOR = 1.2
+"""Of the weights' files: arrays and activations of one set of weights at a time."""
+PROCESS_BYTES = 1 << 30
+"""Bytes of Python, JAX and MaxText without any weights. source: measured with maxtext@0.2.5, 1.0 GB."""
+
+
+class LocalEvaluation(Struct, frozen=True, kw_only=True):
+    """What an evaluation on this machine needs."""
+
+    plan: EvaluationPlan
+    machine: Callable[[], Machine]
+    """Return the machine; called once there is something to measure."""
+    progress: Callable[[str], None]
+    online: bool = False
+    """Whether data, tokenizer or weights are read from anything but files of this machine."""
+
+
+def found(plan: EvaluationPlan) -> StageFound:
+    """Return what exists of this evaluation. Raises Refused if its folder belongs to another run."""
+    if there := existing(plan):
+        return _judged(there)
+    folder = run_folder(plan)
+    if is_held(folder.lock):
+        return StageFound(state="running", why=f"another xsft holds {folder.lock}")
+    record = read_run(folder)
+    last = record.last if record and record.attempts else None
+    if last is None or last.spec_digest != plan.digest:
+        return StageFound(state="missing", why="no evaluation of these inputs has begun")
+    if last.outcome == "running":
+        return StageFound(state="torn", why="xsft or the machine stopped during the evaluation")
+    return StageFound(state="failed", why=last.reason or f"the last attempt ended as {last.outcome}")
+
+
+def _judged(there: EvaluationFile) -> StageFound:
+    judgement = there.report.judgement
+    why = f"verdict {judgement.summary}"
+    return StageFound(state="done", why=why, result=str(there.path), verdict=judgement.verdict)
+
+
+def perform(asked: LocalEvaluation) -> StageEnd:
+    """Measure and judge, unless that was done. A program that fails, is interrupted or whose verdict fails gives an end
+    that says so. Raises Refused for weights that are not there, EnvironmentMissing for a machine that is too small.
+    """
+    plan, folder = asked.plan, run_folder(asked.plan)
+    if there := existing(plan):
+        return _found_end(there)
+    _refuse_unfit(plan)
+    with _usable(folder), exclusive(folder.lock, waiting=lambda: asked.progress(_waiting(plan))):
+        if there := existing(plan):  # another process may have made it
+            return _found_end(there)
+        return _measured(asked, folder)
+
+
+def _waiting(plan: EvaluationPlan) -> str:
+    return f"another xsft is running {plan.run_name}; waiting for it"
+
+
+def _found_end(there: EvaluationFile) -> StageEnd:
+    return _end("done", there.report.judgement, path=there.path)
+
+
+def _end(action: StageAction, judgement: Judgement, *, path: Path) -> StageEnd:
+    return StageEnd(
+        action=action,
+        state="done",
+        why=f"verdict {judgement.summary}",
+        result=str(path),
+        verdict=judgement.verdict,
+        fix=FIX_VERDICT.format(path=path) if judgement.verdict == "failed" else "",
+    )
+
+
+def _refuse_unfit(plan: EvaluationPlan) -> None:
+    """Raise if the tuned weights are missing, or this machine cannot hold or run them."""
+    weights = Path(plan.weights)
+    if not (weights / "_METADATA").is_file():
+        raise Refused(
+            f"{plan.training} has no checkpoint of step {plan.inputs.step}: {weights} is missing or not whole",
+            fix="Train it to that step first: xsft submit FILE.",
+            id="evaluation-untrained",
+        )
+    if plan.inputs.release != DEFAULT:
+        raise UsageError(
+            f"the workload is of MaxText {plan.inputs.release}, and this machine evaluates with {DEFAULT}.",
+            fix=f"Write image.maxtext: {DEFAULT}, or remove stages.evaluate.",
+            id="evaluation-release",
+        )
+    refuse_small_memory(weights)
+
+
+def refuse_small_memory(weights: Path) -> None:
+    """Raise EnvironmentMissing if this machine's memory cannot hold the weights."""
+    size = sum(file.stat().st_size for file in weights.rglob("*") if file.is_file())
+    needed, there = int(size * MEMORY_FACTOR) + PROCESS_BYTES, memory_bytes()
+    if there is not None and there < needed:
+        raise EnvironmentMissing(
+            f"{weights} takes about {needed / 1e9:.3g} GB of memory, and there are {there / 1e9:.3g} GB.",
+            fix="Evaluate it on a larger machine.",
+            id="evaluation-memory",
+        )
+
+
+@contextmanager
+def _usable(folder: RunFolder) -> Iterator[None]:
+    """Turn an error for a folder that cannot be written, or a full disk, into one that tells the user what to fix."""
+    try:
+        yield
+    except OSError as failed:
+        raise EnvironmentMissing(
+            f"{folder.own} cannot be used: {failed.strerror or failed}", fix="free some space or name another output"
+        ) from failed
+
+
+def _measured(asked: LocalEvaluation, folder: RunFolder) -> StageEnd:
+    plan, machine = asked.plan, asked.machine()
+    directory = Path(next_directory(plan.directory, taken=frozenset(map(str, attempts_of(plan)))))
+    record = begun(plan, folder, _attempt(plan, folder, machine))
+    private_folder(directory)
+    save(record, folder)
+    record_store(machine.env).index(record, str(folder.record))
+    action: StageAction = "created" if len(record.attempts) == 1 else "attempt"
+    try:
+        with raised(lambda _number: KeyboardInterrupt("interrupted")):
+            log = Path(record.last.log)
+            done = measure(job_of(plan), machine=machine, log=log, online=asked.online, progress=asked.progress)
+        return _ended(plan, folder, record, done, directory, action=action)
+    except KeyboardInterrupt:
+        why = "interrupted by the user"
+        save(ended(record, outcome="interrupted", reason=why, status=None, at=clock.now()), folder)
+        return StageEnd(action=action, state="torn", why=why, interrupted=True)
+    except BaseException as failed:
+        save(ended(record, outcome="failed", reason=str(failed), status=None, at=clock.now()), folder)
+        raise
+
+
+def _attempt(plan: EvaluationPlan, folder: RunFolder, machine: Machine) -> Attempt:
+    before = read_run(folder)
+    number = 1 + max((one.number for one in before.attempts), default=0) if before else 1
+    program = command(machine, job=Path("JOB"), answer=Path("ANSWER"))
+    return Attempt(
+        number=number,
+        argv=program[len(machine.contain().prefix) :],
+        log=str(folder.own / f"trainer-{number}.log"),
+        started_at=machine.now(),
+        spec_digest=plan.digest,
+        private_pids=machine.contain().private,
+    )
+
+
+def _ended(
+    plan: EvaluationPlan, folder: RunFolder, record: Record, done: Measuring, directory: Path, *, action: StageAction
+) -> StageEnd:
+    if done.measured is None:
+        save(ended(record, outcome="failed", reason=done.why, status=done.status, at=clock.now()), folder)
+        fix = f"The whole output: {record.last.log}. The same command evaluates again."
+        return StageEnd(action=action, state="failed", why=done.why, fix=fix)
+    judgement, at, path = _verdict(plan, done.measured), clock.now(), directory / FILE
+    write_atomic(path, to_json(report_of(plan, done.measured, judgement, at=at, worker=worker_digest())))
+    save(_closed(record, judgement, status=done.status, at=at), folder)
+    return _end(action, judgement, path=path)
+
+
+def _closed(record: Record, judgement: Judgement, *, status: int, at: str) -> Record:
+    """Return the record of a measurement that ended; a run whose verdict failed has failed."""
+    if judgement.verdict == "failed":
+        return ended(record, outcome="failed", reason=f"verdict {judgement.summary}", status=status, at=at)
+    return ended(record, outcome="completed", reason=None, status=status, at=at)
+
+
+def _verdict(plan: EvaluationPlan, measured: Measurement) -> Judgement:
+    losses = Losses(base=measured.base.loss if measured.base else None, tuned=measured.tuned.loss)
+    answers = tuple(one.text for one in measured.tuned.answers)
+    return judge(plan.inputs, answers=answers, losses=losses, matches=matches)

@@ -1,0 +1,106 @@
+"""Runs the measuring program in MaxText's environment on this machine, and reads its answer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from xsft.effects.local import evaluate_worker
+from xsft.effects.local.killed import signal_text, true_status
+from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine, hub_token
+from xsft.effects.local.namespace import refuse_where_harmful
+from xsft.effects.local.trainer_process import follow
+from xsft.effects.machine import clock
+from xsft.effects.machine.scratch import scratch_folder
+from xsft.evaluation.inputs import FIRST_TURNS
+from xsft.evaluation.plan import EvaluationPlan
+from xsft.evaluation.report import Measurement, measurement_of
+from xsft.trainers.explain import reason
+
+WORKER = Path(evaluate_worker.__file__)
+MARK = "xsft evaluate: "
+"""Start of the program's own lines."""
+TAIL_LINES = 2000
+OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+
+
+class Measuring(Struct, frozen=True, kw_only=True):
+    """How one measurement ended."""
+
+    measured: Measurement | None
+    """None if it failed."""
+    status: int
+    """Exit status of the program."""
+    why: str = ""
+    """Why it failed."""
+
+
+def worker_digest() -> str:
+    """Return the sha256 of the measuring program, 64 hex digits."""
+    return hashlib.sha256(WORKER.read_bytes()).hexdigest()
+
+
+def job_of(plan: EvaluationPlan, *, with_base: bool = True) -> dict[str, Any]:
+    """Return the job of the measuring program, as its docstring explains it."""
+    base = [{"name": "base", "argv": plan.base_argv}] if with_base else []
+    return {
+        "models": [*base, {"name": "tuned", "argv": plan.tuned_argv}],
+        "prompts": msgspec.to_builtins(plan.inputs.prompts),
+        "most_prompts": FIRST_TURNS,
+        "max_new_tokens": plan.inputs.max_new_tokens,
+        "rows": plan.inputs.rows,
+        "length": None,
+    }
+
+
+def command(machine: Machine, *, job: Path, answer: Path) -> tuple[str, ...]:
+    """Return the program's command line. -I: neither the user's site nor the checkout can shadow MaxText."""
+    return (*machine.contain().prefix, str(machine.python), "-I", str(WORKER), str(job), str(answer))
+
+
+def measure(
+    job: Mapping[str, Any], *, machine: Machine, log: Path | None, online: bool, progress: Callable[[str], None]
+) -> Measuring:
+    """Run the program to its end; its output goes to `log`, its own lines to `progress`. `online`: whether the run
+    reads anything but files. Raises Refused and EnvironmentMissing if it cannot start."""
+    refuse_where_harmful(machine.contain())
+    tail, began = deque[str](maxlen=TAIL_LINES), clock.monotonic()
+
+    def on_line(line: str) -> None:
+        tail.append(line)
+        if line.startswith(MARK):
+            progress(line.removeprefix(MARK))
+
+    with scratch_folder("evaluate") as scratch:
+        asked, answer = scratch / "job.json", scratch / "answer.json"
+        asked.write_text(json.dumps(job), encoding="utf-8")
+        env = _environment(machine, scratch, online=online)
+        status = follow(
+            command(machine, job=asked, answer=answer), env=env, log=log or scratch / "log", on_line=on_line
+        )
+        status = true_status(status, tuple(tail))
+        found = json.loads(answer.read_text(encoding="utf-8")) if answer.is_file() else {}
+    if "models" in found:
+        return Measuring(measured=measurement_of(found), status=status)
+    why = found.get("error") or signal_text(status, since=began) or reason(tuple(tail))
+    return Measuring(measured=None, status=status, why=why or f"it ended with exit status {status}")
+
+
+def _environment(machine: Machine, scratch: Path, *, online: bool) -> dict[str, str]:
+    names = (*PASSED_ON, *(PASSED_ON_ONLINE if online else ()))
+    return {
+        **{name: machine.env[name] for name in names if name in machine.env},
+        **(hub_token(machine.env) if online else OFFLINE),
+        "HF_HOME": str(machine.cache / "huggingface"),
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "JAX_PLATFORMS": "cpu",
+        "PYTHONUNBUFFERED": "1",
+        "TMPDIR": str(scratch),
+    }

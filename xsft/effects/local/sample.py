@@ -1,0 +1,114 @@
+"""Answers prompts with the weights of a run on this machine, in MaxText's environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, to_builtins
+
+from xsft.effects.local.evaluate import refuse_small_memory
+from xsft.effects.local.evaluate_process import measure
+from xsft.effects.local.folder import RunFolder
+from xsft.effects.local.machine import Machine
+from xsft.effects.machine.regular import read_bytes
+from xsft.effects.records.index import IndexEntry
+from xsft.effects.records.records import RecordStore
+from xsft.errors import RunFailed, UsageError
+from xsft.evaluation.inputs import turn
+from xsft.evaluation.report import Measurement
+from xsft.records.document import read_record
+from xsft.records.model import Record
+from xsft.trainers.evaluation import base_argv, measured_argv, tuned_argv
+from xsft.trainers.trainer import trainer_named
+from xsft.training import DEFAULT_TRAINER
+
+
+class TunedRun(Struct, frozen=True, kw_only=True):
+    """A training of this machine, and the checkpoint whose answers are wanted."""
+
+    run_name: str
+    step: int
+    weights: str
+    """`…/checkpoints/<step>/model_params`."""
+    argv: tuple[str, ...]
+    """Command line of the training's last attempt."""
+
+
+class Sampling(Struct, frozen=True, kw_only=True):
+    """What is asked of a run."""
+
+    prompts: tuple[str, ...]
+    max_new_tokens: int
+    with_base: bool
+
+
+def tuned_run(name: str, *, step: int | None, store: RecordStore) -> TunedRun:
+    """Return the run and its newest checkpoint, or that of `step`. Raises UsageError for a run that is not here, trains
+    nothing, or has no such checkpoint."""
+    entry = _entry(name, store)
+    folder = RunFolder(path=Path(entry.output) / name)
+    record = _training(name, folder)
+    steps = {int(one.name): one for one in folder.checkpoints()}
+    if not steps or (step is not None and step not in steps):
+        held = f"it has those of steps {', '.join(map(str, sorted(steps)))}" if steps else "it has none yet"
+        raise UsageError(
+            f"run {name} has no checkpoint{f' of step {step}' if step else ''}: {held}",
+            fix=f"See how far it has come: xsft status {name}",
+            id="sample-checkpoint",
+        )
+    chosen = step if step is not None else max(steps)
+    trainer = trainer_named(str(record.spec.get("trainer", DEFAULT_TRAINER)))
+    weights = str(steps[chosen] / trainer.WEIGHTS)
+    return TunedRun(run_name=name, step=chosen, weights=weights, argv=record.last.argv)
+
+
+def _entry(name: str, store: RecordStore) -> IndexEntry:
+    entries = [one for one in store.local_index().entries if one.run_name == name and one.output]
+    if not entries:
+        fix = "Give a name that `xsft status --all` shows."
+        raise UsageError(f"{name} is no run that was submitted from this machine.", fix=fix)
+    if not entries[-1].on_this_machine:
+        raise UsageError(
+            f"{name} trained on a cluster, and its weights are not on this machine.",
+            fix="Name stages.evaluate in its workload: the cluster answers there.",
+            id="sample-not-local",
+        )
+    return entries[-1]
+
+
+def _training(name: str, folder: RunFolder) -> Record:
+    try:
+        record = read_record(read_bytes(folder.record))
+    except (OSError, ValueError) as failed:
+        why = f"{folder.record} cannot be read: {failed}"
+        raise UsageError(why, fix="Give the name of another run; nothing was changed.") from failed
+    if not record.attempts or "-m" not in record.last.argv:
+        raise UsageError(f"{name} trains nothing, so it has no weights.", fix="Give the name of a training.")
+    return record
+
+
+def sample(
+    run: TunedRun, asked: Sampling, *, machine: Machine, progress: Callable[[str], None], scratch: Path
+) -> Measurement:
+    """Return the answers. Raises RunFailed with MaxText's message if it does not answer, and as `measure` does."""
+    refuse_small_memory(Path(run.weights))
+    job = _job(run, asked, scratch=scratch)
+    done = measure(job, machine=machine, log=scratch / "log", online=True, progress=progress)
+    if done.measured is None:
+        raise RunFailed(f"MaxText gave no answer: {done.why}", fix="`xsft doctor` shows what is missing.")
+    return done.measured
+
+
+def _job(run: TunedRun, asked: Sampling, *, scratch: Path) -> dict[str, Any]:
+    argv = measured_argv(run.argv, {"base_output_directory": str(scratch), "eval_interval": -1})
+    base = [{"name": "base", "argv": base_argv(argv)}] if asked.with_base else []
+    return {
+        "models": [*base, {"name": "tuned", "argv": tuned_argv(argv, weights=run.weights)}],
+        "prompts": [to_builtins(turn(one)) for one in asked.prompts],
+        "most_prompts": len(asked.prompts),
+        "max_new_tokens": asked.max_new_tokens,
+        "rows": 0,
+        "length": None,
+    }

@@ -1,0 +1,80 @@
+"""What an evaluation is made of, the digest of that, and the folder it names. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from itertools import count
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+DIGITS = 12
+FIRST_TURNS = 5
+"""Prompts taken from the held-out split if the workload names none."""
+
+
+class PromptTurn(Struct, frozen=True, kw_only=True):
+    """One message of a prompt."""
+
+    role: str
+    content: str
+
+
+Conversation = tuple[PromptTurn, ...]
+"""The messages before the answer, the user's last one at the end."""
+
+
+class AnswerPattern(Struct, frozen=True, kw_only=True):
+    """One requirement on the tuned model's answers."""
+
+    prompt: int
+    """Number of the prompt, from 0."""
+    matches: str
+    """Regular expression that the answer must contain."""
+
+
+class EvaluationInputs(Struct, frozen=True, kw_only=True):
+    """All that decides the content of an evaluation."""
+
+    training: str
+    """run_name of the training."""
+    training_digest: str
+    """spec_digest of the training, 64 hex digits."""
+    step: int
+    """Step of the tuned checkpoint."""
+    release: str
+    """Release of MaxText."""
+    max_new_tokens: int
+    prompts: tuple[Conversation, ...] | None
+    """None: the turns before the first answer of the held-out split's first rows."""
+    held_out: Mapping[str, Any] = field(default_factory=dict)
+    """MaxText's keys that name the held-out split; empty without one."""
+    rows: int = 0
+    """Rows of the held-out split whose loss is measured, from the first one; 0 without a split."""
+    require: tuple[AnswerPattern, ...] = ()
+    max_eval_loss: float | None = None
+
+    @property
+    def digest(self) -> str:
+        """Return 64 hex digits over what decides the result."""
+        text = json.dumps(msgspec.to_builtins(self), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def turn(text: str) -> Conversation:
+    """Return the prompt of one user turn."""
+    return (PromptTurn(role="user", content=text),)
+
+
+def directory_of(inputs: EvaluationInputs, *, output: str, run_name: str) -> str:
+    """Return the folder of the first attempt: `<output>/<run_name>/<12 hex digits>`."""
+    return f"{output.rstrip('/')}/{run_name}/{inputs.digest[:DIGITS]}"
+
+
+def next_directory(directory: str, *, taken: frozenset[str]) -> str:
+    """Return the folder of the next attempt: an interrupted one keeps its folder."""
+    numbered = (directory if number == 1 else f"{directory}-{number}" for number in count(1))
+    return next(one for one in numbered if one not in taken)

@@ -1,0 +1,123 @@
+"""The result of an evaluation, `evaluation.json`: what was measured, and the verdict. Pure.
+
+The JSON Schema is xsft/schemas/evaluation.json.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft.evaluation.inputs import Conversation
+from xsft.evaluation.plan import EvaluationPlan
+from xsft.evaluation.verdict import Judgement
+
+SCHEMA = "xsft.evaluation/1"
+MAX_BYTES = 1 << 26
+
+
+class MeasuredAnswer(Struct, frozen=True, kw_only=True):
+    """The greedy answer to one prompt."""
+
+    tokens: tuple[int, ...]
+    text: str
+    """Without special tokens."""
+    ended: Literal["stop", "length", "context"]
+    """`stop`: by the token that ends an answer; `length`: max_new_tokens; `context`: max_target_length is full."""
+    prompt_cut: bool = False
+    """Whether the start of the prompt was left out, because it is longer than max_target_length."""
+
+
+class MeasuredWeights(Struct, frozen=True, kw_only=True):
+    """What was measured of the base or the tuned weights."""
+
+    answers: tuple[MeasuredAnswer, ...]
+    loss: float | None
+    """Mean cross-entropy in nats over the trained targets of the held-out rows; None without a split, and if it is
+    not finite."""
+    targets: int
+    """Number of those targets."""
+    rows: int
+
+
+class Measurement(Struct, frozen=True, kw_only=True):
+    """What the program in MaxText's environment answers."""
+
+    prompts: tuple[Conversation, ...]
+    base: MeasuredWeights | None
+    """None if only the tuned weights were asked."""
+    tuned: MeasuredWeights
+
+
+class EvaluationReport(Struct, frozen=True, kw_only=True):
+    """The content of evaluation.json. Unknown keys are ignored."""
+
+    run_name: str
+    training: str
+    step: int
+    digest: str
+    weights: str
+    base_weights: str
+    max_new_tokens: int
+    finished_at: str
+    """UTC, ISO 8601."""
+    prompts: tuple[Conversation, ...]
+    base: MeasuredWeights
+    tuned: MeasuredWeights
+    judgement: Judgement
+    worker: str
+    """sha256 of the program that measured, 64 hex digits."""
+
+
+def measurement_of(found: dict[str, Any]) -> Measurement:
+    """Return the worker's answer. Raises msgspec.ValidationError for another document."""
+    models = found["models"]
+    told = {"prompts": found["prompts"], "base": models.get("base"), "tuned": models["tuned"]}
+    return msgspec.convert(told, Measurement)
+
+
+def report_of(
+    plan: EvaluationPlan, measured: Measurement, judgement: Judgement, *, at: str, worker: str
+) -> EvaluationReport:
+    """Return the report. Raises ValueError if the base was not measured."""
+    if measured.base is None:
+        raise ValueError("the base weights were not measured")
+    return EvaluationReport(
+        run_name=plan.run_name,
+        training=plan.training,
+        step=plan.inputs.step,
+        digest=plan.digest,
+        weights=plan.weights,
+        base_weights=plan.base,
+        max_new_tokens=plan.inputs.max_new_tokens,
+        finished_at=at,
+        prompts=measured.prompts,
+        base=_finite(measured.base),
+        tuned=_finite(measured.tuned),
+        judgement=judgement,
+        worker=worker,
+    )
+
+
+def _finite(measured: MeasuredWeights) -> MeasuredWeights:
+    """Return it with a loss that JSON can hold: NaN and infinity become null; the rule on it keeps the value."""
+    finite = measured.loss is not None and math.isfinite(measured.loss)
+    return measured if finite else replace(measured, loss=None)
+
+
+def to_json(report: EvaluationReport) -> str:
+    document = {"schema": SCHEMA, **msgspec.to_builtins(report)}
+    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def from_json(content: bytes) -> EvaluationReport | None:
+    """Return the report; None for other or incomplete content."""
+    try:
+        return msgspec.json.decode(content, type=EvaluationReport)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None

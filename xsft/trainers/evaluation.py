@@ -1,0 +1,152 @@
+"""Plan the evaluation of a training: the trainer's own command line, with other weights and a held-out split. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from xsft.data import located
+from xsft.evaluation.inputs import AnswerPattern, Conversation, EvaluationInputs, directory_of, turn
+from xsft.evaluation.plan import FILE, EvaluationPlan
+from xsft.naming import stage_name
+from xsft.problems import Problem, error
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+from xsft.spec.stages import EvaluateStage
+from xsft.stages.stage import StagePlan
+from xsft.trainers.arguments import argument
+from xsft.trainers.trainer import trainer_of
+
+STAGE = "evaluate"
+WHERE = "stages.evaluate"
+
+MEASURED: Mapping[str, Value] = {
+    "packing": False,
+    "per_device_batch_size": 1,
+    "eval_per_device_batch_size": 1,
+    "eval_interval": 1,
+    "enable_data_shuffling": False,
+    "num_epoch": 1,
+    "generate_padding_batch_train": False,
+    "generate_padding_batch_eval": False,
+}
+"""Keys of a measurement: each row of the split once, in the order of the file. None of them changes a row. MaxText
+reads the held-out split only if an evaluation is configured."""
+_TRAINING_ONLY = ("profiler=", "gradient_accumulation_steps=", "lora.lora_restore_path=")
+_LORA = "lora."
+
+
+def evaluation_plan(run: Run, *, digest: str, prompts: tuple[Conversation, ...] | None = None) -> EvaluationPlan:
+    """Return the plan for the checkpoint of the training's last step. `digest`: the training's spec_digest. `prompts`:
+    those of the workload's file; None if it names no file."""
+    stage = run.spec.stages.evaluate or EvaluateStage()
+    held_out, output = held_out_keys(run, stage), run.output or ""
+    inputs = EvaluationInputs(
+        training=run.run_name,
+        training_digest=digest,
+        step=run.spec.train.steps,
+        release=run.release.version,
+        max_new_tokens=stage.max_new_tokens,
+        prompts=prompts or written_prompts(stage),
+        held_out=held_out,
+        rows=stage.rows if held_out else 0,
+        require=tuple(AnswerPattern(prompt=one.prompt, matches=one.matches) for one in stage.require),
+        max_eval_loss=stage.max_eval_loss,
+    )
+    name = stage_name(run_name=run.run_name, stage=STAGE)
+    directory = directory_of(inputs, output=output, run_name=name)
+    trained = trainer_of(run).trainer_argv(run)
+    weights = weights_of(run, step=inputs.step)
+    measured = measured_argv(trained, {**held_out, "base_output_directory": directory})
+    return EvaluationPlan(
+        run_name=name,
+        output=output,
+        inputs=inputs,
+        directory=directory,
+        weights=weights,
+        base=run.checkpoint or "random weights, as the training began",
+        base_argv=base_argv(measured),
+        tuned_argv=tuned_argv(measured, weights=weights),
+    )
+
+
+def weights_of(run: Run, *, step: int) -> str:
+    return f"{run.output}/{run.run_name}/checkpoints/{step}/{trainer_of(run).WEIGHTS}"
+
+
+def written_prompts(stage: EvaluateStage) -> tuple[Conversation, ...] | None:
+    """Return the prompts that the workload itself lists; None if it lists none."""
+    return tuple(map(turn, stage.prompts)) if isinstance(stage.prompts, list) else None
+
+
+def held_out_keys(run: Run, stage: EvaluateStage) -> dict[str, Value]:
+    """Return MaxText's keys of the held-out split; empty if the workload names none."""
+    data, split = run.spec.data, stage.split or run.spec.data.hf_eval_split
+    if not (split or data.hf_eval_files):
+        return {}
+    named: dict[str, Value] = (
+        {"grain_eval_files": data.hf_eval_files, "grain_worker_count_eval": 0}
+        if data.pipeline == "grain"
+        else {"hf_eval_split": split, "hf_eval_files": data.hf_eval_files}
+    )
+    columns: list[bool | int | float | str] = [*(data.eval_columns or data.columns)]
+    return {**{key: value for key, value in named.items() if value is not None}, "eval_data_columns": columns}
+
+
+def measured_argv(trained: Sequence[str], keys: Mapping[str, Value]) -> tuple[str, ...]:
+    """Return the trainer's command line for a measurement, with these keys in place of its own."""
+    here = {**MEASURED, **keys}
+    gone = (*_TRAINING_ONLY, *(f"{key}=" for key in here))
+    kept = (word for word in trained if not word.startswith(gone))
+    given = {key: located(value) if isinstance(value, str) else value for key, value in here.items()}
+    return (*kept, *(argument(key, value) for key, value in given.items()))
+
+
+def base_argv(argv: Sequence[str]) -> tuple[str, ...]:
+    """Return the command with the weights that the training started from: without load_parameters_path random ones."""
+    return tuple(word for word in argv if not word.startswith(_LORA))
+
+
+def tuned_argv(argv: Sequence[str], *, weights: str) -> tuple[str, ...]:
+    """Return the command with the trained weights: after LoRA the initial ones with the trained adapters."""
+    if "lora.enable_lora=True" in argv:
+        return (*argv, argument(f"{_LORA}lora_restore_path", weights))
+    kept = (word for word in argv if not word.startswith("load_parameters_path="))
+    return (*kept, argument("load_parameters_path", weights))
+
+
+def unfit(run: Run, *, prompts: tuple[Conversation, ...] | None = None) -> Iterator[Problem]:
+    """Yield why the workload's evaluation cannot be planned. `prompts`: as in `evaluation_plan`."""
+    stage = run.spec.stages.evaluate or EvaluateStage()
+    held_out, known = held_out_keys(run, stage), prompts or written_prompts(stage)
+    if run.release.layout == "legacy":
+        message = f"MaxText {run.release.version} has the legacy layout, whose models xsft does not evaluate."
+        yield error("evaluate-legacy", WHERE, message, "Use MaxText 0.2.0 or newer, or remove the stage.")
+    if known is None and not held_out and not isinstance(stage.prompts, str):
+        message = "There is nothing to evaluate: the workload names neither prompts nor a held-out split."
+        fix = "Set stages.evaluate.prompts, data.hf_eval_split or data.hf_eval_files."
+        yield error("evaluate-nothing", WHERE, message, fix)
+    if stage.max_eval_loss is not None and not held_out:
+        message = "max_eval_loss needs a held-out split, and the workload names none."
+        fix = "Set data.hf_eval_split or data.hf_eval_files."
+        yield error("evaluate-split", f"{WHERE}.max_eval_loss", message, fix)
+    for required in stage.require:
+        if known is not None and required.prompt >= len(known):
+            message = f"Rule for prompt {required.prompt}: there are {len(known)} prompts, numbered from 0."
+            yield error("evaluate-prompt", f"{WHERE}.require", message, f"Give a number below {len(known)}.")
+
+
+def stage_plan(plan: EvaluationPlan) -> StagePlan:
+    """Return what `xsft plan` shows of the evaluation."""
+    inputs = plan.inputs
+    asked = f"{len(inputs.prompts)} prompts" if inputs.prompts else "the first five user turns of the held-out split"
+    rows = f", and the loss of {inputs.rows} rows" if inputs.rows else ""
+    rules = len(inputs.require) + bool(inputs.rows)
+    judged = f"{rules} rules decide the verdict" if rules else "no rule and no split: the verdict will be not-judged"
+    return StagePlan(
+        name="evaluate",
+        run_name=plan.run_name,
+        digest=plan.digest,
+        writes=f"{plan.directory}/{FILE}",
+        argv=plan.tuned_argv,
+        notes=(f"greedy answers to {asked}, at most {inputs.max_new_tokens} tokens each{rows}", judged),
+    )
