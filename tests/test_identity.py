@@ -177,7 +177,10 @@ REFUSED: dict[str, tuple[RunHistory, str]] = {
         "not recorded here",
     ),
     "checkpoints, and a record that cannot be read": (RunHistory(records=(TORN,), latest_step=10), "not recorded here"),
-    "fewer steps than are done": (RunHistory(records=(record(run=LONGER),), latest_step=2000), "2000 steps, and 1000"),
+    "fewer steps than are done": (
+        RunHistory(records=(record(run=LONGER),), latest_step=2000),
+        "2000 steps, more than the 1000",
+    ),
     "the last step is there, and nothing says whose": (RunHistory(latest_step=STEPS), "without a record of xsft"),
 }
 

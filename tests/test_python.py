@@ -95,7 +95,7 @@ def test_wait_returns_the_run_or_raises_what_became_of_it(api: ClusterApi, runs:
         xsft.wait("failed", context=api.context)
     with pytest.raises(TimedOut):
         xsft.wait("going", timeout_s=0, context=api.context)
-    with pytest.raises(ValueError, match="nothing to wait for"):
+    with pytest.raises(ValueError, match="not a valid goal"):
         xsft.wait("going", until="soon", context=api.context)
 
 

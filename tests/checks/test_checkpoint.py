@@ -28,7 +28,7 @@ def test_a_checkpoint_whose_files_name_no_array_is_not_submitted():
     for detail in ("", "_METADATA has more than 16,777,216 bytes and was not read"):
         found = one(spec(), facts(arrays=(), detail=detail))
         assert (found.id, found.severity) == ("checkpoint-unread", "warning")
-        assert (detail or "names no arrays") in found.message
+        assert (detail or "lists no arrays") in found.message
 
 
 def test_silent_on_a_checkpoint_that_fits():

@@ -64,13 +64,13 @@ def test_releases_whose_converter_stops_at_a_model():
     deepseek = {"name": "deepseek3-671b", "tokenizer": repo, "checkpoint": DROP, "hf": {"repo": repo}}
     (problem,) = problems(check, model(**deepseek))
     assert (problem.id, problem.severity, problem.where) == ("model-not-convertible", "error", "model.hf")
-    assert "Convert with MaxText 0.2.4, and name the result" in problem.fix
+    assert "Convert with MaxText 0.2.4, and set model.checkpoint to the result" in problem.fix
     assert ids(check, spec(model=deepseek, image={"maxtext": "0.2.4"})) == set()
     assert ids(check, model(**{**deepseek, "hf": DROP, "checkpoint": "gs://my-bucket/0/items"})) == set()
     repo = "Qwen/Qwen3-Coder-480B-A35B-Instruct"
     coder = {"name": "qwen3-480b-a35b", "tokenizer": repo, "checkpoint": DROP, "hf": {"repo": repo}}
     (problem,) = problems(check, spec(model=coder, image={"maxtext": "0.2.2"}))
-    assert (problem.id, problem.fix) == ("model-not-convertible", "Take another model.")
+    assert (problem.id, problem.fix) == ("model-not-convertible", "Use another model.")
 
 
 def test_weights_that_are_not_what_the_name_says():

@@ -192,7 +192,7 @@ ELSEWHERE = observed("gemma", cluster="elsewhere")
         ),
         (Read((observed("gemma", unread=(Unread(what="jobsets", why="timeout"),)),), (SILENT,)), "gemma", Unreachable),
     ],
-    ids=["a beginning", "two of that name", "perhaps elsewhere", "silence", "its cluster is", "known from before"],
+    ids=["a beginning", "two of that name", "perhaps elsewhere", "silence", "its cluster is", "earlier state is known"],
 )
 def test_what_is_not_surely_that_run_is_not_touched(found: Read, name: str, kind: type[XsftError]) -> None:
     told = Told(found)

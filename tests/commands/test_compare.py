@@ -87,7 +87,7 @@ def test_a_picture_that_overwrites_nothing(tmp_path: Path) -> None:
 
 
 def test_nothing_to_draw_is_unknown() -> None:
-    with pytest.raises(Unknown, match="silent: log: timeout; new: nothing printed yet"):
+    with pytest.raises(Unknown, match="silent: log: timeout; new: no output yet"):
         compared("silent", "new")
 
 
@@ -102,8 +102,8 @@ def test_all_names_that_are_not_there_are_said_at_once() -> None:
     with pytest.raises(UsageError) as raised:
         compared("gema", "gemma", "zzz")
     assert [problem.message[:32] for problem in raised.value.problems] == [
-        "There is no run named exactly 'g",
-        "There is no run named exactly 'z",
+        "No run is named exactly 'g",
+        "No run is named exactly 'z",
     ]
 
 

@@ -24,7 +24,7 @@ OPTIONS = [
 def test_an_empty_value_is_no_folder_and_no_default(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     """An unset shell variable: `--code "$MINE"` would else put the current folder into the image."""
     assert main(["image", "show", f"--{option}="]) == 2
-    assert f"--{option}: it is empty" in capsys.readouterr().err
+    assert f"--{option}: empty value" in capsys.readouterr().err
 
 
 def test_only_the_size_may_be_accepted(capsys: pytest.CaptureFixture[str]) -> None:

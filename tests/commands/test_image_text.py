@@ -30,7 +30,7 @@ def test_show_says_what_would_be_built_and_what_the_lock_has() -> None:
     assert "code        code-1: 2 files, 1.5 kB\n" in text
     assert "900 bytes  a.py" in text
     assert "A=b" in text
-    assert "nothing for no registry" in text
+    assert "no image for no registry" in text
     assert "differs from the files here (code-0)" in image_text({**REPORT, "lock": LOCK})
     assert ": what lies here\n" in image_text({**REPORT, "lock": {**LOCK, "current": True}})
 

@@ -182,7 +182,7 @@ def test_a_file_that_is_none(cluster_api: ClusterApi, xsft: Run, tmp_path: Path)
 def test_without_a_cluster_the_known_places_are_named(xsft: Run) -> None:
     status, _, err = xsft("create", "hf", stdin="x")
     assert status == 2
-    assert "Known: none" in err
+    assert "Known places: none" in err
 
 
 @pytest.mark.parametrize("code", [400, 401, 403, 422, 500])

@@ -83,7 +83,7 @@ def test_all_names_that_are_not_there_are_said_at_once() -> None:
         told(Read(STORY), RowFilter(runs=("gema", "nixt", "gema", "zzz")))
     said = [problem.message for problem in raised.value.problems]
     assert [message.partition(".")[0] for message in said] == [
-        f"There is no run named exactly {name!r}" for name in ("gema", "nixt", "zzz")
+        f"No run is named exactly {name!r}" for name in ("gema", "nixt", "zzz")
     ]
     assert "Did you mean next" in said[1]
     with pytest.raises(Unreachable) as silent:
@@ -99,7 +99,7 @@ def test_runs_that_are_there_are_shown_beside_names_that_are_not(
     asked = query(Read(STORY), wanted=RowFilter(runs=("gemma", "zzz", "tiny")))
     assert report(asked, json=json, stdout=out) == UsageError.exit_status
     shown = capsys.readouterr()
-    assert "There is no run named exactly 'zzz'" in shown.err
+    assert "No run is named exactly 'zzz'" in shown.err
     if json:
         DOCUMENTS["status"].model_validate_json(shown.out)
         answer = loads(shown.out)

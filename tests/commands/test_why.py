@@ -92,7 +92,7 @@ WAITING = observed("next", jobset=jobset("next", suspended=True), workload=WORKL
 def test_the_cause_comes_first_then_the_next_step(capsys: pytest.CaptureFixture[str]) -> None:
     assert asked("gemma", Read((BROKEN,))) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("gemma is failed (trainer-failed), step 3 of 1000 (told from jobset")
+    assert lines[0].startswith("gemma is failed (trainer-failed), step 3 of 1000 (source: jobset")
     assert lines[1] == ""
     assert "stepz" in lines[2]
     assert "  where: slice 0 host 5 (pod gemma-slice-job-0-5-x)" in lines
@@ -172,7 +172,7 @@ def test_a_submission_that_is_gone_is_explained_by_its_record(capsys: pytest.Cap
     made = document(capsys)
     assert (made["state"], made["jobset"], made["cause"]["id"]) == ("failed", "gemma", "recorded")
     assert "no such queue" in made["cause"]["message"]
-    with pytest.raises(UsageError, match=r"no attempt 7\. .*known: 2\."):
+    with pytest.raises(UsageError, match=r"no attempt 7\. Known submissions: 2\."):
         asked("gemma", Read((SECOND,)), attempt=7, recorded=recorded)
     with pytest.raises(UsageError, match=r"Attempt 1 of gemma has no JobSet, and no record of it"):
         asked("gemma", Read((SECOND,)), attempt=1)
@@ -219,7 +219,7 @@ def test_a_silent_cluster_is_unreachable_and_the_last_known_state_is_said() -> N
         unread=(Unread(what="jobsets", why="timeout"),),
         last_known=Status(state="training", evidence=("jobset",)),
     )
-    with pytest.raises(Unreachable, match=r"timeout.*Known last.*training"):
+    with pytest.raises(Unreachable, match=r"timeout.*Last known state.*training"):
         asked("gemma", Read((silent,)))
     with pytest.raises(Unreachable):
         asked("gemma", Read((), (SILENT,), answered=False, whole=False))

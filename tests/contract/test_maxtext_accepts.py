@@ -74,7 +74,7 @@ VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
             "eval": {"interval": 10},
         },
     ),
-    "texts for questions": (BASE, {"data.chat_template": "math_qa.json", "data.columns": ["question", "answer"]}),
+    "question templates": (BASE, {"data.chat_template": "math_qa.json", "data.columns": ["question", "answer"]}),
     "jinja": (
         BASE,
         {"overrides.maxtext.chat_template": "{% for m in messages %}\n\"{{ m['content'] }}\" é{% endfor %}"},

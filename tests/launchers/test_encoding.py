@@ -92,7 +92,7 @@ def test_a_counted_argument_decodes_to_what_the_first_start_receives(
 
 @pytest.mark.parametrize("argv", [("python3", "x"), ("python3", "seed=1", "seed=1"), ("python3", "seed=2")])
 def test_what_is_counted_must_stand_in_the_command_once(argv: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError, match="seed=1 does not stand in the command once"):
+    with pytest.raises(ValueError, match="seed=1 is not in the command exactly once"):
         encode_command(argv=argv, env=(), mode="mcjax", counted=CountedArgument(key="seed", first=1, each=1))
 
 

@@ -63,8 +63,8 @@ def test_a_placeholder_that_is_named_is_told_in_one_line(
     out, err = capsys.readouterr()
     problem, fix = err.splitlines()
     assert out == ""
-    assert "my-project is the placeholder that places.yaml is shipped with" in problem
-    assert "Write your own project" in fix
+    assert "my-project is the placeholder from the places.yaml that xsft ships" in problem
+    assert "Put your own project" in fix
     assert not (clone / "asked").exists()
 
 

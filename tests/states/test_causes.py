@@ -158,7 +158,7 @@ QUEUE: tuple[Row, ...] = (
     (
         "queue-stopped",
         why(held(""), cluster_queue=condition("Active", "False", "Stopped", "Can't admit new workloads: is stopped.")),
-        ("admits nothing",),
+        ("admits no workloads",),
     ),
     (
         "namespace-refused",
@@ -381,7 +381,7 @@ RESTARTED: tuple[Row, ...] = (
             "2 of 10 times, the last time at 2026-11-21T11:58:00Z",
             "its Job deepseek-ultrachat-slice-job-0",
             "nothing says that is left",
-            "killed (for memory, say",
+            "killed (out of memory",
             'jobset-name"="deepseek-ultrachat"',
             'restart-attempt"="1"',
         ),
@@ -634,14 +634,14 @@ def test_the_failing_worker_is_named_and_quoted() -> None:
     said = why(ended(2), logs=(log("config-error", "MaxText does not know 'stepz'"),))
     assert said.cause.where == "slice 0 host 2 (pod deepseek-ultrachat-slice-job-0-2-xtx22)"
     assert said.cause.evidence == ("MaxText does not know 'stepz'",)
-    assert said.cause.fix.endswith("It may not be restarted (restarts.max is 0).")
+    assert said.cause.fix.endswith("It is not restarted (restarts.max is 0).")
 
 
 def test_what_restarts_is_said_where_a_process_ended() -> None:
     restarted = ended(1)
     assert restarted.jobset is not None
     more = replace(restarted, jobset=replace(restarted.jobset, restarts=1, max_restarts=3, conditions=()))
-    assert "42 and 127 to 255 are started again, 1 of 3 times" in why(ended_in(more)).cause.message
+    assert "42 and 127 to 255 are restarted, 1 of 3 times" in why(ended_in(more)).cause.message
 
 
 def killed_before(**changes: Any) -> Pod:
@@ -691,7 +691,7 @@ def test_a_worker_in_a_crash_loop_is_the_cause_and_not_the_head() -> None:
     found = why(seen)
     assert (found.state, found.reason, found.cause.id) == ("starting", "crash-loop", "exit-code")
     assert found.cause.evidence == ("no such flag: --resource_manager",)
-    assert "starts the container again by itself, 6 times so far, whatever the exit code" in found.cause.message
+    assert "restarts the container, 6 times so far, whatever the exit code" in found.cause.message
     assert "127 to 255" not in found.cause.message
 
 

@@ -226,7 +226,7 @@ def test_a_condition_of_the_jobset_that_is_false_says_nothing() -> None:
 def test_who_fell_silent_first_of_several() -> None:
     early, late = log(None, host=3, said_at="2026-11-21T11:00:00Z"), log(None, said_at="2026-11-21T11:10:00Z")
     (clue,) = clues_state.silence(evidence(logs=(late, log(None, host=1), early)))
-    assert (clue.values["first"], clue.quoted) == (f"{clue.where} fell silent first.", ("2", "3"))
+    assert (clue.values["first"], clue.quoted) == (f"{clue.where} stopped printing first.", ("2", "3"))
     assert "host 3" in clue.where
     (alone,) = clues_state.silence(evidence(logs=(late,)))
     assert (alone.values["first"], "host 0" in alone.where) == ("", True)
@@ -292,7 +292,7 @@ def test_words_for_what_is_not_known() -> None:
 
 
 def test_words_about_restarts() -> None:
-    assert named(observation())["exits"] == "It may not be restarted (restarts.max is 0)."
+    assert named(observation())["exits"] == "It is not restarted (restarts.max is 0)."
     assert "1 of 3 times so far" in named(observation(jobset=jobset(max_restarts=3, restarts=1)))["exits"]
     assert named(observation(jobset=jobset(ours=False)))["exits"] == ""
     assert named(observation(jobset=None))["exits"] == ""

@@ -49,7 +49,7 @@ def loss(seen: Observation, state: State = "training", saved: SavedSteps = NONE)
             "record .* may be behind",
         ),
         (observed(progress=STARTED), "compiling", NONE, 0, "no step yet"),
-        (observed(progress=STARTED), "training", NONE, None, "unknown: .*no step that xsft knows"),
+        (observed(progress=STARTED), "training", NONE, None, "unknown: .*no step that xsft recognises"),
         (observed(progress=STARTED), "training", SavedSteps(step=9), None, "unknown: .*latest checkpoint: step 9"),
         (observed(progress=None), "queued", NONE, 0, "no step yet"),
         (observed(progress=None), "starting", NONE, 0, "no step yet"),

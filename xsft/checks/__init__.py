@@ -128,7 +128,11 @@ def _accepted(problem: Problem, reason: str) -> Problem:
 
 def _not_accepted(problem: Problem) -> Problem:
     absent = problem.kind == "absent"
-    why = "what the run needs does not exist yet" if absent else "it is an error, and only warnings can be accepted"
+    why = (
+        "a thing that the run needs does not exist yet"
+        if absent
+        else "it is an error, and only warnings can be accepted"
+    )
     message = f"{problem.id} cannot be accepted: {why}."
     return warning("checks-not-accepted", f"checks.{problem.id}", message, f"Remove this line. {problem.fix}".strip())
 
@@ -137,6 +141,6 @@ def _unused(name: str) -> Problem:
     return warning(
         "checks-unused",
         f"checks.{name}",
-        f"nothing raises {name} here.",
+        f"no check reports {name} here.",
         "Remove it, or correct the id (docs/checks.md).",
     )

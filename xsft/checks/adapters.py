@@ -33,19 +33,19 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         return
     if found is None:
         if run.adapters.startswith("gs://"):
-            yield _unread(f"{run.adapters} was not looked at.")
+            yield _unread(f"{run.adapters} was not read.")
         return
     match found.status:
         case "read":
             yield from _compared(run, keys, found, facts)
         case "torn":
-            fix = "Name another step of that run; `xsft checkpoint inspect` tells which is whole."
-            yield error("lora-restore-torn", WHERE, f"{run.adapters} was not saved to its end: {found.detail}.", fix)
+            fix = "Use another step of that run; `xsft checkpoint inspect` shows which one is complete."
+            yield error("lora-restore-torn", WHERE, f"{run.adapters} is incomplete: {found.detail}.", fix)
         case "missing" | "not-a-checkpoint":
             fix = right_level(found, WHERE)
             yield error("lora-restore-path", WHERE, f"{run.adapters} holds no adapters: {found.detail}.", fix)
         case "unreadable":
-            yield _unread(f"{run.adapters} could not be looked at: {found.detail.rstrip('.')}.")
+            yield _unread(f"{run.adapters} could not be read: {found.detail.rstrip('.')}.")
 
 
 def _unread(message: str) -> Problem:
@@ -95,8 +95,8 @@ def _rank(run: Run, keys: Mapping[str, Value], held: Mapping[str, _Pair]) -> Ite
     if wanted and ranks and ranks != [wanted]:
         said = " and ".join(map(str, ranks))
         message = (
-            f"{run.adapters} holds adapters of rank {said}, the run has rank {wanted:g}. MaxText 0.2.5 takes them as"
-            " they are, and scales them by the run's alpha / rank."
+            f"{run.adapters} holds adapters of rank {said}, the run has rank {wanted:g}. MaxText 0.2.5 loads them "
+            "unchanged, and scales them by the run's alpha / rank."
         )
         yield error("lora-restore-rank", WHERE, message, f"Set lora.rank: {ranks[0]}")
 
@@ -116,14 +116,14 @@ def _modules(
         return
     if foreign := _foreign(held, model.arrays):
         message = f"{run.adapters} does not adapt {run.spec.model.name}: {foreign}."
-        fix = "Name adapters of this model, or correct model.name, its sizes and model.scan_layers."
+        fix = "Use adapters of this model, or correct model.name, its sizes and model.scan_layers."
         yield error("lora-restore-model", WHERE, message, fix, kind="disputable")
         return
     wanted = _wanted(keys, model.arrays)
     missing, unused = sorted(wanted - set(held)), sorted(set(held) - wanted)
     if wanted and (missing or unused):
-        message = f"{run.adapters} adapts other modules than lora.module_path names: {_differ(missing, unused)}."
-        fix = "Set lora.module_path to what the adapters were trained with."
+        message = f"{run.adapters} adapts other modules than lora.module_path: {_differ(missing, unused)}."
+        fix = "Set lora.module_path to the value that the adapters were trained with."
         yield error("lora-restore-modules", WHERE, message, fix, kind="disputable")
 
 

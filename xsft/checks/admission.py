@@ -63,8 +63,13 @@ def admission_problems(facts: ClusterFacts, demand: Demand) -> tuple[Problem, ..
 def _queue(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
     if facts.local_queue is None:
         known = ", ".join(facts.known_queues) or "none"
-        message = f"The namespace {demand.namespace} has no LocalQueue {demand.queue}: the run would wait for ever."
-        yield error("queue-missing", "queue", f"{message} Known: {known}.", "Name one of them, or have it made.")
+        message = f"The namespace {demand.namespace} has no LocalQueue {demand.queue}: the run would wait forever."
+        yield error(
+            "queue-missing",
+            "queue",
+            f"{message} Known: {known}.",
+            "Use one of them, or ask the administrator to create it.",
+        )
         return
     if isinstance(facts.local_queue, Unseen):
         return
@@ -72,7 +77,9 @@ def _queue(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
     if facts.cluster_queue is None:
         name = facts.local_queue.get("spec", {}).get("clusterQueue")
         message = f"The LocalQueue {demand.queue} belongs to a ClusterQueue that does not exist: {name}."
-        yield error("cluster-queue-missing", "queue", message, "Name another queue, or have that one made.")
+        yield error(
+            "cluster-queue-missing", "queue", message, "Use another queue, or ask the administrator to create that one."
+        )
     elif not isinstance(facts.cluster_queue, Unseen):
         yield from _stopped(f"ClusterQueue {facts.cluster_queue['metadata']['name']}", facts.cluster_queue)
         yield from _namespace_refused(facts, demand, facts.cluster_queue)
@@ -94,7 +101,7 @@ def _stopped(what: str, queue: Json) -> Iterator[Problem]:
     if said is None and policy in ("None", None):
         return
     why = said.get("message", "") if said else f"its stopPolicy is {policy}"
-    message = f"The {what} admits nothing at present: {why}"
+    message = f"The {what} admits no workloads at present: {why}"
     yield warning(
         "queue-inactive", "queue", message, "Ask the cluster's administrator; the run waits until it is active."
     )
@@ -109,10 +116,10 @@ def _namespace_refused(facts: ClusterFacts, demand: Demand, queue: Json) -> Iter
     labels = facts.namespace["metadata"].get("labels") or {}
     if selector is None or not _selects(selector, labels):
         message = (
-            f"The ClusterQueue {queue['metadata']['name']} takes nothing from the namespace {demand.namespace}: its"
-            " namespaceSelector does not match."
+            f"The ClusterQueue {queue['metadata']['name']} admits no workloads from namespace {demand.namespace}: "
+            "its namespaceSelector does not match."
         )
-        yield error("queue-refuses-namespace", "namespace", message, "Take another namespace or another queue.")
+        yield error("queue-refuses-namespace", "namespace", message, "Use another namespace or another queue.")
 
 
 def _selects(selector: Json, labels: Mapping[str, str]) -> bool:
@@ -141,9 +148,9 @@ def _priority(facts: ClusterFacts) -> Iterator[Problem]:
     for name, there in facts.priority_classes.items():
         if there is False:
             known = ", ".join(facts.known_priorities) or "none"
-            message = f"The cluster has no PriorityClass {name}: the run would wait for ever. Known: {known}."
+            message = f"The cluster has no PriorityClass {name}: the run would wait forever. Known: {known}."
             yield error(
-                "priority-class-missing", "priority", message, "Take one of them, or make it (`xpk cluster adapt`)."
+                "priority-class-missing", "priority", message, "Use one of them, or create it (`xpk cluster adapt`)."
             )
 
 
@@ -158,11 +165,11 @@ def _secret(facts: ClusterFacts, demand: Demand, need: SecretNeed) -> Iterator[P
             if need.key
             else f"kubectl create secret docker-registry {need.name}{_elsewhere(demand)} …"
         )
-        message = f"There is no Secret {need.name} {at}: the pods would never start."
-        yield error("secret-missing", need.where, message, f"Make it: {how}")
+        message = f"Secret {need.name} was not found {at}; the pods would never start."
+        yield error("secret-missing", need.where, message, f"Create it: {how}")
     elif need.key and need.key not in keys:
         message = f"The Secret {need.name} {at} has no key {need.key}; it has {', '.join(sorted(keys)) or 'none'}."
-        yield error("secret-key-missing", need.where, message, "Name one of its keys, or make another Secret.")
+        yield error("secret-key-missing", need.where, message, "Use one of its keys, or create another Secret.")
 
 
 def _elsewhere(demand: Demand) -> str:
@@ -173,5 +180,5 @@ def _unseen(facts: ClusterFacts) -> Iterator[Problem]:
     several: dict[str, Any] = {**facts.priority_classes, **facts.secrets}
     looked = (facts.namespace, facts.local_queue, facts.cluster_queue, *several.values())
     for why in dict.fromkeys(fact.why for fact in looked if isinstance(fact, Unseen)):
-        message = f"Whether the run will be admitted is not fully known: {why}"
-        yield warning("admission-unseen", "", message, "Ask for the right to look, or go without the check.")
+        message = f"Admission could not be checked completely: {why}"
+        yield warning("admission-unseen", "", message, "Ask for read access, or ignore this warning.")

@@ -35,9 +35,10 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
             yield from _format(run, found)
             yield from _layers(run, keys, found)
         case "torn":
-            message = f"{run.checkpoint} was not saved to its end: {found.detail}."
+            message = f"{run.checkpoint} is incomplete: {found.detail}."
             fix = (
-                "Name another step of that run, or convert again into another folder; `xsft checkpoint inspect` tells."
+                "Use another step of that run, or convert again into another folder; check with `xsft checkpoint "
+                "inspect`."
             )
             yield error("checkpoint-torn", _where(run), message, fix)
         case "missing":
@@ -46,17 +47,17 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
             message = f"{run.checkpoint} is not an Orbax checkpoint: {found.detail}."
             yield error("checkpoint-invalid", _where(run), message, right_level(found, "model.checkpoint"))
         case "unreadable":
-            message = f"{run.checkpoint} could not be looked at: {found.detail.rstrip('.')}."
+            message = f"{run.checkpoint} could not be read: {found.detail.rstrip('.')}."
             yield _unread(run, message)
 
 
 def _not_looked(run: Run) -> Iterator[Problem]:
     path = run.checkpoint or ""
     if path.startswith("gs://"):
-        yield _unread(run, f"{path} was not looked at: its format is not known.")
+        yield _unread(run, f"{path} was not read, so its format is unknown.")
     elif run.spec.on_cluster and not path.startswith(("/", ".", "~", "xsft://")):  # checks.data speaks of those
         message = f"{path} is neither in a bucket nor a path in the image."
-        fix = "Give gs://…/0/items; weights of Hugging Face go under model.hf: {repo: …}."
+        fix = "Give gs://…/0/items; put Hugging Face weights under model.hf: {repo: …}."
         yield error("checkpoint-path", _where(run), message, fix)
 
 
@@ -70,8 +71,8 @@ def _unread(run: Run, message: str) -> Problem:
 def _without_arrays(run: Run, found: CheckpointFacts) -> Iterator[Problem]:
     """Check for a checkpoint without array metadata: MaxText needs the names and shapes, and stops without them."""
     if not found.arrays:
-        why = found.detail or "its _METADATA names no arrays"
-        yield _unread(run, f"Which model {run.checkpoint} holds is unknown: {why}.")
+        why = found.detail or "its _METADATA lists no arrays"
+        yield _unread(run, f"The model of {run.checkpoint} is unknown: {why}.")
 
 
 def _conversion(run: Run, facts: Facts) -> Iterator[Problem]:
@@ -82,15 +83,15 @@ def _conversion(run: Run, facts: Facts) -> Iterator[Problem]:
     broken = facts.tries.broken if facts.tries else ()
     if found.status == "read" and not hf.converted and run.checkpoint == items(_by_hand(run)):
         message = (
-            f"{run.checkpoint} has the names and shapes of {run.spec.model.name}, but was not converted by xsft: "
-            f"whether it was made of {hf.repo} is not recorded."
+            f"{run.checkpoint} has the names and shapes of {run.spec.model.name}, but xsft did not convert it, so "
+            f"no record shows that it is from {hf.repo}."
         )
-        fix = f"If it was not, convert again into another folder: model.hf.converted: {run.converted}."
+        fix = f"If it is not, convert again into another folder: model.hf.converted: {run.converted}."
         yield warning("checkpoint-unrecorded", "model.hf", message, fix)
     elif found.status == "read":
         return
     elif found.status != "unreadable":
-        cut_off = f" (not whole: {', '.join(broken)})" if broken else ""
+        cut_off = f" (incomplete: {', '.join(broken)})" if broken else ""
         message = f"{run.checkpoint} does not exist: {hf.repo} has not been converted yet{cut_off}."
         fix = "Run `xsft run FILE`, which converts and trains, or `xsft checkpoint convert FILE` first."
         yield warning("checkpoint-to-convert", "model.hf", message, fix, kind="absent")
@@ -111,8 +112,8 @@ def right_level(found: CheckpointFacts, key: str) -> str:
     if found.near:
         return f"Set {key}: {found.near}"
     if "Hugging Face" in found.detail:
-        return f"Name them as model.hf: {{repo: …}} instead of {key}, and run `xsft checkpoint convert FILE`."
-    return "Give the folder that holds _METADATA: …/0/items of a conversion, …/checkpoints/N/model_params of a run."
+        return f"Set model.hf: {{repo: …}} instead of {key}, and run `xsft checkpoint convert FILE`."
+    return "Give the folder with _METADATA: …/0/items of a conversion, …/checkpoints/N/model_params of a run."
 
 
 def _format(run: Run, found: CheckpointFacts) -> Iterator[Problem]:
@@ -120,8 +121,8 @@ def _format(run: Run, found: CheckpointFacts) -> Iterator[Problem]:
     if not run.mode.single_controller:
         return
     fix = (
-        "Convert it again with checkpoint_storage_use_ocdbt=False checkpoint_storage_use_zarr3=False (model.hf does),"
-        " or take mode: mcjax."
+        "Convert it again with checkpoint_storage_use_ocdbt=False checkpoint_storage_use_zarr3=False (model.hf "
+        "does), or use mode: mcjax."
     )
     if found.use_ocdbt:
         message = f"{run.checkpoint} is written with OCDBT, which Pathways' workers cannot read."
@@ -138,7 +139,7 @@ def _layers(run: Run, keys: Mapping[str, Value], found: CheckpointFacts) -> Iter
     if wanted != found.scan_layers:
         where = where_of("scan_layers", run) or "model.scan_layers"
         message = (
-            f"The run has scan_layers {_word(wanted)}, the checkpoint {_word(found.scan_layers)}: nothing would fit."
+            f"The run has scan_layers {_word(wanted)}, the checkpoint {_word(found.scan_layers)}; no array would match."
         )
         yield error("checkpoint-scan", where, message, f"Set model.scan_layers: {_word(found.scan_layers)}.")
     elif wanted:
@@ -159,8 +160,8 @@ def _axis(keys: Mapping[str, Value], found: CheckpointFacts) -> Iterator[Problem
     if None not in (wanted, found.param_scan_axis) and wanted != found.param_scan_axis:
         given = "" if "param_scan_axis" in keys else " (MaxText's default)"
         message = (
-            f"The run stacks layers along axis {wanted:g}{given}, the checkpoint along axis {found.param_scan_axis}:"
-            " weights would be read into the wrong shapes."
+            f"The run stacks layers along axis {wanted:g}{given}, the checkpoint along axis "
+            f"{found.param_scan_axis}: weights would be loaded with wrong shapes."
         )
         fix = f"Set overrides.maxtext.param_scan_axis: {found.param_scan_axis}, or convert again with the other axis."
         yield error("checkpoint-axis", "overrides.maxtext.param_scan_axis", message, fix)

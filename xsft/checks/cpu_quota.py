@@ -64,7 +64,7 @@ def _uncovered(
     used = {flavor.name for group in groups for flavor in group.flavors}
     flavor = OWN_FLAVOR if FLAVOR in used else FLAVOR
     commands = (_make_flavor(flavor, context), _cover(name, flavor, missing, demand=demand, context=context))
-    fix = f"Have its administrator run, with the node pool of your CPU nodes: {' ; '.join(commands)}"
+    fix = f"Ask the administrator to run, with the node pool of your CPU nodes: {' ; '.join(commands)}"
     return error("queue-without-cpu", "queue", message, fix)
 
 
@@ -106,10 +106,10 @@ def _on_chips(group: Group, flavors: Mapping[str, Json], demand: Demand) -> str 
 
 def _tpu_flavor(queue: Json, flavors: str) -> Problem:
     message = (
-        f"The ClusterQueue {queue['metadata']['name']} gives cpu and memory from TPU hosts only ({flavors}). A CPU job"
-        " would take a host of a slice, and the slice's chips would wait for it."
+        f"The ClusterQueue {queue['metadata']['name']} gives cpu and memory from TPU hosts only ({flavors}). A CPU "
+        "job would occupy a host of a slice, and the slice's chips would be idle."
     )
-    fix = "Take another queue, or have a flavor of CPU nodes added to it; on a TPU slice nothing is converted."
+    fix = "Use another queue, or ask for a flavor of CPU nodes in it; xsft does not convert on a TPU slice."
     return error("cpu-on-tpu", "queue", message, fix)
 
 
@@ -121,7 +121,7 @@ def _no_node(pods: PodSet, asked: Decimal, largest: Json | None) -> Problem:
         named = f"{largest['metadata']['name']}{f', {machine}' if machine else ''}"
         has = f"no node with more than {_gib(_memory(largest))} ({named})"
     message = f"{pods.name} asks for {_gib(asked)} of memory, and the cluster has {has}."
-    fix = "The pod waits until a node pool grows by one that is large enough; otherwise have such a pool added."
+    fix = "The pod waits until a node pool grows by one that is large enough; otherwise add such a pool."
     return warning("node-memory", "", message, fix)
 
 

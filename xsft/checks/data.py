@@ -39,8 +39,8 @@ def _columns(run: Run) -> Iterator[Problem]:
     data = run.spec.data
     for field, columns in (("columns", data.columns), ("eval_columns", data.eval_columns)):
         if columns is not None and not columns_ok(columns):
-            message = f"MaxText's SFT takes {allowed}, and got [{', '.join(columns)}]."
-            fix = "Rename the columns in the data; MaxText looks at them before data.formatting_func does."
+            message = f"MaxText's SFT supports {allowed}; given: [{', '.join(columns)}]."
+            fix = "Rename the columns in the data; MaxText checks them before data.formatting_func runs."
             yield error("columns", f"data.{field}", message, fix)
 
 
@@ -48,11 +48,11 @@ def _files(run: Run) -> Iterator[Problem]:
     data = run.spec.data
     reads_files = data.hf_path in FILE_FORMATS
     if reads_files and not data.hf_train_files:
-        message = f"hf_path: {data.hf_path} is a file format, and no files are named."
+        message = f"hf_path: {data.hf_path} is a file format, and no files are given."
         yield error("data-files-missing", "data.hf_train_files", message, "Set data.hf_train_files.")
     if data.hf_train_files and not reads_files and "/" in data.hf_path and not data.hf_path.startswith(_NOT_HUB):
-        message = f"hf_train_files are looked up inside the data set {data.hf_path} on the hub."
-        fix = "For files of your own write hf_path: json or parquet."
+        message = f"hf_train_files must be files in the data set {data.hf_path} on the hub."
+        fix = "For your own files set hf_path: json or parquet."
         yield warning("data-files-on-hub", "data.hf_path", message, fix)
 
 
@@ -68,19 +68,19 @@ def _grain(run: Run) -> Iterator[Problem]:
             yield error("grain-format", "data.pipeline", message, "Set data.pipeline: grain.")
         return
     if not at_least(run.release.version, "0.2.2"):
-        message = f"MaxText {run.release.version} trains SFT on Hugging Face's pipeline only."
-        yield error("grain-release", "data.pipeline", message, "Take MaxText 0.2.2 or newer, or pipeline: hf.")
+        message = f"MaxText {run.release.version} supports only Hugging Face's pipeline for SFT."
+        yield error("grain-release", "data.pipeline", message, "Use MaxText 0.2.2 or newer, or pipeline: hf.")
     if data.hf_path not in GRAIN_FORMATS:
-        message = f"With pipeline: grain hf_path is a format, {formats}, and got {data.hf_path}."
-        yield error("grain-format", "data.hf_path", message, "Write such files: `xsft data prepare`.")
+        message = f"With pipeline: grain hf_path must be a format, {formats}; given: {data.hf_path}."
+        yield error("grain-format", "data.hf_path", message, "Create such files: `xsft data prepare`.")
     elif data.hf_path == "arrayrecord" and "messages" in (*data.columns, *(data.eval_columns or ())):
-        message = "An array record holds texts, and MaxText reads no conversation from it: messages stops the run."
-        fix = "Take hf_path: parquet, or columns [prompt, completion] or [question, answer]."
+        message = "An array record contains only text, so MaxText fails on the column messages."
+        fix = "Use hf_path: parquet, or columns [prompt, completion] or [question, answer]."
         yield error("grain-columns", "data.columns", message, fix)
     for field in ("hf_name", "hf_data_dir", "hf_eval_split"):
         if getattr(data, field) is not None:
-            message = f"{field} belongs to data sets of the hub; Grain reads files and does not look at it."
-            yield error("grain-format", f"data.{field}", message, f"Remove {field}; name files for evaluation.")
+            message = f"{field} is for data sets of the hub; Grain reads files and ignores it."
+            yield error("grain-format", f"data.{field}", message, f"Remove {field}; give files for evaluation.")
 
 
 def _known(run: Run, known: Dataset) -> Iterator[Problem]:
@@ -92,7 +92,7 @@ def _known(run: Run, known: Dataset) -> Iterator[Problem]:
     if (data.hf_name or "") not in known.configurations:
         names = ", ".join(name or "none (leave hf_name out)" for name in known.configurations)
         message = f"{known.hf_path} has no configuration {data.hf_name or '(none given)'}."
-        yield error("dataset-configuration", "data.hf_name", message, f"Take one of: {names}.")
+        yield error("dataset-configuration", "data.hf_name", message, f"Use one of: {names}.")
 
 
 def _enough(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
@@ -112,8 +112,7 @@ def _enough(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Probl
             f"there are {rows * epochs:,}. MaxText would stop after at most {most} steps and exit 0."
         )
         fix = (
-            f"Take at most {most} steps, or set data.num_epoch to {-(-run.spec.train.steps * per_step // rows)} or "
-            "more."
+            f"Use at most {most} steps, or set data.num_epoch to {-(-run.spec.train.steps * per_step // rows)} or more."
         )
         # The files' and the user's own count are certain; the catalogue's may be older than the data set.
         if counted or run.spec.data.rows is not None:
@@ -122,8 +121,8 @@ def _enough(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Probl
             yield warning("steps-beyond-data", "train.steps", message, fix)
     elif run.spec.data.packing is not False and run.spec.train.steps * 2 > most:
         message = (
-            f"Packing puts several rows into a sequence: {rows * epochs:,} rows last for fewer than {most} steps, "
-            "perhaps not for all."
+            f"Packing puts several rows into a sequence, so {rows * epochs:,} rows give fewer than {most} steps, "
+            "perhaps too few."
         )
         fix = "Set data.num_epoch higher; it may also be raised later, under the same name, for a run that ended short."
         yield warning("packing-shortens", "train.steps", message, fix)
@@ -160,10 +159,10 @@ def _hub(run: Run) -> Iterator[Problem]:
     hosts = run.slice.hosts * run.num_slices
     if hosts > STREAMING_HOSTS:
         message = (
-            f"{hosts} hosts would stream {data.hf_path} from the hub at once: time-outs and 429s end such runs "
+            f"{hosts} hosts would stream {data.hf_path} from the hub at once: timeouts and HTTP 429 end such runs "
             "early, with exit 0."
         )
-        fix = "Copy the files to gs:// and write hf_path: parquet with data.hf_train_files, or take mode: pathways."
+        fix = "Copy the files to gs:// and write hf_path: parquet with data.hf_train_files, or use mode: pathways."
         yield warning("hub-streaming", "data.hf_path", message, fix)
 
 
@@ -181,7 +180,7 @@ def _local_paths(run: Run) -> Iterator[Problem]:
             path.endswith((".json", ".jsonl", ".parquet", ".jinja")) and "://" not in path
         ):
             message = f"{path} is a path on this machine, and the pods cannot see it."
-            yield error("local-path", where, message, "Put it on gs:// and name it there.")
+            yield error("local-path", where, message, "Copy it to gs:// and use that path.")
 
 
 def _paths(run: Run) -> Iterator[tuple[str, str]]:

@@ -48,7 +48,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 def _local(run: Run) -> Iterator[Problem]:
     if run.spec.xla_flags:
-        message = "These flags are for the TPU's compiler: on this machine they are left out."
+        message = "These flags are for the TPU compiler; they are omitted on this machine."
         yield note("xla-flags-ignored", "xla_flags", message)
 
 
@@ -60,18 +60,21 @@ def _names(run: Run) -> Iterator[Problem]:
             yield error("env-name", where, f"{why}.", "Choose another name.", kind="unrenderable")
         elif name in reserved:
             message = f"{name} is set by {run.mode.value} mode; Kubernetes refuses it twice."
-            yield error("env-reserved", where, message, "Remove it; `xsft plan` shows the value it has.")
+            yield error("env-reserved", where, message, "Remove it; `xsft plan` shows its value.")
         elif name == "HF_TOKEN_PATH" and run.spec.secrets.hf_token:
             message = "HF_TOKEN_PATH is set by secrets.hf_token, to the mounted file."
             yield error("env-reserved", where, message, "Remove it.")
         elif name == RESTARTS:
-            message = f"{name} is xsft's: JobSet's restarts, which the shuffle seed counts."
+            message = f"{name} is reserved by xsft: the number of JobSet restarts, for the shuffle seed."
             yield error("env-reserved", where, message, "Choose another name.")
         elif INJECTED.fullmatch(name):
-            message = f"{name} is set in the pods by GKE or Kubernetes; another value breaks how hosts meet."
+            message = (
+                f"{name} is set in the pods by GKE or Kubernetes; with another value the hosts cannot "
+                "connect to each other."
+            )
             yield error("env-reserved", where, message, "Remove it.")
         elif name in _pathways_names() and not run.mode.single_controller:
-            message = f"{name} drives Pathways; in McJAX it keeps JAX from the TPU."
+            message = f"{name} is for Pathways; in McJAX it prevents JAX from using the TPU."
             yield error("env-other-mode", where, message, "Remove it, or set mode: pathways, which sets it.")
 
 
@@ -85,20 +88,24 @@ def _values(run: Run) -> Iterator[Problem]:
         try:
             size = len(name) + 1 + len(encode_env_value(value).encode())
         except ValueError as unfit:
-            yield error(
-                "env-value", where, redact(f"{unfit}."), "Write text without that character.", kind="unrenderable"
-            )
+            yield error("env-value", where, redact(f"{unfit}."), "Remove that character.", kind="unrenderable")
             continue
         if size > MAX_ENV_BYTES:
-            message = f"{name} has {size:,} bytes; Linux starts no process with more than {MAX_ENV_BYTES:,} in one."
+            message = f"{name} has {size:,} bytes; the limit of Linux for one variable is {MAX_ENV_BYTES:,}."
             yield error(
-                "env-value", where, message, "Put it into a file on gs://, and name the file.", kind="unrenderable"
+                "env-value",
+                where,
+                message,
+                "Put it into a file on gs://, and pass the file's path.",
+                kind="unrenderable",
             )
 
 
 def _libtpu(run: Run) -> Iterator[Problem]:
     if "XLA_FLAGS" in run.spec.env and run.mode.single_controller and run.spec.on_cluster:
-        message = "XLA_FLAGS acts on the head, which has no TPU; under Pathways programs are compiled in the proxy."
+        message = (
+            "XLA_FLAGS affects only the head, which has no TPU; under Pathways programs are compiled in the proxy."
+        )
         yield warning("xla-flags-head", "env.XLA_FLAGS", message, "Write TPU flags under xla_flags.")
     if "LIBTPU_INIT_ARGS" not in run.spec.env:
         return
@@ -120,7 +127,7 @@ def _xla_flags(run: Run) -> Iterator[Problem]:
             message = f"{redact(flag)!r} is not of the form --xla_…=value, without spaces or quotes."
             yield error("xla-flag", where, message, "Write one flag per list item.")
         elif names[index] in names[:index]:
-            yield warning("xla-flag-twice", where, f"{names[index]} is given twice; the last wins.", "Remove one.")
+            yield warning("xla-flag-twice", where, f"{names[index]} is given twice; the last one wins.", "Remove one.")
 
 
 def _size(run: Run) -> Iterator[Problem]:

@@ -27,8 +27,8 @@ def maxtext_differs(found: str, run: Run) -> Problem:
     uses.
     """
     said = run.spec.image.maxtext
-    message = f"The image holds MaxText {found}, and the workload says {said}: layout and keys are those of {said}."
-    fix = f"Write image.maxtext: {found!r}, or take an image of {said}."
+    message = f"The image has MaxText {found}, but the workload sets {said}, which determines layout and keys."
+    fix = f"Write image.maxtext: {found!r}, or use an image with {said}."
     return error("image-maxtext-differs", "image.maxtext", message, fix, kind="disputable")
 
 
@@ -40,11 +40,11 @@ def _reference(ref: str | None) -> Iterator[Problem]:
         return
     if is_untagged(ref):
         fix = "Add the digest (@sha256:…), or a tag."
-        yield error("image-untagged", "image.ref", f"{ref} has neither tag nor digest: it means :latest.", fix)
+        yield error("image-untagged", "image.ref", f"{ref} has neither tag nor digest: Kubernetes uses :latest.", fix)
     elif not is_pinned(ref):
-        what = "whatever was pushed last" if tag_of(ref) == "latest" else "what it means can change between restarts"
-        message = f"{ref} names no digest: {what}. submit refuses it."
-        fix = "Add the digest the push printed: @sha256:…; or accept it: checks: {image-not-pinned: why}."
+        what = "it is the image pushed last" if tag_of(ref) == "latest" else "it can change between restarts"
+        message = f"{ref} has no digest: {what}. submit refuses it."
+        fix = "Add the digest that the push printed: @sha256:…; or accept it: checks: {image-not-pinned: why}."
         yield warning("image-not-pinned", "image.ref", message, fix, kind="open")
     legacy = legacy_warning(ref, where="image.ref")
     yield from (legacy,) if legacy else ()
@@ -55,19 +55,22 @@ def _named(run: Run, image: ImageFacts) -> Iterator[Problem]:
     `image-maxtext-differs` and `image-stale`."""
     ref = run.spec.image.ref
     if ref != named_ref(image.name, image):
-        message = f"image.name ({image.name}) and image.ref ({ref}) both say what runs."
+        message = f"image.name ({image.name}) and image.ref ({ref}) are both given."
         yield error("image-twice", "image", message, "Keep one of them.")
     elif not image.there:
         yield _unknown(image)
     elif image.lock_problem:
-        fix = "Take it back from git, or remove it and push again: the image itself is in its registry."
+        fix = "Restore it from git, or remove it and push again; the image itself is in its registry."
         yield error("image-lock-unreadable", "image.name", image.lock_problem, fix)
     elif image.ref is None:
         yield _not_pushed(image, place=run.spec.place if isinstance(run.spec.place, str) else None)
     elif image.maxtext and image.maxtext != run.spec.image.maxtext:
         yield maxtext_differs(image.maxtext, run)
     if image.stale:
-        message = f"images/{image.name}, or the code it takes, changed since the push: {image.ref} is without it."
+        message = (
+            f"images/{image.name}, or the code it takes, changed since the push; {image.ref} does not "
+            "include the change."
+        )
         yield warning("image-stale", "image.name", message, f"make image push IMAGE={image.name}")
 
 
@@ -75,7 +78,7 @@ def _unknown(image: ImageFacts) -> Problem:
     near = difflib.get_close_matches(image.name, image.others, n=1)
     hint = f" Did you mean {near[0]}?" if near else ""
     known = ", ".join(image.others) or "none (no images/ beside or above the workload)"
-    message = f"Image not found: {image.name!r} under images/.{hint} There is: {known}."
+    message = f"Image not found: {image.name!r} under images/.{hint} Known: {known}."
     return error("image-unknown", "image.name", message, "Correct image.name, or give image.ref.")
 
 

@@ -29,10 +29,8 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 def _release(run: Run) -> Iterator[Problem]:
     if not at_least(run.release.version, "0.2.3"):
-        message = f"MaxText {run.release.version} has no LoRA; 0.2.3 brought it."
-        yield error(
-            "lora-release", "lora", message, "Take an image with MaxText 0.2.3 or newer, or remove the section."
-        )
+        message = f"MaxText {run.release.version} does not support LoRA; 0.2.3 and newer do."
+        yield error("lora-release", "lora", message, "Use an image with MaxText 0.2.3 or newer, or remove the section.")
 
 
 def _dtype(keys: Mapping[str, Value]) -> Iterator[Problem]:

@@ -39,7 +39,7 @@ def _unknown(run: Run) -> Problem:
     known = models_of(version)
     near = [n for n in suggest(name) if n in known] or get_close_matches(name.lower(), sorted(known), n=3, cutoff=0.5)
     if run.model is not None:
-        fix = f"Take an image with a newer MaxText, or one of: {', '.join(near) or ', '.join(sorted(known))}."
+        fix = f"Use an image with a newer MaxText, or one of: {', '.join(near) or ', '.join(sorted(known))}."
         return error("model-unknown", "model.name", f"MaxText {version} has no model {name!r}; 0.2.5 has.", fix)
     fix = f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(sorted(known))}."
     return error("model-unknown", "model.name", f"MaxText {version} has no model {name!r}.", fix)
@@ -48,7 +48,7 @@ def _unknown(run: Run) -> Problem:
 def _weights(run: Run) -> Iterator[Problem]:
     model = run.spec.model
     if model.checkpoint and model.hf:
-        message = "Both checkpoint and hf are given: one names converted weights, the other asks to convert."
+        message = "Both checkpoint and hf are given; checkpoint is for converted weights, hf for weights to convert."
         yield error("checkpoint-and-hf", "model", message, "Remove one of them.")
     if not model.checkpoint and not model.hf:
         message = "No initial weights: the run starts from random ones."
@@ -71,7 +71,7 @@ def _conversion(run: Run) -> Iterator[Problem]:
         return
     if model.hf_id is None:
         message = f"MaxText's to_maxtext does not convert {model.name}."
-        fix = "Convert with MaxText's own script for the model, and name the result as model.checkpoint."
+        fix = "Convert with MaxText's own script for the model, and set model.checkpoint to the result."
         yield error("model-not-convertible", "model.hf", message, fix)
     elif model.unconverted_since and at_least(run.release.version, model.unconverted_since):
         yield _stops(run, model.unconverted_since)
@@ -80,16 +80,17 @@ def _conversion(run: Run) -> Iterator[Problem]:
             f"MaxText {run.release.version} converts {model.name} from {model.hf_id} only: it has no --hf_model_path, "
             f"so {hf.repo} would be ignored."
         )
-        yield error("hf-repo-legacy", "model.hf.repo", message, f"Take {model.hf_id}, or a release with 0.2 layout.")
+        yield error("hf-repo-legacy", "model.hf.repo", message, f"Use {model.hf_id}, or MaxText 0.2.0 or newer.")
     elif hf.repo != model.hf_id:
         message = f"{model.name} is converted from {hf.repo} instead of MaxText's own choice, {model.hf_id}."
         yield note("hf-other-weights", "model.hf.repo", message)
     elif model.converts_tuned_weights:
         message = (
-            f"{model.name} means {model.hf_id}: weights that are instruction-tuned already, although the name does "
-            "not say so."
+            f"{model.name} means {model.hf_id}, whose weights are instruction-tuned, although the name does not say so."
         )
-        yield note("hf-tuned-weights", "model.hf.repo", message, "For the base model name its repository.")
+        yield note(
+            "hf-tuned-weights", "model.hf.repo", message, "For the base model, set its repository in model.hf.repo."
+        )
 
 
 def _folder(run: Run) -> Iterator[Problem]:
@@ -97,8 +98,8 @@ def _folder(run: Run) -> Iterator[Problem]:
     if hf is None or not is_folder(hf.repo):
         return
     if run.spec.on_cluster:
-        message = f"{hf.repo} is a folder of this machine; a conversion on a cluster cannot read it."
-        fix = "Name a repository of the hub, or convert here (target: local) and name the result as model.checkpoint."
+        message = f"{hf.repo} is a folder on this machine; a conversion on a cluster cannot read it."
+        fix = "Use a Hugging Face repository, or convert here (target: local) and set model.checkpoint to the result."
         yield error("hf-folder-on-cluster", "model.hf.repo", message, fix)
     if hf.revision:
         message = f"{hf.repo} is a folder, which has no revisions: {hf.revision} would be ignored."
@@ -111,12 +112,10 @@ def _stops(run: Run, since: str) -> Problem:
     source: `missing keys: {'MoEBiasVar-decoder-moe_layers-…-gate-bias'}` of to_maxtext@0.2.5, which still reads the
     checkpoints of 0.2.4.
     """
-    message = f"to_maxtext of MaxText {run.release.version} stops at {run.spec.model.name} before it reads a weight."
+    message = f"to_maxtext of MaxText {run.release.version} fails for {run.spec.model.name} before it reads weights."
     older = [version for version in versions()[: versions().index(since)] if version[0].isdigit()]
     fix = (
-        f"Convert with MaxText {older[-1]}, and name the result as model.checkpoint."
-        if older
-        else "Take another model."
+        f"Convert with MaxText {older[-1]}, and set model.checkpoint to the result." if older else "Use another model."
     )
     return error("model-not-convertible", "model.hf", message, fix)
 
@@ -126,22 +125,24 @@ def _revision(run: Run) -> Iterator[Problem]:
     the first release with --revision."""
     hf = run.spec.model.hf
     if hf is not None and hf.revision and not at_least(run.release.version, "0.2.5"):
-        message = f"MaxText {run.release.version} converts the newest weights of {hf.repo}; 0.2.5 takes a revision."
-        yield error("hf-revision-release", "model.hf.revision", message, "Leave revision out, or take MaxText 0.2.5.")
+        message = (
+            f"MaxText {run.release.version} always converts the newest weights of {hf.repo}; 0.2.5 supports a revision."
+        )
+        yield error("hf-revision-release", "model.hf.revision", message, "Remove revision, or use MaxText 0.2.5.")
 
 
 def _tokenizer(run: Run) -> Iterator[Problem]:
     given, version = run.tokenizer, run.release.version
     if given is None:
         default = "Llama 2's" if run.release.needs_tokenizer_path else "Llama 2's, as MaxText knows none for this model"
-        message = f"No tokenizer: MaxText {version} would silently take {default}, and train on wrong tokens."
-        yield error("tokenizer-missing", "model.tokenizer", message, f"Name one, e.g. {_example(run)}.")
+        message = f"No tokenizer: MaxText {version} would silently use {default}, and train on wrong tokens."
+        yield error("tokenizer-missing", "model.tokenizer", message, f"Set one, e.g. {_example(run)}.")
     elif run.model is not None and tokenizer_fits(family=run.model.tokenizer_family, repo=given) is False:
         message = (
             f"{given} is a {tokenizer_family(given) or 'foreign'} tokenizer, and {run.model.name} reads "
             f"{run.model.tokenizer_family} tokens."
         )
-        yield error("tokenizer-family", "model.tokenizer", message, f"Take {_example(run)}.")
+        yield error("tokenizer-family", "model.tokenizer", message, f"Use {_example(run)}.")
 
 
 def _example(run: Run) -> str:
@@ -156,8 +157,8 @@ def _chat_template(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     in_image = str(keys.get("chat_template_path") or "").startswith("/") and at_least(run.release.version, "0.2.2")
     if given is None or keys.get("chat_template") or in_image or has_chat_template(given) is not False:
         return
-    message = f"{given} is a base tokenizer without a chat template; MaxText stops at the first row."
-    fix = "Set data.chat_template, or take the tokenizer of the instruction-tuned sibling."
+    message = f"{given} is a base tokenizer without a chat template; MaxText fails at the first row."
+    fix = "Set data.chat_template, or use the tokenizer of the instruction-tuned model."
     yield error("chat-template-missing", "data.chat_template", message, fix)
 
 

@@ -16,7 +16,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     """Check `name-misread` everywhere; on a cluster also `name-too-long` and `name-attempts`."""
     del keys
     if run.run_name in MISREAD_NAMES:
-        message = f"YAML reads {run.run_name!r} as a word of its own; as a run_name MaxText would misread it."
+        message = f"YAML does not read {run.run_name!r} as text, so MaxText would misread this run_name."
         yield error("name-misread", "name", message, f"Add a word: {run.run_name}-run.")
     if run.spec.on_cluster:
         yield from _length(run, facts)
@@ -30,8 +30,10 @@ def _length(run: Run, facts: Facts) -> Iterator[Problem]:
     if len(run.run_name) > limit:
         yield _too_long(run, limit)
     elif len(run.jobset) > hard:
-        message = f"Attempt {facts.attempt} would be called {run.jobset}: {len(run.jobset)} characters, {hard} fit."
-        yield error("name-attempts", "name", message, "Start again under another, shorter name.")
+        message = (
+            f"Attempt {facts.attempt} would be called {run.jobset}: {len(run.jobset)} characters; the limit is {hard}."
+        )
+        yield error("name-attempts", "name", message, "Use another, shorter name.")
 
 
 def _too_long(run: Run, limit: int) -> Problem:
@@ -39,10 +41,11 @@ def _too_long(run: Run, limit: int) -> Problem:
     room = limit - len(suffix)
     counted = f"{run.run_name!r} has {len(run.run_name)} characters"
     message = (
-        f"{counted}; {run.mode.value} takes {limit} here ({ATTEMPT_SUFFIX} more are kept for `-2`, a second attempt)."
+        f"{counted}; the limit in {run.mode.value} mode is {limit} ({ATTEMPT_SUFFIX} more are reserved for `-2`, a "
+        "second attempt)."
     )
     if room < 1:
-        fix = f"run_name_suffix adds {len(suffix)} characters: leave it out."
+        fix = f"run_name_suffix adds {len(suffix)} characters; remove it."
     else:
         fix = f"Shorten name to {room} characters or fewer, e.g. {shortened(run.spec.name, room)}."
     return error("name-too-long", "name", message, fix)

@@ -72,7 +72,7 @@ def _owned(run: Run) -> Iterator[tuple[str, Problem]]:
     for key in run.spec.overrides.maxtext:
         if key in IDENTITY or key in rendered:
             field = where_of(key, bare) or "a field of the workload"
-            message = f"{key} is already decided by {field}; an override would silently win over it."
+            message = f"{key} is already set by {field}; an override would silently replace it."
             fix = f"Remove the override and set {field}."
             yield key, error("override-has-field", where_of(key, run), message, fix)
 
@@ -132,5 +132,5 @@ def _lora_that_is_off(run: Run) -> Iterator[Problem]:
     for key, value in keys.items():
         if key.startswith("lora.") and key != _LORA and value not in (None, "", 0):
             message = f"{key} has no effect, because LoRA is not on: the whole model would be trained."
-            fix = "Write the section lora: {rank: …, alpha: …}, or remove the key."
+            fix = "Add the section lora: {rank: …, alpha: …}, or remove the key."
             yield error("lora-off", where_of(key, run), message, fix)

@@ -25,8 +25,8 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 def _unknown(key: str, value: str) -> Problem:
     known = ", ".join(SCHEME + name for name in SHIPPED)
-    message = f"xsft ships no {value}. It ships: {known}."
-    return error("packaged-data-unknown", _where(key), message, "Name one of these, or a path.")
+    message = f"{value} is not a file of xsft. Known: {known}."
+    return error("packaged-data-unknown", _where(key), message, "Use one of these, or a path.")
 
 
 def _remote(key: str, value: str) -> Problem:

@@ -43,13 +43,13 @@ def _images(found: PathwaysServers) -> Iterator[Problem]:
     images = {"proxy_image": found.proxy_image, "server_image": found.server_image}
     missing = [name for name, ref in images.items() if ref is None]
     if missing:
-        message = f"No {' and '.join(missing)}: xpk would take :latest, which changes under a running cluster."
+        message = f"No {' and '.join(missing)}: xpk would use :latest, which may change at any time."
         fix = "Set pathways.proxy_image and pathways.server_image, here or in the place, with the tag of your JAX."
         yield error("pathways-image-missing", "pathways", message, fix)
     for name, ref in images.items():
         if ref is not None and not is_pinned(ref) and tag_of(ref) in (None, "latest"):
-            message = f"{ref} means whatever was pushed last; proxy, workers and JAX must fit each other."
-            fix = "Take the tag of your JAX, e.g. :jax-0.11.0."
+            message = f"{ref} is the image pushed last; proxy, workers and JAX must have matching versions."
+            fix = "Use the tag of your JAX, e.g. :jax-0.11.0."
             yield warning("pathways-images-unpinned", f"pathways.{name}", message, fix)
     yield from _different(found)
 
@@ -58,8 +58,8 @@ def _different(found: PathwaysServers) -> Iterator[Problem]:
     refs = [ref for ref in (found.proxy_image, found.server_image) if ref is not None and not is_pinned(ref)]
     tags = [tag_of(ref) for ref in refs]
     if len(refs) == 2 and tags[0] != tags[1]:
-        message = f"Proxy and server images have different tags, {tags[0]} and {tags[1]}: they speak one protocol."
-        yield warning("pathways-images-differ", "pathways", message, "Take both from the same release.")
+        message = f"Proxy and server images have different tags, {tags[0]} and {tags[1]}: their versions must match."
+        yield warning("pathways-images-differ", "pathways", message, "Use images of the same release.")
 
 
 def _scratch(found: PathwaysServers) -> Iterator[Problem]:
@@ -86,8 +86,8 @@ def _argument(token: str, where: str) -> Iterator[Problem]:
         fix = "Write one --name=value per list item, without spaces or quotes."
         yield error("pathways-args", where, f"{why}.", fix, kind="unrenderable")
     elif name in TEMPLATE_ARGS:
-        message = f"xpk gives the servers --{name} already; a second one contradicts it."
+        message = f"xpk already sets --{name} for the servers; a second value conflicts with it."
         yield error("pathways-args-reserved", where, message, "Remove it.")
     elif name == "num_elastic_slices":
-        message = f"--{name} is for elastic training, which MaxText's SFT trainer does not do."
+        message = f"--{name} is for elastic training, which MaxText's SFT trainer does not support."
         yield error("refused-elastic", where, message, "Remove it; restarts.max resumes from the last checkpoint.")

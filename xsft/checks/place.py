@@ -19,8 +19,8 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if not run.spec.on_cluster:
         return
     if run.spec.place is None:
-        message = "No place: the workload does not say on which cluster it runs."
-        fix = "Name one of places.yaml (place: main), or write project, zone and cluster, or a kubeconfig context."
+        message = "No place: the cluster of the workload is unknown."
+        fix = "Use one from places.yaml (place: main), or set project, zone and cluster, or a kubeconfig context."
         yield error("place-missing", "place", message, fix, kind="unrenderable")
     if run.place is not None:
         yield from _cluster(run.place)
@@ -48,10 +48,10 @@ def _queue(run: Run, place: Place) -> Iterator[Problem]:
     said = run.spec.queue is not None or "queue" in place.model_fields_set
     if run.namespace != "default" and run.queue == DEFAULT_QUEUE and not said:
         message = (
-            f"xpk makes its queue {DEFAULT_QUEUE} in the namespace default; a run in {run.namespace} waits for ever"
-            " where an administrator has made none."
+            f"xpk creates its queue {DEFAULT_QUEUE} in namespace default; a run in {run.namespace} waits forever "
+            "unless an administrator created a queue there."
         )
-        fix = "Name the LocalQueue of that namespace: queue."
+        fix = "Set queue to a LocalQueue of that namespace."
         yield warning("queue-namespace", "queue", message, fix)
 
 
@@ -59,17 +59,17 @@ def _output(run: Run) -> Iterator[Problem]:
     if run.output is None and run.place is None and isinstance(run.spec.place, str):
         return  # place-unknown says it
     if run.output is None:
-        message = "No output: checkpoints and logs have no place to go."
+        message = "No output: there is no folder for checkpoints and logs."
         yield error("output-missing", "output", message, "Give a bucket: output: gs://my-bucket/runs, or in the place.")
     elif not run.output.startswith("gs://"):
-        message = f"The output {run.output} is a path in the pod: checkpoints vanish with it."
+        message = f"The output {run.output} is a path in the pod: checkpoints are lost with the pod."
         yield error("output-local", "output", message, "Give a bucket: output: gs://my-bucket/runs.")
 
 
 def _tpu(run: Run) -> Iterator[Problem]:
     tpu = run.spec.tpu
     if tpu is None:
-        message = "No tpu: the workload does not say which slices it takes."
+        message = "No tpu: the type and number of slices are unknown."
         yield error(
             "tpu-missing",
             "tpu",
@@ -79,10 +79,10 @@ def _tpu(run: Run) -> Iterator[Problem]:
         )
         return
     if tpu.capacity == "reservation" and not tpu.reservation:
-        message = "capacity: reservation needs to know which one."
+        message = "capacity: reservation needs the name of one."
         yield error("reservation-missing", "tpu.reservation", message, "Give its name: tpu.reservation.")
     if tpu.reservation and tpu.capacity != "reservation":
-        message = f"A reservation is named, but capacity is {tpu.capacity or 'unset'}: it would not be used."
+        message = f"A reservation is given, but capacity is {tpu.capacity or 'unset'}: it would not be used."
         yield error("reservation-unused", "tpu.capacity", message, "Set tpu.capacity: reservation, or remove the name.")
 
 

@@ -86,22 +86,25 @@ def _together(queue: str, group: Group, demand: Demand) -> Iterator[Problem]:
 def _uncovered(queue: str, groups: tuple[Group, ...], pods: PodSet) -> Iterator[Problem]:
     covered = {name for group in groups for name in group.resources}
     for name in sorted(n for n, amount in pods.requests.items() if amount and n not in covered):
-        message = f"The ClusterQueue {queue} has no quota for {name}, which {pods.name} asks for"
+        message = f"The ClusterQueue {queue} has no quota for {name}, which {pods.name} requests"
         if name == TPU:
-            fix = "Take another queue, or have TPU quota added."
+            fix = "Use another queue, or ask for TPU quota."
             yield error("quota-uncovered", "queue", f"{message}: it would never be admitted.", fix)
         else:
-            fix = "Have it covered by the queue, or ignored (excludeResourcePrefixes in Kueue's configuration)."
+            fix = (
+                "Ask the administrator to add it to the queue, or to exclude it (excludeResourcePrefixes in "
+                "Kueue's configuration)."
+            )
             yield warning("quota-uncovered", "queue", f"{message}: unless Kueue ignores it, it is never admitted.", fix)
 
 
 def _too_much(queue: str, *, resource: str, asked: Decimal, most: Decimal, what: str) -> Problem:
     unit = "chips" if resource == TPU else resource
     message = (
-        f"It would never be admitted: {what} asks for {plain(asked)} {unit}, and the maximum of the ClusterQueue"
-        f" {queue} is {plain(most)}."
+        f"It would never be admitted: {what} requests {plain(asked)} {unit}, and the maximum of the ClusterQueue "
+        f"{queue} is {plain(most)}."
     )
-    fix = "Take fewer or smaller slices, another queue, or have the quota raised."
+    fix = "Use fewer or smaller slices or another queue, or ask for more quota."
     return error("quota-too-small", "tpu" if resource == TPU else "queue", message, fix)
 
 
@@ -109,10 +112,10 @@ def _mismatch(queue: str, group: Group, pods: PodSet) -> Problem:
     selector = {k: v for k, v in pods.node_selector.items() if k in group.label_keys}
     has = "; ".join(f"{f.name}: {_labels_text(f.labels)}" for f in group.flavors)
     message = (
-        f"It would never be admitted: {pods.name} wants nodes with {_labels_text(selector)}, and the ClusterQueue"
-        f" {queue} has {has}."
+        f"It would never be admitted: {pods.name} needs nodes with {_labels_text(selector)}, and the ClusterQueue "
+        f"{queue} has {has}."
     )
-    fix = "Take a type that the cluster has, or another queue."
+    fix = "Use a type that the cluster has, or another queue."
     return error("flavor-mismatch", "tpu.type" if TPU in group.resources else "queue", message, fix)
 
 

@@ -40,11 +40,11 @@ def _codes(run: Run) -> Iterator[Problem]:
     restarts = run.spec.restarts
     if CONFIG_ERROR in restarts.on_exit_codes:
         message = (
-            "Exit code 2 is MaxText's for a configuration it refuses: every restart takes the slices to fail again."
+            "MaxText exits with 2 if it refuses the configuration; every restart would take the slices and fail again."
         )
         yield warning("restarts-config-errors", "restarts.on_exit_codes", message, "Remove 2.")
     if restarts.on_exit_codes and restarts.max == 0:
-        message = "on_exit_codes restarts nothing while restarts.max is 0."
+        message = "on_exit_codes has no effect while restarts.max is 0."
         yield warning("restarts-codes-unused", "restarts.on_exit_codes", message, "Set restarts.max, e.g. 3.")
 
 
@@ -55,8 +55,8 @@ def _spot(run: Run) -> Iterator[Problem]:
     if tpu is None or tpu.capacity != "spot" or run.spec.restarts.max > 0:
         return
     message = (
-        "Spot slices and no restarts: when a node is taken away its pod is made again, but the trainer on the other"
-        " hosts exits with an error, and that ends the run."
+        "Spot slices and no restarts: when a node is preempted its pod is recreated, but the trainer on the other "
+        "hosts exits with an error, which ends the run."
     )
     fix = "Set restarts.max, e.g. 10: the run resumes from its last checkpoint."
     yield warning("restarts-spot", "restarts.max", message, fix)
@@ -67,9 +67,10 @@ def _lost_slice(run: Run) -> Iterator[Problem]:
     if not run.mode.single_controller or restarts.max == 0 or LOST_SLICE in restarts.on_exit_codes:
         return
     message = (
-        "Under Pathways a lost slice reaches the trainer as a Python exception: exit code 1, which restarts nothing."
+        "Under Pathways a lost slice reaches the trainer as a Python exception: exit code 1, which does not "
+        "restart the run."
     )
-    fix = "Set restarts.on_exit_codes: [1]; then a mistake in the workload is tried again, too."
+    fix = "Set restarts.on_exit_codes: [1]; then an error in the workload is retried, too."
     if run.spec.tpu is not None and run.spec.tpu.capacity == "spot":
         yield warning("restarts-lost-slice", "restarts.on_exit_codes", message, fix)
     else:
@@ -79,13 +80,13 @@ def _lost_slice(run: Run) -> Iterator[Problem]:
 def _grace(run: Run) -> Iterator[Problem]:
     grace = run.spec.restarts.grace_period_s
     if grace is not None and grace <= WRAPPER_S:
-        message = f"A grace period of {grace} s leaves no time to save: up to {WRAPPER_S} s pass in xpk's wrapper."
-        fix = f"Give the seconds a save takes and {WRAPPER_S} more, or leave it at 30."
+        message = f"A grace period of {grace} s leaves no time to save: xpk's wrapper uses up to {WRAPPER_S} s of it."
+        fix = f"Set the seconds of a save plus {WRAPPER_S}, or keep the default of 30."
         yield warning("grace-period", "restarts.grace_period_s", message, fix)
 
 
 def _ttl(run: Run) -> Iterator[Problem]:
     if run.spec.ttl_seconds_after_finished == 0:
-        message = "The JobSet is deleted the moment it ends, and with it how it ended."
-        fix = "Give a few minutes at least, e.g. 3600."
+        message = "The JobSet is deleted as soon as it ends, and its result is lost."
+        fix = "Set at least a few minutes, e.g. 3600."
         yield warning("ttl-zero", "ttl_seconds_after_finished", message, fix)

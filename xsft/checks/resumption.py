@@ -29,8 +29,8 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     """Check every run: one on this machine can be interrupted too."""
     del facts
     if run.spec.restarts.data == "reshuffle" and run.spec.data.shuffle is False:
-        message = "restarts.data: reshuffle asks for another order of the rows, and data.shuffle: false for none."
-        yield error("reshuffle-unshuffled", "restarts.data", message, "Remove one of the two.")
+        message = "restarts.data: reshuffle needs shuffling, but data.shuffle is false."
+        yield error("reshuffle-unshuffled", "restarts.data", message, "Remove one of them.")
     yield _reads_again(run)
     if reshuffles(run) and may_restart(run) and keys.get("dataset_type", "hf") == "hf":
         yield from _few_files(run)
@@ -56,12 +56,12 @@ def files(run: Run) -> int | None:
 
 
 def _reads_again(run: Run) -> Problem:
-    again = "A run that goes on after an interruption reads its data from the first row again,"
+    again = "A run that resumes reads its data from the first row again,"
     if reshuffles(run):
         message = f"{again} in another order: some rows are trained on twice, others later or not at all."
-        fix = f"Data in {FILES_PER_READER * readers(run)} files or more keeps it to what chance repeats."
+        fix = f"With {FILES_PER_READER * readers(run)} files or more, rows repeat only by chance."
     else:
-        message = f"{again} in the same order: its loss falls below that of a run without an interruption."
+        message = f"{again} in the same order: its loss becomes lower than that of an uninterrupted run."
         fix = "Remove data.shuffle: false." if run.spec.data.shuffle is False else "Remove restarts.data: repeat."
     return note("resume-data-restarts", "restarts.data", message, fix)
 
@@ -71,13 +71,14 @@ def _few_files(run: Run) -> Iterator[Problem]:
     if found is None or found >= wanted or (rows is not None and rows <= BUFFER_ROWS * found):
         return
     message = (
-        f"After a restart many rows are read again that were read before: the shuffle mixes {BUFFER_ROWS:,} rows of a"
-        f" file at a time, and the data has {_counted(found, 'file')} for {_counted(readers(run), 'process', 'es')}"
-        " that read it. Measured, of the rows read until a quarter of the data is: 96 % again with one file, 69 % with"
-        f" one file a process, 25 % (chance) with {FILES_PER_READER}."
+        f"After a restart many rows are read again: the shuffle mixes {BUFFER_ROWS:,} rows of a file at a time, "
+        f"and the data has {_counted(found, 'file')} for {_counted(readers(run), 'process', 'es')} that read it. "
+        "Measured, of the rows read until a quarter of the data is: 96 % again with one file, 69 % with one file "
+        f"a process, 25 % (chance) with {FILES_PER_READER}."
     )
     fix = (
-        f"Write the data as {wanted} files or more, e.g. on gs:// with data.hf_train_files, or accept it under checks:."
+        f"Split the data into {wanted} files or more, e.g. on gs:// with data.hf_train_files, or accept it under "
+        "checks:."
     )
     yield warning("resume-few-files", "data", message, fix)
 

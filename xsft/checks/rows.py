@@ -43,7 +43,7 @@ def _of_files(found: DataFacts, where: str, rules: Rules | None) -> Iterator[Pro
     if found.problem:
         yield found.problem
     if found.counted == 0:
-        yield error("data-empty", where, "The files hold no rows: MaxText stops at its start.", "Fill them.")
+        yield error("data-empty", where, "The files have no rows; MaxText would fail at its start.", "Add rows.")
         return
     if found.empty:
         yield warning("data-empty", where, f"{len(found.empty):,} files are empty: {found.empty[0]}.", "Remove them.")
@@ -67,7 +67,7 @@ def _large(columns: tuple[str, ...], where: str) -> Problem:
     """Return the error for messages as Polars writes them. source: maxtext@0.2.5 input_pipeline/input_pipeline_utils.py
     [is_conversational]; datasets@5.2.0 features/features.py [LargeList].
     """
-    message = f"{', '.join(columns)} holds large lists, which MaxText takes for no conversation, and stops."
+    message = f"{', '.join(columns)} has large lists, which MaxText does not accept as conversations."
     fix = "Write plain lists, as pyarrow's pa.list_ and datasets do."
     return error("data-conversation", where, message, fix, kind="disputable")
 
@@ -79,15 +79,19 @@ def _counted_before(counted: CountedData) -> Iterator[Problem]:
 
 
 def _not_counted() -> Problem:
-    message = "How many rows are cut, or train no token, is not counted for these rows and keys."
-    return note("data-not-counted", "data", message, "Count them: `xsft data inspect FILE`; later checks know it.")
+    message = "The number of rows that are truncated or train no token is unknown for these rows and keys."
+    return note(
+        "data-not-counted", "data", message, "Count them: `xsft data inspect FILE`; later checks use the result."
+    )
 
 
 def _counted(run: Run, rows: int) -> Iterator[Problem]:
     said = run.spec.data.rows
     if said is not None and rows and said != rows:
-        message = f"data.rows says {said:,}, and the files hold {rows:,} rows."
-        yield warning("data-rows", "data.rows", message, f"Write rows: {rows}, or leave it out: the files are counted.")
+        message = f"data.rows is {said:,}, but the files have {rows:,} rows."
+        yield warning(
+            "data-rows", "data.rows", message, f"Set rows: {rows}, or remove it; xsft counts the files' rows."
+        )
 
 
 def _rules(columns: list[str], keys: Keys, tokenizer: TokenizerFacts | None) -> Rules | None:

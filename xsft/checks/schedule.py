@@ -44,7 +44,7 @@ def _checkpoints(run: Run) -> Iterator[Problem]:
             f"checkpoint_period {period} saves less than twice in {steps} steps; an interruption loses up to "
             f"{period} of them."
         )
-        fix = f"Take at most {max(1, steps // 2)}, or leave it out: xsft chooses max(50, steps/10)."
+        fix = f"Use at most {max(1, steps // 2)}, or remove it: xsft uses max(50, steps/10)."
         yield warning("checkpoint-period", "train.checkpoint_period", message, fix)
 
 
@@ -56,7 +56,7 @@ def _profiler(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     steps = run.spec.train.steps
     skipped = int(number(keys.get("skip_first_n_steps_for_profiler")) or 1)
     if steps <= skipped:
-        message = f"The profiler starts after step {skipped}, and the run has {steps}; Tunix stops with ValueError."
+        message = f"The profiler starts after step {skipped}, and the run has {steps}; Tunix fails with ValueError."
         yield error("profiler-window", where_of("profiler", run), message, "Remove the profiler or train more steps.")
     elif may_restart(run):
         message = (
@@ -70,15 +70,15 @@ def _profiler(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
 def _evaluation(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     interval = number(keys.get("eval_interval")) or -1
     if (number(keys.get("target_eval_loss")) or 0) > 0:
-        message = "Reaching target_eval_loss ends the trainer with exit status 1, which is read as a failure."
+        message = "Reaching target_eval_loss ends the trainer with exit status 1, which counts as a failure."
         yield warning("target-eval-loss", where_of("target_eval_loss", run), message, "Remove it.")
     if interval <= 0:
         return
     where = where_of("eval_interval", run)
     if run.release.moe_eval_crash and run.model and run.model.moe:
         message = (
-            f"Evaluation crashes models with experts in MaxText {run.release.version}: KeyError 'eval/avg_moe_lb_loss' "
-            f"before step 1 ({run.spec.model.name} has {run.model.experts})."
+            f"Evaluation crashes for models with experts in MaxText {run.release.version}: KeyError "
+            f"'eval/avg_moe_lb_loss' before step 1 ({run.spec.model.name} has {run.model.experts})."
         )
         yield error("moe-eval-crash", where, message, "Remove the eval section.")
     yield from _eval_data(keys, where)
@@ -88,15 +88,15 @@ def _eval_data(keys: Mapping[str, Value], where: str) -> Iterator[Problem]:
     path = keys.get("hf_path") or keys.get("grain_file_type")
     files = keys.get("hf_eval_files") or keys.get("grain_eval_files")
     if path in FILE_FORMATS and not files:
-        message = f"hf_path: {path} is a file format, and no files are named for evaluation."
+        message = f"hf_path: {path} is a file format, and no files are given for evaluation."
         yield error("data-files-missing", "data.hf_eval_files", message, "Set data.hf_eval_files.")
     elif not keys.get("hf_eval_split") and not files and path != ULTRACHAT:
-        message = f"Evaluation has no data: without a split MaxText asks {path} for UltraChat's `test_sft`."
+        message = f"Evaluation has no data: without a split MaxText uses UltraChat's `test_sft`, from {path}."
         yield error("eval-split-missing", where, message, "Set data.hf_eval_split or data.hf_eval_files.")
     if (number(keys.get("eval_steps")) or -1) < 0:
         message = (
-            "Each evaluation goes on where the last one stopped; after one pass over the whole split the later "
-            "ones find no data."
+            "Each evaluation continues where the previous one stopped; after one pass over the whole split the "
+            "later ones find no data."
         )
         yield warning(
             "eval-not-rewound",
@@ -116,16 +116,15 @@ def _accumulation(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
             "Gradient accumulation is broken in the legacy SFT trainer: the loss is not normalised and steps are "
             "miscounted."
         )
-        fix = "Remove it, or take an image with MaxText 0.2.0 or newer."
+        fix = "Remove it, or use an image with MaxText 0.2.0 or newer."
         yield error("gradient-accumulation-legacy", where, message, fix)
         return
     message = (
-        "With PyPI's google-tunix 0.1.7 the first accumulated step fails: MaxText looks up an accumulator that this "
+        "With PyPI's google-tunix 0.1.7 the first accumulated step fails: MaxText uses an accumulator that this "
         "Tunix does not define."
     )
     fix = (
-        "Remove it. Where the image has the Tunix commit that MaxText pins: checks: "
-        '{gradient-accumulation-tunix: "why"}.'
+        'Remove it. If the image has the Tunix commit that MaxText pins: checks: {gradient-accumulation-tunix: "why"}.'
     )
     yield error("gradient-accumulation-tunix", where, message, fix, kind="disputable")
 
@@ -140,7 +139,10 @@ def _bf16_weights(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
         "A bfloat16 weight rounds away updates below about 1/300 of itself; Adam's are about the learning rate, "
         f"{rate:g}, so only weights below {300 * rate:.2g} move."
     )
-    fix = "Leave weight_dtype out (float32); mu_dtype: bfloat16 costs less. Else raise the learning rate."
+    fix = (
+        "Remove weight_dtype (float32 is the default) and save memory with mu_dtype: bfloat16, or raise the "
+        "learning rate."
+    )
     yield warning("bf16-weights", where_of("weight_dtype", run), message, fix)
 
 
@@ -149,14 +151,14 @@ def _resumption(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
         return
     if "learning_rate_schedule_steps" not in keys:
         message = (
-            "The learning rate's curve follows train.steps: a resumption with other steps continues on another curve."
+            "The learning rate schedule depends on train.steps; after resuming with other steps the schedule differs."
         )
         fix = "Set overrides.maxtext.learning_rate_schedule_steps if steps may grow."
         yield note("schedule-follows-steps", "train.steps", message, fix)
     if not run.release.saves_optimizer:
         message = (
             f"MaxText {run.release.version} saves weights only: after a restart Adam's moments and the learning "
-            "rate start anew."
+            "rate start over."
         )
-        fix = "Take an image with MaxText 0.2.0 or newer."
+        fix = "Use an image with MaxText 0.2.0 or newer."
         yield warning("optimizer-not-saved", "image.maxtext", message, fix)

@@ -36,14 +36,14 @@ def _written(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def _literal(where: str) -> Problem:
-    message = "This holds something shaped like a secret: it would be readable in the manifest, the record and logs."
-    fix = "Remove it, revoke it, and name a Kubernetes Secret (secrets.hf_token) or the path of a mounted file."
+    message = "This looks like a secret; it would be readable in the manifest, the record and logs."
+    fix = "Remove it, revoke it, and use a Kubernetes Secret (secrets.hf_token) or the path of a mounted file."
     return error("secret-literal", where, message, fix, kind="secret")
 
 
 def _named(name: str) -> Problem:
-    message = f"{key_part(name)} names a secret, and its value would be readable in the manifest."
-    fix = "Name a Kubernetes Secret (secrets.hf_token for the hub), or give the path of a mounted file."
+    message = f"{key_part(name)} is the name of a secret, whose value would be readable in the manifest."
+    fix = "Use a Kubernetes Secret (secrets.hf_token for the hub), or give the path of a mounted file."
     return error("env-secret", below("env", name), message, fix, kind="secret")
 
 
@@ -53,8 +53,8 @@ def _gated(run: Run) -> Iterator[Problem]:
     fetched = {"model.hf.repo": model.hf.repo if model.hf else None, "model.tokenizer": model.tokenizer}
     for where, repo in {**fetched, "data.hf_path": data.hf_path}.items():
         if repo and is_gated(repo):
-            message = f"{repo} is gated on the hub, and no token is named: the download is refused."
-            fix = "Name its Secret: secrets: {hf_token: {secret: NAME, key: KEY}}; or stage the files on gs://."
+            message = f"{repo} is gated on the hub, and no token is given; the download would fail."
+            fix = "Set its Secret: secrets: {hf_token: {secret: NAME, key: KEY}}; or copy the files to gs://."
             yield warning("hub-token-missing", where, message, fix)
 
 

@@ -50,7 +50,7 @@ def masked(tokens: SpecialTokens) -> dict[str, str]:
     if tokens.pad:
         found[tokens.pad] = "pad token"
     elif tokens.pad == "" and tokens.unk:
-        found[tokens.unk] = "unknown token, which stands in for the pad token it lacks"
+        found[tokens.unk] = "unknown token, which is used as pad token"
     if tokens.bos:
         found.setdefault(tokens.bos, "BOS token")
     return found
@@ -107,15 +107,15 @@ def _missing(run: Run, read: TokenizerFacts | None) -> Iterator[Problem]:
     model = run.spec.model
     for field, token in (("pad_token", model.pad_token), ("bos_token", model.bos_token)):
         if read and token in read.missing:
-            message = f"The tokenizer in {read.folder} has no token {token}; the run would end at its start."
-            yield error("token-unknown", f"model.{field}", message, "Name a token of its vocabulary.")
+            message = f"The tokenizer in {read.folder} has no token {token}; the run would fail at its start."
+            yield error("token-unknown", f"model.{field}", message, "Use a token of its vocabulary.")
 
 
 def _end(run: Run, tokens: SpecialTokens) -> Iterator[Problem]:
     lost = masked(tokens)
     if tokens.ends == ():
-        message = "The chat template writes nothing after an answer, so the model does not learn to stop."
-        fix = "Let it write the EOS after each answer."
+        message = "The chat template writes no token after an answer, so the model does not learn to stop."
+        fix = "Change it to write the EOS after each answer."
         yield warning("answer-without-end", "data.chat_template", message, fix)
     elif tokens.ends and not trained(tokens):
         end = tokens.ends[0]
@@ -162,10 +162,10 @@ def _rounds(run: Run, tokens: SpecialTokens) -> Iterator[Problem]:
 
 
 def _unknown(tokenizer: str) -> Problem:
-    message = f"Which special tokens MaxText trains and masks with {tokenizer} is unknown."
+    message = f"The special tokens that MaxText trains and masks with {tokenizer} are unknown."
     fix = (
-        "Look into its tokenizer_config.json: the token that ends an answer must be neither pad_token nor bos_token, "
-        "nor unk_token where there is no pad_token."
+        "Look at its tokenizer_config.json: the token that ends an answer must be neither pad_token nor "
+        "bos_token, nor unk_token where there is no pad_token."
     )
     return note("special-tokens", "model.tokenizer", message, fix)
 

@@ -43,29 +43,30 @@ def _split(run: Run, split: str, where: str, *, of_files: bool) -> Iterator[Prob
     yield from _of_files(split, where) if of_files else _of_known(run, split, where)
     joined = len(names_of(split)) > 1 or split == _ALL
     if joined and run.spec.on_cluster and run.spec.image.name is None:
-        message = f"{split} joins splits, which streams of the Python package datasets take from 5.0 on only."
-        fix = "Name one split, or silence this where the image has datasets 5.0 or newer."
+        message = f"{split} joins splits, which the Python package datasets supports for streams only from 5.0 on."
+        fix = "Use one split, or silence this if the image has datasets 5.0 or newer."
         yield warning("split-joined", where, message, fix)
 
 
 def _not_a_name(split: str, where: str) -> Problem:
     message = (
-        f"{split!r} is not the name of a split. MaxText reads the data as a stream, which has no slices: it stops with"
-        f" `ValueError: Bad split: {split}`."
+        f"{split!r} is not the name of a split. MaxText streams the data, and streams have no slices: it fails "
+        f"with `ValueError: Bad split: {split}`."
     )
     bare = split.partition("[")[0].strip()
-    whole = f"Write {bare}; " if _NAME.fullmatch(bare) else "Write the name of a split; "
+    whole = f"Use {bare}; " if _NAME.fullmatch(bare) else "Use the name of a split; "
     return error(
-        "split-slice", where, message, f"{whole}for a part of the rows lower train.steps, or put them in files."
+        "split-slice",
+        where,
+        message,
+        f"{whole}to train on a part of the rows, lower train.steps or write them to files.",
     )
 
 
 def _of_files(split: str, where: str) -> Iterator[Problem]:
     if set(names_of(split)) - {"train", _ALL}:
-        message = (
-            f"hf_train_files are read as one split, `train`, and {split} is asked for: MaxText stops with `Bad split`."
-        )
-        yield error("split-of-files", where, message, "Write train; which rows are read is decided by the files.")
+        message = f"hf_train_files have one split, `train`, but {split} is set: MaxText fails with `Bad split`."
+        yield error("split-of-files", where, message, "Set it to train; the files determine the rows.")
 
 
 def _of_known(run: Run, split: str, where: str) -> Iterator[Problem]:
@@ -74,4 +75,4 @@ def _of_known(run: Run, split: str, where: str) -> Iterator[Problem]:
     missing = [name for name in names_of(split) if name not in splits]
     if known and splits and missing and split != _ALL:
         message = f"{known.hf_path} has no split {' or '.join(missing)}."
-        yield error("dataset-split", where, message, f"Take one of: {', '.join(splits)}.")
+        yield error("dataset-split", where, message, f"Use one of: {', '.join(splits)}.")

@@ -52,18 +52,18 @@ def _release(run: Run) -> Iterator[Problem]:
     0.2.2; before, by a path in the image."""
     template, version = run.template or Template(), run.release.version
     if template.jinja and not key_ok("chat_template", version=version):
-        message = f"MaxText {version} takes no Jinja: it has no key chat_template."
-        fix = "Take MaxText 0.2.1 or newer, or a tokenizer that has this template itself."
+        message = f"MaxText {version} does not support Jinja templates: it has no key chat_template."
+        fix = "Use MaxText 0.2.1 or newer, or a tokenizer with this template."
         yield error("chat-template-release", WHERE, message, fix)
     if template.questions and not key_ok("formatting_func_path", version=version):
-        message = f"MaxText {version} takes texts for questions by a path in the image only."
-        fix = "Take MaxText 0.2.2 or newer; or put the file there and name it in overrides.maxtext.chat_template_path."
+        message = f"MaxText {version} reads question templates only from a path in the image."
+        fix = "Use MaxText 0.2.2 or newer; or put the file there and set overrides.maxtext.chat_template_path."
         yield error("chat-template-release", WHERE, message, fix)
 
 
 def _inline(run: Run) -> Iterator[Problem]:
     if run.spec.overrides.maxtext.get("chat_template"):
-        message = "chat_template holds a template itself. It arrives as it is, but is hard to read and to compare here."
+        message = "chat_template contains the template itself. It works, but is hard to read and compare here."
         yield warning("jinja-inline", where_of("chat_template", run), message, BESIDE)
 
 
@@ -80,12 +80,12 @@ def _pipeline(run: Run, keys: Keys) -> Iterator[Problem]:
         if multimodal:
             yield _dropped(run, key, "use_multimodal", "MaxText formats images and text without it")
         elif not any(same(pipeline, name) for name in reading):
-            yield _dropped(run, key, f"dataset_type={pipeline}", f"only {' and '.join(reading)} read it")
+            yield _dropped(run, key, f"dataset_type={pipeline}", f"only {' and '.join(reading)} use it")
 
 
 def _dropped(run: Run, key: str, cause: str, why: str) -> Problem:
     message = f"With {cause} MaxText drops {key}: {why}."
-    return error("chat-template-dropped", where_of(key, run), message, f"Leave out {key}, or {cause}.")
+    return error("chat-template-dropped", where_of(key, run), message, f"Remove {key}, or {cause}.")
 
 
 def _path(run: Run, keys: Keys, key: str) -> Iterator[Problem]:
@@ -97,15 +97,15 @@ def _path(run: Run, keys: Keys, key: str) -> Iterator[Problem]:
     if not path:
         return
     if looks_like_jinja(path) or "://" in path or PurePosixPath(path).suffix not in suffixes:
-        message = f"{key} takes a file in the image ({', '.join(suffixes)}); MaxText drops anything else."
+        message = f"{key} must be a file in the image ({', '.join(suffixes)}); MaxText drops anything else."
         yield error("chat-template-path", where, message, BESIDE)
     elif newer and not path.startswith("/"):
-        message = f"MaxText looks for {path} beside its own package, and trains without it."
+        message = f"MaxText looks for {path} in its own package folder, and trains without it."
         yield error("chat-template-path", where, message, BESIDE)
     elif newer and key == PATHS[0] and keys.get("chat_template"):
-        yield error("chat-template-path", where, "MaxText drops it beside a chat_template.", "Leave one of them out.")
+        yield error("chat-template-path", where, "MaxText drops it beside a chat_template.", "Remove one of them.")
     else:
-        message = f"MaxText trains without {path} where the image does not have it, or it holds no such template."
+        message = f"MaxText trains without {path} if the image does not have it, or it contains no valid template."
         yield warning("chat-template-path", where, message, f"{BESIDE} Or silence this if it is in the image.")
 
 
@@ -121,20 +121,20 @@ def _jinja(run: Run, keys: Keys) -> Iterator[Problem]:
     from xsft.trainers.chat_render import syntax_fault
 
     if at := syntax_fault(text):
-        message = f"MaxText stops at this template, {at}"
-        yield error("chat-template-syntax", where, message, "Correct the template; MaxText takes plain Jinja only.")
+        message = f"MaxText fails on this template, {at}"
+        yield error("chat-template-syntax", where, message, "Correct the template; MaxText supports only plain Jinja.")
     else:
         yield from _rendered(text, where)
     if not looks_like_jinja(text):
-        message = "The template holds no Jinja, so it makes the same text of every conversation."
-        yield error("chat-template-syntax", where, message, "Name a file whose text is the template, not its path.")
+        message = "The template contains no Jinja, so every conversation gives the same text."
+        yield error("chat-template-syntax", where, message, "Give the path of a file that contains the template.")
 
 
 def _rendered(text: str, where: str) -> Iterator[Problem]:
     """Check the rendered template: Jinja writes nothing for an unknown name, so `m.contnt` would train on rows without
     an error."""
     if looks_like_jinja(text) and (why := fault(text)):
-        message = f"The template formats no round of question and answer: {why}."
+        message = f"The template cannot format a question and its answer: {why}."
         yield error("chat-template-render", where, message, "Each message has a role and a content; correct the names.")
 
 
@@ -144,7 +144,7 @@ def _formatter(run: Run, keys: Keys) -> Iterator[Problem]:
         yield error("chat-template-dropped", "data.formatting_func", message, "Remove one of them.")
     given = [key for key in keys if key.startswith("formatting_func_kwargs")]
     if given and not keys.get("formatting_func_path"):
-        message = "MaxText drops formatting_func_kwargs where no function is named."
+        message = "MaxText drops formatting_func_kwargs without a function."
         yield error(
             "chat-template-dropped", where_of(given[0], run), message, "Set data.formatting_func, or remove them."
         )
@@ -156,9 +156,7 @@ def _questions(run: Run, keys: Keys) -> Iterator[Problem]:
     for name, columns in zip(fields, (run.spec.data.columns, run.spec.data.eval_columns), strict=True):
         if columns and set(columns) != {"question", "answer"}:
             message = f"The template formats [question, answer], and data.{name} is [{', '.join(columns)}]."
-            yield error(
-                "question-template", f"data.{name}", message, "Write [question, answer], or name a .jinja file."
-            )
+            yield error("question-template", f"data.{name}", message, "Write [question, answer], or use a .jinja file.")
     for key in keys:
         if key.startswith(f"{QUESTION_TEXTS}.") and key not in (PROMPT, COMPLETION, SEPARATOR):
             fix = f"Known: {', '.join(QUESTION_KEYS)}."
@@ -169,8 +167,13 @@ def _questions(run: Run, keys: Keys) -> Iterator[Problem]:
     if COMPLETION in keys:
         yield from _placeholders(run, keys, COMPLETION, needed=("reasoning", "answer") if separator else ("answer",))
     if SEPARATOR in keys and (not separator or COMPLETION not in keys):
-        message = "REASONING_ANSWER_SEPARATOR must be text that is not empty, and needs a COMPLETION_TEMPLATE."
-        yield error("question-template", where_of(SEPARATOR, run), message, "Add the one, or remove the other.")
+        message = "REASONING_ANSWER_SEPARATOR must not be empty, and needs a COMPLETION_TEMPLATE."
+        yield error(
+            "question-template",
+            where_of(SEPARATOR, run),
+            message,
+            "Add the COMPLETION_TEMPLATE, or remove the separator.",
+        )
 
 
 def _placeholders(run: Run, keys: Keys, key: str, *, needed: tuple[str, ...]) -> Iterator[Problem]:
@@ -183,7 +186,7 @@ def _placeholders(run: Run, keys: Keys, key: str, *, needed: tuple[str, ...]) ->
     message = f"{name} must hold {' and '.join(f'{{{n}}}' for n in needed)}, and no other single brace."
     fix = "Write any other brace twice, {{ and }}, and none beside a placeholder."
     if name == QUESTION_KEYS[1] and "reasoning" in found and len(needed) == 1:
-        fix = "Add the REASONING_ANSWER_SEPARATOR that stands between both in the data, e.g. ####."
+        fix = "Add the REASONING_ANSWER_SEPARATOR that separates both in the data, e.g. ####."
     yield error("question-template", where_of(key, run), message, fix)
 
 

@@ -119,12 +119,12 @@ def _release(run: Run) -> Iterator[Problem]:
     version = run.release.version
     if run.spec.on_this_machine and run.spec.image.ref is None and version != DEFAULT:
         message = f"image.maxtext is {version}, but this machine trains with MaxText {DEFAULT}."
-        yield error("local-release", "image.maxtext", message, f"Write {DEFAULT}, or name an image of {version}.")
+        yield error("local-release", "image.maxtext", message, f"Set {DEFAULT}, or use an image with {version}.")
     trainer, name = trainer_of(run), run.spec.trainer
     module = trainer.module(run.release)
     if module not in trainer.MODULES:
-        message = f"MaxText {version} starts {module}: the trainer {name} does not know which keys that reads."
-        fix = f"Take a release that starts {' or '.join(sorted(trainer.MODULES))}."
+        message = f"MaxText {version} starts {module}, whose keys the trainer {name} does not know."
+        fix = f"Use a release that starts {' or '.join(sorted(trainer.MODULES))}."
         yield error("trainer-module", "image.maxtext", message, fix)
     if run.release.layout == "legacy":
         message = f"MaxText {version} has the legacy layout: {module}, {run.release.to_maxtext}."
@@ -137,20 +137,22 @@ def _unknown(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
         if trainer_of(run).takes(key, version=version):
             continue
         if key in run.spec.overrides.maxtext:
-            message = f"MaxText {version} takes no key {key!r} for {run.spec.trainer.upper()}; it would stop at once."
+            message = (
+                f"MaxText {version} has no key {key!r} for {run.spec.trainer.upper()}; it would fail at its start."
+            )
             yield error("maxtext-key-unknown", where_of(key, run), message, key_hint(key, version=version))
         elif where_of(key, run) == TEMPLATE:
             continue  # checks.template says it once, for all keys that the file becomes
         elif not key.startswith(("lora.", "ici_", "dcn_")) or (key.startswith("lora.") and at_least(version, "0.2.3")):
-            message = f"This field becomes MaxText's {key!r}, which {version} does not take."
-            fix = f"Remove the field, or take an image with another release. {key_hint(key, version=version)}"
+            message = f"This field becomes MaxText's {key!r}, which {version} does not have."
+            fix = f"Remove the field, or use an image with another release. {key_hint(key, version=version)}"
             yield error("field-needs-release", where_of(key, run), message, fix)
 
 
 def _token(run: Run) -> Iterator[Problem]:
     if "hf_access_token" in run.spec.overrides.maxtext:
         message = "hf_access_token would put the token into the pod, the manifest and TensorBoard's files."
-        fix = "Remove it and name a Kubernetes Secret: secrets.hf_token."
+        fix = "Remove it and use a Kubernetes Secret: secrets.hf_token."
         yield error("hf-access-token", where_of("hf_access_token", run), message, fix, kind="secret")
 
 
@@ -163,7 +165,7 @@ def _pinned(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     for key, value in keys.items():
         if key in pinned and not same(value, pinned[key]):
             message = f"{run.spec.model.name} sets {key} to {pinned[key]!r} itself; MaxText refuses {value!r}."
-            fix = "Remove it, or add override_model_config: true to overrides.maxtext if another architecture is meant."
+            fix = "Remove it, or add override_model_config: true to overrides.maxtext if you mean another architecture."
             yield error("override-model-key", where_of(key, run), message, fix)
 
 
@@ -171,16 +173,13 @@ def _unsafe(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     for key, value in keys.items():
         for text in texts(value):
             if looks_secret(text):
-                message = (
-                    f"{key} holds something shaped like a token; it would be in the manifest and in TensorBoard's "
-                    "files."
-                )
-                fix = "Remove it, revoke the token, and name a Kubernetes Secret: secrets.hf_token."
+                message = f"{key} looks like a token; it would be in the manifest and in TensorBoard's files."
+                fix = "Remove it, revoke the token, and use a Kubernetes Secret: secrets.hf_token."
                 yield error("override-secret", where_of(key, run), message, fix, kind="secret")
             elif "${" in text:
                 message = (
-                    f"{key} holds "
-                    f"'${{', which MaxText's command line resolves as a reference to another key and then stops."
+                    f"{key} contains '${{', which MaxText's command line resolves as a reference to another key "
+                    "and then fails."
                 )
                 fix = "In Jinja write {{ '$' }}{ instead." if key == "chat_template" else "Write the value itself."
                 yield error("override-interpolation", where_of(key, run), message, fix)
@@ -190,7 +189,10 @@ def _long(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     for key, value in keys.items():
         size = len(argument(key, value).encode(errors="surrogatepass"))
         if size > ARGUMENT_LIMIT:
-            message = f"{key} takes {size:,} bytes on the command line, and Linux takes {ARGUMENT_LIMIT:,} an argument."
+            message = (
+                f"{key} has {size:,} bytes on the command line; the limit of Linux for one argument is "
+                f"{ARGUMENT_LIMIT:,}."
+            )
             yield error("argument-too-long", where_of(key, run), message, "Shorten it.")
 
 
@@ -203,9 +205,10 @@ def _environment(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
         key = name.removeprefix("M_").lower()
         if key in keys:
             message = (
-                f"{name} sets MaxText's {key}, which is on its command line too; MaxText refuses a key given both ways."
+                f"{name} sets MaxText's {key}, which is also on its command line; MaxText refuses a key given both "
+                "ways."
             )
             yield error("env-maxtext-key", f"env.{name}", message, f"Remove {name}.")
         else:
-            message = f"{name} sets MaxText's {key} past every check."
-            yield warning("env-maxtext-key", f"env.{name}", message, f"Write it as overrides.maxtext.{key}.")
+            message = f"{name} sets MaxText's {key} unchecked by xsft."
+            yield warning("env-maxtext-key", f"env.{name}", message, f"Set it as overrides.maxtext.{key}.")

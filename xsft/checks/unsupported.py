@@ -22,13 +22,13 @@ from xsft.spec.resolve import Run
 
 NO_OPS: Mapping[str, tuple[Value, str]] = MappingProxyType(
     {
-        "enable_checkpointing": (True, "Tunix saves whatever it says"),
-        "max_num_checkpoints_to_keep": (None, "Tunix keeps what its own version keeps: all, or the latest three"),
+        "enable_checkpointing": (True, "Tunix saves regardless of it"),
+        "max_num_checkpoints_to_keep": (None, "how many Tunix keeps depends on its version: all, or the latest three"),
         "save_checkpoint_on_start": (True, "Tunix has its own rule"),
         "save_checkpoint_on_completion": (True, "the last step is always saved"),
         "enable_autocheckpoint": (False, "it works in MaxText's pre-training loop only"),
         "enable_emergency_checkpoint": (False, "it works in MaxText's pre-training loop only"),
-        "enable_multi_tier_checkpointing": (False, "it is started and then never saved through"),
+        "enable_multi_tier_checkpointing": (False, "MaxText starts it but never saves through it"),
         "enable_continuous_checkpointing": (False, "it works in MaxText's pre-training loop only"),
         "use_chat_template": (False, "only decoding reads it"),
     }
@@ -96,7 +96,7 @@ def _marks(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
     if pipeline == "hf":
         for key in MARKS:
             if not is_on(keys.get(key, True)):
-                message = f"{key}={keys[key]} changes nothing: chat data takes its marks from the chat template."
+                message = f"{key}={keys[key]} changes nothing: chat data gets its markers from the chat template."
                 yield warning("no-op-key", where_of(key, run), message, "Remove it.")
     elif pipeline == "grain" and (added := [key for key in MARKS if is_on(keys.get(key, True))]):
         tokens = " and ".join(MARKS[key] for key in added)
@@ -179,8 +179,8 @@ REFUSALS: tuple[UnsupportedKey, ...] = (
         id="load-full-state",
         key="load_full_state_path",
         applies=_given,
-        why="the SFT trainer reads load_parameters_path only, and MaxText refuses both together.",
-        fix="Remove it; set model.checkpoint. A run resumes from its own output folder by itself.",
+        why="the SFT trainer reads only load_parameters_path, and MaxText refuses both together.",
+        fix="Remove it; set model.checkpoint. A run resumes from its own output folder automatically.",
     ),
     UnsupportedKey(
         id="not-sft",
@@ -201,20 +201,20 @@ REFUSALS: tuple[UnsupportedKey, ...] = (
         key="source_checkpoint_layout",
         applies=_safetensors_pathways,
         why="MaxText refuses it under Pathways.",
-        fix="Convert the weights first (model.hf), or take mode: mcjax.",
+        fix="Convert the weights first (model.hf), or use mode: mcjax.",
     ),
     UnsupportedKey(
         id="multimodal-packing",
         key="use_multimodal",
         applies=_multimodal,
         why="MaxText refuses multimodal SFT with packing or with loss on the prompt, and sft.yml packs.",
-        fix="Set data.packing: false and leave data.completion_only true; or use_multimodal: false for text alone.",
+        fix="Set data.packing: false and keep data.completion_only true; or use_multimodal: false for text alone.",
     ),
     UnsupportedKey(
         id="grain-workers",
         key="grain_worker_count",
         applies=_several_streams,
-        why="MaxText refuses more than one worker for Hugging Face data; they would duplicate rows.",
+        why="MaxText refuses more than one worker for Hugging Face data, because rows would be duplicated.",
         fix="Set 1, or 0 for none.",
     ),
 )

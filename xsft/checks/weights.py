@@ -51,21 +51,21 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
 
 def _collections(run: Run, beside: Sequence[str]) -> Problem:
     message = (
-        f"{run.checkpoint} keeps {len(beside)} of its arrays outside params.params, where MaxText's SFT trainer looks "
-        f"for all of them: {beside[0]}. It would stop with `Array has been deleted`."
+        f"{run.checkpoint} keeps {len(beside)} of its arrays outside params.params, where MaxText's SFT trainer "
+        f"expects all of them: {beside[0]}. It would fail with `Array has been deleted`."
     )
-    fix = "Convert it with a release that writes them there: for deepseek3 that is MaxText 0.2.4."
+    fix = "Convert it with a release that writes them there: MaxText 0.2.4 for deepseek3."
     return error("checkpoint-collection", _where(run), message, fix)
 
 
 def _adapters(run: Run) -> Problem:
-    message = f"{run.checkpoint} holds LoRA adapters only, and none of the weights that they adapt."
-    fix = "Name the weights that they were trained on as model.checkpoint, and the adapters as lora.restore_path."
+    message = f"{run.checkpoint} has only LoRA adapters, without the weights that they adapt."
+    fix = "Set model.checkpoint to the weights that they were trained on, and lora.restore_path to the adapters."
     return error("checkpoint-adapters", _where(run), message, fix)
 
 
 def _optimizer(run: Run) -> Problem:
-    message = f"{run.checkpoint} holds the state of an optimizer, and no weights."
+    message = f"{run.checkpoint} has the state of an optimizer, but no weights."
     folder, _, item = (run.checkpoint or "").rstrip("/").rpartition("/")
     fix = "Give …/checkpoints/N/model_params of the run."
     if item == "optimizer_state":
@@ -87,7 +87,7 @@ def _dtype(run: Run, held: Mapping[str, SavedArray]) -> Iterator[Problem]:
 
 def _no_weights(run: Run, found: CheckpointFacts) -> Problem:
     example = ".".join(found.arrays[0].path)
-    message = f"{run.checkpoint} is an Orbax checkpoint without weights of a model: it holds {example}."
+    message = f"{run.checkpoint} is an Orbax checkpoint without model weights: it contains {example}."
     fix = "Give …/0/items of a conversion, or …/checkpoints/N/model_params of a run."
     return error("checkpoint-invalid", _where(run), message, fix)
 
@@ -137,7 +137,7 @@ def _changed(run: Run, keys: Mapping[str, Value]) -> tuple[str, ...]:
 def _overridden(run: Run, changed: Sequence[str], told: Mismatch) -> Problem:
     given = ", ".join(changed)
     message = f"{run.checkpoint} holds {run.spec.model.name} without the workload's {given}: {_told(told)}"
-    fix = f"Remove {given}, or name a checkpoint that was converted with the same."
+    fix = f"Remove {given}, or use a checkpoint that was converted with it."
     return error("checkpoint-model", where_of(changed[0], run), message, fix, kind="disputable")
 
 
@@ -145,7 +145,7 @@ def _other_model(run: Run, changed: Sequence[str], told: Mismatch, fitting: Sequ
     name = run.spec.model.name + (" with the workload's overrides" if changed else "")
     message = f"{run.checkpoint} does not hold {name}: {_told(told)}"
     if not fitting:
-        fix = f"Name a checkpoint of {name}, or correct model.name and its sizes."
+        fix = f"Use a checkpoint of {name}, or correct model.name and its sizes."
     else:
         fix = f"It holds {' or '.join(fitting[:3])}: correct model.name, or name a checkpoint of {name}."
     return error("checkpoint-model", _where(run), message, fix, kind="disputable")

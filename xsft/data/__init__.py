@@ -22,7 +22,7 @@ def packaged(path: str) -> str:
     name = path.removeprefix(SCHEME).rstrip("/")
     if name not in SHIPPED:
         known = ", ".join(SCHEME + n for n in SHIPPED)
-        raise ValueError(f"xsft ships no {path}. It ships: {known}")
+        raise ValueError(f"{path} is not a file of xsft. Known: {known}")
     return str(_HERE / name)
 
 

@@ -139,8 +139,10 @@ def _place(flags: Flags, notes: Notes) -> Tree:
     named = {name: flags[name] for name in ("project", "zone", "cluster") if flags.get(name)}
     for name in ("project", "zone"):
         if name not in named:
-            why = "xpk takes it from gcloud's configuration; write it here, so that the workload is the same for "
-            "every user"
+            why = (
+                "xpk takes it from gcloud's configuration; write it here, so that the workload is the same for "
+                "every user"
+            )
             notes.differ(f"--{name}", why=why)
     return dict(named)
 

@@ -52,8 +52,8 @@ def audit_problems(rows: Iterable[AuditRow]) -> Iterator[Problem]:
                 yield error(
                     f"audit-{row.outcome}",
                     row.field,
-                    f"asked for {row.requested!r}, but the manifest holds {row.rendered!r} at {row.where}.",
-                    "This xpk renders it differently from the pinned one: run `xsft doctor`, or leave the field out.",
+                    f"requested {row.requested!r}, but the manifest has {row.rendered!r} at {row.where}.",
+                    "This xpk renders it differently from the pinned one: run `xsft doctor`, or remove the field.",
                 )
             case "landed" | "patched":
                 pass

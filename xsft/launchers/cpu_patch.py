@@ -91,8 +91,8 @@ def _identity(job: CpuJob, at: JobSetPaths) -> Iterator[Change]:
         yield Change(path=("metadata", "annotations", key), value=value, why=why)
     yield Change(path=(*at.trainer_pod[:-1], "metadata", "labels", RUN_LABEL), value=job.run.run_name, why=why)
     queue = ("metadata", "labels", "kueue.x-k8s.io/queue-name")
-    yield Change(path=queue, value=job.run.queue, why="xpk knows one queue, multislice-queue")
-    alone = "xpk gives a CPU job a whole node pool for itself: no second one, and no Pathways head, would start"
+    yield Change(path=queue, value=job.run.queue, why="xpk supports only one queue, multislice-queue")
+    alone = "xpk reserves a whole node pool for a CPU job, so no second one and no Pathways head could start"
     yield Change(path=EXCLUSIVE, action="remove", why=alone)
 
 
@@ -101,8 +101,12 @@ def _resources(job: CpuJob, at: JobSetPaths) -> Iterator[Change]:
     resources = (*at.trainer, "resources")
     yield Change(path=(*resources, "requests"), value=_requests(job), why=asks)
     yield Change(path=(*resources, "limits"), value={"memory": job.memory_quantity}, why=asks)
-    yield Change(path=(*at.trainer, "securityContext"), action="remove", why="xpk makes it privileged, as for chips")
-    yield Change(path=(*at.trainer_pod, *NODE_TERMS), value=_node_terms(job), why="xpk takes any node of any size")
+    yield Change(
+        path=(*at.trainer, "securityContext"),
+        action="remove",
+        why="xpk makes it privileged, which only TPU containers need",
+    )
+    yield Change(path=(*at.trainer_pod, *NODE_TERMS), value=_node_terms(job), why="xpk accepts nodes of any size")
     disk = "xpk has no volume for what is downloaded; a request for ephemeral-storage is in no queue's quota"
     mount = {"name": SCRATCH_VOLUME, "mountPath": SCRATCH}
     yield Change(path=(*at.trainer_pod, "volumes", Named(SCRATCH_VOLUME)), value=_volume(job), why=disk)

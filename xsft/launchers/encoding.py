@@ -87,7 +87,7 @@ def encode_command(
     """
     _require_encodable(argv, env)
     if counted and argv.count(counted.argument) != 1:
-        raise ValueError(f"{counted.argument} does not stand in the command once")
+        raise ValueError(f"{counted.argument} is not in the command exactly once")
     words = [f"{name}={_bash_word(value, mode)}" for name, value in env]
     arguments = (counted.word if counted and one == counted.argument else _bash_word(one, mode) for one in argv)
     line = " ".join([*words, "exec", *arguments])
@@ -130,7 +130,10 @@ def encode_env_value(value: str) -> str:
 def env_name_problem(name: str) -> str | None:
     """Return why a variable of this name would not reach the trainer; None if it would."""
     if not _NAME.fullmatch(name):
-        return f"`{name}` is no environment name: letters, digits and underscores, not starting with a digit"
+        return (
+            f"`{name}` is not a valid environment variable name: letters, digits and underscores, not starting "
+            "with a digit"
+        )
     if name in BASH_KEEPS:
         return f"`{name}` is set by bash itself, so the trainer would see another value"
     if name == "date":
@@ -206,7 +209,7 @@ _WRAPPER_AFTER: Final = [
 
 def _require_encodable(argv: tuple[str, ...], env: EnvPairs) -> None:
     if not argv or not argv[0] or argv[0].startswith("-"):
-        raise ValueError("a command starts with the name of a program")
+        raise ValueError("a command must start with the name of a program")
     names = [name for name, _ in env]
     problem = next((problem for name in names if (problem := env_name_problem(name))), None)
     if problem is not None:

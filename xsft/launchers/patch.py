@@ -99,7 +99,7 @@ def _identity(run: Run, at: JobSetPaths, *, digest: str) -> Iterator[Change]:
     for pod in sorted({at.slice_pod[:-1], at.trainer_pod[:-1]}, key=str):
         yield Change(path=(*pod, "metadata", "labels", RUN_LABEL), value=run.run_name, why=why)
     queue = ("metadata", "labels", "kueue.x-k8s.io/queue-name")
-    yield Change(path=queue, value=run.queue, why="xpk knows one queue, multislice-queue")
+    yield Change(path=queue, value=run.queue, why="xpk supports only one queue, multislice-queue")
 
 
 def token_changes(run: Run, at: JobSetPaths) -> Iterator[Change]:
@@ -121,7 +121,7 @@ def pull_secret_changes(run: Run, at: JobSetPaths) -> Iterator[Change]:
     secret = run.spec.image.pull_secret
     for pod in dict.fromkeys((at.slice_pod, at.trainer_pod)):
         if secret is None:
-            yield Change(path=(*pod, "imagePullSecrets"), action="remove", why="xpk names a Secret called None")
+            yield Change(path=(*pod, "imagePullSecrets"), action="remove", why="xpk refers to a Secret called None")
         else:
             why = "xpk ignores --docker-image-pull-secret under Pathways"
             yield Change(path=(*pod, "imagePullSecrets"), value=[{"name": secret}], why=why)
@@ -131,14 +131,14 @@ def _capacity(run: Run, at: JobSetPaths) -> Iterator[Change]:
     tpu = run.spec.tpu
     if tpu is None:
         return
-    why = "xpk uses capacity flags only on clusters with node auto-provisioning: the node selector says it instead"
+    why = "xpk uses capacity flags only on clusters with node auto-provisioning; the node selector has it instead"
     selector = (*at.slice_pod, "nodeSelector")
     if tpu.capacity == "spot":
         yield Change(path=(*selector, SPOT_LABEL), value="true", why=why)
         taint = "spot nodes may carry GKE's taint, which xpk's pods do not tolerate"
         yield Change(path=(*at.slice_pod, "tolerations"), value=list(SPOT_TOLERATIONS), why=taint)
     if tpu.capacity == "on-demand":
-        absent = "xpk does nothing for --on-demand: the run could land on spot or reserved nodes"
+        absent = "xpk ignores --on-demand: the run could land on spot or reserved nodes"
         yield Change(path=(*at.slice_pod, *NODE_TERMS), value=list(ON_DEMAND_TERMS), why=absent)
     if tpu.capacity == "reservation" and tpu.reservation:
         yield Change(path=(*selector, RESERVATION_LABEL), value=reservation_name(tpu.reservation), why=why)
@@ -147,7 +147,8 @@ def _capacity(run: Run, at: JobSetPaths) -> Iterator[Change]:
 def _restarts(run: Run, at: JobSetPaths) -> Iterator[Change]:
     if counted_seeds(run):
         why = (
-            "xpk cannot tell a container how often JobSet has restarted it: each restart would read the same rows again"
+            "xpk does not pass the number of JobSet restarts to a container, so each restart would read the same "
+            "rows again"
         )
         value = {"name": RESTARTS, "valueFrom": RESTARTS_FROM}
         yield Change(path=(*at.trainer, "env", Named(RESTARTS)), value=value, why=why)
@@ -160,17 +161,17 @@ def _pathways(run: Run, at: JobSetPaths) -> Iterator[Change]:
     yield Change(
         path=(*policy, "maxRestarts"), value=spec.restarts.max, why="xpk ignores --max-restarts under Pathways"
     )
-    head = "xpk gives the Pathways head no failure policy: a typo would restart every slice"
+    head = "xpk sets no failure policy for the Pathways head: a typo would restart every slice"
     yield Change(path=(*policy, "rules"), value=[FAIL_JOBSET_RULE], why=head)
     failure = pod_failure_policy(spec.restarts.on_exit_codes)
     yield Change(path=(*at.trainer_job, "podFailurePolicy"), value=failure, why=head)
     ttl = "xpk ignores --ttl-seconds-after-finished under Pathways: finished JobSets would keep their names"
     yield Change(path=("spec", "ttlSecondsAfterFinished"), value=spec.ttl_seconds_after_finished, why=ttl)
-    priority = "xpk gives --priority to the workers only"
+    priority = "xpk sets --priority only for the workers"
     yield Change(path=(*at.trainer_pod, "priorityClassName"), value=spec.priority, why=priority)
     if spec.restarts.grace_period_s is not None:
-        grace = "xpk gives the grace period to the workers only; the trainer runs on the head"
+        grace = "xpk sets the grace period only for the workers; the trainer runs on the head"
         path = (*at.trainer_pod, "terminationGracePeriodSeconds")
         yield Change(path=path, value=spec.restarts.grace_period_s, why=grace)
     label = (*at.trainer_pod[:-1], "metadata", "labels", "xpk.google.com/workload")
-    yield Change(path=label, value=run.jobset, why="xpk labels the workers only")
+    yield Change(path=label, value=run.jobset, why="xpk labels only the workers")

@@ -37,7 +37,7 @@ def _bucket_form(value: str) -> str:
     """Return the value; raise an error for a gs:// path with an invalid bucket. A pattern cannot express this:
     pydantic's has no look-ahead."""
     if value.startswith("gs://") and re.fullmatch(forms.GCS_URI, value) is None:
-        raise ValueError(f"{value!r} is no bucket's address; allowed: {forms.WORDS[forms.GCS_URI]}")
+        raise ValueError(f"{value!r} is not a bucket URL; allowed: {forms.WORDS[forms.GCS_URI]}")
     return value
 
 

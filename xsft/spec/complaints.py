@@ -167,7 +167,7 @@ def _unknown_key(complaint: Complaint, at: str) -> Problem:
     near = _meant(key, keys, complaint.model)
     section = key_path(complaint.where.path[:-1]) or "the workload"
     fix = f"Did you mean {_or(near)}?" if near else "Remove the key."
-    return error("unknown-key", at, f"{key_part(key)} is no key of {section}; allowed: {_words_text(keys)}", fix)
+    return error("unknown-key", at, f"{key_part(key)} is not a key of {section}; allowed: {_words_text(keys)}", fix)
 
 
 def _meant(key: str, keys: Sequence[str], model: type[BaseModel]) -> Sequence[str]:
@@ -183,7 +183,7 @@ def _missing(complaint: Complaint, at: str) -> Problem:
         key = str(complaint.context.get("discriminator", "kind")).strip("'")
         at = f"{at}.{key}" if at else key
     expected = _hint(complaint.where.annotation)
-    return error("missing-key", at, f"{at} is not given; it has no default{expected}", f"Add {at}.")
+    return error("missing-key", at, f"{at} is required{expected}", f"Add {at}.")
 
 
 def _hint(annotation: Any) -> str:

@@ -65,7 +65,7 @@ def explain(
     rest = len(groups) - len(problems) + len(errors) - len(found)
     if rest == 0:
         return problems
-    more = error("more-problems", "", f"{rest} more problems are not shown", "Mend these first.")
+    more = error("more-problems", "", f"{rest} more problems are not shown", "Fix these first.")
     return (*problems, more)
 
 

@@ -40,7 +40,7 @@ WORDS: Mapping[str, str] = MappingProxyType(
         REGISTRY: "a registry path such as us-docker.pkg.dev/my-project/xsft, in lower case",
         HUB_ID: "owner/name as on Hugging Face",
         HUB_ID_OR_FOLDER: "owner/name as on Hugging Face, or a folder of this machine: /path, ./path or ../path",
-        RESERVATION: "the name of a reservation, or projects/PROJECT/reservations/NAME; no block of one",
+        RESERVATION: "the name of a reservation, or projects/PROJECT/reservations/NAME; not a block of a reservation",
         SECRET_KEY: "letters, digits, dashes, dots and underscores",
     }
 )

@@ -6,7 +6,7 @@ import re
 
 PLACEHOLDERS = frozenset({"my-project", "my-cluster", "my-bucket"})
 
-FIX = "Write your own project, zone, cluster, bucket and registry into places.yaml, or name another place or --context."
+FIX = "Put your own project, zone, cluster, bucket and registry into places.yaml, or use another place or --context."
 
 
 def placeholder_in(*texts: str | None) -> str | None:
@@ -18,4 +18,4 @@ def placeholder_in(*texts: str | None) -> str | None:
 
 def is_placeholder(name: str) -> str:
     """Return the sentence that the name is a placeholder."""
-    return f"{name} is the placeholder that places.yaml is shipped with, and nothing of yours."
+    return f"{name} is the placeholder from the places.yaml that xsft ships."

@@ -234,7 +234,7 @@ def _unknown_place(name: str, facts: Facts) -> Problem:
     return error(
         "place-unknown",
         "place",
-        f"place {name!r} is not known{hint} Known: {known} ({where}).",
+        f"place {name!r} was not found{hint} Known: {known} ({where}).",
         "Add it to a places.yaml in the workload's folder or above it, or write the place inline.",
         kind="unrenderable",
     )
@@ -246,14 +246,14 @@ def _slice(spec: WorkloadSpec) -> tuple[Slice | None, tuple[Problem, ...]]:
     try:
         return parse_tpu_type(spec.tpu.type), ()
     except ValueError as e:
-        return None, (error("tpu-unknown", "tpu.type", str(e), "Take one of the named types.", kind="unrenderable"),)
+        return None, (error("tpu-unknown", "tpu.type", str(e), "Use one of the named types.", kind="unrenderable"),)
 
 
 def _release(spec: WorkloadSpec) -> tuple[Release, tuple[Problem, ...]]:
     try:
         return releases.release(spec.image.maxtext), ()
     except ValueError as e:
-        problem = error("release-unknown", "image.maxtext", str(e), "Name the MaxText release that is in the image.")
+        problem = error("release-unknown", "image.maxtext", str(e), "Set the MaxText release of the image.")
         return releases.release(releases.DEFAULT), (problem,)
 
 
@@ -292,7 +292,7 @@ def _run_name(spec: WorkloadSpec, facts: Facts) -> tuple[str, tuple[Problem, ...
                 "run-name-commit",
                 "run_name_suffix",
                 "run_name_suffix: commit needs a git checkout, and the workload is not in one.",
-                "Run inside the checkout, or take run_name_suffix: date.",
+                "Run inside the checkout, or use run_name_suffix: date.",
             )
             return spec.name, (problem,)
 

@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
         return 0
     if FILE.exists() and FILE.read_text(encoding="utf-8") == text():
         return 0
-    sys.stderr.write("xsft/spec/schema.json is not what the model says; run `make docs`\n")
+    sys.stderr.write("xsft/spec/schema.json is out of date; run `make docs`\n")
     return 1
 
 

@@ -29,7 +29,7 @@ def _expression(value: str) -> str:
     try:
         re.compile(value)
     except re.error as wrong:
-        raise ValueError(f"{value!r} is no regular expression: {wrong}") from None
+        raise ValueError(f"{value!r} is not a valid regular expression: {wrong}") from None
     return value
 
 

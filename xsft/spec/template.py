@@ -40,14 +40,16 @@ class Template(Struct, frozen=True, kw_only=True):
 def template_name_problem(name: str) -> Problem | None:
     """Return why no file of this name is read; None if it is."""
     if looks_like_jinja(name) or "\n" in name:
-        message = "data.chat_template names a file, and this is a template itself."
-        fix = f"Write it into a file beside the workload and name that, e.g. chat{SUFFIXES[0]}."
+        message = "data.chat_template must be a file, but this is a template."
+        fix = f"Write it to a file beside the workload and give the file's name, e.g. chat{SUFFIXES[0]}."
         return error("jinja-inline", WHERE, message, fix)
     if "://" in name:
-        message = f"{name!r} is an address; a template is a file beside the workload, whose content goes to MaxText."
-        return error("chat-template-file", WHERE, message, "Copy the file beside the workload and name that.")
+        message = (
+            f"{name!r} is a URL; a template must be a file beside the workload, whose content is passed to MaxText."
+        )
+        return error("chat-template-file", WHERE, message, "Copy the file beside the workload and give its name.")
     if PurePosixPath(name).suffix not in SUFFIXES:
-        message = f"{name!r} is named like no template; allowed: {', '.join(SUFFIXES)}."
+        message = f"{name!r} has no template's suffix; allowed: {', '.join(SUFFIXES)}."
         return error(
             "chat-template-file", WHERE, message, "Rename the file: .json for MaxText's keys, .jinja for Jinja."
         )
@@ -75,14 +77,14 @@ def read_template(name: str, text: str) -> Template | Problem:
 def _of_json(name: str, found: Any) -> Template | Problem:
     allowed = (JINJA_KEY, *QUESTION_KEYS)
     if not isinstance(found, dict) or not found:
-        return _unfit(f"{name!r} holds no JSON object with {', '.join(allowed)}.")
+        return _unfit(f"{name!r} is not a JSON object with {', '.join(allowed)}.")
     if unknown := sorted(found.keys() - set(allowed)):
-        return _unfit(f"{name!r} holds {', '.join(map(ascii, unknown))}, which MaxText drops.")
+        return _unfit(f"{name!r} has {', '.join(map(ascii, unknown))}, which MaxText drops.")
     if wrong := [key for key, value in found.items() if not isinstance(value, str) or not value]:
-        return _unfit(f"{name!r}: {', '.join(wrong)} must be text that is not empty.")
+        return _unfit(f"{name!r}: {', '.join(wrong)} must be text and not empty.")
     return Template(jinja=found.pop(JINJA_KEY, None), questions=found)
 
 
 def _unfit(message: str) -> Problem:
-    fix = f"Write a JSON object with {JINJA_KEY}, or with {', '.join(QUESTION_KEYS)}; or name a .jinja file."
+    fix = f"Write a JSON object with {JINJA_KEY}, or with {', '.join(QUESTION_KEYS)}; or use a .jinja file."
     return error("chat-template-file", WHERE, message, fix)

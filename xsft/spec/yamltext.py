@@ -109,9 +109,9 @@ def _not_a_mapping(value: object, *, is_empty: bool) -> tuple[Problem, ...]:
         return ()
     fix = "Write keys at the top level, each followed by a colon and a space: `name: my-run`."
     if is_empty:
-        return (error("yaml-empty", "", "the file holds no keys: it is empty or has only comments", fix),)
+        return (error("yaml-empty", "", "the file has no keys: it is empty or has only comments", fix),)
     kind = "a list" if isinstance(value, list) else "a single value"
-    message = f"the file holds {kind} at the top level; a workload is a mapping of keys"
+    message = f"the file has {kind} at the top level; a workload is a mapping of keys"
     return (error("yaml-not-mapping", "", message, fix),)
 
 
@@ -144,7 +144,7 @@ def _scalar(event: Any, at: str, found: _Found) -> object:
     text: str = event.value
     if "\0" in text:
         fix = "Remove it: no command line or environment variable can carry it."
-        found.refuse("yaml-character", at, event.start_mark, "the value holds a NUL character", fix)
+        found.refuse("yaml-character", at, event.start_mark, "the value contains a NUL character", fix)
     if event.style:  # quoted or a block: text, whatever it looks like
         return text
     value = resolve_plain(text)
@@ -206,6 +206,6 @@ def _key(event: Any, *, at: str, found: _Found) -> str | None:
         found.refuse("yaml-key", at, event.start_mark, what, fix)
         return None
     if "\0" in text:
-        found.refuse("yaml-character", at, event.start_mark, "the key holds a NUL character", "Remove it.")
+        found.refuse("yaml-character", at, event.start_mark, "the key contains a NUL character", "Remove it.")
         return None
     return text

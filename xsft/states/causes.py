@@ -110,7 +110,7 @@ def _looped(first: Cause, evidence: Evidence) -> Cause | None:
         same += 1
     if not same:
         return None
-    message = f"It has ended in the same way {same + 1} times and comes no further. {first.message}"
+    message = f"It ended in the same way {same + 1} times without progress. {first.message}"
     return replace(first, id="crash-loop", message=message)
 
 
@@ -178,14 +178,12 @@ def _exits(evidence: Evidence) -> str:
     if jobset is None or not jobset.ours:
         return ""
     if failure is not None and failure.in_place:
-        return (
-            f"Its pod starts the container again by itself, {times(failure.restarts)} so far, whatever the exit code."
-        )
+        return f"Its pod restarts the container, {times(failure.restarts)} so far, whatever the exit code."
     if not jobset.max_restarts:
-        return "It may not be restarted (restarts.max is 0)."
+        return "It is not restarted (restarts.max is 0)."
     return (
-        f"Exit codes 42 and 127 to 255 are started again, {jobset.restarts} of {jobset.max_restarts} times so far;"
-        " others end the run at once."
+        f"Exit codes 42 and 127 to 255 are started again, {jobset.restarts} of {jobset.max_restarts} times so far; "
+        "other exit codes end the run."
     )
 
 

@@ -56,8 +56,8 @@ def restart_words(evidence: Evidence) -> dict[str, str]:
 
 
 _RESTARTING = (
-    "Only exit codes 42 and 127 to 255 are started again: it was killed (for memory, say, or with its node), a native"
-    " library crashed, or it asked for it."
+    "Only exit codes 42 and 127 to 255 are restarted: the process was killed (out of memory, or with its node), a "
+    "native library crashed, or the trainer requested a restart."
 )
 """source: xpk@1.16.0 commands/workload.py, podFailurePolicy."""
 
@@ -69,7 +69,7 @@ def _before(evidence: Evidence) -> str:
     reason = f" ({before.reason})" if before.reason else ""
     step = f", step {before.step}" if before.step is not None else ""
     saved = f", checkpoint {before.saved_step}" if before.saved_step is not None else ""
-    return f"When xsft saw it last before that, at {with_z(before.at)}, it was {before.state}{reason}{step}{saved}."
+    return f"When xsft last saw it before that, at {with_z(before.at)}, it was {before.state}{reason}{step}{saved}."
 
 
 def _kept_logs(jobset: JobSet) -> str:
@@ -80,7 +80,7 @@ def _kept_logs(jobset: JobSet) -> str:
     """
     of = 'labels."k8s-pod/jobset_sigs_k8s_io/'
     asked = f'{of}jobset-name"="{jobset.name}" {of}restart-attempt"="{jobset.restarts - 1}"'
-    return f"Read its log of before where GKE keeps it: gcloud logging read '{asked}'"
+    return f"If GKE keeps its earlier log, read it: gcloud logging read '{asked}'"
 
 
 def _last(evidence: Evidence) -> Event | None:

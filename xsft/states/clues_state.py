@@ -25,7 +25,7 @@ def silence(evidence: Evidence) -> Iterator[Clue]:
         text=f"{evidence.status.state} {evidence.status.reason}",
         where=place(first) if first else "",
         quoted=first.lines[-2:] if first else (),
-        values={"first": f"{place(first)} fell silent first." if first and len(logs) > 1 else ""},
+        values={"first": f"{place(first)} stopped printing first." if first and len(logs) > 1 else ""},
     )
 
 

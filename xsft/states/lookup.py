@@ -54,7 +54,7 @@ def unread(found: RunsAnswer, what: str) -> Unreachable:
     """Return Unreachable with the reasons, and the first one's next step; its id if waiting solves none of them."""
     said = (" ".join(p.message.split()).rstrip(".") for p in found.problems)
     why = "; ".join(dict.fromkeys(said)) or "no cluster answered"
-    fix = next((p.fix for p in found.problems if p.fix), "Try again, or name one place: --place NAME.")
+    fix = next((p.fix for p in found.problems if p.fix), "Try again, or choose one place: --place NAME.")
     lasting = _lasting(found.problems)
     if lasting is None:
         return Unreachable(f"{what}: {why}.", fix=fix)
@@ -89,7 +89,7 @@ def missing(name: str, rows: Sequence[FoldedRun], found: RunsAnswer) -> XsftErro
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or [k for k in known if name and name in k][:3]
     meant = f" Did you mean {' or '.join(near)}?" if near else ""
     return UsageError(
-        f"There is no run named exactly {name!r}.{meant}",
+        f"No run is named exactly {name!r}.{meant}",
         fix="xsft status --all lists all runs that this machine can see; --place or --context select another cluster.",
         id="run-missing",
     )
@@ -116,7 +116,7 @@ def _which(hits: Sequence[FoldedRun]) -> str:
     ways = [f"its folder instead of its name ({here[0]})"] if here else []
     if len(hits) > sum(hit.row.on_this_machine for hit in hits):
         ways.append("--place NAME, or --context NAME and --namespace NAME")
-    return f"Say which: {'; or '.join(ways)}."
+    return f"Choose one: {'; or '.join(ways)}."
 
 
 def silence(seen: Observation) -> str | None:

@@ -53,7 +53,7 @@ def loss_text(loss: Loss) -> str:
         kept = f" (latest checkpoint: step {loss.saved_step})" if loss.saved_step is not None else ""
         return f"how many steps would be lost is unknown: {loss.why}{kept}"
     if loss.step is None:
-        return "it has done no step yet: nothing would be lost"
+        return "it has completed no step yet; nothing would be lost"
     if loss.saved_step is None:
         return f"it has no checkpoint: all of its {loss.step} steps would be lost"
     if not loss.steps:
@@ -75,9 +75,9 @@ def _unknown(row: Row, saved: SavedSteps, latest: int | None) -> str:
     """Return why the loss is unknown; empty if it is known."""
     said = row.progress
     if not said.read:
-        return f"its progress was not read ({said.why or 'nothing of it was read'})"
+        return f"its progress was not read ({said.why or 'it was not read'})"
     if row.step is None and row.state in DOES_STEPS:
-        return "it printed no step that xsft knows"
+        return "it printed no step that xsft recognises"
     if said.source != "log":
         return f"its log was not read, and its {said.source} (up to step {row.step}) may be behind"
     if latest is None and saved.why:

@@ -42,7 +42,7 @@ def before(now: str, seconds: float) -> str:
     """Return the time `seconds` before; UTC, RFC 3339 with a Z. Raises ValueError if `now` is not a time."""
     found = moment(now)
     if found is None:
-        raise ValueError(f"{now!r} is no time")
+        raise ValueError(f"{now!r} is not a valid time")
     try:
         return (found - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
     except OverflowError:

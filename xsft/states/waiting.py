@@ -34,7 +34,7 @@ def parse_goal(text: str) -> Goal:
         return Goal(kind="done" if text == "done" else "running")
     if match := re.fullmatch(r"step=([1-9][0-9]{0,17})", text):
         return Goal(kind="step", step=int(match[1]))
-    raise ValueError(f"{text!r} is nothing to wait for: write done, running, or step=N with N from 1")
+    raise ValueError(f"{text!r} is not a valid goal: write done, running, or step=N with N from 1")
 
 
 def verdict(goal: Goal, row: Row) -> Verdict:

@@ -36,15 +36,17 @@ def text_of(said: Progress | ProgressRead, reason: str) -> str:
         return (
             f"{said.no_target_steps} steps in a row had no target token (total_weights: 0) and taught the model nothing"
         )
-    return f"the loss of {said.not_finite_steps} steps was NaN or infinite, and MaxText was told to go on"
+    return f"the loss of {said.not_finite_steps} steps was NaN or infinite, and MaxText was configured to continue"
 
 
 def doubts(row: Row) -> tuple[Problem, ...]:
     """Warnings where its losses are not worth comparing."""
     if row.reason not in WORTHLESS:
         return zero_loss(row)
-    fix = f"Leave it out of the comparison; xsft why {row.run_name} says more."
-    return (warning(row.reason, row.run_name, f"Its losses say nothing: {text_of(row.progress, row.reason)}.", fix),)
+    fix = f"Leave it out of the comparison; see xsft why {row.run_name}."
+    return (
+        warning(row.reason, row.run_name, f"Its losses are not comparable: {text_of(row.progress, row.reason)}.", fix),
+    )
 
 
 def zero_loss(row: Row) -> tuple[Problem, ...]:

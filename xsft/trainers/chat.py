@@ -43,10 +43,10 @@ def _fault(template: str, messages: list[dict[str, str]]) -> str:
         _rendered(template, messages[:-1], {**TOKENS, "add_generation_prompt": True})
         text = _rendered(template, messages, TOKENS).casefold()
     except Exception as failed:  # noqa: BLE001 - a template may raise anything
-        return f"it stops with {type(failed).__name__}: {str(failed)[:200]}"
+        return f"it fails with {type(failed).__name__}: {str(failed)[:200]}"
     if ASKED[0] in text and ANSWERED[0] in text:
         return ""
-    return f"what it writes holds no text of the {'question' if ANSWERED[0] in text else 'answer'}"
+    return f"its output does not contain the {'question' if ANSWERED[0] in text else 'answer'}"
 
 
 def chat_format(template: str, tokens: Mapping[str, str]) -> ChatFormat | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 KILLED = "the trainer was killed (SIGKILL)"
 """Start of the text; a rule of `xsft why` looks for it."""
 LESS = (
-    "Reduce what it holds in memory: train.max_target_length, train.per_device_batch_size, or take a smaller model; or"
-    " free memory, and submit it again."
+    "Reduce its memory use (train.max_target_length, train.per_device_batch_size or a smaller model) or free "
+    "memory, and submit it again."
 )
 
 
@@ -16,6 +16,6 @@ def killed_text(*, memory_bytes: int | None, kernel: str | None) -> str:
     """
     machine = f"this machine has {memory_bytes / 1e9:.1f} GB of memory" if memory_bytes else ""
     if kernel:
-        return "; ".join(part for part in (f"{KILLED} for want of memory: {kernel}", machine) if part)
-    usual = "by whom is not known; usually the kernel does it when memory runs out (`sudo dmesg` tells)"
+        return "; ".join(part for part in (f"{KILLED}: out of memory: {kernel}", machine) if part)
+    usual = "by an unknown process; usually the kernel does it when memory runs out (check `sudo dmesg`)"
     return "; ".join(part for part in (f"{KILLED}: {usual}", machine) if part)

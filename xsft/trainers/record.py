@@ -37,7 +37,7 @@ def from_json(text: str) -> Record:
     if record.schema != SCHEMA:
         raise ValueError(f"schema {record.schema!r}, not {SCHEMA!r}")
     if missing or record.unread:
-        raise ValueError(f"not a whole record: {', '.join((*missing, *record.unread))}")
+        raise ValueError(f"incomplete record: {', '.join((*missing, *record.unread))}")
     return record
 
 

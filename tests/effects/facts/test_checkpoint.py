@@ -136,7 +136,7 @@ def test_what_is_no_checkpoint_is_named() -> None:
     assert look({"c/_METADATA": b"<html>"}, "c").status == "not-a-checkpoint"
     for nothing in (b"{}", b'{"tree_metadata": {}, "use_ocdbt": false, "use_zarr3": false}'):
         found = look({"c/_METADATA": nothing}, "c")
-        assert (found.status, found.detail) == ("not-a-checkpoint", "its _METADATA names no arrays")
+        assert (found.status, found.detail) == ("not-a-checkpoint", "its _METADATA lists no arrays")
 
 
 def test_a_huge_metadata_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
