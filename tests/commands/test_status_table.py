@@ -3,17 +3,18 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
 from tests.goldens import Golden
-from tests.observations import NOW, judged, local, observed, queued, said
+from tests.observations import NOW, jobset, judged, local, observed, queued, said
 from tests.states.test_rows import observations
 from xsft.commands.status_screen import table
-from xsft.commands.status_table import COLUMNS, fitting, plain_lines
+from xsft.commands.status_table import COLUMNS, fitting, one_line_each, plain_lines
 from xsft.states.folding import fold
-from xsft.states.model import STATES, Observation, Progress, Status, Unread
+from xsft.states.model import STATES, Observation, Progress, Recorded, Status, Unread
 from xsft.states.rows import Row
 
 STORY = (
@@ -85,3 +86,31 @@ def test_progress_without_a_step_is_none_yet() -> None:
     compiling = Progress(source="log", read_at=NOW, phase="compiling")
     (line,) = plain_lines(rows(observed(progress=compiling)))[1:]
     assert " -/1000 " in line
+
+
+def stage(name: str, work: str | None, *, at: str) -> Observation:
+    record = Recorded(outcome="completed", started_at=f"2026-11-21T{at}:00Z", finished_at=f"2026-11-21T{at}:30Z")
+    return local(name, record=msgspec.structs.replace(record, work=work), output="/runs")
+
+
+def test_the_stages_of_a_pipeline_are_one_line_and_a_row_each() -> None:
+    shown = rows(
+        stage("tiny-convert", "convert", at="09:00"),
+        stage("tiny", None, at="09:10"),
+        stage("tiny-export", "export", at="09:20"),
+        stage("other", None, at="09:15"),
+        observed("by-hand-export", jobset=jobset("by-hand-export", ours=False)),
+    )
+    assert [(row.run_name, row.pipeline, row.stage) for row in shown] == [
+        ("by-hand-export", None, None),
+        ("tiny-export", "tiny", "export"),
+        ("other", "other", "train"),
+        ("tiny", "tiny", "train"),
+        ("tiny-convert", "tiny", "convert"),
+    ]
+    assert [row.run_name for row in one_line_each(shown)] == ["by-hand-export", "tiny (export)", "other"]
+
+
+def test_runs_of_one_name_in_two_folders_are_two_lines() -> None:
+    shown = rows(stage("tiny", None, at="09:00"), local("tiny-convert", output="/elsewhere"))
+    assert len(one_line_each(shown)) == 2

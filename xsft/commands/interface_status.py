@@ -53,6 +53,10 @@ class Run(Document):
     """One run, with all its attempts folded into the newest. null: not read, or the run has none."""
 
     run_name: str
+    pipeline: str | None
+    """run_name of the training that the run belongs to, its own for a training; null for a run of another tool."""
+    stage: Literal["convert", "train", "evaluate", "export", "serve"] | None
+    """What the run does of its pipeline; null for a run of another tool."""
     jobset: str | None
     """JobSet of the newest attempt; null for a run on this machine."""
     namespace: str | None

@@ -14,7 +14,7 @@ from xsft.commands.failure import print_problems, problem_documents
 from xsft.commands.progress import spinning
 from xsft.commands.run_documents import run_document
 from xsft.commands.run_sources import runs_of
-from xsft.commands.status_table import plain_lines
+from xsft.commands.status_table import one_line_each, plain_lines
 from xsft.effects.machine.clock import pause
 from xsft.errors import UsageError
 from xsft.problems import Problem
@@ -65,8 +65,10 @@ def report(query: RunQuery, *, json: bool, stdout: TextIO) -> int:
     return failed.exit_status if failed else 0
 
 
-def show(rows: Sequence[Row], stdout: TextIO) -> None:
-    """Print a table with colour on a terminal, plain aligned text elsewhere; nothing without runs."""
+def show(found: Sequence[Row], stdout: TextIO) -> None:
+    """Print a table with colour on a terminal, plain aligned text elsewhere; nothing without runs. The stages of a
+    pipeline are one line."""
+    rows = one_line_each(found)
     if not rows:
         return
     if not stdout.isatty():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from xsft.commands.durations import duration_text
 from xsft.spec.keypath import printable
@@ -21,6 +22,26 @@ class Column(Struct, frozen=True, kw_only=True):
     drop: int
     """Order in which columns are dropped on a narrow terminal, the highest first; 0 stays."""
     right: bool = False
+
+
+def one_line_each(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """Return the rows with the stages of each pipeline folded into the first of them, which is active or the newest,
+    under the pipeline's name and the stage's: `tiny (export)`."""
+    groups: dict[tuple[str | None, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(_pipeline_key(row), []).append(row)
+    return tuple(_folded(group) for group in groups.values())
+
+
+def _pipeline_key(row: Row) -> tuple[str | None, ...]:
+    if row.pipeline is None:
+        return (row.cluster, row.namespace, row.run_name, row.uid)
+    return (row.cluster, row.output if row.on_this_machine else row.namespace, row.pipeline)
+
+
+def _folded(group: Sequence[Row]) -> Row:
+    first = group[0]
+    return first if len(group) == 1 else replace(first, run_name=f"{first.pipeline} ({first.stage})")
 
 
 def plain_lines(rows: Sequence[Row]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from xsft.commands.console import console
 from xsft.commands.durations import duration_text
 from xsft.commands.failure import problem_lines
 from xsft.commands.status_screen import table
-from xsft.commands.status_table import NOTHING, change
+from xsft.commands.status_table import NOTHING, change, one_line_each
 from xsft.errors import Unreachable
 from xsft.problems import Problem
 from xsft.run_query import RunQuery, look, pick
@@ -120,9 +120,9 @@ def _in_place(pace: _Looks, console: Console) -> None:
 def _picture(shown: StatusView, *, console: Console, now: str, every_s: float) -> RenderableType:
     """Return the picture with at most the terminal's lines: the newest runs stay, and a line counts the hidden ones."""
     said = shown.said[:4]
-    room = max(1, console.height - len(said) - 3)
-    left_out = len(shown.rows) - room if len(shown.rows) > room else 0
-    parts: list[RenderableType] = [table(shown.rows[:room], width=console.width)] if shown.rows else [Text("no runs")]
+    room, rows = max(1, console.height - len(said) - 3), one_line_each(shown.rows)
+    left_out = max(0, len(rows) - room)
+    parts: list[RenderableType] = [table(rows[:room], width=console.width)] if rows else [Text("no runs")]
     parts += [Text(line, style="yellow", no_wrap=True, overflow="ellipsis") for line in said]
     more = f" · {left_out} more runs do not fit" if left_out else ""
     state = "not answering, older rows" if shown.stale else "read"

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from xsft.catalog.tpu import parse_tpu_type
 from xsft.naming import RowOrder
+from xsft.stages.stage import STAGES, StageName
 from xsft.states.model import ENDED, RUNNING, JobSet, Observation, State, Status
 from xsft.states.moments import seconds_between, with_z
 from xsft.targets import Targeted
@@ -41,6 +42,10 @@ class Row(Targeted, Struct, frozen=True, kw_only=True):
     """One run, all its attempts folded into the newest. None: not read, or the run has none. Times are UTC with a Z."""
 
     run_name: str
+    pipeline: str | None
+    """run_name of the training that the run belongs to, its own for a training; None for a run of another tool."""
+    stage: StageName | None
+    """What the run does of its pipeline; None for a run of another tool."""
     jobset: str | None
     namespace: str | None
     cluster: str | None
@@ -110,8 +115,11 @@ def row_of(seen: Observation, status: Status, *, now: str, attempts: int = 1) ->
     step = said.step if said else None
     pace = said.step_seconds if said else None
     created = created_at(seen)
+    stage = stage_of(seen)
     return Row(
         run_name=seen.run_name,
+        pipeline=_pipeline(seen.run_name, stage),
+        stage=stage,
         jobset=jobset.name if jobset else (seen.record.jobset if seen.record else None),
         namespace=jobset.namespace if jobset else None,
         cluster=seen.cluster,
@@ -153,6 +161,21 @@ def aged(row: Row, *, now: str) -> Row:
     passed = max(0.0, (evidence_age_s or 0.0) - (row.evidence_age_s or 0.0))
     age_s = None if row.age_s is None else row.age_s + passed  # its cluster's clock may be another one
     return replace(row, age_s=age_s, evidence_age_s=evidence_age_s)
+
+
+def stage_of(seen: Observation) -> StageName | None:
+    """Return the stage that the run is; None if xsft did not create it."""
+    held = seen.jobset or seen.was
+    if held is not None and not held.ours:
+        return None
+    work = (held.work if held else None) or (seen.record.work if seen.record else None)
+    return next((name for name in STAGES if name == work), "train")
+
+
+def _pipeline(run_name: str, stage: StageName | None) -> str | None:
+    if stage is None:
+        return None
+    return run_name if stage == "train" else run_name.removesuffix(f"-{stage}")
 
 
 def created_at(seen: Observation) -> str | None:

@@ -57,6 +57,7 @@ def recorded_of(records: Sequence[Record], uid: str | None) -> Recorded | None:
         uid=found.uid,
         started_at=found.started_at or None,
         finished_at=found.finished_at,
+        work=text(found.resolved.get("work")),
         number=found.number,
         tpu=text(found.resolved.get("tpu")),
         num_slices=whole(found.resolved.get("num_slices")),
