@@ -1,0 +1,136 @@
+"""Servers on a real control plane: created once, their pod followed, and deleted whole by the Deployment's UID."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cluster.api import Cluster
+from tests.cluster.nodes import Slices, nodes, ready
+from tests.cluster.rest import ApiError
+from tests.fakes.clusters import ClusterApi
+from tests.replacing import replace
+from tests.servers import NAME, server
+from xsft.effects.cluster.cluster import Cluster as Connected
+from xsft.effects.submit.serving import ServerBegun, begin, found
+from xsft.errors import SpecError
+from xsft.serving.plan import ServingPlan
+
+pytestmark = pytest.mark.cluster
+Json = dict[str, Any]
+PODS = f"xsft.dev/run={NAME}"
+
+
+@pytest.fixture(scope="module")
+def chip(real_cluster: Cluster) -> Iterator[None]:
+    """A node with one v6e chip."""
+    (node,) = (one for one in nodes((Slices(tpu_type="v6e-1", count=1),)) if "v6e-1-" in one["metadata"]["name"])
+    real_cluster.api("POST", "/api/v1/nodes", ready(node, port=real_cluster.layout.ports["kwok"]))
+    yield
+    real_cluster.api("DELETE", f"/api/v1/nodes/{node['metadata']['name']}")
+
+
+@pytest.fixture
+def connected(real_cluster: Cluster) -> Connected:
+    api = ClusterApi(kubeconfig=real_cluster.kubeconfig, context=real_cluster.context, read_timeout_s=10.0)
+    return api.connect()
+
+
+@pytest.fixture
+def plan(cluster_namespace: str) -> ServingPlan:
+    """A server in a namespace of its own."""
+    return server(namespace=cluster_namespace)
+
+
+def path_of(body: Json, *, name: str = "") -> str:
+    kinds = {"Deployment": "deployments", "Service": "services", "PodDisruptionBudget": "poddisruptionbudgets"}
+    version, root = body["apiVersion"], "api" if body["apiVersion"] == "v1" else "apis"
+    return f"/{root}/{version}/namespaces/{body['metadata']['namespace']}/{kinds[body['kind']]}{name and f'/{name}'}"
+
+
+def held(cluster: Cluster, plan: ServingPlan) -> list[Json | None]:
+    """The Deployment, the Service and the budget, each None if it is not there."""
+
+    def one(body: Json) -> Json | None:
+        try:
+            return dict(cluster.api("GET", path_of(body, name=plan.run_name)))
+        except ApiError as failed:
+            if failed.status != 404:
+                raise
+            return None
+
+    return [one(body) for body in (plan.manifest, *plan.dependents)]
+
+
+def started(cluster: Connected, plan: ServingPlan) -> ServerBegun:
+    return begin(cluster, plan, progress=lambda _line: None)
+
+
+def test_a_server_runs_on_its_node_outside_kueue_and_one_delete_by_uid_takes_all(
+    real_cluster: Cluster, connected: Connected, plan: ServingPlan, chip: None
+) -> None:
+    assert found(connected, plan).state == "missing"
+    first = started(connected, plan)
+    deployment, service, budget = held(real_cluster, plan)
+    assert deployment is not None
+    assert (first.action, first.uid) == ("created", deployment["metadata"]["uid"])
+    for dependent in (service, budget):
+        assert dependent is not None
+        assert [one["uid"] for one in dependent["metadata"]["ownerReferences"]] == [first.uid]
+    (pod,) = real_cluster.wait_pods(plan.namespace, PODS, count=1)
+    assert "v6e-1" in pod["spec"]["nodeName"]
+    kueue = real_cluster.api("GET", f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{plan.namespace}/workloads")
+    assert kueue["items"] == []
+    real_cluster.wait(lambda: found(connected, plan).state == "done", what="the server to be ready")
+    assert found(connected, plan).result == f"http://{NAME}.{plan.namespace}.svc.cluster.local:8000/v1"
+    real_cluster.wait(lambda: healthy_pods(real_cluster, plan) == 1, what="the budget to count the pod")
+    assert service is not None
+    selector = ",".join(f"{label}={value}" for label, value in service["spec"]["selector"].items())
+    assert [one["metadata"]["name"] for one in real_cluster.pods(plan.namespace, selector)] == [pod["metadata"]["name"]]
+    real_cluster.api(
+        "DELETE",
+        path_of(plan.manifest, name=plan.run_name),
+        {"preconditions": {"uid": first.uid}, "propagationPolicy": "Background"},
+    )
+    real_cluster.wait(lambda: held(real_cluster, plan) == [None, None, None], what="all three to go")
+
+
+def healthy_pods(cluster: Cluster, plan: ServingPlan) -> int:
+    _, _, budget = held(cluster, plan)
+    return int((budget or {}).get("status", {}).get("currentHealthy", 0))
+
+
+def test_why_a_server_is_not_ready(real_cluster: Cluster, connected: Connected, plan: ServingPlan, chip: None) -> None:
+    without_node = server(namespace=plan.namespace, type="l4-1")
+    uid = started(connected, without_node).uid
+    real_cluster.wait(lambda: "waits for a node" in found(connected, without_node).why, what="the scheduler's answer")
+    assert found(connected, without_node).state == "running"
+    options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+    real_cluster.api("DELETE", path_of(plan.manifest, name=plan.run_name), options)
+    real_cluster.wait(lambda: held(real_cluster, plan) == [None, None, None], what="the first server to go")
+    started(connected, plan)
+    (pod,) = real_cluster.wait_pods(plan.namespace, PODS, count=1)
+    real_cluster.write_logs(plan.namespace, PODS, ["ValueError: no room for it"], container="vllm", previous=True)
+    notes = {"fake/restarts": "3", "fake/restart-code": "1"}
+    real_cluster.annotate_pod(plan.namespace, pod["metadata"]["name"], notes)
+    broken = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+    pod_path = f"/api/v1/namespaces/{plan.namespace}/pods/{pod['metadata']['name']}/status"
+    real_cluster.api("PATCH", pod_path, broken, content="application/strategic-merge-patch+json")
+    real_cluster.wait(lambda: found(connected, plan).state == "failed", what="the crashes to be seen")
+    why = found(connected, plan).why
+    assert "its container vllm ended 3 times, last with exit code 1" in why
+    assert why.endswith("ValueError: no room for it")
+
+
+def test_an_object_that_the_cluster_refuses_leaves_nothing(
+    real_cluster: Cluster, connected: Connected, plan: ServingPlan
+) -> None:
+    pod = plan.manifest["spec"]["template"]["spec"]
+    unknown = {"template": {"metadata": plan.manifest["spec"]["template"]["metadata"], "spec": {**pod, "extra": 1}}}
+    broken = {**plan.manifest, "spec": {**plan.manifest["spec"], **unknown}}
+    with pytest.raises(SpecError) as refused:
+        started(connected, replace(plan, manifest=broken))
+    assert 'unknown field "spec.template.spec.extra"' in str(refused.value)
+    assert held(real_cluster, plan) == [None, None, None]
