@@ -114,6 +114,14 @@ def parse_tpu_type(text: str) -> Slice:
     return _slice(generation, topology=topology, xpk_type=text)
 
 
+@cache
+def slice_of(accelerator: str, topology: str) -> Slice | None:
+    """Return the slice of two node labels, cloud.google.com/gke-tpu-accelerator and -topology; None if xpk has none."""
+    generation = next((g for g in generations().values() if g.accelerator == accelerator), None)
+    known = _topology(generation, topology) if generation and "x" in topology else None
+    return _slice(generation, topology=known, xpk_type=f"{generation.name}-{known}") if generation and known else None
+
+
 def _in_xpks_words(text: str) -> str:
     first, dash, size = text.partition("-")
     meant = next((one.name for one in generations().values() if one.accepted == first), first)

@@ -70,7 +70,7 @@ def _asked(action: argparse.Action) -> str | None:
     """Return whether the argument takes RUNS or PLACES; None if neither."""
     if action.metavar == "RUN" and not action.option_strings:
         return RUNS
-    return PLACES if "--place" in action.option_strings else None
+    return PLACES if "--place" in action.option_strings or action.metavar == "PLACE" else None
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:

@@ -12,7 +12,7 @@ from xsft.commands.interface_checkpoint import CheckpointDocument, ConversionDoc
 from xsft.commands.interface_data import DataDocument
 from xsft.commands.interface_evaluation import EvaluationDocument, SampleDocument
 from xsft.commands.interface_image import ImageDocument
-from xsft.commands.interface_machine import DoctorDocument, SecretDocument, ServeDocument, SetupDocument
+from xsft.commands.interface_machine import DoctorDocument, PlaceDocument, SecretDocument, ServeDocument, SetupDocument
 from xsft.commands.interface_prepare import PrepareDocument
 from xsft.commands.interface_run import RunDocument
 from xsft.commands.interface_runs import CheckDocument, DiffDocument, ImportDocument, PlanDocument, SubmitDocument
@@ -33,6 +33,7 @@ DOCUMENTS: dict[str, type[Document]] = {
     "secret": SecretDocument,
     "doctor": DoctorDocument,
     "image": ImageDocument,
+    "place": PlaceDocument,
     "checkpoint": CheckpointDocument,
     "checkpoint-convert": ConversionDocument,
     "data": DataDocument,

@@ -65,6 +65,66 @@ class ServeDocument(Document):
     """Absolute path of the served model."""
 
 
+class SliceUser(Document):
+    """A Kueue Workload that holds slices, or waits for them."""
+
+    jobset: str
+    """Name of its JobSet; of the Workload itself if it has none."""
+    namespace: str
+    slices: int
+    state: Literal["holds", "waits"]
+
+
+class SliceSupply(Document):
+    """All slices of one TPU type."""
+
+    tpu_type: str
+    total: int
+    free: int
+    """Slices that could start now: neither unavailable nor held."""
+    held: int
+    """Slices for which Kueue has given quota."""
+    queued: int
+    """Slices that waiting runs ask for."""
+    unavailable: list[str]
+    """Node pools (nodes, for slices of one host) that are cordoned, not Ready, or lack hosts."""
+    users: list[SliceUser]
+
+
+class FlavorQuota(Document):
+    """Quota of one flavor; numbers as Kubernetes writes them."""
+
+    flavor: str
+    resource: str
+    total: str
+    used: str
+
+
+class QueueQuota(Document):
+    """Quota of one ClusterQueue for TPU chips."""
+
+    queue: str
+    cohort: str | None
+    quotas: list[FlavorQuota]
+
+
+class PlaceDocument(Document):
+    """`xsft place show --json`."""
+
+    schema_: Literal["xsft.place/1"] = Field(alias="schema")
+    action: Literal["show"]
+    place: str | None
+    """Name in places.yaml; null with --context, or if places.yaml has only one."""
+    context: str
+    """The kubeconfig context, or the name that stands for it."""
+    versions: dict[str, str | None]
+    """Versions of Kubernetes, JobSet and Kueue; null if unknown."""
+    slices: list[SliceSupply]
+    queues: list[QueueQuota]
+    unread: list[str]
+    """What this login may not read, and what is therefore unknown."""
+
+
 class SecretDocument(Document):
     """`xsft secret create NAME --json`. It never contains the value."""
 

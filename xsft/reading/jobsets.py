@@ -7,9 +7,8 @@ api/jobset/v1alpha2/jobset_types.go; xpk@1.16.0 as rendered (tests/golden/*.mani
 from __future__ import annotations
 
 import re
-from functools import cache
 
-from xsft.catalog.tpu import generations, parse_tpu_type
+from xsft.catalog.tpu import slice_of
 from xsft.launchers.jobset import TRAINER_CONTAINER
 from xsft.launchers.labels import (
     DATA_ANNOTATION,
@@ -34,7 +33,6 @@ MANAGER_LABEL = "app.kubernetes.io/managed-by"
 
 MODES: tuple[ModeName, ...] = ("mcjax", "pathways")
 
-_TOPOLOGY = re.compile(r"[0-9]{1,4}(x[0-9]{1,4}){1,2}", re.ASCII)
 _ARGUMENT = r"(?<![\w.$-]){}=([^\s'\";&|)]*)"
 _ATTEMPT = re.compile(r"(-[0-9]{1,4})?", re.ASCII)
 _STEPS = re.compile(_ARGUMENT.format("steps"))
@@ -152,19 +150,8 @@ def _selector(job: Json) -> Json:
 def _tpu(pod: Json) -> str | None:
     selector = mapping(pod, "nodeSelector")
     accelerator, topology = text(selector.get(ACCELERATOR)), text(selector.get(TOPOLOGY))
-    return _type_of(accelerator, topology) if accelerator and topology else None
-
-
-@cache
-def _type_of(accelerator: str, topology: str) -> str | None:
-    """Return the TPU type of a node selector that xpk writes; None for an unknown slice."""
-    generation = next((g.name for g in generations().values() if g.accelerator == accelerator), None)
-    if generation is None or not _TOPOLOGY.fullmatch(topology):
-        return None
-    try:
-        return parse_tpu_type(f"{generation}-{topology}").tpu_type
-    except ValueError:
-        return None
+    found = slice_of(accelerator, topology) if accelerator and topology else None
+    return found.tpu_type if found else None
 
 
 def _literal(pattern: re.Pattern[str], command: str) -> str | None:

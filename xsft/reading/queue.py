@@ -148,6 +148,11 @@ def _is_true(conditions: tuple[Condition, ...], kind: str) -> bool:
     return any(c.type == kind and c.status == "True" for c in conditions)
 
 
+def jobset_name_of(json: Json) -> str | None:
+    """Return the name of the JobSet that the Workload stands for, or None."""
+    return _owner(json, "name")
+
+
 def _owner(json: Json, key: str) -> str | None:
     """Return a field of the JobSet among its owners; Kueue makes it the controller."""
     owners = rows(mapping(json, "metadata").get("ownerReferences"))

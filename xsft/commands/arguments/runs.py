@@ -42,7 +42,7 @@ def add_where(parser: argparse.ArgumentParser) -> None:
         "--context", type=a_name, metavar="NAME", help="read only the cluster of this kubeconfig context"
     )
     parser.add_argument(
-        "--namespace", type=_namespace, metavar="NAME", help="Kubernetes namespace; default: the place's, or default"
+        "--namespace", type=a_namespace, metavar="NAME", help="Kubernetes namespace; default: the place's, or default"
     )
 
 
@@ -52,7 +52,7 @@ def where_text(args: argparse.Namespace) -> str:
     return shlex.join(part for name, value in given.items() if value is not None for part in (name, value))
 
 
-def _namespace(text: str) -> str:
+def a_namespace(text: str) -> str:
     """Return the namespace; raise an error for an invalid one. An API server answers with an empty list for it, and `no
     runs` would be wrong. source: kubernetes.io/docs/concepts/overview/working-with-objects/names, RFC 1123 label."""
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", a_name(text)):

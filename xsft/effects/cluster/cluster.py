@@ -131,8 +131,10 @@ class Cluster:
     def resource_flavor(self, name: str) -> Json | None:
         return self._api.get(self._kueue("resourceflavors", namespaced=False), name=name)
 
-    def workloads(self, *, namespace: str, selector: str = "") -> tuple[Json, ...]:
-        """Return Kueue's Workloads. A JobSet's Workload is the one whose ownerReferences name its UID."""
+    def workloads(self, *, namespace: str | None = None, selector: str = "") -> tuple[Json, ...]:
+        """Return Kueue's Workloads, of one namespace or of all. The ownerReferences of a JobSet's Workload name its
+        UID.
+        """
         return self._api.items(self._kueue("workloads"), namespace=namespace, selector=selector)
 
     def priority_class(self, name: str) -> Json | None:
@@ -144,6 +146,25 @@ class Cluster:
     def cpu_nodes(self) -> tuple[Json, ...]:
         """Return all nodes that are not TPU hosts. source: GKE's node label cloud.google.com/gke-tpu-accelerator."""
         return self._api.items(kinds.NODES, selector=f"!{TPU_NODE}")
+
+    def tpu_nodes(self) -> tuple[Json, ...]:
+        """Return all TPU hosts."""
+        return self._api.items(kinds.NODES, selector=TPU_NODE)
+
+    def cluster_queues(self) -> tuple[Json, ...]:
+        return self._api.items(self._kueue("clusterqueues", namespaced=False))
+
+    def resource_flavors(self) -> tuple[Json, ...]:
+        return self._api.items(self._kueue("resourceflavors", namespaced=False))
+
+    def deployment(self, *, name: str, namespace: str) -> Json | None:
+        return self._api.get(kinds.DEPLOYMENTS, name=name, namespace=namespace)
+
+    def kubernetes_version(self) -> str | None:
+        """Return the API server's version, `v1.34.1`; None if it does not report one."""
+        reply = self._api.question(Ask(verb="get", resource=kinds.SERVER_VERSION))
+        version = reply.body.get("gitVersion") if reply.ok else None
+        return version if isinstance(version, str) else None
 
     def secret_exists(self, *, name: str, namespace: str) -> bool:
         """Return whether the Secret exists. Reads metadata only: no value leaves the cluster."""

@@ -27,7 +27,7 @@ class Resource(Struct, frozen=True, kw_only=True):
 
     def path(self, *, namespace: str | None = None, name: str | None = None) -> str:
         if not self.version:
-            return f"/apis/{self.group}"
+            return f"/apis/{self.group}" if self.group else f"/{self.plural}"
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         parts = ("namespaces", namespace) if self.namespaced and namespace else ()
         below = self.subresource if name else ""
@@ -40,6 +40,8 @@ JOBS = Resource(plural="jobs", group="batch")
 DEPLOYMENTS = Resource(plural="deployments", group="apps")
 SERVICES = Resource(plural="services")
 DISRUPTION_BUDGETS = Resource(plural="poddisruptionbudgets", group="policy")
+SERVER_VERSION = Resource(plural="version", version="", namespaced=False)
+"""source: kubernetes.io/docs/reference/using-api/api-concepts, non-resource path /version"""
 NAMESPACES = Resource(plural="namespaces", namespaced=False)
 SECRETS = Resource(plural="secrets")
 NODES = Resource(plural="nodes", namespaced=False)

@@ -8,7 +8,7 @@ from typing import TypeVar
 from xsft.checks.admission import ClusterFacts, Unseen, admission_problems
 from xsft.checks.demand import Demand, Json, demand_of
 from xsft.effects.cluster.cluster import Cluster
-from xsft.errors import Unreachable
+from xsft.effects.cluster.permitted import unless_forbidden
 from xsft.problems import Problem
 from xsft.steps import Planned
 
@@ -28,12 +28,12 @@ def examine(cluster: Cluster, plan: Planned) -> tuple[ClusterFacts, tuple[Proble
 
 def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
     namespace = demand.namespace
-    queue = _seen(lambda: cluster.local_queue(name=demand.queue, namespace=namespace))
+    queue = unless_forbidden(lambda: cluster.local_queue(name=demand.queue, namespace=namespace))
     cluster_queue = _cluster_queue(cluster, queue)
     classes = {name: _has_class(cluster, name) for name in demand.priority_classes}
     return ClusterFacts(
         context=cluster.context,
-        namespace=_seen(lambda: cluster.namespace(namespace)),
+        namespace=unless_forbidden(lambda: cluster.namespace(namespace)),
         local_queue=queue,
         known_queues=_names(lambda: cluster.local_queues(namespace=namespace)) if queue is None else (),
         cluster_queue=cluster_queue,
@@ -41,7 +41,7 @@ def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
         priority_classes=classes,
         known_priorities=_names(cluster.priority_classes) if False in classes.values() else (),
         secrets={need.name: _keys(cluster, need.name, namespace) for need in demand.secrets},
-        nodes=None if demand.asks_chips else _seen(cluster.cpu_nodes),
+        nodes=None if demand.asks_chips else unless_forbidden(cluster.cpu_nodes),
         jobsets=cluster.list_jobsets(namespace=namespace, run_name=demand.run_name),
         same_name=cluster.get_jobset(name=demand.jobset, namespace=namespace),
     )
@@ -51,7 +51,7 @@ def _cluster_queue(cluster: Cluster, queue: Json | Unseen | None) -> Json | Unse
     if queue is None or isinstance(queue, Unseen):
         return queue
     name = str(queue.get("spec", {}).get("clusterQueue"))
-    return _seen(lambda: cluster.cluster_queue(name))
+    return unless_forbidden(lambda: cluster.cluster_queue(name))
 
 
 def _flavors(cluster: Cluster, queue: Json | Unseen | None) -> dict[str, Json]:
@@ -65,26 +65,17 @@ def _flavors(cluster: Cluster, queue: Json | Unseen | None) -> dict[str, Json]:
 
 
 def _flavor(cluster: Cluster, name: str) -> Json | Unseen | None:
-    return _seen(lambda: cluster.resource_flavor(name))
+    return unless_forbidden(lambda: cluster.resource_flavor(name))
 
 
 def _has_class(cluster: Cluster, name: str) -> bool | Unseen:
-    return _seen(lambda: cluster.priority_class(name) is not None)
+    return unless_forbidden(lambda: cluster.priority_class(name) is not None)
 
 
 def _keys(cluster: Cluster, name: str, namespace: str) -> frozenset[str] | Unseen | None:
-    return _seen(lambda: cluster.secret_keys(name=name, namespace=namespace))
-
-
-def _seen(look: Callable[[], T]) -> T | Unseen:
-    try:
-        return look()
-    except Unreachable as failed:
-        if failed.problem_id != "forbidden":
-            raise
-        return Unseen(why=failed.message)
+    return unless_forbidden(lambda: cluster.secret_keys(name=name, namespace=namespace))
 
 
 def _names(look: Callable[[], tuple[Json, ...]]) -> tuple[str, ...]:
-    found = _seen(look)
+    found = unless_forbidden(look)
     return () if isinstance(found, Unseen) else tuple(str(item["metadata"]["name"]) for item in found)

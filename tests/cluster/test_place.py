@@ -1,0 +1,69 @@
+"""`xsft place show` of a real control plane: what it holds, who waits, what is cordoned."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cluster.api import Cluster
+from tests.cluster.rest import MERGE
+from tests.effects.cluster.test_cluster import planned
+from tests.inprocess import xsft
+
+pytestmark = pytest.mark.cluster
+CORDONED = "/api/v1/nodes/gke-xsft-v6e-16-np-1-000"
+
+
+def test_place_show_counts_slices_by_use(
+    real_cluster: Cluster, cluster_namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(real_cluster.kubeconfig))
+    manifest = planned(namespace=cluster_namespace)
+    real_cluster.api("POST", f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{cluster_namespace}/jobsets", manifest)
+    name = manifest["metadata"]["name"]
+    real_cluster.wait_pods(cluster_namespace, f"jobset.sigs.k8s.io/jobset-name={name}", count=128)
+    real_cluster.api("PATCH", CORDONED, {"spec": {"unschedulable": True}}, content=MERGE)
+    try:
+        done = xsft("place", "show", "--context", real_cluster.context, "--json")
+        shown = xsft("place", "show", "--context", real_cluster.context).stdout
+    finally:
+        real_cluster.api("PATCH", CORDONED, {"spec": {"unschedulable": None}}, content=MERGE)
+    document = json.loads(done.stdout)
+    slices = {one["tpu_type"]: one for one in document["slices"]}
+    assert {key: slices["v6e-256"][key] for key in ("total", "free", "held", "queued")} == {
+        "total": 4,
+        "free": 2,
+        "held": 2,
+        "queued": 0,
+    }
+    (user,) = slices["v6e-256"]["users"]
+    assert user == {"jobset": name, "namespace": cluster_namespace, "slices": 2, "state": "holds"}
+    assert slices["v6e-16"]["unavailable"] == ["xsft-v6e-16-np-1"]
+    assert slices["v6e-16"]["free"] == 1
+    assert document["versions"]["Kubernetes"].startswith("v1.")
+    assert document["unread"] == []
+    assert f"v6e-256  {name} (namespace {cluster_namespace}) holds 2 slices" in shown
+    assert "4xv6e-256 512 of 1024 chips used" in shown
+
+
+def test_versions_are_those_of_the_controllers_images(
+    real_cluster: Cluster, cluster_namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GKE runs the controllers as Deployments; this cluster runs them as processes, so the objects are made here."""
+    monkeypatch.setenv("KUBECONFIG", str(real_cluster.kubeconfig))
+    labels = {"app": "manager"}
+    containers = [{"name": "manager", "image": "registry.k8s.io/kueue/kueue:v0.16.1"}]
+    template = {"metadata": {"labels": labels}, "spec": {"containers": containers}}
+    made = {
+        "metadata": {"name": "kueue-controller-manager"},
+        "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": template},
+    }
+    path = "/apis/apps/v1/namespaces/kueue-system/deployments"
+    real_cluster.api("POST", path, made)
+    try:
+        done = xsft("place", "show", "--context", real_cluster.context, "--json")
+    finally:
+        real_cluster.api("DELETE", f"{path}/kueue-controller-manager")
+    versions = json.loads(done.stdout)["versions"]
+    assert (versions["JobSet"], versions["Kueue"]) == (None, "v0.16.1")

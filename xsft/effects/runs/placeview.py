@@ -1,0 +1,106 @@
+"""Reads what a cluster has for runs: its slices and their users, the quota, and the versions of its controllers."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from msgspec import Struct
+
+from xsft.checks.admission import Unseen
+from xsft.effects.cluster.cluster import Cluster, Json
+from xsft.effects.cluster.permitted import unless_forbidden
+from xsft.effects.machine.parallel import start
+from xsft.reading.lenient import mapping, rows, text
+from xsft.reading.queue import quotas_of
+from xsft.reading.supply import TPU, SliceSupply, supplies
+from xsft.states.evidence import Quota
+
+CONTROLLERS = {
+    "JobSet": ("jobset-system", "jobset-controller-manager"),
+    "Kueue": ("kueue-system", "kueue-controller-manager"),
+}
+"""Namespace and Deployment. source: jobset@v0.10.1 and kueue@v0.16.1, config/default/kustomization.yaml."""
+
+
+class QueueQuota(Struct, frozen=True, kw_only=True):
+    """Quota of one ClusterQueue for TPU chips."""
+
+    queue: str
+    cohort: str | None
+    quotas: tuple[Quota, ...]
+
+
+class PlaceView(Struct, frozen=True, kw_only=True):
+    """A cluster at one moment."""
+
+    context: str
+    versions: dict[str, str | None]
+    """Version of Kubernetes, JobSet and Kueue; None if it could not be read."""
+    slices: tuple[SliceSupply, ...]
+    queues: tuple[QueueQuota, ...]
+    unread: tuple[str, ...] = ()
+    """What could not be read, why, and what is therefore unknown."""
+
+
+def view_place(cluster: Cluster, *, namespace: str) -> PlaceView:
+    """Return the view; `namespace` is the one whose Workloads are read if those of all namespaces may not be.
+
+    Raises as `Cluster` does, except for what this login may not read.
+    """
+    asked = {
+        "nodes": start(partial(unless_forbidden, cluster.tpu_nodes)),
+        "workloads": start(partial(unless_forbidden, cluster.workloads)),
+        "flavors": start(partial(unless_forbidden, cluster.resource_flavors)),
+        "queues": start(partial(unless_forbidden, cluster.cluster_queues)),
+    }
+    versions = start(lambda: _versions(cluster))
+    found = {name: one.result() for name, one in asked.items()}
+    unread = tuple(_unread(name, what) for name, what in found.items() if isinstance(what, Unseen))
+    if isinstance(found["workloads"], Unseen):
+        found["workloads"] = unless_forbidden(lambda: cluster.workloads(namespace=namespace))
+        unread = (*unread, f"Only Workloads of the namespace {namespace} were read.")
+    items = {name: () if isinstance(what, Unseen) else what for name, what in found.items()}
+    flavors = {str(mapping(flavor, "metadata").get("name")): flavor for flavor in items["flavors"]}
+    return PlaceView(
+        context=cluster.context,
+        versions=versions.result(),
+        slices=supplies(items["nodes"], items["workloads"], flavors),
+        queues=tuple(_queue(queue) for queue in items["queues"]),
+        unread=unread,
+    )
+
+
+def _queue(json: Json) -> QueueQuota:
+    return QueueQuota(
+        queue=text(mapping(json, "metadata").get("name")) or "?",
+        cohort=text(mapping(json, "spec").get("cohort")) or text(mapping(json, "spec").get("cohortName")),
+        quotas=tuple(quota for quota in quotas_of(json) if quota.resource == TPU),
+    )
+
+
+def _versions(cluster: Cluster) -> dict[str, str | None]:
+    images = {name: _image_tag(cluster, *where) for name, where in CONTROLLERS.items()}
+    return {"Kubernetes": cluster.kubernetes_version(), **images}
+
+
+def _image_tag(cluster: Cluster, namespace: str, name: str) -> str | None:
+    """Return the tag of the controller's image; None without the Deployment, a tag, or the permission."""
+    found = unless_forbidden(lambda: cluster.deployment(name=name, namespace=namespace))
+    if found is None or isinstance(found, Unseen):
+        return None
+    containers = rows(mapping(found, "spec", "template", "spec").get("containers"))
+    image = next((str(c.get("image", "")) for c in containers if c.get("name") == "manager"), "")
+    tag = image.partition("@")[0].rpartition(":")[2]
+    return tag if tag and "/" not in tag else None
+
+
+UNKNOWN = {
+    "nodes": "the number of slices is unknown",
+    "workloads": "the use of slices by other namespaces is unknown",
+    "flavors": "the TPU type of what is in use is unknown",
+    "queues": "the quota is unknown",
+}
+
+
+def _unread(name: str, unseen: Unseen) -> str:
+    return f"{unseen.why.rstrip('.')}: {UNKNOWN[name]}."
