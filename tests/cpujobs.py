@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -10,7 +11,7 @@ import yaml
 from tests.stories import ROOT, intent_of, spec_of, varied
 from xsft.catalog.cpu import GIB
 from xsft.conversion.inputs import ConversionInputs, ConversionSource
-from xsft.launchers.cpujob import CpuJob, run_of
+from xsft.launchers.cpujob import CpuJob, run_of, run_on_slice
 from xsft.launchers.encoding import command_in_wrapper
 from xsft.planner import cpu_rendering, make_cpu_plan
 from xsft.steps import CpuPlan
@@ -26,6 +27,7 @@ INPUTS = ConversionInputs(
     param_scan_axis=1,
 )
 GOLDEN = ROOT / "tests" / "golden" / f"{STORY}.convert.yaml"
+SLICE_GOLDEN = GOLDEN.with_name(f"{STORY}.convert-on-tpu.yaml")
 
 
 def job(
@@ -36,6 +38,7 @@ def job(
     memory: int = 12 * GIB,
     disk: int = 8 * GIB,
     name: str = NAME,
+    on_tpu: bool = False,
     **changes: Any,
 ) -> CpuJob:
     """`changes`: of the workload, by dotted key with `__` for the dot."""
@@ -43,7 +46,7 @@ def job(
     run = intent_of(varied(spec_of(STORY), {"namespace": namespace, **dotted})).run
     return CpuJob(
         work="convert",
-        run=run_of(run, run_name=name, attempt=attempt),
+        run=(run_on_slice if on_tpu else run_of)(run, run_name=name, attempt=attempt),
         training=run.run_name,
         digest=digest,
         argv=("python3", "-m", "maxtext.checkpoint_conversion.to_maxtext", "model_name=gemma2-2b", "a=b c '$X'"),
@@ -57,11 +60,12 @@ def job(
 
 def planned(**settings: Any) -> CpuPlan:
     """What xpk renders is taken from the golden manifest; what patches put there is put again."""
-    return plan_of(job(**settings))
+    wanted = job(**settings)
+    return plan_of(wanted, golden=SLICE_GOLDEN if wanted.on_tpu else GOLDEN)
 
 
-def plan_of(wanted: CpuJob) -> CpuPlan:
-    text = GOLDEN.read_text(encoding="utf-8")
+def plan_of(wanted: CpuJob, *, golden: Path = GOLDEN) -> CpuPlan:
+    text = golden.read_text(encoding="utf-8")
     rendered = yaml.safe_load(re.sub(rf": {NAME}$", f": {wanted.run.jobset}", text, flags=re.MULTILINE))
     (container,) = rendered["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
     script = container["command"][2]

@@ -30,21 +30,29 @@ WANTED = frozenset({"checkpoint-to-convert"})
 
 
 def plan_conversion(
-    made: ConversionPlan, run: Run, *, file: str, problems: tuple[Problem, ...], progress: Progress
+    made: ConversionPlan,
+    run: Run,
+    *,
+    file: str,
+    problems: tuple[Problem, ...],
+    progress: Progress,
+    on_tpu: bool = False,
 ) -> CpuPlan:
     """Return the plan of the CPU job of a workload's conversion. `problems`: of the workload, strict as a submission
-    is.
+    is. `on_tpu`: on the first host of one slice of the workload's TPU type, which is taken whole.
 
     Raises SpecError if an error forbids it, Unreachable if it is unknown whether it was converted before.
     """
-    own = tuple(p for p in problems if p.id not in WANTED and not p.where.startswith(NOT_ITS))
-    found = (*for_submission(own), *conversion_problems(made, run))
+    ignored = tuple(section for section in NOT_ITS if not (on_tpu and section == "tpu"))
+    own = tuple(p for p in problems if p.id not in WANTED and not p.where.startswith(ignored))
+    found = (*for_submission(own), *conversion_problems(made, run, on_tpu=on_tpu))
     errors = errors_in(found)
     if errors and all(problem.kind == "unread" for problem in errors):
         raise Unreachable(errors[0].message, fix=errors[0].fix, id=errors[0].id)
     if errors or made.estimate is None:
         raise SpecError(tuple(redacted(problem).in_file(file) for problem in errors))
-    return plan_job(conversion_job(made, run, made.estimate), file=file, problems=found, progress=progress)
+    job = conversion_job(made, run, made.estimate, on_tpu=on_tpu)
+    return plan_job(job, file=file, problems=found, progress=progress)
 
 
 def plan_job(job: CpuJob, *, file: str, problems: tuple[Problem, ...], progress: Progress) -> CpuPlan:

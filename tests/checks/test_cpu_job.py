@@ -53,3 +53,12 @@ def test_a_name_that_leaves_no_room_for_a_second_attempt(
     made: ConversionPlan, run: Run, length: int, found: list[tuple[str, str]]
 ) -> None:
     assert ids(replace(made, run_name="x" * length), run) == found
+
+
+def test_a_slice_is_told_with_what_it_wastes(made: ConversionPlan, run: Run) -> None:
+    (told,) = conversion_problems(made, run, on_tpu=True)
+    assert (told.id, told.severity) == ("conversion-on-tpu", "warning")
+    assert run.slice
+    assert run.slice.describe in told.message
+    (refused,) = conversion_problems(made, replace(run, slice=None), on_tpu=True)
+    assert (refused.id, refused.severity) == ("conversion-no-slice", "error")

@@ -78,6 +78,21 @@ def test_two_conversions_and_a_pathways_head_share_a_pool(
     assert pools == {"cpu-np"}
 
 
+def test_a_queue_of_chips_admits_one_on_a_slice_that_was_asked_for(
+    real_cluster: Cluster, cluster_namespace: str, connected: Connected, chips_only: str
+) -> None:
+    """All hosts of the slice are taken; each knows which one it is, and only the first converts."""
+    plan = planned(namespace=cluster_namespace, queue=chips_only, on_tpu=True, tpu={"type": "v6e-256"})
+    real_cluster.wait(lambda: examine(connected, plan)[1] == (), what="Kueue to serve the new queue")
+    connected.dry_run_jobset(plan.manifest or {})
+    connected.create_jobset(plan.manifest or {})
+    pods = real_cluster.wait_pods(cluster_namespace, f"jobset.sigs.k8s.io/jobset-name={plan.jobset}", count=64)
+    index = "batch.kubernetes.io/job-completion-index"
+    assert sorted(int(pod["metadata"]["labels"][index]) for pod in pods) == list(range(64))
+    names = {one["name"] for pod in pods for one in pod["spec"]["containers"][0]["env"]}
+    assert "JOB_COMPLETION_INDEX" in names  # put there by Kubernetes
+
+
 def test_a_queue_of_chips_is_told_before_and_the_named_command_mends_it(
     real_cluster: Cluster, cluster_namespace: str, connected: Connected, chips_only: str
 ) -> None:

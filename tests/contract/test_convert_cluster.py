@@ -135,3 +135,12 @@ def test_a_person_sees_the_plan(here: Machine) -> None:
     assert "xpk workload create \\\n" in shown
     assert "--device-type=n2-standard-4-1" in shown
     assert "12Gi of memory" not in done.stderr
+
+
+@pytest.mark.standin_only("no-request")
+def test_on_a_slice_the_plan_says_what_is_wasted(here: Machine) -> None:
+    shown = convert(here, "--on-tpu", "--dry-run")
+    assert (shown["job"]["tpu"], shown["job"]["chips"]) == ("v6e-8", 8)
+    assert {problem["id"] for problem in shown["problems"]} >= {"conversion-on-tpu"}
+    text = here.xsft("checkpoint", "convert", here.workload(STORY), "--on-tpu", "--dry-run").stdout
+    assert "wasted      8 chips, until the conversion ends" in text

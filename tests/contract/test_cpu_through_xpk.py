@@ -30,6 +30,7 @@ def plans(xpk_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     jobs = {name: job(memory=memory, disk=memory) for name, memory in SIZES.items()}
     jobs |= {mode: job(mode=mode, **settings) for mode, settings in MODES.items()}
     jobs["all"] = job(**EVERYTHING)
+    jobs |= {f"tpu-{name}": job(on_tpu=True, **settings) for name, settings in SLICES.items()}
     lines = {name: _line(one) for name, one in jobs.items()}
     cache = tmp_path_factory.mktemp("renders")
     texts = render.render(tuple(lines.values()), python=xpk_python, lock_digest="tests", cache=cache)
@@ -40,6 +41,11 @@ def plans(xpk_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     }
 
 
+SLICES: dict[str, dict[str, Any]] = {
+    "v6e-256": {"tpu": {"type": "v6e-256", "num_slices": 2}, "disk": 100 * GIB, "memory": 100 * GIB},
+    "spot": {"tpu": {"type": "v6e-4", "capacity": "spot"}},
+}
+"""Of a training on two slices, and of one on spot capacity."""
 MODES: dict[str, dict[str, Any]] = {
     "mcjax": {},
     "pathways": {"pathways": {"proxy_image": "p:1", "server_image": "s:1", "scratch": "gs://my-bucket/s"}},
@@ -63,11 +69,17 @@ def test_its_manifest_is_the_golden_one(plans: dict[str, CpuPlan], golden: Golde
     golden.check(f"{STORY}.convert.yaml", yaml.safe_dump(plans["mcjax"].manifest, sort_keys=False, width=120))
 
 
+def test_its_manifest_on_a_slice_is_the_golden_one(plans: dict[str, CpuPlan], golden: Golden) -> None:
+    golden.check(
+        f"{STORY}.convert-on-tpu.yaml", yaml.safe_dump(plans["tpu-v6e-256"].manifest, sort_keys=False, width=120)
+    )
+
+
 def test_a_pathways_cluster_gets_the_same_one(plans: dict[str, CpuPlan]) -> None:
     assert plans["pathways"].manifest == plans["mcjax"].manifest
 
 
-@pytest.mark.parametrize("name", [*SIZES, *MODES, "all"])
+@pytest.mark.parametrize("name", [*SIZES, *MODES, "all", "tpu-v6e-256", "tpu-spot"])
 def test_everything_asked_for_arrived(plans: dict[str, CpuPlan], name: str) -> None:
     assert {row.outcome for row in plans[name].audit} == {"landed", "patched"}
     assert plans[name].problems == ()
@@ -102,6 +114,21 @@ def test_what_xpk_gives_a_slice_and_a_cpu_job_does_not_need_is_gone(plans: dict[
     assert "imagePullSecrets" not in pod
     assert "securityContext" not in _container(plans["mcjax"])
     assert pod["hostNetwork"] is True
+
+
+def test_on_a_slice_it_takes_one_whole_and_no_quota_but_chips(plans: dict[str, CpuPlan]) -> None:
+    made = plans["tpu-v6e-256"]
+    assert {"--tpu-type=v6e-256", "--num-slices=1"} <= set(made.xpk_argv or ())
+    (replicated,) = (made.manifest or {})["spec"]["replicatedJobs"]
+    assert (replicated["replicas"], replicated["template"]["spec"]["parallelism"]) == (1, 64)
+    assert _container(made)["resources"] == {"limits": {"google.com/tpu": 4}}
+    assert "securityContext" not in _container(made)
+    assert "exclusive-topology" in str(made.manifest)
+    env = {one["name"]: one.get("value") for one in _container(made)["env"]}
+    assert env["JAX_PLATFORMS"] == "cpu"
+    (scratch,) = [one for one in _pod(made)["volumes"] if one["name"] == "xsft-scratch"]
+    assert scratch["emptyDir"] == {"medium": "Memory"}  # no disk for each of 64 hosts
+    assert _pod(plans["tpu-spot"])["nodeSelector"]["cloud.google.com/gke-spot"] == "true"
 
 
 def test_settings_of_the_chips_stay_away(plans: dict[str, CpuPlan]) -> None:

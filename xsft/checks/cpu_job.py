@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xsft.catalog.cpu import GIB, cpu_type_for, cpu_types
+from xsft.conversion.estimate import ConversionEstimate
 from xsft.conversion.plan import ConversionPlan
 from xsft.naming import run_name_limit
 from xsft.problems import Problem, error, warning
 from xsft.spec.resolve import Run
 
 
-def conversion_problems(made: ConversionPlan, run: Run) -> Iterator[Problem]:
-    """Yield a problem for each part of the conversion that a pod could not do."""
+def conversion_problems(made: ConversionPlan, run: Run, *, on_tpu: bool = False) -> Iterator[Problem]:
+    """Yield a problem for each part of the conversion that a pod could not do. `on_tpu`: it takes a slice."""
     source = made.inputs.source
     if source.is_folder:
         message = f"{source.repo} is a folder on this machine, which pods cannot read."
         fix = "Use a Hugging Face repository, or convert it here: --set target=local, with output on gs://."
         yield error("conversion-folder", "model.hf.repo", message, fix)
-    limit = run_name_limit(mode="mcjax", num_slices=1, hosts=1)
+    hosts = run.slice.hosts if on_tpu and run.slice else 1
+    limit = run_name_limit(mode="mcjax", num_slices=1, hosts=hosts)
     if len(made.run_name) > limit:
         message = f"{made.run_name!r} has {len(made.run_name)} characters; the limit of a CPU job is {limit}."
         fix = "Use a shorter name: --run-name NAME. The result has the same path."
@@ -27,8 +29,24 @@ def conversion_problems(made: ConversionPlan, run: Run) -> Iterator[Problem]:
         message = f"The size of {run.spec.model.name} is unknown, and so is the memory for its conversion."
         fix = "Convert it on a machine with enough memory: --set target=local, with output on gs://."
         yield error("conversion-size", "model.name", message, fix)
+    elif on_tpu:
+        yield from _on_slice(made.estimate, run)
     elif cpu_type_for(made.estimate.memory) is None:
         yield _too_large(made.estimate.memory)
+
+
+def _on_slice(needs: ConversionEstimate, run: Run) -> Iterator[Problem]:
+    tpu = run.slice
+    if tpu is None:
+        message = "The workload names no TPU type, so there is no slice to convert on."
+        yield error("conversion-no-slice", "tpu.type", message, "Name one under tpu.type, or leave --on-tpu out.")
+        return
+    idle = f", and {tpu.hosts - 1} of its {tpu.hosts} hosts" if tpu.hosts > 1 else ""
+    message = (
+        f"The conversion takes a whole slice, {tpu.describe}: its chips{idle} do nothing until it ends. It needs about"
+        f" {(needs.memory + needs.download) / GIB:,.0f} GiB of memory on one {tpu.machine_type}, which is not checked."
+    )
+    yield warning("conversion-on-tpu", "", message, "Convert on a CPU node where the cluster has one: no --on-tpu.")
 
 
 def _too_large(memory: int) -> Problem:

@@ -135,7 +135,7 @@ def asked_of(workload: api.Loaded, intent: Intent) -> ConversionPlan:
 
 
 def _refuse_options(args: argparse.Namespace, *, on_cluster: bool) -> None:
-    of_clusters = {"--dry-run": args.dry_run, "--wait": args.wait, "--yes": args.yes}
+    of_clusters = {"--dry-run": args.dry_run, "--wait": args.wait, "--yes": args.yes, "--on-tpu": args.on_tpu}
     given = [option for option, value in of_clusters.items() if value]
     if given and not on_cluster:
         raise UsageError(f"{given[0]}: the workload converts on this machine.", fix="Leave it out.")

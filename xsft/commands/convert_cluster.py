@@ -51,7 +51,10 @@ def convert_cluster(
     if made.whole:
         return _found(made, as_json=args.json)
     with when_interrupted(NOTHING_CREATED), shown("xsft") as progress:
-        plan_of = partial(cpu_jobs.plan_conversion, run=run, file=file, problems=problems, progress=progress)
+        on_tpu: bool = args.on_tpu
+        plan_of = partial(
+            cpu_jobs.plan_conversion, run=run, file=file, problems=problems, progress=progress, on_tpu=on_tpu
+        )
         plan = plan_of(made)
         if args.dry_run:
             return _dry_run(plan, made, claim, as_json=args.json)
@@ -182,10 +185,12 @@ def _job(plan: CpuPlan) -> dict[str, Any]:
         "uid": None,
         "namespace": run.namespace,
         "queue": run.queue,
-        "cpus": job.cpus,
+        "cpus": None if job.on_tpu else job.cpus,
         "memory_bytes": job.memory,
         "disk_bytes": job.disk,
-        "machine": job.machine.machine,
+        "machine": run.slice.machine_type if run.slice else job.machine.machine,
+        "tpu": run.slice.xpk_type if run.slice else None,
+        "chips": run.chips if job.on_tpu else 0,
         "xpk_argv": list(plan.xpk_argv) if plan.xpk_argv else None,
         "by_hand": list(plan.by_hand),
         "manifest": None,

@@ -39,7 +39,11 @@ def _summary(plan: CpuPlan, made: ConversionPlan) -> Iterator[tuple[str, str]]:
     yield "converts", f"{source.repo}{revision} for {made.inputs.model}; MaxText {run.release.version}"
     yield "cluster", cluster_text(run)
     yield "JobSet", f"{plan.jobset} in namespace {run.namespace}, queue {run.queue}, priority {run.spec.priority}"
-    yield "node", f"{job.cpus} CPUs and {job.memory_quantity} of memory, as {job.machine.machine} has"
+    if run.slice:
+        yield "slice", f"{run.slice.describe}; {run.slice.machine_type} hosts, of which only the first works"
+        yield "wasted", f"{run.chips} chips, until the conversion ends"
+    else:
+        yield "node", f"{job.cpus} CPUs and {job.memory_quantity} of memory, as {job.machine.machine} has"
     yield "disk", f"{job.disk / GIB:,.0f} GiB for the download"
     yield "secrets", secrets_text(run)
     yield "result", job.writes

@@ -44,19 +44,24 @@ class ConversionEstimateDocument(Document):
 
 
 class ConversionJobDocument(Document):
-    """The job of a conversion on a cluster: one pod on a CPU node."""
+    """The job of a conversion on a cluster: one pod on a CPU node, or a slice of which one host works."""
 
     jobset: str | None
     uid: str | None
     """UID of the JobSet; null for a dry run."""
     namespace: str
     queue: str
-    cpus: int
+    cpus: int | None
+    """Requested CPUs; null on a slice, which requests chips alone."""
     memory_bytes: int
-    """Estimated memory in bytes; the pod requests it in whole GiB."""
+    """Estimated memory in bytes; the pod requests it in whole GiB, except on a slice."""
     disk_bytes: int
     machine: str
-    """GCE machine type: the smallest of those that xpk names."""
+    """GCE machine type: the smallest of those that xpk names, or that of the slice's hosts."""
+    tpu: str | None = None
+    """TPU type of the slice, with --on-tpu."""
+    chips: int = 0
+    """Chips that it takes and does not use, with --on-tpu."""
     xpk_argv: list[str] | None
     by_hand: list[str]
     """Parts of the JobSet that the xpk line alone would lack."""

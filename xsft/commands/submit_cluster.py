@@ -148,6 +148,8 @@ def _takes(plan: Planned) -> str:
         case Plan():
             described = run.slice.xpk_type if run.slice else "?"
             return f"Take {run.chips} chips ({run.num_slices} x {described}) from queue {run.queue}"
+        case CpuPlan(job=job) if run.slice:
+            return f"Take {run.chips} chips ({run.slice.xpk_type}) for {job.work} on one host, from queue {run.queue}"
         case CpuPlan(job=job):
             return f"Take {job.cpus} CPUs and {job.memory_quantity} of memory from queue {run.queue}"
 
@@ -190,6 +192,9 @@ def _asks_for(plan: Planned) -> Iterator[str]:
             described = run.slice.describe if run.slice else "?"
             yield f"{plan.run_name}: {run.chips} chips, {run.num_slices} x {described}"
             yield f"{at}, mode {plan.mode.value}"
+        case CpuPlan() if run.slice:
+            yield f"{plan.run_name}: {run.chips} chips, {run.slice.describe}; only its first host works"
+            yield at
         case CpuPlan(job=job):
             yield f"{plan.run_name}: one CPU node, {job.cpus} CPUs and {job.memory_quantity} of memory"
             yield at

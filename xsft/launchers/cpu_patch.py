@@ -14,7 +14,7 @@ from xsft.catalog.cpu import GIB, cpu_types
 from xsft.launchers.audit import Expectation
 from xsft.launchers.cpujob import SCRATCH, CpuJob, cpu_env
 from xsft.launchers.encoding import escape_expansion
-from xsft.launchers.expect import secret_expectations
+from xsft.launchers.expect import secret_expectations, slice_expectations
 from xsft.launchers.jobset import FAIL_JOBSET_RULE, JobSetPaths, places, pod_failure_policy
 from xsft.launchers.labels import (
     DIGEST_ANNOTATION,
@@ -28,7 +28,7 @@ from xsft.launchers.labels import (
     WORK_LABEL,
     WRITES_ANNOTATION,
 )
-from xsft.launchers.patch import NODE_TERMS, Change, pull_secret_changes, token_changes
+from xsft.launchers.patch import NODE_TERMS, Change, capacity_changes, pull_secret_changes, token_changes
 from xsft.launchers.pointers import Json, Named, Path
 
 SCRATCH_VOLUME = "xsft-scratch"
@@ -47,7 +47,8 @@ NOT_DEFAULT_POOL = {"key": "cloud.google.com/gke-nodepool", "operator": "NotIn",
 def cpu_changes(job: CpuJob) -> tuple[Change, ...]:
     """Return the changes to the manifest for what xpk cannot express."""
     at = places(job.run.mode.value)
-    return (*_identity(job, at), *_resources(job, at), *token_changes(job.run, at), *pull_secret_changes(job.run, at))
+    place = _slice_changes(job, at) if job.on_tpu else _node_changes(job, at)
+    return (*_identity(job, at), *place, *token_changes(job.run, at), *pull_secret_changes(job.run, at))
 
 
 def cpu_expectations(job: CpuJob) -> tuple[Expectation, ...]:
@@ -56,6 +57,7 @@ def cpu_expectations(job: CpuJob) -> tuple[Expectation, ...]:
     return (
         *_expected_identity(job, at),
         *_expected_process(job, at),
+        *(slice_expectations(job.run, at) if job.on_tpu else _expected_node(job, at)),
         *_expected_policies(job, at),
         *secret_expectations(job.run, at),
     )
@@ -92,27 +94,38 @@ def _identity(job: CpuJob, at: JobSetPaths) -> Iterator[Change]:
     yield Change(path=(*at.trainer_pod[:-1], "metadata", "labels", RUN_LABEL), value=job.run.run_name, why=why)
     queue = ("metadata", "labels", "kueue.x-k8s.io/queue-name")
     yield Change(path=queue, value=job.run.queue, why="xpk supports only one queue, multislice-queue")
+
+
+def _node_changes(job: CpuJob, at: JobSetPaths) -> Iterator[Change]:
     alone = "xpk reserves a whole node pool for a CPU job, so no second one and no Pathways head could start"
     yield Change(path=EXCLUSIVE, action="remove", why=alone)
-
-
-def _resources(job: CpuJob, at: JobSetPaths) -> Iterator[Change]:
     asks = "xpk limits the CPUs to those of the machine type and asks for no memory"
     resources = (*at.trainer, "resources")
     yield Change(path=(*resources, "requests"), value=_requests(job), why=asks)
     yield Change(path=(*resources, "limits"), value={"memory": job.memory_quantity}, why=asks)
+    yield Change(path=(*at.trainer_pod, *NODE_TERMS), value=_node_terms(job), why="xpk accepts nodes of any size")
+    yield from _scratch(job, at)
+    if job.disk > NODE_DISK:
+        disk = "a disk of its own belongs to root, and an image's user may be another"
+        yield Change(path=(*at.trainer_pod, "securityContext", "fsGroup"), value=GROUP, why=disk)
+
+
+def _slice_changes(job: CpuJob, at: JobSetPaths) -> Iterator[Change]:
+    """Yield the changes of a job on a slice, which it takes whole: Kueue counts all its chips, and no memory."""
+    yield from _scratch(job, at)
+    yield from capacity_changes(job.run, at)
+
+
+def _scratch(job: CpuJob, at: JobSetPaths) -> Iterator[Change]:
     yield Change(
         path=(*at.trainer, "securityContext"),
         action="remove",
         why="xpk makes it privileged, which only TPU containers need",
     )
-    yield Change(path=(*at.trainer_pod, *NODE_TERMS), value=_node_terms(job), why="xpk accepts nodes of any size")
     disk = "xpk has no volume for what is downloaded; a request for ephemeral-storage is in no queue's quota"
     mount = {"name": SCRATCH_VOLUME, "mountPath": SCRATCH}
     yield Change(path=(*at.trainer_pod, "volumes", Named(SCRATCH_VOLUME)), value=_volume(job), why=disk)
     yield Change(path=(*at.trainer, "volumeMounts", Named(SCRATCH_VOLUME)), value=mount, why=disk)
-    if job.disk > NODE_DISK:
-        yield Change(path=(*at.trainer_pod, "securityContext", "fsGroup"), value=GROUP, why=disk)
 
 
 def _requests(job: CpuJob) -> dict[str, Json]:
@@ -130,9 +143,11 @@ def _node_terms(job: CpuJob) -> list[Json]:
 
 def _volume(job: CpuJob) -> Json:
     """Return a volume: a folder of the node, or a disk that lives as long as the pod. Kueue counts neither as a
-    request."""
+    request. On a slice it is the memory of the host instead of a disk for each of its hosts."""
     if job.disk <= NODE_DISK:
         return {"name": SCRATCH_VOLUME, "emptyDir": {}}
+    if job.on_tpu:
+        return {"name": SCRATCH_VOLUME, "emptyDir": {"medium": "Memory"}}
     size = {"requests": {"storage": f"{math.ceil(job.disk / GIB)}Gi"}}
     claim = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": size}}
     return {"name": SCRATCH_VOLUME, "ephemeral": {"volumeClaimTemplate": claim}}
@@ -152,16 +167,12 @@ def _expected_identity(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
 
 
 def _expected_process(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
-    resources = (*at.trainer, "resources")
     volume = (*at.trainer_pod, "volumes", Named(SCRATCH_VOLUME))
     mount = (*at.trainer, "volumeMounts", Named(SCRATCH_VOLUME), "mountPath")
     command = (*at.trainer, "command")
     asked = list(job.process)
     yield Expectation(field="image.ref", path=(*at.trainer, "image"), value=job.run.spec.image.ref)
     yield Expectation(field="command", path=command, value=job.command, requested=asked, reads="command")
-    yield Expectation(field="memory", path=(*resources, "requests"), value=_requests(job))
-    yield Expectation(field="memory", path=(*resources, "limits"), value={"memory": job.memory_quantity})
-    yield Expectation(field="nodes", path=(*at.trainer_pod, *NODE_TERMS), value=_node_terms(job))
     yield Expectation(field="disk", path=volume, value=_volume(job))
     yield Expectation(field="disk", path=mount, value=SCRATCH)
     for name, value in cpu_env(job).items():
@@ -169,12 +180,19 @@ def _expected_process(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
         yield Expectation(field=f"env.{name}", path=path, value=escape_expansion(value), requested=value)
 
 
+def _expected_node(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
+    resources = (*at.trainer, "resources")
+    yield Expectation(field="replicas", path=(*at.slices, "replicas"), value=1)
+    yield Expectation(field="replicas", path=(*at.trainer_job, "parallelism"), value=1)
+    yield Expectation(field="memory", path=(*resources, "requests"), value=_requests(job))
+    yield Expectation(field="memory", path=(*resources, "limits"), value={"memory": job.memory_quantity})
+    yield Expectation(field="nodes", path=(*at.trainer_pod, *NODE_TERMS), value=_node_terms(job))
+
+
 def _expected_policies(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
     """Yield the policies of a job that is never restarted in place: files of an earlier start would be in its way, so
     the next call begins a new attempt."""
     spec, policy = job.run.spec, ("spec", "failurePolicy")
-    yield Expectation(field="replicas", path=(*at.slices, "replicas"), value=1)
-    yield Expectation(field="replicas", path=(*at.trainer_job, "parallelism"), value=1)
     yield Expectation(field="restarts", path=(*policy, "maxRestarts"), value=0)
     yield Expectation(field="restarts", path=(*policy, "rules"), value=[FAIL_JOBSET_RULE])
     yield Expectation(field="restarts", path=(*at.trainer_job, "podFailurePolicy"), value=pod_failure_policy([]))

@@ -1,4 +1,5 @@
-"""Jobs of a training that need no chip: one process in one pod on a CPU node. Pure data."""
+"""Jobs of a training that need no chip: one process in one pod on a CPU node; or, where a user asks for it, on the
+first host of a TPU slice. Pure data."""
 
 from __future__ import annotations
 
@@ -50,6 +51,11 @@ class CpuJob(Struct, frozen=True, kw_only=True):
     """What is converted; None for other work."""
 
     @property
+    def on_tpu(self) -> bool:
+        """Return whether it takes a TPU slice, whose chips do nothing."""
+        return self.run.slice is not None
+
+    @property
     def cpus(self) -> int:
         """Return the CPUs to request, in the machine's proportion of 1 to 4 GiB: as many jobs fit as their memory
         allows."""
@@ -75,12 +81,13 @@ class CpuJob(Struct, frozen=True, kw_only=True):
         return f"{math.ceil(self.memory / GIB)}Gi"
 
 
-def conversion_job(made: ConversionPlan, run: Run, needs: ConversionEstimate) -> CpuJob:
+def conversion_job(made: ConversionPlan, run: Run, needs: ConversionEstimate, *, on_tpu: bool = False) -> CpuJob:
     """Return the conversion job of the workload's run; the pod writes to the output itself, so only the download needs
     its disk."""
+    own = run_on_slice if on_tpu else run_of
     return CpuJob(
         work="convert",
-        run=run_of(run, run_name=made.run_name, attempt=1),
+        run=own(run, run_name=made.run_name, attempt=1),
         training=made.training,
         digest=made.digest,
         argv=made.argv,
@@ -107,7 +114,8 @@ def _notes(job: CpuJob, inputs: ConversionInputs) -> ContainerNotes:
 
 def attempt_of_job(job: CpuJob, attempt: int) -> CpuJob:
     """Return the same job under the name of its nth attempt."""
-    return replace(job, run=run_of(job.run, run_name=job.run.run_name, attempt=attempt))
+    own = run_on_slice if job.on_tpu else run_of
+    return replace(job, run=own(job.run, run_name=job.run.run_name, attempt=attempt))
 
 
 def run_of(run: Run, *, run_name: str, attempt: int) -> Run:
@@ -115,6 +123,15 @@ def run_of(run: Run, *, run_name: str, attempt: int) -> Run:
     name = jobset_name(run_name=run_name, attempt=attempt)
     mode = Mode(value="mcjax", reason="one process on a CPU node")
     return replace(run, run_name=run_name, attempt=attempt, jobset=name, mode=mode, slice=None)
+
+
+def run_on_slice(run: Run, *, run_name: str, attempt: int) -> Run:
+    """Return the workload's run as its job on one slice of the workload's TPU type."""
+    tpu = run.spec.tpu.model_copy(update={"num_slices": 1}) if run.spec.tpu else None
+    spec = run.spec.model_copy(update={"tpu": tpu})
+    mode = Mode(value="mcjax", reason="one process on the first host of a slice")
+    named = run_of(run, run_name=run_name, attempt=attempt)
+    return replace(named, spec=spec, slice=run.slice, mode=mode)
 
 
 def cpu_env(job: CpuJob) -> dict[str, str]:

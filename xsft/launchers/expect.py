@@ -36,7 +36,7 @@ def expectations(run: Run, *, digest: str) -> tuple[Expectation, ...]:
     at = places(run.mode.value)
     return (
         *_identity(run, at, digest=digest),
-        *_slices(run, at),
+        *slice_expectations(run, at),
         *_trainer(run, at),
         *_policies(run, at),
         *secret_expectations(run, at),
@@ -63,7 +63,8 @@ def _identity(run: Run, at: JobSetPaths, *, digest: str) -> Iterator[Expectation
     yield Expectation(field="spec_digest", path=(*annotations, DIGEST_ANNOTATION), value=digest)
 
 
-def _slices(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
+def slice_expectations(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
+    """Yield what the manifest must hold for the slices; nothing for a run without any."""
     tpu, job = run.slice, (*at.slices, "template", "spec")
     if tpu is None:
         return

@@ -69,7 +69,7 @@ def changes(run: Run, *, digest: str) -> tuple[Change, ...]:
         *_identity(run, at, digest=digest),
         *token_changes(run, at),
         *pull_secret_changes(run, at),
-        *_capacity(run, at),
+        *capacity_changes(run, at),
         *_restarts(run, at),
         *(_pathways(run, at) if run.mode.single_controller else ()),
     )
@@ -127,7 +127,8 @@ def pull_secret_changes(run: Run, at: JobSetPaths) -> Iterator[Change]:
             yield Change(path=(*pod, "imagePullSecrets"), value=[{"name": secret}], why=why)
 
 
-def _capacity(run: Run, at: JobSetPaths) -> Iterator[Change]:
+def capacity_changes(run: Run, at: JobSetPaths) -> Iterator[Change]:
+    """Yield the changes that put the slices on nodes of the requested capacity."""
     tpu = run.spec.tpu
     if tpu is None:
         return

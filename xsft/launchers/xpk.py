@@ -30,10 +30,11 @@ def rendering(run: Run) -> XpkRendering:
 
 
 def cpu_rendering(job: CpuJob) -> XpkRendering:
-    """Return the rendering of a CPU job: one machine, never restarted in place."""
+    """Return the rendering of a CPU job: one machine or one slice, never restarted in place."""
     run = job.run
     machine = f"--device-type={job.machine.name}"
-    what = (f"--docker-image={run.spec.image.ref}", f"--workload={run.jobset}", machine)
+    on_a_node = (f"--docker-image={run.spec.image.ref}", f"--workload={run.jobset}", machine)
+    what = _what(run) if job.on_tpu else on_a_node
     flags = (*_where(run), *what, *_priority(run), *_finished(run), *_env(cpu_env(job)))
     return XpkRendering(argv=("xpk", "workload", "create", *flags, f"--command={job.command}"))
 

@@ -29,5 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
     parser.add_argument("--dry-run", action="store_true", help="on a cluster: only print the job's plan")
     parser.add_argument("--yes", action="store_true", help="on a cluster: do not ask before a node is used")
+    on_tpu = "on a cluster: convert on one host of a whole slice of the workload's TPU type; its chips are idle"
+    parser.add_argument("--on-tpu", action="store_true", help=on_tpu)
     parser.add_argument("--wait", action="store_true", help="on a cluster: wait until the job ends")
     add_timing(parser)

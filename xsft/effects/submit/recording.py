@@ -153,7 +153,7 @@ def _resolved_job(plan: CpuPlan) -> dict[str, Any]:
         "memory_bytes": job.memory,
         "disk_bytes": job.disk,
         "cpus": job.cpus,
-        "machine": job.machine.machine,
+        "machine": plan.run.slice.machine_type if plan.run.slice else job.machine.machine,
         "queue": job.run.queue,
     }
 
