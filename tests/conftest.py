@@ -53,6 +53,9 @@ def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     """No test writes into the user's index of runs, nor does a process it starts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XSFT_STATE_DIR", str(tmp_path_factory.mktemp("state")))
+        patch.setenv(
+            "HF_ENDPOINT", "http://127.0.0.1:9"
+        )  # a check asks the hub; here the connection is refused at once
         yield
 
 

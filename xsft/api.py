@@ -18,6 +18,7 @@ from xsft.effects.environments.render import render
 from xsft.effects.facts import gather
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.facts.counted import kept
+from xsft.effects.facts.hub_check import HubReader, check_data, check_weights
 from xsft.effects.facts.rows import read_rows
 from xsft.effects.facts.templates import template_facts
 from xsft.effects.facts.tries import folder_names
@@ -25,7 +26,7 @@ from xsft.effects.machine import clock
 from xsft.effects.machine.files import STDIN, read_workload_text
 from xsft.effects.machine.paths import own_cache
 from xsft.errors import SpecError, Unreachable, UsageError, XsftError
-from xsft.facts import Facts, SourceFacts, TemplateFacts
+from xsft.facts import Facts, TemplateFacts
 from xsft.launchers.launcher import ReadyRendering, Rendering, XpkRendering
 from xsft.planner import make_intent, make_plan
 from xsft.problems import Problem, errors_in
@@ -79,14 +80,15 @@ def _refuse_stdin_twice(files: Sequence[str | Path]) -> None:
         raise UsageError("- is given twice; standard input can be read only once.", fix="Give it once.")
 
 
-def intend(workloads: Sequence[Loaded], *, attempt: int = 1, source: SourceFacts | None = None) -> tuple[Intent, ...]:
+def intend(workloads: Sequence[Loaded], *, attempt: int = 1, hub: HubReader | None = None) -> tuple[Intent, ...]:
     """Gather the facts and decide everything, without rendering. Each checkpoint is read once.
 
-    `source`: the hub's answer for the one workload's `model.hf`.
+    `hub`: what answers in place of the Hugging Face hub.
     """
     look, names, rows, today = cache(read_checkpoint), cache(folder_names), cache(read_rows), clock.today()
+    asked = hub or HubReader(cache(check_data), cache(check_weights))
     facts = (
-        gather.gather(one.spec, file=one.file, today=today, look=look, names=names, rows=rows, source=source)
+        gather.gather(one.spec, file=one.file, today=today, look=look, names=names, rows=rows, hub=asked)
         for one in workloads
     )
     pairs = zip(workloads, facts, strict=True)

@@ -148,6 +148,19 @@ class DataFacts(Struct, frozen=True, kw_only=True):
     """Why there are no rows, or what is wrong with a file."""
 
 
+class HubDataFacts(Struct, frozen=True, kw_only=True):
+    """The hub's answer on a data set, for the user's own login."""
+
+    access: Literal["read", "gated", "unknown"] = "read"
+    """`gated`: its terms are not accepted by this login. `unknown`: it does not exist, or is private."""
+    splits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By configuration; empty if the hub did not tell."""
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By configuration."""
+    unanswered: str = ""
+    """Why the hub was not asked, or did not answer."""
+
+
 class CountedData(Struct, frozen=True, kw_only=True):
     """Findings of `xsft data inspect` in the same data, by MaxText's own pipeline."""
 
@@ -218,6 +231,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     data: DataFacts | None = None
     """Facts of the training data; None unless it is in files of rows on this machine."""
     eval_data: DataFacts | None = None
+    hub_data: HubDataFacts | None = None
+    """Facts of a data set on the hub; None for other data, and for data sets of the catalogue."""
     counted: CountedData | None = None
     """Counts of `xsft data inspect`; None without any."""
     machine: MachineFacts = MachineFacts()

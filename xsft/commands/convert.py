@@ -19,8 +19,10 @@ from xsft.conversion.inputs import BRANCH
 from xsft.conversion.plan import ConversionPlan
 from xsft.effects.environments import environments
 from xsft.effects.facts.hub import read_repository, read_token
+from xsft.effects.facts.hub_check import answered
 from xsft.effects.local.convert import Conversion, ConversionResult, convert_here
-from xsft.effects.local.machine import Machine, hub_token
+from xsft.effects.local.machine import Machine
+from xsft.effects.machine.hub_login import hub_token
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.errors import INTERRUPTED, RunFailed, SpecError, Unreachable, UsageError
@@ -73,7 +75,7 @@ def look_for_cluster(workload: api.Loaded) -> tuple[ConversionPlan, Intent, tupl
     said: tuple[Problem, ...] = ()
     if asked.whole is None and not asked.inputs.source.is_folder:
         source, said = told_of_pods(asked, has_secret=workload.spec.secrets.hf_token is not None)
-        (intent,) = api.intend((workload,), source=source)
+        (intent,) = api.intend((workload,), hub=answered(source))
         asked = asked_of(workload, intent)
     return asked, intent, (*intent.problems, *said)
 
@@ -113,7 +115,7 @@ def look(workload: api.Loaded, source: SourceFacts | None = None) -> tuple[Conve
 
     Raises SpecError if errors forbid the conversion, Unreachable if the output cannot be read.
     """
-    (intent,) = api.intend((workload,), source=source)
+    (intent,) = api.intend((workload,), hub=answered(source))
     problems = tuple(p.in_file(workload.file) for p in intent.problems if not p.where.startswith(NOT_OURS))
     asked = asked_of(workload, intent)
     if errors_in(problems):

@@ -9,7 +9,10 @@ from typing import TypeGuard
 
 from msgspec.structs import replace
 
+from xsft.catalog.datasets import dataset
+from xsft.dataset.preparing import is_local
 from xsft.effects.facts.checkpoint import read_checkpoint
+from xsft.effects.facts.hub_check import HubReader
 from xsft.effects.facts.rows import ReadRows, read_rows
 from xsft.effects.facts.tokenizer import hub_cache, read_tokenizer
 from xsft.effects.facts.tries import Look, Names, folder_names, with_tries
@@ -21,10 +24,11 @@ from xsft.effects.inputs.places_file import places_folders
 from xsft.effects.machine.files import STDIN
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
-from xsft.facts import DataFacts, Facts, ImageFacts, MachineFacts, SourceFacts, TokenizerFacts
+from xsft.facts import DataFacts, Facts, HubDataFacts, ImageFacts, MachineFacts, SourceFacts, TokenizerFacts
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.place import Place
 from xsft.spec.resolve import resolve
+from xsft.trainers.local import FILE_FORMATS
 
 
 def gather(
@@ -36,13 +40,13 @@ def gather(
     look: Look = read_checkpoint,
     names: Names = folder_names,
     rows: ReadRows = read_rows,
-    source: SourceFacts | None = None,
+    hub: HubReader | None = None,
 ) -> Facts:
     """Return the facts for one workload; `today` is the UTC date, YYYYMMDD. `offline` skips reading the checkpoint.
 
     Pass a cached `look` and `rows` for many workloads: they often share data and a checkpoint, and one that does not
-    answer costs fifteen seconds. `source`: the hub's answer on `model.hf`, if it was queried. Raises SpecError if the
-    places.yaml it names is invalid.
+    answer costs fifteen seconds. `hub`: what answers about repositories on the Hugging Face hub; None: they are not
+    looked up. Raises SpecError if the places.yaml it names is invalid.
     """
     folder = folder_of(file)
     places, places_file = load_places(folder) if isinstance(spec.place, str) else ({}, None)
@@ -56,9 +60,10 @@ def gather(
         image=_image(spec, folder, places),
         machine=machine() if spec.on_this_machine else MachineFacts(),
     )
-    facts = replace(facts, source=source or _source(spec, facts))
+    facts = replace(facts, source=_source(spec, facts, hub))
     data, eval_data = _data(spec, rows, offline=offline), _eval_data(spec, rows, offline=offline)
-    facts = replace(facts, tokenizer=_tokenizer(spec, facts), data=data, eval_data=eval_data)
+    on_hub = _hub_data(spec, hub) if hub else None
+    facts = replace(facts, tokenizer=_tokenizer(spec, facts), data=data, eval_data=eval_data, hub_data=on_hub)
     return facts if offline else _with_adapters(spec, _with_checkpoint(spec, facts, look, names), look)
 
 
@@ -122,12 +127,21 @@ def _reads_rows(spec: WorkloadSpec, files: str | None, *, offline: bool) -> bool
     return reachable and spec.data.pipeline != "grain" and not spec.data.hf_data_dir
 
 
-def _source(spec: WorkloadSpec, facts: Facts) -> SourceFacts | None:
-    """Return the facts of a weights folder on this machine; only a conversion queries the hub."""
+def _hub_data(spec: WorkloadSpec, hub: HubReader) -> HubDataFacts | None:
+    """Return the hub's answer on a data set that the catalogue does not have."""
+    path = spec.data.hf_path
+    known = path in FILE_FORMATS or is_local(path) or "://" in path or dataset(path) is not None
+    return None if known or spec.data.pipeline == "grain" else hub.data(path)
+
+
+def _source(spec: WorkloadSpec, facts: Facts, hub: HubReader | None) -> SourceFacts | None:
+    """Return the facts of a weights folder on this machine, or what the hub says against a repository."""
     run, _ = resolve(spec, facts)
-    if run.conversion is None or not spec.on_this_machine or not run.conversion.source.is_folder:
+    if run.conversion is None:
         return None
-    return read_folder(run.conversion.source.repo, cache=own_cache())
+    if not run.conversion.source.is_folder:
+        return hub.weights(run.conversion.source) if hub else None
+    return read_folder(run.conversion.source.repo, cache=own_cache()) if spec.on_this_machine else None
 
 
 def _with_checkpoint(spec: WorkloadSpec, facts: Facts, look: Look, names: Names) -> Facts:

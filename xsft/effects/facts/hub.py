@@ -43,17 +43,13 @@ def read_repository(source: ConversionSource, *, env: Mapping[str, str], token: 
     """Return the hub's facts; a problem states why it cannot be converted. Raises Unreachable if the hub does not
     answer. `token` is sent only to the hub.
     """
-    if env.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
-        raise Unreachable(
-            "HF_HUB_OFFLINE is set, so the hub is not asked.", fix="Unset it, or name a folder of weights."
-        )
-    endpoint = (env.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
+    endpoint = endpoint_of(env)
     revision = source.revision or BRANCH
     with Session() as session:
         if token:
             session.headers["Authorization"] = f"Bearer {token}"
         try:
-            info = _json(session, f"{endpoint}/api/models/{source.repo}/revision/{quote(revision, safe='')}")
+            info = read_json(session, f"{endpoint}/api/models/{source.repo}/revision/{quote(revision, safe='')}")
             return _facts(session, f"{endpoint}/{source.repo}/resolve", source, info)
         except HubAnswer as told:
             return SourceFacts(problems=(_problem(source, told, has_token=token is not None),))
@@ -61,6 +57,15 @@ def read_repository(source: ConversionSource, *, env: Mapping[str, str], token: 
             why = "no answer in time" if isinstance(failed, Timeout) else type(failed).__name__
             fix = "Check the network and HF_ENDPOINT, or download the repository and name the folder: model.hf.repo."
             raise Unreachable(f"{endpoint} did not say what {source.repo} is: {why}", fix=fix) from failed
+
+
+def endpoint_of(env: Mapping[str, str]) -> str:
+    """Return the hub's address. Raises Unreachable if the user forbids requests."""
+    if env.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
+        raise Unreachable(
+            "HF_HUB_OFFLINE is set, so the hub is not asked.", fix="Unset it, or name a folder on this machine."
+        )
+    return (env.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
 
 
 def read_token(file: str | None) -> str | None:
@@ -82,8 +87,8 @@ def _facts(session: Session, files: str, source: ConversionSource, info: Mapping
     if CONFIG not in names or not {INDEX, SINGLE} & set(names):
         return SourceFacts(commit=commit, problems=(_no_model(source),))
     at = f"{files}/{commit}"
-    config = _json(session, f"{at}/{CONFIG}")
-    index = _json(session, f"{at}/{INDEX}") if INDEX in names else {}
+    config = read_json(session, f"{at}/{CONFIG}")
+    index = read_json(session, f"{at}/{INDEX}") if INDEX in names else {}
     arrays, total = index.get("weight_map"), index.get("metadata")
     size = total.get("total_size") if isinstance(total, Mapping) else None
     held = info.get("safetensors")
@@ -100,7 +105,7 @@ def _facts(session: Session, files: str, source: ConversionSource, info: Mapping
     )
 
 
-def _json(session: Session, url: str) -> dict[str, Any]:
+def read_json(session: Session, url: str) -> dict[str, Any]:
     with session.get(url, timeout=TIMEOUT_S, stream=True) as answer:
         if answer.status_code != HTTPStatus.OK:
             raise HubAnswer(answer.status_code, answer.headers.get("X-Error-Code", ""))

@@ -23,11 +23,12 @@ from xsft.effects.local import convert_folder
 from xsft.effects.local.convert_folder import ConversionFolder
 from xsft.effects.local.convert_needs import lacks
 from xsft.effects.local.killed import signal_text, true_status
-from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine, hub_token
+from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine
 from xsft.effects.local.namespace import refuse_where_harmful
 from xsft.effects.local.trainer_process import GRACE_S, follow
 from xsft.effects.machine import clock
 from xsft.effects.machine.filelock import exclusive
+from xsft.effects.machine.hub_login import hub_token
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.machine.signals import raised
 from xsft.effects.records.records import record_store

@@ -14,9 +14,10 @@ from xsft.data import located
 from xsft.dataset.examples import Vocabulary
 from xsft.dataset.passes import Answers, Pass, PassRead
 from xsft.effects.local import data_worker
-from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine, hub_token
+from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine
 from xsft.effects.local.namespace import refuse_where_harmful
 from xsft.effects.machine import process
+from xsft.effects.machine.hub_login import hub_token
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.errors import EnvironmentMissing, SpecError, Unreachable, XsftError
 from xsft.problems import error

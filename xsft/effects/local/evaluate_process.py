@@ -14,10 +14,11 @@ from msgspec import Struct
 
 from xsft.effects.local import evaluate_worker
 from xsft.effects.local.killed import signal_text, true_status
-from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine, hub_token
+from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine
 from xsft.effects.local.namespace import refuse_where_harmful
 from xsft.effects.local.trainer_process import follow
 from xsft.effects.machine import clock
+from xsft.effects.machine.hub_login import hub_token
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.evaluation.inputs import FIRST_TURNS
 from xsft.evaluation.plan import EvaluationPlan

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from xsft.effects.local.namespace import CONTAINED, Containment, detect
 from xsft.effects.machine import clock
+from xsft.effects.machine.hub_login import hub_token
 from xsft.steps import Plan
 from xsft.trainers.local import reads_only_files
 from xsft.trainers.trainer import trainer_of
@@ -74,12 +75,3 @@ def _online(plan: Plan, machine: Machine) -> dict[str, str]:
     if reads_only_files(plan.run):
         return {}
     return {**{name: machine.env[name] for name in PASSED_ON_ONLINE if name in machine.env}, **hub_token(machine.env)}
-
-
-def hub_token(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the path of the file that the user's `hf auth login` wrote; the file is not read. source: huggingface_hub
-    constants.py HF_TOKEN_PATH.
-    """
-    home = Path(env.get("HF_HOME") or Path(env.get("HOME", "/")) / ".cache" / "huggingface")
-    path = Path(env.get("HF_TOKEN_PATH") or home / "token")
-    return {"HF_TOKEN_PATH": str(path)} if path.is_file() else {}

@@ -13,8 +13,9 @@ import msgspec
 
 from xsft.dataset.preparing import Shard
 from xsft.effects.local import prepare_worker
-from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine, hub_token
+from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine
 from xsft.effects.machine import process
+from xsft.effects.machine.hub_login import hub_token
 from xsft.errors import EnvironmentMissing, SpecError, Unreachable, XsftError
 from xsft.problems import error
 from xsft.spec.keypath import printable

@@ -1,0 +1,160 @@
+"""What the hub says of a data set, against a stand-in on loopback.
+
+source: huggingface.co/docs/dataset-viewer/info; datasets@5.2.0 utils/_dataset_viewer.py; huggingface_hub@2.4.0
+hf_api.py [dataset_info, auth_check], utils/_http.py [hf_raise_for_status].
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import xsft
+from tests.effects.machine.test_http_session import Server, serving
+from xsft import api
+from xsft.conversion.inputs import ConversionSource
+from xsft.effects.facts.hub_check import HubReader, check_data, check_weights, read_data
+from xsft.errors import Unreachable
+from xsft.facts import HubDataFacts, SourceFacts
+from xsft.problems import Problem
+
+WORKLOADS = Path(__file__).parents[3] / "workloads"
+PATH = "owner/rows"
+INFO = f"/api/datasets/{PATH}"
+TABLE = {
+    "dataset_info": {
+        "en": {"features": {"messages": {}, "id": {}}, "splits": {"train": {}, "test": {}}},
+        "de": {"features": {"text": {}}, "splits": {"train": {}}},
+    },
+    "pending": [],
+    "failed": [],
+    "partial": False,
+}
+FOUND = HubDataFacts(
+    splits={"en": ("train", "test"), "de": ("train",)}, columns={"en": ("messages", "id"), "de": ("text",)}
+)
+
+
+def answers(server: Server, bodies: dict[str, Any]) -> None:
+    server.answers = {path: (200, {}, json.dumps(body).encode()) for path, body in bodies.items()}
+
+
+def read(server: Server, *, token: str | None = None) -> HubDataFacts:
+    address = f"http://{server.address}"
+    return read_data(PATH, env={"HF_ENDPOINT": address}, token=token, viewer=address)
+
+
+def test_configurations_splits_and_columns() -> None:
+    token = f"hf_{secrets.token_hex(17)}"
+    with serving() as server:
+        answers(server, {INFO: {"gated": False}, "/info": TABLE})
+        assert read(server, token=token) == FOUND
+        assert server.logins == {f"Bearer {token}"}
+
+
+@pytest.mark.parametrize("table", [{**TABLE, "partial": True}, {**TABLE, "failed": ["de"]}, {"error": "x"}, []])
+def test_a_part_of_the_table_is_no_table(table: Any) -> None:
+    with serving() as server:
+        answers(server, {INFO: {"gated": False}, "/info": table})
+        assert read(server) == HubDataFacts()
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "access"),
+    [(401, "RepoNotFound", "unknown"), (404, "", "unknown"), (403, "GatedRepo", "gated")],
+)
+def test_what_may_not_be_read(status: int, code: str, access: str) -> None:
+    with serving() as server:
+        server.answers = {INFO: (status, {"X-Error-Code": code}, b"{}")}
+        assert read(server).access == access
+
+
+def test_the_terms_of_a_gated_data_set() -> None:
+    with serving() as server:
+        answers(server, {INFO: {"gated": "manual"}, "/info": TABLE})
+        server.answers[f"{INFO}/auth-check"] = (403, {"X-Error-Code": "GatedRepo"}, b"{}")
+        assert read(server).access == "gated"
+        server.answers[f"{INFO}/auth-check"] = (200, {}, b"OK")
+        assert read(server) == FOUND
+
+
+def test_no_answer_is_said_and_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving() as server:
+        server.answers = {INFO: (503, {}, b"")}
+        with pytest.raises(Unreachable):
+            read(server)
+        monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
+        assert "503" in check_data(PATH).unanswered
+    assert "ConnectionError" in check_data(PATH).unanswered
+    assert check_weights(ConversionSource(repo=PATH)) is None
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert "HF_HUB_OFFLINE" in check_data(PATH).unanswered
+
+
+def test_quantised_weights_are_told_by_a_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving() as server:
+        files = ["config.json", "model.safetensors"]
+        answers(
+            server,
+            {
+                "/api/models/Qwen/Qwen3-0.6B/revision/main": {
+                    "sha": "c" * 40,
+                    "siblings": [{"rfilename": name} for name in files],
+                },
+                f"/Qwen/Qwen3-0.6B/resolve/{'c' * 40}/config.json": {"quantization_config": {"quant_method": "fp8"}},
+            },
+        )
+        monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
+        found = api.check(xsft.load(WORKLOADS / "qwen3_gsm8k.yaml"))
+        assert "weights-quantized" in [problem.id for problem in found]
+
+
+def problems(found: HubDataFacts, *settings: str, workload: str = "deepseek_lora") -> list[Problem]:
+    asked: list[str] = []
+
+    def answer(path: str) -> HubDataFacts:
+        asked.append(path)
+        return found
+
+    loaded = xsft.load(WORKLOADS / f"{workload}.yaml", settings=(f"data.hf_path={PATH}", *settings))
+    (intent,) = api.intend((loaded,), hub=HubReader(answer, lambda _source: SourceFacts()))
+    assert asked == [PATH]
+    return [p for p in intent.problems if p.where.startswith("data.") and p.id.startswith(("hub", "data", "col"))]
+
+
+GOOD = ("data.hf_name=en", "data.train_split=train", "data.columns=[messages]")
+
+
+@pytest.mark.parametrize(
+    ("found", "settings", "ids"),
+    [
+        (FOUND, GOOD, []),
+        (FOUND, GOOD[1:], ["dataset-configuration"]),
+        (FOUND, (*GOOD[:1], "data.train_split=train_sft", GOOD[2]), ["dataset-split"]),
+        (FOUND, ("data.hf_name=de", *GOOD[1:]), ["columns-dataset"]),
+        (HubDataFacts(), GOOD, ["hub-data-unknown"]),
+        (HubDataFacts(unanswered="no network"), GOOD, ["hub-data-unknown"]),
+        (HubDataFacts(access="unknown"), GOOD, ["hub-data-access"]),
+    ],
+)
+def test_problems_of_the_data_section(found: HubDataFacts, settings: tuple[str, ...], ids: list[str]) -> None:
+    assert [problem.id for problem in problems(found, *settings)] == ids
+
+
+def test_the_token_of_the_pods_is_never_asked_with() -> None:
+    gated = HubDataFacts(access="gated")
+    settings = (("secrets.hf_token=null",), ("secrets.hf_token.secret=s", "secrets.hf_token.key=k"))
+    (without,), (with_token,) = (problems(gated, *GOOD, *more) for more in settings)
+    assert (without.severity, with_token.severity) == ("error", "warning")
+    assert "the account of secrets.hf_token" in with_token.fix
+
+
+def test_data_of_the_catalogue_is_not_asked_for() -> None:
+    loaded = xsft.load(WORKLOADS / "deepseek_lora.yaml")
+    asked: list[str] = []
+    api.intend((loaded,), hub=HubReader(asked.append, lambda _source: None))
+    assert asked == []

@@ -1,0 +1,75 @@
+"""Check a data set on the hub by the hub's own answer: access, configuration, splits and columns. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from xsft.checks.splits import names_of
+from xsft.facts import Facts, HubDataFacts
+from xsft.problems import Problem, error, note, warning
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+
+TABLE = "configuration, splits and columns"
+LOGIN = "Log in with `hf auth login`, and accept its terms on the hub if it has any."
+
+
+def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """Yield what the hub says against the data section."""
+    del keys
+    found, path = facts.hub_data, run.spec.data.hf_path
+    if found is None:
+        return
+    if found.unanswered:
+        message = f"{path} was not looked up on the hub: {found.unanswered}"
+        yield note("hub-data-unknown", "data.hf_path", message, f"Unknown: access, {TABLE}.")
+    elif found.access != "read":
+        yield _no_access(run, found, path)
+    elif not found.splits:
+        message = f"The hub has no table of the configurations of {path}."
+        yield note("hub-data-unknown", "data.hf_path", message, f"Unknown: {TABLE}.")
+    elif not run.spec.data.hf_data_dir and not run.spec.data.hf_train_files:
+        yield from _configuration(run, found, path)
+
+
+def _no_access(run: Run, found: HubDataFacts, path: str) -> Problem:
+    """A run on a cluster reads with its own token, which is never asked with."""
+    what = "is gated" if found.access == "gated" else "does not exist on the hub, or is private"
+    message = f"{path} {what}: your own login, or nobody without one, may not read it."
+    if run.spec.on_cluster and run.spec.secrets.hf_token is not None:
+        fix = f"Check that the account of secrets.hf_token may read it. {LOGIN}"
+        return warning("hub-data-access", "data.hf_path", message, fix)
+    fix = f"Check the spelling. {LOGIN}"
+    if run.spec.on_cluster:
+        fix = f"{fix} The pods need a token, too: secrets.hf_token."
+    return error("hub-data-access", "data.hf_path", message, fix, kind="disputable")
+
+
+def _configuration(run: Run, found: HubDataFacts, path: str) -> Iterator[Problem]:
+    data = run.spec.data
+    name = data.hf_name or _default(found)
+    if name not in found.splits:
+        message = f"{path} has no configuration {data.hf_name or '(none given)'}."
+        fix = f"Take one of: {', '.join(found.splits)}."
+        yield error("dataset-configuration", "data.hf_name", message, fix, kind="disputable")
+        return
+    for field in ("train_split", "hf_eval_split"):
+        yield from _split(getattr(data, field), f"data.{field}", found.splits[name], path)
+    columns = found.columns.get(name, ())
+    missing = [column for column in data.columns if columns and column not in columns]
+    if missing:
+        message = f"{path} has no column {', '.join(missing)}; it has {', '.join(columns)}."
+        fix = "Name its columns, or rename them: `xsft data prepare --rename OLD=NEW`."
+        yield error("columns-dataset", "data.columns", message, fix, kind="disputable")
+
+
+def _default(found: HubDataFacts) -> str:
+    """Return the configuration that datasets takes if none is named: the only one, or `default`."""
+    return next(iter(found.splits)) if len(found.splits) == 1 else "default"
+
+
+def _split(split: str | None, where: str, known: tuple[str, ...], path: str) -> Iterator[Problem]:
+    missing = [name for name in names_of(split) if name not in known] if split and known else []
+    if missing and split != "all":
+        message = f"{path} has no split {' or '.join(missing)}."
+        yield error("dataset-split", where, message, f"Take one of: {', '.join(known)}.", kind="disputable")

@@ -1,0 +1,120 @@
+"""Queries the Hugging Face hub for `xsft check` and `plan`: with the user's own login, and a short time limit.
+
+source: huggingface_hub@2.4.0 hf_api.py [dataset_info, auth_check]; datasets@5.2.0 utils/_dataset_viewer.py
+[get_exported_dataset_infos] and huggingface.co/docs/dataset-viewer/info. Tested against a stand-in on loopback only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from msgspec import Struct
+from requests import RequestException
+
+from xsft.conversion.inputs import ConversionSource
+from xsft.effects.facts.hub import HubAnswer, endpoint_of, read_json, read_repository, read_token
+from xsft.effects.machine.http_session import Session
+from xsft.effects.machine.hub_login import hub_token
+from xsft.effects.machine.process import own_environment
+from xsft.effects.records.storage import within
+from xsft.errors import Unreachable
+from xsft.facts import HubDataFacts, SourceFacts
+
+DEADLINE_S = 5.0
+"""Maximum time for all requests about one repository."""
+
+
+class HubReader(Struct, frozen=True):
+    """What planning asks the hub; tests and callers with many workloads pass their own."""
+
+    data: Callable[[str], HubDataFacts | None]
+    """By data.hf_path."""
+    weights: Callable[[ConversionSource], SourceFacts | None]
+
+
+def answered(source: SourceFacts | None) -> HubReader:
+    """Return a reader for a hub that was asked for its weights already."""
+    return HubReader(data=lambda _path: None, weights=lambda _source: source)
+
+
+def check_data(path: str) -> HubDataFacts:
+    """Return the hub's facts of a data set; `unanswered` states why there are none. Raises nothing."""
+    env = own_environment()
+    token = read_token(hub_token(env).get("HF_TOKEN_PATH"))
+    try:
+        return within(DEADLINE_S, lambda: read_data(path, env=env, token=token))
+    except Unreachable as failed:
+        return HubDataFacts(unanswered=failed.message)
+
+
+def check_weights(source: ConversionSource) -> SourceFacts | None:
+    """Return what the hub says against a conversion; None if it does not answer: `xsft convert` asks again.
+
+    The commit is left out: it decides where the converted checkpoint is, and only a conversion settles that.
+    """
+    env = own_environment()
+    token = read_token(hub_token(env).get("HF_TOKEN_PATH"))
+    try:
+        found = within(DEADLINE_S, lambda: read_repository(source, env=env, token=token))
+    except Unreachable:
+        return None
+    return SourceFacts(quantized=found.quantized, vocabulary=found.vocabulary, problems=found.problems)
+
+
+def read_data(path: str, *, env: Mapping[str, str], token: str | None, viewer: str | None = None) -> HubDataFacts:
+    """Return the hub's facts of a data set. Raises Unreachable if the hub does not answer. `viewer`: address of the
+    dataset viewer; None: the hub's own. `token` is sent only to these two.
+    """
+    endpoint = endpoint_of(env)
+    viewer = viewer or endpoint.replace("://", "://datasets-server.")
+    with Session() as session:
+        if token:
+            session.headers["Authorization"] = f"Bearer {token}"
+        try:
+            info = read_json(session, f"{endpoint}/api/datasets/{path}")
+            if info.get("gated") and (refused := _access(session, endpoint, path)):
+                return refused
+            return _configured(session, f"{viewer}/info?dataset={quote(path, safe='')}")
+        except HubAnswer as told:
+            if told.status >= 500 or told.status == 429:
+                raise Unreachable(f"The hub answers {told} for {path}.", fix="Try again in a minute.") from None
+            return HubDataFacts(access="gated" if told.code == "GatedRepo" else "unknown")
+        except (RequestException, ValueError) as failed:
+            message = f"{endpoint} did not answer for {path}: {type(failed).__name__}."
+            raise Unreachable(message, fix="Check the network and HF_ENDPOINT.") from failed
+
+
+def _access(session: Session, endpoint: str, path: str) -> HubDataFacts | None:
+    """Return the facts of a gated data set that this login, or nobody without one, may read; None if it may."""
+    try:
+        read_json(session, f"{endpoint}/api/datasets/{path}/auth-check")
+    except HubAnswer as told:
+        if told.status in (401, 403):
+            return HubDataFacts(access="gated")
+        raise
+    except ValueError:  # the answer has no body
+        return None
+    return None
+
+
+def _configured(session: Session, url: str) -> HubDataFacts:
+    """Return the configurations, as the dataset viewer computed them; without any if it has none, or only a part."""
+    try:
+        found = read_json(session, url)
+    except (HubAnswer, RequestException, ValueError):
+        return HubDataFacts()
+    known = found.get("dataset_info")
+    if found.get("partial") is not False or found.get("pending") or found.get("failed") or not isinstance(known, dict):
+        return HubDataFacts()
+    configurations = {str(name): one for name, one in known.items() if isinstance(one, dict)}
+    return HubDataFacts(
+        splits={name: tuple(_names(one, "splits")) for name, one in configurations.items()},
+        columns={name: tuple(_names(one, "features")) for name, one in configurations.items()},
+    )
+
+
+def _names(configuration: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    found = configuration.get(key)
+    return tuple(map(str, found)) if isinstance(found, dict) else ()
