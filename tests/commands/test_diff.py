@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.localruns import local_plan
-from xsft.commands.diff_text import diff_text, differences
+from xsft.commands.diff import diff_text, differences
 
 
 def test_1_is_not_true(tmp_path: Path) -> None:

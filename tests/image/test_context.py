@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.image.materials import file
-from xsft.image.context import accepting, context_problems, in_words, largest
+from xsft.image.context import accepting, arguments, context_problems, in_words, largest, secret_in
 from xsft.image.model import ContextFile
+
+BEGIN = b"-----BEGIN PRIVATE" + b" KEY-----\n"
 
 
 def link(path: str, target: str) -> ContextFile:
@@ -60,3 +64,24 @@ def test_sizes_in_words() -> None:
         "3.0 GB",
     ]
     assert [f.path for f in largest((file("a", b"1"), file("b", b"22"), file("c", b"")), count=5)] == ["b", "a"]
+
+
+def test_arguments_and_their_first_defaults() -> None:
+    text = """\
+# ARG NOT=1
+ARG BASE_IMAGE=python:3.12-slim
+FROM ${BASE_IMAGE}
+ARG BASE_IMAGE
+arg A B="two words" C='x'
+  ARG D=  # nothing
+RUN echo ARG E=1
+"""
+    assert arguments(text) == {"BASE_IMAGE": "python:3.12-slim", "A": None, "B": "two words", "C": "x", "D": None}
+
+
+def test_a_text_that_almost_is_a_key_is_soon_told_from_one() -> None:
+    """Each of these has many ways to be read as the headers of a key."""
+    started = time.process_time()
+    for almost in (b"a: " * 10_000, b"a: b\n" * 10_000, b"a: \\r\\n" * 10_000, b" \n" * 10_000, BEGIN * 1000):
+        assert secret_in(BEGIN + almost + b"!") == ""
+    assert time.process_time() - started < 5

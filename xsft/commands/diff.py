@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from xsft import api
-from xsft.commands.diff_text import diff_text, differences
 from xsft.commands.documents import print_json
 from xsft.commands.progress import shown
+from xsft.spec.scalars import same_value
+from xsft.steps import Plan
+
+Difference = dict[str, Any]
+"""One difference: `{"key": …, "a": …, "b": …}`; None if a side has nothing."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -25,3 +31,68 @@ def run(args: argparse.Namespace) -> int:
     else:
         sys.stdout.write(diff_text(found, a=args.a, b=args.b))
     return 0
+
+
+def differences(a: Plan, b: Plan) -> dict[str, list[Difference]]:
+    return {
+        "keys": _compare(_leaves(_spec(a)), _leaves(_spec(b))),
+        "trainer_argv": _compare(_arguments(a.trainer_argv), _arguments(b.trainer_argv)),
+        "trainer_env": _compare(a.trainer_env, b.trainer_env),
+        "xpk_argv": _compare(_arguments(a.xpk_argv or ()), _arguments(b.xpk_argv or ())),
+        "manifest": _compare(_leaves(a.manifest or {}), _leaves(b.manifest or {})),
+    }
+
+
+def diff_text(found: Mapping[str, Sequence[Difference]], *, a: str, b: str) -> str:
+    """Return the differences as text: `- key: value` is A's, `+ key: value` is B's."""
+    if not any(found.values()):
+        return "no difference\n"
+    lines = [f"--- {a}", f"+++ {b}"]
+    for section, rows in found.items():
+        if rows:
+            lines.extend(("", f"## {section}", *_rows(rows)))
+    return "\n".join(lines) + "\n"
+
+
+def _rows(rows: Sequence[Difference]) -> Iterator[str]:
+    for row in rows:
+        if row["a"] is not None:
+            yield f"- {row['key']}: {_value_text(row['a'])}"
+        if row["b"] is not None:
+            yield f"+ {row['key']}: {_value_text(row['b'])}"
+
+
+def _compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
+    keys = dict.fromkeys((*a, *b))
+    return [{"key": key, "a": a.get(key), "b": b.get(key)} for key in keys if not same_value(a.get(key), b.get(key))]
+
+
+def _spec(plan: Plan) -> dict[str, Any]:
+    return plan.run.spec.model_dump(mode="json", exclude_none=True)
+
+
+def _arguments(argv: Sequence[str]) -> dict[str, str]:
+    """Return the arguments by name: `--flag=value` and `key=value` by theirs, repeated ones (`--env`) by name and
+    variable, words by position."""
+    named: dict[str, str] = {}
+    for position, word in enumerate(argv):
+        key, equals, value = word.partition("=")
+        if key == "--env":
+            variable, _, value = value.partition("=")
+            key = f"--env={variable}"
+        named[key if equals else f"[{position}]"] = value if equals else word
+    return named
+
+
+def _leaves(document: Any, at: str = "") -> dict[str, Any]:
+    if isinstance(document, Mapping) and document:
+        items = [(f"{at}.{key}" if at else str(key), value) for key, value in document.items()]
+    elif isinstance(document, list) and document:
+        items = [(f"{at}[{i}]", value) for i, value in enumerate(document)]
+    else:
+        return {at: document}
+    return {path: leaf for key, value in items for path, leaf in _leaves(value, key).items()}
+
+
+def _value_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,12 +1,14 @@
-"""Check a build context before it is sent: broken links, size and secrets. Pure."""
+"""Check a build context before it is sent: broken links, size and secrets; and read a Dockerfile's arguments. Pure."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from xsft.image.model import ContextFile
 from xsft.problems import Problem, error, warning
+from xsft.spec.secrets import looks_token
 
 LIMIT = 500 * 2**20
 """Largest context accepted, in bytes; MaxText's own tree is 30 MB."""
@@ -36,6 +38,14 @@ _SECRET_NAMES = re.compile(
     r"|id_(rsa|dsa|ecdsa|ed25519)|(hf[-_]?)?\.?token|application_default_credentials\.json|kubeconfig",
     re.IGNORECASE,
 )
+_ARGUMENT = re.compile(r"^\s*ARG\s+(.*)$", re.IGNORECASE)
+_NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:=(\"[^\"]*\"|'[^']*'|\S*))?")
+_END = rb"(?:\s|\\[rn])"
+_HEADERS = rb"(?:[A-Za-z-]+: [^\n\\]*(?:\n|\\[rn])" + _END + rb"*)*"
+_PEM = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----" + _END + rb"+" + _HEADERS + rb"[A-Za-z0-9+/]{40}")
+"""A PEM header and the first line of the key: code that only mentions the header does not match. source: RFC 7468, RFC
+1421 (headers); `\n` is a line's end in JSON.
+"""
 
 
 def context_problems(files: Sequence[ContextFile], *, limit: int = LIMIT) -> tuple[Problem, ...]:
@@ -98,3 +108,31 @@ def _large(files: Sequence[ContextFile], *, limit: int) -> Iterator[Problem]:
 
 def _accepted(problem: Problem) -> Problem:
     return warning(problem.id, problem.where, f"{problem.message} (accepted)", "")
+
+
+def arguments(text: str) -> dict[str, str | None]:
+    """Return each build argument and its default (None without one). The first default counts: the one before FROM."""
+    found: dict[str, str | None] = {}
+    for line in text.splitlines():
+        declared = _ARGUMENT.match(line)
+        for name, default in _NAME.findall(declared[1].partition(" #")[0]) if declared else ():
+            found[name] = found.get(name) or default.strip("\"'") or None
+    return found
+
+
+def secret_in(content: bytes) -> str:
+    """Return what kind of secret the content looks like, never its value; empty for none."""
+    if _PEM.search(content):
+        return "a service account key" if _is_service_account(content) else "a private key"
+    return "what looks like a token" if looks_token(content.decode("latin-1")) else ""
+
+
+def _is_service_account(content: bytes) -> bool:
+    """Return whether this is a service account key. source: Google Cloud documentation, "Create and delete service
+    account keys".
+    """
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.get("type") == "service_account"

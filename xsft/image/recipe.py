@@ -1,14 +1,20 @@
 """Plan the two builds of an image from the user's options and this machine's files. Pure.
 
 Build arguments and secrets have the names of images/post_training/README.md.
+
+Tags are computed from content: `deps-<hash>` and `code-<hash>`. Hashed: paths, contents, executable bits, link targets,
+build arguments, platform, and the digest of the base image. Not hashed: who built it, when and from which commit,
+owners and times of files (the context is sent without them). Two commits with the same files give the same image, built
+once; its labels name the first commit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
 
-from xsft.image.identity import code_tag, deps_tag
-from xsft.image.model import Base, BuildOptions, BuildSecret, BuildStep, DockerfilePart, Material, Recipe
+from xsft.image.model import Base, BuildOptions, BuildSecret, BuildStep, ContextFile, DockerfilePart, Material, Recipe
 
 DEPS_DOCKERFILE = "Dockerfile"
 CODE_DOCKERFILE = "code.Dockerfile"
@@ -30,6 +36,8 @@ NOT_IDENTITY = frozenset({"DEPS_IMAGE", "REVISION", "DIRTY", "MAXTEXT_SOURCE"})
 """Arguments of the code layer that become labels, or that its identity already covers."""
 OWN = NOT_IDENTITY | {"BASE_IMAGE", "BASE_DIGEST", "LOCK_SHA256", "MAXTEXT_VERSION", "VLLM_REQUIREMENT"}
 """Arguments that xsft sets itself."""
+DIGITS = 20
+"""Number of hex digits of a tag's hash: 80 bits."""
 
 
 def make_recipe(options: BuildOptions, material: Material) -> Recipe:
@@ -158,3 +166,41 @@ def _declared(given: Mapping[str, str], part: DockerfilePart) -> dict[str, str]:
 
 def _dashed(image: str) -> str:
     return image.replace("_", "-")
+
+
+def deps_tag(
+    files: Iterable[ContextFile],
+    *,
+    dockerfile: str,
+    args: Mapping[str, str],
+    labels: Mapping[str, str],
+    platform: str,
+    base: str,
+) -> str:
+    """Return the tag of the dependencies' image.
+
+    `base` identifies the base image: its digest, or `Base.known`. All labels are hashed, so that one tag never means
+    two sets of dependencies.
+    """
+    told = {"args": dict(args), "labels": dict(labels), "platform": platform, "base": base}
+    return f"deps-{_digest({'dockerfile': dockerfile, 'files': _rows(files), **told})}"
+
+
+def code_tag(
+    files: Iterable[ContextFile], *, dockerfile: str, args: Mapping[str, str], platform: str, deps: str
+) -> str:
+    """Return the tag of the code's image.
+
+    `deps`: the tag of the dependencies it builds on. `args`: without those that only become labels.
+    """
+    content = {"dockerfile": dockerfile, "files": _rows(files), "args": dict(args), "platform": platform, "deps": deps}
+    return f"code-{_digest(content)}"
+
+
+def _rows(files: Iterable[ContextFile]) -> list[list[str | bool | None]]:
+    return [[f.path, f.kind, f.executable, f.sha256, f.target] for f in sorted(files, key=lambda f: f.path)]
+
+
+def _digest(content: Mapping[str, object]) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]

@@ -5,6 +5,7 @@ descriptions.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
@@ -51,3 +52,13 @@ the form is strict.
 
 Scalar = bool | int | float | str
 Value = Scalar | list[Scalar] | None
+
+
+def asked_fields(spec: BaseModel, prefix: str = "") -> Iterator[str]:
+    """Yield dotted key paths of the fields that were written down."""
+    for name in sorted(spec.model_fields_set):
+        value = getattr(spec, name)
+        if isinstance(value, BaseModel):
+            yield from asked_fields(value, f"{prefix}{name}.")
+        elif value is not None:
+            yield prefix + name

@@ -146,7 +146,7 @@ def test_pipes_are_in_no_image_and_the_executable_bit_is(tmp_path: Path) -> None
         (PEM.replace("\n", "\r\n"), "a private key"),
         (f"key: |\n  {PEM}".replace("\n", "\n  "), "a private key"),
         (ENCRYPTED, "a private key"),
-        (json.dumps({"type": "service_account", "private_key": PEM}), "a service account's key"),
+        (json.dumps({"type": "service_account", "private_key": PEM}), "a service account key"),
         (json.dumps({"type": "other", "private_key": PEM}), "a private key"),
         (json.dumps({"type": "service_account", "private_key": "from the vault"}), ""),
         ("if b'\"private_key\"' in content and b'\"service_account\"' in content:", ""),

@@ -17,8 +17,7 @@ from msgspec import Struct
 from xsft.effects.cluster.kubeconfig import context_names, kubeconfig_files
 from xsft.effects.machine import clock, process
 from xsft.effects.machine.files import beside
-from xsft.effects.machine.folders import private_folder
-from xsft.effects.machine.paths import state_dir
+from xsft.effects.machine.paths import private_folder, state_dir
 from xsft.effects.machine.process import Completed, own_environment
 from xsft.errors import ClusterMissing, EnvironmentMissing, Unreachable, UsageError, XsftError
 from xsft.spec.placeholders import FIX, is_placeholder, placeholder_in

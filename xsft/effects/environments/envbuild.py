@@ -27,7 +27,7 @@ from xsft.effects.environments.installed import (
 from xsft.effects.environments.interpreters import Interpreter
 from xsft.effects.environments.uv import find_uv, uv_environment
 from xsft.effects.machine.filelock import exclusive
-from xsft.effects.machine.folders import private_folder
+from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.process import Completed, follow, run
 from xsft.errors import EnvironmentMissing, Refused
 

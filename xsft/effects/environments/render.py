@@ -19,9 +19,8 @@ from msgspec import Struct
 
 from xsft.effects.environments import xpk_worker
 from xsft.effects.machine import clock, process
-from xsft.effects.machine.files import write_atomic
-from xsft.effects.machine.folders import PRIVATE_FILE, private_folder
-from xsft.effects.machine.leftovers import sweep
+from xsft.effects.machine.files import sweep, write_atomic
+from xsft.effects.machine.paths import PRIVATE_FILE, private_folder
 from xsft.effects.machine.process import own_environment
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.errors import EnvironmentMissing, SpecError, XsftError

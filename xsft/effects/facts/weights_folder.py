@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from xsft.conversion.quantized import quantized, sections
 from xsft.effects.machine.files import write_atomic
-from xsft.effects.machine.folders import private_folder
+from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.regular import open_regular, read_bytes
 from xsft.errors import XsftError
 from xsft.facts import SourceFacts

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from xsft.effects.machine.files import write_atomic
-from xsft.effects.machine.folders import PRIVATE_FILE, private_folder
+from xsft.effects.machine.paths import PRIVATE_FILE, private_folder
 from xsft.effects.machine.regular import read_text
 from xsft.errors import XsftError
 

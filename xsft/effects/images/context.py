@@ -11,9 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from xsft.errors import EnvironmentMissing, UsageError
-from xsft.image.context import ALWAYS_IGNORED, LIMIT
-from xsft.image.dockerfile import arguments
-from xsft.image.filesecret import secret_in
+from xsft.image.context import ALWAYS_IGNORED, LIMIT, arguments, secret_in
 from xsft.image.ignore import Ignored, ignoring
 from xsft.image.model import ContextFile, DockerfilePart
 from xsft.image.recipe import CODE_DOCKERFILE, DEPS_DOCKERFILE

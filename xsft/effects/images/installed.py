@@ -9,7 +9,7 @@ from pathlib import Path
 
 from xsft.effects.images.cache import keep, kept
 from xsft.effects.machine.files import write_atomic
-from xsft.effects.machine.folders import private_folder
+from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.process import run
 from xsft.errors import XsftError
 from xsft.image.model import BuildStep, ContextFile

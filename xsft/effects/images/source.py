@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from xsft.effects.inputs.checkout import checkout, git_commit
 from xsft.effects.machine.filelock import exclusive
-from xsft.effects.machine.folders import private_folder
+from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.process import Completed, run
 from xsft.errors import EnvironmentMissing, Unreachable
 from xsft.spec.secrets import redact

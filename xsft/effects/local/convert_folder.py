@@ -12,7 +12,7 @@ from xsft.conversion.plan import ConversionPlan
 from xsft.conversion.record import FILE, SPEC_KEY, ConversionRecord, to_json
 from xsft.effects.local.folder import RunFolder
 from xsft.effects.machine.files import write_atomic
-from xsft.effects.machine.folders import private_folder
+from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.regular import read_text
 from xsft.errors import Refused, UsageError
 from xsft.records.document import to_json as run_to_json

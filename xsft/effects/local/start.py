@@ -9,7 +9,7 @@ from xsft.effects.local.folder import RunFolder
 from xsft.effects.local.machine import Machine, trainer_environment
 from xsft.effects.local.namespace import Containment, refuse_where_harmful
 from xsft.effects.local.trainer_process import follow
-from xsft.effects.machine.folders import private_folder
+from xsft.effects.machine.paths import private_folder
 from xsft.steps import Plan
 from xsft.trainers.record import Attempt
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from xsft.effects.machine.folders import private_folder
+from xsft.effects.machine.paths import private_folder
 
 
 @contextmanager

@@ -1,13 +1,17 @@
-"""Reads a workload file safely (no hanging on a pipe, no unbounded size), and writes a file atomically."""
+"""Reads a workload file safely (no hanging on a pipe, no unbounded size), writes a file atomically, and removes what a
+killed writer left.
+"""
 
 from __future__ import annotations
 
 import codecs
 import errno
 import os
+import re
 import secrets
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
@@ -26,6 +30,9 @@ MAX_BYTES = 1024 * 1024
 MAX_TEMPLATE_BYTES = 64 * 1024
 """Chat templates on the hub take up to 20 kB; a container's command holds 120,000 bytes (launchers.encoding)."""
 STDIN = "-"
+OLD_S = 3600.0
+"""No writer takes this long; a younger file may still be in use."""
+_BESIDE = re.compile(r"\..+\.[0-9a-f]{12}\.tmp", re.DOTALL)
 
 
 class Kind(Struct, frozen=True, kw_only=True):
@@ -269,3 +276,20 @@ def _named(name: str) -> str:
 
 def _problem(id: str, name: str, message: str, fix: str) -> SpecError:
     return SpecError((error(id, "", message, fix).in_file(name),))
+
+
+def sweep(folder: Path, *, older_s: float = OLD_S) -> None:
+    """Remove this user's old leftover files. Never raises: they are harmless."""
+    before = time.time() - older_s
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):  # its writer may have renamed it
+                _remove(entry, before=before)
+
+
+def _remove(entry: os.DirEntry[str], *, before: float) -> None:
+    if not _BESIDE.fullmatch(entry.name) or not entry.is_file(follow_symlinks=False):
+        return
+    found = entry.stat(follow_symlinks=False)
+    if found.st_uid == os.getuid() and found.st_mtime < before:
+        Path(entry.path).unlink(missing_ok=True)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from xsft.effects.machine.process import own_environment
 
+PRIVATE_FILE = 0o600
+
 
 def cache_dir(env: Mapping[str, str], *, home: Path) -> Path:
     """Return the folder for what can be built again: environments, renderings. `XSFT_CACHE_DIR`, else
@@ -32,3 +34,16 @@ def _folder(env: Mapping[str, str], *, override: str, xdg: str, default: Path) -
         return Path(env[override]).expanduser().absolute()
     base = Path(env.get(xdg) or default)
     return (base if base.is_absolute() else default) / "xsft"  # the specification: a relative path is ignored
+
+
+def private_folder(folder: Path) -> Path:
+    """Create the folder and its missing parents for this user alone, whatever the umask; existing folders are not
+    changed. `mkdir(parents=True)` applies its mode to the last folder only. source: XDG base directory specification,
+    "0700".
+    """
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    for one in reversed(missing):
+        one.mkdir(mode=0o700, exist_ok=True)
+    if not missing:
+        folder.mkdir(exist_ok=True)  # the error of a file in its place
+    return folder

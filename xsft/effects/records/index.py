@@ -15,9 +15,8 @@ from typing import Any
 from msgspec import Struct, to_builtins
 
 from xsft.effects.machine.filelock import exclusive
-from xsft.effects.machine.files import write_atomic
-from xsft.effects.machine.folders import PRIVATE_FILE, private_folder
-from xsft.effects.machine.leftovers import sweep
+from xsft.effects.machine.files import sweep, write_atomic
+from xsft.effects.machine.paths import PRIVATE_FILE, private_folder
 from xsft.effects.machine.regular import read_text
 from xsft.problems import Problem, warning
 from xsft.records.model import Record

@@ -18,7 +18,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from xsft.effects.machine.files import write_atomic
-from xsft.effects.machine.folders import PRIVATE_FILE, private_folder
+from xsft.effects.machine.paths import PRIVATE_FILE, private_folder
 from xsft.effects.machine.regular import open_regular
 from xsft.effects.runs.wanted import passed_over
 from xsft.errors import XsftError

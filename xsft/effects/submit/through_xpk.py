@@ -24,7 +24,7 @@ from xsft.effects.machine.scratch import scratch_folder
 from xsft.errors import EnvironmentMissing, Refused, SpecError, TimedOut, Unknown, XsftError
 from xsft.launchers.readback import lacking_of_xpk, lost_by_xpk
 from xsft.problems import error, note
-from xsft.spec.asked import asked_fields
+from xsft.spec.base import asked_fields
 from xsft.spec.secrets import names_secret_variable, redact
 from xsft.steps import Plan, Planned
 
