@@ -215,18 +215,21 @@ def _tells(verdict: CompilerVerdict, tokens: float) -> bool:
 
 
 def _axes(keys: Mapping[str, object], run: Slice, num_slices: int) -> dict[str, int]:
-    """Return the mesh axes with -1 resolved, as MaxText does. source: maxtext@0.2.5
-    max_utils.fill_unspecified_mesh_axes.
-    """
+    """Return the mesh axes with -1 resolved, as MaxText does."""
     sizes = {"dcn_data_parallelism": -1, "ici_fsdp_parallelism": -1, "ici_data_parallelism": 1}
     sizes |= {key: _whole(value) for key, value in keys.items() if _is_axis(key)}
-    return _filled(sizes, prefix="dcn_", total=num_slices) | _filled(sizes, prefix="ici_", total=run.devices)
+    dcn = {key: size for key, size in sizes.items() if key.startswith("dcn_")}
+    ici = {key: size for key, size in sizes.items() if key.startswith("ici_")}
+    return fill_axes(dcn, total=num_slices) | fill_axes(ici, total=run.devices)
 
 
-def _filled(sizes: Mapping[str, int], *, prefix: str, total: int) -> dict[str, int]:
-    group = {key: size for key, size in sizes.items() if key.startswith(prefix)}
-    rest = total // max(1, math.prod(size for size in group.values() if size > 0))
-    return {key: rest if size == -1 else size for key, size in group.items()}
+def fill_axes(sizes: Mapping[str, int], *, total: int) -> dict[str, int]:
+    """Return the axes of one group with -1 resolved against `total`; it stays -1 if the others do not divide it.
+    source: maxtext@0.2.5 max_utils.fill_unspecified_mesh_axes.
+    """
+    rest = math.prod(size for size in sizes.values() if size != -1)
+    left = total // rest if rest > 0 and total % rest == 0 else -1
+    return {axis: left if size == -1 else size for axis, size in sizes.items()}
 
 
 def _is_axis(key: str) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from math import prod
 
+from xsft.catalog.fit import fill_axes
 from xsft.catalog.models import CatalogModel, pins
 from xsft.catalog.releases import key_hint, key_ok
 from xsft.catalog.tpu import Slice
@@ -60,10 +61,7 @@ def axes(keys: Mapping[str, Value], group: str, total: int) -> Axes:
     """Return the axes of one group (`ici`, `dcn`) with -1 resolved against `total`; it stays -1 if it does not
     divide.
     """
-    sizes = {**DEFAULTS[group], **_given(keys, group)}
-    rest = prod(size for size in sizes.values() if size != -1)
-    left = total // rest if rest > 0 and total % rest == 0 else -1
-    return {axis: left if size == -1 else size for axis, size in sizes.items()}
+    return fill_axes({**DEFAULTS[group], **_given(keys, group)}, total=total)
 
 
 def _given(keys: Mapping[str, Value], group: str) -> dict[str, int]:

@@ -20,7 +20,7 @@ from xsft.launchers.labels import (
     WORK_LABEL,
 )
 from xsft.modes import mode_module
-from xsft.naming import ModeName
+from xsft.naming import ModeName, attempt_of_jobset
 from xsft.reading.lenient import Json, count, mapping, rows, text, texts, whole
 from xsft.states.model import Condition, JobSet, ReplicatedJob
 
@@ -34,7 +34,6 @@ MANAGER_LABEL = "app.kubernetes.io/managed-by"
 MODES: tuple[ModeName, ...] = ("mcjax", "pathways")
 
 _ARGUMENT = r"(?<![\w.$-]){}=([^\s'\";&|)]*)"
-_ATTEMPT = re.compile(r"(-[0-9]{1,4})?", re.ASCII)
 _STEPS = re.compile(_ARGUMENT.format("steps"))
 _OUTPUT = re.compile(_ARGUMENT.format("base_output_directory"))
 
@@ -80,8 +79,7 @@ def _run_name(label: str | None, *, jobset: str) -> str | None:
     """Return the run in the label if the JobSet's name can be an attempt of it; a label may have been copied
     (`naming.jobset_name`).
     """
-    its = label is not None and jobset.startswith(label) and _ATTEMPT.fullmatch(jobset, len(label))
-    return label if its else None
+    return label if label is not None and attempt_of_jobset(jobset, run_name=label) else None
 
 
 def run_of(json: Json) -> JobSet | None:

@@ -13,7 +13,8 @@ from tests.fakes.clusters import ClusterApi
 from tests.fakes.kubeapi import write_kubeconfig
 from tests.faults.answer import Answer
 from tests.faults.server import Front, served
-from xsft.effects.cluster.api import Patience, Waits
+from tests.replacing import replace
+from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import connect_context
 from xsft.effects.cluster.http import Stream
 from xsft.effects.machine import clock
@@ -23,8 +24,8 @@ from xsft.errors import Unreachable
 def test_no_try_begins_after_it_was_given_up() -> None:
     slept: list[float] = []
     patience = Patience(tries=9, first_wait_s=0.1, sleep=slept.append)
-    assert Waits(patience).again()
-    assert not Waits(Patience(tries=9, first_wait_s=0.1, give_up_s=-1.0, sleep=slept.append)).again()
+    assert patience.retries().again()
+    assert not replace(patience, give_up_s=-1.0).retries().again()
     assert slept == [0.1]
 
 

@@ -15,6 +15,7 @@ from xsft.effects.cluster.errors import Ask, Reply, explain
 from xsft.effects.cluster.http import JSON, Http, Lost, Read, Stream, read_items, read_object
 from xsft.effects.cluster.resources import Resource
 from xsft.effects.machine import clock
+from xsft.effects.machine.retries import Retries
 from xsft.errors import XsftError
 
 T = TypeVar("T")
@@ -33,7 +34,7 @@ class Patience(Struct, frozen=True, kw_only=True):
 
     tries: int = 4
     first_wait_s: float = 0.5
-    """Doubles with every try, unless the server sends Retry-After."""
+    """Doubles with every try; longer if the server asks for it (Retry-After)."""
     budget_s: float = 30.0
     """Limit for all waits together."""
     sleep: Callable[[float], None] = clock.pause
@@ -42,25 +43,10 @@ class Patience(Struct, frozen=True, kw_only=True):
     give_up_s: float = 60.0
     """No try of a query starts later than this after the first one."""
 
-
-class Waits:
-    """A counter of tries and waits against one budget."""
-
-    def __init__(self, patience: Patience) -> None:
-        self._patience = patience
-        self._tries = 1
-        self._left_s = patience.budget_s
-        self._until = clock.monotonic() + patience.give_up_s
-
-    def again(self, asked_s: float | None = None) -> bool:
-        """Wait, then return True; return False at once if the budget does not allow the wait."""
-        wait_s = self._patience.first_wait_s * 2 ** (self._tries - 1) if asked_s is None else asked_s
-        if self._tries >= self._patience.tries or wait_s > self._left_s or clock.monotonic() > self._until:
-            return False
-        self._tries += 1
-        self._left_s -= wait_s
-        self._patience.sleep(wait_s)
-        return True
+    def retries(self) -> Retries:
+        """Return the tries of a request that begins now."""
+        pauses_s = [self.first_wait_s * 2**i for i in range(self.tries - 1)]
+        return Retries(pauses_s, budget_s=self.budget_s, give_up_s=self.give_up_s, sleep=self.sleep)
 
 
 class Api:
@@ -127,13 +113,13 @@ class Api:
         """Send a request until it is answered: only reads, and requests that store nothing (dry runs, reviews). Raises
         Unreachable. `read` parses the body of a successful answer, and raises ValueError if it is cut off.
         """
-        waits = Waits(self.patience)
+        retries = self.patience.retries()
         while True:
             answer = self.once(ask, query=query, body=body, accept=accept, read=read)
             match answer:
-                case Reply() if answer.status not in BUSY or not waits.again(answer.retry_after_s):
+                case Reply() if answer.status not in BUSY or not retries.again(answer.retry_after_s):
                     return answer
-                case Lost() if not answer.passes or not waits.again():
+                case Lost() if not answer.passes or not retries.again():
                     raise answer.failed()
                 case _:
                     continue

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from xsft.effects.cluster.api import BUSY, Api, Waits
+from xsft.effects.cluster.api import BUSY, Api
 from xsft.effects.cluster.errors import Ask, Reply
 from xsft.effects.cluster.http import Lost
 from xsft.effects.cluster.resources import Resource
@@ -45,7 +45,7 @@ def create(api: Api, resource: Resource, body: Json, *, mark: str | None) -> Cre
     manager = f"{MANAGER}-{mark or random_hex(8)}"
     metadata = body["metadata"]
     ask = Ask(verb="create", resource=resource, namespace=metadata.get("namespace"), name=metadata["name"])
-    waits, lost = Waits(api.patience), False
+    retries, lost = api.patience.retries(), False
     while True:
         answer = api.once(ask, body=body, query={**STRICT, "fieldManager": manager})
         if isinstance(answer, Reply) and answer.ok:
@@ -53,7 +53,7 @@ def create(api: Api, resource: Resource, body: Json, *, mark: str | None) -> Cre
         found = _found(api, ask, manager, answer)
         if found is not None:
             return found
-        if not _may_be_sent_again(answer) or not waits.again(_asked_wait(answer)):
+        if not _may_be_sent_again(answer) or not retries.again(_asked_wait(answer)):
             failed = _not_created(api, ask, answer)
             raise _unclear(ask, answer, failed) if lost and is_refusal(failed) else failed
         lost = lost or (_is_open(answer) and not _is_conflict(answer))

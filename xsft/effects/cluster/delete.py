@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from xsft.effects.cluster.api import BUSY, Api, Waits
+from xsft.effects.cluster.api import BUSY, Api
 from xsft.effects.cluster.errors import Ask, Reply
 from xsft.effects.cluster.http import Lost
 from xsft.effects.cluster.resources import Resource
@@ -20,7 +20,7 @@ def delete(api: Api, resource: Resource, *, name: str, namespace: str, uid: str)
     was not deleted.
     """
     ask = Ask(verb="delete", resource=resource, namespace=namespace, name=name)
-    waits, sent = Waits(api.patience), False
+    retries, sent = api.patience.retries(), False
     while True:
         answer = api.once(ask, body=_options(uid))
         if isinstance(answer, Reply):
@@ -30,7 +30,7 @@ def delete(api: Api, resource: Resource, *, name: str, namespace: str, uid: str)
             if answer.status == 409:
                 return _conflicting(api, ask, answer, uid=uid)
         sent = sent or _may_have_happened(answer)
-        if not _again(answer) or not waits.again(answer.retry_after_s if isinstance(answer, Reply) else None):
+        if not _again(answer) or not retries.again(answer.retry_after_s if isinstance(answer, Reply) else None):
             return _settled(api, ask, answer, uid=uid) if sent else _failed(api, ask, answer)
 
 

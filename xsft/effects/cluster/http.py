@@ -17,7 +17,7 @@ from xsft.effects.cluster.config import Access
 from xsft.effects.cluster.connection import Connection
 from xsft.effects.cluster.errors import Reply
 from xsft.effects.machine import clock
-from xsft.effects.machine.retry_after import retry_after_s
+from xsft.effects.machine.retries import retry_after_s
 from xsft.errors import Unreachable
 from xsft.problems import Again
 from xsft.reading.network_words import meaning

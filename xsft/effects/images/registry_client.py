@@ -16,7 +16,7 @@ from xsft.effects.images.registry_auth import RegistryLogin, login_for
 from xsft.effects.images.registry_http import BUSY, TIMEOUT_S, Asking, RegistryAnswer
 from xsft.effects.machine import clock
 from xsft.effects.machine.http_session import Session
-from xsft.effects.machine.retry_after import retry_after_s
+from xsft.effects.machine.retries import retry_after_s
 from xsft.effects.records.storage import within
 from xsft.errors import Unknown
 from xsft.image.recipe import PLATFORM

@@ -13,15 +13,15 @@ from requests import RequestException
 
 from xsft.effects.images.registry_auth import RegistryLogin
 from xsft.effects.machine.http_session import Session
-from xsft.effects.machine.retry_after import retry_after_s
+from xsft.effects.machine.retries import Retries, retry_after_s
 from xsft.errors import Unknown, XsftError
 from xsft.image.docker_errors import Doing, broken_off, denied, limited, no_network, repository_missing, words
 from xsft.image.registry_names import ImageName, base_url, is_google
 
 TIMEOUT_S = 10.0
 PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
-UNANSWERED_PAUSES_S = PAUSES_S[:2]
-"""Pauses if no server answers at all: a wrong name stays wrong."""
+UNANSWERED_TRIES = 2
+"""Further tries if no server answers at all: a wrong name stays wrong."""
 MAX_BYTES = 8 << 20
 """Maximum bytes of a manifest or configuration; distribution's own limit is 4 MiB."""
 BUSY = (429, 500, 502, 503, 504)
@@ -138,33 +138,16 @@ def patiently(once: Callable[[], RegistryAnswer], *, sleep: Callable[[float], No
     """Return the answer, retried while the server is busy or the connection breaks and `budget_s` allows a pause; in
     the end the busy answer itself. Raises RequestException if there is none.
     """
-    tries, left_s = 0, budget_s
+    retries = Retries(PAUSES_S, budget_s=budget_s, sleep=sleep)
     while True:
-        answer = _tried(once)
-        pause = _pause(tries, answer)
-        if pause is None or pause > left_s:
-            break
-        sleep(pause)
-        tries, left_s = tries + 1, left_s - pause
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
-
-
-def _tried(once: Callable[[], RegistryAnswer]) -> RegistryAnswer | Exception:
-    try:
-        return once()
-    except RequestException as failed:
-        return failed
-
-
-def _pause(tries: int, answer: RegistryAnswer | Exception) -> float | None:
-    """Return the seconds to the next try; None for no further try."""
-    if isinstance(answer, Exception):
-        return UNANSWERED_PAUSES_S[tries] if tries < len(UNANSWERED_PAUSES_S) else None
-    if answer.status not in BUSY or tries >= len(PAUSES_S):
-        return None
-    return max(PAUSES_S[tries], answer.retry_after_s or 0.0)
+        try:
+            answer = once()
+        except RequestException:
+            if not retries.again(at_most=UNANSWERED_TRIES):
+                raise
+        else:
+            if answer.status not in BUSY or not retries.again(answer.retry_after_s):
+                return answer
 
 
 def send(session: Any, method: str, url: str, *, allow_redirects: bool = False, **options: Any) -> RegistryAnswer:

@@ -22,7 +22,7 @@ from requests.exceptions import RequestException
 from xsft.effects.machine import clock
 from xsft.effects.machine.google_files import LOGIN
 from xsft.effects.machine.google_login import google_credentials, google_session
-from xsft.effects.machine.retry_after import retry_after_s
+from xsft.effects.machine.retries import Retries, retry_after_s
 from xsft.errors import Unreachable
 from xsft.spec.secrets import redact
 
@@ -64,7 +64,8 @@ def ask(
     `pauses`: seconds before each further try, if it is busy (429, 503) or the connection breaks; empty: one try. A
     query with retries must be harmless if it is executed twice.
     """
-    for pause in (*pauses, None):
+    retries = Retries(pauses, sleep=sleep)
+    while True:
         try:
             return question()
         except NotFound:
@@ -74,18 +75,15 @@ def ask(
         except RequestRangeNotSatisfiable:
             return b""  # type: ignore[return-value]  # an empty object has no first byte
         except GoogleAPICallError as failed:
-            if pause is None or failed.code not in _BUSY:
+            if failed.code not in _BUSY or not retries.again(_asked_to_wait(failed)):
                 raise Unreachable(f"{path}: {_answer(failed.code)}", fix=_mend(failed.code, permissions)) from None
-            sleep(max(pause, _asked_to_wait(failed)))
         except GoogleAuthError as failed:
             raise Unreachable(f"{path}: the login was not accepted ({_brief(failed)})", fix=LOGIN) from None
         except (RequestException, OSError) as failed:
-            if pause is None:
+            if not retries.again():
                 raise Unreachable(
                     f"{path}: no connection ({type(failed).__name__})", fix="Check the network."
                 ) from None
-            sleep(pause)
-    raise AssertionError("the last try returns or raises")
 
 
 def _asked_to_wait(failed: Any) -> float:

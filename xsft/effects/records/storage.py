@@ -67,7 +67,7 @@ def storage_for(path: str, *, env: Mapping[str, str]) -> Storage:
     if not path.startswith("gs://"):
         return LocalStorage()
     name = placeholder_in(bucket_and_name(path)[0])
-    if name and not env.get("STORAGE_EMULATOR_HOST"):  # an emulator accepts any bucket
+    if name and not is_emulated(env):  # an emulator accepts any bucket
         raise Unreachable(is_placeholder(name).rstrip("."), fix=FIX, id="place-placeholder", again="never")
     return gcs_storage(env)
 
@@ -227,20 +227,23 @@ def gcs_storage(env: Mapping[str, str]) -> GcsStorage:
 
 
 def gcs_client(env: Mapping[str, str]) -> Any:
-    """Return a google.cloud.storage client; `STORAGE_EMULATOR_HOST` is used if set (without a login). Raises
-    Unreachable without a login.
+    """Return a google.cloud.storage client; an emulator's without a login. Raises Unreachable without a login.
 
     Checking for the login's files first saves the import (0.6 CPU-s) and the search for a metadata server (seconds).
     """
-    emulated = bool(env.get("STORAGE_EMULATOR_HOST"))
-    if not emulated and not may_log_in(env):
+    if not is_emulated(env) and not may_log_in(env):
         raise Unreachable("no Google Cloud login was found", fix=LOGIN)
     try:
         from xsft.effects.records import gcs
     except ImportError as failed:
         message = f"google-cloud-storage does not import: {failed}"
         raise Unreachable(message, fix="Install xsft again.") from None
-    return gcs.client(env, emulated=emulated)
+    return gcs.client(env, emulated=is_emulated(env))
+
+
+def is_emulated(env: Mapping[str, str]) -> bool:
+    """Return whether an emulator takes the place of Cloud Storage. source: google-cloud-storage's variable."""
+    return bool(env.get("STORAGE_EMULATOR_HOST"))
 
 
 def bucket_and_name(path: str) -> tuple[str, str]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Generator, Iterator
 
 from msgspec import Struct, field
 
-from xsft.effects.cluster.api import Waits
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.http import Stream
 from xsft.effects.cluster.logs import LogAsk, open_log
@@ -234,14 +233,14 @@ class LogFollower:
 
     def _read(self, pod: Pod, *, tail: int | None = None, previous: bool = False) -> Iterator[LogLine]:
         """Yield all lines so far, while they are read, however many there are."""
-        waits = Waits(self._cluster.reads.api.patience)
+        retries = self._cluster.reads.api.patience.retries()
         while True:
             found = self._opened(pod, tail=tail, previous=previous, follow=False)
             if isinstance(found, Stream):
                 found = yield from self._whole(pod, found)
             if found is None:
                 return
-            if not waits.again():
+            if not retries.again():
                 raise found
 
     def _whole(self, pod: Pod, opened: Stream) -> Generator[LogLine, None, Unreachable | None]:
