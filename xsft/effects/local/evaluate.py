@@ -32,7 +32,7 @@ from xsft.effects.local.stop import is_held
 from xsft.effects.machine import clock
 from xsft.effects.machine.filelock import exclusive
 from xsft.effects.machine.files import write_atomic
-from xsft.effects.machine.folders import private_folder
+from xsft.effects.machine.paths import private_folder
 from xsft.effects.machine.signals import raised
 from xsft.effects.records.records import record_store
 from xsft.errors import EnvironmentMissing, Refused, UsageError
