@@ -22,6 +22,20 @@ def test_rate_and_time_left_are_told_every_ten_seconds() -> None:
     ]
 
 
+def test_arrays_and_downloads_have_a_rate_and_a_time_left_too() -> None:
+    said: list[str] = []
+    now = [0.0]
+    display = ConversionDisplay(said.append, every_s=10, now=lambda: now[0])
+    for second in range(11):
+        now[0] = float(second)
+        display.on_event(ArraysDone(done=second, of=30))
+        display.on_event(BytesDone(doing="downloading", done=second * GB, of=20 * GB, at=now[0]))
+    assert said == ["transforming 10 of 30 arrays, 1 a second, 0:20 left"]
+    now[0] = 20.0
+    display.on_event(BytesDone(doing="downloading", done=15 * GB, of=20 * GB, at=20))
+    assert said[1].startswith("downloading 15 GB of about 20 GB, ")
+
+
 def test_nothing_is_promised_of_a_model_of_unknown_size_or_while_nothing_moves() -> None:
     said: list[str] = []
     display = ConversionDisplay(said.append, every_s=0, now=lambda: 0)

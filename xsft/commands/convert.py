@@ -5,29 +5,34 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from xsft import api
 from xsft.catalog.releases import DEFAULT
 from xsft.commands.convert_cluster import convert_cluster
 from xsft.commands.convert_document import KIND, conversion_fields
-from xsft.commands.convert_progress import converting
+from xsft.commands.convert_progress import EVERY_S, ConversionDisplay, converting
 from xsft.commands.documents import print_json
 from xsft.commands.failure import print_problems
 from xsft.commands.progress import shown, spinning
 from xsft.conversion.inputs import BRANCH
 from xsft.conversion.plan import ConversionPlan
+from xsft.conversion.progress import BytesDone
 from xsft.effects.environments import environments
 from xsft.effects.facts.hub import read_repository, read_token
 from xsft.effects.facts.hub_check import answered
+from xsft.effects.facts.weights_folder import read_folder
 from xsft.effects.local.convert import Conversion, ConversionResult, convert_here
 from xsft.effects.local.machine import Machine
+from xsft.effects.machine import clock
 from xsft.effects.machine.hub_login import hub_token
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.errors import INTERRUPTED, RunFailed, SpecError, Unreachable, UsageError
-from xsft.facts import SourceFacts
+from xsft.facts import Facts, SourceFacts
 from xsft.problems import Problem, errors_in, warning
+from xsft.spec.resolve import resolve
 from xsft.steps import Intent
 
 NOT_OURS = ("data", "train", "eval", "lora", "parallelism", "tpu", "restarts", "image.ref", "image.name", "queue")
@@ -55,11 +60,26 @@ def run(args: argparse.Namespace) -> int:
 
 def converted_here(workload: api.Loaded) -> ConversionResult:
     """Convert on this machine, unless it is done. Raises as `look` and `convert_now` do."""
-    with spinning("convert", "reading the weights, to name what is converted"):
+    _read_weights(workload)
+    with spinning("convert", "looking for an earlier conversion"):
         plan, problems = look(workload)
     _refuse_other_release(plan)
     print_problems(p for p in problems if p.severity == "warning" and p.id != "checkpoint-to-convert")
     return convert_now(workload, plan)
+
+
+def _read_weights(workload: api.Loaded) -> None:
+    """Read a folder of weights once, with its progress; its digest is cached for all later looks."""
+    run, _ = resolve(workload.spec, Facts(working_directory=str(Path.cwd())))
+    if run.conversion is None or not run.conversion.source.is_folder:
+        return
+    with shown("convert") as say:
+        display = ConversionDisplay(say, every_s=0.5 if sys.stderr.isatty() else EVERY_S)
+
+        def on_read(done: int, of: int) -> None:
+            display.on_event(BytesDone(doing="reading", done=done, of=of, at=clock.monotonic()))
+
+        read_folder(run.conversion.source.repo, cache=own_cache(), on_read=on_read)
 
 
 def _on_cluster(workload: api.Loaded, args: argparse.Namespace) -> int:
@@ -181,6 +201,7 @@ def convert_now(workload: api.Loaded, plan: ConversionPlan) -> ConversionResult:
         asked = Conversion(
             look=lambda: look(workload, None if plan.whole else source)[0],
             machine=machine,
+            cache=own_cache(),
             on_event=display.on_event,
             waiting=lambda: display.say("another xsft is converting these weights; waiting for it"),
             accepted=frozenset(workload.spec.checks),

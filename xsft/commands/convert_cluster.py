@@ -28,7 +28,7 @@ from xsft.commands.waiting import Waited, WaitLimits, told
 from xsft.conversion.plan import ConversionPlan
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.records.records import record_store
-from xsft.effects.submit.claims import ConversionClaim, read_claim, take_claim
+from xsft.effects.submit.claims import ConversionClaim, read_claim, take_claim, under_claim
 from xsft.effects.submit.interrupts import NOTHING_CREATED, when_interrupted
 from xsft.effects.submit.job_end import record_job_end
 from xsft.effects.submit.submission import Action, Submission
@@ -47,7 +47,7 @@ def convert_cluster(
     """
     store = record_store()
     claim = read_claim(store, made)
-    made = _under(made, claim)
+    made = under_claim(made, claim)
     if made.whole:
         return _found(made, as_json=args.json)
     with when_interrupted(NOTHING_CREATED), shown("xsft") as progress:
@@ -60,7 +60,7 @@ def convert_cluster(
             return _dry_run(plan, made, claim, as_json=args.json)
         claim = take_claim(store, made)
         if claim.run_name != made.run_name:  # another caller was first, since the plan was made
-            made = _under(made, claim)
+            made = under_claim(made, claim)
             plan = plan_of(made)
     _tell_whose(claim, own=run.run_name)
     warnings = tuple(p for p in plan.problems if p.severity == "warning")
@@ -73,11 +73,6 @@ def convert_cluster(
         ask=confirm if at_terminal() and not (args.yes or args.json) else None,
         document=partial(_document, made, claim),
     )
-
-
-def _under(made: ConversionPlan, claim: ConversionClaim | None) -> ConversionPlan:
-    """Return the plan under the name of the run that converts these weights."""
-    return replace(made, run_name=claim.run_name) if claim else made
 
 
 def _tell_whose(claim: ConversionClaim, *, own: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -21,7 +22,8 @@ def converting(plan: ConversionPlan) -> Iterator[ConversionDisplay]:
     """Yield the display that takes the converter's events."""
     with shown("convert") as say:
         if plan.whole is None:
-            say(f"{plan.inputs.source.repo} for {plan.inputs.model}")
+            unknown = "" if plan.estimate else "; its size is unknown: memory and disk are not checked"
+            say(f"{plan.inputs.source.repo} for {plan.inputs.model}{unknown}")
         yield ConversionDisplay(say, every_s=0 if sys.stderr.isatty() else EVERY_S)
 
 
@@ -32,15 +34,39 @@ class ConversionDisplay:
         self, say: Callable[[str], None], *, every_s: float, now: Callable[[], float] = clock.monotonic
     ) -> None:
         self.say = say
-        self._every_s, self._now, self._pace = every_s, now, ConversionPace()
+        self._every_s, self._now = every_s, now
+        self._paces: defaultdict[str, ConversionPace] = defaultdict(ConversionPace)
         self._next = now() + every_s
 
     def on_event(self, event: ConversionEvent) -> None:
-        text = event_text(event, self._pace)
+        text = self._text(event)
         if text is None or (not isinstance(event, ConversionPhase) and self._now() < self._next):
             return
         self._next = self._now() + self._every_s
         self.say(text)
+
+    def _text(self, event: ConversionEvent) -> str | None:
+        match event:
+            case ConversionPhase(name=name):
+                return None if name == "saved" else name
+            case ArraysDone(done=done, of=of):
+                pace = self._paces["arrays"]
+                pace.add(done=done, of=of, at=self._now())
+                rate = f", {pace.rate:.2g} a second" if pace.rate else ""
+                return f"transforming {done} of {of} arrays{rate}{_left(pace)}"
+            case BytesDone(doing=doing, done=done, of=of, at=at):
+                if done == 0:  # not begun: a rate would be too low
+                    return None
+                pace = self._paces[doing]
+                pace.add(done=done, of=of, at=at)
+                if not pace.rate:
+                    return None
+                whole = f" of about {size_text(of)}" if of else ""
+                return f"{doing} {size_text(done)}{whole}, {size_text(pace.rate)}/s{_left(pace)}"
+
+
+def _left(pace: ConversionPace) -> str:
+    return f", {clock_text(pace.left_s)} left" if pace.left_s is not None else ""
 
 
 def size_text(size: float) -> str:
@@ -50,21 +76,3 @@ def size_text(size: float) -> str:
             return f"{size:.2g} {unit}" if size < 10 else f"{size:.0f} {unit}"
         size /= 1000
     return f"{size:.3g} TB"
-
-
-def event_text(event: ConversionEvent, pace: ConversionPace) -> str | None:
-    """Return an event as text, e.g. `saving 1.2 GB of about 16 GB, 210 MB/s, 1:10 left`."""
-    match event:
-        case ConversionPhase(name=name):
-            return None if name == "saved" else name
-        case ArraysDone(done=done, of=of):
-            return f"transforming {done} of {of} arrays"
-        case BytesDone(done=done, of=of):
-            if done == 0:  # loading: a rate would be none of the save's
-                return None
-            pace.add(event)
-            if not pace.rate:
-                return None
-            whole = f" of about {size_text(of)}" if of else ""
-            left = f", {clock_text(pace.left_s)} left" if pace.left_s is not None else ""
-            return f"saving {size_text(done)}{whole}, {size_text(pace.rate)}/s{left}"

@@ -22,8 +22,10 @@ from xsft.commands.run_sources import runs_at
 from xsft.commands.submit_cluster import Connect, submitted
 from xsft.commands.submit_wait import After
 from xsft.commands.waiting import WaitLimits, error_of, told
+from xsft.conversion.plan import ConversionPlan
 from xsft.effects.records.records import record_store
 from xsft.effects.records.saved import latest_step
+from xsft.effects.submit.claims import read_claim, take_claim, under_claim
 from xsft.effects.submit.interrupts import goes_on, when_interrupted
 from xsft.effects.submit.job_end import record_job_end
 from xsft.effects.submit.submission import Submission
@@ -111,6 +113,7 @@ class ConvertOnCluster:
 
     def plan(self) -> StagePlan:
         made, intent, problems = look_for_cluster(self._workload)
+        made = under_claim(made, read_claim(record_store(), made))
         with shown("xsft") as progress:
             plan = cpu_jobs.plan_conversion(
                 made, intent.run, file=self._workload.file, problems=problems, progress=progress
@@ -118,7 +121,7 @@ class ConvertOnCluster:
         return job_plan(plan, name=self.name)
 
     def find(self) -> StageFound:
-        made = asked_of(self._workload, self._intend())
+        made = self._made()
         if made.whole:
             at = {"output": made.output, "run_name": made.run_name}
             print_problems(record_job_end(record_store(), **at, outcome="completed"))
@@ -126,6 +129,7 @@ class ConvertOnCluster:
 
     def perform(self, progress: Progress) -> StageEnd:
         made, intent, problems = look_for_cluster(self._workload)
+        made = under_claim(made, take_claim(record_store(), made))
         plan = cpu_jobs.plan_conversion(
             made, intent.run, file=self._workload.file, problems=problems, progress=progress
         )
@@ -141,11 +145,16 @@ class ConvertOnCluster:
         try:
             _watch(self._done, self, timeout_s=timeout_s)
         except (RunFailed, Unknown) as failed:
-            made = asked_of(self._workload, self._intend())
+            made = self._made()
             if made.whole is None:
                 at = {"output": made.output, "run_name": made.run_name}
                 print_problems(record_job_end(record_store(), **at, outcome="failed", reason=failed.message))
                 raise
+
+    def _made(self) -> ConversionPlan:
+        """Return the conversion under the name of the run that makes it, which another workload may have begun."""
+        made = asked_of(self._workload, self._intend())
+        return under_claim(made, read_claim(record_store(), made))
 
     def _intend(self) -> Intent:
         return api.intend((self._workload,))[0]

@@ -24,8 +24,10 @@ class ArraysDone(Struct, frozen=True, kw_only=True):
 
 
 class BytesDone(Struct, frozen=True, kw_only=True):
-    """Bytes written below the folder of this attempt."""
+    """Bytes of one kind of work: read of a local folder to name it, downloaded from the hub, or written below the
+    folder of this attempt."""
 
+    doing: Literal["reading", "downloading", "saving"] = "saving"
     done: int
     of: int | None
     """Estimated total; None if the model's size is unknown."""
@@ -56,18 +58,27 @@ def parse(line: str) -> ConversionEvent | None:
     return next((ConversionPhase(name=name) for words, name in _PHASES if words in line), None)
 
 
+class Measured(Struct, frozen=True, kw_only=True):
+    """How much was done at one time."""
+
+    done: int
+    of: int | None
+    at: float
+
+
 class ConversionPace:
-    """The pace of a conversion: bytes per second, and the seconds that are left."""
+    """The pace of one kind of work: bytes or arrays per second, and the seconds that are left."""
 
     def __init__(self) -> None:
-        self._seen: list[BytesDone] = []
+        self._seen: list[Measured] = []
 
-    def add(self, event: BytesDone) -> None:
-        self._seen = [one for one in self._seen if event.at - one.at <= WINDOW_S] + [event]
+    def add(self, *, done: int, of: int | None, at: float) -> None:
+        """Add a measurement; `at`: seconds of a monotonic clock."""
+        self._seen = [one for one in self._seen if at - one.at <= WINDOW_S] + [Measured(done=done, of=of, at=at)]
 
     @property
     def rate(self) -> float | None:
-        """Return bytes per second; None before two measurements."""
+        """Return the pace per second; None before two measurements."""
         if len(self._seen) < 2:
             return None
         first, last = self._seen[0], self._seen[-1]

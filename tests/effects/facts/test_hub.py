@@ -10,7 +10,7 @@ import pytest
 
 from tests.effects.machine.test_http_session import Server, serving
 from xsft.conversion.inputs import ConversionSource
-from xsft.effects.facts.hub import read_repository
+from xsft.effects.facts.hub import bytes_of, read_repository
 from xsft.errors import Unreachable
 from xsft.facts import SourceFacts
 
@@ -148,3 +148,18 @@ def test_offline_means_that_nothing_is_asked() -> None:
         with pytest.raises(Unreachable, match="HF_HUB_OFFLINE"):
             read_repository(ConversionSource(repo=REPO), env=env, token=None)
         assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ({"BF16": 3, "F32": 2}, 14),
+        ({"F8_E4M3": 5, "BOOL": 1, "I64": 1}, 14),
+        ({"F4": 4}, 2),
+        ({"BF16": 3, "NEW": 1}, None),
+        ({"BF16": "3"}, None),
+        ({}, None),
+    ],
+)
+def test_a_repository_without_an_index_is_sized_by_its_numbers(counts: dict[str, Any], expected: int | None) -> None:
+    assert bytes_of(counts) == expected

@@ -143,3 +143,11 @@ def test_arrays_of_scales_say_quantised(model: Path, name: str) -> None:
 @pytest.mark.parametrize("dtype", ["F8_E4M3", "F4", "I8"])
 def test_narrow_types_say_quantised(tmp_path: Path, dtype: str) -> None:
     assert dtype in _read(write_model(tmp_path / "narrow", dtype=dtype)).quantized
+
+
+def test_reading_tells_how_much_is_done(model: Path) -> None:
+    told: list[tuple[int, int]] = []
+    read_folder(str(model), cache=model.parent / "cache", on_read=lambda done, of: told.append((done, of)))
+    size = sum((model / name).stat().st_size for name in ("config.json", "model.safetensors"))
+    assert told[-1] == (size, size)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from tests.checkpoints import small_files
 from tests.hfmodels import SIZES, write_model
@@ -23,10 +24,11 @@ from tests.localruns import OPEN
 from xsft import api
 from xsft.commands.convert import look
 from xsft.conversion.estimate import ConversionEstimate
+from xsft.conversion.inputs import ConversionSource
 from xsft.conversion.progress import ArraysDone, ConversionEvent, ConversionPhase
 from xsft.conversion.record import FILE, from_json
 from xsft.effects.facts.converted import writes
-from xsft.effects.local.convert import Conversion, ConversionResult, convert_here
+from xsft.effects.local.convert import Conversion, ConversionResult, bytes_done, convert_here
 from xsft.effects.local.convert_folder import folder_of
 from xsft.effects.local.convert_needs import lacks
 from xsft.effects.local.machine import Machine
@@ -101,7 +103,8 @@ class Lab:
     def asked(self, workload: api.Loaded, **what: Any) -> Conversion:
         return Conversion(
             look=lambda: look(workload)[0],
-            machine=self.machine,
+            machine=what.get("machine", self.machine),
+            cache=self.folder / "cache",
             on_event=what.get("on_event", self.events.append),
             waiting=lambda: self.waited.append("waited"),
             accepted=frozenset(workload.spec.checks),
@@ -396,6 +399,42 @@ def test_memory_and_disk_are_looked_at_first(lab: Lab, sizes: dict[str, int], id
     found, said = _needing(lab, **sizes)
     assert found == ({id} if id else set())
     assert "GB" in said or not id
+
+
+def test_a_model_of_unknown_size_is_told_to_be_unchecked(lab: Lab) -> None:
+    plan = look(lab.workload())[0]
+    (told,) = lacks(replace(plan, estimate=None), cache=lab.folder)
+    assert (told.id, told.severity) == ("conversion-unchecked", "warning")
+
+
+def test_no_environment_is_built_for_a_conversion_that_cannot_run(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xsft.effects.local.convert_needs.memory_bytes", lambda: 1000)
+    built: list[str] = []
+
+    def build() -> Machine:
+        built.append("built")
+        return lab.machine()
+
+    with pytest.raises(EnvironmentMissing, match="memory"):
+        lab.convert(machine=build)
+    assert built == []
+
+
+def test_a_download_is_told_by_the_files_that_grow(lab: Lab) -> None:
+    source = ConversionSource(repo="owner/name")
+    plan = look(lab.workload())[0]
+    needs = ConversionEstimate(memory=1, output=100, download=5000)
+    plan = replace(plan, inputs=replace(plan.inputs, source=source), estimate=needs)
+    blobs = lab.folder / "cache" / "huggingface" / "hub" / "models--owner--name" / "blobs"
+    blobs.mkdir(parents=True)
+    (blobs / "abc.incomplete").write_bytes(b"x" * 1234)
+    folder = folder_of(plan)
+    seen = bytes_done(plan, folder.directory, machine=lab.machine())
+    assert (seen.doing, seen.done, seen.of) == ("downloading", 1234, 5000)
+    (folder.directory / "0").mkdir(parents=True)
+    (folder.directory / "0" / "d").write_bytes(b"x" * 10)
+    seen = bytes_done(plan, folder.directory, machine=lab.machine())
+    assert (seen.doing, seen.done, seen.of) == ("saving", 10, 100)
 
 
 def test_too_little_memory_refuses_before_anything_is_written(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ source: huggingface_hub@2.4.0 hf_api.py [model_info], file_download.py [hf_hub_u
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
@@ -93,6 +94,7 @@ def _facts(session: Session, files: str, source: ConversionSource, info: Mapping
     size = total.get("total_size") if isinstance(total, Mapping) else None
     held = info.get("safetensors")
     dtypes = held.get("parameters") if isinstance(held, Mapping) else None
+    size = size if isinstance(size, int) else bytes_of(dtypes) if isinstance(dtypes, Mapping) else None
     return SourceFacts(
         commit=commit,
         quantized=quantized(
@@ -103,6 +105,19 @@ def _facts(session: Session, files: str, source: ConversionSource, info: Mapping
         weights_bytes=size if isinstance(size, int) else None,
         vocabulary=vocabulary(config),
     )
+
+
+def bytes_of(counts: Mapping[str, Any]) -> int | None:
+    """Return the bytes of so many numbers by their safetensors type; None if a type's width is unknown. source:
+    huggingface_hub@2.4.0 hf_api.py [SafeTensorsInfo.parameters]."""
+    bits = {name: int(found[1]) if (found := _BITS.match(name)) else 8 * (name == "BOOL") for name in counts}
+    if not counts or not all(bits.values()) or not all(isinstance(count, int) for count in counts.values()):
+        return None
+    return sum(int(count) * bits[name] // 8 for name, count in counts.items())
+
+
+_BITS = re.compile(r"(?:BF|F|I|U)([0-9]+)(?:_|$)")
+"""Width of a type of safetensors, e.g. BF16, F8_E4M3, U8. source: safetensors@0.6 tensor.rs Dtype."""
 
 
 def read_json(session: Session, url: str) -> dict[str, Any]:

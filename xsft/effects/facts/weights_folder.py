@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,20 +43,24 @@ class Header(Struct, frozen=True, kw_only=True):
     """Bytes that the whole file must have."""
 
 
-def read_folder(path: str, *, cache: Path) -> SourceFacts:
+OnRead = Callable[[int, int], None]
+"""Called with the bytes that were read, and of how many."""
+
+
+def read_folder(path: str, *, cache: Path, on_read: OnRead = lambda _done, _of: None) -> SourceFacts:
     """Return the facts. Raises nothing: a problem states what is wrong. `cache`: for digests of large files; may be
     deleted at any time.
     """
     folder = Path(path)
     try:
-        return _read(folder, cache) if folder.is_dir() else _refused(_missing(path))
+        return _read(folder, cache, on_read) if folder.is_dir() else _refused(_missing(path))
     except (OSError, ValueError) as failed:
         why = getattr(failed, "strerror", None) or str(failed)
         message = f"{path} could not be read as a Hugging Face model: {why}."
         return _refused(error("hf-folder-invalid", WHERE, message, "Download or copy it again, and check its files."))
 
 
-def _read(folder: Path, cache: Path) -> SourceFacts:
+def _read(folder: Path, cache: Path, on_read: OnRead) -> SourceFacts:
     names = sorted(entry.name for entry in folder.iterdir())
     files = [name for name in names if name.endswith(WEIGHTS)]
     if CONFIG not in names or not {INDEX, SINGLE} & set(names):
@@ -68,7 +73,7 @@ def _read(folder: Path, cache: Path) -> SourceFacts:
         return _refused(_incomplete(folder, lacking))
     arrays = {name: dtype for header in headers.values() for name, dtype in header.arrays.items()}
     return SourceFacts(
-        content=_content(folder, (CONFIG, *((INDEX,) if index is not None else ()), *files), cache),
+        content=_content(folder, (CONFIG, *((INDEX,) if index is not None else ()), *files), cache, on_read),
         quantized=quantized(config, arrays=arrays, dtypes=arrays.values()),
         weights_bytes=sum((folder / name).stat().st_size for name in files),
         vocabulary=vocabulary(config),
@@ -116,15 +121,25 @@ def _lacking(folder: Path, named: frozenset[str], headers: Mapping[str, Header])
             yield f"{name} has {has:,} bytes instead of {header.size:,}"
 
 
-def _content(folder: Path, names: tuple[str, ...], cache: Path) -> str:
+def _content(folder: Path, names: tuple[str, ...], cache: Path, on_read: OnRead) -> str:
     """Return the sha256 over the files that the converter reads; their path and time of copying do not count."""
-    digests = [(name, file_digest(folder / name, cache=cache)) for name in names]
+    sizes = {name: (folder / name).stat().st_size for name in names}
+    of, before, digests = sum(sizes.values()), 0, []
+    for name, size in sizes.items():
+        reading = partial(_add_read, on_read, before, of)
+        digests.append((name, file_digest(folder / name, cache=cache, on_read=reading)))
+        before += size
+        on_read(before, of)
     return hashlib.sha256(json.dumps(digests, separators=(",", ":")).encode()).hexdigest()
 
 
-def file_digest(file: Path, *, cache: Path) -> str:
+def _add_read(on_read: OnRead, before: int, of: int, done: int) -> None:
+    on_read(before + done, of)
+
+
+def file_digest(file: Path, *, cache: Path, on_read: Callable[[int], None] = lambda _done: None) -> str:
     """Return the sha256 of a file. Cached until the file's size, time or inode changes, because weights have
-    gigabytes.
+    gigabytes. `on_read`: called with the bytes that were read.
     """
     status = os.stat(file)
     seen = [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
@@ -136,6 +151,7 @@ def file_digest(file: Path, *, cache: Path) -> str:
     with open_regular(file) as opened:
         while chunk := opened.read(CHUNK):
             digest.update(chunk)
+            on_read(opened.tell())
     try:
         private_folder(kept.parent)
         write_atomic(kept, json.dumps({"seen": seen, "sha256": digest.hexdigest()}))

@@ -33,7 +33,7 @@ from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.machine.signals import raised
 from xsft.effects.records.records import record_store
 from xsft.errors import EnvironmentMissing, Refused
-from xsft.problems import Problem, warning
+from xsft.problems import Problem, errors_in, warning
 from xsft.records.model import Attempt, Outcome, Record
 from xsft.trainers.explain import reason
 
@@ -63,7 +63,10 @@ class Conversion(Struct, frozen=True, kw_only=True):
     look: Callable[[], ConversionPlan]
     """Read the files again and return the plan. Raises SpecError if the result is not what the workload requests."""
     machine: Callable[[], Machine]
-    """Return the machine; called once there is something to convert."""
+    """Return the machine, whose environment is built if it is missing; called once there is something to convert, and
+    memory and disk for it."""
+    cache: Path
+    """xsft's cache, which will hold the download."""
     on_event: Callable[[ConversionEvent], None]
     waiting: Callable[[], None]
     """Called if another process is converting the same weights."""
@@ -136,13 +139,13 @@ def _held(folder: ConversionFolder, plan: ConversionPlan) -> Iterator[None]:
 def _converted(
     asked: Conversion, plan: ConversionPlan, folder: ConversionFolder, *, grace_s: float
 ) -> ConversionResult:
-    before, machine = convert_folder.run_record(plan, folder), asked.machine()
-    contained = machine.contain()
-    refuse_where_harmful(contained)
-    missing = lacks(plan, cache=machine.cache)
-    refused = [problem for problem in missing if problem.id not in asked.accepted]
+    before, missing = convert_folder.run_record(plan, folder), lacks(plan, cache=asked.cache)
+    refused = [problem for problem in errors_in(missing) if problem.id not in asked.accepted]
     if refused:
         raise EnvironmentMissing(refused[0].message, fix=refused[0].fix, id=refused[0].id)
+    machine = asked.machine()
+    contained = machine.contain()
+    refuse_where_harmful(contained)
     record = convert_folder.begun(before, _attempt(plan, folder, before, machine))
     convert_folder.save(record, plan, folder)
     record_store(machine.env).index(record, str(folder.run.record))
@@ -234,7 +237,7 @@ def _environment(plan: ConversionPlan, machine: Machine, scratch: Path) -> dict[
     return {
         **own,
         **online,
-        "HF_HOME": str(machine.cache / "huggingface"),
+        "HF_HOME": str(_hub_home(machine)),
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "JAX_PLATFORMS": "cpu",
         "PYTHONUNBUFFERED": "1",
@@ -244,13 +247,12 @@ def _environment(plan: ConversionPlan, machine: Machine, scratch: Path) -> dict[
 
 @contextmanager
 def _watched(one: _Try) -> Iterator[None]:
-    """Report the bytes written, from a separate thread, while the block runs."""
+    """Report the bytes downloaded and written, from a separate thread, while the block runs."""
     stop = threading.Event()
-    whole = one.plan.estimate.output if one.plan.estimate else None
 
     def look() -> None:
         while not stop.wait(LOOK_EVERY_S):
-            one.asked.on_event(BytesDone(done=_size(one.folder.directory), of=whole, at=clock.monotonic()))
+            one.asked.on_event(bytes_done(one.plan, one.folder.directory, machine=one.machine))
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
@@ -259,6 +261,22 @@ def _watched(one: _Try) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
+
+
+def bytes_done(plan: ConversionPlan, directory: Path, *, machine: Machine) -> BytesDone:
+    """Return the bytes of the result in `directory`; before there are any, those of the download."""
+    needs, source, now = plan.estimate, plan.inputs.source, clock.monotonic()
+    written = _size(directory)
+    if written or source.is_folder:
+        return BytesDone(done=written, of=needs.output if needs else None, at=now)
+    blobs = _hub_home(machine) / "hub" / f"models--{source.repo.replace('/', '--')}" / "blobs"
+    return BytesDone(doing="downloading", done=_size(blobs), of=needs.download if needs else None, at=now)
+
+
+def _hub_home(machine: Machine) -> Path:
+    """Return HF_HOME of the converter. Files are in `hub/models--<owner>--<name>/blobs` there, from their first byte.
+    source: huggingface_hub@2.4.0 file_download.py [repo_folder_name, hf_hub_download]."""
+    return machine.cache / "huggingface"
 
 
 def _size(directory: Path) -> int:

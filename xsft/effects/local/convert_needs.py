@@ -9,13 +9,21 @@ from pathlib import Path
 from xsft.conversion.estimate import ConversionEstimate
 from xsft.conversion.plan import ConversionPlan
 from xsft.effects.local.killed import memory_bytes
-from xsft.problems import Problem, error
+from xsft.problems import Problem, error, warning
 
 
 def lacks(plan: ConversionPlan, *, cache: Path) -> tuple[Problem, ...]:
-    """Return a problem for the memory and the disk space that the conversion needs and this machine lacks."""
+    """Return a problem for the memory and the disk space that the conversion needs and this machine lacks; a warning if
+    the model's size is unknown, and so what it needs."""
     needs = plan.estimate
-    return () if needs is None else (*_memory(plan, needs), *_disk(plan, needs, cache))
+    return (unchecked(plan),) if needs is None else (*_memory(plan, needs), *_disk(plan, needs, cache))
+
+
+def unchecked(plan: ConversionPlan) -> Problem:
+    """Return the warning that nothing was checked."""
+    message = f"The size of {plan.inputs.model} is unknown, so memory and disk were not checked before the conversion."
+    fix = "Compare the size of the safetensors files with this machine: memory takes 1.2 times what is saved."
+    return warning("conversion-unchecked", "model.hf", message, fix)
 
 
 def _memory(plan: ConversionPlan, needs: ConversionEstimate) -> Iterator[Problem]:

@@ -11,6 +11,7 @@ import json
 
 import msgspec
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from xsft.conversion.inputs import DIGITS
 from xsft.conversion.plan import ConversionPlan
@@ -57,6 +58,11 @@ def take_claim(store: RecordStore, plan: ConversionPlan) -> ConversionClaim:
     text = json.dumps({"schema": SCHEMA, **to_builtins(own)}, indent=1, ensure_ascii=False) + "\n"
     store.objects_at(path).create(path, text.encode())
     return read_claim(store, plan) or own
+
+
+def under_claim(plan: ConversionPlan, claim: ConversionClaim | None) -> ConversionPlan:
+    """Return the plan under the name of the run that converts these weights into this output."""
+    return replace(plan, run_name=claim.run_name) if claim else plan
 
 
 def claim_path(plan: ConversionPlan) -> str:
