@@ -121,7 +121,7 @@ def test_runs_that_are_there_are_shown_beside_names_that_are_not(
         ),
         (RowFilter(states=("saving",)), ["4 more do not match --state or --mode"]),
         (RowFilter(runs=("old",), states=("queued",)), ["no runs"]),
-        (RowFilter(runs=("old",)), []),
+        (RowFilter(runs=("old",)), ["tensorboard  gs://my-bucket/runs/old/tensorboard"]),
     ],
 )
 def test_what_is_not_shown_is_said_with_what_would_show_it(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.tunedmodels import ANSWER, QUESTION, ROWS, Memorised
+from xsft.cli import main
 from xsft.commands.interface import DOCUMENTS
 from xsft.data import packaged
 from xsft.effects.local.evaluate import LocalEvaluation, found, perform
@@ -90,6 +91,18 @@ def test_it_is_done_once(report: EvaluationReport, memorised: Memorised) -> None
     assert (end.action, end.state) == ("done", "done")
     assert sorted(Path(plan.output, plan.run_name).rglob("*")) == before
     assert found(plan).result == end.result
+
+
+def test_xsft_run_finds_both_done(
+    report: EvaluationReport, memorised: Memorised, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(("run", str(memorised.file))) == 0
+    train, evaluate = capsys.readouterr().out.splitlines()
+    assert train.startswith("train    done")
+    assert evaluate.startswith("evaluate done     memorised-evaluate: verdict passed: 2 of 2 rules hold")
+    assert main(("status", "memorised-evaluate", "--json")) == 0
+    (row,) = json.loads(capsys.readouterr().out)["runs"]
+    assert (row["state"], row["reason"]) == ("succeeded", "")
 
 
 def test_sample_gives_the_same_answer(report: EvaluationReport, memorised: Memorised) -> None:

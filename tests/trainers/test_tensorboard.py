@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.localruns import local_plan
-from xsft.trainers.tensorboard import tensorboard_lines
+from xsft.trainers.tensorboard import open_command, tensorboard_lines
 
 
 def test_metrics_and_a_profile_where_one_is_asked_for(tmp_path: Path) -> None:
@@ -15,3 +15,7 @@ def test_metrics_and_a_profile_where_one_is_asked_for(tmp_path: Path) -> None:
     assert list(tensorboard_lines(traced, folder="gs://b/runs/a"))[1:] == [
         "profile      gs://b/runs/a/tensorboard/plugins/profile"
     ]
+
+
+def test_the_command_opens_the_folder_of_the_run() -> None:
+    assert open_command("/runs/a")[-2:] == ("--logdir", "/runs/a/tensorboard")

@@ -111,6 +111,8 @@ class Run(Document):
     """Number of known submissions of this run."""
     output: str | None
     """base_output_directory."""
+    tensorboard: str | None
+    """Folder of the TensorBoard files; null for work without steps, and if the output is unknown."""
     spec_digest: str | None
     uid: str | None
     """UID of the JobSet."""
@@ -240,6 +242,8 @@ class WhyDocument(Document):
     evidence: list[str]
     """Sources of the state."""
     observed_at: str
+    tensorboard: str | None
+    """As in `xsft status --json`."""
     cause: Cause
     """The most likely cause."""
     others: list[Cause]

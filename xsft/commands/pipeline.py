@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from xsft.api import Loaded
 from xsft.commands.pipeline_cluster import ClusterCall, ConvertOnCluster, TrainOnCluster
+from xsft.commands.pipeline_evaluate import EvaluateHere
 from xsft.commands.pipeline_here import ConvertHere, TrainHere
 from xsft.errors import UsageError
 from xsft.spec.model import WorkloadSpec
@@ -39,7 +40,9 @@ def _here(name: StageName, workload: Loaded, run_name: str) -> Stage:
             return ConvertHere(workload, training=run_name)
         case "train":
             return TrainHere(workload, run_name=run_name)
-        case "evaluate" | "export" | "serve":
+        case "evaluate":
+            return EvaluateHere(workload, training=run_name)
+        case "export" | "serve":
             raise _unsupported(name)
 
 

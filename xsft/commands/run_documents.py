@@ -13,7 +13,10 @@ from xsft.states.rows import Row
 def run_document(row: Row) -> dict[str, Any]:
     """Return the row as JSON fields; a loss that is no number is null, for JSON has none, and the run's reason names
     it."""
-    return {key: _plain(value) for key, value in {**asdict(row), "progress": asdict(row.progress)}.items()}
+    return {
+        key: _plain(value)
+        for key, value in {**asdict(row), "progress": asdict(row.progress), "tensorboard": row.tensorboard}.items()
+    }
 
 
 def finite(number: float | None) -> float | None:

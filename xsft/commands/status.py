@@ -19,6 +19,7 @@ from xsft.effects.machine.clock import pause
 from xsft.errors import UsageError
 from xsft.problems import Problem
 from xsft.run_query import RunQuery, look, query_of, there
+from xsft.spec.keypath import printable
 from xsft.states.folding import FoldedRun, RowFilter, chosen
 from xsft.states.lookup import lacking
 from xsft.states.rows import Row
@@ -61,6 +62,7 @@ def report(query: RunQuery, *, json: bool, stdout: TextIO) -> int:
     else:
         show(picked, stdout)
         _say_hidden(query.wanted, rows, shown=len(picked))
+        _say_folders(query.wanted, picked)
     print_problems(unknown)
     return failed.exit_status if failed else 0
 
@@ -77,6 +79,12 @@ def show(found: Sequence[Row], stdout: TextIO) -> None:
     from xsft.commands.status_screen import draw
 
     draw(rows, stdout)
+
+
+def _say_folders(wanted: RowFilter, rows: Sequence[Row]) -> None:
+    """Print to stderr where the TensorBoard files of each named run are."""
+    folders = [row.tensorboard for row in rows if row.tensorboard] if wanted.runs else []
+    sys.stderr.writelines([f"tensorboard  {printable(folder)}\n" for folder in folders])
 
 
 def _say_hidden(wanted: RowFilter, rows: Sequence[FoldedRun], *, shown: int) -> None:

@@ -19,6 +19,7 @@ from xsft.commands.resumed_text import resumed_text
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.local.machine import Machine
 from xsft.effects.local.run import LocalResult, already_done, run_local
+from xsft.effects.local.trace import newest_trace
 from xsft.effects.machine.clock import monotonic
 from xsft.effects.machine.files import write_atomic
 from xsft.effects.records.records import record_store
@@ -29,7 +30,7 @@ from xsft.submitting import machine_for
 from xsft.trainers.explain import EMPTY
 from xsft.trainers.killed import KILLED, LESS
 from xsft.trainers.size import default_parameters
-from xsft.trainers.tensorboard import tensorboard_lines
+from xsft.trainers.tensorboard import open_command, tensorboard_lines
 from xsft.trainers.trainer import trainer_of
 
 LOOK_AT_THE_DATA = "set a file or a split with rows: data.hf_train_files, data.hf_path, data.hf_name, data.train_split"
@@ -101,9 +102,17 @@ def report(plan: Plan, result: LocalResult, *, picture: Path | None) -> Iterator
     if adapter := adapter_text(plan, result):
         yield f"adapter      {adapter}"
     yield from tensorboard_lines(plan.run, folder=str(result.folder))
+    yield from trace_lines(result.folder)
     if picture:
         yield f"loss curve   {picture}"
     yield f"record       {result.record}"
+
+
+def trace_lines(folder: Path) -> Iterator[str]:
+    """Yield lines on the newest trace of the profiler, and the command that opens it; none without a trace."""
+    if trace := newest_trace(folder):
+        yield f"trace        {trace.path} ({size_text(trace.bytes)})"
+        yield f"open it      {shlex.join(open_command(str(folder)))}"
 
 
 def failure(result: LocalResult) -> str:

@@ -116,6 +116,9 @@ def text(row: Row, evidence: Evidence, explained: Explanation) -> Iterator[str]:
         for other in explained.others[:OTHERS]:
             where = f" [{other.where}]" if other.where else ""
             yield _safe(f"- {other.message}{where}")
+    if row.tensorboard:
+        yield ""
+        yield _safe(f"tensorboard: {row.tensorboard}")
 
 
 def cause_lines(cause: Cause) -> Iterator[str]:
@@ -175,6 +178,7 @@ def _print_document(row: Row, evidence: Evidence, explained: Explanation, status
         "reason": explained.reason,
         "evidence": list(evidence.status.evidence),
         "observed_at": row.observed_at,
+        "tensorboard": row.tensorboard,
         "cause": _document(explained.cause),
         "others": [_document(one) for one in explained.others],
         "unread": [f"{one.what}: {one.why}" for one in evidence.seen.unread],

@@ -137,7 +137,7 @@ def _error_of(stage: Stage, end: StageEnd) -> XsftError | None:
     if end.state != "done":
         return RunFailed(f"{stage.run_name}: {end.why}", fix=end.fix)
     if end.verdict == "failed":
-        return RunFailed(f"{stage.run_name}: the verdict is failed: {end.why}", fix=end.fix, id="verdict-failed")
+        return RunFailed(f"{stage.run_name}: {end.why}", fix=end.fix, id="verdict-failed")
     return None
 
 

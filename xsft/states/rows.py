@@ -97,6 +97,12 @@ class Row(Targeted, Struct, frozen=True, kw_only=True):
     """Of the JobSet."""
 
     @property
+    def tensorboard(self) -> str | None:
+        """Folder of MaxText's TensorBoard files; None for work without steps, and if the output is unknown. source:
+        maxtext@0.2.5 configs/types.py tensorboard_dir."""
+        return f"{self.output.rstrip('/')}/{self.run_name}/tensorboard" if self.output and self.steps else None
+
+    @property
     def ended(self) -> bool:
         return self.state in ENDED
 
