@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from xsft.commands.durations import duration
 from xsft.commands.verbs import parser
 from xsft.naming import run_name_limit
 from xsft.spec.reader import read_spec
@@ -26,7 +29,7 @@ ACTIONLINT = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.7"
 STUB = """\
 #!/bin/sh
 printf '%s\\n' "$*" >> calls
-echo '{"schema": "xsft.submit/1"}'
+echo '{"schema": "xsft.run/1"}'
 status=$(head -n 1 statuses)
 sed -i 1d statuses
 exit "$status"
@@ -76,13 +79,15 @@ def workflow() -> dict[str, Any]:
 
 
 def step(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(s for s in workflow()["jobs"]["submit"]["steps"] if s.get("name") == name)
+    found: dict[str, Any] = next(s for s in workflow()["jobs"]["run"]["steps"] if s.get("name") == name)
     return found
 
 
 def submitted(host: Host, *statuses: int, asked: str = "") -> subprocess.CompletedProcess[str]:
-    chosen = step("Submit")
-    return host.run(chosen["run"], *statuses, WORKLOAD=chosen["env"]["WORKLOAD"], ASKED=asked)
+    chosen = step("Run")
+    return host.run(
+        chosen["run"], *statuses, WORKLOAD=chosen["env"]["WORKLOAD"], LIMIT=chosen["env"]["LIMIT"], ASKED=asked
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,6 +97,8 @@ def submitted(host: Host, *statuses: int, asked: str = "") -> subprocess.Complet
         ((2,), 2, 1, ""),
         ((3,), 3, 1, ""),
         ((4,), 4, 1, ""),
+        ((6,), 6, 1, ""),
+        ((7,), 7, 1, ""),
         ((5, 0), 0, 2, "60 "),
         ((8, 5, 0), 0, 3, "60 300 "),
         ((8, 4), 4, 2, "60 "),
@@ -103,7 +110,7 @@ def test_a_night_that_is_not_sure_submits_again(
 ) -> None:
     done = submitted(host, *statuses)
     assert (done.returncode, len(host.calls), host.pauses) == (status, calls, pauses)
-    assert done.stdout == '{"schema": "xsft.submit/1"}\n'
+    assert done.stdout == '{"schema": "xsft.run/1"}\n'
     assert len({tuple(call) for call in host.calls}) == 1
 
 
@@ -112,12 +119,34 @@ def test_the_run_is_named_by_the_date_or_by_hand(host: Host, asked: str, name: s
     submitted(host, 0, asked=asked)
     (call,) = host.calls
     args = parser().parse_args(call)
-    assert (args.verb, args.run_name, args.json) == ("submit", name, True)
+    assert (args.verb, args.run_name, args.json) == ("run", name, True)
     assert (ROOT / args.file).is_file()
 
 
+def test_the_summary_is_a_table_of_the_stages(host: Host) -> None:
+    stage = {"name": "train", "run_name": "a", "action": "created", "state": "failed", "why": "a | b", "result": None}
+    problem = {"id": "run-failed", "message": "a: the data ended.", "fix": "Give more rows."}
+    (host.folder / "xsft" / "run.json").write_text(json.dumps({"stages": [stage], "problems": [problem]}))
+    (host.folder / "xsft" / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    summary = host.folder / "summary.md"
+    done = host.run(step("Summary")["run"], GITHUB_STEP_SUMMARY=str(summary))
+    assert done.returncode == 0, done.stderr
+    assert summary.read_text().splitlines() == [
+        "| stage | run | action | state | why | result |",
+        "|---|---|---|---|---|---|",
+        "| train | a | created | failed | a \\| b |  |",
+        "",
+        "- run-failed: a: the data ended. Give more rows.",
+    ]
+
+
+def test_its_own_limit_ends_the_wait_before_the_runner_is_stopped() -> None:
+    limit = duration(step("Run")["env"]["LIMIT"])
+    assert limit < 60 * (workflow()["jobs"]["run"]["timeout-minutes"] - 20)
+
+
 def test_the_dated_name_fits() -> None:
-    spec = read_spec((ROOT / step("Submit")["env"]["WORKLOAD"]).read_text())
+    spec = read_spec((ROOT / step("Run")["env"]["WORKLOAD"]).read_text())
     assert spec.tpu is not None
     assert len("qwen3-gsm8k-20261121") <= run_name_limit(mode="mcjax", num_slices=spec.tpu.num_slices or 1, hosts=64)
 
@@ -137,9 +166,9 @@ def test_the_cron_line_submits_the_same(host: Host) -> None:
     assert not re.search(r"(?<!\\)%", command)  # cron would end the command there
     done = host.run(command.replace("\\%", "%"), 4)
     (call,) = host.calls
-    assert call == ["submit", "workloads/qwen3_gsm8k.yaml", "--run-name", "qwen3-gsm8k-20261121", "--json"]
+    assert call == ["run", "workloads/qwen3_gsm8k.yaml", "--run-name", "qwen3-gsm8k-20261121", "--json"]
     assert done.returncode == 0
-    assert (host.folder / "nightly.jsonl").read_text() == '{"schema": "xsft.submit/1"}\n'
+    assert (host.folder / "nightly.jsonl").read_text() == '{"schema": "xsft.run/1"}\n'
     assert (host.folder / "logged").read_text() == "-t xsft nightly: exit status 4\n"
 
 

@@ -6,18 +6,21 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+import yaml
 
 from tests.checkpoints import small_files
 from tests.contract.commandline import XSFT, Machine, machine
 from tests.fakes.clusters import ClusterApi
+from tests.stories import ROOT
 from tests.until import until
 from xsft.commands.interface_run import RunDocument
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.launchers.labels import WRITES_ANNOTATION
 
+NIGHTLY = ROOT / "docs" / "examples" / "nightly.yaml"
 pytestmark = pytest.mark.contract
 STORY = "gemma2_ultrachat"
 NAME = "gemma2-ultrachat"
@@ -42,12 +45,12 @@ def run(here: Machine, *options: str, status: int = 0) -> list[tuple[str, str, s
     return [(stage["name"], stage["action"], stage["state"]) for stage in document["stages"]]
 
 
-def converted(here: Machine) -> None:
+def converted(here: Machine, jobset: str = CONVERT, *, model: str = "gemma2-2b") -> None:
     """What the conversion's pod would do."""
-    held = here.api.world.jobsets()[CONVERT]
+    held = here.api.world.jobsets()[jobset]
     path = held["metadata"]["annotations"][WRITES_ANNOTATION].removeprefix("gs://my-bucket/")
-    here.bucket.objects |= {f"{path}/{name}": content for name, content in small_files("gemma2-2b").items()}
-    here.api.world.end(CONVERT, "Completed")
+    here.bucket.objects |= {f"{path}/{name}": content for name, content in small_files(model).items()}
+    here.api.world.end(jobset, "Completed")
 
 
 def test_each_call_starts_what_can_start_and_finds_what_is_done(here: Machine) -> None:
@@ -74,3 +77,31 @@ def test_waiting_goes_from_stage_to_stage_and_a_failed_training_ends_it(here: Ma
     document = json.loads(said)
     assert (process.returncode, document["exit_status"]) == (6, 6)
     assert [(one["action"], one["state"]) for one in document["stages"]] == [("created", "done"), ("created", "failed")]
+
+
+def test_a_night_is_red_when_its_training_fails_and_green_the_next_time(here: Machine) -> None:
+    """The shell of docs/examples/nightly.yaml: a failed training, then an attempt that ends well."""
+    file = here.workload("qwen3_gsm8k", tpu={**TPU, "capacity": "spot"})
+    (step,) = (s for s in yaml.safe_load(NIGHTLY.read_text())["jobs"]["run"]["steps"] if s.get("name") == "Run")
+    xsft = here.folder / ".venv" / "bin" / "xsft"
+    xsft.parent.mkdir(parents=True)
+    xsft.symlink_to(XSFT)
+    name = "qwen3-gsm8k-20261121"
+    env = {**here.env, "WORKLOAD": str(file), "ASKED": name, "LIMIT": "100s"}
+
+    def night(end: Literal["Failed", "Completed"], jobset: str) -> int:
+        argv = ("bash", "-eo", "pipefail", "-c", step["run"])
+        with subprocess.Popen(argv, env=env, cwd=here.folder) as process:
+            if f"{name}-convert" not in here.api.world.jobsets():
+                until(lambda: f"{name}-convert" in here.api.world.jobsets())
+                converted(here, f"{name}-convert", model="qwen3-0.6b")
+            until(lambda: jobset in here.api.world.jobsets())
+            if end == "Completed":
+                here.bucket.objects[f"runs/{name}/checkpoints/500/commit_success.txt"] = b""
+            here.api.world.end(jobset, end)
+            return process.wait(timeout=100)
+
+    assert night("Failed", name) == 6
+    assert night("Completed", f"{name}-2") == 0
+    document = json.loads((here.folder / "run.json").read_text())
+    assert [(one["action"], one["state"]) for one in document["stages"]] == [("done", "done"), ("attempt", "done")]
