@@ -15,10 +15,12 @@ from xsft import cpu_jobs
 from xsft.commands.asking import at_terminal, confirm
 from xsft.commands.changes import changes_of
 from xsft.commands.convert_document import KIND, conversion_fields
+from xsft.commands.convert_progress import EVERY_S, ConversionDisplay, ConverterLog
 from xsft.commands.cpu_plan_text import conversion_text
 from xsft.commands.documents import print_json, status_of
 from xsft.commands.evidence_sources import evidence_of
 from xsft.commands.failure import print_problems
+from xsft.commands.log_sources import Logs
 from xsft.commands.progress import shown
 from xsft.commands.run_documents import run_document
 from xsft.commands.run_sources import runs_at
@@ -26,13 +28,17 @@ from xsft.commands.submit_cluster import submit_cluster
 from xsft.commands.submit_wait import After
 from xsft.commands.waiting import Waited, WaitLimits, told
 from xsft.conversion.plan import ConversionPlan
+from xsft.conversion.progress import BytesDone
 from xsft.effects.facts.checkpoint import read_checkpoint
+from xsft.effects.facts.growth import growing
+from xsft.effects.machine import clock
 from xsft.effects.records.records import record_store
 from xsft.effects.submit.claims import ConversionClaim, read_claim, take_claim, under_claim
 from xsft.effects.submit.interrupts import NOTHING_CREATED, when_interrupted
 from xsft.effects.submit.job_end import record_job_end
 from xsft.effects.submit.submission import Action, Submission
 from xsft.errors import XsftError
+from xsft.launchers.cpujob import CpuJob
 from xsft.problems import Problem
 from xsft.spec.resolve import Run
 from xsft.steps import CpuPlan
@@ -68,7 +74,7 @@ def convert_cluster(
         plan,
         connect=partial(cpu_jobs.submitter_for, plan),
         json=args.json,
-        wait=partial(_wait, plan, args) if args.wait else None,
+        wait=partial(_wait, plan, made, args) if args.wait else None,
         warnings=warnings,
         ask=confirm if at_terminal() and not (args.yes or args.json) else None,
         document=partial(_document, made, claim),
@@ -112,30 +118,41 @@ def _dry_run(plan: CpuPlan, made: ConversionPlan, claim: ConversionClaim | None,
     return status_of(plan.problems)
 
 
-def _wait(plan: CpuPlan, args: argparse.Namespace, done: Submission) -> Waited:
-    """Wait for the job and record its end: the JobSet is deleted some hours later."""
-    runs = runs_at(plan)
+def _wait(plan: CpuPlan, made: ConversionPlan, args: argparse.Namespace, done: Submission) -> Waited:
+    """Wait for the job, show its progress, and record its end: the JobSet is deleted some hours later."""
+    runs, display = runs_at(plan), ConversionDisplay(told, every_s=EVERY_S)
     query, here = changes_of(runs)
     after = After(
         query=query,
         patience=WaitLimits(timeout_s=args.timeout, poll_s=args.poll),
         clock=here,
         say=told,
-        lines=None,
-        log=sys.stderr,
+        lines=Logs(runs=runs, trouble=told).follow,
+        log=ConverterLog(display),
         gather=evidence_of(runs),
     )
-    waited = after.wait(done)
+
+    whole = made.estimate.output if made.estimate else None
+
+    def on_size(size: int) -> None:
+        display.on_event(BytesDone(done=size, of=whole, at=clock.monotonic()))
+
+    with growing(_job_of(done).writes.removesuffix("/0/items"), on_size=on_size):
+        waited = after.wait(done)
     if waited.outcome in ("reached", "ended"):
         return replace(waited, problems=(*waited.problems, *_ended(done, waited)))
     return waited
 
 
+def _job_of(done: Submission) -> CpuJob:
+    assert isinstance(done.plan, CpuPlan)
+    return done.plan.job
+
+
 def _ended(done: Submission, waited: Waited) -> tuple[Problem, ...]:
     """Return the problems of the ended job, by the checkpoint in its output: no exit status is proof."""
-    plan = done.plan
-    assert isinstance(plan, CpuPlan)
-    whole = read_checkpoint(plan.job.writes).status == "read"
+    plan, job = done.plan, _job_of(done)
+    whole = read_checkpoint(job.writes).status == "read"
     return record_job_end(
         record_store(),
         output=str(plan.run.output),

@@ -6,11 +6,20 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import StringIO
 
 from xsft.commands.live import clock_text
 from xsft.commands.progress import shown
 from xsft.conversion.plan import ConversionPlan
-from xsft.conversion.progress import ArraysDone, BytesDone, ConversionEvent, ConversionPace, ConversionPhase
+from xsft.conversion.progress import (
+    ArraysDone,
+    BytesDone,
+    ConversionEvent,
+    ConversionPace,
+    ConversionPhase,
+    download_text,
+    parse,
+)
 from xsft.effects.machine import clock
 
 EVERY_S = 10.0
@@ -39,8 +48,18 @@ class ConversionDisplay:
         self._next = now() + every_s
 
     def on_event(self, event: ConversionEvent) -> None:
-        text = self._text(event)
-        if text is None or (not isinstance(event, ConversionPhase) and self._now() < self._next):
+        self._show(self._text(event), at_once=isinstance(event, ConversionPhase))
+
+    def on_line(self, line: str) -> None:
+        """Show what a line of the converter tells."""
+        event = parse(line)
+        if event is not None:
+            self.on_event(event)
+        else:
+            self._show(download_text(line), at_once=False)
+
+    def _show(self, text: str | None, *, at_once: bool) -> None:
+        if text is None or (not at_once and self._now() < self._next):
             return
         self._next = self._now() + self._every_s
         self.say(text)
@@ -67,6 +86,19 @@ class ConversionDisplay:
 
 def _left(pace: ConversionPace) -> str:
     return f", {clock_text(pace.left_s)} left" if pace.left_s is not None else ""
+
+
+class ConverterLog(StringIO):
+    """Stream that takes the log of a converter and shows its progress instead."""
+
+    def __init__(self, display: ConversionDisplay) -> None:
+        super().__init__()
+        self._display = display
+
+    def write(self, text: str) -> int:
+        for line in text.splitlines():
+            self._display.on_line(line)
+        return len(text)
 
 
 def size_text(size: float) -> str:

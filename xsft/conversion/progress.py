@@ -47,6 +47,22 @@ _PHASES: tuple[tuple[str, Phase], ...] = (
 )
 """source: maxtext@0.2.5 checkpoint_conversion/to_maxtext.py, main; the bar is utils/utils.py MemoryMonitorTqdm."""
 
+_BAR = re.compile(
+    r"(?P<file>[\w.-]+\.safetensors): +[0-9]+%\|[^|]*\| *(?P<done>[0-9.]+\w?)/(?P<of>[0-9.]+\w?)"
+    r" \[[0-9:]+<(?P<left>[0-9:]+), *(?P<rate>[0-9.]+ ?\w?B/s)"
+)
+"""A bar of a download. source: tqdm@4.67 std.py format_meter, as huggingface_hub@2.4.0 utils/tqdm.py uses it."""
+
+
+def download_text(line: str) -> str | None:
+    """Return the progress of a download in a line of the converter, with the rate and the time left that the bar tells;
+    None for another line."""
+    bar = _BAR.search(line)
+    if bar is None:
+        return None
+    return f"downloading {bar['file']}: {bar['done']} of {bar['of']}, {bar['rate']}, {bar['left']} left"
+
+
 WINDOW_S = 20.0
 """Seconds over which a rate is measured."""
 

@@ -1,0 +1,35 @@
+"""Follows the size of a folder that another machine writes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from xsft.effects.machine.process import own_environment
+from xsft.effects.records.storage import storage_for
+from xsft.errors import Unreachable
+
+EVERY_S = 10.0
+"""Seconds between two looks; each lists the folder's files."""
+
+
+@contextmanager
+def growing(folder: str, *, on_size: Callable[[int], None], every_s: float = EVERY_S) -> Iterator[None]:
+    """Call `on_size` with the bytes of the folder from a thread, while the block runs. What cannot be read is skipped:
+    it is only shown."""
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.wait(every_s):
+            with suppress(Unreachable):
+                size = storage_for(folder, env=own_environment()).size(folder)
+                if size is not None:
+                    on_size(size)
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
