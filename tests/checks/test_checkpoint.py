@@ -97,10 +97,10 @@ def test_a_torn_save_is_refused():
     ("status", "id_"), [("missing", "checkpoint-missing"), ("not-a-checkpoint", "checkpoint-invalid")]
 )
 def test_a_wrong_level_is_corrected(status: str, id_: str):
-    found = one(spec(), facts(status, detail=f"nothing is there; a checkpoint lies at {PATH}", near=PATH))
+    found = one(spec(), facts(status, detail=f"not found; there is a checkpoint at {PATH}", near=PATH))
     assert (found.id, found.severity, found.fix) == (id_, "error", f"Set model.checkpoint: {PATH}")
-    bare = one(spec(), facts(status, detail="nothing is there"))
-    assert "nothing is there" in bare.message
+    bare = one(spec(), facts(status, detail="not found"))
+    assert "not found" in bare.message
     assert "model_params" in bare.fix
 
 
@@ -111,7 +111,7 @@ def test_hugging_face_weights_are_to_be_converted():
 
 def test_weights_that_are_not_converted_may_be_planned_and_never_submitted():
     converting = spec(model={"checkpoint": DROP, "hf": {"repo": "Qwen/Qwen3-0.6B"}})
-    found = one(converting, facts("missing", detail="nothing is there"))
+    found = one(converting, facts("missing", detail="not found"))
     assert (found.id, found.severity, found.where) == ("checkpoint-to-convert", "warning", "model.hf")
     for problems_ in ((found,), silence((found,), {found.id: "it will be"})):
         assert next(p.severity for p in for_submission(problems_)) == "error"

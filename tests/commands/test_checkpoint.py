@@ -95,7 +95,7 @@ def without(content: dict[str, bytes], part: str) -> dict[str, bytes]:
 TORN = {
     "an array is missing": (without(files(), "wo.kernel"), "1 of 2 arrays are missing"),
     "an array has no file of its own": (without(files(), "wo.kernel/.zarray"), "1 of 2 arrays are missing or have no"),
-    "no commit": ({**files(), "_CHECKPOINT_METADATA": b'{"commit_timestamp_nsecs": null}'}, "no time of a commit"),
+    "no commit": ({**files(), "_CHECKPOINT_METADATA": b'{"commit_timestamp_nsecs": null}'}, "no commit time"),
     "no manifest": (files(use_ocdbt=True), "manifest.ocdbt is missing"),
 }
 
@@ -126,7 +126,7 @@ def test_the_marker_of_the_step_is_its_commit(told: Told, tmp_path: Path, marker
 def test_one_level_off_names_the_right_path(told: Told, saved: Path) -> None:
     status, said = told.document(saved)
     assert (status, said["status"]) == (2, "not-a-checkpoint")
-    assert said["detail"].endswith(f"a checkpoint lies at {saved}/items")
+    assert said["detail"].endswith(f"there is a checkpoint at {saved}/items")
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_show_says_what_would_be_built_and_what_the_lock_has() -> None:
     assert "A=b" in text
     assert "no image for no registry" in text
     assert "differs from the files here (code-0)" in image_text({**REPORT, "lock": LOCK})
-    assert ": what lies here\n" in image_text({**REPORT, "lock": {**LOCK, "current": True}})
+    assert ": matches the files here\n" in image_text({**REPORT, "lock": {**LOCK, "current": True}})
 
 
 def test_a_build_and_a_push_say_what_was_done() -> None:

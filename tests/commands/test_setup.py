@@ -24,7 +24,7 @@ def test_what_is_built_is_named_at_once_as_json(xpk_environment: BuiltEnvironmen
 def test_an_unknown_environment_is_a_usage_error(tmp_path: Path) -> None:
     done = setup("torch", env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]})
     assert done.returncode == 2
-    assert "there is no environment 'torch'" in done.stderr
+    assert "unknown environment 'torch'" in done.stderr
     assert "xpk, maxtext" in done.stderr
 
 

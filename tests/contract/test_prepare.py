@@ -149,7 +149,7 @@ BAD: Mapping[str, tuple[Sequence[Row] | bytes, Sequence[str], str, str]] = {
     "two types": ([chat("q"), {"messages": 3}], (), "data-rows-refused", "row 1 holds in messages no list of messages"),
     "torn": (b'{"messages": [}\n', (), "data-unreadable", "JSON parse error"),
     "not parquet": (b"PAR1 and nothing", ("--set", "data.hf_path=parquet"), "data-unreadable", "magic bytes"),
-    "a file as folder": ([chat("q")], ("--to", "/dev/null/x"), "output-not-writable", "it is no folder"),
+    "a file as folder": ([chat("q")], ("--to", "/dev/null/x"), "output-not-writable", "it is not a folder"),
     "no such split": ([chat("q")], ("--set", "data.train_split=test"), "data-unreadable", "Bad split: test"),
 }
 

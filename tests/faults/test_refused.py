@@ -204,7 +204,7 @@ NEVER_STARTED = {
         says="may not be specified when `value` is not empty", found="Secrets are files",
     ),
     "no replicas": Row(
-        spoil=lambda sent: sent["spec"]["replicatedJobs"][0].update(replicas=0), says="replicas is 0",
+        spoil=lambda sent: sent["spec"]["replicatedJobs"][0].update(replicas=0), says="has 0 replicas",
         found=({"tpu": {"type": "v6e-256", "num_slices": 0}}, "out-of-range"),
     ),
     "a name of 23 under Pathways": Row(

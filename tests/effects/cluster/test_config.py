@@ -93,7 +93,7 @@ def test_a_broken_kubeconfig_is_said(tmp_path: Path, text: str) -> None:
 
 
 def test_a_place_without_a_cluster(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="names no cluster"):
+    with pytest.raises(UsageError, match="has no cluster"):
         access_for(Place(project="team-project"), here=machine(tmp_path))
 
 

@@ -111,7 +111,7 @@ def test_an_outcome_that_cannot_be_learnt_is_not_known(cluster_api: ClusterApi) 
 def test_nothing_is_claimed_while_it_still_stands(cluster_api: ClusterApi) -> None:
     name, uid = made(cluster_api)
     cluster_api.server.fail(DELETE, action="cut-before", times=9)
-    with pytest.raises(Unknown, match="still there"):
+    with pytest.raises(Unknown, match="still exists"):
         delete(cluster_api, name, uid)
     assert name in cluster_api.world.jobsets()
 

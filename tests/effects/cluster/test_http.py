@@ -186,7 +186,7 @@ def test_half_an_answer_is_lost_and_may_be_asked_again(status: int) -> None:
     found = asked(Server(status, b' {"items": ['))
     assert isinstance(found, Lost)
     assert (found.id, found.sent, found.again) == ("unreachable", True, "helps")
-    assert found.reason == "The cluster (context lab) answered with half an answer: its JSON ends early."
+    assert found.reason == "The cluster (context lab) sent an incomplete answer: its JSON ends early."
     assert "proxies" in found.fix
 
 

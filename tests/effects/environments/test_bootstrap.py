@@ -34,7 +34,7 @@ def test_it_needs_nothing_but_the_standard_library() -> None:
 def test_a_python_without_pip_gets_its_package_named() -> None:
     bare = Interpreter(path=Path("/usr/bin/python3.11"), version=(3, 11, 2), makes_venv=False)
     problem = bootstrap.lacks_venv([bare])
-    assert "/usr/bin/python3.11 has no venv or no pip" in problem.message
+    assert "/usr/bin/python3.11 lacks venv or pip" in problem.message
     assert "apt install python3.11-venv" in problem.fix
 
 
@@ -55,7 +55,7 @@ def test_where_no_python_fits_the_shell_part_says_so_and_ends_with_3(tmp_path: P
         ("/bin/sh", ".ci/bootstrap"), cwd=tmp_path, env=env, capture_output=True, text=True, check=False
     )
     assert done.returncode == 3
-    assert "no Python >= 3.11 runs here" in done.stderr
+    assert "no Python >= 3.11 was found" in done.stderr
     assert "python3-venv" in done.stderr
 
 
@@ -67,13 +67,13 @@ def test_a_venv_whose_making_was_interrupted_is_made_anew(tmp_path: Path, monkey
     bootstrap.LOCK.write_text("")
     Path("pyproject.toml").write_text("")
     subprocess.run((sys.executable, "-m", "venv", "--without-pip", ".venv"), check=True)
-    with pytest.raises(EnvironmentMissing, match="names no uv"):  # the step after
+    with pytest.raises(EnvironmentMissing, match="has no entry for uv"):  # the step after
         bootstrap.set_up()
     assert (
         subprocess.run((".venv/bin/python", "-m", "pip", "--version"), check=False, capture_output=True).returncode == 0
     )
     made = Path(".venv/pyvenv.cfg").stat().st_mtime_ns
-    with pytest.raises(EnvironmentMissing, match="names no uv"):
+    with pytest.raises(EnvironmentMissing, match="has no entry for uv"):
         bootstrap.set_up()
     assert Path(".venv/pyvenv.cfg").stat().st_mtime_ns == made
 

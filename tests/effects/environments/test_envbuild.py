@@ -163,7 +163,7 @@ def test_a_file_that_is_gone_is_noticed_by_every_python(tmp_path: Path, minor: t
 
 def test_a_wrong_hash_is_refused_and_nothing_is_left(shop: Shop, place: BuildPlace) -> None:
     spec = shop.spec(lock="tinything==1.0 \\\n    --hash=sha256:" + "0" * 64 + "\n")
-    with pytest.raises(EnvironmentMissing, match="not the one the lock names"):
+    with pytest.raises(EnvironmentMissing, match="hash differs from the lock"):
         build(spec, place)
     assert left_over(place) == []
 

@@ -80,7 +80,7 @@ def test_an_index_that_is_not_understood_leaves_shapes_to_the_other_files(stores
     harmed.write_bytes(b"?" * harmed.stat().st_size)
     found = read_checkpoint(str(stores / CONVERTED))
     assert (found.status, found.dtypes) == ("read", ())
-    assert "not understood" in found.dtypes_detail
+    assert "not supported" in found.dtypes_detail
     assert all(array.ways for array in found.arrays)
 
 
@@ -100,4 +100,4 @@ def test_an_index_that_was_cut_off_is_a_torn_save(stores: Path, file: str, left:
 def test_a_large_index_is_not_read(stores: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "MAX_NODES", 0)
     found = read_checkpoint(str(stores / CONVERTED))
-    assert (found.status, found.dtypes_detail) == ("read", "its index is larger than what is read")
+    assert (found.status, found.dtypes_detail) == ("read", "its index is larger than the limit")

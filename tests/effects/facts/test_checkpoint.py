@@ -119,13 +119,13 @@ def test_a_wrong_level_is_answered_with_the_right_one(
 ) -> None:
     found = look(files, given)
     assert found.status == status
-    assert found.detail.endswith(f"a checkpoint lies at gs://my-bucket/{meant}")
+    assert found.detail.endswith(f"there is a checkpoint at gs://my-bucket/{meant}")
     assert look(files, meant).status == "read"
 
 
-def test_nothing_is_there() -> None:
+def test_a_missing_checkpoint_is_reported() -> None:
     found = look(CONVERTED, "elsewhere/items")
-    assert (found.status, found.detail) == ("missing", "nothing is there")
+    assert (found.status, found.detail) == ("missing", "not found")
 
 
 def test_what_is_no_checkpoint_is_named() -> None:
@@ -170,7 +170,7 @@ def test_a_folder_of_this_machine(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
     found = read_checkpoint(str(tmp_path / "0" / "items"))
     assert (found.status, found.use_ocdbt, found.scan_layers) == ("read", False, True)
-    assert read_checkpoint(str(tmp_path)).detail.endswith(f"a checkpoint lies at {tmp_path}/0/items")
+    assert read_checkpoint(str(tmp_path)).detail.endswith(f"there is a checkpoint at {tmp_path}/0/items")
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def test_a_bucket_through_the_real_client(bucket: Bucket) -> None:
     assert (found.status, found.use_ocdbt, found.use_zarr3, found.param_scan_axis) == ("read", False, False, 0)
     assert bucket.bytes_sent < 10_000
     wrong = read_checkpoint("gs://my-bucket/0")
-    assert wrong.detail.endswith("a checkpoint lies at gs://my-bucket/0/items")
+    assert wrong.detail.endswith("there is a checkpoint at gs://my-bucket/0/items")
     assert read_checkpoint("gs://no-such-bucket/0/items").status == "missing"
 
 

@@ -11,7 +11,7 @@ from xsft.errors import UsageError
 
 @pytest.mark.parametrize("given", ["s3://bucket/x", "gs://", "gs:///", "file:///tmp", "http://a/b", "://x"])
 def test_an_address_that_is_no_bucket_is_refused_with_what_is_read(given: str) -> None:
-    with pytest.raises(UsageError, match="not a path that xsft reads") as caught:
+    with pytest.raises(UsageError, match="not a supported path") as caught:
         checkpoint_path(given, store=record_store())
     assert "gs://bucket/path" in caught.value.fix
 

@@ -223,7 +223,7 @@ def test_a_digest_that_the_registry_does_not_confirm_is_not_recorded(images: Pat
         return Pushed(claimed or digest)
 
     docker = FakeDocker(registry, after_push=lies)
-    with pytest.raises(Unknown, match="nothing is recorded"):
+    with pytest.raises(Unknown, match="nothing was recorded"):
         pushed(maker(images, docker), recipe())
     assert not lock_file(images, "post_training").exists()
 

@@ -93,9 +93,9 @@ def test_two_files_of_one_path_are_told(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_source_that_is_none_is_told(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="holds no package maxtext"):
+    with pytest.raises(UsageError, match="has no package maxtext"):
         code_part(folder, maxtext=tree(tmp_path / "legacy", "MaxText/__init__.py"))
-    with pytest.raises(UsageError, match="is no folder"):
+    with pytest.raises(UsageError, match="is not a folder"):
         code_part(folder, code=(tmp_path / "nowhere",))
     (folder / "code.Dockerfile").unlink()
     with pytest.raises(UsageError, match=r"code\.Dockerfile cannot be read"):

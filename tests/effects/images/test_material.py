@@ -102,5 +102,5 @@ def test_a_path_instead_of_a_name_is_told_with_the_name(project: Path) -> None:
             find_images(project, name)
         assert (told.value.problem_id, told.value.fix) == (
             "image-name",
-            "Give the folder's name alone: --image mine.",
+            "Give only the folder's name: --image mine.",
         )

@@ -38,7 +38,7 @@ def test_without_places_there_is_none(project: Path) -> None:
     assert registry_of(None, start=project) is None
 
 
-@pytest.mark.parametrize(("name", "says"), [("mian", "Known: bare, main"), ("bare", "names no registry")])
+@pytest.mark.parametrize(("name", "says"), [("mian", "Known: bare, main"), ("bare", "has no registry")])
 def test_a_place_that_does_not_help_is_told(project: Path, name: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         registry_of(name, start=places(project, main="a.dev/p", bare=None))

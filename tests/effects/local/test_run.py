@@ -109,7 +109,7 @@ def test_data_that_ends_is_not_success_though_the_trainer_says_0(tmp_path: Path,
 def test_all_steps_without_the_last_checkpoint_are_a_run_that_ended_short(tmp_path: Path, fake: FakeTrainer) -> None:
     result = ran(plan(tmp_path), fake, not_saved=6)
     assert (result.outcome, result.exit_status, result.steps) == ("short", 0, 6)
-    assert result.reason == "the checkpoint of step 6 is not there"
+    assert result.reason == "the checkpoint of step 6 is missing"
 
 
 def test_a_trainer_that_fails_is_quoted(tmp_path: Path, fake: FakeTrainer) -> None:
@@ -211,7 +211,7 @@ def test_a_run_of_an_earlier_xsft_continues(tmp_path: Path, fake: FakeTrainer) -
 
 def test_steps_may_not_shrink_below_what_is_done(tmp_path: Path, fake: FakeTrainer) -> None:
     ran(plan(tmp_path), fake)
-    with pytest.raises(Refused, match=r"reached step 6 already, and train\.steps is 4"):
+    with pytest.raises(Refused, match=r"already reached step 6, and train\.steps is 4"):
         ran(plan(tmp_path, train__steps=4), fake)
 
 

@@ -68,7 +68,7 @@ def test_content_that_is_no_text(tmp_path: Path, content: bytes, id: str) -> Non
 
 def test_the_line_of_a_bad_byte_is_named(tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_bytes(b"a: 1\nb: \xff\n")
-    assert "line 2 holds the byte 0xff" in problem_of(tmp_path / "w.yaml").message
+    assert "line 2 contains the byte 0xff" in problem_of(tmp_path / "w.yaml").message
 
 
 def test_directory_loop_pipe_and_device(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_what_takes_too_long_is_killed() -> None:
     for run in (process.run, process.at_terminal):
         with pytest.raises(TimedOut, match=r"within 0\.2 s") as caught:
             run(argv, env={}, timeout_s=0.2)
-        assert shlex.split(caught.value.fix.removeprefix("try it by hand: ")) == list(argv)
+        assert shlex.split(caught.value.fix.removeprefix("run it manually: ")) == list(argv)
 
 
 def test_follow_passes_lines_on_as_they_come() -> None:

@@ -100,7 +100,7 @@ def test_a_file_in_the_way_is_said(tmp_path: Path) -> None:
     for name in ("file", "file/below", "dangling"):
         (problem,) = check_writable(str(tmp_path / name))
         assert problem.id == "output-not-writable"
-        assert "is no folder" in problem.message
+        assert "is not a folder" in problem.message
 
 
 def test_a_full_disk_is_said_before(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_a_failure_is_handed_on() -> None:
 def test_a_login_that_does_not_end_is_called_that(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observe_patience, "LOGIN_S", 0.2)
     never = threading.Event()
-    with pytest.raises(Unreachable, match=r"login to the cluster did not end within 0\.2 s") as caught:
+    with pytest.raises(Unreachable, match=r"login to the cluster timed out after 0\.2 s") as caught:
         wait_for(start(never.wait), Pulse(), name="lab", alone=False, say=lambda _: None)
     never.set()
-    assert caught.value.fix.startswith("Log in by hand")
+    assert caught.value.fix.startswith("Log in manually")

@@ -267,9 +267,9 @@ def _managed_keys(metadata: Json) -> frozenset[str]:
 
 
 def _makes_no_job(name: str) -> Problem:
-    message = f"JobSet makes no Job of the replicated job {name}: its replicas is 0."
+    message = f"The replicated job {name} has 0 replicas, so JobSet creates no Job for it."
     return error(
-        "manifest-invalid", "", message, "Ask for one slice or more; `xsft plan --manifest` prints the JobSet."
+        "manifest-invalid", "", message, "Request at least one slice; `xsft plan --manifest` prints the JobSet."
     )
 
 
@@ -278,6 +278,6 @@ def _not_checked(reply: Reply, ask: Ask) -> Problem:
         "jobs-not-checked",
         "",
         f"The Jobs could not be checked: you may not {ask.what}, not even as a dry run ({reply.message}).",
-        "Ask for the verb create on jobs.batch: JobSet accepts pod templates of which no Job can be made, and their"
-        " quota stays taken.",
+        "Ask for the verb create on jobs.batch: JobSet accepts pod templates from which no Job can be created, "
+        "and the run then holds its quota.",
     )

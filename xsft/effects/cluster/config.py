@@ -77,8 +77,8 @@ def access_for(place: Whereabouts, *, here: Here | None = None) -> Access:
         return context_access(place.context, here=machine)
     if not (place.project and place.zone and place.cluster):
         raise UsageError(
-            "The place names no cluster: it needs project, zone and cluster, or a kubeconfig context.",
-            fix="Complete it in places.yaml, or name a context.",
+            "The place has no cluster: it needs project, zone and cluster, or a kubeconfig context.",
+            fix="Complete it in places.yaml, or use a context.",
         )
     return _gke_access(place.project, place.zone, place.cluster, here=machine)
 
@@ -105,7 +105,7 @@ def _unknown_context(context: str, *, known: tuple[str, ...], files: tuple[Path,
 
 
 def _context_fix() -> str:
-    return "Name one of them (place.context, or --context), or set KUBECONFIG to the file that has it."
+    return "Use one of them (place.context, or --context), or set KUBECONFIG to the file that has it."
 
 
 def _gke_access(project: str, zone: str, cluster: str, *, here: Here) -> Access:
@@ -154,7 +154,7 @@ def _make_private_folder(folder: Path) -> None:
         folder.chmod(0o700)
     except OSError as failed:
         raise EnvironmentMissing(
-            f"{folder} cannot be made: {failed.strerror}", fix="Set XSFT_STATE_DIR to a folder you may write in."
+            f"{folder} cannot be created: {failed.strerror}", fix="Set XSFT_STATE_DIR to a writable folder."
         ) from None
 
 
@@ -177,12 +177,10 @@ def _no_credentials(argv: tuple[str, ...], done: Completed, *, project: str, zon
             message, fix="Log in: gcloud auth login (in CI: a service account).", id="login-expired", again="never"
         )
     if "NOT_FOUND" in said or "code=404" in said:
-        message = f"gcloud knows no cluster {cluster} in {zone} of the project {project}: {said}"
-        fix = f"See what there is: gcloud container clusters list --project={project}"
+        message = f"gcloud found no cluster {cluster} in {zone} of project {project}: {said}"
+        fix = f"List the clusters: gcloud container clusters list --project={project}"
         return ClusterMissing(message, fix=fix)
     if "PERMISSION_DENIED" in said or "code=403" in said:
         fix = "Ask for roles/container.clusterViewer (and roles/container.developer to submit) on the project."
-        return Unreachable(
-            f"gcloud may not look at the cluster {cluster}: {said}", fix=fix, id="forbidden", again="never"
-        )
-    return Unreachable(f"gcloud did not get the credentials of the cluster {cluster}: {said}", fix=f"Try: {by_hand}")
+        return Unreachable(f"gcloud may not read the cluster {cluster}: {said}", fix=fix, id="forbidden", again="never")
+    return Unreachable(f"gcloud could not get the credentials of the cluster {cluster}: {said}", fix=f"Try: {by_hand}")

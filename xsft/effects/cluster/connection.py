@@ -77,7 +77,7 @@ class Connection:
         try:
             return urllib3.ProxyManager(proxy, proxy_headers=_proxy_login(proxy), **options)
         except (ValueError, urllib3.exceptions.HTTPError) as failed:
-            raise unusable(self._entry.context, f"its proxy cannot be used: {failed}") from None
+            raise unusable(self._entry.context, f"its proxy is not usable: {failed}") from None
 
     def _tls(self, credentials: Credentials, *, verify: bool) -> ssl.SSLContext | None:
         """Return the TLS context; None for a plain HTTP server, since reading the system's certificates takes 0.03

@@ -120,7 +120,7 @@ def _unclear(ask: Ask, answer: Reply | Lost, failed: XsftError) -> Unknown:
 def _not_created(api: Api, ask: Ask, answer: Reply | Lost) -> XsftError:
     """Return the error. A request that was sent and whose answer was lost may still take effect."""
     if isinstance(answer, Lost):
-        what = "It was not created so far." if answer.sent else "Nothing was created."
+        what = "It was not created." if answer.sent else "Nothing was created."
         return answer.failed(what=what)
     return api.failed(answer, ask)
 

@@ -71,7 +71,7 @@ def _settled(api: Api, ask: Ask, answer: Reply | Lost, *, uid: str) -> Deleted:
         raise _unclear(ask, answer, failed.message) from None
     if there is None or there["metadata"].get("uid") != uid or there["metadata"].get("deletionTimestamp"):
         return "deleted"
-    raise _unclear(ask, answer, "it is still there, and the request may still be under way")
+    raise _unclear(ask, answer, "it still exists, and the deletion may still be in progress")
 
 
 def _conflicting(api: Api, ask: Ask, answer: Reply, *, uid: str) -> Deleted:
@@ -97,7 +97,7 @@ def _unclear(ask: Ask, answer: Reply | Lost, why: str) -> Unknown:
     said = answer.reason if isinstance(answer, Lost) else f"HTTP {answer.status} {answer.message}"
     return Unknown(
         f"The request to {ask.what} was sent and its result is unknown: {said} {why}",
-        fix="Run the same command again when the cluster answers: only the object of that UID is ever deleted.",
+        fix="Run the same command again when the cluster answers: only the object with that UID is deleted.",
         id="delete-unclear",
     )
 

@@ -107,7 +107,7 @@ def explain(reply: Reply, ask: Ask, access: Access) -> XsftError:
         return _absent(reply, ask, access)
     if reply.status == 409:
         return Refused(
-            f"{ask.name} exists already in the namespace {ask.namespace}.", fix="Take another name.", id="name-taken"
+            f"{ask.name} already exists in namespace {ask.namespace}.", fix="Use another name.", id="name-taken"
         )
     if reply.status in (400, 413, 422):
         return SpecError(tuple(invalid(reply, ask)))
@@ -125,8 +125,8 @@ def _absent(reply: Reply, ask: Ask, access: Access) -> XsftError:
 def login_expired(reply: Reply, access: Access) -> Unreachable:
     ways = "gcloud auth login (in CI: a service account)" if access.gke else "renew the credentials of that context"
     return Unreachable(
-        f"The cluster does not accept the login of the context {access.context} (HTTP 401 {reply.message}).",
-        fix=f"Log in again: {ways}; `kubectl --context {access.context} auth whoami` says who you are.",
+        f"The cluster rejected the login of the context {access.context} (HTTP 401 {reply.message}).",
+        fix=f"Log in again: {ways}; `kubectl --context {access.context} auth whoami` shows your user.",
         id="login-expired",
         again="never",
     )
@@ -140,7 +140,7 @@ def not_installed(resource: Resource, access: Access) -> XsftError:
         return EnvironmentMissing(f"Kueue is not installed {where}", fix=INSTALL_KUEUE, id="kueue-not-installed")
     return EnvironmentMissing(
         f"The cluster (context {access.context}) does not serve {resource.full_name}.",
-        fix="Is the address that of a Kubernetes API server? Check the context's server.",
+        fix="Check that the context's server is a Kubernetes API server.",
         id="not-served",
         again="unsure",
     )
@@ -153,11 +153,11 @@ def invalid(reply: Reply, ask: Ask) -> Iterator[Problem]:
     if ask.resource == JOBSETS and unknown:
         since = f" {SINCE[unknown['field']]} or later" if unknown["field"] in SINCE else ""
         fix = (
-            f"The installed JobSet does not know {unknown['field']}: upgrade it to JobSet{since} (xpk installs v0.10.1;"
-            " https://jobset.sigs.k8s.io/docs/installation), or ask the cluster's administrator to do it."
+            f"The installed JobSet does not support {unknown['field']}: upgrade it to JobSet{since} (xpk installs "
+            "v0.10.1; https://jobset.sigs.k8s.io/docs/installation), or ask the cluster's administrator to do it."
         )
     if ask.resource == SECRETS:
-        fix = "Change what the cluster names: the name, the key, or the length of the value."
+        fix = "Change the name, key or value that the message mentions."
     elif reply.status == 413:
         fix = "Make the command and the environment shorter: a cluster stores at most 1.5 MB per object."
     kind = ask.resource.plural.removesuffix("s")
@@ -196,8 +196,8 @@ def _denied(reply: Reply, ask: Ask) -> Problem:
         "admission-denied",
         "",
         f"The cluster refuses to {ask.what}: {reply.message}",
-        "The words are those of the cluster's own rule (webhook, quota, policy): change what it names, or ask the"
-        " cluster's administrator.",
+        "The message is from a rule of the cluster (webhook, quota, policy): change what it mentions, or ask the "
+        "cluster's administrator.",
     )
 
 
@@ -216,4 +216,4 @@ def _forbidden(reply: Reply, ask: Ask, access: Access) -> Unreachable:
 
 def _later(reply: Reply) -> str:
     wait = f" in {reply.retry_after_s:g} s" if reply.retry_after_s else " in a minute"
-    return f"Try again{wait}: nothing was recorded as done."
+    return f"Try again{wait}; nothing was recorded as done."

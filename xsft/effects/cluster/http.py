@@ -171,8 +171,8 @@ class Http:
         """Return the loss for an answer that is cut off: usually by a proxy that gave up, since the server's own answer
         states its length.
         """
-        reason = f"The cluster (context {self._access.context}) answered with half an answer: its JSON ends early."
-        return Lost(reason=reason, sent=True, fix="Try again; if it stays so, look at the proxies on the way.")
+        reason = f"The cluster (context {self._access.context}) sent an incomplete answer: its JSON ends early."
+        return Lost(reason=reason, sent=True, fix="Try again; if it persists, check the proxies in between.")
 
     def _no_kubernetes(self) -> Lost:
         """Return the loss for an answer that is not from Kubernetes: usually the page of a proxy or of a login."""
@@ -196,8 +196,8 @@ def lost(failed: Exception, access: Access, *, host: str) -> Lost:
         return Lost(reason=message, sent=False, fix=fix, id="tls", again="unsure")
     unsent = (exceptions.NewConnectionError, exceptions.ConnectTimeoutError, exceptions.ProxyError)
     fix = (
-        f"Check the network, the VPN and the context's server; `kubectl --context {access.context} version` asks the"
-        " same."
+        f"Check the network, the VPN and the context's server; `kubectl --context {access.context} version` sends "
+        "a similar request."
     )
     if isinstance(failed, exceptions.ProxyError):
         fix = f"Check the proxy (HTTPS_PROXY, NO_PROXY, proxy-url of the context {access.context})."

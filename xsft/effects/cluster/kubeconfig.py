@@ -76,7 +76,7 @@ def _entries(config: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
 def _bad_kubeconfig(file: Path, reason: str) -> EnvironmentMissing:
     return EnvironmentMissing(
         f"The kubeconfig {file} cannot be read: {reason}.",
-        fix="Mend it (kubectl config view shows it), or name another in KUBECONFIG.",
+        fix="Correct it (kubectl config view shows it), or set another in KUBECONFIG.",
         id="kubeconfig-unreadable",
     )
 
@@ -112,7 +112,7 @@ def _named(
             if entry.get("name") == name:
                 section = entry.get(part)
                 return (section if isinstance(section, dict) else {}), folder
-    raise unusable(context or str(name), f"there is no {part} {name!r}")
+    raise unusable(context or str(name), f"{part} {name!r} was not found")
 
 
 def _bytes(section: Section, key: str, *, folder: Path, context: str) -> bytes | None:

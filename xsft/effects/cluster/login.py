@@ -94,7 +94,7 @@ class ClusterLogin:
     def _by_provider(self, section: Section) -> str:
         """Return the token of an auth provider. kubectl has only `oidc` since 1.26."""
         if section.get("name") != "oidc":
-            why = f"kubectl 1.26 dropped the auth-provider {section.get('name')}; use its login program (exec)"
+            why = f"kubectl 1.26 removed the auth-provider {section.get('name')}; use its login program (exec)"
             raise unusable(self._access.context, why)
         try:
             return oidc.id_token(section.get("config") or {}, folder=self._entry.user_folder, now=clock.epoch())
@@ -136,8 +136,8 @@ class ClusterLogin:
             return run(argv, env=env, timeout_s=LOGIN_TIMEOUT_S)
         except TimedOut:
             raise Unreachable(
-                f"The login of the context {self._access.context} did not end: no answer within {LOGIN_TIMEOUT_S:g} s.",
-                fix="Log in by hand first, then try again.",
+                f"The login of the context {self._access.context} timed out: no answer within {LOGIN_TIMEOUT_S:g} s.",
+                fix="Log in manually first, then try again.",
             ) from None
 
     def _exec_info(self, section: Section, *, interactive: bool) -> str:

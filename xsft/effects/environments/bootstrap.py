@@ -29,7 +29,7 @@ MADE = VENV / ".xsft-made"
 
 def main() -> int:
     try:
-        with exclusive(Path(".venv.lock"), waiting=lambda: say("another `make setup` is at work here; waiting for it")):
+        with exclusive(Path(".venv.lock"), waiting=lambda: say("another `make setup` is running here; waiting for it")):
             set_up()
     except XsftError as problem:
         say(f"{problem.message}\n      {problem.fix}")
@@ -86,9 +86,9 @@ def choose_interpreter() -> Interpreter:
 
 def lacks_venv(unfit: list[Interpreter]) -> EnvironmentMissing:
     if not unfit:
-        return EnvironmentMissing("no Python >= 3.11 runs here", fix=interpreters.how_to_get((3, 12)))
+        return EnvironmentMissing("no Python >= 3.11 was found", fix=interpreters.how_to_get((3, 12)))
     return EnvironmentMissing(
-        f"{unfit[0].path} has no venv or no pip (modules venv and ensurepip)",
+        f"{unfit[0].path} lacks venv or pip (modules venv and ensurepip)",
         fix=f"Debian, Ubuntu: apt install {interpreters.venv_package(unfit[0])}; elsewhere another Python:"
         f" {interpreters.how_to_get((3, 12))}",
     )
@@ -99,7 +99,7 @@ def make_venv(interpreter: Interpreter) -> None:
         raise Refused(
             f"{VENV} exists and is not a virtual environment", fix="move it away, then run `make setup` again"
         )
-    say(f"making {VENV} with Python {'.'.join(map(str, interpreter.version))} ({interpreter.path})")
+    say(f"creating {VENV} with Python {'.'.join(map(str, interpreter.version))} ({interpreter.path})")
     done = run((str(interpreter.path), "-m", "venv", "--clear", str(VENV)), env=own_environment())
     if not done.ok:
         raise EnvironmentMissing(
@@ -139,7 +139,7 @@ def locked_uv(lock: Path = LOCK) -> tuple[str, str]:
     """Return (the lock's lines for uv and its hashes, its version)."""
     entry = re.search(r"^uv==(\S+) \\\n(?:    --hash=\S+(?: \\)?\n)+", lock.read_text(), re.MULTILINE)
     if entry is None:
-        raise EnvironmentMissing(f"{lock} names no uv", fix="restore it from git, or regenerate it: make locks")
+        raise EnvironmentMissing(f"{lock} has no entry for uv", fix="restore it from git, or regenerate it: make locks")
     return entry[0], entry[1]
 
 
@@ -155,7 +155,7 @@ def install(argv: tuple[str, ...]) -> None:
     done = follow(argv, env=uv_environment(own_environment()), on_line=say_of_installer)
     if not done.ok:
         raise EnvironmentMissing(
-            f"{Path(argv[0]).name} ended with status {done.status} (its words are above)",
+            f"{Path(argv[0]).name} ended with status {done.status} (see its output above)",
             fix="check the network to the package index and the free disk space, then run `make setup` again",
         )
 

@@ -83,7 +83,7 @@ def file_faults(environment: BuiltEnvironment, place: BuildPlace) -> tuple[str, 
 
 
 _NO_NETWORK = r"network was disabled|Could not connect|dns error|Failed to fetch|error sending request|timed out"
-_WAITING = "another xsft is building the {name} environment; waiting for it"
+_WAITING = "another xsft process is building the {name} environment; waiting for it"
 
 
 def _broken(environment: BuiltEnvironment, spec: EnvironmentSpec, place: BuildPlace, progress: Progress) -> bool:
@@ -144,7 +144,7 @@ def _finish(spec: EnvironmentSpec, folder: Path, place: BuildPlace, progress: Pr
     if found := faults(fresh, spec, place):
         raise EnvironmentMissing(
             f"the {spec.name} environment was installed but does not work: {'; '.join(found)}",
-            fix=f"`uv cache clean`, then `xsft setup {spec.name}`; if it persists, report it with this message",
+            fix=f"run `uv cache clean`, then `xsft setup {spec.name}`; if it persists, report it with this message",
         )
     marker = folder / f"{MARKER}.new"
     marker.write_text(json.dumps(marker_for(spec, top_level_of(folder))), encoding="utf-8")
@@ -211,14 +211,14 @@ def _install_failed(done: Completed, spec: EnvironmentSpec, place: BuildPlace) -
     if re.search(_NO_NETWORK, words):
         return EnvironmentMissing(
             f"{what}: no answer from the package index ({_last_words(words)})",
-            fix=f"connect to the network (or set UV_DEFAULT_INDEX to your mirror), then `xsft setup {spec.name}`",
+            fix=f"connect to the network (or set UV_DEFAULT_INDEX to your mirror), then run `xsft setup {spec.name}`",
         )
     if re.search(r"[Hh]ash mismatch", words):
         return EnvironmentMissing(
-            f"{what}: a package is not the one the lock names ({_last_words(words)})",
+            f"{what}: a package's hash differs from the lock ({_last_words(words)})",
             fix="do not use this package index; if you trust it, `uv cache clean` and try again",
         )
-    return EnvironmentMissing(f"{what}: {_last_words(words)}", fix=f"mend that, then `xsft setup {spec.name}`")
+    return EnvironmentMissing(f"{what}: {_last_words(words)}", fix=f"correct that, then run `xsft setup {spec.name}`")
 
 
 def _not_writable(problem: OSError, spec: EnvironmentSpec, place: BuildPlace) -> EnvironmentMissing:

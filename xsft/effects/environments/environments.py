@@ -55,7 +55,7 @@ def environment_for(name: str, *, locks: Path = LOCKS) -> EnvironmentSpec:
                 required=False,
             )
         case _:
-            raise UsageError(f"there is no environment {name!r}", fix=f"Name one of: {', '.join(NAMES)}")
+            raise UsageError(f"unknown environment {name!r}", fix=f"Use one of: {', '.join(NAMES)}")
 
 
 NAMES = ("xpk", "maxtext", "engine")

@@ -74,7 +74,7 @@ def _noted(check: Callable[[Run], ToolCheck], run: Run) -> ToolCheck:
     return replace(
         found,
         detail=f"{late[0][0]} timed out: no answer within {TOOL_TIMEOUT_S:g} s",
-        fix=f"Try again when the machine is less busy; `{by_hand}` by hand shows whether it answers.",
+        fix=f"Try again when the machine is less busy; run `{by_hand}` to see whether it answers.",
     )
 
 
@@ -97,10 +97,10 @@ def _pid_namespace(run: Run) -> ToolCheck:
         ok=bool(works),
         required=False,
         version="",
-        needed_for="keeping a local run apart",
+        needed_for="isolating a local run",
         detail=f"unshare works {works}"
         if works
-        else "no PID namespace here: MaxText's data loader kills other people's orphaned multiprocessing processes",
+        else "no PID namespace here: MaxText's data loader kills orphaned multiprocessing processes of other programs",
         fix="install util-linux and allow user namespaces (sysctl kernel.unprivileged_userns_clone=1), or run as root",
     )
 

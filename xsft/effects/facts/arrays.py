@@ -98,7 +98,7 @@ def _beside(path: str, arrays: Sequence[SavedArray], storage: Storage, *, sample
     contents = {name: _own_file(f"{path}/{name}", storage) for name in (".".join(array.path) for array in chosen)}
     found = {name: own_metadata(content) for name, content in contents.items() if content is not None}
     if not any(own.dtype for own in found.values()):
-        return _Owns(found={}, detail="no .zarray or zarr.json beside each array tells it")
+        return _Owns(found={}, detail="no .zarray or zarr.json was found beside the arrays")
     detail = f"of {len(chosen)} of {len(arrays)} arrays" if len(chosen) < len(arrays) else ""
     return _Owns(found=found, detail=detail)
 
@@ -119,17 +119,17 @@ def _in_store(path: str, storage: Storage) -> _Owns:
         lost = f"{OCDBT_MANIFEST} or the index behind it is damaged: {failed}"
         return _Owns(found={}, detail=lost, lost=lost)
     except ocdbt.Undecodable as failed:
-        return _Owns(found={}, detail=f"{OCDBT_MANIFEST} or the index behind it is not understood: {failed}")
+        return _Owns(found={}, detail=f"{OCDBT_MANIFEST} or the index behind it is not supported: {failed}")
 
 
 def _from_nodes(path: str, waiting: list[ocdbt.Location], storage: Storage) -> _Owns:
     values: dict[str, bytes] = {}
     for at in waiting:  # grows by the children
         if at.length > MAX_METADATA or len(waiting) > MAX_NODES:
-            return _Owns(found={}, detail="its index is larger than what is read")
+            return _Owns(found={}, detail="its index is larger than the limit")
         content = storage.read(f"{path}/{at.file}", limit=at.length, start=at.offset)
         if content is None:
-            lost = f"{at.file} is missing, which {OCDBT_MANIFEST} names"
+            lost = f"{at.file}, listed in {OCDBT_MANIFEST}, is missing"
             return _Owns(found={}, detail=lost, lost=lost)
         node = ocdbt.node(content, at)
         values.update(node.values)

@@ -75,7 +75,7 @@ def _read(path: str, metadata: Mapping[str, Any], storage: Storage, sampled: int
     found = CheckpointFacts(path=path, status="read", use_ocdbt=ocdbt, use_zarr3=zarr3)
     arrays = read_arrays(path, metadata, storage, with_ocdbt=ocdbt, sampled=sampled)
     if not arrays.arrays:
-        return CheckpointFacts(path=path, status="not-a-checkpoint", detail=f"its {METADATA} names no arrays")
+        return CheckpointFacts(path=path, status="not-a-checkpoint", detail=f"its {METADATA} lists no arrays")
     return _with_layers(found, arrays, storage)
 
 

@@ -55,16 +55,16 @@ def read_repository(source: ConversionSource, *, env: Mapping[str, str], token: 
         except HubAnswer as told:
             return SourceFacts(problems=(_problem(source, told, has_token=token is not None),))
         except (RequestException, ValueError) as failed:
-            why = "no answer in time" if isinstance(failed, Timeout) else type(failed).__name__
-            fix = "Check the network and HF_ENDPOINT, or download the repository and name the folder: model.hf.repo."
-            raise Unreachable(f"{endpoint} did not say what {source.repo} is: {why}", fix=fix) from failed
+            why = "timed out" if isinstance(failed, Timeout) else type(failed).__name__
+            fix = "Check the network and HF_ENDPOINT, or download the repository and set model.hf.repo to the folder."
+            raise Unreachable(f"{endpoint} could not be read for {source.repo}: {why}", fix=fix) from failed
 
 
 def endpoint_of(env: Mapping[str, str]) -> str:
     """Return the hub's address. Raises Unreachable if the user forbids requests."""
     if env.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
         raise Unreachable(
-            "HF_HUB_OFFLINE is set, so the hub is not asked.", fix="Unset it, or name a folder on this machine."
+            "HF_HUB_OFFLINE is set, so the hub was not contacted.", fix="Unset it, or use a folder on this machine."
         )
     return (env.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
 
@@ -129,7 +129,7 @@ def read_json(session: Session, url: str) -> dict[str, Any]:
         raise ValueError("the answer is too long")
     found = json.loads(content)
     if not isinstance(found, dict):
-        raise ValueError("the answer is no JSON object")  # noqa: TRY004 - of the answer, not of an argument
+        raise ValueError("the answer is not a JSON object")  # noqa: TRY004 - of the answer, not of an argument
     return found
 
 
@@ -138,20 +138,20 @@ def _problem(source: ConversionSource, told: HubAnswer, *, has_token: bool) -> P
     login = "Log in with `hf auth login`" if not has_token else "Log in as an account that has access"
     if told.code == "RevisionNotFound":
         message = f"{source.repo} has no revision {source.revision or BRANCH}."
-        return error("hf-revision-unknown", REVISION, message, "Name a branch, a tag or a commit of the repository.")
+        return error("hf-revision-unknown", REVISION, message, "Use a branch, a tag or a commit of the repository.")
     if told.code == "GatedRepo" or (told.status == HTTPStatus.FORBIDDEN and has_token):
         message = f"{source.repo} is gated, and the hub refuses {'this login' if has_token else 'anonymous readers'}."
-        fix = f"Accept its terms at {ENDPOINT}/{source.repo}. {login}; HF_TOKEN is not handed to MaxText."
+        fix = f"Accept its terms at {ENDPOINT}/{source.repo}. {login}; xsft does not pass HF_TOKEN to MaxText."
         return error("hf-gated", REPO, message, fix)
     if told.code == "RepoNotFound" or told.status in (HTTPStatus.NOT_FOUND, HTTPStatus.UNAUTHORIZED):
         message = f"The hub has no repository {source.repo}, or it is private ({told})."
         return error(
             "hf-repo-unknown", REPO, message, f"Check the spelling. If it is private: {login[0].lower()}{login[1:]}."
         )
-    raise Unreachable(f"the hub answers {told} for {source.repo}", fix="Try again in a minute.")
+    raise Unreachable(f"the hub returned {told} for {source.repo}", fix="Try again in a minute.")
 
 
 def _no_model(source: ConversionSource) -> Problem:
     message = f"{source.repo} has no config.json with model.safetensors or its index at this revision."
-    fix = "Name a repository of a model in safetensors; adapters, GGUF and .bin files are not converted."
+    fix = "Use a repository with safetensors; adapters, GGUF and .bin files are not converted."
     return error("hf-repo-invalid", REPO, message, fix)

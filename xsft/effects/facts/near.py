@@ -18,7 +18,7 @@ _DOWN = 3
 """Levels searched below a folder: run, checkpoints, step."""
 _UP = 3
 """Levels searched above: item, step, checkpoints."""
-TO_CONVERT = ": these are Hugging Face weights; name them under model.hf and run `xsft checkpoint convert FILE`"
+TO_CONVERT = ": these are Hugging Face weights; set model.hf and run `xsft checkpoint convert FILE`"
 _NEWEST = 3
 """Maximum number of steps searched for a complete one."""
 
@@ -33,11 +33,11 @@ def absent(path: str, storage: Storage) -> CheckpointFacts:
         return CheckpointFacts(path=path, status="torn", detail=torn)
     near = _inside(path, names, storage, depth=0) or _around(path, storage)
     weights = near is None and _is_hugging_face(names)
-    told = f"; a checkpoint lies at {near}" if near else TO_CONVERT if weights else ""
+    told = f"; there is a checkpoint at {near}" if near else TO_CONVERT if weights else ""
     if holds := _listed(names) if names else _file(path, storage):
         detail = f"{holds} without {METADATA}{told}"
         return CheckpointFacts(path=path, status="not-a-checkpoint", detail=detail, near=near, is_hugging_face=weights)
-    return CheckpointFacts(path=path, status="missing", detail=f"nothing is there{told}", near=near)
+    return CheckpointFacts(path=path, status="missing", detail=f"not found{told}", near=near)
 
 
 def step_folder(path: str) -> str:
@@ -50,7 +50,7 @@ def no_commit(folder: str, step_metadata: Mapping[str, Any], storage: Storage) -
     """Return why the save of the step in `folder` is unfinished; None if nothing shows that."""
     if not uncommitted(step_metadata) or storage.read(f"{folder}/{COMMITTED}", limit=1) is not None:
         return None
-    return f"its {STEP_METADATA} names no time of a commit, and there is no {COMMITTED}"
+    return f"its {STEP_METADATA} has no commit time, and {COMMITTED} is missing"
 
 
 def _uncommitted(folder: str, storage: Storage) -> str | None:
@@ -109,4 +109,4 @@ _HUGGING_FACE = (".safetensors", ".safetensors.index.json", "pytorch_model.bin",
 
 def _listed(names: tuple[str, ...]) -> str:
     shown = ", ".join(names[:5])
-    return f"it holds {shown}" + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return f"it contains {shown}" + (f" and {len(names) - 5} more" if len(names) > 5 else "")

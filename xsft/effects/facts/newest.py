@@ -17,8 +17,8 @@ def checkpoint_path(given: str, *, store: RecordStore) -> str:
     scheme, separator, rest = given.partition("://")
     if separator and (scheme != "gs" or not rest.strip("/")):
         raise UsageError(
-            f"{given} is not a path that xsft reads.",
-            fix="Give a folder of this machine, gs://bucket/path, or the name of a run.",
+            f"{given} is not a supported path.",
+            fix="Give a local folder, gs://bucket/path, or the name of a run.",
         )
     if separator:
         return given.rstrip("/")
@@ -40,7 +40,7 @@ def _of_run(run_name: str, store: RecordStore) -> str:
     step = latest_step(store.objects_at(output), output=output, run_name=run_name)
     if step is None:
         raise UsageError(
-            f"run {run_name} has no checkpoint that was saved to its end, in {output}/{run_name}/checkpoints.",
-            fix=f"See how far it has come: xsft status {run_name}",
+            f"run {run_name} has no complete checkpoint in {output}/{run_name}/checkpoints.",
+            fix=f"Check its progress: xsft status {run_name}",
         )
     return f"{output}/{run_name}/checkpoints/{step}/model_params"

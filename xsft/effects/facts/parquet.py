@@ -82,5 +82,5 @@ def _broken(file: Path, found: dict[str, Any], where: str) -> Problem:
 
 
 def _not_read(where: str, why: str) -> Problem:
-    fix = "Build it: `xsft setup maxtext`; or look with `xsft data inspect FILE`."
-    return note("data-not-read", where, f"The rows of the parquet files were not looked at: {why}", fix)
+    fix = "Build it: `xsft setup maxtext`; or run `xsft data inspect FILE`."
+    return note("data-not-read", where, f"The rows of the parquet files were not checked: {why}", fix)

@@ -118,7 +118,7 @@ def matching_files(path: str) -> list[Path]:
 
 
 def _none(pattern: str, where: str) -> Problem:
-    message = f"No file is at {pattern}: MaxText stops at its start."
+    message = f"No file matches {pattern}; MaxText would fail at its start."
     return error(
         "data-unreadable", where, message, "Correct the path; a relative one starts from the folder of the command."
     )
@@ -151,7 +151,7 @@ def _sample(files: Sequence[RowFile], where: str) -> DataFacts:
     whole = len(read) == len(files) and all(one.whole for one in read)
     problem = next((one.problem for one in (first, *later) if one.problem), None)
     if problem is None and first.array:
-        problem = _unread(first.array, where, "it is a JSON array, of which MaxText tells no columns")
+        problem = _unread(first.array, where, "it is a JSON array, whose columns MaxText cannot read")
     empty = tuple(file.path for file in files if file.size == 0)
     counted = len(rows) if whole and not problem else None
     return DataFacts(rows=rows, counted=counted, digest=_digest(files, rows), empty=empty, problem=problem)
@@ -186,7 +186,7 @@ def _of_file(file: RowFile, *, limit: int, where: str) -> _Read:
 
 def _unread(file: RowFile, where: str, why: str) -> Problem:
     message = f"{file.path} cannot be read: {why}."
-    return error("data-unreadable", where, message, "Write it again: one JSON object a line.")
+    return error("data-unreadable", where, message, "Write it again: one JSON object per line.")
 
 
 def _whole(file: RowFile, content: bytes, where: str) -> _Read:
@@ -211,7 +211,7 @@ def _whole(file: RowFile, content: bytes, where: str) -> _Read:
 def _array(file: RowFile, content: bytes, where: str) -> _Read:
     found = parse_array(content)
     if found is None:
-        return _Read((), whole=True, problem=_unread(file, where, "it begins as a JSON array and is none"))
+        return _Read((), whole=True, problem=_unread(file, where, "it starts like a JSON array but is not one"))
     rows = tuple(SampledRow(at=f"row {n} of {file.name}", row=row) for n, row in enumerate(found))
     return _Read(rows, whole=True, array=file)
 

@@ -66,7 +66,7 @@ def with_tries(
         return replace(facts, checkpoint=found[told])
     if by_hand := _by_hand(spec, facts, run, beside, look):
         return replace(facts, checkpoint=by_hand)
-    missing = CheckpointFacts(path=items(first), status="missing", detail="nothing is there")
+    missing = CheckpointFacts(path=items(first), status="missing", detail="not found")
     return replace(facts, checkpoint=found[broken[-1]] if broken else missing)
 
 

@@ -91,7 +91,7 @@ def read_header(file: Path) -> Header:
     with open_regular(file) as opened:
         length = int.from_bytes(opened.read(8), "little")
         if not 0 < length <= LONGEST_HEADER:
-            raise ValueError(f"{file.name} does not begin as safetensors files do")
+            raise ValueError(f"{file.name} is not a safetensors file")
         text = opened.read(length)
     try:
         document = json.loads(text)
@@ -99,7 +99,7 @@ def read_header(file: Path) -> Header:
         ends = [int(entry["data_offsets"][1]) for entry in entries.values()]
         arrays = {name: str(entry["dtype"]) for name, entry in entries.items()}
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as broken:
-        raise ValueError(f"the header of {file.name} is no safetensors header") from broken
+        raise ValueError(f"the header of {file.name} is not a valid safetensors header") from broken
     return Header(arrays=arrays, size=8 + length + max(ends, default=0))
 
 
@@ -112,7 +112,7 @@ def _in_index(index: Mapping[str, Any]) -> frozenset[str]:
 def _lacking(folder: Path, named: frozenset[str], headers: Mapping[str, Header]) -> Iterator[str]:
     """Yield what is missing after an interrupted download. `named`: the files that MaxText will read arrays from."""
     if not named:
-        yield "its safetensors name no array"
+        yield "its safetensors files have no array"
     for name in sorted(named - set(headers)):
         yield f"{name} is missing"
     for name, header in headers.items():
@@ -182,16 +182,16 @@ def _refused(problem: Problem) -> SourceFacts:
 
 
 def _missing(path: str) -> Problem:
-    fix = "Correct the path; a repository of the hub is written owner/name, without a dot or slash in front."
-    return error("hf-folder-missing", WHERE, f"There is no folder {path}.", fix)
+    fix = "Correct the path; write a Hugging Face repository as owner/name, without a leading dot or slash."
+    return error("hf-folder-missing", WHERE, f"Folder {path} was not found.", fix)
 
 
 def _no_model(folder: Path, names: list[str]) -> Problem:
     held = ", ".join(names[:5]) or "nothing"
-    message = f"{folder} is not a Hugging Face model with safetensors weights: it holds {held}."
-    fix = "Name the folder that holds config.json, and model.safetensors or model.safetensors.index.json."
+    message = f"{folder} is not a Hugging Face model with safetensors weights: it contains {held}."
+    fix = "Use the folder with config.json, and model.safetensors or model.safetensors.index.json."
     if "_METADATA" in names or "items" in names:
-        fix = "This is a MaxText checkpoint, which needs no conversion: name it as model.checkpoint."
+        fix = "This is a MaxText checkpoint, which needs no conversion: set model.checkpoint to it."
     elif any(name.endswith((".bin", ".pth", ".pt")) for name in names):
         fix = "MaxText reads safetensors only; save the model with transformers' save_pretrained first."
     return error("hf-folder-invalid", WHERE, message, fix)
@@ -199,5 +199,5 @@ def _no_model(folder: Path, names: list[str]) -> Problem:
 
 def _incomplete(folder: Path, lacking: tuple[str, ...]) -> Problem:
     more = f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
-    message = f"{folder} is not complete: {lacking[0]}{more}."
-    return error("hf-folder-incomplete", WHERE, message, "Download or copy it to its end.")
+    message = f"{folder} is incomplete: {lacking[0]}{more}."
+    return error("hf-folder-incomplete", WHERE, message, "Download or copy it again.")

@@ -108,7 +108,7 @@ class ArtifactRegistry:
         operation, waited_s = _good(answer, asked), 0.0
         while not operation.get("done"):
             if waited_s >= BUDGET_S:
-                raise timed_out(f"the repository is not made after {BUDGET_S:g} s", asked)
+                raise timed_out(f"timed out after {BUDGET_S:g} s creating the repository", asked)
             self.sleep(POLL_S)
             waited_s += POLL_S
             operation = _good(self._asked("GET", str(operation.get("name")), asked), asked)
@@ -146,7 +146,7 @@ def _good(answer: RegistryAnswer, asked: ArtifactRequest) -> dict[str, Any]:
         raise explain(answer.status, _said(answer), asked)
     found = _json(answer.content) if len(answer.content) <= MAX_BYTES else None
     if found is None:
-        raise timed_out("its answer is not a JSON object (is a proxy in between?)", asked)
+        raise timed_out("its answer is not a JSON object; check for a proxy in between", asked)
     return found
 
 

@@ -212,8 +212,8 @@ class Maker(Struct, frozen=True, kw_only=True):
         if found and (why := differs(step, found.labels)):
             raise Refused(
                 f"{ref} in the registry is another image ({found.digest}): {why}.",
-                fix="Find out who pushed it. Remove that tag from the registry, or give another --registry; xsft "
-                "overwrites and records no image that is not its own.",
+                fix="Find out who pushed it. Remove that tag from the registry, or use another --registry; xsft "
+                "does not overwrite or record images that it did not push.",
                 id="image-foreign",
             )
         return found.digest if found else None
@@ -246,9 +246,9 @@ class Maker(Struct, frozen=True, kw_only=True):
         """Check, by the digest itself, that what the lock names can be pulled and was built by xsft."""
         found = self._there(recipe, recipe.code, name=f"@{digest}")
         if found != digest:
-            said = f"has {found} under it" if found else "does not have it"
+            said = f"has {found} at this tag" if found else "does not have it"
             raise Unknown(
-                f"{recipe.repository}@{digest} was pushed, and the registry {said}: nothing is recorded.",
+                f"{recipe.repository}@{digest} was pushed, and the registry {said}: nothing was recorded.",
                 fix="Push again; if it fails again, ask the registry's administrator.",
                 id="push-unconfirmed",
             )
@@ -280,7 +280,7 @@ class Maker(Struct, frozen=True, kw_only=True):
         labels = docker.labels(ref)
         why = differs(step, labels) if labels is not None else ""
         if why:
-            self.progress(f"{ref} in the engine is another image: {why}; it is made anew")
+            self.progress(f"{ref} in the engine is another image: {why}; it is built again")
         return labels is not None and not why
 
     def _leniently(self, ask: Callable[[], str | None]) -> str | None:
@@ -288,7 +288,7 @@ class Maker(Struct, frozen=True, kw_only=True):
         try:
             return ask()
         except XsftError as failed:
-            self.progress(f"{failed.message} (going on without it)")
+            self.progress(f"{failed.message} (continuing without it)")
             return None
 
     def _skipped(self, recipe: Recipe, outcome: Outcome) -> tuple[ImageStep, ...]:

@@ -112,7 +112,7 @@ def _own_files(folder: Path, dockerfile: str) -> tuple[ContextFile, ...]:
 
 def _tree(root: Path, *, prefix: str) -> tuple[ContextFile, ...]:
     if not root.is_dir():
-        raise UsageError(f"{root} is no folder.", fix="Name the folder whose content is wanted.", id="image-source")
+        raise UsageError(f"{root} is not a folder.", fix="Give the folder whose content you need.", id="image-source")
     ignored = ignoring(ALWAYS_IGNORED, _text(root / ".dockerignore"))
     found = read_tree(root, prefix=prefix, ignored=lambda path: path == ".dockerignore" or ignored(path))
     return tuple(f for f in found if f.kind != "folder")
@@ -125,8 +125,8 @@ def _package(root: Path, name: str) -> tuple[ContextFile, ...]:
     found = next((path for path in (root / "src" / name, root / name) if (path / "__init__.py").is_file()), None)
     if found is None:
         raise UsageError(
-            f"{root} holds no package {name}: neither src/{name}/__init__.py nor {name}/__init__.py is there.",
-            fix=f"Name the root of a checkout of {name}, of the current layout.",
+            f"{root} has no package {name}: neither src/{name}/__init__.py nor {name}/__init__.py exists.",
+            fix=f"Give the root of a checkout of {name} with the current layout.",
             id="image-source",
         )
     return tuple(replace(f, path=f"{name}/{f.path}") for f in _tree(found, prefix=name))
@@ -138,8 +138,8 @@ def _empty() -> tuple[ContextFile, ...]:
 
 def _twice(one: ContextFile, other: ContextFile) -> UsageError:
     return UsageError(
-        f"{one.path} is there twice: {one.source or one.path} and {other.source or other.path}.",
-        fix="Give one of the two.",
+        f"{one.path} is given twice: {one.source or one.path} and {other.source or other.path}.",
+        fix="Give one of them.",
         id="image-source",
     )
 
@@ -219,6 +219,6 @@ def _sha256(path: Path) -> str:
 def _unread(path: Path, failed: OSError) -> EnvironmentMissing:
     return EnvironmentMissing(
         f"{path} cannot be read: {failed.strerror}.",
-        fix="Make it readable, or name it in .dockerignore.",
+        fix="Make it readable, or exclude it in .dockerignore.",
         id="image-context-unreadable",
     )

@@ -64,9 +64,9 @@ def find_client(env: Mapping[str, str], *, also: Sequence[str] = ALSO) -> Client
     with private_config(env=env, own=False) as config:
         clients = tuple(found for path in paths if (found := _client(path, {**env, "DOCKER_CONFIG": str(config)})))
     if not clients:
-        tried = f"{', '.join(paths)} is not Docker's" if paths else "nothing of that name"
+        tried = f"{', '.join(paths)} is not Docker's" if paths else "not found"
         raise EnvironmentMissing(
-            f"Images are built with the docker command, and there is none on PATH ({tried}).",
+            f"Images are built with the docker command, and it is not on PATH ({tried}).",
             fix="Install Docker: https://docs.docker.com/engine/install.",
             id="docker-missing",
         )
@@ -105,8 +105,8 @@ def build(
     found = engine.image(names[0])
     if found is None:
         raise Unknown(
-            f"Docker built {names[0]}, and the engine at {engine.host} does not hold it.",
-            fix="Does the docker command use another engine? Check `docker context ls` and `docker buildx ls`.",
+            f"Docker built {names[0]}, but the engine at {engine.host} does not have it.",
+            fix="The docker command may use another engine; check `docker context ls` and `docker buildx ls`.",
             id="image-not-built",
         )
     return found
@@ -204,7 +204,7 @@ def _start(argv: tuple[str, ...], env: Mapping[str, str]) -> subprocess.Popen[by
         )  # fmt: skip
     except OSError as failed:
         why = f"{argv[0]} could not be started: {failed.strerror}"
-        raise EnvironmentMissing(why, fix="`xsft doctor` tells what is missing.") from None
+        raise EnvironmentMissing(why, fix="`xsft doctor` shows what is missing.") from None
 
 
 def _stop(running: subprocess.Popen[bytes]) -> None:

@@ -85,7 +85,7 @@ def _add(tar: tarfile.TarFile, file: ContextFile) -> None:
     if longer:
         raise _changed(file, "it became longer")
     if file.sha256 and content.sha.hexdigest() != file.sha256:
-        raise _changed(file, "its content is another")
+        raise _changed(file, "its content is different")
 
 
 def _changed(file: ContextFile, why: str) -> Refused:

@@ -131,9 +131,7 @@ class Pusher:
             self.registries.try_push(repository, budget_s=0.0)
         except XsftError as failed:
             return failed
-        return broken_off(
-            f"the registry broke off each try for {PATIENCE_S:g} s (the engine's log has its words)", doing
-        )
+        return broken_off(f"the registry interrupted every attempt for {PATIENCE_S:g} s (see the engine's log)", doing)
 
     def _pause(self, failed: str, tries: int, host: str) -> float | None:
         """Return the seconds to the next try; None if another one does not help. The engine does not report a
@@ -151,7 +149,7 @@ class Pusher:
         tagged = self.registries.manifest_digest(f"{repository}:{tag}")
         if mine is None or mine.digest != pushed or tagged is None:
             raise Unknown(
-                f"{repository}:{tag} was pushed as {pushed}, and the registry does not have that.",
+                f"{repository}:{tag} was pushed as {pushed}, but the registry does not have it.",
                 fix="Push again; nothing was recorded.",
                 id="push-unconfirmed",
             )
@@ -216,7 +214,7 @@ def _followed(
     for line in lines:
         pauses.see(line)
         if pauses.over:
-            return "no layer got further", ""
+            return "no layer made progress", ""
         if failed := error_of(line):
             return failed, ""
         if layer := layer_of(line):

@@ -136,7 +136,7 @@ def resolve_base(
 def _differs(asked: Base, pinned: Base) -> Refused:
     return Refused(
         f"The lock pins the base {pinned.pinned}, and {asked.pinned} was given.",
-        fix="Leave --base out, or build on the other one with --update-base and commit the lock.",
+        fix="Omit --base, or use the other one with --update-base and commit the lock.",
         id="image-base-differs",
     )
 

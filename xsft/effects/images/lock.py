@@ -69,7 +69,7 @@ def _read(file: Path, read: Callable[[str], T]) -> T | None:
     except (OSError, ValueError) as failed:
         raise UsageError(
             f"{file} cannot be read: {failed}.",
-            fix="Take it back from git, or remove it and push again: the image itself is in its registry.",
+            fix="Restore it from git, or remove it and push again; the image itself is in its registry.",
             id="image-lock-unreadable",
         ) from None
 
@@ -85,7 +85,7 @@ def _change(file: Path, change: Callable[[str | None], str | None], *, done: str
                 write_atomic(file, text)
         except (OSError, ValueError) as failed:
             raise Refused(
-                f"{file} is not written: {failed}. {done}.",
+                f"{file} was not written: {failed}. {done}.",
                 fix="Remove it, or use the xsft that wrote it; then push again.",
                 id="image-lock-unreadable",
             ) from None

@@ -79,7 +79,7 @@ def find_images(start: Path, name: str) -> Path:
     if found is not None and (found / name).is_dir():
         return found
     if bare != name and bare in known:
-        raise UsageError(f"{name!r} is a path.", fix=f"Give the folder's name alone: --image {bare}.", id="image-name")
+        raise UsageError(f"{name!r} is a path.", fix=f"Give only the folder's name: --image {bare}.", id="image-name")
     if (empty := folder_under_images(start, bare)) is not None:
         raise UsageError(
             f"{empty} has no {DEPS_DOCKERFILE}.",
@@ -87,8 +87,8 @@ def find_images(start: Path, name: str) -> Path:
             id="image-dockerfile",
         )
     raise UsageError(
-        f"Image not found: {name!r} under images/ here or above. There is: {', '.join(known) or 'none'}.",
-        fix="Name one with --image, or change into the project's folder.",
+        f"Image not found: {name!r} under images/ here or above. Known: {', '.join(known) or 'none'}.",
+        fix="Choose one with --image, or change to the project's folder.",
         id="image-unknown",
     )
 

@@ -149,7 +149,7 @@ class Registries:
         if answer is None:
             return {}
         if digest_of(answer.content) != config:
-            raise _contradicts(at, f"the configuration {config} has other bytes")
+            raise _contradicts(at, f"the configuration {config} has another digest")
         run = _read(at, answer.content, _Configuration).config
         return (run.labels if run else None) or {}
 
@@ -194,7 +194,7 @@ def _manifest(at: ImageName, answer: RegistryAnswer) -> Manifest:
     if at.reference.startswith("sha256:"):
         claims.add(at.reference)
     if claims != {digest}:
-        raise _contradicts(at, f"it says {' and '.join(sorted(claims - {digest}))} of bytes that are {digest}")
+        raise _contradicts(at, f"it claims {' and '.join(sorted(claims - {digest}))} for content with {digest}")
     found = _read(at, answer.content, _Document)
     platforms = {
         f"{one.platform.os}/{one.platform.architecture}": one.digest for one in found.manifests or () if one.platform
@@ -216,12 +216,12 @@ def _read(at: ImageName, content: bytes, document: type[T]) -> T:
     try:
         return msgspec.json.decode(content, type=document)
     except (msgspec.DecodeError, RecursionError) as wrong:
-        raise _contradicts(at, f"what it sent is not what a registry sends ({wrong})") from None
+        raise _contradicts(at, f"it is not a registry's answer ({wrong})") from None
 
 
 def _contradicts(at: ImageName, why: str) -> Unknown:
     return Unknown(
-        f"{at.repository}: the registry's answer cannot be believed: {why}.",
+        f"{at.repository}: the registry's answer is invalid: {why}.",
         fix="Check for a proxy in between. Try again from another network; nothing was recorded.",
         id="registry-contradicts",
     )

@@ -97,7 +97,10 @@ class Asking(Struct, frozen=True, kw_only=True):
     def _too_large(self) -> XsftError:
         return Unknown(
             f"{self.at.repository}: the registry's answer is too large (over {MAX_BYTES >> 20} MiB).",
-            fix="Is it a registry, and the name an image's? No manifest, configuration or list of tags is that large.",
+            fix=(
+                "Check that it is a registry and the name is an image's; no manifest, configuration or list of "
+                "tags is that large."
+            ),
             id="registry-answer-large",
         )
 

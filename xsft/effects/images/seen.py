@@ -28,7 +28,7 @@ def image_problems(ref: str, *, env: Mapping[str, str] | None = None) -> tuple[P
     """Return an error if the registry reports that there is no such image; nothing if it does not answer."""
     if image_exists(ref, env=own_environment() if env is None else env) is not False:
         return ()
-    message = f"The registry has no image {ref}: the pods would wait for it, on slices that are taken."
+    message = f"The registry has no image {ref}: the pods would wait for it while they hold their slices."
     return (error("image-not-found", "image.ref", message, "Push it, or correct image.ref.", kind="disputable"),)
 
 

@@ -93,6 +93,6 @@ def _not_fetched(url: str, ref: str, done: Completed) -> Unreachable:
     said = redact(" ".join(done.stderr.split()))[:300]
     return Unreachable(
         f"{ref} of {redact(url)} could not be fetched: {said}",
-        fix="Is the commit pushed, and does `git ls-remote` with that address answer? Or name a folder instead.",
+        fix="Check that the commit is pushed and that `git ls-remote` works with that URL, or use a folder instead.",
         id="image-source",
     )

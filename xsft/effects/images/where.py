@@ -23,11 +23,11 @@ def registry_of(place: str | None, *, start: Path) -> str | None:
         return next(iter(distinct)) if len(distinct) == 1 else None
     if place not in places:
         known = f"Known: {', '.join(sorted(places)) or 'none'} ({file or 'no places.yaml'})."
-        raise UsageError(f"There is no place {place}. {known}", fix="Correct --place, or give --registry.")
+        raise UsageError(f"Place {place} was not found. {known}", fix="Correct --place, or give --registry.")
     registry = places[place].registry
     if registry is None:
         fix = f"Add registry: us-docker.pkg.dev/my-project/xsft to {place} in {file}, or give --registry."
-        raise UsageError(f"The place {place} names no registry.", fix=fix)
+        raise UsageError(f"The place {place} has no registry.", fix=fix)
     if name := placeholder_in(registry):
         raise UsageError(is_placeholder(name), fix=FIX, id="place-placeholder")
     return registry
@@ -41,5 +41,5 @@ def ensure_repository(registry: str, *, env: Mapping[str, str], create: bool, pr
     if repository is not None:
         from xsft.effects.images.artifact_registry import connect
 
-        progress(f"looking at {registry}")
+        progress(f"reading {registry}")
         connect(env).ensure(repository, create=create, on_progress=progress)

@@ -160,8 +160,8 @@ def _refuse_elsewhere(engine: Engine) -> None:
     if engine.host.startswith(("unix://", "http+unix://", "npipe://")):
         return
     raise EnvironmentMissing(
-        f"The Docker engine at {engine.host} is another machine's: the run's files are here.",
-        fix="Name an engine of this machine (unset DOCKER_HOST), or leave the image out: --set image.ref=null.",
+        f"The Docker engine at {engine.host} is on another machine, but the run's files are here.",
+        fix="Use an engine on this machine (unset DOCKER_HOST), or remove the image: --set image.ref=null.",
         id="docker-elsewhere",
     )
 

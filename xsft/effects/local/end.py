@@ -24,14 +24,14 @@ def judge(watch: Watch, *, steps: int, status: int) -> TrainerEnd:
     said = watch.said
     nothing = None if said.aborted else worthless(said, asked=steps)
     if nothing:
-        crashed = f"; it ended with exit status {status} ({why or 'nothing says why'})" if status else ""
+        crashed = f"; it ended with exit status {status} ({why or 'cause unknown'})" if status else ""
         return TrainerEnd(outcome="failed", reason=f"{text_of(said, nothing)}{crashed}", state_reason=nothing)
     if status != 0:
         return _crashed(watch, steps=steps, status=status, why=why)
     if watch.last_step < steps:
-        return TrainerEnd(outcome="short", reason=why or "the trainer ended without saying why")
+        return TrainerEnd(outcome="short", reason=why or "the trainer ended without an error message")
     if watch.folder.latest_step() < steps:
-        return TrainerEnd(outcome="short", reason=f"the checkpoint of step {steps} is not there")
+        return TrainerEnd(outcome="short", reason=f"the checkpoint of step {steps} is missing")
     return DONE
 
 
@@ -74,7 +74,7 @@ def _after(reason: str) -> Problem:
 
 def _padding(arrays: int) -> Problem:
     message = (
-        f"The initial checkpoint is another size of model: MaxText padded or repeated {arrays} arrays and went on."
+        f"The initial checkpoint has another model size: MaxText padded or repeated {arrays} arrays and continued."
     )
-    fix = "Convert the checkpoint of this model and train again; these results are worth nothing."
+    fix = "Convert the checkpoint of this model and train again; these results are useless."
     return warning("checkpoint-padded", "model.checkpoint", message, fix)

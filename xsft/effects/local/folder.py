@@ -67,7 +67,7 @@ def folder_of(plan: Plan) -> RunFolder:
     if not Path(output).is_absolute():
         raise UsageError(
             f"output {output!r} is not an absolute path, and a local run writes to this machine",
-            fix="name a folder, e.g. output: ./runs",
+            fix="use a folder, e.g. output: ./runs",
         )
     return RunFolder(path=Path(output) / plan.run_name)
 
@@ -93,9 +93,9 @@ def admit(plan: Plan, folder: RunFolder) -> Record:
         return replace(record, losses={})  # nothing was saved, so nothing is lost: a corrected workload may try again
     if changed:
         raise Refused(
-            f"{folder.path} holds a run of another workload: {'; '.join(changed)}",
-            fix="take another name, or write the old values into the workload (one that it leaves open may have"
-            f" another default in this xsft); {MAY_CHANGE_WORDS}",
+            f"{folder.path} belongs to a run of another workload: {'; '.join(changed)}",
+            fix="use another name, or restore the old values in the workload (the default of a key that it does "
+            f"not set may have changed in this xsft); {MAY_CHANGE_WORDS}",
         )
     _refuse_fewer_steps(plan, folder)
     return record
@@ -128,8 +128,8 @@ def _refuse_fewer_steps(plan: Plan, folder: RunFolder) -> None:
     steps, latest = plan.run.spec.train.steps, folder.latest_step()
     if steps < latest:
         raise Refused(
-            f"{folder.path} has reached step {latest} already, and train.steps is {steps}",
-            fix=f"steps may only grow: {latest} or more, or take another name",
+            f"{folder.path} has already reached step {latest}, and train.steps is {steps}",
+            fix=f"set at least {latest} steps, or use another name",
         )
 
 
@@ -141,7 +141,7 @@ def recorded(folder: RunFolder) -> Record | None:
         return None
     except ValueError as broken:
         raise Refused(
-            f"{folder.record} cannot be read: {broken}", fix="take another name or output; nothing was changed"
+            f"{folder.record} cannot be read: {broken}", fix="use another name or output; nothing was changed"
         ) from broken
 
 

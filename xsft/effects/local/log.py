@@ -59,5 +59,5 @@ def _opened(path: Path) -> BinaryIO:
         return open_regular(path)
     except OSError as failed:
         raise EnvironmentMissing(
-            f"{path} cannot be read: {failed.strerror or failed}", fix="The run's record may be all that is left."
+            f"{path} cannot be read: {failed.strerror or failed}", fix="Only the run's record may be left."
         ) from None

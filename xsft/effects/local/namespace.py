@@ -52,8 +52,8 @@ class Containment(Struct, frozen=True, kw_only=True):
         if self.private or not self.needed:
             return ()
         message = (
-            "MaxText runs without a PID namespace of its own here, and ends orphaned multiprocessing workers of other "
-            f"programs of yours that it finds on this machine ({self.why_not})."
+            "MaxText runs without its own PID namespace here, and kills orphaned multiprocessing workers of your "
+            f"other programs on this machine ({self.why_not})."
         )
         fix = (
             "Allow user namespaces (sysctl user.max_user_namespaces and kernel.apparmor_restrict_unprivileged_userns), "
@@ -84,7 +84,7 @@ def containment(
         return Containment(prefix=(), private=False, why_not=f"{system} has no PID namespaces", needed=False)
     tied = _tied(which)
     if which("unshare") is None:
-        return Containment(prefix=tied, private=False, why_not="there is no `unshare`; it is part of util-linux")
+        return Containment(prefix=tied, private=False, why_not="`unshare` was not found; it is part of util-linux")
     why_not = ""
     for prefix in _candidates(root=root):
         done = probe((*prefix, "sh", "-c", "test $$ = 1 && test -r /proc/1/comm"))
@@ -101,9 +101,12 @@ def refuse_where_harmful(found: Containment, *, proc: Path = Path("/proc"), uid:
     if victims := tuple(orphans(proc, uid=os.geteuid() if uid is None else uid)):
         named = ", ".join(str(pid) for pid in victims)
         raise Refused(
-            f"MaxText would end processes of other programs: {named} (orphaned multiprocessing workers), and no PID "
-            f"namespace can keep it from them ({found.why_not})",
-            fix="end them yourself if they are yours and lost, or run where `unshare --user --pid --fork true` works",
+            f"MaxText would kill processes of other programs: {named} (orphaned multiprocessing workers), and no "
+            f"PID namespace is available to prevent it ({found.why_not})",
+            fix=(
+                "end them yourself if they are yours and no longer needed, or run on a machine where `unshare "
+                "--user --pid --fork true` works"
+            ),
         )
 
 

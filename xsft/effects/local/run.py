@@ -107,7 +107,7 @@ def _held(folder: RunFolder) -> Iterator[None]:
 
     def refuse() -> None:
         raise Refused(
-            f"{folder.path.name} is running now: another xsft holds {folder.lock}",
+            f"{folder.path.name} is already running: another xsft process holds {folder.lock}",
             fix=f"wait for it, or follow it: tail -f {folder.own}/trainer-*.log",
             id="run-running",
         )
@@ -128,7 +128,7 @@ def _usable(folder: RunFolder) -> Iterator[None]:
     except OSError as failed:
         raise EnvironmentMissing(
             f"{folder.own} cannot be used: {failed.strerror or failed}",
-            fix="free some space or name another output; nothing that was saved is lost",
+            fix="free some space or use another output; saved files are kept",
         ) from failed
 
 

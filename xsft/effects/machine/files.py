@@ -53,14 +53,14 @@ WORKLOAD = Kind(
     max_bytes=MAX_BYTES,
     suffixes=(".yaml", ".yml"),
     where="Check the path; `xsft init` writes a new workload.",
-    make="Write a workload; `xsft init` makes one with comments.",
+    make="Write a workload; `xsft init` creates one with comments.",
 )
 TEMPLATE = Kind(
     noun="template",
     max_bytes=MAX_TEMPLATE_BYTES,
     suffixes=SUFFIXES,
     where="Check the path; it starts from the workload's folder.",
-    make="Write the template, or leave data.chat_template out.",
+    make="Write the template, or remove data.chat_template.",
 )
 
 _BOMS = (
@@ -119,7 +119,7 @@ def write_atomic(
     try:
         target = Path(path).resolve()
         if target.is_dir():
-            raise UsageError(f"cannot write {_named(str(path))}: it is a directory", fix="Name a file in it.")
+            raise UsageError(f"cannot write {_named(str(path))}: it is a directory", fix="Give a file in it.")
         _write_beside(target, content, write, durable=durable, mode=mode)
     except (
         OSError,
@@ -147,7 +147,7 @@ def _from_stdin(stdin: BinaryIO) -> bytes:
 
 def _from_file(name: str, open_fd: Callable[[str, int], int], kind: Kind) -> bytes:
     if not name:  # Path would take it for the current folder
-        raise _problem("file-missing", name, "the file's name is empty", "Name a workload, e.g. workloads/my.yaml.")
+        raise _problem("file-missing", name, "the file's name is empty", "Give a workload, e.g. workloads/my.yaml.")
     try:
         _refuse_by_stat(name, Path(name).stat(), kind)  # before opening: opening a device can act on it
         fd = open_fd(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -162,12 +162,12 @@ def _from_file(name: str, open_fd: Callable[[str, int], int], kind: Kind) -> byt
 
 def _refuse_by_stat(name: str, found: os.stat_result, kind: Kind) -> None:
     if stat.S_ISDIR(found.st_mode):
-        fix = f"Name a file in it: {_named(name).rstrip('/')}/*{kind.suffixes[0]}"
+        fix = f"Give a file in it: {_named(name).rstrip('/')}/*{kind.suffixes[0]}"
         raise _problem("file-directory", name, f"{_named(name)} is a directory", fix)
     if not stat.S_ISREG(found.st_mode):
         message = f"{_named(name)} is a pipe, socket or device, not a file"
         piped = ", or give - and pipe the workload to standard input" if kind is WORKLOAD else ""
-        raise _problem("file-not-regular", name, message, f"Name a file{piped}.")
+        raise _problem("file-not-regular", name, message, f"Give a file{piped}.")
     if found.st_size > kind.max_bytes:
         raise _too_big(name, f"{found.st_size:,} bytes", kind)
 
@@ -176,12 +176,12 @@ def _decode(name: str, content: bytes, kind: Kind) -> str:
     fix = "Save the file as UTF-8 text."
     for bom, encoding in _BOMS:
         if content.startswith(bom):
-            raise _problem("file-encoding", name, f"{_named(name)} is {encoding}; a {kind.noun} is UTF-8", fix)
+            raise _problem("file-encoding", name, f"{_named(name)} is {encoding}; a {kind.noun} must be UTF-8", fix)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as bad:
         line = content.count(b"\n", 0, bad.start) + 1
-        message = f"{_named(name)} is not UTF-8 text: line {line} holds the byte 0x{content[bad.start]:02x}"
+        message = f"{_named(name)} is not UTF-8 text: line {line} contains the byte 0x{content[bad.start]:02x}"
     raise _problem("file-encoding", name, message, fix)
 
 
@@ -190,7 +190,7 @@ def _did_you_mean(name: str, kind: Kind) -> str:
     try:
         siblings = [p.name for p in islice(path.parent.iterdir(), _MAX_SIBLINGS) if p.suffix in kind.suffixes]
     except (OSError, ValueError):
-        return "Check the path: its folder cannot be read either."
+        return "Check the path; its folder cannot be read either."
     near = get_close_matches(path.name, siblings, n=3, cutoff=0.6)
     found = ", ".join(_named(str(path.with_name(n))) for n in near)
     return f"Did you mean {found}?" if near else kind.where
@@ -245,19 +245,19 @@ def _not_written(path: Path, failed: Exception) -> EnvironmentMissing:
     name, folder = _named(str(path)), _named(str(path.parent))
     code = failed.errno if isinstance(failed, OSError) else None
     if code in {errno.ENOSPC, errno.EDQUOT}:
-        fix = f"Free some space (df -h {folder}) and run the same command again; nothing was half-written."
+        fix = f"Free some space (df -h {folder}) and run the same command again; no partial file was left."
         return EnvironmentMissing(f"cannot write {name}: the disk is full", fix=fix)
     fixes = {
         errno.ENOENT: f"Create the folder: mkdir -p {folder}",
         errno.EROFS: "The file system is read-only: choose another place.",
     }
-    fix = fixes.get(code or 0, f"Check that you may write in {folder}.")
+    fix = fixes.get(code or 0, f"Check write permission for {folder}.")
     return EnvironmentMissing(f"cannot write {name}: {_reason(failed)}", fix=fix)
 
 
 def _too_big(name: str, size: str, kind: Kind) -> SpecError:
     message = f"{_named(name)} has {size}; a {kind.noun} has at most {kind.max_bytes:,}"
-    fix = f"Is this a {kind.noun}? Give the path of the {kind.suffixes[0]} file, not of data or logs."
+    fix = f"Check that this is a {kind.noun}: give the path of the {kind.suffixes[0]} file, not of data or logs."
     return _problem("file-too-big", name, message, fix)
 
 

@@ -18,7 +18,7 @@ def free_port(wanted: int | None = None) -> int:
         except OSError as problem:
             raise Refused(
                 f"port {wanted} of {LOOPBACK} cannot be used: {problem.strerror}",
-                fix="Choose another with --port, or leave --port out: a free one is chosen.",
+                fix="Choose another with --port, or omit --port to use a free one.",
                 id="port-in-use",
             ) from problem
         return int(probe.getsockname()[1])

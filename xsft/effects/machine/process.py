@@ -73,7 +73,7 @@ def run(
         raise _not_started(argv, problem) from problem
     except subprocess.TimeoutExpired as problem:
         raise TimedOut(
-            f"{argv[0]} did not end within {timeout_s:g} s", fix=f"try it by hand: {shlex.join(argv)}"
+            f"{argv[0]} timed out after {timeout_s:g} s", fix=f"run it manually: {shlex.join(argv)}"
         ) from problem
     return Completed(argv=tuple(argv), status=done.returncode, stdout=done.stdout, stderr=done.stderr)
 
@@ -91,7 +91,7 @@ def at_terminal(argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float
         raise _not_started(argv, problem) from problem
     except subprocess.TimeoutExpired as problem:
         raise TimedOut(
-            f"{argv[0]} did not end within {timeout_s:g} s", fix=f"try it by hand: {shlex.join(argv)}"
+            f"{argv[0]} timed out after {timeout_s:g} s", fix=f"run it manually: {shlex.join(argv)}"
         ) from problem
     return Completed(argv=tuple(argv), status=done.returncode, stdout=done.stdout, stderr="")
 
@@ -152,7 +152,7 @@ def _pass_on(process: subprocess.Popen[str], on_line: Callable[[str], None]) -> 
 def _not_started(argv: Sequence[str], problem: OSError) -> EnvironmentMissing:
     if isinstance(problem, FileNotFoundError):
         return EnvironmentMissing(
-            f"{argv[0]} was not found", fix="`xsft doctor` names what is missing and how to get it"
+            f"{argv[0]} was not found", fix="`xsft doctor` shows what is missing and how to install it"
         )
     return EnvironmentMissing(
         f"{argv[0]} could not be started: {problem.strerror}", fix="`xsft doctor` checks each tool"

@@ -20,13 +20,13 @@ def read_secret_file(path: Path) -> bytes:
         with os.fdopen(fd, "rb") as file:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise UsageError(
-                    "The file of --from-file is no regular file.", fix="Name a file, or pipe the value in."
+                    "The file of --from-file is not a regular file.", fix="Give a file, or pipe the value in."
                 )
             return _checked(file.read(MAX_BYTES + 1), "The file of --from-file")
     except (OSError, ValueError) as failed:  # ValueError: a NUL in the name
-        reason = getattr(failed, "strerror", None) or "the name is none"
+        reason = getattr(failed, "strerror", None) or "the name is not valid"
         raise UsageError(
-            f"The file of --from-file cannot be read: {reason}.", fix="Check the path; its content is never shown."
+            f"The file of --from-file cannot be read: {reason}.", fix="Check the path; its content is not shown."
         ) from None
 
 
@@ -45,5 +45,7 @@ def _checked(content: bytes, what: str) -> bytes:
     if not value.strip():
         raise UsageError(f"{what} is empty.", fix="Give the value, e.g. a token, in it.")
     if len(content) > MAX_BYTES:
-        raise UsageError(f"{what} has more than {MAX_BYTES:,} bytes.", fix="Is it the value? A token is one line.")
+        raise UsageError(
+            f"{what} has more than {MAX_BYTES:,} bytes.", fix="Check that it is the value; a token is one line."
+        )
     return value

@@ -96,7 +96,7 @@ def read_index(folder: Path) -> Index:
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
         entry = _read(path)
         if entry is None:
-            fix = "Remove the file; the record beside the run's output has all it held, and more."
+            fix = "Remove the file; the record beside the run's output has the same data."
             problems.append(warning("index-unreadable", "", f"{path} is not an entry of the index of runs.", fix))
         else:
             entries.append(entry)

@@ -160,7 +160,7 @@ class GcsObjects:
         """
         if done is None:
             bucket, _ = bucket_and_name(path)
-            fix = f"Create it, or name another output: gcloud storage buckets create gs://{bucket}"
+            fix = f"Create it, or use another output: gcloud storage buckets create gs://{bucket}"
             raise EnvironmentMissing(f"the bucket {bucket} does not exist", fix=fix)
         return done
 
@@ -214,7 +214,7 @@ def _not_written(path: str, failed: OSError | ValueError) -> EnvironmentMissing:
     folder = str(Path(path).parent) if "\0" not in path else "the folder"
     if code in {errno.ENOSPC, errno.EDQUOT}:
         return EnvironmentMissing(
-            f"cannot write {path}: the disk is full", fix=f"Free some space (df -h {folder}); nothing was half-written."
+            f"cannot write {path}: the disk is full", fix=f"Free some space (df -h {folder}); no partial file was left."
         )
     reason = (isinstance(failed, OSError) and failed.strerror) or str(failed)
-    return EnvironmentMissing(f"cannot write {path}: {reason}", fix=f"Check that you may write in {folder}.")
+    return EnvironmentMissing(f"cannot write {path}: {reason}", fix=f"Check write permission for {folder}.")

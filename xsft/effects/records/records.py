@@ -114,7 +114,7 @@ class RecordStore(Struct, frozen=True, kw_only=True):
             keep(self.state / "runs", entry_of(record, path=path, at=self.now()))
         except (XsftError, OSError) as failed:
             message = f"The index of runs in {self.state} was not written: {failed}. The record itself is at {path}."
-            return (warning("index-not-written", "", message, "Set XSFT_STATE_DIR to a folder you may write to."),)
+            return (warning("index-not-written", "", message, "Set XSFT_STATE_DIR to a writable folder."),)
         return ()
 
 
@@ -140,9 +140,9 @@ def ref_of(record: Record) -> RecordRef:
 
 def _folder(output: str | None, run_name: str) -> str:
     if not output or not _NAME.fullmatch(run_name):
-        message = f"no record can be kept of run {run_name!r} in output {output!r}"
+        message = f"no record can be stored for run {run_name!r} in output {output!r}"
         raise UsageError(
-            message, fix="A run has an output and a name of letters, digits, dots, dashes and underscores."
+            message, fix="A run needs an output and a name of letters, digits, dots, dashes and underscores."
         )
     return f"{output.rstrip('/')}/{run_name}/{FOLDER}"
 
@@ -169,7 +169,7 @@ def attempt_at(path: str, objects: Objects, *, run_name: str, number: int) -> Re
     except ValueError as broken:
         return unreadable(run_name=run_name, number=number, name=name, reason=str(broken))
     if not record.attempts:
-        return unreadable(run_name=run_name, number=number, name=name, reason="it holds no attempt")
+        return unreadable(run_name=run_name, number=number, name=name, reason="it contains no attempt")
     return replace(record, attempts=(replace(record.attempts[0], number=number),))
 
 
@@ -203,6 +203,6 @@ def _local_attempts(folder: str, objects: Objects, run_name: str) -> tuple[Recor
     except ValueError as broken:
         return (unreadable(run_name=run_name, number=1, name=LOCAL_RECORD, reason=str(broken)),)
     if not record.attempts:
-        return (unreadable(run_name=run_name, number=1, name=LOCAL_RECORD, reason="it holds no attempt"),)
+        return (unreadable(run_name=run_name, number=1, name=LOCAL_RECORD, reason="it contains no attempt"),)
     *earlier, last = record.attempts
     return (*(replace(record, attempts=(one,), losses={}) for one in earlier), replace(record, attempts=(last,)))

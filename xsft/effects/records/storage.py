@@ -210,8 +210,8 @@ def below(client: Any, bucket: str, prefix: str, **options: Any) -> tuple[list[A
 def refuse_too_many(folder: str, count: int) -> None:
     """Raise Unreachable: a part of the entries does not show what the folder contains."""
     if count > MAX_NAMES:
-        message = f"{folder} has more than {MAX_NAMES:,} entries, and no more are read"
-        raise Unreachable(message, fix="Is it the folder of a run? Remove what is not needed there.")
+        message = f"{folder} has more than {MAX_NAMES:,} entries, and the rest was not read"
+        raise Unreachable(message, fix="Check that it is a run's folder, and remove files that are not needed.")
 
 
 def ask(path: str, question: Callable[[], T], **tries: Any) -> T | None:
@@ -236,7 +236,7 @@ def gcs_client(env: Mapping[str, str]) -> Any:
     try:
         from xsft.effects.records import gcs
     except ImportError as failed:
-        message = f"google-cloud-storage does not import: {failed}"
+        message = f"google-cloud-storage cannot be imported: {failed}"
         raise Unreachable(message, fix="Install xsft again.") from None
     return gcs.client(env, emulated=is_emulated(env))
 

@@ -52,15 +52,15 @@ def _bucket(output: str, objects: GcsObjects) -> Iterator[Problem]:
         yield error(
             "output-permission",
             "output",
-            f"Your login may not use the bucket {bucket} for results: it lacks {', '.join(lacking)}.",
+            f"Your login cannot write results to the bucket {bucket}: it lacks {', '.join(lacking)}.",
             f"Ask its owner to grant roles/storage.objectUser: {_grant(bucket, 'roles/storage.objectUser')}",
         )
     if BUCKET_PERMISSION not in held:
         yield warning(
             "output-bucket-get",
             "output",
-            f"Your login lacks {BUCKET_PERMISSION} on {bucket}; MaxText calls a bucket missing where the run's service "
-            "account lacks it too.",
+            f"Your login lacks {BUCKET_PERMISSION} on {bucket}; if the run's service account lacks it too, MaxText "
+            "reports the bucket as missing.",
             "Grant that account roles/storage.legacyBucketReader beside roles/storage.objectUser: "
             f"{_grant(bucket, 'roles/storage.legacyBucketReader')}",
         )
@@ -79,14 +79,14 @@ def _local(output: Path, free: Callable[[Path], int]) -> Iterator[Problem]:
         yield _not_writable(str(output), str(failed))
         return
     if not writable:
-        reason = "it may not be written to" if folder.is_dir() else "it is no folder"
+        reason = "permission denied" if folder.is_dir() else "it is not a folder"
         yield _not_writable(str(output), f"{folder}: {reason}")
     elif space < MIN_FREE_BYTES:
         yield error(
             "output-disk-full",
             "output",
             f"{folder} has {space / 10**6:.0f} MB free, and a run needs at least {MIN_FREE_BYTES / 10**6:.0f} MB.",
-            f"Free some space (df -h {folder}), or name another output.",
+            f"Free some space (df -h {folder}), or use another output.",
         )
 
 
@@ -103,4 +103,6 @@ def _is_there(path: Path) -> bool:
 
 def _not_writable(output: str, reason: str) -> Problem:
     message = f"Results cannot be written to {ascii(output)[1:-1]}: {reason}."
-    return error("output-not-writable", "output", message, "Name a folder that you may write to, or change its rights.")
+    return error(
+        "output-not-writable", "output", message, "Use a folder that you may write to, or change its permissions."
+    )

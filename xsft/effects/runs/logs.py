@@ -228,7 +228,7 @@ def _require(roles: Sequence[ProcessRole], at_most: int) -> None:
     if len(roles) > at_most:
         raise UsageError(
             f"{len(roles)} logs requested; the limit is {at_most} (raise it with --streams).",
-            fix="Name one with --slice and --host, or say --all.",
+            fix="Choose one with --slice and --host, or pass --all.",
         )
     if not roles:
         raise UsageError("No such process in this run.", fix="xsft why RUN lists its pods.")

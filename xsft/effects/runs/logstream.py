@@ -248,7 +248,7 @@ class LogFollower:
         try:
             yield from self._new(pod, opened)
         except OSError as broken:
-            return Unreachable(f"The log of {pod.name} broke off: {broken}", fix="Try again.")
+            return Unreachable(f"The log of {pod.name} was interrupted: {broken}", fix="Try again.")
         finally:
             opened.close()
         return None

@@ -79,8 +79,8 @@ def _given_up(pulse: Pulse, *, alone: bool) -> Unreachable:
     fix = "Check the network and the VPN, and try again."
     if pulse.logging_in:
         said, fix = (
-            f"the login to the cluster did not end within {LOGIN_S:g} s",
-            "Log in by hand first, then try again.",
+            f"the login to the cluster timed out after {LOGIN_S:g} s",
+            "Log in manually first, then try again.",
         )
     elif pulse.quiet_s() >= (ALONE_S if alone else QUIET_S):
         said = f"no answer for {pulse.quiet_s():.0f} s"

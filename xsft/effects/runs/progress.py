@@ -155,7 +155,7 @@ def _logged(
     except XsftError as failed:
         return None, (unread("log", failed),), pod
     if pod is None or said is None:
-        return None, (Unread(what="log", why="the pod that prints the steps is gone, and its log with it"),), pod
+        return None, (Unread(what="log", why="the pod that prints the steps is gone, and so is its log"),), pod
     return replace(said, began_at=min(started_at([pod]), default=None)), (), pod
 
 

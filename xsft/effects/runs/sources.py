@@ -54,7 +54,7 @@ def sources(
     if asked.place is not None:
         if asked.place not in places:
             known = f"Known: {', '.join(sorted(places)) or 'none'} ({file or 'no places.yaml'})."
-            raise UsageError(f"There is no place {asked.place}. {known}", fix="Name one of them, or --context NAME.")
+            raise UsageError(f"Place {asked.place} was not found. {known}", fix="Use one of them, or --context NAME.")
         return (source_at(places[asked.place], asked.namespace),)
     everywhere = (
         *(source_at(place, asked.namespace) for place in places.values() if not _is_as_shipped(place)),

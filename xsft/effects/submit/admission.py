@@ -20,7 +20,7 @@ def examine(cluster: Cluster, plan: Planned) -> tuple[ClusterFacts, tuple[Proble
     manifest. Raises as `Cluster` does, except for what may not be read: that is a problem in the result.
     """
     if plan.manifest is None:
-        raise ValueError("a plan without a manifest goes to no cluster")
+        raise ValueError("a plan without a manifest cannot go to a cluster")
     demand = demand_of(plan.manifest, plan.run)
     facts = inspect(cluster, demand)
     return facts, admission_problems(facts, demand)

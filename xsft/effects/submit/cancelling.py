@@ -33,7 +33,9 @@ def record_cancel(store: RecordStore, jobset: JobSet, *, user: str) -> tuple[Pro
     except XsftError as failed:
         message = f"The JobSet is deleted, but its record could not be updated: {failed.message}"
         return (
-            warning("cancel-not-recorded", "", message, "xsft status may call the run unknown; nothing else is lost."),
+            warning(
+                "cancel-not-recorded", "", message, "xsft status may show the run as unknown; nothing else is lost."
+            ),
         )
 
 
@@ -63,8 +65,11 @@ def record_worthless(store: RecordStore, row: Row) -> tuple[Problem, ...]:
         )
         return store.finish(ref_of(record), facts).problems
     except XsftError as failed:
-        message = f"The run's record does not say that it failed: {failed.message}"
-        fix = "Submitting it again may call it finished, by its last checkpoint; nothing else is lost."
+        message = f"The failure could not be written to the run's record: {failed.message}"
+        fix = (
+            "If you submit it again, xsft may report it as finished because of its last checkpoint; nothing "
+            "else is lost."
+        )
         return (warning("end-not-recorded", "", message, fix),)
 
 

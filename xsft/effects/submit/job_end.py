@@ -32,6 +32,6 @@ def record_job_end(
         facts = AttemptFacts(outcome=outcome, at=store.now(), submitter=random_hex(8), reason=reason)
         return store.finish(ref_of(last), facts).problems
     except XsftError as failed:
-        message = f"The record of {run_name} does not say how it ended: {failed.message}"
-        fix = "The result is what lies at its path; the next call looks there."
+        message = f"The end of {run_name} could not be recorded: {failed.message}"
+        fix = "The result is at its path; the next call reads it there."
         return (warning("end-not-recorded", "", message, fix),)

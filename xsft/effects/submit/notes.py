@@ -50,13 +50,13 @@ def read_back_notes(read_back: ReadBack | None) -> tuple[Problem, ...]:
 def resume_notes(latest: int | None, *, attempt: int) -> tuple[Problem, ...]:
     if latest is None or attempt > 1:
         return ()
-    message = f"The output holds checkpoints up to step {latest}; training resumes from there."
+    message = f"The output has checkpoints up to step {latest}; training resumes from there."
     return (warning("resumes-unrecorded", "output", message, "To start over, use another name."),)
 
 
 def finished_for_nothing(run_name: str, why: str) -> RunFailed:
     return RunFailed(
-        f"{run_name} did all its steps, but failed: {why}. Nothing was sent.",
+        f"{run_name} completed all its steps, but failed: {why}. Nothing was sent.",
         fix=f"Correct the workload and submit it under another name; xsft why {run_name} shows the details.",
     )
 
@@ -99,7 +99,7 @@ def adopted_notes(held: dict[str, Any] | None) -> tuple[Problem, ...]:
         return ()
     if jobset.suspended:
         return (_suspended(jobset),)
-    message = f"The JobSet {jobset.name} names no queue: Kueue neither admits it nor counts its chips."
+    message = f"The JobSet {jobset.name} has no queue, so Kueue neither admits it nor counts its chips."
     fix = f"If this is intended, ignore it; otherwise xsft cancel {jobset.name} and resubmit."
     return (warning("no-queue", "queue", message, fix),)
 

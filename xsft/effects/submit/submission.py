@@ -115,11 +115,11 @@ class Submitter(Struct, frozen=True, kw_only=True):
 
     def _submitted(self, plan: Planned) -> Submission:
         output = str(plan.run.output)
-        self.progress("looking at the output")
+        self.progress("reading the output")
         unwritable = self.writable(output)
         records = self.store.read_run(output, plan.run_name)
         latest = self._latest_step(plan)
-        self.progress("looking at the cluster")
+        self.progress("reading the cluster")
         facts, problems = examine(self.cluster, plan)
         jobsets = (*map(seen_of, facts.jobsets), *self._unlabelled(plan, facts, records))
         world = RunHistory(jobsets=jobsets, records=records, latest_step=latest, made=self._is_made(plan))
@@ -156,7 +156,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
                 for record in world.records:
                     ended = next((s for s in world.jobsets if s.uid == record.last.uid and s.state != "live"), None)
                     if ended is not None and record.last.outcome == "created":
-                        reason = f"its JobSet {ended.state}, and what it writes is not whole"
+                        reason = f"its JobSet {ended.state}, and its result is incomplete"
                         self._finish(ref_of(record), self._facts("failed", reason=reason))
 
     def _is_made(self, plan: Planned) -> bool:
@@ -200,7 +200,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
     def _start(self, first: Planned, attempt: int, *, world: RunHistory, problems: tuple[Problem, ...]) -> Submission:
         plan = first if attempt == 1 else self.replan(attempt)
         manifest = manifest_of(plan)
-        self.progress("asking the cluster whether it would take the JobSet and its Jobs")
+        self.progress("validating the JobSet and its Jobs with a dry run")
         self.cluster.dry_run_jobset(manifest)
         said = (*problems, *_no_errors(self.cluster.dry_run_jobs(manifest)))
         self.confirm(proposal_of(plan, attempt=attempt, world=world, problems=said))
@@ -217,10 +217,10 @@ class Submitter(Struct, frozen=True, kw_only=True):
             outcome = self._create(plan, ref)
             seen = seen_of(outcome.object)
             if not isinstance(outcome, Exists):
-                with when_interrupted(f"JobSet {seen.name}, uid {seen.uid}, is created. {goes_on(plan.run_name)}"):
+                with when_interrupted(f"JobSet {seen.name}, uid {seen.uid}, was created. {goes_on(plan.run_name)}"):
                     return self._recorded(plan, ref, seen, action=action, problems=problems)
         if seen.run_name not in (None, plan.run_name):
-            self._finish(ref, self._facts("not-created", reason=f"{seen.name} is of the run {seen.run_name}"))
+            self._finish(ref, self._facts("not-created", reason=f"{seen.name} belongs to run {seen.run_name}"))
         return self.submit(plan)  # another submitter was first: decide again from the start
 
     def _create(self, plan: Planned, ref: RecordRef) -> Created | Exists:
@@ -269,9 +269,9 @@ class Submitter(Struct, frozen=True, kw_only=True):
         try:
             said = self.store.finish(ref, facts).problems
         except XsftError as failed:
-            message = f"The record {ref.path} was begun and could not be completed: {failed}."
+            message = f"The record {ref.path} was started but could not be completed: {failed}."
             said = (
-                warning("record-not-finished", "", message, "Submit again: the run is adopted, nothing is repeated."),
+                warning("record-not-finished", "", message, "Submit again: xsft adopts the run and repeats nothing."),
             )
         return (*said, *notes.read_back_notes(facts.read_back))
 

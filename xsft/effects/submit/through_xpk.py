@@ -61,7 +61,7 @@ def refuse_losses(plan: Plan) -> None:
     place = plan.run.place
     if place is None or place.context:
         raise Refused(
-            "xpk reaches GKE clusters only, by project, zone and cluster; the place names a kubeconfig context.",
+            "xpk supports only GKE clusters by project, zone and cluster, but the place has a kubeconfig context.",
             fix="Submit without --through-xpk.",
             id="xpk-cluster",
         )
@@ -69,8 +69,8 @@ def refuse_losses(plan: Plan) -> None:
     if lost:
         fields = ", ".join(dict.fromkeys(row.field for row in lost))
         raise Refused(
-            f"xpk would lose what the workload asks for: {fields} ({'; '.join(plan.by_hand)}).",
-            fix="Submit without --through-xpk, or leave those fields out.",
+            f"xpk would drop settings of the workload: {fields} ({'; '.join(plan.by_hand)}).",
+            fix="Submit without --through-xpk, or remove those fields.",
             id="xpk-loses",
         )
 
@@ -110,7 +110,7 @@ class ThroughXpk(Struct, frozen=True, kw_only=True):
             try:
                 done = self.run((*argv, *number), env=env, cwd=scratch, timeout_s=self.timeout_s)
             except TimedOut:
-                return f"it did not end within {self.timeout_s:g} s", False
+                return f"it timed out after {self.timeout_s:g} s", False
         return _last_words(done), not done.ok
 
 
@@ -184,7 +184,7 @@ def _held(cluster: Cluster, plan: Planned, said: str) -> Json | None:
 
 def _nothing_made(plan: Planned, said: str) -> SpecError:
     message = f"xpk did not create the JobSet {plan.jobset}: {said}"
-    return SpecError((error("xpk-failed", "", message, "Mend what xpk names, or submit without --through-xpk."),))
+    return SpecError((error("xpk-failed", "", message, "Correct what xpk reports, or submit without --through-xpk."),))
 
 
 def _unclear(plan: Planned, said: str) -> Unknown:
@@ -197,4 +197,4 @@ def _unclear(plan: Planned, said: str) -> Unknown:
 
 def _last_words(done: Completed) -> str:
     lines: Iterable[str] = (line.strip().removeprefix("[XPK] ") for line in (done.stdout + done.stderr).splitlines())
-    return redact(" | ".join([line for line in lines if line][-4:]))[-600:] or "it said nothing"
+    return redact(" | ".join([line for line in lines if line][-4:]))[-600:] or "it printed nothing"
