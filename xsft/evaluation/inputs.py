@@ -12,6 +12,8 @@ import msgspec
 from msgspec import Struct, field
 
 DIGITS = 12
+SPEC_KEY = "evaluation"
+"""Key of an evaluation's record under `spec`; a training run's record has none."""
 FIRST_TURNS = 5
 """Prompts taken from the held-out split if the workload names none."""
 

@@ -81,7 +81,7 @@ def test_one_that_runs_now_and_one_that_was_killed(plan: Plan, tmp_path: Path) -
 
 def test_a_lock_is_seen_without_the_kernels_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on macOS."""
-    monkeypatch.setattr("xsft.effects.runs.local.holder", lambda _: None)
+    monkeypatch.setattr("xsft.effects.local.stop.holder", lambda _: None)
     lock = tmp_path / "lock"
     assert not is_held(lock)
     with exclusive(lock, waiting=lambda: None):

@@ -12,14 +12,12 @@ from xsft.effects.local.folder import RunFolder
 from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.regular import read_bytes, read_text
 from xsft.errors import Refused, UsageError
+from xsft.evaluation.inputs import SPEC_KEY
 from xsft.evaluation.plan import FILE, EvaluationPlan
 from xsft.evaluation.report import MAX_BYTES, EvaluationReport, from_json
 from xsft.records.document import to_json
 from xsft.records.model import Attempt, Outcome, Record
 from xsft.trainers.record import from_json as record_of
-
-SPEC_KEY = "evaluation"
-"""Key of an evaluation's record under `spec`; a training run's record has none."""
 
 
 class EvaluationFile(Struct, frozen=True, kw_only=True):

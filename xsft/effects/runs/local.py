@@ -11,7 +11,6 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from xsft.conversion.record import SPEC_KEY as CONVERSION
-from xsft.effects.local.evaluate_folder import SPEC_KEY as EVALUATION
 from xsft.effects.local.stop import is_held
 from xsft.effects.machine.regular import open_regular, read_bytes
 from xsft.effects.records.index import IndexEntry
@@ -19,6 +18,7 @@ from xsft.effects.records.objects import LocalObjects
 from xsft.effects.records.records import FOLDER
 from xsft.effects.records.saved import latest_step
 from xsft.errors import XsftError
+from xsft.evaluation.inputs import SPEC_KEY as EVALUATION
 from xsft.naming import Work
 from xsft.records import LOCAL_RECORD
 from xsft.records.document import read_record
