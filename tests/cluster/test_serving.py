@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +12,10 @@ import pytest
 from tests.cluster.api import Cluster
 from tests.cluster.nodes import Slices, nodes, ready
 from tests.cluster.rest import ApiError
+from tests.contract.commandline import machine
 from tests.fakes.clusters import ClusterApi
 from tests.replacing import replace
-from tests.servers import NAME, server
+from tests.servers import IMAGE, NAME, STORY, WEIGHTS, server
 from xsft.effects.cluster.cluster import Cluster as Connected
 from xsft.effects.submit.serving import ServerBegun, begin, found
 from xsft.errors import SpecError
@@ -134,3 +137,17 @@ def test_an_object_that_the_cluster_refuses_leaves_nothing(
         started(connected, replace(plan, manifest=broken))
     assert 'unknown field "spec.template.spec.extra"' in str(refused.value)
     assert held(real_cluster, plan) == [None, None, None]
+
+
+def test_the_verb_waits_until_health_answers_and_finds_the_server_again(
+    real_cluster: Cluster, cluster_namespace: str, chip: None, tmp_path: Path
+) -> None:
+    api = ClusterApi(kubeconfig=real_cluster.kubeconfig, context=real_cluster.context, namespace=cluster_namespace)
+    with machine(tmp_path, environments=tmp_path, api=api) as here:
+        file = here.workload(STORY, stages={"export": {"to": WEIGHTS}, "serve": {"image": IMAGE}})
+        done = [here.verb("serve", file, "--json", "--yes", "--poll", "1s") for _ in range(2)]
+    assert [one.returncode for one in done] == [0, 0], done[0].stderr
+    documents = [json.loads(one.stdout) for one in done]
+    assert [one["action"] for one in documents] == ["created", "adopted"]
+    assert documents[0]["uid"] == documents[1]["uid"]
+    assert "/health answers" in done[0].stderr

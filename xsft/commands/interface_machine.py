@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from xsft.commands.interface_base import Document
+from xsft.commands.interface_base import Document, Problem
+from xsft.commands.interface_runs import AuditRow
 
 
 class MachineCheck(Document):
@@ -54,15 +55,28 @@ class SetupDocument(Document):
 
 
 class ServeDocument(Document):
-    """`xsft serve FOLDER --json`, printed when the server answers."""
+    """`xsft serve FOLDER|FILE --json`, printed when the server answers, and by `--dry-run`. `run_name` to `uid` are
+    present for FILE only."""
 
     schema_: Literal["xsft.serve/1"] = Field(alias="schema")
     url: str
-    """Base URL for OpenAI clients, e.g. `http://127.0.0.1:8080/v1`."""
+    """Base URL for OpenAI clients, e.g. `http://127.0.0.1:8080/v1`; for FILE inside the cluster."""
     model: str
     """The `model` of requests."""
     folder: str
-    """Absolute path of the served model."""
+    """Absolute path of the served model; for FILE `gs://…`, or its repository on the hub."""
+    run_name: str | None = None
+    """Name of the Deployment, the Service and the PodDisruptionBudget."""
+    digest: str | None = None
+    """sha256 over what decides the server, 64 hex digits."""
+    objects: list[dict[str, Any]] = []
+    """Objects that are created: the Deployment first; it becomes the owner of the others."""
+    audit: list[AuditRow] = []
+    action: Literal["planned", "created", "adopted"] | None = None
+    uid: str | None = None
+    """UID of the Deployment; null for `planned`."""
+    problems: list[Problem] = []
+    """Warnings and notes of the workload that concern the server."""
 
 
 class SliceUser(Document):

@@ -1,4 +1,5 @@
-"""`xsft serve FOLDER`: serve a Hugging Face model on this machine."""
+"""`xsft serve FOLDER|FILE`: serve a Hugging Face model on this machine, or a workload's export on its
+cluster."""
 
 from __future__ import annotations
 
@@ -10,20 +11,46 @@ from pathlib import Path
 
 from xsft.commands.documents import print_json
 from xsft.commands.progress import shown
+from xsft.commands.serve_cluster import serve_on_cluster
 from xsft.effects.environments import environments
 from xsft.effects.local.engine_server import NAMED, Server, serve
 from xsft.effects.local.served_model import served_model
 from xsft.effects.machine.ports import free_port
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.machine.signals import raised
+from xsft.errors import UsageError
 
+WORKLOADS = (".yaml", ".yml")
 QUESTION = {"model": NAMED, "messages": [{"role": "user", "content": "Hello"}]}
 
 
 def run(args: argparse.Namespace) -> int:
+    is_file = args.model.endswith(WORKLOADS)
+    _refuse_options(args, is_file=is_file)
+    return serve_on_cluster(args) if is_file else _serve_here(args)
+
+
+def _refuse_options(args: argparse.Namespace, *, is_file: bool) -> None:
+    here = {"--port": args.port}
+    there = {
+        "--weights": args.weights,
+        "--dry-run": args.dry_run,
+        "--yes": args.yes,
+        "--timeout": args.timeout,
+        "--set": args.settings,
+        "--run-name": args.run_name,
+    }
+    given = [option for option, value in (here if is_file else there).items() if value]
+    if given:
+        where = "on this machine" if is_file else "on a cluster"
+        raise UsageError(f"{given[0]} is for a server {where}.", fix="Leave it out.")
+
+
+def _serve_here(args: argparse.Namespace) -> int:
     with shown("setting up") as progress:
         engine = environments.ensure("engine", progress=progress)
-    server = Server(model=served_model(Path(args.model), engine=engine), port=free_port(args.port))
+    model = served_model(Path(args.model), engine=engine)
+    server = Server(model=model, port=free_port(args.port))
     with raised(lambda _number: KeyboardInterrupt("terminated")), scratch_folder("serve") as scratch:
         serve(server, engine=engine, scratch=scratch, ready=lambda: _say(server, as_json=args.json))
     return 0

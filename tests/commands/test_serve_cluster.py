@@ -1,0 +1,85 @@
+"""`xsft serve FILE` for a workload of a cluster: what is shown is created once; waiting ends as it is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.contract.commandline import Machine, machine
+from tests.fakes.clusters import ClusterApi
+from tests.servers import IMAGE, NAME, STORY, WEIGHTS
+from xsft.commands.interface_machine import ServeDocument
+
+POST = r"^POST /apis/apps/v1/namespaces/\S+/deployments\?fieldValidation=Strict&fieldManager"
+WAIT = ("--timeout", "1s", "--poll", "1s", "--yes")
+
+
+@pytest.fixture
+def here(tmp_path: Path, cluster_api: ClusterApi) -> Iterator[Machine]:
+    with machine(tmp_path, environments=tmp_path, api=cluster_api) as made:
+        yield made
+
+
+def served(here: Machine, *options: str, **serve: Any) -> tuple[int, dict[str, Any]]:
+    file = here.workload(STORY, stages={"export": {"to": WEIGHTS}, "serve": {"image": IMAGE, **serve}})
+    done = here.verb("serve", file, "--json", *options)
+    document: dict[str, Any] = json.loads(done.stdout)
+    return done.returncode, document
+
+
+def test_a_dry_run_shows_the_objects_and_creates_nothing(here: Machine) -> None:
+    status, shown = served(here, "--dry-run")
+    ServeDocument.model_validate(shown)
+    assert (status, shown["action"], shown["run_name"]) == (0, "planned", NAME)
+    assert [one["kind"] for one in shown["objects"]] == ["Deployment", "Service", "PodDisruptionBudget"]
+    assert here.api.server.asked(POST) == []
+
+
+def test_what_is_shown_is_created_and_a_server_that_starts_is_not_failed(here: Machine) -> None:
+    _, shown = served(here, "--dry-run")
+    status, timed_out = served(here, *WAIT)
+    assert (status, timed_out["exit_status"]) == (7, 7)
+    (sent,) = here.api.server.asked(POST)
+    assert sent.body == shown["objects"][0]
+    assert served(here, *WAIT)[0] == 7
+    assert len(here.api.server.asked(POST)) == 1
+
+
+def test_other_settings_are_refused_while_it_runs(here: Machine) -> None:
+    served(here, *WAIT)
+    status, refused = served(here, *WAIT, max_model_len=64)
+    assert (status, [p["id"] for p in refused["problems"]]) == (4, ["server-differs"])
+    assert len(here.api.server.asked(POST)) == 1
+
+
+@pytest.mark.standin_only("no-request")
+def test_a_person_sees_the_plan_as_objects_for_kubectl(here: Machine) -> None:
+    file = here.workload(STORY, stages={"serve": {"image": IMAGE}})
+    done = here.verb("serve", file, "--dry-run", "--weights", WEIGHTS)
+    assert done.returncode == 0, done.stderr
+    assert "machine     ct6e-standard-1t: 1 of tpu-v6e-slice; outside the queue's quota" in done.stdout
+    text = done.stdout.partition("## objects\n")[2].partition("\n## audit")[0]
+    (deployment, *_) = yaml.safe_load_all(text)
+    (copier,) = deployment["spec"]["template"]["spec"]["initContainers"]
+    assert copier["command"][2].startswith('"""Copy a model')
+    assert here.verb("serve", file, "--dry-run").returncode == 2  # nothing says where the export is
+
+
+@pytest.mark.standin_only("no-request")
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("w.yaml", "--port", "8080"), "--port is for a server on this machine."),
+        (("folder", "--weights", "gs://my-bucket/x"), "--weights is for a server on a cluster."),
+        (("folder", "--dry-run"), "--dry-run is for a server on a cluster."),
+    ],
+)
+def test_options_of_the_other_place_are_refused(here: Machine, options: tuple[str, ...], said: str) -> None:
+    done = here.verb("serve", *options)
+    assert done.returncode == 2
+    assert said in done.stderr
