@@ -1,4 +1,5 @@
-"""`xsft checkpoint inspect PATH`: describe a checkpoint by its small files; `convert FILE` is `commands.convert`."""
+"""`xsft checkpoint inspect PATH`: describe a checkpoint by its small files. `convert` and `export` are modules of their
+own."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from msgspec.structs import asdict
 
 from xsft.checkpoint.report import Report, Writer
-from xsft.commands import convert
+from xsft.commands import convert, export
 from xsft.commands.documents import print_json
 from xsft.commands.progress import spinning
 from xsft.effects.facts.inspect import inspect
@@ -22,6 +23,8 @@ def run(args: argparse.Namespace) -> int:
     match args.action:
         case "convert":
             return convert.run(args)
+        case "export":
+            return export.run(args)
         case _:
             return _inspect(args)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from xsft.commands.interface_base import Document, ErrorDocument
-from xsft.commands.interface_checkpoint import CheckpointDocument, ConversionDocument
+from xsft.commands.interface_checkpoint import CheckpointDocument, ConversionDocument, ExportDocument
 from xsft.commands.interface_data import DataDocument
 from xsft.commands.interface_evaluation import EvaluationDocument, SampleDocument
 from xsft.commands.interface_image import ImageDocument
@@ -36,6 +36,7 @@ DOCUMENTS: dict[str, type[Document]] = {
     "place": PlaceDocument,
     "checkpoint": CheckpointDocument,
     "checkpoint-convert": ConversionDocument,
+    "checkpoint-export": ExportDocument,
     "data": DataDocument,
     "data-prepare": PrepareDocument,
     "serve": ServeDocument,

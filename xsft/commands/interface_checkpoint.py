@@ -117,6 +117,67 @@ class ConversionDocument(Document):
     """Exit status of the wait, with --wait."""
 
 
+class LogitsDocument(Document):
+    """Logits of the checkpoint in MaxText against those of the export in the engine, both in float32."""
+
+    greatest_difference: float
+    greatest_logit: float
+    positions: int
+    """Token positions compared."""
+    same_argmax: int
+    """Positions at which both choose the same token."""
+    engine: str
+
+
+class VerificationDocument(Document):
+    """What was compared of an export."""
+
+    problems: list[str]
+    """Empty for an export that holds what the checkpoint holds."""
+    tensors: int
+    compared: int
+    """Tensors of which every value was compared."""
+    sampled: bool
+    """Whether only a part was compared, because the model is large."""
+    trained: int | None
+    """Compared tensors that the training may change; null if the base was not compared."""
+    changed: int | None
+    """Compared tensors that differ from the base."""
+    base: str
+    """Why the base was not compared; empty if it was."""
+    logits: LogitsDocument | None
+    logits_skipped: str
+    """Why logits were asked for and not compared."""
+
+
+class ExportDocument(Document):
+    """`xsft checkpoint export RUN --json`."""
+
+    schema_: Literal["xsft.checkpoint-export/1"] = Field(alias="schema")
+    run_name: str
+    """Run name of the export: `<training>-export`."""
+    training: str
+    action: Literal["created", "attempt", "finished"]
+    """`finished`: the export existed. `created`, `attempt`: exported now, by the first or a later attempt."""
+    why: str
+    digest: str
+    """Digest of all that decides the result, 64 hex digits; its folder's name has 12 of them."""
+    step: int
+    form: Literal["full", "adapters", "merged"]
+    dtype: Literal["bfloat16", "float32"]
+    folder: str
+    """The Hugging Face folder."""
+    not_whole: list[str]
+    """Folders of attempts that did not complete; they are kept."""
+    argv: list[str]
+    """Arguments of MaxText's to_huggingface."""
+    verification: VerificationDocument | None
+    record: str | None
+    """Path of the run's record; null if the export existed already."""
+    log: str | None
+    problems: list[Problem]
+
+
 class CheckpointDocument(Document):
     """`xsft checkpoint inspect PATH --json`."""
 

@@ -57,7 +57,12 @@ def copying(run: Run) -> tuple[str, ...]:
     found, folder = _copying(run), copy_of(run)
     if found is None or folder is None:
         return ()
-    return ("-c", PROGRAM, found.tokenizer, found.pad_token, found.bos_token, folder)
+    return copying_words(found, folder=folder)
+
+
+def copying_words(copy: Copying, *, folder: str) -> tuple[str, ...]:
+    """Return the arguments between `python3` and `-m` that copy a tokenizer into `folder`."""
+    return ("-c", PROGRAM, copy.tokenizer, copy.pad_token, copy.bos_token, folder)
 
 
 def split_copying(words: Sequence[str]) -> tuple[Copying | None, tuple[str, ...]]:

@@ -50,6 +50,16 @@ def served_model(folder: Path, *, engine: BuiltEnvironment) -> ServedModel:
     return ServedModel(folder=folder.resolve(), model_type=model_type)
 
 
+def refuse_unreadable(model_type: str | None, *, named: str, engine: BuiltEnvironment) -> None:
+    """Raise UsageError, engine-model-unknown, if the engine cannot read models of this type; None: unknown."""
+    if model_type is not None and not _reads(engine, model_type):
+        raise UsageError(
+            f"mlx-lm {engine.version} cannot read {named}, a model of type {model_type!r}",
+            fix="Compare its tensors only: --verify tensors.",
+            id="engine-model-unknown",
+        )
+
+
 def _lacking(folder: Path) -> tuple[str, ...]:
     weights = next((name for name in WEIGHTS if (folder / name).is_file()), None)
     shards = _shards(folder) if weights == WEIGHTS[1] else ()

@@ -1,0 +1,171 @@
+"""Exports by the real MaxText, judged by their tensors, by NumPy, and by an engine that shares no code with it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec import Struct
+
+from tests.exports import LORA, recorded, trainer_argv
+from tests.hfmodels import write_model, write_safetensors
+from tests.maxtext import environment
+from xsft.effects.environments.installed import BuiltEnvironment
+from xsft.effects.facts.exported import plan_export, training_of
+from xsft.effects.local.export import ExportResult, ExportWork, export_here
+from xsft.effects.local.export_verify import read_headers, verify_folders, verify_logits
+from xsft.effects.local.export_work import ExportShop
+from xsft.effects.local.machine import Machine
+from xsft.effects.local.namespace import detect
+from xsft.effects.machine.process import own_environment
+from xsft.effects.records.records import RecordStore, record_store
+from xsft.export.plan import ExportPlan
+from xsft.trainers.export import ExportRequest
+
+pytestmark = [pytest.mark.contract, pytest.mark.maxtext]
+WRITER = Path(__file__).parent / "write_trained.py"
+ENGINES = {"rms_norm_eps": 1e-6, "rope_theta": 1e6, "max_position_embeddings": 2048}
+TEMPLATE = "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}<|end|>\n{% endfor %}"
+
+
+class Lab(Struct, frozen=True, kw_only=True):
+    """A full training, one with LoRA, and the base of both."""
+
+    folder: Path
+    store: RecordStore
+    machine: Machine
+    engine: BuiltEnvironment
+
+    def plan(self, run_name: str, asked: ExportRequest) -> ExportPlan:
+        return plan_export(training_of(run_name, self.store), asked, self.store)
+
+    def export(self, run_name: str, asked: ExportRequest, *, logits: bool) -> ExportResult:
+        work = ExportWork(
+            look=lambda: self.plan(run_name, asked),
+            machine=lambda: self.machine,
+            say=lambda _line: None,
+            engine=(lambda: self.engine) if logits else None,
+        )
+        return export_here(work)
+
+    def shop(self) -> ExportShop:
+        return ExportShop(machine=self.machine, scratch=self.folder / "scratch", logs=self.folder)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory, maxtext_python: Path, inference_engine: BuiltEnvironment) -> Lab:
+    if not (found := detect()).private:
+        pytest.skip(f"no PID namespace here, and MaxText must not run without one in a test: {found.why_not}")
+    folder = tmp_path_factory.mktemp("export")
+    model = write_model(folder / "model", config=ENGINES)
+    argv = (maxtext_python, "-I", WRITER, model, folder)
+    subprocess.run(argv, check=True, env=environment(str(folder)), capture_output=True)
+    env = own_environment(XSFT_STATE_DIR=str(folder / "state"), XSFT_CACHE_DIR=str(folder / "cache"))
+    store = record_store(env)
+    given: dict[str, Any] = {"model": str(model), "base": str(folder / "base" / "0" / "items")}
+    recorded(store, folder, "tiny", trainer_argv(folder, "tiny", **given, chat_template=TEMPLATE))
+    recorded(store, folder, "tinylora", trainer_argv(folder, "tinylora", **given, **LORA))
+    (folder / "scratch").mkdir()
+    machine = Machine(python=maxtext_python, env=env, cache=folder / "cache")
+    return Lab(folder=folder, store=store, machine=machine, engine=inference_engine)
+
+
+@pytest.fixture(scope="module")
+def full(lab: Lab) -> ExportResult:
+    return lab.export("tiny", ExportRequest(), logits=False)
+
+
+@pytest.fixture(scope="module")
+def merged(lab: Lab) -> ExportResult:
+    return lab.export("tinylora", ExportRequest(dtype="float32"), logits=True)
+
+
+def test_a_full_export_is_verified_and_speaks_as_it_was_trained(full: ExportResult, lab: Lab) -> None:
+    assert (full.outcome, full.reason) == ("completed", None)
+    assert full.verification is not None
+    assert (full.verification.compared, full.verification.changed) == (310, 310)
+    folder = Path(str(full.folder))
+    assert (folder / "chat_template.jinja").read_text() == TEMPLATE
+    generation = json.loads((folder / "generation_config.json").read_text())
+    assert generation["eos_token_id"] == [0]
+    again = lab.export("tiny", ExportRequest(), logits=False)
+    assert (again.action, again.folder) == ("finished", full.folder)
+
+
+def test_wrong_layouts_are_detected(full: ExportResult, lab: Lab) -> None:
+    """By one start of MaxText for the values and one for the logits, of all folders together."""
+    assert full.folder
+    right = Path(full.folder)
+    wrong = list(wrong_layouts(right, lab.folder / "wrong"))
+    found = verify_folders(full.plan, (right, *wrong), lab.shop())
+    assert [one.passed for one in found] == [True, *(False for _ in wrong)]
+    said = {path.name: " ".join(one.problems) for path, one in zip(wrong, found[1:], strict=True)}
+    assert "differ from the checkpoint" in said["scan-axis"]
+    assert "28 tensors differ" in said["transposed"]
+    assert "1 tensors are missing: model.norm.weight" in said["missing-norm"]
+    assert "lm_head.weight" in said["untied-head"]
+    logits = verify_logits(full.plan, (right, *wrong), lab.shop(), engine=lab.engine)
+    assert logits[0].agrees, logits[0]
+    assert not any(one.agrees for path, one in zip(wrong, logits[1:], strict=True)), logits
+
+
+def test_adapters_times_their_scale_on_the_base_are_the_merged_model(merged: ExportResult, lab: Lab) -> None:
+    assert (merged.outcome, merged.reason) == ("completed", None)
+    assert merged.verification is not None
+    assert merged.verification.logits is not None
+    assert merged.verification.logits.agrees
+    assert (merged.verification.trained, merged.verification.changed) == (196, 196)
+    adapters = lab.export("tinylora", ExportRequest(form="adapters"), logits=False)
+    assert (adapters.outcome, adapters.reason) == ("completed", None)
+    peft = arrays(Path(str(adapters.folder)))
+    scale = json.loads((Path(str(adapters.folder)) / "adapter_config.json").read_text())
+    held = arrays(Path(str(merged.folder)))
+    base = arrays(lab.folder / "model")
+    assert len(peft) == 2 * 196
+    for name, before in base.items():
+        plain = f"base_model.model.{name.removesuffix('.weight')}"
+        left, right = (peft.get(f"{plain}.lora_{end}.weight") for end in "AB")
+        wanted = before if left is None or right is None else before + scale["lora_alpha"] / scale["r"] * (right @ left)
+        np.testing.assert_allclose(held[name], wanted, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def wrong_layouts(right: Path, folder: Path) -> Iterator[Path]:
+    """Copies of an export, each with one mistake."""
+    tensors = arrays(right)
+    names = [f"model.layers.{i}.self_attn.o_proj.weight" for i in range(28)]
+    stacked = np.stack([tensors[name] for name in names], axis=1)  # as MaxText stacks them
+    axis = {name: stacked.reshape(28, 64, 64)[i] for i, name in enumerate(names)}
+    yield copied(right, folder / "scan-axis", {**tensors, **axis})
+    yield copied(right, folder / "transposed", {**tensors, **{name: tensors[name].T for name in names}})
+    without = {name: one for name, one in tensors.items() if name != "model.norm.weight"}
+    yield copied(right, folder / "missing-norm", without)
+    head = np.random.default_rng(3).normal(0, 0.02, tensors["model.embed_tokens.weight"].shape)
+    untied = copied(right, folder / "untied-head", {**tensors, "lm_head.weight": head.astype(np.float32)})
+    config = json.loads((untied / "config.json").read_text())
+    (untied / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": False}))
+    yield untied
+
+
+def copied(right: Path, folder: Path, tensors: Mapping[str, Any]) -> Path:
+    shutil.copytree(right, folder)
+    write_safetensors(folder / "model.safetensors", tensors)
+    return folder
+
+
+def arrays(folder: Path) -> dict[str, Any]:
+    """The tensors of a folder in float32, read without any library of MaxText's."""
+    (file,) = folder.glob("*.safetensors")
+    content = file.read_bytes()
+    body = content[8 + int.from_bytes(content[:8], "little") :]
+    found = {}
+    for name, one in read_headers(folder).items():
+        part = body[one.begin : one.end]
+        wide = np.frombuffer(part, "<u2").astype("<u4") << 16 if one.dtype == "BF16" else np.frombuffer(part, "<u4")
+        found[name] = wide.view("<f4").reshape(one.shape)
+    return found

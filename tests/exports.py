@@ -1,0 +1,52 @@
+"""Trainings that can be exported: their records, and the command lines of tiny ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.hfmodels import SIZES
+from xsft.effects.records.records import RecordStore
+from xsft.records.document import to_json
+from xsft.records.model import Attempt, Record
+from xsft.trainers.arguments import argument
+
+MODULE = "maxtext.trainers.post_train.sft.train_sft"
+LORA = {"lora.enable_lora": True, "lora.lora_rank": 4, "lora.lora_alpha": 8}
+
+
+def trainer_argv(output: Path, run_name: str, *, model: str, base: str | None, **keys: object) -> tuple[str, ...]:
+    """What xsft starts for a training of tests.hfmodels' model. `model`: the folder of the tokenizer."""
+    named: dict[str, object] = {
+        "run_name": run_name,
+        "base_output_directory": str(output),
+        "model_name": "qwen3-0.6b",
+        "load_parameters_path": base,
+        "tokenizer_path": model,
+        "scan_layers": True,
+        "steps": 2,
+        "max_target_length": 64,
+        **SIZES,
+        **keys,
+    }
+    return ("python3", "-m", MODULE, *(argument(key, value) for key, value in named.items() if value is not None))  # type: ignore[arg-type]
+
+
+def recorded(
+    store: RecordStore, output: Path, run_name: str, argv: tuple[str, ...], *, spec: Mapping[str, object] | None = None
+) -> Record:
+    """Record a training of this machine that completed, as xsft does."""
+    attempt = Attempt(number=1, argv=argv, outcome="completed", log=str(output / run_name / "xsft" / "trainer-1.log"))
+    record = Record(
+        run_name=run_name,
+        spec_digest="d" * 64,
+        spec=spec or {"name": run_name},
+        steps=2,
+        output=str(output),
+        attempts=(attempt,),
+    )
+    file = output / run_name / "xsft" / "run.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(to_json(record))
+    store.index(record, str(file))
+    return record

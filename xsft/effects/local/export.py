@@ -1,0 +1,314 @@
+"""Exports trained weights on this machine, once: MaxText's to_huggingface in its environment, then the verification.
+
+Of two concurrent callers one exports, and the other waits and uses the result. Nothing is deleted or overwritten: an
+interrupted attempt keeps its folder, and the next one gets another.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from xsft.effects.environments.installed import BuiltEnvironment
+from xsft.effects.local import export_folder
+from xsft.effects.local.convert_folder import begun, ended
+from xsft.effects.local.export_needs import refuse_without_room, why_no_logits
+from xsft.effects.local.export_verify import verify, verify_logits, with_logits
+from xsft.effects.local.export_work import ExportShop, ask_worker, run
+from xsft.effects.local.killed import signal_text, true_status
+from xsft.effects.local.machine import Machine
+from xsft.effects.local.namespace import refuse_where_harmful
+from xsft.effects.local.stop import holder
+from xsft.effects.local.trainer_process import GRACE_S
+from xsft.effects.machine import clock
+from xsft.effects.machine.filelock import exclusive
+from xsft.effects.machine.scratch import scratch_folder
+from xsft.effects.machine.signals import raised
+from xsft.effects.records.records import record_store
+from xsft.errors import EnvironmentMissing, XsftError
+from xsft.export.inputs import ExportDtype, ExportForm
+from xsft.export.plan import ExportPlan
+from xsft.export.verification import Verification
+from xsft.records.model import Attempt, Outcome, Record
+from xsft.stages.stage import StageEnd, StageFound
+from xsft.trainers.explain import reason
+
+TAIL_LINES = 2000
+ROUNDED: Mapping[tuple[ExportForm, ExportDtype], str] = {
+    ("adapters", "bfloat16"): "the engine reads no adapters",
+    ("adapters", "float32"): "the engine reads no adapters",
+    ("merged", "bfloat16"): "merging rounds to bfloat16, MaxText's adapters do not; --dtype float32 compares logits",
+}
+"""Exports whose logits cannot be compared, with the reason."""
+
+
+class ExportResult(Struct, frozen=True, kw_only=True):
+    action: Literal["finished", "created", "attempt"]
+    """`finished`: it existed. `created`, `attempt`: exported now, by the first or a later attempt of this run."""
+    why: str
+    outcome: Outcome
+    reason: str | None = None
+    """Why it did not complete; None if it did."""
+    plan: ExportPlan
+    folder: str | None
+    """The Hugging Face folder; None if there is no complete one."""
+    verification: Verification | None = None
+    record: Path | None = None
+    log: Path | None = None
+
+
+class ExportWork(Struct, frozen=True, kw_only=True):
+    """What an export on this machine needs."""
+
+    look: Callable[[], ExportPlan]
+    """Read the files again and return the plan."""
+    machine: Callable[[], Machine]
+    """Return the machine; called once there is something to export."""
+    say: Callable[[str], None]
+    engine: Callable[[], BuiltEnvironment] | None = None
+    """Return the engine with which logits are compared; None: only tensors are compared."""
+    grace_s: float = GRACE_S
+
+
+def export_here(asked: ExportWork) -> ExportResult:
+    """Return the existing export, else export and verify. One that fails or is interrupted gives a result that states
+    it. Raises Refused, EnvironmentMissing.
+    """
+    plan = asked.look()
+    if _is_enough(plan, asked) and not export_folder.is_open(plan):
+        return _found(plan)
+    lock = export_folder.run_folder(plan).lock
+    with (
+        _usable(Path(plan.output)),
+        exclusive(lock, waiting=lambda: asked.say("another xsft exports this run; waiting")),
+    ):
+        plan = asked.look()  # another process may have finished it
+        if plan.whole:
+            export_folder.mend(plan, at=clock.now())
+            return _found(plan) if _is_enough(plan, asked) else _with_logits(plan, asked)
+        return _exported(plan, asked)
+
+
+def found(plan: ExportPlan) -> StageFound:
+    """Return what exists of the export; reads small files only."""
+    if plan.whole:
+        return StageFound(
+            state="done", why=_text(plan.recorded.verification if plan.recorded else None), result=plan.whole
+        )
+    if holder(export_folder.run_folder(plan).lock) is not None:
+        return StageFound(state="running", why="another xsft exports it")
+    if plan.recorded is None:
+        return StageFound(state="missing", why=f"step {plan.inputs.step} was not exported")
+    if plan.recorded.outcome == "failed":
+        return StageFound(state="failed", why=plan.recorded.reason or "the exporter failed")
+    return StageFound(state="torn", why=f"{plan.broken[-1]} is not complete; it stays")
+
+
+def perform(asked: ExportWork) -> StageEnd:
+    """Export, as a stage of a pipeline."""
+    done = export_here(asked)
+    actions: dict[str, Literal["done", "created", "attempt"]] = {"finished": "done"}
+    is_done = done.outcome == "completed"
+    return StageEnd(
+        action=actions.get(done.action, "created" if done.action == "created" else "attempt"),
+        state="done" if is_done else "torn" if done.outcome == "interrupted" else "failed",
+        why=done.why if is_done else done.reason or "the exporter failed",
+        result=done.folder,
+        fix="" if is_done else f"The whole output: {done.log}.",
+        interrupted=done.outcome == "interrupted",
+    )
+
+
+def _is_enough(plan: ExportPlan, asked: ExportWork) -> bool:
+    """Return whether the export is complete, and its logits were compared if that is asked for."""
+    verified = plan.recorded.verification if plan.recorded else None
+    return bool(plan.whole) and (
+        asked.engine is None or bool(verified and (verified.logits or verified.logits_skipped))
+    )
+
+
+def _found(plan: ExportPlan) -> ExportResult:
+    verified = plan.recorded.verification if plan.recorded else None
+    return ExportResult(
+        action="finished",
+        why=f"step {plan.inputs.step} was exported before; {_text(verified)}",
+        outcome="completed",
+        plan=plan,
+        folder=plan.whole,
+        verification=verified,
+    )
+
+
+@contextmanager
+def _usable(folder: Path) -> Iterator[None]:
+    """Turn an error for a folder that cannot be written, or a full disk, into one that tells the user what to fix."""
+    try:
+        yield
+    except OSError as failed:
+        raise EnvironmentMissing(
+            f"{folder} cannot be used: {failed.strerror or failed}", fix="free some space or name another output"
+        ) from failed
+
+
+class _ExportAttempt(Struct, frozen=True, kw_only=True):
+    plan: ExportPlan
+    asked: ExportWork
+    record: Record
+    shop: ExportShop
+    tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
+
+
+def _exported(plan: ExportPlan, asked: ExportWork) -> ExportResult:
+    refuse_without_room(plan)
+    before, machine = export_folder.run_record(plan), asked.machine()
+    refuse_where_harmful(machine.contain())
+    record = begun(before, _new_attempt(plan, before, machine))
+    Path(plan.directory).mkdir(parents=True, exist_ok=True)
+    export_folder.save(record, plan)
+    record_store(machine.env).index(record, str(export_folder.run_folder(plan).record))
+    with scratch_folder("export") as scratch:
+        logs = Path(plan.directory) / "xsft"
+        shop = ExportShop(machine=machine, scratch=scratch, logs=logs, grace_s=asked.grace_s)
+        end = _tried(_ExportAttempt(plan=plan, asked=asked, record=record, shop=shop))
+    is_whole = end.outcome == "completed"
+    return ExportResult(
+        action="created" if len(record.attempts) == 1 else "attempt",
+        why=_text(end.verification) if is_whole else "",
+        outcome=end.outcome,
+        reason=end.reason,
+        plan=plan,
+        folder=plan.directory if is_whole else None,
+        verification=end.verification,
+        record=export_folder.run_folder(plan).record,
+        log=Path(record.last.log),
+    )
+
+
+def _new_attempt(plan: ExportPlan, before: Record, machine: Machine) -> Attempt:
+    number = 1 + max((one.number for one in before.attempts), default=0)
+    return Attempt(
+        number=number,
+        argv=(str(machine.python), *plan.argv[1:]),
+        log=str(export_folder.run_folder(plan).own / f"trainer-{number}.log"),
+        started_at=machine.now(),
+        spec_digest=plan.digest,
+        private_pids=machine.contain().private,
+    )
+
+
+class _ExportEnd(Struct, frozen=True, kw_only=True):
+    outcome: Outcome
+    reason: str | None = None
+    verification: Verification | None = None
+
+
+def _tried(one: _ExportAttempt) -> _ExportEnd:
+    """Export and verify. The outcome is recorded in both records, however it ends."""
+    try:
+        with raised(lambda _number: KeyboardInterrupt("interrupted")):
+            end = _steps(one)
+    except KeyboardInterrupt:
+        end = _ExportEnd(outcome="interrupted", reason="interrupted by the user")
+    except BaseException as failed:
+        _save_end(one, _ExportEnd(outcome="failed", reason=str(failed)))
+        raise
+    _save_end(one, end)
+    return end
+
+
+def _steps(one: _ExportAttempt) -> _ExportEnd:
+    """Write the folder, add the tokenizer, and verify. Only a verified folder is complete."""
+    one.asked.say(f"exporting step {one.plan.inputs.step} as {one.plan.inputs.form}")
+    if why := _write(one):
+        return _ExportEnd(outcome="failed", reason=why)
+    try:
+        ask_worker("tokenizer_worker", _tokenizer_job(one.plan), one.shop, online=_is_online(one.plan))
+        one.asked.say("comparing the tensors with the checkpoint")
+        verified = verify(one.plan, one.shop)
+        if verified.passed:
+            verified = _logits(verified, one.plan, one.asked, one.shop)
+    except XsftError as failed:
+        return _ExportEnd(outcome="failed", reason=f"{failed.message} {failed.fix}".strip())
+    if not verified.passed:
+        return _ExportEnd(outcome="failed", reason="; ".join(verified.problems), verification=verified)
+    return _ExportEnd(outcome="completed", verification=verified)
+
+
+def _write(one: _ExportAttempt) -> str:
+    """Run MaxText's exporter; return why it failed, or nothing."""
+    last, began = one.record.last, clock.monotonic()
+    shop = replace(one.shop, on_line=one.tail.append)
+    status = true_status(run(last.argv, shop, log=Path(last.log), online=_is_online(one.plan)), tuple(one.tail))
+    if status == 0:
+        return ""
+    killed = signal_text(status, since=began)
+    return killed or reason(tuple(one.tail)) or f"to_huggingface ended with exit status {status}"
+
+
+def _is_online(plan: ExportPlan) -> bool:
+    """Return whether the tokenizer is a repository of the hub."""
+    return not Path(plan.inputs.tokenizer).is_dir()
+
+
+def _tokenizer_job(plan: ExportPlan) -> dict[str, str | None]:
+    inputs = plan.inputs
+    own = {"tokenizer": inputs.tokenizer, "pad_token": inputs.pad_token, "bos_token": inputs.bos_token}
+    return {"folder": plan.directory, **own, "template": inputs.template}
+
+
+def _logits(verified: Verification, plan: ExportPlan, asked: ExportWork, shop: ExportShop) -> Verification:
+    """Return the verification with the comparison of logits, or the reason why there is none."""
+    if asked.engine is None:
+        return verified
+    why = ROUNDED.get((plan.inputs.form, plan.inputs.dtype)) or why_no_logits(plan)
+    if why:
+        return replace(verified, logits_skipped=why)
+    asked.say("comparing logits with the engine's")
+    (verdict,) = verify_logits(plan, (Path(plan.directory),), shop, engine=asked.engine())
+    return with_logits(verified, verdict)
+
+
+def _with_logits(plan: ExportPlan, asked: ExportWork) -> ExportResult:
+    """Compare the logits of a complete export, and record that. One that disagrees is complete no longer."""
+    assert plan.recorded is not None
+    with scratch_folder("export") as scratch:
+        shop = ExportShop(machine=asked.machine(), scratch=scratch, logs=Path(plan.directory) / "xsft")
+        verified = _logits(plan.recorded.verification or Verification(), plan, asked, shop)
+    outcome: Outcome = "completed" if verified.passed else "failed"
+    why = None if verified.passed else "; ".join(verified.problems)
+    export_folder.rewrite(plan, replace(plan.recorded, verification=verified, outcome=outcome, reason=why))
+    return replace(
+        _found(plan),
+        why=_text(verified),
+        outcome=outcome,
+        reason=why,
+        folder=plan.whole if verified.passed else None,
+        verification=verified,
+    )
+
+
+def _save_end(one: _ExportAttempt, end: _ExportEnd) -> None:
+    done = ended(one.record, outcome=end.outcome, reason=end.reason, status=None, at=clock.now())
+    export_folder.save(done, one.plan, verification=end.verification)
+
+
+def _text(verified: Verification | None) -> str:
+    """Return what was verified, for people."""
+    if verified is None:
+        return "its record says nothing of a verification"
+    sampled = " (chosen by chance)" if verified.sampled else ""
+    base = (
+        f"{verified.changed} of {verified.trained} trained ones differ from the base"
+        if verified.trained
+        else verified.base
+    )
+    logits = verified.logits
+    agree = f"; logits agree to {logits.relative:.1e} of the greatest" if logits else ""
+    skipped = f"; {verified.logits_skipped}" if verified.logits_skipped else ""
+    return f"{verified.compared} of {verified.tensors} tensors{sampled} equal the checkpoint; {base}{agree}{skipped}"

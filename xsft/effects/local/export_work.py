@@ -1,0 +1,74 @@
+"""Runs the programs of an export in the environments of MaxText and of the engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine
+from xsft.effects.local.trainer_process import GRACE_S, follow
+from xsft.effects.machine.hub_login import hub_token
+from xsft.errors import RunFailed
+from xsft.spec.keypath import printable
+from xsft.spec.secrets import redact
+from xsft.trainers.local import OFFLINE
+
+HERE = Path(__file__).parent
+
+
+class ExportShop(Struct, frozen=True, kw_only=True):
+    """What the programs of one attempt need."""
+
+    machine: Machine
+    scratch: Path
+    """A private folder."""
+    logs: Path
+    """Folder of the programs' output."""
+    on_line: Callable[[str], None] = lambda _line: None
+    grace_s: float = GRACE_S
+
+
+def ask_worker(
+    name: str, job: Mapping[str, Any], shop: ExportShop, *, python: Path | None = None, online: bool = False
+) -> dict[str, Any]:
+    """Return the answer of the worker `<name>.py`, run by MaxText's interpreter or by `python`.
+
+    Raises RunFailed, export-worker, if it ended without one, or with an error.
+    """
+    question, answer = shop.scratch / f"{name}.json", shop.scratch / f"{name}.answer.json"
+    question.write_text(json.dumps(job), encoding="utf-8")
+    # -I: neither the user's site nor the checkout can shadow a library.
+    argv = (str(python or shop.machine.python), "-I", str(HERE / f"{name}.py"), str(question), str(answer))
+    log = shop.logs / f"{name}.log"
+    status = run(argv, shop, log=log, online=online)
+    found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8")) if answer.exists() else {}
+    if not found or "error" in found:
+        why = found.get("error") or f"it ended with status {status}"
+        raise RunFailed(f"{name}: {printable(redact(why))}", fix=f"Its whole output: {log}.", id="export-worker")
+    return found
+
+
+def run(argv: tuple[str, ...], shop: ExportShop, *, log: Path, online: bool) -> int:
+    """Run a program in a PID namespace of its own where the system allows; return its exit status."""
+    contained = shop.machine.contain()
+    env = environment(shop, online=online)
+    return follow((*contained.prefix, *argv), env=env, log=log, on_line=shop.on_line, grace_s=shop.grace_s)
+
+
+def environment(shop: ExportShop, *, online: bool) -> dict[str, str]:
+    """Return a few of the user's variables, and private folders; no network unless `online`."""
+    machine = shop.machine
+    names = (*PASSED_ON, *(PASSED_ON_ONLINE if online else ()))
+    return {
+        **{name: machine.env[name] for name in names if name in machine.env},
+        **(hub_token(machine.env) if online else OFFLINE),
+        "HF_HOME": str(machine.cache / "huggingface"),
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "JAX_PLATFORMS": "cpu",
+        "PYTHONUNBUFFERED": "1",
+        "TMPDIR": str(shop.scratch),
+    }

@@ -1,0 +1,81 @@
+"""What an export is made of, and the digest of that. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+ExportForm = Literal["full", "adapters", "merged"]
+"""`full`: all weights of a full fine-tuning. `adapters`: LoRA's matrices for PEFT. `merged`: the base model with LoRA's
+update added."""
+FORMS: tuple[ExportForm, ...] = ("full", "adapters", "merged")
+
+ExportDtype = Literal["bfloat16", "float32"]
+DTYPES: tuple[ExportDtype, ...] = ("bfloat16", "float32")
+DIGITS = 12
+
+
+class LoraScale(Struct, frozen=True, kw_only=True):
+    """The update is alpha / rank times the product of the two matrices."""
+
+    rank: int
+    alpha: float
+
+
+class ExportInputs(Struct, frozen=True, kw_only=True):
+    """All that decides which bytes an export writes."""
+
+    training: str
+    """run_name of the training."""
+    training_digest: str
+    """spec_digest of the training, 64 hex digits."""
+    step: int
+    weights: str
+    """Path of the checkpoint, `…/checkpoints/<step>/model_params`."""
+    content: str
+    """sha256 over the checkpoint's small files, 64 hex digits: another save has another one."""
+    form: ExportForm
+    dtype: ExportDtype
+    release: str
+    """Release of MaxText."""
+    model: str
+    """MaxText's model_name."""
+    keys: tuple[str, ...]
+    """Arguments of MaxText that change the model's arrays, `key=value`."""
+    base: str | None
+    """load_parameters_path of the training; None if it began from random weights."""
+    tokenizer: str
+    """Folder or repository of the tokenizer that the training used."""
+    pad_token: str = ""
+    """Replaces the tokenizer's own; empty: its own."""
+    bos_token: str = ""
+    template: str | None = None
+    """Chat template of the training; None: the tokenizer's own."""
+    lora: LoraScale | None = None
+    """None after a full fine-tuning."""
+
+    @property
+    def digest(self) -> str:
+        """Return 64 hex digits over what decides the result. Paths are no part of it: folders may move."""
+        known = {name: value for name, value in msgspec.to_builtins(self).items() if name not in ("weights", "base")}
+        return _sha256(known)
+
+
+def directory_of(inputs: ExportInputs, *, output: str) -> str:
+    """Return the folder of the first attempt: `<output>/<training>-export/<12 hex digits>`."""
+    return f"{output.rstrip('/')}/{inputs.training}-export/{inputs.digest[:DIGITS]}"
+
+
+def content_of(files: Mapping[str, bytes]) -> str:
+    """Return the digest of a checkpoint's small files, by name."""
+    return _sha256({name: hashlib.sha256(content).hexdigest() for name, content in files.items()})
+
+
+def _sha256(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

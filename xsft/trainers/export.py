@@ -1,0 +1,243 @@
+"""Plan an export of MaxText's weights from the record of their training. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import yaml
+from msgspec import Struct
+
+from xsft.catalog.models import model, names, pins
+from xsft.catalog.releases import DEFAULT, Release, release, versions
+from xsft.catalog.sizes import CHANGES_ARRAYS
+from xsft.errors import Refused, UsageError
+from xsft.export.engines import model_type
+from xsft.export.inputs import FORMS, ExportDtype, ExportForm, ExportInputs, LoraScale
+from xsft.export.plan import ExportPlan
+from xsft.records.model import Record
+from xsft.trainers.arguments import argument
+from xsft.trainers.lora_exporter import PROGRAM as LORA_PROGRAM
+from xsft.trainers.tokenizer_copy import Copying, copying_words, split_copying
+
+STAGE = "export"
+SHAPING = frozenset({*CHANGES_ARRAYS, "param_scan_axis", "scan_layers"})
+"""Keys of the training that the exporter needs as well."""
+ROPE = "rope_"
+"""Start of the keys that the exporter writes into config.json. source: maxtext@0.2.5
+checkpoint_conversion/to_huggingface.py _apply_yarn_rope_config"""
+
+LOGITS_KEYS: Mapping[str, Any] = MappingProxyType(
+    {
+        "dtype": "float32",
+        "attention": "dot_product",
+        "hardware": "cpu",
+        "skip_jax_distributed_system": True,
+        "per_device_batch_size": 1,
+        "log_config": False,
+        "enable_goodput_recording": False,
+        "enable_single_controller": False,
+    }
+)
+"""Keys of a forward pass on this machine."""
+NOT_HERE = ("ici_", "dcn_", "lora.lora_restore_path=")
+"""Keys of meshes, whose devices are not here."""
+
+
+class ExportRequest(Struct, frozen=True, kw_only=True):
+    """What a user asks of an export."""
+
+    form: ExportForm | None = None
+    """None: `merged` after LoRA, else `full`."""
+    dtype: ExportDtype = "bfloat16"
+    step: int | None = None
+    """None: the newest."""
+
+
+class TrainedRun(Struct, frozen=True, kw_only=True):
+    """The training whose weights are exported, by its record or, before it began, by its plan."""
+
+    run_name: str
+    spec_digest: str
+    argv: tuple[str, ...]
+    """Command line of the trainer."""
+    output: str
+    """base_output_directory, without a slash at its end."""
+    release: str
+    """Release of MaxText."""
+
+
+class TrainerWords(Struct, frozen=True, kw_only=True):
+    """The command line of a training, taken apart."""
+
+    keys: Mapping[str, str]
+    """Each key with its text as MaxText received it."""
+    copied: Copying | None
+    """The tokenizer that the training copied, with other tokens; None: it used one unchanged."""
+
+    def value(self, key: str) -> Any:
+        """Return the value as MaxText reads it; None without the key."""
+        return yaml.safe_load(self.keys[key]) if key in self.keys else None
+
+    def text(self, key: str) -> str | None:
+        value = self.value(key)
+        return value if isinstance(value, str) and value else None
+
+
+def words_of(argv: tuple[str, ...]) -> TrainerWords:
+    """Return the keys of a trainer's command line."""
+    copied, rest = split_copying(argv[1:])
+    pairs = (word.partition("=") for word in rest if "=" in word and not word.startswith("-"))
+    return TrainerWords(keys={key: text for key, _, text in pairs}, copied=copied)
+
+
+def trained_run(record: Record, *, output: str) -> TrainedRun:
+    """Return the training of a record that has an attempt. `output`: base_output_directory, which may have moved."""
+    image = record.spec.get("image")
+    version = image.get("maxtext") if isinstance(image, Mapping) else None
+    return TrainedRun(
+        run_name=record.run_name,
+        spec_digest=record.spec_digest,
+        argv=record.last.argv,
+        output=output.rstrip("/"),
+        release=version if version in versions() else DEFAULT,
+    )
+
+
+def export_inputs(trained: TrainedRun, asked: ExportRequest, *, step: int, content: str) -> ExportInputs:
+    """Return what is exported. `step`: of the checkpoint; `content`: the digest of its small files.
+
+    Raises UsageError or Refused, by id, for what MaxText's exporter cannot export.
+    """
+    words = words_of(trained.argv)
+    name, made_by = words.text("model_name") or "default", release(trained.release)
+    _refuse_model(trained, name, made_by)
+    lora, form = _lora(words), _form(trained, asked, words)
+    source = words.copied
+    tokenizer = source.tokenizer if source else words.text("tokenizer_path") or model(name).hf_id
+    return ExportInputs(
+        training=trained.run_name,
+        training_digest=trained.spec_digest,
+        step=step,
+        weights=weights_path(trained, step=step),
+        content=content,
+        form=form,
+        dtype=asked.dtype,
+        release=made_by.version,
+        model=name,
+        keys=tuple(f"{key}={text}" for key, text in words.keys.items() if key in SHAPING or key.startswith(ROPE)),
+        base=words.text("load_parameters_path"),
+        tokenizer=str(tokenizer),
+        pad_token=source.pad_token if source else "",
+        bos_token=source.bos_token if source else "",
+        template=words.text("chat_template"),
+        lora=lora,
+    )
+
+
+def weights_path(trained: TrainedRun, *, step: int) -> str:
+    return f"{trained.output}/{trained.run_name}/checkpoints/{step}/model_params"
+
+
+def export_argv(inputs: ExportInputs, *, directory: str) -> tuple[str, ...]:
+    """Return `python3 -m …to_huggingface …`, which writes the Hugging Face folder into `directory`."""
+    keys = tuple(argument(key, value) for key, value in _paths(inputs).items() if value is not None)
+    own: dict[str, Any] = {"hardware": "cpu", "skip_jax_distributed_system": True, "weight_dtype": inputs.dtype}
+    text_only = {} if pins(inputs.model).get("use_multimodal") is True else {"use_multimodal": False}
+    copy = _copying(inputs)
+    folder = f"{directory}/xsft/tokenizer" if copy else inputs.tokenizer
+    return (
+        "python3",
+        *(copying_words(copy, folder=folder) if copy else ()),
+        *(("-c", LORA_PROGRAM) if inputs.lora else ("-m", release(inputs.release).to_huggingface)),
+        argument("model_name", inputs.model),
+        *inputs.keys,
+        *keys,
+        argument("base_output_directory", directory),
+        *(argument(key, value) for key, value in {**own, **text_only}.items()),
+        *(("--override_model_architecture=True",) if "override_model_config=True" in inputs.keys else ()),
+        f"--hf_model_path={folder}",
+    )
+
+
+def checked_argv(inputs: ExportInputs) -> tuple[str, ...]:
+    """Return the command whose keys describe the model to the program that verifies the export."""
+    cpu = ("hardware=cpu", "skip_jax_distributed_system=True", f"weight_dtype={inputs.dtype}")
+    module = release(inputs.release).to_huggingface
+    return ("python3", "-m", module, argument("model_name", inputs.model), *inputs.keys, *cpu)
+
+
+def logits_argv(plan: ExportPlan) -> tuple[str, ...]:
+    """Return the trainer's command with the exported weights, for one CPU device and in float32. The weights are
+    rounded as the export's are."""
+    inputs = plan.inputs
+    weights = {"load_parameters_path": inputs.base if inputs.lora else inputs.weights}
+    adapters = {"lora.lora_restore_path": inputs.weights} if inputs.lora else {}
+    own = {**weights, **adapters, "weight_dtype": inputs.dtype, **LOGITS_KEYS}
+    module = plan.trainer_argv.index("-m")
+    kept = (word for word in plan.trainer_argv[module:] if not word.startswith(NOT_HERE))
+    rest = tuple(word for word in kept if word.partition("=")[0] not in own)
+    return ("python3", *rest, *(argument(key, value) for key, value in own.items()))
+
+
+def _copying(inputs: ExportInputs) -> Copying | None:
+    if not (inputs.pad_token or inputs.bos_token):
+        return None
+    return Copying(tokenizer=inputs.tokenizer, pad_token=inputs.pad_token, bos_token=inputs.bos_token)
+
+
+def _paths(inputs: ExportInputs) -> dict[str, Any]:
+    """Return the keys that name the weights. source: maxtext@0.2.5 checkpoint_conversion/to_huggingface.py main."""
+    scale = {"lora.lora_rank": inputs.lora.rank, "lora.lora_alpha": inputs.lora.alpha} if inputs.lora else {}
+    match inputs.form:
+        case "full":
+            return {"load_parameters_path": inputs.weights}
+        case "adapters":
+            return {"lora.lora_restore_path": inputs.weights, **scale}
+        case "merged":
+            return {"load_parameters_path": inputs.base, "lora.lora_restore_path": inputs.weights, **scale}
+
+
+def _refuse_model(trained: TrainedRun, name: str, made_by: Release) -> None:
+    if made_by.layout == "legacy" or not made_by.reads_sft_checkpoint:
+        raise Refused(
+            f"{trained.run_name} was trained by MaxText {made_by.version}, whose exporter cannot read SFT checkpoints",
+            fix=f"Train with image.maxtext: {DEFAULT}.",
+            id="export-legacy",
+        )
+    if name not in names() or model_type(name) is None:
+        raise UsageError(
+            f"MaxText's exporter has no Hugging Face names for the model {name!r}",
+            fix="Only models that to_maxtext converts can be exported; see docs/reference/workload.md, model.name.",
+            id="export-model",
+        )
+
+
+def _lora(words: TrainerWords) -> LoraScale | None:
+    if words.value("lora.enable_lora") is not True:
+        return None
+    return LoraScale(rank=int(words.value("lora.lora_rank")), alpha=float(words.value("lora.lora_alpha")))
+
+
+def _form(trained: TrainedRun, asked: ExportRequest, words: TrainerWords) -> ExportForm:
+    """Return the form that is asked for, or the default. Raises UsageError if the training cannot give it."""
+    is_lora = _lora(words) is not None
+    form = asked.form or ("merged" if is_lora else "full")
+    if is_lora == (form == "full"):
+        allowed = ", ".join(_allowed(is_lora=is_lora))
+        kind = "with LoRA" if is_lora else "without LoRA"
+        raise UsageError(
+            f"{trained.run_name} was trained {kind}: it has no {form} export", fix=f"Use: {allowed}.", id="export-form"
+        )
+    if is_lora and words.text("load_parameters_path") is None:
+        raise UsageError(
+            f"{trained.run_name} trained adapters of a model with random weights, which no checkpoint holds",
+            fix="Train LoRA from model.hf or model.checkpoint.",
+            id="export-no-base",
+        )
+    return form
+
+
+def _allowed(*, is_lora: bool) -> Iterator[str]:
+    return (form for form in FORMS if (form != "full") == is_lora)
