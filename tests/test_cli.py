@@ -230,7 +230,9 @@ def test_ctrl_c_at_any_moment_exits_130(workload: Path) -> None:
         assert "in run\n" not in messages, "a traceback from inside xsft"
 
 
-def test_ctrl_c_is_told_with_what_is_known(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_is_reported_with_what_is_known(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def interrupted(_args: object) -> int:
         with when_interrupted("outer"), when_interrupted(goes_on("gemma", where="--place lab")):
             raise KeyboardInterrupt

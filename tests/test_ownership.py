@@ -28,7 +28,7 @@ def test_what_xpk_made_is_recognised_by_its_uid_or_by_what_it_was_told() -> None
     ("records", "as_told"),
     [((), True), ((record(uid="another"),), True), ((record("submitting"),), False), ((record("not-created"),), True)],
 )
-def test_what_may_be_somebody_elses_is_not_taken_for_ours(records: tuple[Record, ...], as_told: bool) -> None:
+def test_what_may_be_another_users_is_not_taken_for_ours(records: tuple[Record, ...], as_told: bool) -> None:
     assert recognised(seen(run=None), run_name=NAME, records=records, as_told=as_told).run_name is None
 
 

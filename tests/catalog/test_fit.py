@@ -78,7 +78,7 @@ def test_fewer_tokens_fit_where_more_do_and_more_never_where_fewer_do_not(tokens
         assert found.outcome == ("fits" if tokens < found.tokens else "no")
 
 
-def test_the_nearest_row_is_told() -> None:
+def test_the_nearest_row_is_named() -> None:
     def told(tokens: int) -> str | None:
         found = fit.known_verdict(model="qwen3-8b", tpu_type="v6e-8", num_slices=1, keys={**PLAIN, fit.TOKENS: tokens})
         return found.id if found else None

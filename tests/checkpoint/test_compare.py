@@ -47,7 +47,7 @@ def test_every_way_to_save_a_tree_gives_the_same_names() -> None:
     assert weights([SavedArray(path=("opt_state", "1", "mu", *name)), SavedArray(path=("step",))]) == {}
 
 
-def test_weights_beside_params_are_told_where_a_converter_wrote_the_tree() -> None:
+def test_weights_beside_params_are_reported_where_a_converter_wrote_the_tree() -> None:
     bias = ("decoder", "moe_layers", "DeepSeekMoeBlock_0", "MoeBlock_0", "gate", "bias")
     rest = [SavedArray(path=("params", "params", "decoder", "decoder_norm", "scale")), SavedArray(path=("params",))]
     beside = SavedArray(path=("params", "MoEBiasVar", *bias))

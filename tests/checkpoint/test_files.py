@@ -85,7 +85,7 @@ def test_scan_layers_is_recorded_by_a_conversion_only() -> None:
         (("decoder_norm", "scale"), None),
     ],
 )
-def test_stacked_layers_are_told_by_their_names(inside: tuple[str, ...], expected: bool | None) -> None:
+def test_stacked_layers_are_derived_from_their_names(inside: tuple[str, ...], expected: bool | None) -> None:
     assert told_scan([(*PREFIX, *inside)]) is expected
 
 
@@ -98,7 +98,7 @@ def arrays(shapes_: dict[tuple[str, ...], tuple[int, ...]]) -> tuple[SavedArray,
 
 
 @given(axis=st.sampled_from([0, 1]), layers=st.integers(1, 80), pieces=st.sampled_from([1, 2, 16]))
-def test_the_axis_of_the_layers_is_told_from_the_shapes(axis: int, layers: int, pieces: int) -> None:
+def test_the_axis_of_the_layers_is_derived_from_the_shapes(axis: int, layers: int, pieces: int) -> None:
     assert told_axis(arrays(stacked(axis, layers=layers, pieces=pieces))) == axis
 
 
@@ -110,7 +110,7 @@ def test_the_axis_is_not_guessed() -> None:
     assert told_axis(arrays(mixed)) is None
 
 
-def test_the_axis_is_told_beside_a_routers_bias_and_random_state() -> None:
+def test_the_axis_is_reported_beside_a_routers_bias_and_random_state() -> None:
     """The bias is stacked in front whatever the axis is, and so are the keys that a trainer saves."""
     shapes_ = stacked(1, layers=28)
     shapes_[*PREFIX, "layers", "MoeBlock_0", "gate", "bias"] = (28, 16)
@@ -118,7 +118,7 @@ def test_the_axis_is_told_beside_a_routers_bias_and_random_state() -> None:
     assert told_axis(arrays(shapes_)) == 1
 
 
-def test_the_axis_is_told_where_layers_were_cut() -> None:
+def test_the_axis_is_reported_where_layers_were_cut() -> None:
     """`to_maxtext` cuts axis 0 into 16, or else axis 1, which may be the axis of the layers."""
     cut = (
         SavedArray(path=(*PREFIX, "layers", "wi", "kernel"), piece=(4, 32, 128), ways=(16, 1, 1)),

@@ -55,7 +55,7 @@ def test_inner_nodes_lead_to_every_key(stores: Path) -> None:
     assert keys == {f"{name}/{file}" for name in arrays for file in (".zarray", "0.0")}
 
 
-def test_what_is_cut_or_of_another_kind_is_told(stores: Path) -> None:
+def test_truncated_and_foreign_files_are_reported(stores: Path) -> None:
     manifest = manifest_of(stores / "deep")
     for wrong in (b"", manifest[:20], manifest[:-1], b"\0" * 40, manifest[:12] + b"\1" + manifest[13:]):
         with pytest.raises(Undecodable):

@@ -43,7 +43,7 @@ def said(given: ClusterFacts, name: str = "deepseek_ultrachat", **changes: objec
 
 
 @pytest.mark.parametrize("name", ["deepseek_ultrachat", "deepseek_ultrachat_mcjax"])
-def test_nothing_stands_in_the_way(name: str) -> None:
+def test_an_admissible_run_has_no_problems(name: str) -> None:
     assert said(facts(), name) == ()
 
 

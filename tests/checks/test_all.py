@@ -40,7 +40,7 @@ def test_accepting_one_leaves_the_others() -> None:
     assert silence((ERROR, WARNING, NOTE), {}) == (ERROR, WARNING, NOTE)
 
 
-def test_accepting_what_nobody_says_is_said() -> None:
+def test_accepting_an_id_that_no_check_reports_is_reported() -> None:
     found = silence((WARNING,), {"doubtfull": "a typo"})
     assert [(p.id, p.severity, p.where) for p in found] == [
         ("doubtful", "warning", "train.steps"),

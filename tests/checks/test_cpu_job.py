@@ -55,7 +55,7 @@ def test_a_name_that_leaves_no_room_for_a_second_attempt(
     assert ids(replace(made, run_name="x" * length), run) == found
 
 
-def test_a_slice_is_told_with_what_it_wastes(made: ConversionPlan, run: Run) -> None:
+def test_a_conversion_on_a_slice_shows_the_idle_chips(made: ConversionPlan, run: Run) -> None:
     (told,) = conversion_problems(made, run, on_tpu=True)
     assert (told.id, told.severity) == ("conversion-on-tpu", "warning")
     assert run.slice

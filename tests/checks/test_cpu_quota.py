@@ -47,7 +47,7 @@ def test_a_queue_that_was_made_for_pathways_takes_it() -> None:
     assert said(nodes=(node("244Gi"),)) == ()
 
 
-def test_a_queue_of_chips_alone_is_an_error_with_the_command_that_mends_it() -> None:
+def test_a_queue_of_chips_alone_is_an_error_with_the_command_that_fixes_it() -> None:
     (problem,) = said(TPU_ONLY)
     assert (problem.id, problem.severity, problem.where) == ("queue-without-cpu", "error", "queue")
     assert "no quota for cpu and memory" in problem.message

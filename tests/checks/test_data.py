@@ -14,7 +14,7 @@ GSM8K = {"hf_path": "openai/gsm8k", "hf_name": "main", "train_split": "train", "
 OWN = {"hf_path": "my-org/my-chats", "train_split": "train"}
 
 
-def test_silent_on_good_workloads():
+def test_no_problems_on_good_workloads():
     assert ids(check, spec()) == set()
     assert ids(check, spec(data=GSM8K, train={"steps": 300})) == set()
     assert ids(check, spec(FLAGSHIP)) == set()

@@ -9,7 +9,7 @@ from xsft.checks import environment
 from xsft.checks.environment import check
 
 
-def test_silent_on_good_workloads():
+def test_no_problems_on_good_workloads():
     assert ids(check, spec()) == set()
     assert ids(check, spec(FLAGSHIP)) == set()
     assert ids(check, spec(env={"TPU_STDERR_LOG_LEVEL": "0", "MEGASCALE_GRPC_ENABLE_XOR_TRACER": "false"})) == set()

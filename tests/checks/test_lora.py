@@ -8,7 +8,7 @@ from xsft.checks.lora import check
 LORA = {"lora": {"rank": 16, "alpha": 32}, "train": {"weight_dtype": "bfloat16"}}
 
 
-def test_silent_without_adapters_and_on_good_ones():
+def test_no_problems_without_adapters_and_on_good_ones():
     assert ids(check, spec()) == set()
     assert ids(check, spec(FLAGSHIP)) == set()
     assert ids(check, spec(**LORA)) == set()

@@ -112,7 +112,7 @@ def test_experts_are_gathered_without_an_expert_axis():
     assert [p.severity for p in problems(check, inferred) if p.id == "experts-gathered"] == ["warning"]
 
 
-def test_what_nobody_compiled_is_not_claimed_to_fit():
+def test_an_uncompiled_run_is_not_claimed_to_fit():
     (problem,) = problems(check, spec(train={"max_target_length": 1536}))
     assert (problem.id, problem.severity) == ("fit-unknown", "note")
 

@@ -25,7 +25,7 @@ def gpt_oss(**ici: int) -> WorkloadSpec:
     return spec(model=model, tpu={"type": "v6e-256"}, parallelism={"ici": ici}, overrides=SPLIT)
 
 
-def test_silent_on_good_workloads():
+def test_no_problems_on_good_workloads():
     assert ids(check, spec()) == set()
     assert ids(check, spec(FLAGSHIP)) == set()
     assert ids(check, gpt_oss(fsdp=32, tensor=8)) == set()

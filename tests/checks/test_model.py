@@ -14,7 +14,7 @@ def model(**fields: object) -> WorkloadSpec:
     return spec(model=fields)
 
 
-def test_silent_on_good_workloads():
+def test_no_problems_on_good_workloads():
     assert ids(check, spec()) == set()
     assert ids(check, spec(FLAGSHIP)) == set()
 

@@ -11,7 +11,7 @@ from xsft.checks.names import check, shortened
 from xsft.facts import Facts
 
 
-def test_silent_on_good_workloads():
+def test_no_problems_on_good_workloads():
     assert ids(check, spec()) == set()
     assert ids(check, spec(FLAGSHIP)) == set()
 

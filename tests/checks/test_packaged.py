@@ -21,7 +21,7 @@ def test_what_is_shipped_has_become_a_path() -> None:
     ("key", "where"),
     [("tokenizer_path", "model.tokenizer"), ("hf_train_files", "data.hf_train_files"), ("x", "overrides.maxtext.x")],
 )
-def test_what_is_not_shipped_is_an_error_where_it_stands(key: str, where: str) -> None:
+def test_a_file_that_xsft_does_not_ship_is_an_error_at_its_key(key: str, where: str) -> None:
     assert ids({key: "xsft://tiny/nothing"}) == [("packaged-data-unknown", where)]
 
 
@@ -31,5 +31,5 @@ def test_a_pod_has_none_of_it() -> None:
     ]
 
 
-def test_other_values_are_nobodys_business() -> None:
+def test_other_values_are_not_checked() -> None:
     assert ids({"steps": 3, "hf_path": "json", "a": ["xsft"], "b": None}) == []

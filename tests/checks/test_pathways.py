@@ -15,7 +15,7 @@ def servers(**changes: object) -> WorkloadSpec:
     return spec(FLAGSHIP, place={"pathways": changes})
 
 
-def test_silent_on_good_workloads():
+def test_no_problems_on_good_workloads():
     assert ids(check, spec()) == set()
     assert ids(check, spec(FLAGSHIP)) == set()
     own = spec(FLAGSHIP, place={"pathways": DROP}, pathways=SERVERS)
@@ -65,10 +65,10 @@ def test_arguments_that_the_template_gives_already():
     assert ids(check, spec(FLAGSHIP, pathways={"server_args": ["--server_port=1"]})) == {"pathways-args-reserved"}
 
 
-def test_elastic_slices_are_refused_however_they_are_asked_for():
+def test_elastic_slices_are_refused_however_they_are_requested():
     assert ids(check, spec(FLAGSHIP, pathways={"proxy_args": ["--num_elastic_slices=1"]})) == {"refused-elastic"}
 
 
-def test_a_section_nobody_reads():
+def test_a_pathways_section_in_mcjax_is_reported():
     assert ids(check, spec(GOOD, mode="mcjax", pathways={})) == {"pathways-section-unused"}
     assert ids(check, spec(GOOD, mode="mcjax", pathways={}, target="local")) == set()

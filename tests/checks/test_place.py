@@ -17,7 +17,7 @@ def at(place: object, **changes: object) -> WorkloadSpec:
     return spec(**changes, place=DROP).model_copy(update={"place": Place.model_validate(place)})
 
 
-def test_silent_on_good_workloads():
+def test_no_problems_on_good_workloads():
     assert ids(check, spec()) == set()
     assert ids(check, spec(FLAGSHIP)) == set()
 

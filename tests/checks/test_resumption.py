@@ -66,7 +66,7 @@ def test_too_few_files_for_the_hosts(pattern: str) -> None:
         "gs://my-bucket/train-00000-of-00003-*.parquet",
     ],
 )
-def test_files_enough_and_files_that_nobody_counted(pattern: str) -> None:
+def test_files_enough_and_files_that_are_not_counted(pattern: str) -> None:
     assert FEW not in _files(pattern)
 
 

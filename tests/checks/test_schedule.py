@@ -8,7 +8,7 @@ from xsft.checks.schedule import check
 RESTARTING = {"restarts": {"max": 3}}
 
 
-def test_silent_on_good_workloads():
+def test_no_problems_on_good_workloads():
     assert ids(check, spec()) == set()
     assert ids(check, spec(FLAGSHIP)) == set()
 

@@ -13,7 +13,7 @@ TOKEN = "h" + "f_" + "A1b2" * 6
 SECRET = {"hf_token": {"secret": "hub", "key": "token"}}
 
 
-def test_silent_on_good_workloads():
+def test_no_problems_on_good_workloads():
     assert ids(check, spec()) == set()
     assert ids(check, spec(FLAGSHIP)) == set()
 

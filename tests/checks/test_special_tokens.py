@@ -25,7 +25,7 @@ def found(workload: WorkloadSpec, read: TokenizerFacts | None = None) -> dict[st
     return {p.id: p for p in problems(check, workload, Facts(tokenizer=read))}
 
 
-def test_a_good_workload_is_told_what_is_trained_and_what_is_masked() -> None:
+def test_a_good_workload_lists_trained_and_masked_tokens() -> None:
     (said,) = problems(check, spec())
     assert (said.id, said.severity) == ("special-tokens", "note")
     assert "trained at the end of an answer: <|im_end|>; masked: <|endoftext|> (pad token)" in said.message
@@ -144,6 +144,6 @@ def test_other_pipelines_and_missing_tokenizers_are_left_to_other_checks() -> No
 
 
 @pytest.mark.parametrize("name", [name for name in models.names() if models.model(name).hf_id])
-def test_every_model_of_the_catalogue_is_told_what_is_known(name: str) -> None:
+def test_every_model_of_the_catalogue_lists_known_tokens(name: str) -> None:
     said = found(spec(model={"name": name, "tokenizer": DROP}))["special-tokens"]
     assert said.message.startswith((f"{models.model(name).hf_id}: special tokens", "The special tokens"))

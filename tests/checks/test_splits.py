@@ -20,7 +20,7 @@ def found(**changes: Any) -> dict[str, str]:
     return {p.id: p.where for p in problems(check, spec(**changes))}
 
 
-def test_silent_on_good_workloads() -> None:
+def test_no_problems_on_good_workloads() -> None:
     assert found() == {}
     assert problems(check, spec(FLAGSHIP)) == ()
     assert found(data={**GSM8K, "train_split": "train", "hf_eval_split": "test"}) == {}

@@ -42,7 +42,7 @@ def only(workload: WorkloadSpec, facts: Facts | None = None) -> Problem:
     return problem
 
 
-def test_silent_on_good_templates() -> None:
+def test_no_problems_on_good_templates() -> None:
     assert ids(check, workload(), file(JINJA)) == set()
     assert ids(check, workload("qa.json"), file(TEXTS)) == set()
     assert ids(check, workload("qa.json"), file({"chat_template": JINJA, "PROMPT_TEMPLATE": "{question}?"})) == set()

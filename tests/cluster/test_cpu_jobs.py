@@ -78,7 +78,7 @@ def test_two_conversions_and_a_pathways_head_share_a_pool(
     assert pools == {"cpu-np"}
 
 
-def test_a_queue_of_chips_admits_one_on_a_slice_that_was_asked_for(
+def test_a_queue_of_chips_admits_one_on_a_slice_that_was_requested(
     real_cluster: Cluster, cluster_namespace: str, connected: Connected, chips_only: str
 ) -> None:
     """All hosts of the slice are taken; each knows which one it is, and only the first converts."""
@@ -93,7 +93,7 @@ def test_a_queue_of_chips_admits_one_on_a_slice_that_was_asked_for(
     assert "JOB_COMPLETION_INDEX" in names  # put there by Kubernetes
 
 
-def test_a_queue_of_chips_is_told_before_and_the_named_command_mends_it(
+def test_a_queue_of_chips_is_reported_before_and_the_named_command_fixes_it(
     real_cluster: Cluster, cluster_namespace: str, connected: Connected, chips_only: str
 ) -> None:
     plan = planned(namespace=cluster_namespace, queue=chips_only)

@@ -86,7 +86,7 @@ def test_without_go_it_says_what_to_do(tmp_path: Path) -> None:
     assert "WARNING: tests that need a real control plane will be counted as not run" in quiet.stderr
 
 
-def test_a_go_that_is_too_old_is_told_in_its_own_words(tmp_path: Path) -> None:
+def test_an_old_go_is_reported_with_its_message(tmp_path: Path) -> None:
     go = tmp_path / "bin" / "go"
     go.parent.mkdir()
     go.write_text("#!/bin/sh\necho 'go: go.mod requires go >= 1.26.0 (running go 1.19.8)' >&2; exit 1\n")

@@ -49,7 +49,7 @@ def container(status: dict[str, Any]) -> dict[str, Any]:
     return dict(one)
 
 
-def test_a_pod_runs_and_ends_as_it_is_told(
+def test_a_pod_runs_and_ends_as_annotated(
     real_cluster: Cluster, cluster_namespace: str, make: Make, status: Any
 ) -> None:
     make("good", end="0", end_after="500ms")

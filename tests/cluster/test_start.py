@@ -43,7 +43,7 @@ def pids(folder: Path) -> list[int]:
     return [int(line) for line in (folder / "pids").read_text().split()]
 
 
-def test_a_component_that_ends_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_a_component_that_ends_is_reported_with_its_last_lines(tmp_path: Path) -> None:
     etcd = f"exec {sys.executable} -c '{LISTENS}' \"$@\""
     made = fakes(tmp_path, etcd=etcd, kube_apiserver="echo boom: no such flag; exit 1")
     with pytest.raises(StartFailed, match=r"kube-apiserver has ended; the end of its log:\nboom: no such flag"):
@@ -87,7 +87,7 @@ def test_a_bound_process_outlives_the_thread_that_asked_for_it(tmp_path: Path) -
     spawner.end(started)
 
 
-def test_a_process_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_process_of_another_user_is_left_alone(tmp_path: Path) -> None:
     spawner = Spawner(folder=tmp_path, bound=False, children={})
     ours = spawner.spawn(Command(name="s", argv=("sleep", "60"), env={}))
     spawner.end(Process(pid=ours.pid, born="another time"), with_signal=signal.SIGKILL)

@@ -54,7 +54,7 @@ def test_webhooks_are_called(real_cluster: Cluster, cluster_namespace: str) -> N
     assert real_cluster.api("GET", JOBSETS.format(cluster_namespace))["items"] == []
 
 
-def test_kueue_tells_who_is_ahead(real_cluster: Cluster, cluster_namespace: str) -> None:
+def test_kueue_reports_the_workloads_ahead(real_cluster: Cluster, cluster_namespace: str) -> None:
     """In a queue with room for none of two. Its order is by the second of creation, in no order within one."""
     queue = real_cluster.create_queue(cluster_namespace, {"4xv6e-256": 256})
     try:

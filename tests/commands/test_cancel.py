@@ -138,7 +138,7 @@ def test_yes_asks_nothing() -> None:
 
 
 @pytest.mark.parametrize("answer", [False, None])
-def test_no_and_nobody_to_ask_delete_nothing(answer: bool | None) -> None:
+def test_no_and_no_terminal_delete_nothing(answer: bool | None) -> None:
     told = Told(Read(STORY), answer=answer)
     with pytest.raises(Refused, match="Nothing was cancelled") as raised:
         told.cancel("gemma")
@@ -164,7 +164,7 @@ def test_there_may_be_nothing_to_cancel(name: str, words: str, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("outcome", ["gone", "other"])
-def test_one_that_somebody_else_deleted_meanwhile_is_not_claimed(
+def test_one_that_another_user_deleted_meanwhile_is_not_claimed(
     outcome: Deleted, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = Told(Read(STORY), outcome=outcome)
@@ -235,7 +235,7 @@ def test_of_two_runs_of_one_name_on_this_machine_none_is_interrupted_before_it_i
     assert told.interrupted == ["/data/b"]
 
 
-def test_one_here_and_one_on_a_cluster_are_told_apart() -> None:
+def test_a_local_run_and_a_cluster_run_are_distinguished() -> None:
     told = Told(Read((replace(RUNS_HERE, output="/data/a"), observed("tiny"))))
     with pytest.raises(UsageError) as raised:
         told.cancel("tiny", yes=True)

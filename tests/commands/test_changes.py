@@ -37,7 +37,7 @@ def pauses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return after
 
 
-def test_one_that_lives_is_watched(pauses: Any) -> None:
+def test_one_that_is_active_is_watched(pauses: Any) -> None:
     assert pauses(observed("gemma")) == [("gemma", 10.0)]
 
 

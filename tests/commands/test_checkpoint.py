@@ -132,7 +132,7 @@ def test_one_level_off_names_the_right_path(told: Told, saved: Path) -> None:
 @pytest.mark.parametrize(
     "files", [("model.safetensors", "config.json"), ("pytorch_model.bin.index.json",), ("blobs/a", "snapshots/b/c")]
 )
-def test_hugging_face_weights_are_told(told: Told, tmp_path: Path, files: tuple[str, ...]) -> None:
+def test_hugging_face_weights_are_reported(told: Told, tmp_path: Path, files: tuple[str, ...]) -> None:
     write(tmp_path, dict.fromkeys(files, b"x"))
     status, said = told.document(tmp_path)
     assert (status, said["layout"]) == (2, "hugging_face")

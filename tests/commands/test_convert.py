@@ -54,7 +54,7 @@ WHOLE = replace(PLAN, whole="/out/converted/x/0/items", recorded=MADE)
         (PLAN, NOW, []),
     ],
 )
-def test_a_branch_that_moved_since_is_told(plan: ConversionPlan, now: str | None, expected: list[str]) -> None:
+def test_a_branch_that_moved_since_is_reported(plan: ConversionPlan, now: str | None, expected: list[str]) -> None:
     assert [problem.id for problem in moved(plan, SourceFacts(commit=now) if now else None)] == expected
 
 
@@ -120,9 +120,7 @@ def test_what_cannot_be_converted_is_refused_with_the_next_step(
     assert not (tmp_path / "out").exists()
 
 
-def test_where_nobody_can_look_nothing_is_converted_a_second_time(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unreadable_cluster_prevents_a_second_conversion(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_model(tmp_path / "model")
     file = _workload(tmp_path, hf={"repo": str(tmp_path / "model")})
     assert main(["checkpoint", "convert", file, "--json", "--set", "output=gs://not-logged-in/x"]) == 5

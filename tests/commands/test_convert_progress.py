@@ -6,7 +6,7 @@ from xsft.conversion.progress import ArraysDone, BytesDone, ConversionPhase, dow
 GB = 10**9
 
 
-def test_rate_and_time_left_are_told_every_ten_seconds() -> None:
+def test_rate_and_time_left_are_reported_every_ten_seconds() -> None:
     said: list[str] = []
     now = [0.0]
     display = ConversionDisplay(said.append, every_s=10, now=lambda: now[0])

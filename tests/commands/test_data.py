@@ -85,7 +85,7 @@ UNREAD = {
 
 
 @pytest.mark.parametrize("words", UNREAD)
-def test_files_that_cannot_be_read_are_told_apart(words: str) -> None:
+def test_files_that_cannot_be_read_are_distinguished(words: str) -> None:
     with pytest.raises(SpecError) as caught:
         _answers({"error": words})
     (problem,) = caught.value.problems

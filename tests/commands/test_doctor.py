@@ -33,7 +33,7 @@ def test_json_is_one_document_and_a_missing_environment_is_exit_status_3(bare: d
     assert missing["xpk-environment"].endswith("xsft setup xpk")
 
 
-def test_the_table_names_what_is_missing_and_the_command_that_mends_it(bare: dict[str, str]) -> None:
+def test_the_table_names_what_is_missing_and_the_command_that_fixes_it(bare: dict[str, str]) -> None:
     done = doctor(bare)
     assert done.returncode == 3
     assert "xpk-environment" in done.stdout

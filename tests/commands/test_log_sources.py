@@ -48,7 +48,7 @@ def two(tmp_path: Path) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(("attempt", "said"), [(None, 2), (1, 1), (2, 2)])
-def test_the_newest_or_the_one_that_is_asked_for(two: tuple[str, str], attempt: int | None, said: int) -> None:
+def test_the_newest_or_the_one_that_is_requested(two: tuple[str, str], attempt: int | None, said: int) -> None:
     assert lines(*two, attempt=attempt) == [f"of attempt {said}"]
 
 

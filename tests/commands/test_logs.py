@@ -104,7 +104,7 @@ def test_following_waits_for_a_cluster_that_is_silent_at_the_beginning() -> None
     ]
 
 
-def test_following_waits_for_nothing_that_waiting_does_not_mend() -> None:
+def test_following_waits_for_nothing_that_waiting_does_not_fix() -> None:
     with pytest.raises(Unreachable, match="log in"):
         Patient([Read((), (EXPIRED,), answered=False, whole=False)]).follow("gemma")
     with pytest.raises(UsageError):
@@ -139,7 +139,7 @@ def test_others_are_named(asked: dict[str, object], places: list[tuple[int, int]
     assert {role.replicated_job for role in told.roles} == {"worker"}
 
 
-def test_several_are_told_apart() -> None:
+def test_lines_of_several_processes_are_labelled() -> None:
     lines = opened().show("gemma", host=3, every=True)
     assert lines == ["slice 0 host 3 | hello from 3", "slice 1 host 3 | hello from 3"]
 
@@ -248,7 +248,7 @@ ENDED = (Condition(type="Failed", status="True", reason="ReachedMaxRestarts", me
 FAILED = observed("gemma", jobset=replace(MCJAX, terminal="Failed", conditions=ENDED))
 
 
-def test_how_a_run_that_was_followed_has_ended_is_told() -> None:
+def test_the_end_of_a_followed_run_is_printed() -> None:
     said, paused = followed(Read((FAILED,)))
     assert said == ["-- gemma  failed (trainer-failed)  step 120/1000  loss 2.346: xsft why gemma --"]
     assert paused == []
@@ -263,7 +263,7 @@ def test_a_cancel_that_is_recorded_a_moment_later_is_waited_for() -> None:
     assert len(paused) == 1
 
 
-def test_of_an_earlier_attempt_its_own_end_is_told() -> None:
+def test_the_end_of_an_earlier_attempt_is_printed() -> None:
     """Not that of the one which runs now."""
     now = observed("gemma", jobset=replace(SECOND, run_name="gemma"))
     said, _ = followed(Read((FAILED, now)))
@@ -271,7 +271,7 @@ def test_of_an_earlier_attempt_its_own_end_is_told() -> None:
     assert "starting" not in said[0]
 
 
-def test_where_nothing_answers_at_the_end_nothing_is_told() -> None:
+def test_no_end_is_printed_if_no_cluster_answers() -> None:
     said, _ = followed(Read((), (), answered=False, whole=False))
     assert said == []
 

@@ -102,7 +102,7 @@ def test_ready_says_what_plan_and_submit_refuse() -> None:
     assert ready(*both, accepted) == "no: 2 errors (does-not-fit, env-name)"
 
 
-def test_the_audit_is_counts_unless_it_is_asked_for() -> None:
+def test_the_audit_is_counts_unless_it_is_requested() -> None:
     assert "FIELD" not in flagship()
     assert "(--audit shows each field)" in flagship()
     assert "FIELD" in flagship(audit=True)

@@ -94,7 +94,7 @@ def test_status_waits_for_no_pipe_among_its_files(folders: tuple[str, str], tmp_
     assert states == {str(first.parent): "unknown", str(second.parent): "succeeded"}
 
 
-def test_a_log_does_not_act_on_the_terminal_unless_it_is_asked_for_raw(
+def test_a_log_does_not_act_on_the_terminal_unless_it_is_requested_raw(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))

@@ -217,7 +217,7 @@ def test_cancel_calls_a_loss_unknown_that_it_cannot_tell(api: ClusterApi, runs: 
     assert (made["step"], made["saved_step"], made["lost_steps"]) == (1900, None, None)
 
 
-def test_wait_tells_an_end(runs: Runs, said: Any) -> None:
+def test_wait_returns_the_end(runs: Runs, said: Any) -> None:
     runs.jobset("broken", status=ended("Failed", "FailJobSetFailurePolicyAction"))
     runs.admitted("going")
     runs.pod("going")
@@ -237,7 +237,7 @@ def says_now(api: ClusterApi, pod: str, *lines: str) -> None:
 NOTHING = STEP.replace("total_weights: 84", "total_weights: 0").replace("{loss}", "0.000, lm_loss: 0.000")
 
 
-def test_a_run_that_learns_nothing_is_told_while_it_lives_and_has_failed_at_its_end(
+def test_a_run_that_learns_nothing_is_told_while_it_is_active_and_has_failed_at_its_end(
     api: ClusterApi, runs: Runs, said: Any
 ) -> None:
     runs.admitted("gemma")

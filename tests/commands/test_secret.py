@@ -151,7 +151,7 @@ def test_a_token_on_the_command_line_is_refused_and_not_echoed(
         lambda v: ("create", "hf", "--json", v, "--nosuch", f"--x={v}"),
     ],
 )
-def test_a_value_that_looks_like_none_is_refused_as_well(
+def test_an_implausible_value_is_refused_too(
     cluster_api: ClusterApi, xsft: Run, place: Callable[[str], tuple[str, ...]]
 ) -> None:
     value = f"A{secrets.token_hex(12)}"

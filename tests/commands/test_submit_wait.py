@@ -142,7 +142,7 @@ def test_what_did_not_fail_is_not_explained(answer: Read) -> None:
     assert len(said) == 1
 
 
-def test_who_stops_waiting_is_told_that_the_run_goes_on() -> None:
+def test_an_interrupted_wait_says_that_the_run_continues() -> None:
     def pause(_seconds: float) -> None:
         raise KeyboardInterrupt
 
@@ -163,7 +163,7 @@ def test_who_stops_waiting_is_told_that_the_run_goes_on() -> None:
         ("refused", ["of-the-plan"]),
     ],
 )
-def test_of_a_run_that_is_there_what_was_told_is_not_told_again(
+def test_warnings_of_an_existing_run_are_not_repeated(
     action: str, ids: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = (warning("of-the-plan", "", "one.", "f"),)
@@ -196,7 +196,7 @@ def test_a_run_that_learned_nothing_fails_is_explained_and_recorded(action: str)
     assert any("The model was not trained in 40 steps in a row" in line for line in said)
 
 
-def test_one_that_learns_nothing_is_given_up_while_it_lives() -> None:
+def test_one_that_learns_nothing_is_given_up_while_it_is_active() -> None:
     said: list[str] = []
     with pytest.raises(RunFailed) as failed:
         submit(
@@ -227,7 +227,7 @@ def test_the_log_is_shown_until_the_end(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out.splitlines()[-1].endswith("loss 2.346")
 
 
-def test_what_has_not_changed_is_told_once() -> None:
+def test_an_unchanged_state_is_printed_once() -> None:
     said: list[str] = []
     submit(
         at("queued"), at("training", 1), at("training", 1), at("succeeded", 1000), lines=lambda _: iter(()), said=said

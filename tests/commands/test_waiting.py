@@ -119,7 +119,7 @@ def test_a_run_that_learns_nothing_is_not_waited_for_and_is_recorded(capsys: pyt
     assert Played(at(WORTHLESS, 3), at("failed/no-target-tokens", 10)).status(Goal(kind="step", step=10)) == 0
 
 
-def test_a_loss_of_0_is_told_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_loss_of_0_is_reported_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     zero = Read((observed(mode="succeeded", progress=said(1000, zero_loss_steps=40)),))
     assert Played(zero).status(json=True) == 0
     shown = capsys.readouterr()
@@ -127,7 +127,7 @@ def test_a_loss_of_0_is_told_at_the_end(capsys: pytest.CaptureFixture[str]) -> N
     assert "[loss-zero]" in shown.err
 
 
-def test_a_moment_between_a_cancel_and_its_record_is_not_told() -> None:
+def test_the_time_between_cancel_and_record_is_not_reported() -> None:
     played = Played(at("training", 5), at("unknown", 5), at("cancelled", 5))
     assert played.wait().outcome == "ended"
     assert [line.split()[1] for line in played.lines] == ["training", "cancelled"]
@@ -168,7 +168,7 @@ def test_what_came_of_it_is_the_exit_status(answers: tuple[Read, ...], goal: Goa
     assert Played(*answers).status(goal) == status
 
 
-def test_a_silent_cluster_is_waited_for_and_said_once() -> None:
+def test_a_silent_cluster_is_waited_for_and_reported_once() -> None:
     played = Played(at("training", 5), DEAF, DEAF, HALF, HALF, at("succeeded", 1000))
     assert played.wait().outcome == "reached"
     assert len(played.lines) == 4
@@ -190,7 +190,7 @@ INDEX = warning("index-unreadable", "", "no entry of the index", "Remove the fil
     ],
 )
 @pytest.mark.parametrize("timeout_s", [None, 3600])
-def test_what_waiting_cannot_mend_ends_it_at_once(answers: tuple[Read, ...], timeout_s: float | None) -> None:
+def test_what_waiting_cannot_fix_ends_it_at_once(answers: tuple[Read, ...], timeout_s: float | None) -> None:
     played = Played(*answers)
     assert played.status(timeout_s=timeout_s) == 5
     assert played.looks == len(answers)

@@ -100,7 +100,7 @@ def test_the_cause_comes_first_then_the_next_step(capsys: pytest.CaptureFixture[
     assert lines.index(next(line for line in lines if line.startswith("next: "))) < 8
 
 
-def test_a_queued_run_is_told_what_it_lacks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_queued_run_shows_what_it_lacks(capsys: pytest.CaptureFixture[str]) -> None:
     assert asked("next", Read((WAITING,))) == 0
     told = capsys.readouterr().out
     assert told.startswith("next is queued")
@@ -154,7 +154,7 @@ SECOND = observed("gemma", jobset=jobset("gemma-2", run_name="gemma", created_at
         ("gemma-2", 1, "gemma is failed (trainer-failed), step 3 of 1000"),
     ],
 )
-def test_the_submission_that_is_asked_for_is_explained(
+def test_the_submission_that_is_requested_is_explained(
     name: str, attempt: int | None, first_line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert asked(name, Read((BROKEN, SECOND)), attempt=attempt) == 0
@@ -178,7 +178,7 @@ def test_a_submission_that_is_gone_is_explained_by_its_record(capsys: pytest.Cap
         asked("gemma", Read((SECOND,)), attempt=1)
 
 
-def test_what_all_pods_told_of_an_end_is_kept() -> None:
+def test_the_ends_of_all_pods_are_kept() -> None:
     killed = Status(state="failed", reason="oom-killed", evidence=("jobset", "pods"))
     kept: list[Any] = []
 

@@ -111,7 +111,7 @@ def test_nothing_was_written_that_is_not_tested(written: Written) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_each_is_told_right(written: Written, name: str) -> None:
+def test_each_format_is_identified(written: Written, name: str) -> None:
     expected, held, report = ALL[name], written.held[name], written.report(name)
     assert (report.status, report.detail, report.layout) == ("complete", "", expected.layout)
     assert report.step == (0 if "converted" in name else 2)

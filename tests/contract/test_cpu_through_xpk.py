@@ -100,7 +100,7 @@ def test_the_machine_is_by_the_size(plans: dict[str, CpuPlan]) -> None:
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_memory_is_asked_for_and_limited_and_disk_is_not_kueues(plans: dict[str, CpuPlan], name: str) -> None:
+def test_memory_is_requested_and_limited_and_disk_is_not_kueues(plans: dict[str, CpuPlan], name: str) -> None:
     resources = _container(plans[name])["resources"]
     assert resources["requests"]["memory"] == resources["limits"]["memory"] == name
     assert set(resources["requests"]) == {"cpu", "memory"}

@@ -179,7 +179,7 @@ def test_grain_reads_what_is_shown(ask: Ask, maxtext_pipeline: Pipeline, tmp_pat
     ]
 
 
-def test_files_without_rows_and_broken_ones_are_told_apart(ask: Ask, tmp_path: Path) -> None:
+def test_files_without_rows_and_broken_ones_are_distinguished(ask: Ask, tmp_path: Path) -> None:
     assert [problem["id"] for problem in ask("show", [], status=2)["problems"]] == ["data-empty"]
     (tmp_path / "rows.parquet").write_bytes(b"PAR1 and no more")
     data = {"hf_path": "parquet", "hf_train_files": str(tmp_path / "rows.parquet")}
@@ -188,7 +188,7 @@ def test_files_without_rows_and_broken_ones_are_told_apart(ask: Ask, tmp_path: P
     assert "whole files" in problem["fix"]
 
 
-def test_a_tokenizer_of_another_model_is_told(ask: Ask) -> None:
+def test_a_tokenizer_of_another_model_is_reported(ask: Ask) -> None:
     found = ask("inspect", [CHAT], "--set", "overrides.maxtext.vocab_size=100", status=2)
     assert found["beyond_vocabulary"] == 1
     assert "data-vocabulary" in {problem["id"] for problem in found["problems"]}
@@ -250,7 +250,7 @@ def test_the_guide_shows_what_is_printed(command: str, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_data_that_maxtext_refuses_is_told_in_its_words(ask: Ask, tmp_path: Path, case: str) -> None:
+def test_data_that_maxtext_refuses_is_reported_in_its_words(ask: Ask, tmp_path: Path, case: str) -> None:
     row, words = BROKEN[case]
     template = "{% for m in messages if m.role == 'assistant' %}{{ m.content }}<|end|>{% endfor %}"
     (tmp_path / "t.jinja").write_text(template)

@@ -171,7 +171,7 @@ def test_dependencies_are_pulled_by_the_locks_digest_wherever_their_tag_leads_by
     assert there.layers(held).keys() < layers, "it is built on the dependencies, and not on what has their tag"
 
 
-def test_another_image_under_our_tag_in_the_engine_is_made_anew(small: Project, engine: Engine) -> None:
+def test_another_image_under_our_tag_in_the_engine_is_created_again(small: Project, engine: Engine) -> None:
     tags = {part: small.image("show")[part]["tag"] for part in ("deps", "code")}
     for tag in tags.values():
         engine.docker("build", "-t", f"localhost/xsft/small:{tag}", "-", input=b"FROM scratch\nLABEL a=b\n")
@@ -256,7 +256,7 @@ def test_ctrl_c_while_the_image_is_pushed_leaves_no_half_made_lock(
     assert small.image("push", where)["pushed"] is True
 
 
-def test_without_an_engine_it_says_which_command_mends_it(small: Project, registry: Registry) -> None:
+def test_without_an_engine_it_says_which_command_fixes_it(small: Project, registry: Registry) -> None:
     nowhere = {"DOCKER_HOST": f"unix://{small.folder}/none.sock"}
     done = small.xsft("image", "build", "--image=small", "--json", env=nowhere)
     assert done.returncode == 3, done.stderr

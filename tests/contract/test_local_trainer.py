@@ -50,7 +50,9 @@ def ran(plan: Plan, machine: Machine, events: list[Event] | None = None) -> Loca
     return run_local(plan, machine=machine, on_event=(events if events is not None else []).append)
 
 
-def test_the_tiny_workload_learns_and_harms_nobody(tmp_path: Path, machine: Machine, orphan: int) -> None:
+def test_the_tiny_workload_learns_and_leaves_other_processes_alone(
+    tmp_path: Path, machine: Machine, orphan: int
+) -> None:
     if orphan not in orphans(Path("/proc"), uid=os.geteuid()):
         pytest.skip("orphans are not adopted by PID 1 here, so MaxText would not see this one either")
     events: list[Event] = []

@@ -70,7 +70,7 @@ def test_python_submits_the_same(here: Machine) -> None:
     assert json.loads(here.xsft("submit", file, "--json").stdout)["action"] == "adopted"
 
 
-def test_a_person_is_told_what_is_taken_and_what_was_made(here: Machine) -> None:
+def test_submit_prints_the_chips_and_the_jobset(here: Machine) -> None:
     done = here.xsft("submit", here.workload())
     assert done.returncode == 0
     assert "512 chips, 2 x v6e-256" in done.stderr
@@ -122,7 +122,7 @@ def test_a_person_at_a_terminal_is_asked_before_slices_are_taken(here: Machine) 
 
 
 @pytest.mark.parametrize("option", ["--yes", "--json"])
-def test_nobody_is_asked_with(here: Machine, option: str) -> None:
+def test_no_prompt_with(here: Machine, option: str) -> None:
     status, shown = at_a_terminal(here, "submit", here.workload(), option)
     assert (status, QUESTION in shown, len(here.jobsets)) == (0, False, 1)
 

@@ -44,7 +44,7 @@ def test_a_tiny_model_takes_what_the_process_takes() -> None:
     assert 0.49 * 1e9 < found.memory < 1.1 * GIB
 
 
-def test_a_model_of_unknown_size_is_told_by_its_files_or_not_at_all() -> None:
+def test_a_model_of_unknown_size_is_derived_from_its_files_or_not_at_all() -> None:
     unknown = _inputs("no-such-model")
     assert estimate(unknown, lazy=True) is None
     found = estimate(unknown, lazy=True, source_bytes=2 * 10**9)

@@ -155,7 +155,7 @@ def test_the_folder_follows_what_files_hold_not_where_they_lie() -> None:
         ("json", "*.jsonl", "data"),
     ],
 )
-def test_the_folder_has_a_word_of_the_source(path: str, files: str | None, name: str) -> None:
+def test_the_folder_name_starts_with_the_source_name(path: str, files: str | None, name: str) -> None:
     assert wanted(hf_path=path, hf_train_files=files).name == name
 
 

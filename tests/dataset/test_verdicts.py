@@ -69,7 +69,7 @@ TOLD: dict[str, tuple[list[Any], list[Keys], list[str]]] = {
 
 
 @pytest.mark.parametrize("case", TOLD)
-def test_keys_are_told_from_the_first_rows(case: str) -> None:
+def test_keys_are_derived_from_the_first_rows(case: str) -> None:
     rows, keys, expected = TOLD[case]
     sampled = tuple(SampledRow(at="", row={"messages": row}, keys=of) for row, of in zip(rows, keys, strict=True))
     assert ids(DataFacts(rows=sampled), Rules(columns=("messages",), render=renderer(PLAIN, {}))) == expected

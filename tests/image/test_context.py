@@ -24,7 +24,7 @@ def test_links_that_would_be_broken_are_each_named() -> None:
     assert "code/b is a link to ../../x, which points outside the context" in found[1].message
 
 
-def test_gigabytes_are_told_with_the_largest_files_and_may_be_accepted() -> None:
+def test_gigabytes_are_reported_with_the_largest_files_and_may_be_accepted() -> None:
     files = tuple(file(f"{n}.bin", size=n * 2**30) for n in range(1, 8))
     (found,) = context_problems(files)
     assert found.id == "image-context-large"

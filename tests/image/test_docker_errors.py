@@ -103,7 +103,7 @@ def failed_with(said: str) -> XsftError:
 @pytest.mark.parametrize(
     ("base", "host"), [("docker.io/library/python:3.12", "docker.io"), ("localhost:5000/x:1", "localhost:5000")]
 )
-def test_a_login_that_a_bases_registry_refuses_is_told_with_its_host(base: str, host: str) -> None:
+def test_a_login_that_a_bases_registry_refuses_is_reported_with_its_host(base: str, host: str) -> None:
     reading = BuildOutput()
     for line in (f"#3 [internal] load metadata for {base}", "#3 ERROR: unexpected status: 401 Unauthorized"):
         list(reading.events(line))
@@ -121,6 +121,6 @@ def test_a_base_that_cannot_be_read_is_told_as_that() -> None:
     assert "pull the base image nowhere.invalid/x:1" in error.message
 
 
-def test_tokens_in_somebody_elses_words_are_not_passed_on() -> None:
+def test_tokens_in_another_users_words_are_not_passed_on() -> None:
     token = "hf_" + "a1B2" * 9
     assert token not in explain(f"denied: {token}", PUSH).message

@@ -54,7 +54,7 @@ REQUIREMENTS = (
         ({"args": {"APT_PACKAGES": "git -oDebug=1"}}, "image-argument", "'-oDebug=1' is not a Debian package"),
     ],
 )
-def test_bad_options_are_told(changes: dict[str, Any], id: str, says: str) -> None:
+def test_bad_options_are_reported(changes: dict[str, Any], id: str, says: str) -> None:
     (found,) = option_problems(replace(OPTIONS, **changes))
     assert found.id == id
     assert says in f"{found.message} {found.fix}"
@@ -74,7 +74,7 @@ def test_good_options_have_no_problems() -> None:
     assert option_problems(replace(OPTIONS, maxtext_source="git+ssh://git@example.com/o/m@main")) == ()
 
 
-def test_an_argument_that_no_dockerfile_takes_is_told_with_those_it_takes() -> None:
+def test_an_argument_that_no_dockerfile_takes_is_reported_with_those_it_takes() -> None:
     found = material_problems(replace(OPTIONS, vllm="vllm==1", args={"BASE_IMAG": "x"}), material())
     assert [p.id for p in found] == ["image-argument"] * 2
     assert "VLLM_REQUIREMENT" in found[0].message

@@ -17,7 +17,7 @@ FILES = st.lists(st.tuples(NAMES, st.binary(max_size=4), st.booleans()), max_siz
 ARGS = st.dictionaries(st.sampled_from(["A", "B"]), st.text(max_size=3))
 
 
-def test_the_two_builds_and_what_they_are_told() -> None:
+def test_the_two_builds_and_their_arguments() -> None:
     made = recipe()
     assert made.repository == "127.0.0.1:5000/team/post-training"
     assert made.deps.args == {

@@ -53,7 +53,7 @@ def test_a_row_says_field_place_and_both_values() -> None:
     )
 
 
-def test_a_row_shows_what_was_asked_for_not_its_encoding() -> None:
+def test_a_row_shows_what_was_requested_not_its_encoding() -> None:
     assert _row(value="$$X", requested="$X", rendered="$$X", manifest="$$X").requested == "$X"
 
 

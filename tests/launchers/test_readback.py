@@ -50,7 +50,7 @@ def test_what_the_cluster_adds_is_no_difference(sent: Any, held: Any) -> None:
         ({"a": 0}, {"a": None}, "/a: 0 -> null"),
     ],
 )
-def test_what_it_changes_is_told(sent: Any, held: Any, said: str) -> None:
+def test_what_it_changes_is_reported(sent: Any, held: Any, said: str) -> None:
     assert lacking(sent, held) == ([said] if said else [])
 
 

@@ -116,7 +116,7 @@ def test_steps_are_taken_from_a_command_that_says_them_once(command: str, steps:
         ("tpu-v99", "4x4", None),
     ],
 )
-def test_the_tpu_is_told_from_the_node_selector(accelerator: str, topology: str, tpu: str | None) -> None:
+def test_the_tpu_is_derived_from_the_node_selector(accelerator: str, topology: str, tpu: str | None) -> None:
     bare = plain("deepseek_ultrachat_mcjax")
     pod = bare["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     pod["nodeSelector"] = {
@@ -147,7 +147,7 @@ def test_counts_go_by_name_and_not_by_order() -> None:
     assert (seen.restarts, seen.terminal, seen.has_status) == (2, "Failed", True)
 
 
-def test_jobsets_that_train_nothing_are_told_apart() -> None:
+def test_jobsets_that_train_nothing_are_distinguished() -> None:
     other = {"metadata": {"name": "web"}, "spec": {"replicatedJobs": [{"name": "a", "template": {"spec": {}}}]}}
     assert not trains(other)
     assert jobset_of(other).mode is None

@@ -50,7 +50,7 @@ def test_the_other_value_is_another() -> None:
 
 
 @pytest.mark.parametrize("path", [p for p in sorted(leaves()) if p not in OPTIONAL])
-def test_what_is_required_is_asked_for(path: str) -> None:
+def test_what_is_required_is_requested(path: str) -> None:
     with pytest.raises(ValidationError):
         WorkloadSpec.model_validate(changed(EVERYTHING, {path: None}))
 

@@ -59,7 +59,7 @@ def test_the_run_name_and_its_suffix(suffix: str, name: str) -> None:
     assert _run(run_name_suffix=suffix).run_name == name
 
 
-def test_a_commit_is_asked_for_where_there_is_none() -> None:
+def test_a_commit_is_requested_where_there_is_none() -> None:
     run, problems = _resolve(Facts(), run_name_suffix="commit")
     assert run.run_name == "everything"
     assert [(p.id, p.severity, p.where) for p in problems] == [("run-name-commit", "error", "run_name_suffix")]

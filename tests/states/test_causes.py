@@ -659,7 +659,7 @@ def test_a_pod_of_before_that_is_still_there_tells_why_it_was_restarted() -> Non
     assert not {one.id for one in said.others} & PAST, "nothing is left, one would read"
 
 
-def test_a_process_that_ended_is_told_before_the_restart_that_follows() -> None:
+def test_a_process_that_ended_is_reported_before_the_restart_that_follows() -> None:
     """Seen on a real control plane: the JobSet's counts say no more than that a slice is not ready."""
     end = terminated(137, "OOMKilled", finished_at="2026-11-21T11:59:58Z")
     failed = pod(0, 2, "Failed", containers=(end,))

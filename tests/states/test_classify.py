@@ -85,7 +85,7 @@ def test_an_end_that_was_seen_outlives_its_jobset(state: State) -> None:
 
 
 @pytest.mark.parametrize(("seen", "expected"), LOCAL)
-def test_a_local_run_is_told_by_its_record(seen: Observation, expected: tuple[str, str]) -> None:
+def test_a_local_run_is_derived_from_its_record(seen: Observation, expected: tuple[str, str]) -> None:
     status = classify(seen, now=NOW)
     assert (status.state, status.reason) == expected
 

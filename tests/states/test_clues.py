@@ -204,7 +204,7 @@ def test_a_stalled_run_in_which_no_process_ended_has_no_failure() -> None:
     assert texts(clues_failure.said(evidence(ended, logs=(log("hbm"),), status=stalled))) == ["hbm"]
 
 
-def test_an_end_is_told_with_the_last_three_lines_of_either() -> None:
+def test_an_end_is_reported_with_the_last_three_lines_of_either() -> None:
     ended = pod(containers=(terminated(1, message="a\nb\nc\nd\n"),))
     seen = observation(pods=(ended,))
     lines = replace(log(None), lines=("w", "x", "y", "z"))
@@ -243,7 +243,7 @@ def test_a_record_speaks_where_it_told_the_state() -> None:
     assert texts(clues_state.recorded(evidence(observation(record=None)))) == []
 
 
-def test_what_was_not_read_is_told_with_its_reason() -> None:
+def test_what_was_not_read_is_reported_with_its_reason() -> None:
     assert texts(clues_state.unread(evidence(observation(unread=unread("log"))))) == ["log: connection refused"]
 
 

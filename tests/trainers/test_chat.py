@@ -92,5 +92,5 @@ def test_a_template_that_formats_some_round_has_no_fault(template: str) -> None:
         ("{% for m in messages if m.role == 'assistant' %}{{ m.content }}{% endfor %}", "contain the question"),
     ],
 )
-def test_a_template_that_formats_none_is_told(template: str, said: str) -> None:
+def test_a_template_that_formats_none_is_reported(template: str, said: str) -> None:
     assert said in fault(template)

@@ -123,7 +123,7 @@ LINES: list[tuple[str, tuple[str, ...], str]] = [
 
 
 @pytest.mark.parametrize(("kind", "lines", "quoted"), LINES, ids=[f"{n} {line[0]}" for n, line in enumerate(LINES)])
-def test_each_failure_is_told_by_its_line(kind: str, lines: Sequence[str], quoted: str) -> None:
+def test_each_failure_is_recognised_by_its_line(kind: str, lines: Sequence[str], quoted: str) -> None:
     said = diagnose(("I1 x] completed step: 3, seconds: 0.2, loss: 6.2", *lines))
     assert said is not None
     assert said.kind == kind

@@ -139,7 +139,7 @@ def test_other_lines_say_nothing(line: str) -> None:
         ("completed step: 3, seconds: 0.0, loss: 0.000, lm_loss: 0.000", False),
     ],
 )
-def test_a_step_without_targets_is_told_from_one_with_a_loss_of_zero(line: str, without: bool) -> None:
+def test_a_step_without_targets_is_distinguished_from_a_loss_of_zero(line: str, without: bool) -> None:
     event = parse(line)
     assert isinstance(event, Step)
     assert event.without_targets is without

@@ -8,7 +8,7 @@ from tests.localruns import local_plan
 from xsft.trainers.tensorboard import open_command, tensorboard_lines
 
 
-def test_metrics_and_a_profile_where_one_is_asked_for(tmp_path: Path) -> None:
+def test_metrics_and_a_profile_where_one_is_requested(tmp_path: Path) -> None:
     plain = local_plan(tmp_path).run
     assert list(tensorboard_lines(plain, folder="gs://b/runs/a/")) == ["tensorboard  gs://b/runs/a/tensorboard"]
     traced = local_plan(tmp_path, train__profiler="xplane").run

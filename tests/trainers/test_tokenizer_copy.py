@@ -61,7 +61,7 @@ def test_the_program_is_one_line_that_a_shell_quotes_simply() -> None:
 
 
 @pytest.mark.parametrize("rest", [("-m", "module", "key=value"), ()])
-def test_what_copies_is_told_from_what_follows(rest: tuple[str, ...]) -> None:
+def test_the_copying_is_distinguished_from_what_follows(rest: tuple[str, ...]) -> None:
     found = Copying(tokenizer="Qwen/Qwen3-8B", pad_token="<|fim_pad|>", bos_token="<|fim_prefix|>")
     assert split_copying((*copying(_run()), *rest)) == (found, rest)
     assert split_copying(rest) == (None, rest)

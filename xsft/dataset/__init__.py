@@ -1,1 +1,1 @@
-"""What a model is given to learn from, as MaxText's own input pipeline makes it. Pure."""
+"""The training examples that a model gets, as MaxText's own input pipeline makes them. Pure."""

@@ -1,4 +1,6 @@
-"""What `xsft data inspect` counted, kept for `xsft check`: of the same data, template, tokenizer and keys. Pure."""
+"""Counts of `xsft data inspect`, stored for `xsft check`; valid for the same data, template, tokenizer and keys.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ from xsft.trainers.trainer import trainer_of
 NOT_OF_DATA = frozenset(
     {"run_name", "base_output_directory", "load_parameters_path", "learning_rate", "checkpoint_period", "profiler"}
 )
-"""Keys that change nothing of what is counted."""
+"""Keys that do not change the counts."""
 
 
 OF_FILES = frozenset({"hf_train_files", "hf_eval_files", "grain_train_files", "grain_eval_files"})
-"""Keys that name files: a copy elsewhere, with the same bytes, gives the same counts."""
+"""Keys with paths of files: a copy elsewhere with the same bytes gives the same counts."""
 
 
 def address(run: Run, facts: Facts) -> str:

@@ -1,4 +1,4 @@
-"""A sequence of tokens as the trainer gets it: which are read, which are trained, what pads it. Pure."""
+"""A sequence of tokens as the trainer gets it: tokens read, tokens trained, padding. Pure."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from msgspec import Struct, field
 
 Part = Literal["masked", "trained"]
 TokenKind = Literal["BOS", "EOS", "pad", "unknown", "special"]
-"""Of a token that no text is split into. One that is two of them has the first name."""
+"""Kind of a token that ordinary text never contains. A token of two kinds has the first."""
 
 
 class Vocabulary(Struct, frozen=True, kw_only=True):
-    """What the tokenizer says of the tokens that were read."""
+    """The tokenizer's facts about the tokens that were read."""
 
     texts: Mapping[int, bytes] = field(default_factory=dict)
-    """Bytes: a token may hold half a character."""
+    """Text of each token as bytes, because a token may be part of a character."""
     kinds: Mapping[int, TokenKind] = field(default_factory=dict)
     named: Mapping[TokenKind, str] = field(default_factory=dict)
-    """The text of its BOS, EOS, pad and unknown token, where it has one."""
+    """Text of its BOS, EOS, pad and unknown token, if it has one."""
     rows: int | None = None
-    """Of the model's embedding; None where MaxText was not asked."""
+    """Rows of the model's embedding; None if unknown."""
 
     def text(self, ids: Iterable[int]) -> str:
         return b"".join(self.texts.get(token, b"") for token in ids).decode("utf-8", "replace")
 
 
 class TokenSequence(Struct, frozen=True, kw_only=True):
-    """One row of a batch. Position i holds the token read there and the target predicted from it."""
+    """One row of a batch. Position i has the token read there and the target predicted from it."""
 
     inputs: tuple[int, ...]
-    """Token ids; padding only in `padding`."""
+    """Token ids, without padding."""
     trained: tuple[bool, ...]
-    """As long: whether the target at this position, the token after it, counts in the loss."""
+    """Same length: whether the target at this position, the next token, counts in the loss."""
     segments: tuple[int, ...]
-    """As long: number of the example within a packed sequence, from 1."""
+    """Same length: number of the example within a packed sequence, from 1."""
     padding: int
-    """Positions at the end that hold the same token and are not trained. Where the pad token also ends an answer, one
-    of them may be that end: MaxText trains neither.
+    """Number of padding positions at the end. If the pad token also ends an answer, one of them may be that end:
+    MaxText trains neither.
     """
     last: int | None = None
-    """The target of the last position, where it is trained: the sequence was cut there."""
+    """The target of the last position if it is trained, which means that the sequence was truncated."""
 
     @property
     def length(self) -> int:
-        """Positions that are not padding."""
+        """Number of positions without padding."""
         return len(self.inputs)
 
     @property
@@ -55,7 +55,7 @@ class TokenSequence(Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> Iterator[tuple[int, Part]]:
-        """Every token that is read, and whether its prediction is trained; the first is predicted from nothing."""
+        """Every token that is read, and whether its prediction is trained; the first token is not predicted."""
         parts: tuple[Part, ...] = tuple("trained" if one else "masked" for one in self.trained)
         yield from zip(self.inputs, ("masked", *parts), strict=False)
         if self.last is not None:
@@ -63,18 +63,18 @@ class TokenSequence(Struct, frozen=True, kw_only=True):
 
     @property
     def target_text(self) -> tuple[int, ...]:
-        """The tokens that are trained, in order: two examples with the same ones teach the same."""
+        """The trained tokens in order: examples with equal ones train the same."""
         return tuple(token for token, part in self.tokens if part == "trained")
 
     def end(self, vocabulary: Vocabulary) -> int | None:
-        """The special token that is trained last, behind the text of the answer; None where there is none."""
+        """Return the special token that is trained last, after the text of the answer, or None."""
         spoken = (token for token in reversed(self.target_text) if vocabulary.text((token,)).strip())
         last = next(spoken, None)
         return last if last in vocabulary.kinds else None
 
 
 class Piece(Struct, frozen=True, kw_only=True):
-    """Tokens in a row that are treated alike and are of one example."""
+    """Consecutive tokens of one example that are trained or masked alike."""
 
     part: Part
     segment: int
@@ -96,7 +96,7 @@ def _piece(part: Part, segment: int, ids: Iterable[int], vocabulary: Vocabulary)
 
 
 def spans(piece: Piece, vocabulary: Vocabulary) -> Iterator[tuple[str, TokenKind | None]]:
-    """The text of the piece, every special token by itself and with its kind."""
+    """Yield the text of the piece; every special token separately, with its kind."""
     for (kind, _alone), run in groupby(enumerate(piece.ids), key=lambda one: _span(one, vocabulary)):
         yield vocabulary.text(token for _at, token in run), kind
 

@@ -1,4 +1,4 @@
-"""What of a sample of the data should not stay so. Pure."""
+"""Problems in a sample of the data. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from xsft.dataset.summary import Role, Summary
 from xsft.problems import Problem, error, warning
 
 MANY_CUT = 0.1
-"""Share of cut examples above which it is said: their ends, which hold the answers' ends, are not trained."""
+"""Share of truncated examples above which a problem is reported: they lose the ends of their answers."""
 MANY_UNENDED = 0.1
-"""Share of answers without a special token at their end, above which it is said."""
+"""Share of answers without a special token at their end above which a problem is reported."""
 MANY_DROPPED = 0.5
-"""Share of a role's messages above which a template drops the role, and not the odd text that it changes."""
+"""Share of a role's messages above which the template counts as dropping the role."""
 
 LOOK = "Look at them: `xsft data show FILE`."
 
@@ -100,7 +100,7 @@ def _split_leak(summary: Summary) -> Iterator[Problem]:
 
 
 def _steps(summary: Summary, reading: Reading) -> Iterator[Problem]:
-    """`steps-beyond-data` counts one row a sequence; here the rows are packed."""
+    """Compare train.steps with the packed rows; `steps-beyond-data` counts one row per sequence."""
     if summary.steps_per_epoch is None or not summary.everything:
         return
     most = summary.steps_per_epoch * reading.epochs

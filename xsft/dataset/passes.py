@@ -1,4 +1,4 @@
-"""What is asked of MaxText's pipeline, and what it answers. Pure."""
+"""Requests to MaxText's pipeline, and its answers. Pure."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from xsft.trainers.trainer import trainer_of
 Split = Literal["train", "eval"]
 
 SAMPLE = 2000
-"""Rows that are read, unless all are asked for."""
+"""Number of rows to read unless all are requested."""
 LOOK_AHEAD = 8
-"""Lengths are told up to so many times max_target_length."""
+"""Lengths are measured up to this multiple of max_target_length."""
 PACKED = 64
-"""Packed sequences whose padding is counted."""
+"""Number of packed sequences whose padding is counted."""
 
 
 class Pass(Struct, frozen=True, kw_only=True):
-    """One reading of the data from its start."""
+    """One pass over the data from its start."""
 
     rows: int
-    """Sequences that are read, at most."""
+    """Maximum number of sequences to read."""
     packing: bool
     max_target_length: int
     split: Split = "train"
@@ -39,17 +39,17 @@ class Turn(Struct, frozen=True, kw_only=True):
     role: str
     empty: bool
     written: bool
-    """Its text stands in what the template made of the row."""
+    """Whether its text is in the template's output for the row."""
 
 
 class PassRead(Struct, frozen=True, kw_only=True):
     rows: tuple[TokenSequence, ...] = ()
     lengths: tuple[int, ...] = ()
-    """Of a pass that asked for lengths only."""
+    """Lengths only, if the pass requested only lengths."""
     turns: tuple[tuple[Turn, ...], ...] = ()
-    """Of each row, where rows are not packed."""
+    """Messages of each row, unless rows are packed."""
     ended: bool
-    """There was no more data."""
+    """Whether the data ended."""
 
 
 class Answers(Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class Reading(Struct, frozen=True, kw_only=True):
     steps: int
     epochs: int
     rows: int | None
-    """By the workload; None where it does not say."""
+    """Number of rows given in the workload, or None."""
 
 
 def reading_of(run: Run) -> Reading:
@@ -88,13 +88,13 @@ def _whole(value: Value, otherwise: int) -> int:
 
 
 def evaluates(run: Run) -> bool:
-    """Whether the workload names data to evaluate on."""
+    """Return whether the workload has evaluation data."""
     return bool(run.spec.data.hf_eval_split or run.spec.data.hf_eval_files)
 
 
 def passes_to_inspect(run: Run, *, split: Split, rows: int) -> tuple[Pass, ...]:
-    """The examples, their lengths before they are cut, and, of the training split, packed sequences and the examples of
-    the other split; `Inspected` takes them in this order.
+    """Return the passes in the order that `Inspected` expects: examples, their untruncated lengths, and, of the
+    training split, packed sequences and the examples of the other split.
     """
     return tuple(_to_inspect(run, split, rows))
 
@@ -118,7 +118,7 @@ class Inspected(Struct, frozen=True, kw_only=True):
     uncut: PassRead
     packed: PassRead | None
     other: PassRead | None
-    """The examples of the other split; None where the workload has none."""
+    """The examples of the other split; None if the workload has none."""
 
 
 def inspected(run: Run, answers: Answers) -> Inspected:

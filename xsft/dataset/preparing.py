@@ -1,7 +1,7 @@
-"""What `xsft data prepare` makes of a workload's data: which rows, columns, splits and shards, and where. Pure.
+"""Plan what `xsft data prepare` writes: rows, columns, splits, shards and their folder. Pure.
 
-A prepared data set lies at `<to>/<attempt>/train-00000-of-00032.parquet`. `<to>/prepared.json` is written last and says
-which attempt is whole. The folder's name holds a digest of all inputs, so that equal inputs are prepared once.
+A prepared data set is at `<to>/<attempt>/train-00000-of-00032.parquet`. `<to>/prepared.json` is written last and has
+the complete attempt. The folder's name has a digest of all inputs, so that equal inputs are prepared once.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from xsft.trainers.local import FILE_FORMATS
 Format = Literal["parquet", "arrayrecord"]
 SplitName = Literal["train", "eval"]
 Rule = Literal["lists", "texts", "none"]
-"""What a column holds: lists of messages, texts, or what only a function of the user's knows."""
+"""Content of a column: lists of messages, texts, or unknown because the user's own function reads it."""
 
 WAY = 1
-"""Counted up when equal inputs give other files than before."""
+"""Version of the method; increased when equal inputs give other files than before."""
 SHARDS_PER_HOST = 8
 """The streaming shuffle mixes 1,000 rows of a shard: with fewer files a resumption reads more rows twice.
 source: datasets@5.2.0 iterable_dataset.py shuffle(buffer_size=1000); tests/contract/test_rows_read_twice.py.
 """
 LARGEST_SHARD = 256 * 2**20
-"""Bytes of the source that one shard takes, at most; a broken upload repeats as much."""
+"""Largest size of a shard's source in bytes; after an interrupted upload as much is repeated."""
 PREPARED = "prepared.json"
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """What the command line asks for."""
+    """The options of the command line."""
 
     columns: tuple[str, ...] = ()
-    """Of the source; none: the workload's."""
+    """Columns of the source; empty for the workload's."""
     renames: Mapping[str, str] = {}
-    """Column of the source -> the name that MaxText takes."""
+    """Column of the source -> the name for MaxText."""
     eval_share: float | None = None
     shards: int | None = None
     format: Format = "parquet"
@@ -54,19 +54,19 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """Rows that are read from one place."""
+    """Rows from one place."""
 
     path: str
-    """A loader of files (`json`), a folder of this machine, or a data set of the hub."""
+    """A loader of files (`json`), a local folder, or a Hugging Face data set."""
     split: str
     name: str | None = None
     data_dir: str | None = None
     files: str | None = None
-    """A file or pattern, as the workload writes it."""
+    """A file or pattern, as written in the workload."""
     columns: Mapping[str, str]
     """Column of the source -> prepared column."""
     splits: tuple[SplitName, ...]
-    """What its rows become."""
+    """The splits that its rows go to."""
 
     @property
     def on_hub(self) -> bool:
@@ -74,13 +74,13 @@ class Source(Struct, frozen=True, kw_only=True):
 
 
 class Preparation(Struct, frozen=True, kw_only=True):
-    """Everything that is decided before a row is read."""
+    """All decisions that are made before a row is read."""
 
     name: str
     sources: tuple[Source, ...]
     rule: Rule
     hosts: int
-    """Processes that read the data."""
+    """Number of processes that read the data."""
     format: Format
     shards: int | None
     eval_share: float | None
@@ -90,22 +90,22 @@ class Preparation(Struct, frozen=True, kw_only=True):
 
 class Fault(Struct, frozen=True, kw_only=True):
     row: int
-    """From 0, in the order of the source."""
+    """Number of the row in the source, from 0."""
     fault: str
 
 
 class SplitCount(Struct, frozen=True, kw_only=True):
-    """What a split of the source has."""
+    """Counts of one split of the source."""
 
     rows: int
-    """That can be trained on."""
+    """Rows that can be trained on."""
     bytes: int
-    """In memory."""
+    """Size in memory, in bytes."""
     refused: int
     faults: tuple[Fault, ...]
-    """The first of the refused rows."""
+    """Faults of the first refused rows."""
     schema: str
-    """Type of the columns, serialised by Arrow."""
+    """Types of the columns, serialised by Arrow."""
 
 
 class Shard(Struct, frozen=True, kw_only=True):
@@ -117,24 +117,24 @@ class Shard(Struct, frozen=True, kw_only=True):
 
 
 class Prepared(Struct, frozen=True, kw_only=True):
-    """What `prepared.json` says of a whole data set."""
+    """The content of `prepared.json`, for a complete data set."""
 
     address: str
-    """Of its inputs."""
+    """Address of the inputs."""
     attempt: str
-    """Folder of the shards, below that of this file."""
+    """Folder of the shards, relative to that of this file."""
     format: Format
     columns: tuple[str, ...]
     eval_columns: tuple[str, ...] = ()
     rows: Mapping[SplitName, int]
     refused: int
-    """Rows of the source that were left out, as --skip-bad asked for."""
+    """Rows of the source that --skip-bad left out."""
     shards: tuple[Shard, ...]
     schema: str = "xsft.prepared/1"
 
 
 def preparation(run: Run, options: Options) -> Preparation:
-    """Raises UsageError and SpecError where the workload and the options cannot go together."""
+    """Plan the preparation. Raises UsageError and SpecError if the workload and the options conflict."""
     data = run.spec.data
     if options.eval_share is not None and (data.hf_eval_files or data.hf_eval_split):
         message = "--eval-share takes rows of the training split, and the workload names an evaluation split."
@@ -184,7 +184,7 @@ def _sources(run: Run, options: Options) -> tuple[Source, ...]:
 
 
 def column_names(columns: Sequence[str], renames: Mapping[str, str]) -> dict[str, str]:
-    """Column of the source -> prepared column. A workload may name its columns as they are, or as they become."""
+    """Return source column -> prepared column. A workload may use the names before or after renaming."""
     old = {new: name for name, new in renames.items()}
     return {old.get(column, column): renames.get(column, column) for column in columns}
 
@@ -207,13 +207,15 @@ def _column_problems(source: Source, format: Format) -> list[Problem]:
 
 
 def _name(path: str, files: str | None) -> str:
-    """A word for the folder: of `org/ultrachat_200k` the last part, of `rows-*.jsonl` the file's."""
+    """Return a word for the folder: the last part of `org/ultrachat_200k`, the file's name of `rows-*.jsonl`."""
     stem = posixpath.basename((files if path in FILE_FORMATS and files else path).rstrip("/")).partition(".")[0]
     return re.sub(r"[^A-Za-z0-9]+", "-", stem).strip("-").lower()[:40] or "data"
 
 
 def address(wanted: Preparation, content: Sequence[str]) -> str:
-    """`<name>-<12 hex>` of the inputs; `content`: the digest of each source's files, or its commit on the hub."""
+    """Return `<name>-<12 hex>` of the inputs. `content`: the digest of each source's files, or its commit on the
+    hub.
+    """
     sources = tuple(one if one.on_hub else replace(one, path=_loader(one), files=None) for one in wanted.sources)
     inputs = {"way": WAY, "content": list(content), **to_builtins(replace(wanted, name="", sources=sources))}
     digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
@@ -221,12 +223,12 @@ def address(wanted: Preparation, content: Sequence[str]) -> str:
 
 
 def _loader(source: Source) -> str:
-    """Where files lie does not matter, but what reads them."""
+    """Return the source's loader: the digest depends on the loader, not on the folder of the files."""
     return source.path if source.path in FILE_FORMATS else "folder"
 
 
 def shard_count(*, rows: int, size: int, hosts: int, asked: int | None) -> int:
-    """How many shards a split of `size` bytes is written in: a multiple of the hosts, and none of them empty."""
+    """Return the number of shards of a split of `size` bytes: a multiple of the hosts, without empty shards."""
     wanted = max(SHARDS_PER_HOST * hosts, asked or 0, -(-size // LARGEST_SHARD))
     even = -(-wanted // hosts) * hosts
     if even <= rows:
@@ -235,7 +237,7 @@ def shard_count(*, rows: int, size: int, hosts: int, asked: int | None) -> int:
 
 
 def problems_of(counted: Mapping[SplitName, SplitCount], wanted: Preparation) -> tuple[Problem, ...]:
-    """Why this must not be written."""
+    """Return the problems that prevent writing."""
     return tuple(problem for name, one in counted.items() for problem in _split_problems(name, one, wanted))
 
 
@@ -276,13 +278,13 @@ def _few_shards(prepared: Prepared, wanted: Preparation) -> Iterator[Problem]:
 
 
 def pattern(to: str, prepared: Prepared, split: SplitName) -> str:
-    """The number of shards stands in it: checks.resumption reads it there."""
+    """Return the pattern of the shards; it has their number, which checks.resumption reads."""
     shards = sum(shard.split == split for shard in prepared.shards)
     return f"{to}/{prepared.attempt}/{split}-*-of-{shards:05d}.{prepared.format}"
 
 
 def data_section(run: Run, prepared: Prepared, *, to: str) -> dict[str, Any]:
-    """The workload's `data`, reading the prepared files in place of its own."""
+    """Return the workload's `data` section changed to read the prepared files."""
     replaced = {"hf_path", "hf_name", "hf_data_dir", "hf_train_files", "hf_eval_files", "train_split", "hf_eval_split",
                 "columns", "eval_columns", "rows"}  # fmt: skip
     kept = run.spec.data.model_dump(exclude_unset=True, exclude=replaced)

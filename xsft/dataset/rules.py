@@ -19,7 +19,7 @@ Outcome = Literal["trained", "nothing", "refused"]
 RowProblem = Literal["data-columns", "data-conversation", "data-roles", "data-template", "data-no-target"]
 Message = Mapping[str, Any]
 Render = Callable[[list[dict[str, Any]], bool], str]
-"""(messages, whether the answer is to begin) -> text. May raise anything."""
+"""Render (messages, whether to add the start of an answer) to text. May raise any exception."""
 
 ROLES = ("system", "user", "assistant")
 MESSAGE = frozenset({"role", "content"})
@@ -29,31 +29,31 @@ MESSAGE = frozenset({"role", "content"})
 class Rules:
     columns: tuple[str, ...]
     texts: bool = False
-    """A prompt and a completion are texts, as Grain's pipeline takes them, not lists of messages."""
+    """Whether prompt and completion are texts, for Grain's pipeline, not lists of messages."""
     render: Render | None = None
-    """None where the template is unknown: what it makes of a row is not judged."""
+    """None if the template is unknown: its output is not checked."""
     completion_only: bool = True
     separator: str = ""
-    """Between reasoning and answer, where texts are put around questions and answers."""
+    """Text between reasoning and answer, if texts surround questions and answers."""
     formatted: bool = False
-    """Texts are put around questions and answers."""
+    """Whether texts surround questions and answers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowVerdict:
-    """Of one row."""
+    """The verdict on one row."""
 
     outcome: Outcome
     id: RowProblem | None = None
     why: str = ""
-    """Completes "the row …"."""
+    """Completes the sentence "the row …"."""
     messages: tuple[Message, ...] = ()
     unwritten: tuple[str, ...] = ()
-    """Roles of messages whose text the template does not write; MaxText drops other roles than ROLES itself."""
+    """Roles whose messages the template does not write; MaxText itself drops roles outside ROLES."""
 
 
 def judge(row: object, rules: Rules) -> RowVerdict:
-    """What MaxText makes of the row where it is all of the data."""
+    """Return what MaxText would do with the row if it were the only one."""
     if not isinstance(row, dict):
         return RowVerdict(outcome="refused", id="data-columns", why="is no object of columns")
     missing = [column for column in rules.columns if column not in row]
@@ -77,7 +77,7 @@ def unfit(row: object, rules: Rules) -> str:
 
 
 def _surplus(row: Mapping[str, Any], rules: Rules) -> str:
-    """MaxText drops the messages of a column that has more than the first one."""
+    """Return why MaxText drops messages of a column that has more than the first one; empty if it does not."""
     lengths = {column: len(row[column]) for column in rules.columns if isinstance(row[column], list)}
     return "" if len(set(lengths.values())) < 2 else f"has other numbers of messages in {' and '.join(lengths)}"
 
@@ -95,7 +95,7 @@ def _lost(message: Message) -> str:
 
 
 def uneven(rows: Sequence[object], rules: Rules) -> bool:
-    """Whether messages differ in their keys, so that datasets reads a column of messages as no such column."""
+    """Return whether messages differ in their keys, so that datasets does not read the column as messages."""
     if "question" in rules.columns:
         return False
     columns = [{_keys(message) for message in _each(rows, column)} for column in rules.columns]
@@ -150,7 +150,7 @@ def _messages(row: Mapping[str, Any], rules: Rules) -> list[Message] | RowVerdic
 
 
 def _no_conversation(value: object) -> str:
-    """Why it is no list of messages; empty where it is one."""
+    """Return why the value is not a list of messages; empty if it is."""
     match value:
         case None:
             return "null, not a list of messages"
@@ -177,7 +177,7 @@ def _no_message(message: object) -> str:
 
 
 def _combined(values: Sequence[list[Message]], columns: Sequence[str]) -> list[Message] | RowVerdict:
-    """One message of each column in turn, as many as the first column has."""
+    """Return one message of each column in turn, as many as the first column has."""
     first, *others = values
     short = next((column for column, one in zip(columns[1:], others, strict=True) if len(one) < len(first)), None)
     if short:
@@ -231,7 +231,7 @@ def _role(message: Message) -> str:
 
 
 def _wrong_order(messages: Sequence[Message]) -> str:
-    """Why MaxText stops at this order of roles; empty where it does not."""
+    """Return why MaxText fails at this order of roles; empty if it does not."""
     since: list[str] = []
     for at, role in enumerate(map(_role, messages)):
         if role == "system" and at:
@@ -246,7 +246,7 @@ def _wrong_order(messages: Sequence[Message]) -> str:
 
 
 def _rounds(messages: Sequence[Message]) -> Iterator[list[dict[str, Any]]]:
-    """MaxText formats each answer with what stands in front of it, alone."""
+    """Yield each answer with the messages before it; MaxText formats each of these alone."""
     found: list[dict[str, Any]] = []
     for message in messages:
         if _role(message) in ROLES:
@@ -257,7 +257,7 @@ def _rounds(messages: Sequence[Message]) -> Iterator[list[dict[str, Any]]]:
 
 
 def _parts(one: list[dict[str, Any]], render: Render) -> tuple[str, str]:
-    """(prompt, answer): the answer begins where the text with it differs from the text without."""
+    """Return (prompt, answer): the answer starts where the text with it differs from the text without."""
     whole = render(one, False)  # noqa: FBT003 - as jinja has it: the answer is there
     begun = render(one[:-1], True)  # noqa: FBT003
     same = next(

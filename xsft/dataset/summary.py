@@ -1,4 +1,4 @@
-"""What a sample of sequences says about a data set. Pure."""
+"""Statistics of a sample of sequences. Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from xsft.dataset.passes import LOOK_AHEAD, Inspected, PassRead, Reading, Turn
 
 
 class Lengths(Struct, frozen=True, kw_only=True):
-    """Tokens of an example before it is cut."""
+    """Lengths of examples in tokens, before truncation."""
 
     p50: int
     p90: int
     max: int
     at_least: bool
-    """`max` is where looking stopped: the longest example has as many or more."""
+    """Whether `max` is only a lower bound, because measuring stopped there."""
 
 
 class Role(Struct, frozen=True, kw_only=True):
@@ -29,48 +29,52 @@ class Role(Struct, frozen=True, kw_only=True):
     role: str
     turns: int
     empty: int
-    """Without any text."""
+    """Messages without text."""
     dropped: int
-    """Whose text is not in what the template made of the row."""
+    """Messages whose text is not in the template's output."""
 
 
 class Summary(Struct, frozen=True, kw_only=True):
     rows: int | None
-    """Of the whole split; None where only a sample was read."""
+    """Rows of the whole split; None if only a sample was read."""
     sampled: int
-    """The first rows of the split."""
+    """Number of rows read, from the first."""
     everything: bool
-    """The sample is the whole split."""
+    """Whether the sample is the whole split."""
     tokens: Lengths | None
-    """None where nothing was read."""
+    """None if nothing was read."""
     truncated: float
-    """Share of examples that are longer than max_target_length, 0 … 1."""
+    """Share of examples longer than max_target_length, 0 to 1."""
     no_target: float
-    """Share without a trained token."""
+    """Share of examples without a trained token."""
     no_end: float
-    """Share of the examples with a trained end of the answer whose end is no special token; cut ones do not count."""
+    """Share of examples whose answer ends in an ordinary token, among those with a trained end; truncated ones do not
+    count.
+    """
     trained: float
-    """Share of trained tokens among those that are read."""
+    """Share of trained tokens among all tokens read."""
     duplicates: int
-    """Examples whose trained tokens are those of an earlier one of the sample."""
+    """Examples whose trained tokens equal those of an earlier example of the sample."""
     in_other: int | None
-    """Examples whose trained tokens are those of one of the other split's sample; None where there is no such split."""
+    """Examples whose trained tokens equal those of an example of the other split's sample; None without another
+    split.
+    """
     whole_in_other: int | None
-    """Of these, the examples that are the same as a whole."""
+    """Examples among these that are equal as a whole."""
     other_sampled: int | None
     roles: tuple[Role, ...]
-    """In the order in which they appear."""
+    """Roles in order of appearance."""
     packing: float | None
-    """Share of positions that are not padding once examples are packed; None where the run does not pack."""
+    """Share of positions that are not padding after packing; None if the run does not pack."""
     packed_sequences: int
     steps_per_epoch: float | None
-    """None where the number of rows is unknown."""
+    """None if the number of rows is unknown."""
     epochs: float | None
-    """That train.steps asks for."""
+    """Epochs that train.steps needs."""
     histogram: tuple[tuple[int, int], ...]
     """(upper bound of the length, examples), ten equal parts of the range."""
     beyond_vocabulary: int
-    """Examples with a token for which the model has no row."""
+    """Examples with a token id outside the model's embedding."""
 
 
 def summarize(found: Inspected, *, reading: Reading, vocabulary: Vocabulary) -> Summary:
@@ -116,7 +120,7 @@ def _lengths(lengths: Sequence[int], looked_to: int) -> Lengths | None:
 def _shared(
     sample: Sequence[TokenSequence], other: PassRead | None, key: Callable[[TokenSequence], object]
 ) -> int | None:
-    """Examples without a trained token teach nothing, twice or once."""
+    """Count examples that occur in the other sample, except those without a trained token."""
     if other is None:
         return None
     there = {key(one) for one in other.rows if one.trained_tokens}

@@ -1,4 +1,4 @@
-"""What the sampled rows of local files say about a run, by the copy of MaxText's rules. Pure."""
+"""Problems in sampled rows of local files, judged by the copy of MaxText's rules. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from xsft.facts import DataFacts, SampledRow
 from xsft.problems import Problem, error, warning
 
 JUDGED = 200
-"""Rows of a sample that are judged, evenly over it; rendering one takes a tenth of a millisecond."""
+"""Number of rows of a sample that are judged, spread evenly; rendering one takes 0.1 ms."""
 
 FIXES: dict[RowProblem, str] = {
     "data-columns": "Name the columns that the rows have in data.columns, or rename them in the data.",
@@ -43,7 +43,7 @@ class _Judged(Struct, frozen=True):
 
 
 def problems_of(found: DataFacts, rules: Rules, *, where: str) -> Iterator[Problem]:
-    """Yield the problems of the rows. `where`: the field that names the files."""
+    """Yield the problems of the rows. `where`: the field with the files."""
     rows = found.rows
     chosen = rows[:: max(1, -(-len(rows) // JUDGED))]
     judged = [_Judged(row.at, judge(row.row, rules)) for row in chosen]
@@ -132,6 +132,8 @@ def _hollow(messages: Sequence[Message], where: str) -> Iterator[Problem]:
 
 
 def _is_empty(message: Message) -> bool:
-    """An empty system message is a way to write the head of a conversation once."""
+    """Return whether the message is empty; an empty system message is allowed, to write the conversation's head
+    once.
+    """
     content = message["content"]
     return isinstance(content, str) and not content.strip() and message["role"] != "system"

@@ -278,7 +278,7 @@ def test_what_is_forbidden_names_the_verb_the_kind_the_namespace_and_whom_to_ask
     assert f"--verb=create --resource=jobsets.jobset.x-k8s.io -n {cluster_api.namespace}" in caught.value.fix
 
 
-def test_who_we_are_and_what_we_may(cluster_api: ClusterApi) -> None:
+def test_the_user_and_permissions_are_read(cluster_api: ClusterApi) -> None:
     deny(cluster_api.world, ("create", "jobsets"))
     cluster = cluster_api.connect()
     assert cluster.whoami() == cluster_api.world.user

@@ -49,7 +49,7 @@ def test_a_server_error_is_looked_behind(cluster_api: ClusterApi, code: int) -> 
     assert [one.method for one in cluster_api.server.seen] == ["POST", "GET", "POST"]
 
 
-def test_an_error_after_somebody_elses_create_is_not_taken_for_ours(cluster_api: ClusterApi) -> None:
+def test_an_error_after_another_users_create_is_not_taken_for_ours(cluster_api: ClusterApi) -> None:
     first = cluster_api.connect().create_jobset(sent_to(cluster_api), mark="theirs")
     cluster_api.server.fail(CREATE, action="cut-before")
     second = cluster_api.connect().create_jobset(sent_to(cluster_api), mark="ours")

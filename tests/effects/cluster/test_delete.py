@@ -69,7 +69,7 @@ def test_what_is_not_there_is_gone(cluster_api: ClusterApi) -> None:
     [{"action": "cut-before"}, {"action": "cut-after"}, {"action": "reset-after"}, {"code": 500}, {"code": 429}],
     ids=lambda fault: str(fault.get("code") or fault["action"]),
 )
-def test_a_lost_answer_is_asked_for_again(cluster_api: ClusterApi, fault: dict[str, Any]) -> None:
+def test_a_lost_answer_is_requested_again(cluster_api: ClusterApi, fault: dict[str, Any]) -> None:
     name, uid = made(cluster_api)
     cluster_api.server.fail(DELETE, **fault)
     assert delete(cluster_api, name, uid) == "deleted"
@@ -108,7 +108,7 @@ def test_an_outcome_that_cannot_be_learnt_is_not_known(cluster_api: ClusterApi) 
     assert failed.value.problem_id == "delete-unclear"
 
 
-def test_nothing_is_claimed_while_it_still_stands(cluster_api: ClusterApi) -> None:
+def test_a_delete_is_unknown_while_the_object_exists(cluster_api: ClusterApi) -> None:
     name, uid = made(cluster_api)
     cluster_api.server.fail(DELETE, action="cut-before", times=9)
     with pytest.raises(Unknown, match="still exists"):
@@ -116,7 +116,7 @@ def test_nothing_is_claimed_while_it_still_stands(cluster_api: ClusterApi) -> No
     assert name in cluster_api.world.jobsets()
 
 
-def test_who_may_not_delete_is_told_what_to_ask_for(cluster_api: ClusterApi) -> None:
+def test_a_forbidden_delete_names_the_missing_permission(cluster_api: ClusterApi) -> None:
     name, uid = made(cluster_api)
     cluster_api.server.fail(DELETE, code=403, message='User "u" cannot delete resource "jobsets" in API group')
     with pytest.raises(Unreachable, match="You may not delete jobsets") as failed:

@@ -146,7 +146,7 @@ def test_how_long_a_server_asks_to_wait(said: str, seconds: float | None) -> Non
 
 
 @pytest.mark.parametrize("status", [300, 302, 399, *(400, 403, 404, 405)])
-def test_a_page_of_somebody_on_the_way_is_no_kubernetes(status: int) -> None:
+def test_a_proxy_page_is_not_a_kubernetes_answer(status: int) -> None:
     assert_no_kubernetes(asked(Server(status, PAGE)))
 
 
@@ -224,7 +224,7 @@ def test_only_what_failed_before_it_was_sent_is_known_not_to_have_happened(
     assert fix in found.fix
 
 
-def test_no_secret_of_an_error_is_told() -> None:
+def test_secrets_in_errors_are_hidden() -> None:
     token = "hf_" + "Ab1" * 12
     said = lost(OSError(f"GET /?token={token}"), ACCESS, host="h")
     assert token not in said.reason

@@ -255,7 +255,7 @@ def test_no_proxy_for_loopback(cluster_api: ClusterApi, monkeypatch: pytest.Monk
     assert connected(cluster_api).whoami() == "nightly"
 
 
-def test_nobody_there(cluster_api: ClusterApi) -> None:
+def test_connection_refused(cluster_api: ClusterApi) -> None:
     changed(cluster_api.kubeconfig, cluster={"server": "http://127.0.0.1:1"})
     with pytest.raises(Unreachable, match="cannot be reached: ") as caught:
         connected(cluster_api).list_jobsets(namespace="default")

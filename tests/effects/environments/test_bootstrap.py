@@ -60,7 +60,7 @@ def test_where_no_python_fits_the_shell_part_says_so_and_ends_with_3(tmp_path: P
 
 
 @pytest.mark.contract
-def test_a_venv_whose_making_was_interrupted_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_venv_whose_making_was_interrupted_is_created_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its Python runs, its pip is not there or not all of it."""
     monkeypatch.chdir(tmp_path)
     bootstrap.LOCK.parent.mkdir(parents=True)

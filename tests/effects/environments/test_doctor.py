@@ -137,7 +137,7 @@ def test_a_missing_or_failing_tool_is_a_note_with_a_next_step(
     assert check.detail
 
 
-def test_an_engine_that_does_not_answer_is_told_apart_from_a_missing_client(machine: CheckedMachine) -> None:
+def test_an_engine_that_does_not_answer_is_distinguished_from_a_missing_client(machine: CheckedMachine) -> None:
     silent = failed("Cannot connect to the Docker daemon")
     found = checks(replace(machine, run=lambda argv: answers(argv, but={"docker-engine": silent})))
     assert found["docker"].ok

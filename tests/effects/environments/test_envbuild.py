@@ -136,7 +136,7 @@ def test_what_is_broken_is_not_found_and_built_again(shop: Shop, place: BuildPla
     assert envbuild.faults(again, shop.spec(), place) == ()
 
 
-def test_verify_notices_a_file_that_is_gone_and_mends_it(shop: Shop, place: BuildPlace) -> None:
+def test_verify_notices_a_file_that_is_gone_and_repairs_it(shop: Shop, place: BuildPlace) -> None:
     built, _ = build(shop.spec(), place)
     part = next(built.folder.glob("lib/python*/site-packages/tinything/part.py"))
     part.unlink()
@@ -205,7 +205,7 @@ def test_without_a_fitting_python_the_way_to_one_is_said(shop: Shop, place: Buil
     assert "pyenv install 3.99" in caught.value.fix
 
 
-def test_a_folder_of_somebody_else_is_not_touched(shop: Shop, place: BuildPlace) -> None:
+def test_a_folder_of_another_user_is_not_touched(shop: Shop, place: BuildPlace) -> None:
     built, _ = build(shop.spec(), place)
     shutil.rmtree(built.folder)
     built.folder.mkdir()

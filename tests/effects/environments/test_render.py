@@ -231,7 +231,7 @@ REFUSE = "json.dump([2] * len(jobs), open(args[2], 'w'))"
         ("print('[XPK] hello'); raise ValueError('what broke')", ": ValueError: what broke"),
     ],
 )
-def test_a_refusal_is_told_in_xpks_words(interpreter: Interpreter, tmp_path: Path, plain: str, words: str) -> None:
+def test_a_refusal_is_reported_in_xpks_words(interpreter: Interpreter, tmp_path: Path, plain: str, words: str) -> None:
     python, cache = interpreter(lean=REFUSE, plain=plain), tmp_path / "cache"
     with pytest.raises(SpecError) as caught:
         _render(_line("first"), _line("second"), python=python, cache=cache)

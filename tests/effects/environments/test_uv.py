@@ -12,7 +12,7 @@ def test_uv_is_here_and_runs() -> None:
     assert done.stdout.startswith("uv ")
 
 
-def test_a_mirror_told_to_pip_is_told_to_uv_unless_uv_has_its_own() -> None:
+def test_a_pip_mirror_is_passed_to_uv_unless_uv_has_its_own() -> None:
     told = uv_environment({"PIP_INDEX_URL": "https://mirror.example/simple"})
     own = uv_environment({"PIP_INDEX_URL": "https://mirror.example/simple", "UV_DEFAULT_INDEX": "https://own.example"})
     assert told["UV_DEFAULT_INDEX"] == "https://mirror.example/simple"

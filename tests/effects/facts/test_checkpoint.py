@@ -95,7 +95,7 @@ def test_a_trained_checkpoint_tells_its_layers_by_their_names() -> None:
         ({"c/_METADATA": metadata(use_zarr3=True), "c/manifest.ocdbt": b"x"}, True, True),
     ],
 )
-def test_flags_that_are_not_said_are_told_from_the_files(
+def test_flags_that_are_not_said_are_derived_from_the_files(
     files: dict[str, bytes], ocdbt: bool, zarr3: bool | None
 ) -> None:
     found = look(files, "c")

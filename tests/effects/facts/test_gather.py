@@ -73,7 +73,7 @@ def test_the_checkpoint_of_a_conversion_is_looked_for_too(tmp_path: Path) -> Non
     assert looks.paths == []
 
 
-def test_offline_looks_at_nothing(tmp_path: Path) -> None:
+def test_offline_sends_no_request(tmp_path: Path) -> None:
     looks = Looks()
     facts = gather(spec(), file=tmp_path / "w.yaml", today=TODAY, offline=True, look=looks)
     assert (facts.checkpoint, looks.paths) == (None, [])

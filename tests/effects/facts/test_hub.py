@@ -71,7 +71,7 @@ def test_a_revision_with_a_slash_is_one_name() -> None:
         ({}, {}, {"F8_E4M3": 7, "BF16": 1}),
     ],
 )
-def test_quantised_weights_are_told_before_they_are_fetched(
+def test_quantised_weights_are_reported_before_they_are_fetched(
     config: dict[str, Any], index: dict[str, str], dtypes: dict[str, int]
 ) -> None:
     with serving() as server:
@@ -108,7 +108,7 @@ def test_what_the_hub_refuses(status: int, code: str, token: str | None, id: str
         assert "hf auth login" in problem.fix or token or id == "hf-revision-unknown"
 
 
-def test_a_gate_before_the_files_is_told_too() -> None:
+def test_a_gate_before_the_files_is_reported_too() -> None:
     """The hub shows what a gated repository holds, and not its files."""
     with serving() as server:
         _whole(server)
@@ -135,7 +135,7 @@ def test_an_answer_that_says_nothing_is_unreachable(status: int, body: bytes) ->
             _read(server)
 
 
-def test_nobody_answers() -> None:
+def test_a_hub_that_does_not_answer_is_unreachable() -> None:
     with serving() as server:
         pass
     with pytest.raises(Unreachable, match="ConnectionError"):

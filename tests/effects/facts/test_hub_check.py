@@ -95,7 +95,7 @@ def test_no_answer_is_said_and_stops_nothing(monkeypatch: pytest.MonkeyPatch) ->
     assert "HF_HUB_OFFLINE" in check_data(PATH).unanswered
 
 
-def test_quantised_weights_are_told_by_a_check(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quantised_weights_are_reported_by_a_check(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving() as server:
         files = ["config.json", "model.safetensors"]
         answers(

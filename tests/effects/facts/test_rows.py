@@ -82,7 +82,7 @@ def test_objects_that_do_not_keep_to_lines_are_not_judged(tmp_path: Path, conten
     assert (found.rows, found.counted, found.problem) == ((), None, None)
 
 
-def test_where_the_keys_of_messages_are_told(tmp_path: Path) -> None:
+def test_the_place_of_the_keys_of_messages(tmp_path: Path) -> None:
     (tmp_path / "0.json").touch()
     (tmp_path / "a.json").write_text(ROW)
     (tmp_path / "b.json").write_text(ROW)
@@ -180,7 +180,7 @@ def test_what_is_not_here_is_not_read(elsewhere: str | None) -> None:
 
 
 @pytest.mark.parametrize(("name", "of"), [("a.tar", "json"), ("a.jsonl.zst", "json"), ("a.csv", "csv")])
-def test_what_is_not_read_is_told(tmp_path: Path, name: str, of: str) -> None:
+def test_what_is_not_read_is_reported(tmp_path: Path, name: str, of: str) -> None:
     (tmp_path / name).touch()
     found = read_rows(str(tmp_path / name), of=of, where="data.hf_train_files")
     assert found

@@ -56,7 +56,7 @@ def test_a_repository_that_is_there_is_found_and_left_alone(
     assert [line.split()[0] for line in fake.asked] == ["GET"]
 
 
-def test_a_missing_one_is_made_only_where_that_was_asked_for(
+def test_a_missing_one_is_made_only_where_that_was_requested(
     fake: FakeArtifactRegistry, client: ArtifactRegistry
 ) -> None:
     with pytest.raises(EnvironmentMissing) as missing:
@@ -70,7 +70,7 @@ def test_a_missing_one_is_made_only_where_that_was_asked_for(
     assert told == ["creating us-docker.pkg.dev/my-project/xsft"]
 
 
-def test_somebody_else_made_it_at_the_same_moment(fake: FakeArtifactRegistry, client: ArtifactRegistry) -> None:
+def test_another_user_made_it_at_the_same_moment(fake: FakeArtifactRegistry, client: ArtifactRegistry) -> None:
     fake.refusals.append(Refusal("^POST", 409, "ALREADY_EXISTS", "the repository already exists"))
     assert client.ensure(TEAM, create=True) == "created"
 

@@ -164,7 +164,7 @@ def test_dependencies_that_are_gone_from_the_registry_are_made_and_sent_again(im
     assert registry.images[f"{second.repository}@{second.deps_digest}"] == second.deps_digest
 
 
-def test_another_image_under_a_tag_of_ours_in_the_engine_is_made_anew(images: Path) -> None:
+def test_another_image_under_a_tag_of_ours_in_the_engine_is_created_again(images: Path) -> None:
     docker = FakeDocker(FakeRegistry())
     docker.held = {f"{LOCAL}:{recipe().deps.tag}": "python", f"{LOCAL}:{recipe().code.tag}": "python"}
     said: list[str] = []

@@ -86,13 +86,13 @@ def test_code_and_packages_are_laid_over(folder: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_two_files_of_one_path_are_told(folder: Path, tmp_path: Path) -> None:
+def test_two_files_of_one_path_are_reported(folder: Path, tmp_path: Path) -> None:
     one, other = tree(tmp_path / "one", "hooks.py"), tree(tmp_path / "other", "hooks.py")
     with pytest.raises(UsageError, match=r"code/hooks\.py is there twice"):
         code_part(folder, code=(one, other))
 
 
-def test_a_source_that_is_none_is_told(folder: Path, tmp_path: Path) -> None:
+def test_a_source_that_is_none_is_reported(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no package maxtext"):
         code_part(folder, maxtext=tree(tmp_path / "legacy", "MaxText/__init__.py"))
     with pytest.raises(UsageError, match="is not a folder"):
@@ -168,7 +168,7 @@ def test_xsfts_own_source_holds_no_secret() -> None:
     assert {f.path: f.secret for f in read_tree(Path(image_context.__file__).parents[1]) if f.secret} == {}
 
 
-def test_gigabytes_are_told_before_they_are_read(folder: Path, tmp_path: Path) -> None:
+def test_gigabytes_are_reported_before_they_are_read(folder: Path, tmp_path: Path) -> None:
     big = tree(tmp_path / "mine", "small") / "big"
     with big.open("wb") as sparse:
         sparse.truncate(LIMIT + 1)
@@ -178,7 +178,7 @@ def test_gigabytes_are_told_before_they_are_read(folder: Path, tmp_path: Path) -
     assert all(f.sha256 for f in hashed(part).files if f.kind == "file")
 
 
-def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_reported(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentMissing, match="nowhere cannot be read"):
         list(read_tree(tmp_path / "nowhere"))
 

@@ -76,7 +76,7 @@ def test_a_file_that_is_gone(tmp_path: Path) -> None:
         tar(files)
 
 
-def test_how_much_was_sent_is_told(tmp_path: Path) -> None:
+def test_how_much_was_sent_is_reported(tmp_path: Path) -> None:
     told: list[Sent] = []
     write(context(tmp_path, {"a": b"1" * 10, "b": b"2" * 30}), io.BytesIO(), on_sent=told.append)
     assert told == [Sent(bytes=10, total=40), Sent(bytes=40, total=40)]

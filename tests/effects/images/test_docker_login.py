@@ -69,7 +69,7 @@ def test_a_login_is_beside_the_users_own_and_no_file_holds_it(notes: Path) -> No
     assert snapshot(notes / ".docker") == own
 
 
-def test_no_store_of_the_system_is_asked_for_it(notes: Path) -> None:
+def test_no_store_of_the_system_is_used(notes: Path) -> None:
     with private_config(env=env(notes), logins=(credential(),)) as folder:
         assert read(folder)["credHelpers"] == {HOST: ""}
         assert read(folder)["credsStore"] == "keychain"

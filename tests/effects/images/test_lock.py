@@ -90,7 +90,7 @@ def test_what_cannot_be_kept_is_not_overwritten(images: Path, text: str) -> None
     assert lock_file(images, "mine").read_text() == text
 
 
-def test_a_lock_that_is_none_is_told(images: Path) -> None:
+def test_a_lock_that_is_none_is_reported(images: Path) -> None:
     lock_file(images, "mine").write_text("{")
     with pytest.raises(UsageError, match="cannot be read"):
         locked_images(images, "mine")

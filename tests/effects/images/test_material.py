@@ -76,13 +76,13 @@ def test_problems_of_the_files_come_before_anybody_is_asked(project: Path) -> No
     assert sorted(p.id for p in told.value.problems) == ["image-context-link", "image-context-secret"]
 
 
-def test_an_option_that_no_dockerfile_takes_is_told(project: Path) -> None:
+def test_an_option_that_no_dockerfile_takes_is_reported(project: Path) -> None:
     with pytest.raises(SpecError) as told:
         plan_image(replace(OPTIONS, vllm="vllm==1"), gathering(project))
     assert "VLLM_REQUIREMENT" in told.value.problems[0].message
 
 
-def test_an_image_that_is_not_there_is_told_with_those_that_are(project: Path) -> None:
+def test_an_image_that_is_not_there_is_reported_with_those_that_are(project: Path) -> None:
     assert find_images(project / "extra", "mine") == project / "images"
     with pytest.raises(UsageError, match="There is: mine"):
         find_images(project, "other")
@@ -96,7 +96,7 @@ def test_a_folder_without_a_dockerfile_is_told_as_that(project: Path) -> None:
         assert told.value.problem_id == "image-dockerfile"
 
 
-def test_a_path_instead_of_a_name_is_told_with_the_name(project: Path) -> None:
+def test_a_path_instead_of_a_name_is_reported_with_the_name(project: Path) -> None:
     for name in ("images/mine", "./images/mine/", str(project / "images" / "mine")):
         with pytest.raises(UsageError) as told:
             find_images(project, name)

@@ -400,7 +400,7 @@ def test_what_a_push_would_be_refused_for(
     assert refused.value.problem_id == id
 
 
-def test_the_right_to_push_is_asked_for(served: Served, registries: Registries, tmp_path: Path) -> None:
+def test_the_right_to_push_is_requested(served: Served, registries: Registries, tmp_path: Path) -> None:
     logged_in(tmp_path, served.address, secrets.token_hex())
     challenge = f'Bearer realm="http://{served.address}/token"'
     served.answers[UPLOADS] = lambda _: Answer(401, headers={"WWW-Authenticate": challenge})

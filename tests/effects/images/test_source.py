@@ -31,7 +31,7 @@ def test_the_package_index_has_no_folder(tmp_path: Path) -> None:
     assert found("pypi", tmp_path) is None
 
 
-def test_a_folder_is_told_by_its_commit_and_whether_it_was_changed(fork: Path, tmp_path: Path) -> None:
+def test_a_folder_is_described_by_its_commit_and_changes(fork: Path, tmp_path: Path) -> None:
     head = git(fork, "rev-parse", "HEAD")
     assert found("fork", tmp_path) == SourceTree(folder=fork, label=f"tree {head}")
     (fork / "a.py").write_text("2")
@@ -62,7 +62,7 @@ def test_a_branch_that_moved_is_seen(fork: Path, tmp_path: Path) -> None:
     assert ((before.folder / "a.py").read_text(), (after.folder / "a.py").read_text()) == ("1", "2")
 
 
-def test_what_cannot_be_fetched_is_told(fork: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_fetched_is_reported(fork: Path, tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match=r"nowhere of file://.* could not be fetched"):
         found(f"git+file://{fork}@nowhere", tmp_path)
     assert found(f"git+file://{fork}@main", tmp_path) is not None

@@ -39,6 +39,6 @@ def test_without_places_there_is_none(project: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "says"), [("mian", "Known: bare, main"), ("bare", "has no registry")])
-def test_a_place_that_does_not_help_is_told(project: Path, name: str, says: str) -> None:
+def test_a_place_that_does_not_help_is_reported(project: Path, name: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         registry_of(name, start=places(project, main="a.dev/p", bare=None))

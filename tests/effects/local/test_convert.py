@@ -420,7 +420,7 @@ def test_no_environment_is_built_for_a_conversion_that_cannot_run(lab: Lab, monk
     assert built == []
 
 
-def test_a_download_is_told_by_the_files_that_grow(lab: Lab) -> None:
+def test_a_download_is_derived_from_the_files_that_grow(lab: Lab) -> None:
     source = ConversionSource(repo="owner/name")
     plan = look(lab.workload())[0]
     needs = ConversionEstimate(memory=1, output=100, download=5000)

@@ -126,7 +126,7 @@ def test_a_trainer_that_is_killed_says_so(tmp_path: Path, fake: FakeTrainer) -> 
     assert ran(plan(tmp_path), fake, exit=255).reason == "the trainer ended with exit status 255"
 
 
-def test_a_kill_behind_unshare_is_told(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_a_kill_behind_unshare_is_reported(tmp_path: Path, fake: FakeTrainer) -> None:
     """As the kernel's out-of-memory killer does it, in the namespace that this machine allows."""
 
     def kill(event: Event) -> None:
@@ -178,7 +178,7 @@ def test_each_attempt_that_goes_on_reads_its_rows_in_another_order(tmp_path: Pat
 
 
 @pytest.mark.parametrize("fields", [{"restarts__data": "repeat"}, {"data__shuffle": False}])
-def test_an_attempt_repeats_its_rows_where_that_is_asked_for(
+def test_an_attempt_repeats_its_rows_where_that_is_requested(
     tmp_path: Path, fake: FakeTrainer, fields: dict[str, object]
 ) -> None:
     ran(plan(tmp_path, **fields), fake, data_ends=3)
@@ -297,7 +297,7 @@ def test_a_run_that_learns_nothing_has_failed_for_good(
     assert (again.action, again.outcome, again.reason) == ("finished", "failed", result.reason)
 
 
-def test_a_crash_is_told_beside_it(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_a_crash_is_reported_beside_it(tmp_path: Path, fake: FakeTrainer) -> None:
     result = ran(plan(tmp_path), fake, **NOTHING, ends_with=1, last_words="ValueError: late")
     assert result.state_reason == "no-target-tokens"
     assert "it ended with exit status 1 (ValueError: late)" in (result.reason or "")

@@ -5,7 +5,7 @@ from pathlib import Path
 from xsft.effects.machine.byte_progress import ByteProgress, pieces_of
 
 
-def test_rate_and_time_left_are_told_every_two_seconds(tmp_path: Path) -> None:
+def test_rate_and_time_left_are_reported_every_two_seconds(tmp_path: Path) -> None:
     said: list[str] = []
     times = iter((0.0, 1.0, 4.0))
     progress = ByteProgress(said.append, total=4 * 10**9, now=lambda: next(times))

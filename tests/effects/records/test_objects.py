@@ -54,7 +54,7 @@ def test_the_first_one_writes_and_nothing_is_overwritten(place: tuple[Objects, s
     assert objects.written(f"{root}/a") == objects.written(f"{root}/none") == {}
 
 
-def test_when_a_file_was_written_is_told(tmp_path: Path, bucket: Bucket) -> None:
+def test_when_a_file_was_written_is_reported(tmp_path: Path, bucket: Bucket) -> None:
     (tmp_path / "a").touch()
     os.utime(tmp_path / "a", (5, 5))
     (tmp_path / "b").symlink_to(tmp_path / "none")

@@ -37,7 +37,7 @@ def test_a_bucket_with_all_rights_is_fine_and_only_asked(bucket: Bucket) -> None
 
 
 @pytest.mark.parametrize("lacking", OBJECT_PERMISSIONS)
-def test_each_right_is_asked_for_and_named_with_its_role(lacking: str, bucket: Bucket) -> None:
+def test_each_right_is_requested_and_named_with_its_role(lacking: str, bucket: Bucket) -> None:
     bucket.permissions = ALL - {lacking}
     (problem,) = told(bucket)
     assert (problem.id, problem.severity, problem.where) == ("output-permission", "error", "output")
@@ -116,7 +116,7 @@ def test_a_path_no_file_system_takes_is_a_problem(name: str) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere, so no permission can be denied to it")
-def test_a_folder_of_somebody_else_is_said(tmp_path: Path) -> None:
+def test_a_folder_of_another_user_is_said(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0o500)
     (problem,) = check_writable(str(tmp_path / "closed" / "runs"))
     assert problem.id == "output-not-writable"

@@ -144,7 +144,9 @@ def waits(looks: Looks, name: str) -> None:
 
 
 @pytest.mark.parametrize("few", [True, False])
-def test_pending_first_pods_of_starting_runs_are_told(looks: Looks, monkeypatch: pytest.MonkeyPatch, few: bool) -> None:
+def test_pending_first_pods_of_starting_runs_are_reported(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch, few: bool
+) -> None:
     """Of many that start all pending pods are listed, without their names."""
     monkeypatch.setattr(first_pods, "MOST_STARTING", 2 if few else 1)
     looks.run("a")

@@ -447,7 +447,7 @@ def test_what_need_not_be_read_is_there_while_the_rest_is_and_a_run_is_never_par
     assert sorted(one.jobset.name for one in next(parts) if one.jobset) == ["gemma", "gemma-2"]
 
 
-def test_pods_that_print_are_asked_for_once_and_before_all_lists_have_come(world: World) -> None:
+def test_pods_that_print_are_requested_once_and_before_all_lists_have_come(world: World) -> None:
     world.runs.admitted("gemma")
     world.api.standin.logs.say(world.runs.pod("gemma")["metadata"]["name"], "nothing")
     gate = threading.Event()

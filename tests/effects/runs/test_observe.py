@@ -120,7 +120,7 @@ def test_a_list_that_fails_is_unread_and_nothing_else_is_lost(
     assert all("\n" not in unread.why and unread.why for unread in rows["waits"].unread)
 
 
-def test_one_answer_that_was_cut_is_asked_for_again(api: ClusterApi, runs: Runs) -> None:
+def test_one_answer_that_was_cut_is_requested_again(api: ClusterApi, runs: Runs) -> None:
     runs.admitted("going", status=STARTS)
     for path in ("/jobsets", "/workloads", "/pods"):
         api.server.fail(path, action="broken-json")

@@ -52,7 +52,7 @@ def test_what_can_be_used_is_ok_and_what_cannot_names_the_fix(api: ClusterApi) -
     assert not any(check.required for check in checks.values())
 
 
-def test_an_expired_login_and_a_missing_right_are_told(api: ClusterApi) -> None:
+def test_an_expired_login_and_a_missing_right_are_reported(api: ClusterApi) -> None:
     api.expire_login()
     expired = found(api)["place:lab"]
     assert "HTTP 401" in expired.detail

@@ -297,7 +297,7 @@ def test_answers_come_in_their_order_and_failures_are_raised() -> None:
         held.set()
 
 
-def test_pods_that_were_asked_for_serve_the_runs_they_were_asked_for_only(world: World) -> None:
+def test_pods_serve_only_the_runs_they_were_requested_for(world: World) -> None:
     """With several clusters it turns out later whose turn it is."""
     for name in ("a", "b"):
         world.run(name)

@@ -86,7 +86,7 @@ def test_a_second_call_adopts_the_first(cluster_api: ClusterApi, submit: Submits
     assert len(cluster_api.world.jobsets()) == 1
 
 
-def test_other_inputs_under_a_name_that_lives_are_refused(submit: Submits) -> None:
+def test_other_inputs_under_a_name_that_is_active_are_refused(submit: Submits) -> None:
     submit()
     with pytest.raises(Refused, match="is active with other inputs") as caught:
         submit(digest="cd" * 32)

@@ -570,7 +570,7 @@ BAD: dict[str, tuple[Callable[[ClusterApi, Bucket], object], dict[str, Any], typ
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_told_before_anything_is_made(
+def test_bad_input_is_reported_before_anything_is_made(
     cluster_api: ClusterApi, bucket: Bucket, submit: Submits, case: str
 ) -> None:
     spoil, changes, kind, problem = BAD[case]
@@ -594,7 +594,7 @@ def test_a_cluster_without_jobset_or_kueue(cluster_api: ClusterApi, bucket: Buck
 
 
 @pytest.mark.parametrize("taken", [_foreign, _other_run])
-def test_a_name_taken_by_somebody_else(cluster_api: ClusterApi, bucket: Bucket, submit: Submits, taken: Any) -> None:
+def test_a_name_taken_by_another_user(cluster_api: ClusterApi, bucket: Bucket, submit: Submits, taken: Any) -> None:
     taken(cluster_api, bucket)
     before = uids(cluster_api)
     with pytest.raises(Refused, match="is taken by a JobSet"):
