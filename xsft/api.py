@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.checks import for_submission
+from xsft.checks.rows import sampled_texts
 from xsft.dataset.counted import address, content_address
 from xsft.effects.environments import environments
 from xsft.effects.environments.render import render
@@ -21,6 +22,7 @@ from xsft.effects.facts.counted import kept
 from xsft.effects.facts.hub_check import HubReader, check_data, check_weights
 from xsft.effects.facts.rows import read_rows
 from xsft.effects.facts.templates import template_facts
+from xsft.effects.facts.tokenized import count_tokens
 from xsft.effects.facts.tries import folder_names
 from xsft.effects.machine import clock
 from xsft.effects.machine.files import STDIN, read_workload_text
@@ -97,10 +99,15 @@ def intend(workloads: Sequence[Loaded], *, attempt: int = 1, hub: HubReader | No
 
 
 def _with_counts(spec: WorkloadSpec, facts: Facts) -> Facts:
-    """Return the facts with the counts of `xsft data inspect` for the same rows and keys."""
+    """Return the facts with the counts of `xsft data inspect` for the same rows and keys, else with the tokens of a
+    sample.
+    """
     run = resolve(spec, facts)[0]
     by_content = content_address(run, facts)
-    return replace(facts, counted=kept(address(run, facts)) or (kept(by_content) if by_content else None))
+    counted = kept(address(run, facts)) or (kept(by_content) if by_content else None)
+    if counted is not None or facts.tokenizer is None:
+        return replace(facts, counted=counted)
+    return replace(facts, tokenized=count_tokens(sampled_texts(run, facts), tokenizer=facts.tokenizer.folder))
 
 
 def check(workload: Loaded) -> tuple[Problem, ...]:

@@ -148,6 +148,10 @@ class DataFacts(Struct, frozen=True, kw_only=True):
     """Why there are no rows, or what is wrong with a file."""
 
 
+RoundTokens = tuple[int, int]
+"""Tokens of the prompt and of the answer of one round."""
+
+
 class HubDataFacts(Struct, frozen=True, kw_only=True):
     """The hub's answer on a data set, for the user's own login."""
 
@@ -233,6 +237,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     eval_data: DataFacts | None = None
     hub_data: HubDataFacts | None = None
     """Facts of a data set on the hub; None for other data, and for data sets of the catalogue."""
+    tokenized: tuple[tuple[RoundTokens, ...], ...] = ()
+    """Rounds of sampled rows, before they are cut; empty if they were not tokenised."""
     counted: CountedData | None = None
     """Counts of `xsft data inspect`; None without any."""
     machine: MachineFacts = MachineFacts()

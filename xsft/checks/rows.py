@@ -7,18 +7,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from xsft.checks.values import is_on
+from xsft.checks.values import is_on, number
 from xsft.dataset.rules import Render, Rules
-from xsft.dataset.verdicts import problems_of
+from xsft.dataset.verdicts import Round, length_problems, problems_of, texts_of
 from xsft.facts import CountedData, DataFacts, Facts, TokenizerFacts
 from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 from xsft.trainers.chat import renderer
 from xsft.trainers.template_keys import QUESTION_FORMATTER, QUESTION_TEXTS
+from xsft.trainers.trainer import trainer_of
 
 Keys = Mapping[str, Value]
 
+LIMIT = 2048
+"""MaxText's default of max_target_length. source: maxtext@0.2.5 maxtext/configs/base.yml."""
+COMPLETION_ONLY = "sft_train_on_completion_only"
 SEPARATOR = f"{QUESTION_TEXTS}.REASONING_ANSWER_SEPARATOR"
 
 
@@ -33,10 +37,21 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
             yield from _of_files(found, where, _rules(columns, keys, facts.tokenizer))
     if facts.counted is not None:
         yield from _counted_before(facts.counted)
+    elif facts.tokenized:
+        limit = int(number(keys.get("max_target_length")) or LIMIT)
+        only = is_on(keys.get(COMPLETION_ONLY, True))
+        yield from length_problems(facts.tokenized, limit=limit, completion_only=only)
     elif facts.data is not None and facts.data.rows:
         yield _not_counted()
     if facts.data is not None and facts.data.counted is not None:
         yield from _counted(run, facts.data.counted)
+
+
+def sampled_texts(run: Run, facts: Facts) -> tuple[tuple[Round, ...], ...]:
+    """Return what the template makes of sampled rows for training, to be tokenised; empty if that is unknown."""
+    keys = trainer_of(run).trainer_keys(run)
+    rules = _rules(run.spec.data.columns, keys, facts.tokenizer)
+    return texts_of(facts.data.rows, rules) if facts.data and rules and rules.render else ()
 
 
 def _of_files(found: DataFacts, where: str, rules: Rules | None) -> Iterator[Problem]:
@@ -103,7 +118,7 @@ def _rules(columns: list[str], keys: Keys, tokenizer: TokenizerFacts | None) -> 
     return Rules(
         columns=tuple(columns),
         render=_render(keys, tokenizer),
-        completion_only=is_on(keys.get("sft_train_on_completion_only", True)),
+        completion_only=is_on(keys.get(COMPLETION_ONLY, True)),
         formatted=any(key.startswith(QUESTION_TEXTS) for key in keys),
         separator=str(keys.get(SEPARATOR) or ""),
     )

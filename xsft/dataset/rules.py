@@ -48,6 +48,8 @@ class RowVerdict:
     why: str = ""
     """Completes the sentence "the row …"."""
     messages: tuple[Message, ...] = ()
+    parts: tuple[tuple[str, str], ...] = ()
+    """Text of each round: (prompt, answer)."""
     unwritten: tuple[str, ...] = ()
     """Roles whose messages the template does not write; MaxText itself drops roles outside ROLES."""
 
@@ -223,7 +225,7 @@ def _conversation(messages: list[Message], rules: Rules) -> RowVerdict:
     written = "".join(prompt + answer for prompt, answer in parts)
     unwritten = tuple(_role(one) for one in messages if not _is_written(one, written))
     outcome: Outcome = "trained" if learnt else "nothing"
-    return RowVerdict(outcome=outcome, messages=tuple(messages), unwritten=unwritten)
+    return RowVerdict(outcome=outcome, messages=tuple(messages), parts=tuple(parts), unwritten=unwritten)
 
 
 def _role(message: Message) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from xsft.dataset.findings import MANY_DROPPED
+from xsft.dataset.findings import MANY_CUT, MANY_DROPPED
 from xsft.dataset.rules import (
     ROLES,
     Message,
@@ -19,7 +19,7 @@ from xsft.dataset.rules import (
     stretched,
     uneven,
 )
-from xsft.facts import DataFacts, SampledRow
+from xsft.facts import DataFacts, RoundTokens, SampledRow
 from xsft.problems import Problem, error, warning
 
 JUDGED = 200
@@ -40,6 +40,53 @@ FIXES: dict[RowProblem, str] = {
 class _Judged(Struct, frozen=True):
     at: str
     verdict: RowVerdict
+
+
+TEXT_CHARACTERS = 500_000
+"""Maximum characters that are tokenised for a check: half a second."""
+
+Round = tuple[str, str]
+
+
+def texts_of(rows: Sequence[SampledRow], rules: Rules) -> tuple[tuple[Round, ...], ...]:
+    """Return the rounds of the rows that are judged, (prompt, answer) each, as many as a check tokenises."""
+    left, found = TEXT_CHARACTERS, []
+    for row in rows[:: max(1, -(-len(rows) // JUDGED))]:
+        parts = judge(row.row, rules).parts
+        left -= sum(len(prompt) + len(answer) for prompt, answer in parts)
+        if left < 0:
+            break
+        found.append(parts)
+    return tuple(filter(None, found))
+
+
+def length_problems(rows: Sequence[Sequence[RoundTokens]], *, limit: int, completion_only: bool) -> Iterator[Problem]:
+    """Yield what the lengths say. `limit`: max_target_length."""
+    cut = sum(sum(map(sum, rounds)) > limit for rounds in rows)
+    if cut > MANY_CUT * len(rows):
+        raised = error if cut == len(rows) else warning
+        message = f"{cut:,} of {len(rows):,} rows that were looked at are longer than {limit} tokens and are cut."
+        fix = "Raise train.max_target_length, or look at them: `xsft data show FILE --truncated`."
+        yield raised("data-truncated", "train.max_target_length", message, fix)
+    without = sum(completion_only and not _has_target(rounds, limit) for rounds in rows)
+    if without:
+        raised = error if without == len(rows) else warning
+        message = f"{without:,} of {len(rows):,} rows that were looked at are cut before their answer begins."
+        fix = "Raise train.max_target_length, or look at them: `xsft data show FILE --no-target`."
+        yield raised("data-no-target", "train.max_target_length", message, fix)
+
+
+def _has_target(rounds: Sequence[RoundTokens], limit: int) -> bool:
+    """Return whether an answer begins before the limit. source: maxtext@0.2.5 input_pipeline/input_pipeline_utils.py
+    [SFTPromptMasking].
+    """
+    begin = 0
+    for prompt, answer in rounds:
+        begin += prompt
+        if answer and begin < limit:
+            return True
+        begin += answer
+    return False
 
 
 def problems_of(found: DataFacts, rules: Rules, *, where: str) -> Iterator[Problem]:

@@ -22,6 +22,7 @@ FOUND = CountedData(
 @pytest.fixture(autouse=True)
 def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XSFT_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("XSFT_CACHE_DIR", str(tmp_path / "cache"))  # without MaxText, which would count tokens
 
 
 def of(*settings: str) -> str:

@@ -57,11 +57,13 @@ _OFFLINE = re.compile(
 _UNREADABLE = re.compile(
     r"^(FileNotFoundError|DataFilesNotFoundError|PermissionError|IsADirectoryError|UnicodeDecodeError|EmptyDatasetError)\b"
     r"|^ArrowInvalid|^JSONDecodeError|^ParserError|Parquet magic bytes|^DatasetGenerationError"
-    r"|^TypeError: 'NoneType' object is not subscriptable"
 )
-"""Errors of datasets and pyarrow for a file that is missing, not readable or broken; the last one: it found no
-columns.
-"""
+"""Errors of datasets and pyarrow for a file that is missing, not readable or broken."""
+
+_NO_COLUMNS = "TypeError: 'NoneType' object is not subscriptable"
+"""Error of MaxText if datasets found no columns in the first file."""
+_NO_ROWS = ("StopIteration", "ValueError: Column name")
+"""Beginnings of errors for files without a row; the second one also has an empty list of columns."""
 
 MOST_WORDS = 1000
 """Maximum characters of MaxText's message: some of its errors print its whole configuration."""
@@ -108,9 +110,12 @@ def _refused(said: str) -> XsftError:
     if _OFFLINE.search(said):
         fix = "Check the network, or name a copy: --set data.hf_path=json --set data.hf_train_files=FILE."
         return Unreachable(f"MaxText could not fetch the data: {words}", fix=fix)
-    if said.startswith("StopIteration"):
+    if said.startswith(_NO_ROWS[0]) or (said.startswith(_NO_ROWS[1]) and said.endswith("Columns in the dataset: []")):
         fix = "Check data.hf_train_files, data.hf_eval_files and the names of the splits."
         return SpecError((error("data-empty", "data", "The data has no rows.", fix),))
+    if said.startswith(_NO_COLUMNS):
+        message = "MaxText finds no columns in the first file: its JSON is broken, or it is one JSON array."
+        return SpecError((error("data-unreadable", "data", message, "Write one JSON object a line."),))
     if _UNREADABLE.search(said):
         fix = "Check that data.hf_train_files and data.hf_eval_files are whole files of the format in data.hf_path."
         return SpecError((error("data-unreadable", "data", f"The files of the data cannot be read: {words}", fix),))

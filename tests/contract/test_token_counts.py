@@ -1,0 +1,91 @@
+"""A check counts tokens as MaxText's own pipeline does, and finds rows that are cut."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+import xsft
+from tests.pipeline import Pipeline
+from xsft import api
+from xsft.checks.rows import sampled_texts
+from xsft.data import located
+from xsft.effects.facts import gather, tokenized
+from xsft.effects.facts.tokenized import count_tokens
+from xsft.planner import make_intent
+
+pytestmark = [pytest.mark.contract, pytest.mark.maxtext, pytest.mark.usefixtures("maxtext_environment")]
+
+TINY = Path(__file__).parents[2] / "workloads" / "tiny_local.yaml"
+TOKENIZER = Path(located("xsft://tiny/tokenizer"))
+
+
+def row(question: str, answer: str = "yes") -> dict[str, object]:
+    return {"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]}
+
+
+def settings(folder: Path, rows: list[dict[str, object]], *more: str) -> tuple[str, ...]:
+    file = folder / "rows.jsonl"
+    file.write_text("".join(f"{json.dumps(one)}\n" for one in rows))
+    return (f"data.hf_train_files={file}", "data.rows=null", "train.steps=1", *more)
+
+
+def ids(folder: Path, rows: list[dict[str, object]], *more: str) -> list[tuple[str, str]]:
+    found = xsft.check(xsft.load(TINY, settings=settings(folder, rows, *more)))
+    wanted = ("data-truncated", "data-no-target", "data-not-counted")
+    return [(problem.id, problem.severity) for problem in found if problem.id in wanted]
+
+
+BOS = {
+    "type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "<|system|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+    "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+    "special_tokens": {"<|system|>": {"id": "<|system|>", "ids": [0], "tokens": ["<|system|>"]}},
+}
+"""Writes a BOS in front of every text, unless the tokenizer is loaded without."""
+
+
+@pytest.mark.parametrize("post_processor", [None, BOS], ids=["tokenizers", "transformers"])
+def test_lengths_are_those_of_maxtext(
+    maxtext_pipeline: Pipeline,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    post_processor: dict[str, object] | None,
+) -> None:
+    monkeypatch.setattr(tokenized, "TIMEOUT_S", 200.0)  # a busy machine
+    folder = Path(shutil.copytree(TOKENIZER, tmp_path / "tokenizer"))
+    written = json.loads((folder / "tokenizer.json").read_text())
+    (folder / "tokenizer.json").write_text(json.dumps({**written, "post_processor": post_processor}))
+    chance = random.Random(1)
+    rows = [row("why? " * chance.randrange(9), "so. " * chance.randrange(1, 9)) for _ in range(24)]
+    more = ("data.packing=false", "train.per_device_batch_size=1", f"model.tokenizer={folder}")
+    loaded = xsft.load(TINY, settings=settings(tmp_path, rows, *more))
+    facts = gather.gather(loaded.spec, file=TINY, today="20260101", offline=True)
+    run = make_intent(loaded.spec, facts).run
+    counted = count_tokens(sampled_texts(run, facts), tokenizer=str(folder))
+    (intent,) = api.intend((loaded,))
+    read = maxtext_pipeline.rows(intent.trainer_argv, batches=24)
+    assert [sum(answer for _prompt, answer in rounds) for rounds in counted] == [len(one.trained) for one in read]
+
+
+def test_rows_that_are_cut(tmp_path: Path) -> None:
+    short, long, no_answer = row("why?"), row("why?", "so. " * 200), row("why? " * 200)
+    assert ids(tmp_path, [short] * 40) == []
+    assert ids(tmp_path, [short] * 38 + [long] * 2) == []
+    assert ids(tmp_path, [short] * 30 + [long] * 10) == [("data-truncated", "warning")]
+    assert ids(tmp_path, [long] * 40) == [("data-truncated", "error")]
+    assert ids(tmp_path, [no_answer] * 40) == [("data-truncated", "error"), ("data-no-target", "error")]
+    assert ids(tmp_path, [no_answer] * 40, "train.max_target_length=2048") == []
+
+
+def test_the_same_texts_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ((("what is it?", "a text of the test, counted once"),),)
+    found = count_tokens(texts, tokenizer=str(TOKENIZER))
+    assert found
+    monkeypatch.setattr(tokenized, "WORKER", tmp_path / "missing.py")
+    assert count_tokens(texts, tokenizer=str(TOKENIZER)) == found
+    assert count_tokens(((("another", "text"),),), tokenizer=str(TOKENIZER)) == (), "nothing is guessed"

@@ -1,0 +1,33 @@
+"""What MaxText's pipeline says of files that it cannot read, in words that name the next step."""
+
+from __future__ import annotations
+
+import pytest
+
+from xsft.effects.local.data_pipeline import _refused
+
+
+@pytest.mark.parametrize(
+    ("said", "id", "words"),
+    [
+        ("StopIteration: ", "data-empty", "no rows"),
+        (
+            "ValueError: Column name ['messages'] not in the dataset. Columns in the dataset: []",
+            "data-empty",
+            "no rows",
+        ),
+        (
+            "ValueError: Column name ['messages'] not in the dataset. Columns in the dataset: ['text']",
+            "data-refused",
+            "'text'",
+        ),
+        ("TypeError: 'NoneType' object is not subscriptable", "data-unreadable", "one JSON array"),
+        ("FileNotFoundError: Unable to find 'a'", "data-unreadable", "Unable to find"),
+        ("ConnectionError: Couldn't reach 'owner/rows' on the Hub", "unreachable", "Couldn't reach"),
+    ],
+)
+def test_words_of_maxtext(said: str, id: str, words: str) -> None:
+    (problem,) = _refused(said).problems
+    assert problem.id == id
+    assert words in problem.message
+    assert problem.fix

@@ -1,0 +1,62 @@
+"""Counts the tokens of texts, by the tokenizer's own library in MaxText's environment, if that is built."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from xsft.effects.environments import environments
+from xsft.effects.machine import process
+from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.paths import own_cache
+from xsft.effects.machine.process import own_environment
+from xsft.errors import XsftError
+from xsft.facts import RoundTokens
+
+WORKER = Path(__file__).with_name("token_worker.py")
+TIMEOUT_S = 15.0
+"""A tokenizer of transformers takes 2 s on a quiet machine, mostly imports."""
+FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "tokenizer.model")
+"""Files of a tokenizer that decide how a text is split."""
+
+Rounds = tuple[tuple[RoundTokens, ...], ...]
+
+
+def count_tokens(texts: Sequence[Sequence[tuple[str, str]]], *, tokenizer: str) -> Rounds:
+    """Return the tokens of each text; nothing if they could not be counted. `tokenizer`: its folder. The same texts are
+    counted once.
+    """
+    maxtext = environments.find("maxtext")
+    if maxtext is None or not texts:
+        return ()
+    asked = json.dumps({"tokenizer": tokenizer, "texts": texts})
+    kept = own_cache() / "token-counts" / f"{_digest(asked, tokenizer, maxtext.digest)}.json"
+    try:
+        return msgspec.json.decode(kept.read_bytes(), type=Rounds)
+    except (OSError, msgspec.MsgspecError):
+        pass
+    try:
+        found = _counted(maxtext.python, asked)
+        kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_atomic(kept, msgspec.json.encode(found), durable=False)
+    except (XsftError, OSError, msgspec.MsgspecError):
+        return ()  # the note that nothing was counted stays
+    return found
+
+
+def _counted(python: Path, asked: str) -> Rounds:
+    # -I: neither the user's site nor the checkout can shadow a library.
+    argv, env = (str(python), "-I", str(WORKER)), own_environment(HF_HUB_OFFLINE="1")
+    done = process.run(argv, env=env, cwd=Path("/"), timeout_s=TIMEOUT_S, stdin=asked)
+    return msgspec.json.decode(done.stdout, type=Rounds)
+
+
+def _digest(asked: str, tokenizer: str, environment: str) -> str:
+    found = hashlib.sha256(f"{environment}\0{asked}".encode())
+    for file in (Path(tokenizer, name) for name in FILES):
+        found.update(hashlib.sha256(file.read_bytes()).digest() if file.is_file() else b"-")
+    return found.hexdigest()
