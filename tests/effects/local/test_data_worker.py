@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xsft.effects.local import data_worker
 from xsft.effects.local.data_worker import length_of
 
 PAD = 4
@@ -38,3 +40,10 @@ def test_packed_padding_has_no_segment() -> None:
 @given(st.lists(st.integers(0, 3), max_size=20), st.integers(0, 20))
 def test_any_padding_is_taken_off_and_nothing_else(ids: list[int], padding: int) -> None:
     assert length([*ids, *[PAD] * padding]) == len(ids)
+
+
+def test_rate_is_told_every_two_seconds(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter((0.0, 1.0, 3.0, 4.0))
+    monkeypatch.setattr(data_worker.time, "monotonic", lambda: next(times))
+    assert list(data_worker.counted("abc", expected=3)) == ["a", "b", "c"]
+    assert capsys.readouterr().out == '{"rows": 2, "seconds": 3.0, "total": 3}\n'

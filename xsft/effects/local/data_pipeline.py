@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from xsft.dataset.passes import Answers, Pass, PassRead
 from xsft.effects.local import data_worker
 from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine
 from xsft.effects.local.namespace import refuse_where_harmful
+from xsft.effects.local.prepare_work import Follower
 from xsft.effects.machine import process
 from xsft.effects.machine.hub_login import hub_token
 from xsft.effects.machine.scratch import scratch_folder
@@ -29,9 +31,6 @@ from xsft.trainers.tokenizer_copy import copy_of, copying
 from xsft.trainers.trainer import trainer_of
 
 WORKER = Path(data_worker.__file__)
-TIMEOUT_S = 1800.0
-"""Tokenizing does some thousand rows a second; `--all` of a large split takes long."""
-
 HERE: Mapping[str, Value] = {
     "hardware": "cpu",
     "skip_jax_distributed_system": True,
@@ -69,9 +68,9 @@ MOST_WORDS = 1000
 """Maximum characters of MaxText's message: some of its errors print its whole configuration."""
 
 
-def read(run: Run, passes: tuple[Pass, ...], *, machine: Machine) -> Answers:
-    """Return the answers. Raises SpecError with MaxText's own message if it refuses the data, EnvironmentMissing if it
-    cannot run.
+def read(run: Run, passes: tuple[Pass, ...], *, machine: Machine, say: Callable[[str], None]) -> Answers:
+    """Return the answers; `say` gets lines of progress. Raises SpecError with MaxText's own message if it refuses the
+    data, EnvironmentMissing if it cannot run.
     """
     contained = machine.contain()
     refuse_where_harmful(contained)
@@ -84,6 +83,7 @@ def read(run: Run, passes: tuple[Pass, ...], *, machine: Machine) -> Answers:
                 "rows": one.rows,
                 "split": one.split,
                 "lengths_only": one.lengths_only,
+                "expected": _expected(run, one),
             }
             for one in passes
         ]
@@ -91,11 +91,18 @@ def read(run: Run, passes: tuple[Pass, ...], *, machine: Machine) -> Answers:
         # -I: neither the user's site nor the checkout can shadow MaxText.
         program = (*_copying(run, folder), "-I", str(WORKER), str(job), str(answer))
         argv = (*contained.prefix, str(machine.python), *program)
-        done = process.run(argv, env=_environment(run, machine, folder), cwd=Path.cwd(), timeout_s=TIMEOUT_S)
+        follower = Follower(say=say, verb="read", total=None)
+        done = process.follow(argv, env=_environment(run, machine, folder), on_line=follower.line, cwd=Path.cwd())
         if not answer.exists():
-            words = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "it said nothing")
+            words = next((line for line in reversed(done.stdout.splitlines()) if line.strip()), "it said nothing")
             raise EnvironmentMissing(f"MaxText's pipeline did not run: {words}", fix="run `xsft setup maxtext`")
         return _answers(json.loads(answer.read_text(encoding="utf-8")))
+
+
+def _expected(run: Run, one: Pass) -> int | None:
+    """Return the rows that the pass reads, for the time left; None if that is unknown."""
+    known = (one.rows, None if one.packing or one.split == "eval" else run.spec.data.rows)
+    return min((number for number in known if number and number < sys.maxsize), default=None)
 
 
 def _answers(found: Mapping[str, Any]) -> Answers:

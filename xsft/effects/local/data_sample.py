@@ -72,4 +72,4 @@ def _refuse_missing(run: Run, split: Split) -> None:
 def _read(run: Run, passes: tuple[Pass, ...], progress: Progress) -> Answers:
     python = environments.ensure("maxtext", progress=progress).python
     progress("reading the data through MaxText's input pipeline")
-    return read(run, passes, machine=Machine(python=python, env=own_environment(), cache=own_cache()))
+    return read(run, passes, machine=Machine(python=python, env=own_environment(), cache=own_cache()), say=progress)

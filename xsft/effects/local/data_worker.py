@@ -1,8 +1,8 @@
 """Reads a workload's data through MaxText's own input pipeline. Runs as a program in MaxText's environment.
 
 usage: data_worker.py JOB ANSWER. JOB is `{"passes": [{"argv": [...], "rows": n, "split": "train", "lengths_only":
-bool}]}`; ANSWER becomes `{"passes": [{"rows": [...], "turns": [...], "ended": bool}], "vocabulary": {...}}`, or
-`{"error": "..."}`.
+bool, "expected": n}]}`; ANSWER becomes `{"passes": [{"rows": [...], "turns": [...], "ended": bool}], "vocabulary":
+{...}}`, or `{"error": "..."}`. `{"rows": n, "seconds": s, "total": n}` goes to stdout every two seconds of a pass.
 
 As maxtext@0.2.5 trainers/post_train/sft/train_sft.py and trainers/post_train/hooks.py go about it.
 """
@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 import unittest  # noqa: F401 - MaxText exits the process on a configuration error unless it sees this module
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+EVERY_S = 2.0
 
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:
@@ -92,7 +96,7 @@ def configured(argv: list[str]) -> Any:
     return pyconfig.initialize_pydantic([found.origin if found else module, *arguments])
 
 
-def read(*, argv: list[str], rows: int, split: str, lengths_only: bool) -> dict[str, Any]:
+def read(*, argv: list[str], rows: int, split: str, lengths_only: bool, expected: int | None) -> dict[str, Any]:
     from maxtext.input_pipeline import input_pipeline_interface  # type: ignore[import-not-found]
     from maxtext.utils import maxtext_utils  # type: ignore[import-not-found]
 
@@ -103,9 +107,21 @@ def read(*, argv: list[str], rows: int, split: str, lengths_only: bool) -> dict[
         iterators = dict(
             zip(("train", "eval"), input_pipeline_interface.create_data_iterator(config, mesh), strict=True)
         )
-        batches = islice(until_the_end(iterators[split]), rows)
+        batches = counted(islice(until_the_end(iterators[split]), rows), expected=expected)
         found = [row(batch, pad=pad_of(tokenizer), lengths_only=lengths_only) for batch in batches]
     return {"rows": found, "turns": [] if config.packing else turns[: len(found)], "ended": len(found) < rows}
+
+
+def counted(batches: Iterable[Any], *, expected: int | None) -> Iterator[Any]:
+    """Yield the batches, and print `{"rows": n, "seconds": s, "total": expected}` every two seconds."""
+    began = said = time.monotonic()
+    for number, batch in enumerate(batches, 1):
+        yield batch
+        now = time.monotonic()
+        if now >= said + EVERY_S:
+            said = now
+            sys.stdout.write(f"{json.dumps({'rows': number, 'seconds': now - began, 'total': expected})}\n")
+            sys.stdout.flush()
 
 
 @contextmanager

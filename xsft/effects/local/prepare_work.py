@@ -46,6 +46,8 @@ class Follower:
         """Read a line of the worker; a line that is not its own (a library's warning) is skipped."""
         with suppress(ValueError):
             match json.loads(text):
+                case {"rows": int(rows), "seconds": float(seconds), "total": int(total)}:
+                    self.say(progress_line(self.verb, rows, total=total, seconds=seconds))
                 case {"rows": int(rows), "seconds": float(seconds)}:
                     self.say(progress_line(self.verb, rows, total=self.total, seconds=seconds))
                 case {"shard": found}:
