@@ -6,12 +6,25 @@ import pytest
 
 from tests.localruns import local_plan
 from xsft.evaluation.plan import EvaluationPlan
-from xsft.spec.resolve import Run
+from xsft.facts import Facts
+from xsft.spec.model import WorkloadSpec
+from xsft.spec.resolve import Run, resolve
 from xsft.trainers.evaluation import evaluation_plan, unfit
 
 HELD_OUT = {"data__hf_eval_files": "xsft://tiny/chat.jsonl"}
 FROM = {"model__checkpoint": "/checkpoints/0/items"}
 LORA = {"lora": {"rank": 8, "alpha": 16}, "train__weight_dtype": "bfloat16"}
+
+
+CLUSTER: dict[str, Any] = {
+    "name": "good",
+    "place": {"project": "my-project", "zone": "us-east5-b", "cluster": "my-cluster", "output": "gs://my-bucket/runs"},
+    "tpu": {"type": "v6e-8"},
+    "image": {"ref": "us-docker.pkg.dev/my-project/xsft/train:1", "maxtext": "0.2.5"},
+    "model": {"name": "qwen3-0.6b", "tokenizer": "Qwen/Qwen3-0.6B"},
+    "data": {"hf_path": "HuggingFaceH4/ultrachat_200k", "train_split": "train_sft", "columns": ["messages"]},
+    "train": {"steps": 100, "per_device_batch_size": 1},
+}
 
 
 def a_run(**changes: Any) -> Run:
@@ -87,3 +100,11 @@ def test_what_cannot_be_planned_is_refused(stage: dict[str, Any], more: dict[str
 def test_what_can_be_planned_is_not(stage: dict[str, Any]) -> None:
     assert tuple(unfit(a_run(stages={"evaluate": stage}))) == ()
     assert tuple(unfit(a_run(stages={"evaluate": {}}, **HELD_OUT))) == ()
+
+
+@pytest.mark.parametrize(("mode", "said"), [("mcjax", "evaluate-cluster"), ("pathways", "evaluate-pathways")])
+def test_a_cluster_is_refused_with_the_reason(mode: str, said: str) -> None:
+    document = {**CLUSTER, "mode": mode, "stages": {"evaluate": {"prompts": ["a"]}}}
+    run, _ = resolve(WorkloadSpec.model_validate(document), Facts())
+    (problem,) = unfit(run)
+    assert problem.id == said

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from xsft.api import Loaded
 from xsft.commands.pipeline_cluster import ClusterCall, ConvertOnCluster, TrainOnCluster
-from xsft.commands.pipeline_evaluate import EvaluateHere
+from xsft.commands.pipeline_evaluate import EvaluateHere, evaluation_refused
 from xsft.commands.pipeline_here import ConvertHere, TrainHere
 from xsft.errors import UsageError
 from xsft.spec.model import WorkloadSpec
@@ -52,7 +52,9 @@ def _on_cluster(name: StageName, workload: Loaded, run_name: str, call: ClusterC
             return ConvertOnCluster(workload, training=run_name, call=call)
         case "train":
             return TrainOnCluster(workload, run_name=run_name, call=call)
-        case "evaluate" | "export" | "serve":
+        case "evaluate":
+            raise evaluation_refused(workload)
+        case "export" | "serve":
             raise _unsupported(name)
 
 

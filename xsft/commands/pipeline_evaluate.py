@@ -14,11 +14,12 @@ from xsft.effects.local.evaluate import LocalEvaluation
 from xsft.effects.local.evaluate_folder import existing
 from xsft.effects.local.evaluate_plan import plan_evaluate
 from xsft.effects.local.machine import Machine
+from xsft.errors import SpecError
 from xsft.evaluation.plan import EvaluationPlan
 from xsft.naming import stage_name
 from xsft.stages.stage import Progress, StageEnd, StageFound, StageName, StagePlan
 from xsft.steps import Intent
-from xsft.trainers.evaluation import stage_plan
+from xsft.trainers.evaluation import stage_plan, unfit
 from xsft.trainers.local import reads_only_files
 
 
@@ -65,3 +66,9 @@ class EvaluateHere:
 
     def _intent(self) -> Intent:
         return api.intend((self._workload,))[0]
+
+
+def evaluation_refused(workload: api.Loaded) -> SpecError:
+    """Return the error of an evaluate stage that a cluster would have to do, with the reason."""
+    run = api.intend((workload,))[0].run
+    return SpecError(tuple(problem.in_file(str(workload.file)) for problem in unfit(run)))

@@ -116,6 +116,7 @@ def tuned_argv(argv: Sequence[str], *, weights: str) -> tuple[str, ...]:
 
 def unfit(run: Run, *, prompts: tuple[Conversation, ...] | None = None) -> Iterator[Problem]:
     """Yield why the workload's evaluation cannot be planned. `prompts`: as in `evaluation_plan`."""
+    yield from _elsewhere(run)
     stage = run.spec.stages.evaluate or EvaluateStage()
     held_out, known = held_out_keys(run, stage), prompts or written_prompts(stage)
     if run.release.layout == "legacy":
@@ -133,6 +134,19 @@ def unfit(run: Run, *, prompts: tuple[Conversation, ...] | None = None) -> Itera
         if known is not None and required.prompt >= len(known):
             message = f"Rule for prompt {required.prompt}: there are {len(known)} prompts, numbered from 0."
             yield error("evaluate-prompt", f"{WHERE}.require", message, f"Give a number below {len(known)}.")
+
+
+def _elsewhere(run: Run) -> Iterator[Problem]:
+    """Yield why a cluster does not evaluate the run."""
+    if not run.spec.on_cluster:
+        return
+    fix = "Remove stages.evaluate, and evaluate with target: local where the weights fit."
+    if run.mode.single_controller:
+        message = "Evaluation under Pathways was never run: its proxy would load two sets of weights from one process."
+        yield error("evaluate-pathways", WHERE, message, fix)
+    else:
+        message = "The image does not carry the program that measures, so a cluster cannot evaluate yet."
+        yield error("evaluate-cluster", WHERE, message, fix)
 
 
 def stage_plan(plan: EvaluationPlan) -> StagePlan:
