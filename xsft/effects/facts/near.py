@@ -32,9 +32,10 @@ def absent(path: str, storage: Storage) -> CheckpointFacts:
     if torn:
         return CheckpointFacts(path=path, status="torn", detail=torn)
     near = _inside(path, names, storage, depth=0) or _around(path, storage)
-    weights = near is None and _is_hugging_face(names)
+    holds = _listed(names) if names else _file(path, storage)
+    weights = near is None and bool(holds) and _is_hugging_face(names or (path.rpartition("/")[2],))
     told = f"; there is a checkpoint at {near}" if near else TO_CONVERT if weights else ""
-    if holds := _listed(names) if names else _file(path, storage):
+    if holds:
         detail = f"{holds} without {METADATA}{told}"
         return CheckpointFacts(path=path, status="not-a-checkpoint", detail=detail, near=near, is_hugging_face=weights)
     return CheckpointFacts(path=path, status="missing", detail=f"not found{told}", near=near)
