@@ -18,6 +18,14 @@ demo: setup
 	@$(BIN)/xsft setup maxtext
 	@$(BIN)/xsft submit $(WORKLOAD)
 
+# A tiny model from Hugging Face's format to an answer of the served export, in FOLDER; again: nothing is done twice.
+FOLDER ?= xsft-runs/pipeline
+.PHONY: pipeline
+pipeline: setup
+	@$(BIN)/xsft setup maxtext
+	@$(BIN)/xsft setup engine
+	@$(BIN)/python -m tests.wholepipeline $(FOLDER)
+
 .PHONY: pictures
 pictures: demo
 	@$(BIN)/python -m tests.pictures

@@ -44,6 +44,28 @@ class Seeds(Document):
     """Increment at the first start of each later attempt."""
 
 
+class StageOutline(Document):
+    """A stage beside the training, as `xsft run` does it."""
+
+    name: Literal["convert", "evaluate", "export", "serve"]
+    run_name: str
+    """Run of the stage, `<run_name>-<stage>`."""
+    digest: str | None
+    """Digest of all that decides the result, 64 hex digits; null if the stage cannot be planned, as for the next."""
+    writes: str | None
+    """Path of the result; for `serve` the address."""
+    argv: list[str]
+    """Command of the process that does it; empty if there is none."""
+    xpk_argv: list[str] | None
+    """The `xpk workload create` line; null on this machine."""
+    manifest: dict[str, Any] | None
+    """The object that will be created; null on this machine."""
+    notes: list[str]
+    """What else to know before, one sentence each."""
+    problems: list[Problem]
+    """Problems that only this stage has, and why it cannot be planned."""
+
+
 class Plan(Document):
     """A plan: exactly what `xsft submit` does."""
 
@@ -75,6 +97,8 @@ class Plan(Document):
     audit: list[AuditRow]
     by_hand: list[str]
     """What running `xpk_argv` by hand would lack against `manifest`, one sentence each."""
+    stages: list[StageOutline]
+    """Stages beside the training; empty if the plan has errors."""
     problems: list[Problem]
 
 

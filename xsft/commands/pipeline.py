@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from xsft.api import Loaded
 from xsft.commands.pipeline_cluster import ClusterCall, ConvertOnCluster, TrainOnCluster
 from xsft.commands.pipeline_evaluate import EvaluateHere, evaluation_refused
+from xsft.commands.pipeline_export import ExportHere, ServeHere
 from xsft.commands.pipeline_here import ConvertHere, TrainHere
 from xsft.errors import UsageError
+from xsft.naming import stage_name
 from xsft.spec.model import WorkloadSpec
-from xsft.stages.stage import Stage, StageName
+from xsft.stages.stage import Progress, Stage, StageEnd, StageFound, StageName, StagePlan
 
 
 def names_of(spec: WorkloadSpec) -> Iterator[StageName]:
@@ -42,8 +44,10 @@ def _here(name: StageName, workload: Loaded, run_name: str) -> Stage:
             return TrainHere(workload, run_name=run_name)
         case "evaluate":
             return EvaluateHere(workload, training=run_name)
-        case "export" | "serve":
-            raise _unsupported(name)
+        case "export":
+            return ExportHere(workload, training=run_name)
+        case "serve":
+            return ServeHere(ExportHere(workload, training=run_name))
 
 
 def _on_cluster(name: StageName, workload: Loaded, run_name: str, call: ClusterCall) -> Stage:
@@ -53,11 +57,40 @@ def _on_cluster(name: StageName, workload: Loaded, run_name: str, call: ClusterC
         case "train":
             return TrainOnCluster(workload, run_name=run_name, call=call)
         case "evaluate":
-            raise evaluation_refused(workload)
+            return NotOnCluster(name, training=run_name, refused=evaluation_refused(workload))
         case "export" | "serve":
-            raise _unsupported(name)
+            return NotOnCluster(name, training=run_name, refused=_unsupported(name))
+
+
+class NotOnCluster:
+    """A stage that this xsft does only on this machine; every question about it is refused."""
+
+    def __init__(self, name: StageName, *, training: str, refused: UsageError) -> None:
+        self.name, self._refused = name, refused
+        self.run_name = stage_name(run_name=training, stage=name)
+
+    @property
+    def digest(self) -> str:
+        raise self._refused
+
+    def plan(self) -> StagePlan:
+        raise self._refused
+
+    def find(self) -> StageFound:
+        raise self._refused
+
+    def perform(self, progress: Progress) -> StageEnd:
+        del progress
+        raise self._refused
+
+    def watch(self, timeout_s: float | None) -> None:
+        del timeout_s
+        raise self._refused
 
 
 def _unsupported(name: StageName) -> UsageError:
-    message = f"stages.{name}: this xsft does not run it yet."
-    return UsageError(message, fix="Leave it out of the workload.", id="stage-unsupported")
+    return UsageError(
+        f"stages.{name}: xsft run does not {name} on a cluster yet.",
+        fix="End before it: --to train. docs/guides/after-training.md tells what else can be done.",
+        id="stage-unsupported",
+    )

@@ -112,12 +112,10 @@ class ConvertOnCluster:
         return asked_of(self._workload, self._intend()).digest
 
     def plan(self) -> StagePlan:
-        made, intent, problems = look_for_cluster(self._workload)
-        made = under_claim(made, read_claim(record_store(), made))
+        intent = self._intend()
+        made = asked_of(self._workload, intent)  # the hub is asked when the conversion is submitted
         with shown("xsft") as progress:
-            plan = cpu_jobs.plan_conversion(
-                made, intent.run, file=self._workload.file, problems=problems, progress=progress
-            )
+            plan = cpu_jobs.plan_conversion(made, intent.run, file=self._workload.file, problems=(), progress=progress)
         return job_plan(plan, name=self.name)
 
     def find(self) -> StageFound:

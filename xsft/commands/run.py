@@ -65,7 +65,17 @@ def _stages(workload: api.Loaded, args: argparse.Namespace) -> tuple[Stage, ...]
             fix="Leave it out; `nohup xsft run FILE &` continues without the terminal.",
         )
     call = ClusterCall(yes=args.yes or args.json, poll_s=args.poll)
-    return stages_of(workload, run_name=intent.run.run_name, call=call)
+    stages = stages_of(workload, run_name=intent.run.run_name, call=call)
+    _refuse_unplanned(stages, args)
+    return stages
+
+
+def _refuse_unplanned(stages: tuple[Stage, ...], args: argparse.Namespace) -> None:
+    """Raise the error of the first stage after the training that was asked for and cannot be planned."""
+    asked = STAGES[STAGES.index(args.first) : STAGES.index(args.last) + 1]
+    for stage in stages:
+        if stage.name in asked and stage.name not in ("convert", "train"):
+            stage.plan()
 
 
 def _walked(

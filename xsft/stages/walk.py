@@ -132,7 +132,7 @@ def _after(end: StageEnd, stage: Stage, asked: Walk) -> StageEnd:
 
 
 def _error_of(stage: Stage, end: StageEnd) -> XsftError | None:
-    if end.interrupted or end.state == "running":
+    if end.interrupted or end.state == "running" or end.action == "skipped":
         return None
     if end.state != "done":
         return RunFailed(f"{stage.run_name}: {end.why}", fix=end.fix)

@@ -50,7 +50,7 @@ def check_data(path: str) -> HubDataFacts:
 
 
 def check_weights(source: ConversionSource) -> SourceFacts | None:
-    """Return what the hub says against a conversion; None if it does not answer: `xsft convert` asks again.
+    """Return what the hub says against a conversion; None if it does not answer: `xsft checkpoint convert` asks again.
 
     The commit is left out: it decides where the converted checkpoint is, and only a conversion settles that.
     """
