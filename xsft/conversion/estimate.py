@@ -2,8 +2,9 @@
 
 Measured: maxtext@0.2.5 to_maxtext holds every converted array in memory until the save ends
 (checkpoint_conversion/utils/utils.py save_weights_to_checkpoint), even if it loads lazily, and 0.5 GB besides; a tiny
-model peaks at 0.49 GB. Reported: qwen3-235b (470 GB) ran out of 400 GB (maxtext issue 3418), Kimi K2.6 took 2.3 TB for
-2 TB (issue 4071), a 405B model 1.6 to 2.9 TB in float32 (issue 864).
+model peaks at 0.49 GB, one of 0.71 GB at 1.20 GB (0.99 GB of it anonymous). Reported: qwen3-235b (470 GB) ran out of
+400 GB (maxtext issue 3418), Kimi K2.6 took 2.3 TB for 2 TB (issue 4071), a 405B model 1.6 to 2.9 TB in float32 (issue
+864).
 """
 
 from __future__ import annotations
