@@ -25,9 +25,11 @@ from xsft.effects.local.export import ExportResult, ExportWork, export_here, fou
 from xsft.effects.local.export_needs import refuse_without_room
 from xsft.effects.local.machine import Machine
 from xsft.effects.records.records import RecordStore, record_store
+from xsft.effects.runs.local import observe_local
 from xsft.errors import EnvironmentMissing, Refused, UsageError
 from xsft.export.plan import ExportPlan
 from xsft.records.document import read_record
+from xsft.states.rows import stage_of
 from xsft.trainers.export import ExportRequest
 
 FAKE = """\
@@ -132,7 +134,9 @@ def test_exported_once_and_found_again(lab: Lab) -> None:
     assert (found(lab.plan()).state, found(lab.plan()).result) == ("done", done.folder)
     record = read_record((lab.folder / "tiny-export" / "xsft" / "run.json").read_bytes())
     assert (record.run_name, record.last.outcome, record.target) == ("tiny-export", "completed", "local")
-    assert "tiny-export" in {entry.run_name for entry in lab.store.local_index().entries}
+    entries = [entry for entry in lab.store.local_index().entries if entry.run_name == "tiny-export"]
+    (seen,) = observe_local(entries, now="2026-11-23T00:00:00Z")
+    assert stage_of(seen) == "export"
 
 
 def test_a_later_checkpoint_is_another_export(lab: Lab) -> None:
