@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +15,8 @@ from typing import Any
 import openai
 import pytest
 
+from tests.effects.local.test_export import FAKE, Lab
+from tests.exports import recorded, trainer_argv
 from tests.hfmodels import write_model
 from xsft.effects.environments.installed import BuiltEnvironment
 
@@ -31,9 +35,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_model(tmp_path_factory.mktemp("served") / "model", config=SERVED)
 
 
-def start(folder: Path, *options: str) -> subprocess.Popen[str]:
-    argv = (sys.executable, "-m", "xsft", "serve", str(folder), *options)
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def start(model: Path | str, *options: str, **env: str) -> subprocess.Popen[str]:
+    argv = (sys.executable, "-m", "xsft", "serve", str(model), *options)
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **env})
 
 
 @pytest.fixture(scope="module")
@@ -95,3 +99,48 @@ def test_weights_that_the_engine_cannot_load_end_with_its_last_lines(
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (6, "")
     assert "engine-failed" in err
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Lab:
+    """A training whose weights are exported by a stand-in for MaxText."""
+    found = Lab(folder=tmp_path)
+    model = write_model(tmp_path / "model", config=SERVED)
+    (tmp_path / "python").write_text(f"#!{sys.executable}\n{FAKE}")
+    (tmp_path / "python").chmod(0o755)
+    recorded(found.store, tmp_path, "tiny", trainer_argv(tmp_path, "tiny", model=str(model), base="/base/0/items"))
+    found.save()
+    found.does()
+    return found
+
+
+def test_a_run_is_served_from_its_export(trained: Lab, inference_engine: BuiltEnvironment) -> None:
+    exported = trained.export()
+    with start("tiny", "--json", XSFT_STATE_DIR=trained.env["XSFT_STATE_DIR"]) as process:
+        assert process.stdout is not None
+        document = json.loads(process.stdout.readline())
+        parts = client(document).chat.completions.create(
+            model=document["model"], messages=MESSAGES, max_tokens=4, logit_bias=NO_END, stream=True
+        )
+        text = "".join(part.choices[0].delta.content or "" for part in parts if part.choices)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 130
+    assert text
+    assert document["folder"] == exported.folder
+
+
+def test_a_name_that_no_training_has(trained: Lab, inference_engine: BuiltEnvironment) -> None:
+    with start("nobody", XSFT_STATE_DIR=trained.env["XSFT_STATE_DIR"]) as process:
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "nobody is no run that was submitted from this machine." in err
+
+
+def test_a_port_in_use_is_refused_before_anything_is_exported(trained: Lab) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        with start("tiny", "--port", port, XSFT_STATE_DIR=trained.env["XSFT_STATE_DIR"]) as process:
+            _, err = process.communicate(timeout=60)
+    assert process.returncode == 4
+    assert "port-in-use" in err
+    assert trained.steps() == []

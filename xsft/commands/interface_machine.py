@@ -55,7 +55,7 @@ class SetupDocument(Document):
 
 
 class ServeDocument(Document):
-    """`xsft serve FOLDER|FILE --json`, printed when the server answers, and by `--dry-run`. `run_name` to `uid` are
+    """`xsft serve FOLDER|RUN|FILE --json`, printed when the server answers, and by `--dry-run`. `run_name` to `uid` are
     present for FILE only."""
 
     schema_: Literal["xsft.serve/1"] = Field(alias="schema")

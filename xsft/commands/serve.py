@@ -1,5 +1,4 @@
-"""`xsft serve FOLDER|FILE`: serve a Hugging Face model on this machine, or a workload's export on its
-cluster."""
+"""`xsft serve FOLDER|RUN|FILE`: serve a model or a run's export on this machine, or a workload's on its cluster."""
 
 from __future__ import annotations
 
@@ -7,18 +6,24 @@ import argparse
 import json
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 
+from xsft.commands.convert import machine
 from xsft.commands.documents import print_json
 from xsft.commands.progress import shown
 from xsft.commands.serve_cluster import serve_on_cluster
 from xsft.effects.environments import environments
+from xsft.effects.facts.exported import plan_export, training_of
 from xsft.effects.local.engine_server import NAMED, Server, serve
+from xsft.effects.local.export import ExportWork, perform
 from xsft.effects.local.served_model import served_model
 from xsft.effects.machine.ports import free_port
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.machine.signals import raised
-from xsft.errors import UsageError
+from xsft.effects.records.records import record_store
+from xsft.errors import RunFailed, UsageError
+from xsft.trainers.export import ExportRequest
 
 WORKLOADS = (".yaml", ".yml")
 QUESTION = {"model": NAMED, "messages": [{"role": "user", "content": "Hello"}]}
@@ -47,13 +52,43 @@ def _refuse_options(args: argparse.Namespace, *, is_file: bool) -> None:
 
 
 def _serve_here(args: argparse.Namespace) -> int:
+    free_port(args.port)  # before an export that takes minutes
     with shown("setting up") as progress:
         engine = environments.ensure("engine", progress=progress)
-    model = served_model(Path(args.model), engine=engine)
+    model = served_model(_folder(args.model), engine=engine)
     server = Server(model=model, port=free_port(args.port))
     with raised(lambda _number: KeyboardInterrupt("terminated")), scratch_folder("serve") as scratch:
         serve(server, engine=engine, scratch=scratch, ready=lambda: _say(server, as_json=args.json))
     return 0
+
+
+def _folder(given: str) -> Path:
+    """Return the folder of the given name; a name without a file is a run's, whose export is made if it is missing.
+
+    Raises as `training_of` and `export_here` do, RunFailed if the export fails.
+    """
+    if "/" in given or Path(given).exists():
+        return Path(given)
+    store = record_store()
+    trained = training_of(given, store)
+    if trained.output.startswith("gs://"):
+        raise _is_remote(given, trained.output)
+    with shown("export") as say:
+        look = partial(plan_export, trained, ExportRequest(), store)
+        end = perform(ExportWork(look=look, machine=machine, say=say))
+    if end.interrupted:
+        raise KeyboardInterrupt
+    if end.result is None:
+        raise RunFailed(f"{given} could not be exported: {end.why}", fix=end.fix, id="export-failed")
+    return Path(end.result)
+
+
+def _is_remote(run_name: str, output: str) -> UsageError:
+    fix = (
+        "Serve it on its cluster: `xsft serve FILE` with stages.serve (docs/guides/serving.md); or copy its export to a"
+        " folder of this machine and serve that."
+    )
+    return UsageError(f"{run_name} wrote its weights to {output}, not to this machine.", fix=fix, id="serve-remote")
 
 
 def _say(server: Server, *, as_json: bool) -> None:

@@ -8,11 +8,11 @@ from xsft.commands.arguments import a_name, add_json, add_settings
 from xsft.commands.arguments.wait import add_timing
 
 EPILOG = (
-    "FOLDER is served on 127.0.0.1 by mlx-lm, which shares no code with MaxText and needs no GPU and no network."
-    " Prints one curl line when the server answers; Ctrl-C stops it (exit status 130). The engine is built by"
-    " `xsft setup engine`. FILE is a workload of a cluster with stages.serve: the server is created there once, found"
-    " again by the same command, and never deleted by xsft; Ctrl-C and --timeout end only the waiting. Under --json one"
-    " document is printed when the server answers."
+    "FOLDER and RUN are served on 127.0.0.1 by mlx-lm, which shares no code with MaxText and needs no GPU and no"
+    " network; the newest step of RUN is exported first, unless it was. Prints one curl line when the server answers;"
+    " Ctrl-C stops it (exit status 130). The engine is built by `xsft setup engine`. FILE is a workload of a cluster"
+    " with stages.serve: the server is created there once, found again by the same command, and never deleted by xsft;"
+    " Ctrl-C and --timeout end only the waiting. Under --json one document is printed when the server answers."
 )
 
 
@@ -21,8 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model",
         type=a_name,
-        metavar="FOLDER|FILE",
-        help="a Hugging Face model: config.json, safetensors files and tokenizer; or a workload of a cluster (.yaml)",
+        metavar="FOLDER|RUN|FILE",
+        help="a Hugging Face model (config.json, safetensors files and tokenizer), a training of this machine, or a"
+        " workload of a cluster (.yaml)",
     )
     parser.add_argument("--port", type=_port, metavar="N", help="port of 127.0.0.1 (default: a free one)")
     weights = "cluster: folder of the export, or its repository on the hub (default: stages.export.to)"
