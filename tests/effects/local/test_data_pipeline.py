@@ -22,6 +22,11 @@ from xsft.effects.local.data_pipeline import _refused
             "'text'",
         ),
         ("TypeError: 'NoneType' object is not subscriptable", "data-unreadable", "one JSON array"),
+        (
+            "ValueError: Couldn't instantiate the backend tokenizer from one of: \n(1) a file",
+            "tokenizer-unreadable",
+            "cannot be loaded",
+        ),
         ("FileNotFoundError: Unable to find 'a'", "data-unreadable", "Unable to find"),
         ("ConnectionError: Couldn't reach 'owner/rows' on the Hub", "unreachable", "Couldn't reach"),
     ],

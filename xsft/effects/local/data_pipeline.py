@@ -59,6 +59,8 @@ _UNREADABLE = re.compile(
 )
 """Errors of datasets and pyarrow for a file that is missing, not readable or broken."""
 
+_NO_TOKENIZER = re.compile(r"backend tokenizer|Can't load tokenizer|is not a valid model identifier")
+"""Errors of transformers for a folder or a repository without a tokenizer."""
 _NO_COLUMNS = "TypeError: 'NoneType' object is not subscriptable"
 """Error of MaxText if datasets found no columns in the first file."""
 _NO_ROWS = ("StopIteration", "ValueError: Column name")
@@ -120,6 +122,10 @@ def _refused(said: str) -> XsftError:
     if said.startswith(_NO_ROWS[0]) or (said.startswith(_NO_ROWS[1]) and said.endswith("Columns in the dataset: []")):
         fix = "Check data.hf_train_files, data.hf_eval_files and the names of the splits."
         return SpecError((error("data-empty", "data", "The data has no rows.", fix),))
+    if _NO_TOKENIZER.search(said):
+        message = f"The tokenizer cannot be loaded: {words.splitlines()[0]}"
+        fix = "Name a folder with tokenizer.json and tokenizer_config.json, or a repository on the hub."
+        return SpecError((error("tokenizer-unreadable", "model.tokenizer", message, fix),))
     if said.startswith(_NO_COLUMNS):
         message = "MaxText finds no columns in the first file: its JSON is broken, or it is one JSON array."
         return SpecError((error("data-unreadable", "data", message, "Write one JSON object a line."),))
