@@ -229,7 +229,7 @@ def test_of_two_runs_of_one_name_on_this_machine_none_is_interrupted_before_it_i
         told.cancel("tiny", yes=True)
     assert "this machine, /data/a/tiny" in raised.value.message
     assert "this machine, /data/b/tiny" in raised.value.message
-    assert raised.value.fix == "Say which: its folder instead of its name (/data/a/tiny)."
+    assert raised.value.fix == "Choose one: its folder instead of its name (/data/a/tiny)."
     assert told.interrupted == []
     assert told.cancel("/data/b/tiny") == 0
     assert told.interrupted == ["/data/b"]

@@ -101,7 +101,7 @@ def test_names_are_exact_and_not_more_than_letters() -> None:
 def test_all_names_that_are_not_there_are_said_at_once() -> None:
     with pytest.raises(UsageError) as raised:
         compared("gema", "gemma", "zzz")
-    assert [problem.message[:32] for problem in raised.value.problems] == [
+    assert [problem.message[:26] for problem in raised.value.problems] == [
         "No run is named exactly 'g",
         "No run is named exactly 'z",
     ]

@@ -101,8 +101,8 @@ def test_a_good_workload_fills_tuples_and_enums() -> None:
     ("line", "id", "where", "part", "fix"),
     [
         ("trian: {steps: 1}", "unknown-key", "trian", "allowed: name", "Did you mean train?"),
-        ("train: {stpes: 1, steps: 2}", "unknown-key", "train.stpes", "no key of train", "Did you mean steps?"),
-        ("steps: 1", "unknown-key", "steps", "no key of the workload", "Did you mean train.steps?"),
+        ("train: {stpes: 1, steps: 2}", "unknown-key", "train.stpes", "not a key of train", "Did you mean steps?"),
+        ("steps: 1", "unknown-key", "steps", "not a key of the workload", "Did you mean train.steps?"),
         ("train: {}", "missing-key", "train.steps", "is required", "Add train.steps."),
         ("train: {steps: 0}", "out-of-range", "train.steps", "given 0; allowed: at least 1", "at least 1"),
         ("train: {steps: 1, learning_rate: 2}", "out-of-range", "train.learning_rate", "at most 1", "at most 1"),

@@ -55,7 +55,7 @@ def test_where_no_python_fits_the_shell_part_says_so_and_ends_with_3(tmp_path: P
         ("/bin/sh", ".ci/bootstrap"), cwd=tmp_path, env=env, capture_output=True, text=True, check=False
     )
     assert done.returncode == 3
-    assert "no Python >= 3.11 was found" in done.stderr
+    assert "no Python >= 3.11 runs here" in done.stderr
     assert "python3-venv" in done.stderr
 
 

@@ -62,7 +62,7 @@ def test_an_index_that_is_lost_is_a_torn_save(stores: Path) -> None:
     index.unlink()
     found = read_checkpoint(str(stores / CONVERTED))
     assert found.status == "torn"
-    assert f"d/{index.name} is missing" in found.detail
+    assert f"d/{index.name}, listed in manifest.ocdbt, is missing" in found.detail
 
 
 def test_an_array_that_the_index_has_not_is_a_torn_save(stores: Path) -> None:

@@ -88,7 +88,7 @@ def test_code_and_packages_are_laid_over(folder: Path, tmp_path: Path) -> None:
 
 def test_two_files_of_one_path_are_reported(folder: Path, tmp_path: Path) -> None:
     one, other = tree(tmp_path / "one", "hooks.py"), tree(tmp_path / "other", "hooks.py")
-    with pytest.raises(UsageError, match=r"code/hooks\.py is there twice"):
+    with pytest.raises(UsageError, match=r"code/hooks\.py is given twice"):
         code_part(folder, code=(one, other))
 
 

@@ -84,7 +84,7 @@ def test_an_option_that_no_dockerfile_takes_is_reported(project: Path) -> None:
 
 def test_an_image_that_is_not_there_is_reported_with_those_that_are(project: Path) -> None:
     assert find_images(project / "extra", "mine") == project / "images"
-    with pytest.raises(UsageError, match="There is: mine"):
+    with pytest.raises(UsageError, match="Known: mine"):
         find_images(project, "other")
 
 

@@ -56,7 +56,7 @@ def test_a_control_group_may_allow_less(tmp_path: Path) -> None:
 
 def test_what_is_said() -> None:
     assert killed_text(memory_bytes=4 * 10**9, kernel=OOM) == (
-        f"{KILLED}: out of memory:  {OOM}; this machine has 4.0 GB of memory"
+        f"{KILLED}: out of memory: {OOM}; this machine has 4.0 GB of memory"
     )
     assert "sudo dmesg" in killed_text(memory_bytes=None, kernel=None)
     assert signal_text(134, since=0) == "the trainer was ended by SIGABRT"

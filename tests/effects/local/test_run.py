@@ -253,7 +253,7 @@ def test_an_unfinished_save_is_no_checkpoint(tmp_path: Path, fake: FakeTrainer) 
 
 def test_two_submits_at_once(tmp_path: Path, fake: FakeTrainer) -> None:
     lock = tmp_path / "out" / "tiny-local" / "xsft" / "lock"
-    with exclusive(lock, waiting=lambda: None), pytest.raises(Refused, match="is running now"):
+    with exclusive(lock, waiting=lambda: None), pytest.raises(Refused, match="is already running"):
         ran(plan(tmp_path), fake)
 
 
@@ -412,7 +412,7 @@ def test_an_output_below_a_file_is_said(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
     with pytest.raises(EnvironmentMissing, match="Not a directory") as caught:
         already_done(plan(tmp_path))
-    assert "name another output" in caught.value.fix
+    assert "use another output" in caught.value.fix
 
 
 def _pids(name: str) -> list[int]:

@@ -468,7 +468,7 @@ def test_a_killed_submitters_number_is_free_for_another_workload(
         submit(by="c" * 16)
 
 
-@pytest.mark.parametrize(("at", "told"), [("look", "Nothing was created"), ("compare", "is created. Run ")])
+@pytest.mark.parametrize(("at", "told"), [("look", "Nothing was created"), ("compare", "was created. Run ")])
 def test_who_interrupts_is_told_what_is_known(cluster_api: ClusterApi, submit: Submits, at: str, told: str) -> None:
     how = {"look": {"writable": _interrupted}, "compare": {"compare": _interrupted}}[at]
     with pytest.raises(KeyboardInterrupt) as stopped:
