@@ -1,0 +1,80 @@
+"""The whole chain of `make pipeline`, killed on its way: every stage for real, with a tiny model, without a network."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.wholepipeline import NAME, Chain
+from xsft.effects.environments.installed import BuiltEnvironment
+from xsft.effects.local.namespace import detect
+
+pytestmark = pytest.mark.trainer
+
+KILLED_AT = {
+    "the record of the conversion": f"out/{NAME}-convert/xsft/run.json",
+    "the converted checkpoint": "out/converted/*/*/items*",
+    "the record of the training": f"out/{NAME}/xsft/run.json",
+    "the record of the evaluation": f"out/{NAME}-evaluate/xsft/run.json",
+    "the exported weights": f"out/{NAME}-export/*/*.safetensors",
+}
+"""What xsft or a stage's process has just written when xsft is killed, in the order of the stages."""
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory, maxtext_python: Path, inference_engine: BuiltEnvironment) -> Chain:
+    if not (found := detect()).private:
+        pytest.skip(f"no PID namespace here, and MaxText must not run without one in a test: {found.why_not}")
+    made = Chain(tmp_path_factory.mktemp("pipeline"))
+    made.write()
+    return made
+
+
+@pytest.fixture(scope="module")
+def stages(chain: Chain) -> list[dict[str, Any]]:
+    """Of the call that came to the end, after one kill at each of these writes."""
+    for pattern in KILLED_AT.values():
+        chain.kill_when(pattern)
+    return chain.run()
+
+
+def test_it_continues_after_each_kill(stages: list[dict[str, Any]]) -> None:
+    assert [(one["name"], one["action"], one["state"]) for one in stages] == [
+        ("convert", "done", "done"),
+        ("train", "done", "done"),
+        ("evaluate", "done", "done"),
+        ("export", "attempt", "done"),
+        ("serve", "skipped", None),
+    ]
+
+
+def test_a_second_call_does_nothing_twice(chain: Chain, stages: list[dict[str, Any]]) -> None:
+    files = written(chain)
+    again = chain.run()
+    assert [one["action"] for one in again] == ["done", "done", "done", "done", "skipped"]
+    assert [one["result"] for one in again] == [one["result"] for one in stages]
+    assert written(chain) == files
+
+
+def test_the_loss_falls_and_nearly_every_tensor_is_trained(chain: Chain, stages: list[dict[str, Any]]) -> None:
+    record = json.loads((chain.folder / "out" / NAME / "xsft" / "run.json").read_text())
+    by_step = [loss for _, loss in record["losses"]]
+    assert by_step[-1] < by_step[0] / 10
+    verification = json.loads((Path(stages[3]["result"]) / "xsft" / "export.json").read_text())["verification"]
+    assert verification["changed"] >= 0.9 * verification["trained"]
+
+
+def test_the_served_answer_is_maxtexts(chain: Chain, stages: list[dict[str, Any]]) -> None:
+    report = chain.evaluation(stages)
+    question, tuned = report["prompts"][0][-1]["content"], report["tuned"]["answers"][0]
+    assert tuned["ended"] == "stop"
+    assert chain.answer(stages[3]["result"], question) == tuned["text"]
+
+
+def written(chain: Chain) -> dict[str, int]:
+    """Each file below the output, and when it was changed."""
+    files = (path for path in (chain.folder / "out").rglob("*") if path.is_file())
+    return {str(path): path.stat().st_mtime_ns for path in files}
