@@ -177,7 +177,7 @@ def test_what_xpk_would_lose_is_refused(
     assert done.returncode == 4, done.stderr
     (problem,) = json.loads(done.stdout)["problems"]
     assert problem["id"] == "xpk-loses"
-    named = re.search(r"asks for: (.*?) \(", problem["message"])
+    named = re.search(r"settings of the workload: (.*?) \(", problem["message"])
     assert named is not None
     assert set(named[1].split(", ")) == fields
     assert (here.jobsets, tools.calls, here.api.server.seen) == ([], [], [])
