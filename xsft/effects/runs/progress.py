@@ -229,7 +229,7 @@ def metrics_of(output: str, run_name: str, store: RecordStore) -> Progress | Non
     folder, objects = f"{output.rstrip('/')}/{run_name}/{FOLDER}", store.objects_at(output)
     names = newest_files(objects.written(folder))
     texts = [(objects.read(f"{folder}/{name}", limit=MAX_METRICS) or b"").decode("utf-8", "replace") for name in names]
-    return progress_of_metrics((row for text in texts for row in rows_of(text)), read_at=store.now())
+    return progress_of_metrics([row for text in texts for row in rows_of(text)], read_at=store.now())
 
 
 def _saved(output: str, run_name: str, store: RecordStore) -> int | None:
