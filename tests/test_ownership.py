@@ -47,7 +47,7 @@ def test_the_first_attempts_name_is_the_runs(owner: str | None, saved: int | Non
         pass_over(there, attempt=1, world=RunHistory(latest_step=saved))
     assert (f"of the run {owner}" if owner else "xsft did not create it") in caught.value.message
     assert ("--set name=" in caught.value.fix) == (saved is None)
-    assert ("resumes from step 100" in caught.value.fix) == (saved is not None)
+    assert ("resumes from the saved step 100" in caught.value.fix) == (saved is not None)
 
 
 @pytest.mark.parametrize(

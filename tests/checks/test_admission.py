@@ -64,7 +64,7 @@ def test_a_queue_of_nothing() -> None:
 def test_more_than_the_queue_ever_has() -> None:
     (problem,) = said(facts(cluster_queue=queue(256)))
     assert (problem.id, problem.severity, problem.where) == ("quota-too-small", "error", "tpu")
-    assert "asks for 512 chips" in problem.message
+    assert "requests 512 chips" in problem.message
     assert "cluster-queue is 256." in problem.message
 
 
@@ -83,7 +83,7 @@ def test_the_head_needs_quota_too() -> None:
     small = queue()
     small["spec"]["resourceGroups"][1]["flavors"][0]["resources"][0]["nominalQuota"] = "47"
     (problem,) = said(facts(cluster_queue=small))
-    assert "pathways-head asks for 48 cpu" in problem.message
+    assert "pathways-head requests 48 cpu" in problem.message
     assert said(facts(cluster_queue=small), "deepseek_ultrachat_mcjax") == ()
 
 
@@ -122,7 +122,7 @@ def test_pod_sets_with_one_flavor_to_go_to_share_it() -> None:
     asked = demand("deepseek_ultrachat_mcjax")
     twice = replace(asked, pod_sets=(*asked.pod_sets, replace(asked.pod_sets[0], name="more")))
     (problem,) = admission_problems(one, twice)
-    assert "all its jobs together asks for 1024 chips" in problem.message
+    assert "all its jobs together requests 1024 chips" in problem.message
 
 
 def test_a_resource_without_quota() -> None:

@@ -22,7 +22,7 @@ def test_the_limit_of_the_mode_less_a_second_attempts_suffix(mode: str, limit: i
     assert ids(check, spec(base, name="a" * limit)) == set()
     (problem,) = problems(check, spec(base, name="a" * (limit + 1)))
     assert (problem.id, problem.severity, problem.where) == ("name-too-long", "error", "name")
-    assert f"{mode} takes {limit} here" in problem.message
+    assert f"the limit in {mode} mode is {limit} " in problem.message
     assert f"e.g. {'a' * limit}." in problem.fix
 
 

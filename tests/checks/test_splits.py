@@ -39,7 +39,7 @@ def test_only_names_are_splits(split: str) -> None:
 
 def test_the_fix_of_a_slice_names_its_split() -> None:
     (problem,) = problems(check, spec(data={"train_split": "train_sft[:10%]"}))
-    assert (problem.severity, problem.fix.partition(";")[0]) == ("error", "Write train_sft")
+    assert (problem.severity, problem.fix.partition(";")[0]) == ("error", "Use train_sft")
     assert "Bad split: train_sft[:10%]" in problem.message
 
 

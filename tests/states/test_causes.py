@@ -158,7 +158,7 @@ QUEUE: tuple[Row, ...] = (
     (
         "queue-stopped",
         why(held(""), cluster_queue=condition("Active", "False", "Stopped", "Can't admit new workloads: is stopped.")),
-        ("admits no workloads",),
+        ("admits nothing now",),
     ),
     (
         "namespace-refused",
@@ -641,7 +641,7 @@ def test_what_restarts_is_said_where_a_process_ended() -> None:
     restarted = ended(1)
     assert restarted.jobset is not None
     more = replace(restarted, jobset=replace(restarted.jobset, restarts=1, max_restarts=3, conditions=()))
-    assert "42 and 127 to 255 are restarted, 1 of 3 times" in why(ended_in(more)).cause.message
+    assert "42 and 127 to 255 are started again, 1 of 3 times" in why(ended_in(more)).cause.message
 
 
 def killed_before(**changes: Any) -> Pod:

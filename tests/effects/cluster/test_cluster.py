@@ -324,5 +324,5 @@ def test_nothing_is_ever_changed_or_deleted(cluster_api: ClusterApi) -> None:
 def test_refused_is_what_a_conflict_without_an_object_comes_to(cluster_api: ClusterApi) -> None:
     """The name is taken each time and free each time it is looked up: somebody makes and deletes it."""
     cluster_api.server.fail(CREATE, code=409, message="already exists", times=9)
-    with pytest.raises(Refused, match="exists already"):
+    with pytest.raises(Refused, match="already exists"):
         cluster_api.connect().create_jobset(sent_to(cluster_api))

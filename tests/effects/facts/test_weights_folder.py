@@ -64,7 +64,7 @@ def test_a_digest_is_kept_until_the_file_changes(tmp_path: Path) -> None:
     ("names", "said"),
     [
         ((), "nothing"),
-        (("config.json",), "it holds config.json"),
+        (("config.json",), "it contains config.json"),
         (("config.json", "pytorch_model.bin"), "pytorch_model.bin"),
         (("_METADATA",), "_METADATA"),
     ],

@@ -20,12 +20,17 @@ OURS_ALONE = {
     "images/docker_context.py": "the same",
     "images/installed.py": "the same",
     "local/data_": "files of a temporary folder that xsft just made",
+    "local/engine_logits_worker.py": "files of a temporary folder that xsft just made",
     "local/engine_server.py": "the log of the process that xsft just started",
+    "local/evaluate_": "the program that xsft ships, and files of a temporary folder that xsft just made",
+    "local/export_work": "files of a temporary folder that xsft just made",
     "local/killed.py": "the kernel's",
+    "local/logits_worker.py": "files of a temporary folder that xsft just made",
     "local/namespace.py": "the kernel's",
     "local/prepare_w": "files of a temporary folder that xsft just made",
     "local/served_model.py": "source in an environment that xsft itself built",
     "local/stop.py": "the kernel's",
+    "local/tokenizer_worker.py": "files of a temporary folder that xsft just made",
     "machine/google_files.py": "the kernel's",
 }
 """Who reads by itself, and why nobody else can have put a pipe there."""

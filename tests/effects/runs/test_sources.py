@@ -44,7 +44,7 @@ def test_what_is_named_is_all_that_is_looked_at() -> None:
 
 
 def test_a_place_that_is_not_there() -> None:
-    with pytest.raises(UsageError, match=r"no place nosuch\. Known: lab, main, no-cluster \(places.yaml\)"):
+    with pytest.raises(UsageError, match=r"Place nosuch was not found\. Known: lab, main, no-cluster \(places.yaml\)"):
         found(PlaceQuery(place="nosuch"))
 
 
