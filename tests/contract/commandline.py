@@ -24,10 +24,10 @@ from tests.stories import ROOT
 XSFT = Path(sys.executable).with_name("xsft")
 IMAGE = {"ref": f"us-docker.pkg.dev/my-project/xsft/post-training@sha256:{'0' * 64}", "maxtext": "0.2.5"}
 """In place of the one under images/, which this machine never pushed."""
-CHECKPOINT = {
+INPUTS = {
     f"deepseek3-671b/0/items/{name}": content for name, content in small_files("deepseek3-671b", axis=0).items()
-}
-"""What the shown workloads start from."""
+} | {f"ultrachat_200k/train_sft-{shard:05}-of-01024.parquet": b"PAR1" for shard in range(1024)}
+"""What the shown workloads start from: weights, and the shards of rows that 128 hosts read."""
 
 
 @dataclass
@@ -102,7 +102,7 @@ def machine(folder: Path, *, environments: Path, api: ClusterApi) -> Iterator[Ma
     cache = folder / "cache"
     cache.mkdir()
     (cache / "envs").symlink_to(environments)
-    with serving(Bucket(dict(CHECKPOINT))) as bucket:
+    with serving(Bucket(dict(INPUTS))) as bucket:
         env = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder / "home"),

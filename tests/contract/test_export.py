@@ -25,6 +25,7 @@ from xsft.effects.local.machine import Machine
 from xsft.effects.local.namespace import detect
 from xsft.effects.machine.process import own_environment
 from xsft.effects.records.records import RecordStore, record_store
+from xsft.export.engines import model_type
 from xsft.export.plan import ExportPlan
 from xsft.trainers.export import ExportRequest
 
@@ -169,3 +170,15 @@ def arrays(folder: Path) -> dict[str, Any]:
         wide = np.frombuffer(part, "<u2").astype("<u4") << 16 if one.dtype == "BF16" else np.frombuffer(part, "<u4")
         found[name] = wide.view("<f4").reshape(one.shape)
     return found
+
+
+def test_model_types_are_those_of_the_exporters_configurations(maxtext_python: Path) -> None:
+    program = (
+        "import json\n"
+        "from maxtext.checkpoint_conversion.utils.hf_model_configs import HF_MODEL_CONFIGS as known\n"
+        "print(json.dumps({name: one['model_type'] if isinstance(one, dict) else one.model_type"
+        " for name, one in known.items()}))\n"
+    )
+    done = subprocess.run((maxtext_python, "-I", "-c", program), capture_output=True, text=True, check=True)
+    known = json.loads(done.stdout.splitlines()[-1])
+    assert {name: model_type(name) for name in known} == known

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from tests.commands.test_secret import to
-from tests.contract.commandline import CHECKPOINT, XSFT, Machine, machine
+from tests.contract.commandline import INPUTS, XSFT, Machine, machine
 from tests.effects.cluster.test_cluster import CREATE
 from tests.effects.runs.test_logs import until
 from tests.fakes.clusters import ClusterApi
@@ -150,7 +150,7 @@ def test_a_dry_run_is_the_plan(here: Machine) -> None:
         plan, dry = here.xsft("plan", file, *flags), here.xsft("submit", "--dry-run", file, *flags)
         assert (dry.returncode, dry.stdout, dry.stderr) == (plan.returncode, plan.stdout, plan.stderr)
     assert here.api.server.seen == []
-    assert here.bucket.objects.keys() == CHECKPOINT.keys()
+    assert here.bucket.objects.keys() == INPUTS.keys()
 
 
 def _too_little(here: Machine) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.checkpoints import small_files
 from tests.cluster.api import Cluster
 from tests.cluster.rest import MERGE, each
-from tests.contract.commandline import CHECKPOINT, Machine, machine
+from tests.contract.commandline import INPUTS, Machine, machine
 from tests.fakes.clusters import ClusterApi, reaching
 from tests.stories import NAMES, spec_of
 from xsft.effects.environments.installed import BuiltEnvironment
@@ -100,7 +100,7 @@ def runs(here: Machine, cluster: Cluster, workload: Path) -> None:
 def with_secrets(here: Machine, cluster: Cluster) -> None:
     path = f"/api/v1/namespaces/{here.api.namespace}/secrets"
     cluster.api("POST", path, {"metadata": {"name": "hf-token"}, "data": {"token": "eA=="}})
-    assert here.bucket.objects.keys() >= CHECKPOINT.keys()
+    assert here.bucket.objects.keys() >= INPUTS.keys()
 
 
 def admitted(cluster: Cluster, namespace: str) -> bool:
