@@ -78,6 +78,13 @@ def test_a_template_that_does_not_end(tmp_path: Path) -> None:
     assert "did not end" in found["data-template"]
 
 
+def test_rows_of_grain_are_not_checked_and_that_is_a_note(tmp_path: Path) -> None:
+    settings = ("data.pipeline=grain", "data.hf_path=arrayrecord", f"data.hf_train_files={tmp_path}/*.array_record")
+    found = {p.id: p for p in xsft.check(xsft.load(TINY, settings=settings))}
+    assert found["data-not-read"].severity == "note"
+    assert "pipeline: grain" in found["data-not-read"].message
+
+
 def test_what_is_not_checked_is_a_note(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text(f"{json.dumps(GOOD)}\n")
     settings = (f"data.hf_train_files={tmp_path}/rows.jsonl", "data.formatting_func=a.b")

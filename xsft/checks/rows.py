@@ -35,6 +35,8 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     ):
         if found is not None:
             yield from _of_files(found, where, _rules(columns, keys, facts.tokenizer))
+    if data.pipeline == "grain" and facts.counted is None:
+        yield _not_read_here()
     if facts.counted is not None:
         yield from _counted_before(facts.counted)
     elif facts.tokenized:
@@ -76,6 +78,12 @@ def _not_judged(where: str) -> Problem:
         "The rows were not checked: what data.formatting_func, or a multimodal pipeline, makes of them is not known."
     )
     return note("data-not-read", where, message, "Look at them through MaxText: `xsft data inspect FILE`.")
+
+
+def _not_read_here() -> Problem:
+    message = "The rows were not checked: files of pipeline: grain are read by MaxText only."
+    fix = "Count them through MaxText: `xsft data inspect FILE`; later checks use the result."
+    return note("data-not-read", "data.hf_train_files", message, fix)
 
 
 def _large(columns: tuple[str, ...], where: str) -> Problem:
