@@ -20,6 +20,7 @@ from tests.engine.daemon import Engine as RunningEngine
 from tests.engine.registryserver import Registry
 from tests.engine.steps import step
 from tests.replacing import replace
+from tests.until import until
 from xsft.effects.images import docker_client
 from xsft.effects.images.docker_build import build, find_client
 from xsft.effects.images.docker_push import pusher
@@ -412,6 +413,7 @@ def test_the_right_to_push_is_requested(served: Served, registries: Registries, 
 @pytest.mark.engine
 def test_a_real_registry_lets_an_upload_begin_and_forgets_it(bad_proxy: BadProxy, tmp_path: Path) -> None:
     Registries(env={"HOME": str(tmp_path)}).try_push(f"{bad_proxy.address}/team/image")
+    until(lambda: all(seen.code for seen in bad_proxy.seen), what="the proxy to note its last answer")
     assert [(seen.line.split()[0], seen.code) for seen in bad_proxy.seen] == [("POST", 202), ("DELETE", 204)]
 
 
