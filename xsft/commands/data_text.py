@@ -26,7 +26,7 @@ def print_examples(found: Sequence[Numbered], vocabulary: Vocabulary, *, noun: s
         for line in _example(row, one, vocabulary, noun, with_ids=with_ids):
             show(line)
     if not found:
-        show(f"no {noun} of those that were read is such a one")
+        show(f"none of the {noun}s read matches")
 
 
 def _example(row: int, one: TokenSequence, vocabulary: Vocabulary, noun: str, *, with_ids: bool) -> Iterator[Text]:
