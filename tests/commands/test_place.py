@@ -19,7 +19,8 @@ def test_several_places_need_a_name(tmp_path: Path) -> None:
     (tmp_path / "places.yaml").write_text("one: {context: a}\ntwo: {context: b}\n")
     done = xsft("place", "show")
     assert done.returncode == 2
-    assert "2 clusters could be meant; places: one, two" in done.stderr
+    assert "2 places could be meant" in done.stderr
+    assert "known: one, two" in done.stderr
 
 
 def test_no_place_at_all_says_what_to_name() -> None:

@@ -40,8 +40,9 @@ def _source(query: PlaceQuery) -> RunSource:
         return found[0]
     known = ", ".join(sorted(places)) or "none"
     raise UsageError(
-        f"{len(found)} clusters could be meant; places: {known} ({file or 'no places.yaml'}).",
-        fix="Name a place, or a kubeconfig context with --context.",
+        f"{len(found)} places could be meant, not counting those with placeholders; known: {known}"
+        f" ({file or 'no places.yaml'}).",
+        fix="Fill in places.yaml, and name one of its places; or name a kubeconfig context with --context.",
     )
 
 
