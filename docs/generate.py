@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from xsft import errors
@@ -22,6 +23,7 @@ from xsft.spec.reference import tables, workload_page
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
+FAILURES = ROOT / "docs" / "failures.toml"
 
 
 def main(arguments: list[str]) -> int:
@@ -44,6 +46,7 @@ def pages() -> dict[Path, str]:
         REFERENCE / "exit-status.md": exit_status_page(),
         REFERENCE / "machine-interface.md": machine_interface_page(),
         REFERENCE / "tokenizers.md": tokenizers_page(),
+        FAILURES.with_suffix(".md"): failures_page(),
         **schemas,
     }
 
@@ -189,6 +192,33 @@ def code(words: Iterable[str]) -> str:
 
 def outside_code(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+FAILURES_HEAD = """\
+# Failures of others
+
+Generated from [failures.toml](failures.toml) by `make docs`; do not edit.
+
+Mistakes that users of MaxText, xpk, Tunix, JobSet, Kueue, Orbax, datasets, TRL and axolotl reported, most of them after
+the slice was taken, and the [problem](checks.md) that xsft raises for the same mistake before a submission. A test
+feeds each to xsft ([tests/failures/](../tests/failures/)). `missed`: xsft says nothing before the run starts.
+`after start`: only the started run can show it.
+
+"""
+
+
+def failures_page() -> str:
+    rows = [(kind, row) for kind, named in tomllib.loads(FAILURES.read_text("utf-8")).items() for row in named.values()]
+    reported = sum("id" in row for _, row in rows)
+    head = f"{FAILURES_HEAD}{reported} of {len(rows)} are reported before a submission.\n\n"
+    table = (table_row(kind, f"[{row['what']}]({row['link']})", *outcome_cells(row)) for kind, row in rows)
+    return f"{head}{table_row('class', 'failure', 'reported as', 'found in', 'cost')}{'|---' * 5}|\n{''.join(table)}"
+
+
+def outcome_cells(row: Mapping[str, str]) -> tuple[str, str, str]:
+    if "id" in row:
+        return f"`{row['id']}`", row["found"], row["cost"]
+    return row["outcome"], "", ""
 
 
 INTERFACE_HEAD = """\

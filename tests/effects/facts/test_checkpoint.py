@@ -65,6 +65,9 @@ class Memory:
         below = (name.removeprefix(f"{folder}/").split("/") for name in self._files if name.startswith(f"{folder}/"))
         return tuple(sorted({parts[0] for parts in below if len(parts) == 2 and parts[1] in files}))
 
+    def size(self, folder: str) -> int | None:
+        return sum(len(content) for name, content in self._files.items() if name.startswith(f"{folder}/"))
+
     def names(self, folder: str) -> tuple[str, ...]:
         below = [name.removeprefix(f"{folder}/") for name in self._files if name.startswith(f"{folder}/")]
         return tuple(sorted({n.partition("/")[0] + ("/" if "/" in n else "") for n in below}))

@@ -1,0 +1,198 @@
+"""Each failure of docs/failures.toml that xsft reports, fed to xsft: the ids of the problems that it raises."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.checks.factory import DROP, FLAGSHIP, GOOD, spec
+from tests.checks.test_admission import facts as cluster_facts
+from tests.checks.test_admission import said
+from tests.checks.test_weights import full
+from tests.effects.cluster.test_cluster import NO_ENDPOINTS, sent_to
+from tests.effects.facts.test_checkpoint import CONVERTED, Memory
+from tests.effects.records.test_objects import remote
+from tests.effects.submit.test_admission import plan_for
+from tests.fakes.clusters import ClusterApi, standing_in
+from tests.fakes.gcs import Bucket
+from tests.fakes.gcs import serving as serving_bucket
+from xsft.checks.image import maxtext_differs
+from xsft.effects.facts.checkpoint import read_checkpoint
+from xsft.effects.facts.rows import read_rows
+from xsft.effects.records.writable import check_writable
+from xsft.effects.submit.admission import examine
+from xsft.errors import XsftError
+from xsft.facts import CheckpointFacts, Facts, SavedArray
+from xsft.planner import make_intent
+from xsft.problems import Problem
+from xsft.spec.model import WorkloadSpec
+from xsft.spec.resolve import resolve
+
+Raised = set[str]
+Case = Callable[[Path], Raised]
+
+LORA = {"rank": 8, "alpha": 16, "restore_path": "gs://my-bucket/runs/a/checkpoints/2/model_params"}
+UNSCANNED = {**GOOD, "model": {**GOOD["model"], "scan_layers": False}}
+CHAT = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]}
+
+
+def said_of(workload: WorkloadSpec, facts: Facts | None = None) -> Raised:
+    """Ids of what `xsft check` prints; notes are only printed on request, so they report nothing."""
+    return printed(make_intent(workload, facts or Facts()).problems)
+
+
+def printed(problems: tuple[Problem, ...]) -> Raised:
+    return {problem.id for problem in problems if problem.severity != "note"}
+
+
+def workload(base: Mapping[str, Any] = GOOD, /, *, facts: Facts | None = None, **changes: Any) -> Case:
+    """Return the case of a workload that is wrong in itself, or with these facts."""
+    return lambda _folder: said_of(spec(base, **changes), facts)
+
+
+def keys(base: Mapping[str, Any] = GOOD, /, **given: Any) -> Case:
+    return workload(base, overrides={"maxtext": given})
+
+
+def rows(*found: object, file: str = "rows.jsonl", **changes: Any) -> Case:
+    """Return the case of rows in a file that MaxText's pipeline does not take, or that train nothing."""
+
+    def raised(folder: Path) -> Raised:
+        path = folder / file
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in found))
+        read = read_rows(str(path), of="json", where="data.hf_train_files")
+        data = {"hf_path": "json", "hf_train_files": "gs://my-bucket/rows.jsonl", "train_split": "train"}
+        return said_of(spec(data=data, **changes), Facts(data=read))
+
+    return raised
+
+
+def stored(files: Mapping[str, bytes], path: str, base: Mapping[str, Any] = GOOD) -> Case:
+    """Return the case of an initial checkpoint with these files."""
+
+    def raised(_folder: Path) -> Raised:
+        found = read_checkpoint(f"gs://my-bucket/{path}", storage=Memory(files))
+        return said_of(spec(base, model={"checkpoint": found.path}), Facts(checkpoint=found))
+
+    return raised
+
+
+def saved_adapters(module: str, *, rank: int) -> Facts:
+    """Facts of adapters as Tunix saves them: for each module a pair of arrays."""
+    path = ("decoder", "layers", *module.split("."))
+    pair = (("kernel_lora_a", (1024, 28, rank)), ("kernel_lora_b", (rank, 28, 16, 128)))
+    arrays = tuple(
+        SavedArray(path=(*path, name), piece=shape, ways=(1,) * len(shape), shape=shape) for name, shape in pair
+    )
+    return Facts(adapters=CheckpointFacts(path=LORA["restore_path"], status="read", arrays=arrays))  # type: ignore[arg-type]
+
+
+def a_torn_save(_folder: Path) -> Raised:
+    step = {name: content for name, content in CONVERTED.items() if not name.endswith("wo.kernel/.zarray")}
+    return stored(step, "0/items")(_folder)
+
+
+def an_ocdbt_checkpoint(_folder: Path) -> Raised:
+    files = {
+        **CONVERTED,
+        "0/items/_METADATA": CONVERTED["0/items/_METADATA"].replace(b'ocdbt": false', b'ocdbt": true'),
+    }
+    return stored({**files, "0/items/manifest.ocdbt": b"x"}, "0/items", FLAGSHIP)(_folder)
+
+
+def a_refused_checkpoint(_folder: Path) -> Raised:
+    found = read_checkpoint("gs://my-bucket/0/items", storage=Memory(CONVERTED, refuse="_METADATA"))
+    return said_of(spec(), Facts(checkpoint=found))
+
+
+def an_image_of_another_release(_folder: Path) -> Raised:
+    return printed((maxtext_differs("0.2.3", resolve(spec(), Facts())[0]),))
+
+
+def a_bucket_that_may_not_be_written(_folder: Path) -> Raised:
+    with serving_bucket(Bucket({}, permissions=frozenset({"storage.objects.get"}))) as bucket:
+        return printed(check_writable("gs://my-bucket/runs", objects=remote(bucket)))
+
+
+def dry_run(act: Callable[[ClusterApi, dict[str, Any]], None]) -> Case:
+    """Return the case of a cluster that refuses the planned JobSet's dry run."""
+
+    def raised(folder: Path) -> Raised:
+        with standing_in(folder) as api:
+            manifest = sent_to(api)
+            act(api, manifest)
+            try:
+                api.connect().dry_run_jobset(manifest)
+            except XsftError as refused:
+                return {problem.id for problem in refused.problems}
+        return set()
+
+    return raised
+
+
+def without_webhook(service: str) -> Case:
+    message = NO_ENDPOINTS.replace("jobset", service)
+    return dry_run(lambda api, _: api.server.fail("^POST ", code=500, message=message, times=9))
+
+
+def an_unknown_field(api: ClusterApi, _manifest: dict[str, Any]) -> None:
+    message = 'JobSet cannot be handled: strict decoding error: unknown field "spec.failurePolicy.rules"'
+    api.server.fail("^POST ", code=400, message=message, times=9)
+
+
+def the_queue_of_another_namespace(folder: Path) -> Raised:
+    with standing_in(folder) as api:
+        return printed(examine(api.connect(), plan_for(api, queue="nosuch"))[1])
+
+
+def a_queue_without_chips(_folder: Path) -> Raised:
+    groups = [{"coveredResources": ["cpu", "memory", "pods"], "flavors": []}]
+    queue = {"metadata": {"name": "q"}, "spec": {"namespaceSelector": {}, "resourceGroups": groups}}
+    return printed(said(cluster_facts(cluster_queue=queue)))
+
+
+CASES: Mapping[str, Case] = {
+    "attention.indexer": workload(
+        FLAGSHIP, model={"name": "deepseek3.2-671b", "tokenizer": "deepseek-ai/DeepSeek-V3.2"}
+    ),
+    "mesh.dimension": workload(model={"name": "gpt-oss-20b"}, tpu={"type": "v6e-256"}),
+    "mesh.product": workload(parallelism={"ici": {"fsdp": 3}}),
+    "mesh.heads": workload(parallelism={"ici": {"tensor": 16, "fsdp": 1}}, tpu={"type": "v6e-16"}),
+    "keys.renamed": keys(enable_profiler=True),
+    "keys.moved": an_image_of_another_release,
+    "keys.full-state": keys(load_full_state_path="gs://my-bucket/full"),
+    "checkpoint.scan": stored(CONVERTED, "0/items", UNSCANNED),
+    "checkpoint.shape": workload(facts=full("qwen3-8b")),
+    "checkpoint.incomplete": a_torn_save,
+    "checkpoint.ocdbt": an_ocdbt_checkpoint,
+    "checkpoint.unreadable": a_refused_checkpoint,
+    "adapters.rank": workload(lora=LORA, facts=saved_adapters("self_attention.query", rank=16)),
+    "adapters.modules": workload(
+        lora={**LORA, "module_path": "decoder/layers/.*mlp/wi_0"}, facts=saved_adapters("self_attention.query", rank=8)
+    ),
+    "data.conversation": rows({"messages": [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "yes"}]}),
+    "data.string": rows({"messages": json.dumps(CHAT["messages"])}),
+    "data.column": rows({"MESSAGES": CHAT["messages"]}),
+    "data.column-known": workload(data={"columns": ["text"]}),
+    "data.role": rows({"messages": [{"role": "bing", "content": "?"}, *CHAT["messages"]]}),
+    "data.no-target": lambda _folder: said_of(spec(), Facts(tokenized=(((5000, 20),),) * 20)),
+    "data.split-of-files": workload(
+        data={"hf_path": "json", "hf_train_files": "gs://my-bucket/a.jsonl", "train_split": "all_examples"}
+    ),
+    "data.split": workload(data={"train_split": "train"}),
+    "data.exhausted": rows(*[CHAT] * 20),
+    "data.empty": rows(),
+    "data.hub-disconnects": workload(tpu={"type": "v6e-256"}),
+    "tokens.gated": workload(model={"name": "llama3.1-8b", "tokenizer": "meta-llama/Llama-3.1-8B-Instruct"}),
+    "tokens.pad-is-eos": workload(FLAGSHIP, model={"pad_token": DROP}),
+    "rights.output": a_bucket_that_may_not_be_written,
+    "cluster.name": workload(FLAGSHIP, name="deepseek-ultrachat-of-november"),
+    "cluster.jobset-down": without_webhook("jobset"),
+    "cluster.kueue-down": without_webhook("kueue"),
+    "cluster.old-jobset": dry_run(an_unknown_field),
+    "cluster.queue-of-nothing": lambda _folder: printed(said(cluster_facts(cluster_queue=None))),
+    "cluster.quota": a_queue_without_chips,
+    "cluster.namespace": the_queue_of_another_namespace,
+}

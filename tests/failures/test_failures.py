@@ -1,0 +1,35 @@
+"""What docs/failures.toml says that xsft reports, it reports."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.checks.factory import FLAGSHIP, GOOD, spec
+from tests.checks.test_weights import full
+from tests.failures.cases import CASES, said_of
+from xsft.catalog.arrays import ArrayLayout
+
+TABLE = tomllib.loads((Path(__file__).parents[2] / "docs" / "failures.toml").read_text(encoding="utf-8"))
+ROWS: dict[str, dict[str, Any]] = {f"{kind}.{name}": row for kind, rows in TABLE.items() for name, row in rows.items()}
+REPORTED = {name: row["id"] for name, row in ROWS.items() if "id" in row}
+
+
+@pytest.mark.parametrize("name", REPORTED)
+def test_it_is_reported(name: str, tmp_path: Path) -> None:
+    assert REPORTED[name] in CASES[name](tmp_path)
+
+
+def test_a_row_is_reported_and_tested_or_says_that_it_is_not() -> None:
+    assert set(REPORTED) == set(CASES)
+    assert {row["outcome"] for row in ROWS.values() if "id" not in row} <= {"missed", "after start"}
+    assert all({"found", "cost"} <= set(row) for row in ROWS.values() if "id" in row)
+
+
+def test_the_workloads_without_the_mistake_are_silent() -> None:
+    assert said_of(spec(GOOD), full("qwen3-0.6b")) == set()
+    other = said_of(spec(FLAGSHIP), full("deepseek3-671b", layout=ArrayLayout(axis=0)))
+    assert other & set(REPORTED.values()) == set()
