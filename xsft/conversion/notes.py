@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from importlib.resources import files
 from typing import Any
 
 from msgspec import Struct, to_builtins
 
 from xsft.conversion.record import FILE, ConversionRecord, to_json
+from xsft.pod.sent import sent_argv
 
 
 class ContainerNotes(Struct, frozen=True, kw_only=True):
@@ -31,10 +31,5 @@ class ContainerNotes(Struct, frozen=True, kw_only=True):
 
 def recorded_argv(argv: tuple[str, ...], notes: ContainerNotes) -> tuple[str, ...]:
     """Return the command that runs `argv` and records its end: a program of the image's Python (`container`)."""
-    document = {**to_builtins(notes), "record": json.loads(to_json(notes.record)), "record_path": notes.record_path}
-    return ("python3", "-c", program(), json.dumps(document, separators=(",", ":")), *argv)
-
-
-def program() -> str:
-    """Return the text of `xsft.conversion.container`."""
-    return files("xsft.conversion").joinpath("container.py").read_text("utf-8")
+    known = {**to_builtins(notes), "record": json.loads(to_json(notes.record)), "record_path": notes.record_path}
+    return sent_argv("xsft.conversion.container", known, argv)

@@ -1,0 +1,35 @@
+"""The command that sends a program of xsft to a pod and runs it there. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+from typing import Any
+
+PACKAGE = "xsft"
+BOOT = "xsft.pod.boot"
+SHARED = ("xsft.pod.place", "xsft.pod.work")
+"""Modules that every program imports."""
+
+
+def sent_argv(
+    module: str, notes: Mapping[str, Any], argv: tuple[str, ...], *, besides: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Return the command that runs `module` with `notes` and `argv`. `besides`: more modules that it needs.
+
+    Packages are sent without their `__init__`, so nothing else of xsft is imported.
+    """
+    texts = {_path(one): text_of(one) for one in (*SHARED, *besides, module)}
+    document = {"module": module, "notes": notes, "files": texts}
+    return ("python3", "-c", text_of(BOOT), json.dumps(document, separators=(",", ":")), *argv)
+
+
+def text_of(module: str) -> str:
+    """Return the source of a module of xsft."""
+    package, _, name = module.rpartition(".")
+    return files(package).joinpath(f"{name}.py").read_text("utf-8")
+
+
+def _path(module: str) -> str:
+    return f"{module.replace('.', '/')}.py"
