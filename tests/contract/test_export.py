@@ -19,13 +19,14 @@ from tests.maxtext import environment
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.effects.facts.exported import plan_export, training_of
 from xsft.effects.local.export import ExportResult, ExportWork, export_here
-from xsft.effects.local.export_verify import read_headers, verify_folders, verify_logits
+from xsft.effects.local.export_verify import read_folder, verify_folders, verify_logits
 from xsft.effects.local.export_work import ExportShop
 from xsft.effects.local.machine import Machine
 from xsft.effects.local.namespace import detect
 from xsft.effects.machine.process import own_environment
 from xsft.effects.records.records import RecordStore, record_store
 from xsft.export.engines import model_type
+from xsft.export.judging import read_headers
 from xsft.export.plan import ExportPlan
 from xsft.trainers.export import ExportRequest
 
@@ -165,7 +166,7 @@ def arrays(folder: Path) -> dict[str, Any]:
     content = file.read_bytes()
     body = content[8 + int.from_bytes(content[:8], "little") :]
     found = {}
-    for name, one in read_headers(folder).items():
+    for name, one in read_headers(*read_folder(folder)).items():
         part = body[one.begin : one.end]
         wide = np.frombuffer(part, "<u2").astype("<u4") << 16 if one.dtype == "BF16" else np.frombuffer(part, "<u4")
         found[name] = wide.view("<f4").reshape(one.shape)

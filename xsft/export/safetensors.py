@@ -1,4 +1,4 @@
-"""Read the header of a safetensors file. Pure.
+"""Read the header of a safetensors file. Pure, and without any library, as `judging`.
 
 source: the format in the README of github.com/huggingface/safetensors: 8 bytes of length, little-endian, then JSON.
 """
@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-
-from msgspec import Struct
+from dataclasses import dataclass
 
 LENGTH_BYTES = 8
 MAX_HEADER = 100_000_000
@@ -18,7 +17,8 @@ WIDTHS: Mapping[str, int] = {"BF16": 2, "F16": 2, "F32": 4, "F64": 8, "I8": 1, "
 """Bytes of one value."""
 
 
-class TensorHeader(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class TensorHeader:
     """What a header says of one tensor."""
 
     dtype: str

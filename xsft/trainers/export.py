@@ -16,6 +16,7 @@ from xsft.errors import Refused, UsageError
 from xsft.export.engines import model_type
 from xsft.export.inputs import FORMS, ExportDtype, ExportForm, ExportInputs, LoraScale
 from xsft.export.plan import ExportPlan
+from xsft.export.verification import ALL_BELOW_BYTES, SAMPLE
 from xsft.records.model import Record
 from xsft.trainers.arguments import argument
 from xsft.trainers.lora_exporter import PROGRAM as LORA_PROGRAM
@@ -166,6 +167,29 @@ def checked_argv(inputs: ExportInputs) -> tuple[str, ...]:
     cpu = ("hardware=cpu", "skip_jax_distributed_system=True", f"weight_dtype={inputs.dtype}")
     module = release(inputs.release).to_huggingface
     return ("python3", "-m", module, argument("model_name", inputs.model), *inputs.keys, *cpu)
+
+
+def comparison_job(plan: ExportPlan, *, folders: tuple[str, ...], seed: int) -> dict[str, Any]:
+    """Return the question to `export_worker`. `seed`: of the choice of tensors, where not all are compared."""
+    inputs = plan.inputs
+    is_large = (plan.weights_bytes or 0) >= ALL_BELOW_BYTES
+    return {
+        "argv": list(checked_argv(inputs)),
+        "form": inputs.form,
+        "dtype": inputs.dtype,
+        "weights": inputs.weights,
+        "base": inputs.base,
+        "scaling": inputs.lora.alpha / inputs.lora.rank if inputs.lora else None,
+        "folders": list(folders),
+        "sample": SAMPLE if is_large else None,
+        "seed": seed,
+    }
+
+
+def tokenizer_job(inputs: ExportInputs, *, folder: str) -> dict[str, str | None]:
+    """Return the question to `tokenizer_worker`. `folder`: of the exported model."""
+    own = {"tokenizer": inputs.tokenizer, "pad_token": inputs.pad_token, "bos_token": inputs.bos_token}
+    return {"folder": folder, **own, "template": inputs.template}
 
 
 def logits_argv(plan: ExportPlan) -> tuple[str, ...]:

@@ -30,7 +30,6 @@ OURS_ALONE = {
     "local/prepare_w": "files of a temporary folder that xsft just made",
     "local/served_model.py": "source in an environment that xsft itself built",
     "local/stop.py": "the kernel's",
-    "local/tokenizer_worker.py": "files of a temporary folder that xsft just made",
     "machine/google_files.py": "the kernel's",
 }
 """Who reads by itself, and why nobody else can have put a pipe there."""

@@ -38,6 +38,7 @@ from xsft.export.verification import Verification
 from xsft.records.model import Attempt, Outcome, Record
 from xsft.stages.stage import StageEnd, StageFound
 from xsft.trainers.explain import reason
+from xsft.trainers.export import tokenizer_job
 
 TAIL_LINES = 2000
 ROUNDED: Mapping[tuple[ExportForm, ExportDtype], str] = {
@@ -228,7 +229,8 @@ def _steps(one: _ExportAttempt) -> _ExportEnd:
     if why := _write(one):
         return _ExportEnd(outcome="failed", reason=why)
     try:
-        ask_worker("tokenizer_worker", _tokenizer_job(one.plan), one.shop, online=_is_online(one.plan))
+        job = tokenizer_job(one.plan.inputs, folder=one.plan.directory)
+        ask_worker("tokenizer_worker", job, one.shop, online=_is_online(one.plan))
         one.asked.say("comparing the tensors with the checkpoint")
         verified = verify(one.plan, one.shop)
         if verified.passed:
@@ -254,12 +256,6 @@ def _write(one: _ExportAttempt) -> str:
 def _is_online(plan: ExportPlan) -> bool:
     """Return whether the tokenizer is a repository of the hub."""
     return not Path(plan.inputs.tokenizer).is_dir()
-
-
-def _tokenizer_job(plan: ExportPlan) -> dict[str, str | None]:
-    inputs = plan.inputs
-    own = {"tokenizer": inputs.tokenizer, "pad_token": inputs.pad_token, "bos_token": inputs.bos_token}
-    return {"folder": plan.directory, **own, "template": inputs.template}
 
 
 def _logits(verified: Verification, plan: ExportPlan, asked: ExportWork, shop: ExportShop) -> Verification:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,25 +9,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from xsft.effects.environments.installed import BuiltEnvironment
+from xsft.effects.facts.exported import sizes_in
 from xsft.effects.local.export_work import ExportShop, ask_worker
 from xsft.effects.machine.chance import random_hex
-from xsft.effects.machine.regular import open_regular, read_bytes
+from xsft.effects.machine.regular import open_regular
+from xsft.export.judging import Read, judged
 from xsft.export.plan import ExportPlan
-from xsft.export.safetensors import LENGTH_BYTES, TensorHeader, header_length, parse_header
-from xsft.export.verification import (
-    ALL_BELOW_BYTES,
-    SAMPLE,
-    LogitsVerdict,
-    Verification,
-    base_problems,
-    config_problems,
-    header_problems,
-    logits_problems,
-    values_problems,
-)
-from xsft.trainers.export import checked_argv, logits_argv
+from xsft.export.verification import LogitsVerdict, Verification, logits_problems
+from xsft.trainers.export import comparison_job, logits_argv
 
-MAX_CONFIG = 16 << 20
 PROMPTS = ("What is 2 + 3?", "Name a colour of the sky.", "Write one short sentence about the sea.")
 """Prompts whose logits are compared."""
 LENGTH = 32
@@ -44,7 +33,8 @@ def verify(plan: ExportPlan, shop: ExportShop) -> Verification:
 def verify_folders(plan: ExportPlan, folders: Iterable[Path], shop: ExportShop) -> tuple[Verification, ...]:
     """Compare several folders with the checkpoint by one start of MaxText."""
     listed = tuple(folders)
-    answer = ask_worker("export_worker", _job(plan, listed), shop)
+    job = comparison_job(plan, folders=tuple(map(str, listed)), seed=int(random_hex(4), 16))
+    answer = ask_worker("export_worker", job, shop)
     return tuple(_judged(plan, path, answer, one) for path, one in zip(listed, answer["folders"], strict=True))
 
 
@@ -65,69 +55,23 @@ def with_logits(found: Verification, verdict: LogitsVerdict) -> Verification:
     return replace(found, logits=verdict, problems=(*found.problems, *logits_problems(verdict)))
 
 
-def read_headers(folder: Path) -> dict[str, TensorHeader]:
-    """Return all tensors of the folder. Raises ValueError, naming the file, for one that is cut off."""
-    found: dict[str, TensorHeader] = {}
-    for path in sorted(folder.glob("*.safetensors")):
-        try:
-            found |= _header(path)
-        except ValueError as wrong:
-            raise ValueError(f"{path.name}: {wrong}") from wrong
-    return found
+def read_folder(folder: Path) -> tuple[dict[str, int], Read]:
+    """Return the sizes of a folder's files, and the function that reads them."""
 
+    def read(name: str, start: int, count: int) -> bytes:
+        with open_regular(folder / name) as file:
+            file.seek(start)
+            return file.read(count)
 
-def _header(path: Path) -> dict[str, TensorHeader]:
-    with open_regular(path) as file:
-        length = header_length(file.read(LENGTH_BYTES))
-        text = file.read(length)
-        return parse_header(text, data_bytes=path.stat().st_size - LENGTH_BYTES - length)
-
-
-def _job(plan: ExportPlan, folders: tuple[Path, ...]) -> dict[str, Any]:
-    inputs = plan.inputs
-    is_large = (plan.weights_bytes or 0) >= ALL_BELOW_BYTES
-    return {
-        "argv": list(checked_argv(inputs)),
-        "form": inputs.form,
-        "dtype": inputs.dtype,
-        "weights": inputs.weights,
-        "base": inputs.base,
-        "scaling": inputs.lora.alpha / inputs.lora.rank if inputs.lora else None,
-        "folders": list(map(str, folders)),
-        "sample": SAMPLE if is_large else None,
-        "seed": int(random_hex(4), 16),
-    }
+    return sizes_in(folder), read
 
 
 def _judged(plan: ExportPlan, folder: Path, answer: dict[str, Any], one: dict[str, Any]) -> Verification:
-    expected = {name: tuple(shape) for name, shape in answer["expected"].items()}
     try:
-        headers, config = read_headers(folder), _config(folder)
-    except (OSError, ValueError) as wrong:
+        sizes, read = read_folder(folder)
+        return Verification(**judged(sizes, read, answer=answer, of=one, dtype=plan.inputs.dtype))
+    except OSError as wrong:
         return Verification(problems=(str(wrong),))
-    return Verification(
-        problems=(
-            *header_problems(headers, expected=expected, dtype=plan.inputs.dtype),
-            *(config_problems(config, names=headers) if config is not None else ()),
-            *values_problems({**one, "unexported": answer["unexported"]}),
-            *base_problems(one),
-        ),
-        tensors=len(headers),
-        compared=one["compared"],
-        sampled=answer["targets"] < answer["all_targets"],
-        trained=one["trained"],
-        changed=one["changed"],
-        base=one["base"],
-    )
-
-
-def _config(folder: Path) -> dict[str, Any] | None:
-    """Return config.json; None for an adapter, which has none. Raises ValueError if it is no JSON object."""
-    path = folder / "config.json"
-    if not path.exists() and (folder / "adapter_config.json").exists():
-        return None
-    found = json.loads(read_bytes(path, limit=MAX_CONFIG))
-    return found if isinstance(found, dict) else {}
 
 
 def _logits(one: dict[str, Any], engine: BuiltEnvironment) -> LogitsVerdict:

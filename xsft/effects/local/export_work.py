@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from xsft import export
 from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine
 from xsft.effects.local.trainer_process import GRACE_S, follow
 from xsft.effects.machine.hub_login import hub_token
@@ -18,6 +19,8 @@ from xsft.spec.secrets import redact
 from xsft.trainers.local import OFFLINE
 
 HERE = Path(__file__).parent
+SENT = Path(export.__file__).parent
+"""Folder of the programs that a pod runs too."""
 
 
 class ExportShop(Struct, frozen=True, kw_only=True):
@@ -42,7 +45,7 @@ def ask_worker(
     question, answer = shop.scratch / f"{name}.json", shop.scratch / f"{name}.answer.json"
     question.write_text(json.dumps(job), encoding="utf-8")
     # -I: neither the user's site nor the checkout can shadow a library.
-    argv = (str(python or shop.machine.python), "-I", str(HERE / f"{name}.py"), str(question), str(answer))
+    argv = (str(python or shop.machine.python), "-I", str(_program(name)), str(question), str(answer))
     log = shop.logs / f"{name}.log"
     status = run(argv, shop, log=log, online=online)
     found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8")) if answer.exists() else {}
@@ -50,6 +53,11 @@ def ask_worker(
         why = found.get("error") or f"it ended with status {status}"
         raise RunFailed(f"{name}: {printable(redact(why))}", fix=f"Its whole output: {log}.", id="export-worker")
     return found
+
+
+def _program(name: str) -> Path:
+    own = HERE / f"{name}.py"
+    return own if own.exists() else SENT / f"{name}.py"
 
 
 def run(argv: tuple[str, ...], shop: ExportShop, *, log: Path, online: bool) -> int:

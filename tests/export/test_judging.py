@@ -6,15 +6,9 @@ from typing import Any
 
 import pytest
 
+from xsft.export.judging import base_problems, config_problems, header_problems, values_problems
 from xsft.export.safetensors import TensorHeader
-from xsft.export.verification import (
-    LogitsVerdict,
-    base_problems,
-    config_problems,
-    header_problems,
-    logits_problems,
-    values_problems,
-)
+from xsft.export.verification import LogitsVerdict, logits_problems
 
 EXPECTED: dict[str, tuple[int, ...]] = {"embed": (8, 4), "norm": (4,)}
 
