@@ -17,7 +17,7 @@ from tests.goldens import FOLDER
 from tests.replacing import replace
 from tests.stories import intent_of, spec_of
 from xsft.facts import Facts
-from xsft.launchers.audit import Outcome, audit
+from xsft.launchers.audit import ArgumentOutcome, audit
 from xsft.launchers.patch import apply
 from xsft.launchers.pointers import MISSING, find
 from xsft.planner import make_intent, make_plan
@@ -272,7 +272,7 @@ def _manifest(name: str) -> Manifest:
     return document
 
 
-def _outcomes(intent: Intent, manifest: Manifest) -> dict[tuple[str, str], Outcome]:
+def _outcomes(intent: Intent, manifest: Manifest) -> dict[tuple[str, str], ArgumentOutcome]:
     rows = audit(intent.expectations, rendered=manifest, manifest=manifest)
     return {(row.field, row.where): row.outcome for row in rows}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -11,6 +11,7 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
+from xsft.aliases import ShowLine
 from xsft.checks import for_submission
 from xsft.checks.rows import sampled_texts
 from xsft.dataset.counted import address, content_address
@@ -38,8 +39,6 @@ from xsft.spec.reader import read_spec
 from xsft.spec.resolve import resolve
 from xsft.spec.secrets import redacted
 from xsft.steps import Intent, Plan
-
-Progress = Callable[[str], None]
 
 
 class Loaded(Struct, frozen=True, kw_only=True):
@@ -115,7 +114,7 @@ def check(workload: Loaded) -> tuple[Problem, ...]:
     return tuple(p.in_file(workload.file) for p in intend((workload,))[0].problems)
 
 
-def plan(workloads: Sequence[Loaded], *, attempt: int = 1, progress: Progress = lambda _line: None) -> tuple[Plan, ...]:
+def plan(workloads: Sequence[Loaded], *, attempt: int = 1, progress: ShowLine = lambda _line: None) -> tuple[Plan, ...]:
     """Return one plan per workload; all that xpk has not rendered before goes to one process of xpk's environment.
 
     `attempt` names the JobSet: 1 unless earlier attempts of the run ended.
@@ -161,12 +160,12 @@ def _secrets(problems: Sequence[Problem]) -> bool:
     return any(p.kind == "secret" for p in problems)
 
 
-def _render_all(intents: Sequence[Intent], *, progress: Progress) -> tuple[dict[str, Any] | None, ...]:
+def _render_all(intents: Sequence[Intent], *, progress: ShowLine) -> tuple[dict[str, Any] | None, ...]:
     return rendered(tuple(intent.rendering for intent in intents), progress=progress)
 
 
 def rendered(
-    renderings: Sequence[Rendering | None], *, progress: Progress = lambda _line: None
+    renderings: Sequence[Rendering | None], *, progress: ShowLine = lambda _line: None
 ) -> tuple[dict[str, Any] | None, ...]:
     """Return the manifest of each rendering; all that xpk has not rendered before goes to one process of its
     environment."""
@@ -185,7 +184,7 @@ def _manifest(rendering: Rendering | None, by_xpk: Mapping[tuple[str, ...], dict
 
 
 def _render_by_xpk(
-    renderings: Sequence[Rendering | None], *, progress: Progress
+    renderings: Sequence[Rendering | None], *, progress: ShowLine
 ) -> dict[tuple[str, ...], dict[str, Any]]:
     argvs = tuple(dict.fromkeys(one.argv for one in renderings if isinstance(one, XpkRendering)))
     if not argvs:

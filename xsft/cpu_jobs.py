@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xsft import api
-from xsft.api import Progress
+from xsft.aliases import ShowLine
 from xsft.checks import for_submission
 from xsft.checks.cpu_job import conversion_problems
 from xsft.conversion.plan import ConversionPlan
@@ -35,7 +35,7 @@ def plan_conversion(
     *,
     file: str,
     problems: tuple[Problem, ...],
-    progress: Progress,
+    progress: ShowLine,
     on_tpu: bool = False,
 ) -> CpuPlan:
     """Return the plan of the CPU job of a workload's conversion. `problems`: of the workload, strict as a submission
@@ -55,7 +55,7 @@ def plan_conversion(
     return plan_job(job, file=file, problems=found, progress=progress)
 
 
-def plan_job(job: CpuJob, *, file: str, problems: tuple[Problem, ...], progress: Progress) -> CpuPlan:
+def plan_job(job: CpuJob, *, file: str, problems: tuple[Problem, ...], progress: ShowLine) -> CpuPlan:
     """Return the plan of a CPU job. Raises SpecError if its command cannot be sent, or xpk refuses its line."""
     rendering = cpu_rendering(job)
     (manifest,) = api.rendered((rendering,), progress=progress)
@@ -63,7 +63,7 @@ def plan_job(job: CpuJob, *, file: str, problems: tuple[Problem, ...], progress:
     return make_cpu_plan(job, rendered=manifest or {}, xpk_argv=argv, file=file, problems=problems)
 
 
-def submitter_for(made: CpuPlan, *, progress: Progress, confirm: Callable[[Proposal], None]) -> Submitter:
+def submitter_for(made: CpuPlan, *, progress: ShowLine, confirm: Callable[[Proposal], None]) -> Submitter:
     """Return a submitter connected to the plan's cluster. `confirm`: as in `api.submitter_for`."""
     if made.run.place is None:
         raise UsageError("the workload has no place.", fix="Add one: place: main, or inline.")

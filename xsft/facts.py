@@ -116,7 +116,7 @@ class TemplateFacts(Struct, frozen=True, kw_only=True):
     """Why there is no text."""
 
 
-Keys = Literal["alike", "told", "cast"]
+KeyRule = Literal["alike", "told", "cast"]
 
 
 class SampledRow(Struct, frozen=True, kw_only=True):
@@ -125,7 +125,7 @@ class SampledRow(Struct, frozen=True, kw_only=True):
     at: str
     """Where the row is, for messages: file and row, or file and position."""
     row: Any
-    keys: Keys = "alike"
+    keys: KeyRule = "alike"
     """The keys of its messages: must be alike in such rows, are told from all such rows, or are cast to those told."""
 
 

@@ -4,13 +4,14 @@ and the checkpoints. Pure."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from itertools import count
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
+from xsft.aliases import JsonMapping
 from xsft.errors import Refused
 from xsft.launchers.labels import DIGEST_ANNOTATION, RUN_LABEL
 from xsft.naming import attempt_of_jobset, jobset_limit, jobset_name
@@ -20,8 +21,6 @@ from xsft.spec.earlier import earlier_digest
 from xsft.spec.resolve import Run
 from xsft.states.worth import WORTHLESS
 from xsft.trainers.record import MAY_CHANGE_WORDS, all_differences, differences
-
-Json = Mapping[str, Any]
 
 
 class LiveJobSet(Struct, frozen=True, kw_only=True):
@@ -118,7 +117,7 @@ def decide_job(run: Run, *, digest: str, world: RunHistory) -> Decision:
     return _start(run, world)
 
 
-def seen_of(jobset: Json) -> LiveJobSet:
+def seen_of(jobset: JsonMapping) -> LiveJobSet:
     metadata = jobset.get("metadata") or {}
     return LiveJobSet(
         name=str(metadata.get("name")),
@@ -135,7 +134,7 @@ def attempt_of(seen: LiveJobSet) -> int:
     return attempt_of_jobset(seen.name, run_name=seen.run_name or seen.name) or 1
 
 
-def _state(status: Json) -> Literal["live", "completed", "failed"]:
+def _state(status: JsonMapping) -> Literal["live", "completed", "failed"]:
     """Return the JobSet's state by terminalState, else by conditions that are True: they stay when they turn False
     (jobset@v0.10.1)."""
     true = {c.get("type") for c in status.get("conditions") or () if c.get("status") == "True"}
@@ -157,7 +156,7 @@ def _refuse_deleting(live: Sequence[LiveJobSet]) -> None:
             )
 
 
-def _refuse_begun_elsewhere(run: Run, *, spec: Json, world: RunHistory) -> None:
+def _refuse_begun_elsewhere(run: Run, *, spec: JsonMapping, world: RunHistory) -> None:
     """Raise Refused if an attempt was begun on another cluster or namespace: a killed submitter may have left a live
     run that saves into the same folder."""
     for begun in world.records:
@@ -171,7 +170,7 @@ def _refuse_begun_elsewhere(run: Run, *, spec: Json, world: RunHistory) -> None:
             )
 
 
-def _refuse_open_elsewhere(run: Run, *, spec: Json, world: RunHistory) -> None:
+def _refuse_open_elsewhere(run: Run, *, spec: JsonMapping, world: RunHistory) -> None:
     """Raise Refused if an attempt of the job may still write on another cluster or namespace: no end of it is
     recorded."""
     for begun in world.records:
@@ -186,14 +185,14 @@ def _refuse_open_elsewhere(run: Run, *, spec: Json, world: RunHistory) -> None:
             )
 
 
-def _where(spec: Json) -> str:
+def _where(spec: JsonMapping) -> str:
     """Return cluster and namespace as text."""
     place = spec.get("place") or {}
     names = (place.get(key) for key in ("context", "project", "zone", "cluster"))
     return f"{'/'.join(filter(None, names))}, namespace {spec.get('namespace')}"
 
 
-def _refuse_other_output(run: Run, *, digests: AbstractSet[str], spec: Json, world: RunHistory) -> None:
+def _refuse_other_output(run: Run, *, digests: AbstractSet[str], spec: JsonMapping, world: RunHistory) -> None:
     """Raise Refused if the output under this name is another run's; only what may grow on resume may differ."""
     before = next((r for r in reversed(world.records) if _took_place(r, world)), None)
     where = f"{run.output}/{run.run_name} belongs to another workload"
@@ -213,7 +212,7 @@ def _took_place(record: Record, world: RunHistory) -> bool:
     return _started(record) or (record.last.outcome == "submitting" and created)
 
 
-def _another(run: Run, what: str, *, before: Record | None, spec: Json) -> Refused:
+def _another(run: Run, what: str, *, before: Record | None, spec: JsonMapping) -> Refused:
     changed = all_differences(before.spec, spec) if before and before.spec else ()
     shown = f": {'; '.join(changed)}" if changed else ". The differences are not recorded here"
     return Refused(

@@ -6,7 +6,7 @@ from typing import Literal
 
 ModeName = Literal["mcjax", "pathways"]
 
-Work = Literal["convert", "evaluate", "export"]
+StageWork = Literal["convert", "evaluate", "export"]
 """Kind of work of a run that trains nothing."""
 
 RowOrder = Literal["reshuffled", "repeated"]

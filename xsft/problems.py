@@ -8,7 +8,7 @@ from typing import Literal
 
 Severity = Literal["error", "warning", "note"]
 
-Kind = Literal["plain", "unrenderable", "secret", "disputable", "absent", "unread", "open"]
+ProblemKind = Literal["plain", "unrenderable", "secret", "disputable", "absent", "unread", "open"]
 """What a problem blocks, and whether a user may accept it. Errors block plans and submissions:
 
 - `unrenderable`: it leaves a launcher nothing it could render.
@@ -39,7 +39,7 @@ class Problem:
     where: str = ""
     """Key path in the workload, e.g. `train.steps`; empty when it concerns the whole file."""
     file: str = ""
-    kind: Kind = "plain"
+    kind: ProblemKind = "plain"
     again: Again = "unsure"
 
     @property
@@ -76,11 +76,11 @@ class Problem:
         return {name: getattr(self, name) for name in names}
 
 
-def error(id: str, where: str, message: str, fix: str, *, kind: Kind = "plain") -> Problem:
+def error(id: str, where: str, message: str, fix: str, *, kind: ProblemKind = "plain") -> Problem:
     return Problem(id=id, severity="error", where=where, message=message, fix=fix, kind=kind)
 
 
-def warning(id: str, where: str, message: str, fix: str, *, kind: Kind = "plain") -> Problem:
+def warning(id: str, where: str, message: str, fix: str, *, kind: ProblemKind = "plain") -> Problem:
     return Problem(id=id, severity="warning", where=where, message=message, fix=fix, kind=kind)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from xsft.api import Loaded, Progress, accepted, plan
+from xsft.aliases import ShowLine
+from xsft.api import Loaded, accepted, plan
 from xsft.effects.cluster import cluster
 from xsft.effects.environments import environments
 from xsft.effects.local.machine import Machine, in_image
@@ -22,7 +23,7 @@ from xsft.steps import Plan
 
 
 def submit(
-    workload: Loaded, *, through_xpk: bool = False, progress: Progress = lambda _line: None
+    workload: Loaded, *, through_xpk: bool = False, progress: ShowLine = lambda _line: None
 ) -> Submission | LocalResult:
     """Execute the workload's plan: create it on its cluster, once, or train here to its end.
 
@@ -41,7 +42,7 @@ def submitter_for(
     made: Plan,
     *,
     through_xpk: bool,
-    progress: Progress,
+    progress: ShowLine,
     confirm: Callable[[Proposal], None] = lambda _proposal: None,
 ) -> Submitter:
     """Return a submitter connected to the plan's cluster. Raises Refused if xpk was requested and would lose a setting.
@@ -65,20 +66,20 @@ def submitter_for(
     )
 
 
-def _by_xpk(progress: Progress) -> dict[str, Any]:
+def _by_xpk(progress: ShowLine) -> dict[str, Any]:
     xpk = environments.ensure("xpk", progress=progress)
     create = ThroughXpk(python=xpk.python, env=own_environment())
     return {"create": create, "compare": differences, "notes": (NOTE,)}
 
 
-def _submit_local(made: Plan, *, progress: Progress) -> LocalResult:
+def _submit_local(made: Plan, *, progress: ShowLine) -> LocalResult:
     done = already_done(made)
     if done is not None:
         return done
     return run_local(made, machine=machine_for(made, progress=progress), on_event=lambda _event: None)
 
 
-def machine_for(made: Plan, *, progress: Progress) -> Machine:
+def machine_for(made: Plan, *, progress: ShowLine) -> Machine:
     """Return where a local plan runs: in its image, pulled if it is missing, else in MaxText's environment, built if it
     is missing.
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from xsft.api import Loaded, Progress
+from xsft.aliases import ShowLine
+from xsft.api import Loaded
 from xsft.dataset.counted import address, content_address
 from xsft.dataset.passes import SAMPLE, Answers, Split
 from xsft.dataset.preparing import Options, data_section, preparation
@@ -32,7 +33,7 @@ def inspect_data(
     *,
     split: Split = "train",
     rows: int | None = SAMPLE,
-    progress: Progress = lambda _line: None,
+    progress: ShowLine = lambda _line: None,
 ) -> DataInspection:
     """Return the counts of the training data as the model sees it, and the problems found; `rows` None reads every row.
 
@@ -51,7 +52,7 @@ def inspect_data(
     return found
 
 
-def _with_content(run: Run, facts: Facts, progress: Progress) -> Facts:
+def _with_content(run: Run, facts: Facts, progress: ShowLine) -> Facts:
     """Return the facts with digests of the local files: the same files in a bucket have the same."""
     data = run.spec.data
     train, evaluated = (
@@ -66,14 +67,14 @@ def show_data(
     split: Split = "train",
     rows: int | None = SAMPLE,
     packed: bool = False,
-    progress: Progress = lambda _line: None,
+    progress: ShowLine = lambda _line: None,
 ) -> Answers:
     """Return the first examples, or packed sequences, as the model sees them. Raises as `inspect_data` does."""
     return data_sample.examples(_offline(workload), split=split, rows=rows, packing=packed, progress=progress)
 
 
 def prepare_data(
-    workload: Loaded, options: Options, *, to: str | None = None, progress: Progress = lambda _line: None
+    workload: Loaded, options: Options, *, to: str | None = None, progress: ShowLine = lambda _line: None
 ) -> tuple[PreparedAt, Mapping[str, Any]]:
     """Return the workload's rows as shards, made now or found, and the `data` section that reads them.
 

@@ -9,7 +9,7 @@ import pytest
 from tests.checks.factory import run_of, spec
 from xsft.checks import check, for_submission, silence
 from xsft.facts import Facts
-from xsft.problems import Kind, error, note, warning
+from xsft.problems import ProblemKind, error, note, warning
 
 ERROR = error("bad", "train.steps", "it cannot be", "Change it.")
 WARNING = warning("doubtful", "train.steps", "it may hurt", "Look at it.")
@@ -48,8 +48,8 @@ def test_accepting_an_id_that_no_check_reports_is_reported() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", get_args(Kind))
-def test_what_a_plan_calls_accepted_is_accepted_by_submit(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", get_args(ProblemKind))
+def test_what_a_plan_calls_accepted_is_accepted_by_submit(kind: ProblemKind) -> None:
     """Plan and submit decide by the same rule; where a plan says `accepted`, submit does not refuse."""
     (found, *complaints) = silence((warning("a", "x", "could not look", "Log in.", kind=kind),), {"a": "it is there"})
     (asked,) = for_submission((found,))
@@ -58,12 +58,12 @@ def test_what_a_plan_calls_accepted_is_accepted_by_submit(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", ["absent", "unread", "open"])
-def test_a_submission_is_stricter_about_what_is_not_accepted(kind: Kind) -> None:
+def test_a_submission_is_stricter_about_what_is_not_accepted(kind: ProblemKind) -> None:
     assert [p.severity for p in for_submission((warning("a", "x", "open", "Close it.", kind=kind),))] == ["error"]
     assert for_submission((ERROR, WARNING, NOTE)) == (ERROR, WARNING, NOTE)
 
 
-@pytest.mark.parametrize("kind", get_args(Kind))
-def test_of_errors_only_a_disputable_one_can_be_accepted(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", get_args(ProblemKind))
+def test_of_errors_only_a_disputable_one_can_be_accepted(kind: ProblemKind) -> None:
     (found, *_) = silence((error("a", "x", "wrong", "Mend it.", kind=kind),), {"a": "it is right"})
     assert (found.severity == "note") == (kind == "disputable")

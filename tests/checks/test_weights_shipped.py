@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tests.stories import NAMES, facts_for, spec_of
 from xsft.catalog.arrays import ArrayLayout, required
-from xsft.catalog.layers import Shape
+from xsft.catalog.layers import ArrayShape
 from xsft.checks.weights import check
 from xsft.facts import CheckpointFacts, SavedArray
 from xsft.spec.resolve import resolve
@@ -16,7 +16,7 @@ from xsft.trainers.maxtext import trainer_keys
 DEVICES = 16
 
 
-def converted(name: str, shape: Shape) -> SavedArray:
+def converted(name: str, shape: ArrayShape) -> SavedArray:
     """source: maxtext@0.2.5 checkpoint_conversion/utils/utils.py shard_jax_weights: axis 0 is cut, else axis 1, else
     none, and then Orbax lets each device write a share of the first axis that divides.
     """
@@ -29,11 +29,11 @@ def converted(name: str, shape: Shape) -> SavedArray:
     return SavedArray(path=path, piece=piece, ways=(1,) * len(shape), copies=DEVICES)
 
 
-def _cut(shape: Shape, axis: int) -> Shape:
+def _cut(shape: ArrayShape, axis: int) -> ArrayShape:
     return (*shape[:axis], shape[axis] // DEVICES, *shape[axis + 1 :])
 
 
-def _cut_ways(shape: Shape, axis: int) -> Shape:
+def _cut_ways(shape: ArrayShape, axis: int) -> ArrayShape:
     return tuple(DEVICES if i == axis else 1 for i in range(len(shape)))
 
 

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 import pytest
 
 from xsft.commands.image_progress import Bars, Layers, Lines, showing
-from xsft.image.progress import Event, Layer, Retrying, Sent, StepDone, StepLine, StepStarted
+from xsft.image.progress import BuildEvent, Layer, Retrying, Sent, StepDone, StepLine, StepStarted
 
-EVENTS: tuple[Event, ...] = (
+EVENTS: tuple[BuildEvent, ...] = (
     StepStarted(id=1, name="load build context"),
     Sent(bytes=10, total=20),
     StepStarted(id=2, name="RUN pip install\nsecond line", number=1, total=2),

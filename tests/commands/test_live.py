@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from xsft.commands.live import clock_text, live, step_text
-from xsft.trainers.lines import DataEnded, Evaluated, Event, LoopFinished, Phase, Restored, Saved, Step
+from xsft.trainers.lines import DataEnded, Evaluated, LoopFinished, PhaseStarted, Restored, Saved, Step, TrainerEvent
 
 
 class Terminal(io.StringIO):
@@ -25,7 +25,9 @@ def ticks(every_s: float) -> Iterator[float]:
         now += every_s
 
 
-def told(events: list[Event], *, every_s: float, stream: io.StringIO | None = None, steps: int = 10) -> list[str]:
+def told(
+    events: list[TrainerEvent], *, every_s: float, stream: io.StringIO | None = None, steps: int = 10
+) -> list[str]:
     stream = stream or io.StringIO()
     clock = ticks(every_s)
     with live(steps=steps, stream=stream, monotonic=lambda: next(clock)) as on_event:
@@ -59,8 +61,8 @@ def test_slow_steps_are_all_told_and_compilation_is_not_in_the_estimate() -> Non
 
 
 def test_what_happens_has_its_own_line() -> None:
-    events: list[Event] = [
-        Phase(name="compiling"),
+    events: list[TrainerEvent] = [
+        PhaseStarted(name="compiling"),
         Restored(step=4),
         Saved(step=6, path="/c/6"),
         Evaluated(step=6, loss=1.5),
@@ -77,5 +79,7 @@ def test_what_happens_has_its_own_line() -> None:
 
 
 def test_a_terminal_gets_a_bar_that_leaves_what_happened() -> None:
-    shown = told([Phase(name="compiling"), step(1), Saved(step=1, path="/c/1"), step(10)], every_s=1, stream=Terminal())
+    shown = told(
+        [PhaseStarted(name="compiling"), step(1), Saved(step=1, path="/c/1"), step(10)], every_s=1, stream=Terminal()
+    )
     assert any("saved checkpoint 1" in line for line in shown)

@@ -22,7 +22,7 @@ from xsft.commands.interface import DOCUMENTS
 from xsft.commands.submit_cluster import submit_cluster
 from xsft.commands.submit_wait import After
 from xsft.commands.verbs import parser
-from xsft.commands.waiting import Record, WaitLimits
+from xsft.commands.waiting import RecordWait, WaitLimits
 from xsft.effects.submit.interrupts import NOTHING_CREATED
 from xsft.effects.submit.submission import Submission
 from xsft.errors import Refused, RunFailed, TimedOut, Unreachable, UsageError, XsftError
@@ -70,7 +70,7 @@ def submit(
     pause: Callable[[float], None] | None = None,
     warnings: tuple[Problem, ...] = (),
     problems: tuple[Problem, ...] = (),
-    record: Record = lambda _row: (),
+    record: RecordWait = lambda _row: (),
 ) -> int:
     played = Played(*map(named, answers))
     clock = played.clock if pause is None else replace(played.clock, pause=pause)

@@ -19,7 +19,7 @@ from xsft.effects.local.machine import Machine
 from xsft.effects.local.namespace import detect, orphans
 from xsft.effects.local.run import LocalResult, run_local
 from xsft.steps import Plan
-from xsft.trainers.lines import Event, Restored, Saved, Step
+from xsft.trainers.lines import Restored, Saved, Step, TrainerEvent
 from xsft.trainers.size import default_parameters
 
 pytestmark = pytest.mark.trainer
@@ -46,7 +46,7 @@ def orphan() -> Iterator[int]:
     os.kill(pid, signal.SIGKILL)  # raises where it is gone already: the test has failed then
 
 
-def ran(plan: Plan, machine: Machine, events: list[Event] | None = None) -> LocalResult:
+def ran(plan: Plan, machine: Machine, events: list[TrainerEvent] | None = None) -> LocalResult:
     return run_local(plan, machine=machine, on_event=(events if events is not None else []).append)
 
 
@@ -55,7 +55,7 @@ def test_the_tiny_workload_learns_and_leaves_other_processes_alone(
 ) -> None:
     if orphan not in orphans(Path("/proc"), uid=os.geteuid()):
         pytest.skip("orphans are not adopted by PID 1 here, so MaxText would not see this one either")
-    events: list[Event] = []
+    events: list[TrainerEvent] = []
     result = ran(local_plan(tmp_path), machine, events)
     assert (result.outcome, result.steps, result.exit_status, result.private_pids) == ("completed", 40, 0, True)
     assert [e.step for e in events if isinstance(e, Step)] == list(range(1, 41))
@@ -73,7 +73,7 @@ def test_the_tiny_workload_learns_and_leaves_other_processes_alone(
 
 
 def test_an_interrupted_run_goes_on_from_its_checkpoint(tmp_path: Path, machine: Machine) -> None:
-    def interrupt(event: Event) -> None:
+    def interrupt(event: TrainerEvent) -> None:
         if isinstance(event, Saved) and event.step == 10:
             signal.raise_signal(signal.SIGINT)
 
@@ -82,7 +82,7 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint(tmp_path: Path, machine:
     assert stopped.outcome == "interrupted"
     at = int(stopped.checkpoints[-1].name)
     assert at >= 10
-    events: list[Event] = []
+    events: list[TrainerEvent] = []
     result = ran(local_plan(tmp_path, **longer | {"train__steps": at + 3}), machine, events)
     numbers = [(type(e), e.step) for e in events if isinstance(e, Restored | Step)]
     assert numbers == [(Restored, at), (Step, at + 1), (Step, at + 2), (Step, at + 3)]
@@ -96,7 +96,7 @@ def test_a_resumed_run_reads_its_first_rows_again_in_another_order(
     """Told by the target tokens of each step. Green no more when MaxText restores the position of its data."""
 
     def targets(steps: int) -> list[int | None]:
-        events: list[Event] = []
+        events: list[TrainerEvent] = []
         changes = {"train__steps": steps, "train__checkpoint_period": 4, "data__packing": False}
         ran(local_plan(tmp_path, restarts=restarts, **changes), machine, events)
         return [event.target_tokens for event in events if isinstance(event, Step)]

@@ -8,7 +8,7 @@ import pytest
 
 from xsft.dataset.rules import Rules
 from xsft.dataset.verdicts import problems_of
-from xsft.facts import DataFacts, Keys, SampledRow
+from xsft.facts import DataFacts, KeyRule, SampledRow
 from xsft.trainers.chat import renderer
 
 USER, ASSISTANT = {"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}
@@ -61,7 +61,7 @@ def test_rows_of_messages(case: str) -> None:
 
 
 NAMED = [{**USER, "name": "x"}, ASSISTANT]
-TOLD: dict[str, tuple[list[Any], list[Keys], list[str]]] = {
+TOLD: dict[str, tuple[list[Any], list[KeyRule], list[str]]] = {
     "behind a blank line": ([GOOD, NAMED], ["told", "told"], []),
     "another file lacks a key": ([[{**one, "name": "x"} for one in GOOD], GOOD], ["alike", "cast"], []),
     "another file has more keys": ([GOOD, NAMED], ["alike", "cast"], ["data-conversation error"]),
@@ -79,7 +79,7 @@ def test_a_column_that_the_first_file_lacks() -> None:
     first, later = {"messages": GOOD}, {"messages": GOOD, "id": 1}
     rules = Rules(columns=("messages",), render=renderer(PLAIN, {}))
     for rows, found in (((first, later), ["data-columns error"]), ((later, first), [])):
-        keys: tuple[Keys, Keys] = ("alike", "cast")
+        keys: tuple[KeyRule, KeyRule] = ("alike", "cast")
         sampled = tuple(SampledRow(at="", row=row, keys=of) for row, of in zip(rows, keys, strict=True))
         assert ids(DataFacts(rows=sampled, counted=2), rules) == found
         assert ids(DataFacts(rows=sampled), rules) == [], "a sample does not show every column of the first file"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from xsft.effects.images.build import HeldImage
 from xsft.errors import Unreachable, XsftError
 from xsft.image.model import Base, BuildStep
-from xsft.image.progress import Event
+from xsft.image.progress import BuildEvent
 
 
 @dataclass(frozen=True)
@@ -80,14 +80,14 @@ class FakeDocker:
     def base(self, ref: str) -> Base | None:
         return self.bases.get(ref)
 
-    def build(self, step: BuildStep, *, name: str, on_event: Callable[[Event], None]) -> None:
+    def build(self, step: BuildStep, *, name: str, on_event: Callable[[BuildEvent], None]) -> None:
         if step.name == "code" and step.args["DEPS_IMAGE"] not in self.held:
             raise AssertionError("the dependencies are not there to build on")
         self.did.append(f"build {step.name}")
         self.held[name] = f"{step.tag}{self.builds_differ_by}"
         self.held_labels[self.held[name]] = step.labels
 
-    def pull(self, ref: str, *, on_event: Callable[[Event], None]) -> None:
+    def pull(self, ref: str, *, on_event: Callable[[BuildEvent], None]) -> None:
         self.did.append("pull")
         self.pulled.append(ref)
         self.held[ref] = digest = self.registry.images[ref]
@@ -96,7 +96,7 @@ class FakeDocker:
     def tag(self, ref: str, *, repository: str, tag: str) -> None:
         self.held[f"{repository}:{tag}"] = self.held[ref]
 
-    def push(self, image: str, *, repository: str, tag: str, on_event: Callable[[Event], None]) -> Pushed:
+    def push(self, image: str, *, repository: str, tag: str, on_event: Callable[[BuildEvent], None]) -> Pushed:
         self.before_push(f"{repository}:{tag}")
         self.did.append(f"push {tag.partition('-')[0]}")
         digest = f"sha256:{hashlib.sha256(self.held[image].encode()).hexdigest()}"

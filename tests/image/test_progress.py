@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.image.progress import BuildOutput, Event, StepDone, StepLine, StepStarted
+from xsft.image.progress import BuildEvent, BuildOutput, StepDone, StepLine, StepStarted
 
 OLD = """\
 #1 [internal] load remote build context
@@ -59,7 +59,7 @@ COMMON = [
 ]
 
 
-def read(text: str) -> tuple[BuildOutput, list[Event]]:
+def read(text: str) -> tuple[BuildOutput, list[BuildEvent]]:
     reading = BuildOutput()
     return reading, [event for line in text.splitlines() for event in reading.events(line)]
 

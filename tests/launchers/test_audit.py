@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from xsft.launchers.audit import AuditRow, Expectation, Outcome, audit, audit_problems
+from xsft.launchers.audit import ArgumentOutcome, AuditRow, Expectation, audit, audit_problems
 from xsft.launchers.pointers import Named
 
 PATH = ("spec", "replicas")
@@ -23,7 +23,7 @@ def _document(value: Any) -> dict[str, Any]:
     return {"spec": {} if value is ABSENT else {"replicas": value}}
 
 
-CASES: tuple[tuple[Any, Any, Any, Outcome], ...] = (
+CASES: tuple[tuple[Any, Any, Any, ArgumentOutcome], ...] = (
     (2, 2, 2, "landed"),
     (2, ABSENT, 2, "patched"),
     (2, 3, 2, "patched"),
@@ -43,7 +43,7 @@ CASES: tuple[tuple[Any, Any, Any, Outcome], ...] = (
 
 
 @pytest.mark.parametrize(("value", "rendered", "manifest", "outcome"), CASES)
-def test_the_outcome(value: Any, rendered: Any, manifest: Any, outcome: Outcome) -> None:
+def test_the_outcome(value: Any, rendered: Any, manifest: Any, outcome: ArgumentOutcome) -> None:
     assert _row(value=value, rendered=rendered, manifest=manifest).outcome == outcome
 
 
@@ -92,7 +92,7 @@ exit $EXIT_CODE
         (None, "altered"),
     ],
 )
-def test_the_command_is_read_out_of_xpks_wrapper(container: Any, outcome: Outcome) -> None:
+def test_the_command_is_read_out_of_xpks_wrapper(container: Any, outcome: ArgumentOutcome) -> None:
     path = ("containers", Named("jax-tpu"), "command")
     expectation = Expectation(field="command", path=path, value="exec python3 -m x", reads="command")
     document = {"containers": [{"name": "jax-tpu", "command": container}]}

@@ -10,7 +10,7 @@ from xsft.facts import Facts
 from xsft.launchers.jobset import places
 from xsft.launchers.labels import DIGEST_ANNOTATION, JOBSET_LABEL, RUN_LABEL
 from xsft.launchers.patch import HF_VOLUME, NODE_TERMS, RESERVATION_LABEL, SPOT_LABEL, Change, apply, changes
-from xsft.launchers.pointers import MISSING, Named, Path, find
+from xsft.launchers.pointers import MISSING, Named, Pointer, find
 from xsft.naming import ModeName
 from xsft.spec.resolve import resolve
 
@@ -27,7 +27,7 @@ def _changes(mode: ModeName, attempt: int = 1, **fields: Any) -> tuple[Change, .
     return changes(run, digest="d" * 64)
 
 
-def _at(manifest: Any, path: Path) -> Any:
+def _at(manifest: Any, path: Pointer) -> Any:
     return find(manifest, path)[1]
 
 

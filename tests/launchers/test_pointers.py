@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xsft.launchers.pointers import MISSING, Item, Named, Path, find, put, remove
+from xsft.launchers.pointers import MISSING, Item, Named, Pointer, find, put, remove
 
 DOCUMENT: dict[str, Any] = {
     "spec": {
@@ -18,7 +18,7 @@ DOCUMENT: dict[str, Any] = {
     }
 }
 
-FOUND: tuple[tuple[Path, str, Any], ...] = (
+FOUND: tuple[tuple[Pointer, str, Any], ...] = (
     ((), "", DOCUMENT),
     (("spec", "jobs", Named("worker"), "name"), "/spec/jobs/1/name", "worker"),
     (("spec", "jobs", 0, "name"), "/spec/jobs/0/name", "head"),
@@ -28,7 +28,7 @@ FOUND: tuple[tuple[Path, str, Any], ...] = (
     (("spec", "jobs", Named("worker"), "none"), "/spec/jobs/1/none", None),
 )
 
-NOWHERE: tuple[tuple[Path, str], ...] = (
+NOWHERE: tuple[tuple[Pointer, str], ...] = (
     (("metadata", "name"), "/metadata/name"),
     (("spec", "jobs", Named("other"), "spec", "x"), "/spec/jobs/other/spec/x"),
     (("spec", "jobs", 2), "/spec/jobs/2"),
@@ -42,12 +42,12 @@ NOWHERE: tuple[tuple[Path, str], ...] = (
 
 
 @pytest.mark.parametrize(("path", "pointer", "value"), FOUND, ids=[pointer for _, pointer, _ in FOUND])
-def test_find_tells_where_and_what(path: Path, pointer: str, value: Any) -> None:
+def test_find_tells_where_and_what(path: Pointer, pointer: str, value: Any) -> None:
     assert find(DOCUMENT, path) == (pointer, value)
 
 
 @pytest.mark.parametrize(("path", "pointer"), NOWHERE, ids=[pointer for _, pointer in NOWHERE])
-def test_nothing_there_is_missing_at_the_place_it_would_have(path: Path, pointer: str) -> None:
+def test_nothing_there_is_missing_at_the_place_it_would_have(path: Pointer, pointer: str) -> None:
     assert find(DOCUMENT, path) == (pointer, MISSING)
 
 
@@ -57,18 +57,18 @@ STEPS = NAMES.map(lambda key: (key,)) | st.tuples(NAMES.map("list-{}".format), N
 PATHS = st.lists(STEPS, min_size=1, max_size=4).map(lambda steps: tuple(key for step in steps for key in step))
 
 
-def _value(path: Path, number: int) -> Any:
+def _value(path: Pointer, number: int) -> Any:
     """What may stand at the path: an entry of a list has a name."""
     return {"name": path[-1].name, "n": number} if isinstance(path[-1], Named) else number
 
 
 @given(path=PATHS, number=st.integers())
-def test_what_was_put_is_found(path: Path, number: int) -> None:
+def test_what_was_put_is_found(path: Pointer, number: int) -> None:
     assert find(put(None, path, _value(path, number)), path)[1] == _value(path, number)
 
 
 @given(first=PATHS, second=PATHS)
-def test_putting_twice_is_putting_once(first: Path, second: Path) -> None:
+def test_putting_twice_is_putting_once(first: Pointer, second: Pointer) -> None:
     try:
         once = put(put(None, first, _value(first, 1)), second, _value(second, 2))
     except LookupError:
@@ -79,7 +79,7 @@ def test_putting_twice_is_putting_once(first: Path, second: Path) -> None:
 
 
 @given(first=PATHS, second=PATHS)
-def test_putting_leaves_the_rest_alone(first: Path, second: Path) -> None:
+def test_putting_leaves_the_rest_alone(first: Pointer, second: Pointer) -> None:
     if first[: len(second)] == second or second[: len(first)] == first:
         return
     document = put(put(None, first, _value(first, 1)), second, _value(second, 2))
@@ -87,7 +87,7 @@ def test_putting_leaves_the_rest_alone(first: Path, second: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [path for path, _, _ in FOUND[1:]], ids=[pointer for _, pointer, _ in FOUND[1:]])
-def test_what_was_removed_is_gone_and_the_original_is_not(path: Path) -> None:
+def test_what_was_removed_is_gone_and_the_original_is_not(path: Pointer) -> None:
     before = copy.deepcopy(DOCUMENT)
     changed = remove(DOCUMENT, path)
     assert find(changed, path)[1] != find(before, path)[1] or find(changed, path)[1] is MISSING
@@ -96,12 +96,12 @@ def test_what_was_removed_is_gone_and_the_original_is_not(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [path for path, _ in NOWHERE], ids=[pointer for _, pointer in NOWHERE])
-def test_removing_nothing_is_no_error(path: Path) -> None:
+def test_removing_nothing_is_no_error(path: Pointer) -> None:
     assert remove(DOCUMENT, path) == DOCUMENT
 
 
 @pytest.mark.parametrize("path", [path for path, _, _ in FOUND[1:]], ids=[pointer for _, pointer, _ in FOUND[1:]])
-def test_put_replaces_and_leaves_the_original_alone(path: Path) -> None:
+def test_put_replaces_and_leaves_the_original_alone(path: Pointer) -> None:
     before = copy.deepcopy(DOCUMENT)
     pointer = find(DOCUMENT, path)[0]
     changed = put(DOCUMENT, path, "new")
@@ -120,7 +120,7 @@ def test_a_missing_named_entry_is_appended_with_its_name() -> None:
     "path",
     [("args", Item("--c")), ("args", 7), ("args", "key"), ("map", Named("a")), ("text", "key"), ("text", Named("a"))],
 )
-def test_nothing_is_lost_to_a_path_that_does_not_fit(path: Path) -> None:
+def test_nothing_is_lost_to_a_path_that_does_not_fit(path: Pointer) -> None:
     with pytest.raises(LookupError):
         put({"args": ["--a"], "map": {"a": 1}, "text": "x"}, path, "--c=2")
 

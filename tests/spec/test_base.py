@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from xsft.spec.base import Storage
+from xsft.spec.base import StoragePath
 
-STORAGE = TypeAdapter(Storage)
+STORAGE = TypeAdapter(StoragePath)
 
 
 @pytest.mark.parametrize("value", ["gs://my-bucket", "gs://my-bucket/a b/c-*.parquet", "./runs", "json", "owner/name"])

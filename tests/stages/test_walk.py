@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from xsft.aliases import ShowLine
 from xsft.errors import Refused, RunFailed, TimedOut, XsftError
-from xsft.stages.stage import Progress, StageEnd, StageFound, StageName, StagePlan, StageState, Verdict
+from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan, StageState, StageVerdict
 from xsft.stages.walk import Walk, Walked, walk
 
 
@@ -16,7 +17,7 @@ class Recorded:
     name: StageName
     state: StageState = "missing"
     on_cluster: bool = False
-    verdict: Verdict | None = None
+    verdict: StageVerdict | None = None
     fails: XsftError | None = None
     slow: bool = False
     """Never ends within the time limit."""
@@ -38,7 +39,7 @@ class Recorded:
     def find(self) -> StageFound:
         return StageFound(state=self.state, why=f"it is {self.state}", result=self._result, verdict=self._verdict)
 
-    def perform(self, progress: Progress) -> StageEnd:
+    def perform(self, progress: ShowLine) -> StageEnd:
         self.calls.append("perform")
         if self.fails:
             raise self.fails
@@ -59,7 +60,7 @@ class Recorded:
         return f"/out/{self.name}" if self.state == "done" else None
 
     @property
-    def _verdict(self) -> Verdict | None:
+    def _verdict(self) -> StageVerdict | None:
         return self.verdict if self.state == "done" else None
 
 

@@ -30,9 +30,8 @@ def trainer_argv(run: Run) -> tuple[str, ...]:
 
 def trainer_keys(run: Run) -> dict[str, Value]:
     """It has no prompt to leave out of the loss."""
-    keys = maxtext.trainer_keys(run)
-    keys.pop("sft_train_on_completion_only", None)
-    return {"rl.num_generations": 4, **keys}
+    shared = {key: value for key, value in maxtext.trainer_keys(run).items() if key != "sft_train_on_completion_only"}
+    return {"rl.num_generations": 4, **shared}
 
 
 def trainer_env(run: Run) -> dict[str, str]:

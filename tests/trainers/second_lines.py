@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from xsft.trainers.lines import Rule, Step
+from xsft.trainers.lines import LinePattern, Step
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[LinePattern, ...] = (
     ("rollout ", r"rollout (\d{1,18}), reward (\d+\.\d+)", lambda m: Step(step=int(m[1]), loss=-float(m[2]))),
 )

@@ -10,23 +10,23 @@ from xsft.trainers.lines import (
     DataEnded,
     Evaluated,
     Evaluating,
-    Event,
     LoopFinished,
     OrphanKilled,
-    Phase,
+    PhaseStarted,
     Restored,
     Saved,
     Saving,
     ShapePadding,
     Step,
     StepLoss,
+    TrainerEvent,
     parse,
 )
 
 ABSL = "I1120 07:21:57.547289 139910299417472 metric_logger.py:265] "
 
 # Printed by MaxText 0.2.5 with google-tunix 0.1.7 on a CPU, but for the lines marked `code`: read in its source.
-LINES: list[tuple[str, Event]] = [
+LINES: list[tuple[str, TrainerEvent]] = [
     (
         (
             "completed step: 2, seconds: 0.217, TFLOP/s/device: 0.001, Tokens/s/device: 1181.694, total_weights: 84, "
@@ -95,19 +95,19 @@ LINES: list[tuple[str, Event]] = [
     ),
     ("CLEANUP: Terminating orphaned multiprocessing process 77 (PPid=1)", OrphanKilled(pid=77)),  # code
     ("Train loop finished in: 2.2828 seconds", LoopFinished(seconds=2.2828)),
-    ("System Information: Jax Version: 0.11.0", Phase(name="making the model")),
-    ("number parameters: 0.000 billion", Phase(name="compiling")),
+    ("System Information: Jax Version: 0.11.0", PhaseStarted(name="making the model")),
+    ("number parameters: 0.000 billion", PhaseStarted(name="compiling")),
 ]
 
 
 @pytest.mark.parametrize("prefix", ["", ABSL, "INFO:absl:"])
 @pytest.mark.parametrize(("message", "event"), LINES, ids=lambda v: v[:30] if isinstance(v, str) else "")
-def test_the_message_decides_and_the_prefix_does_not(prefix: str, message: str, event: Event) -> None:
+def test_the_message_decides_and_the_prefix_does_not(prefix: str, message: str, event: TrainerEvent) -> None:
     assert repr(parse(prefix + message)) == repr(event)  # repr: nan equals nan
 
 
 def test_every_kind_of_event_has_a_line() -> None:
-    assert {type(event) for _, event in LINES} == set(Event.__args__)
+    assert {type(event) for _, event in LINES} == set(TrainerEvent.__args__)
 
 
 @pytest.mark.parametrize(
@@ -156,4 +156,4 @@ MARKS = (
 @given(st.lists(st.one_of(st.sampled_from(MARKS), st.text("0123456789.eE+-naif, "), st.text())).map("".join))
 def test_no_line_raises(line: str) -> None:
     event = parse(line)
-    assert event is None or isinstance(event, Event)
+    assert event is None or isinstance(event, TrainerEvent)

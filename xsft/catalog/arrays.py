@@ -12,7 +12,7 @@ from types import MappingProxyType
 from msgspec import Struct
 
 from xsft.catalog import layers, releases
-from xsft.catalog.layers import Arrays, Shape, Sizes, below
+from xsft.catalog.layers import Arrays, ArrayShape, Sizes, below
 from xsft.catalog.releases import at_least
 from xsft.catalog.sizes import decoder_block, is_rebuilt, sizes
 
@@ -42,7 +42,7 @@ class ArrayLayout(Struct, frozen=True, kw_only=True):
 class Required(Struct, frozen=True, kw_only=True):
     """The arrays that a model reads from a checkpoint."""
 
-    arrays: Mapping[str, Shape]
+    arrays: Mapping[str, ArrayShape]
     """Dotted name, e.g. `decoder.layers.mlp.wo.kernel` -> shape."""
     complete: bool
     """False: the model has more arrays, and only these are certain."""
@@ -163,7 +163,7 @@ def _stacked(layer: Arrays, count: int, layout: ArrayLayout) -> Arrays:
     return {name: _with_axis(shape, count, _axis(name, layout)) for name, shape in layer.items()}
 
 
-def _with_axis(shape: Shape, count: int, axis: int) -> Shape:
+def _with_axis(shape: ArrayShape, count: int, axis: int) -> ArrayShape:
     return (*shape[:axis], count, *shape[axis:])
 
 

@@ -17,7 +17,7 @@ from xsft.catalog.data import toml
 from xsft.catalog.tpu import Slice, parse_tpu_type
 
 GIB = 2**30
-Outcome = Literal["fits", "marginal", "no"]
+FitOutcome = Literal["fits", "marginal", "no"]
 
 COUNTING_KEYS: Mapping[str, object] = {
     "allow_split_physical_axes": False,
@@ -70,7 +70,7 @@ class CompilerVerdict(Struct, frozen=True, kw_only=True):
     id: str
     """Id of the row in fit.toml."""
     what: str
-    outcome: Outcome
+    outcome: FitOutcome
     peak_gib: float | None
     """Peak in GiB per chip; for a rejected program, the amount it would have needed."""
     sum_gib: float | None

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-Shape = tuple[int, ...]
-Arrays = dict[str, Shape]
+ArrayShape = tuple[int, ...]
+Arrays = dict[str, ArrayShape]
 """Name within the layer, e.g. `mlp.wo.kernel` -> shape without the layer axis."""
 Sizes = Mapping[str, int]
 """MaxText's key -> size; a switch is 0 or 1."""

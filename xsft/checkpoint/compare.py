@@ -13,7 +13,7 @@ from typing import Literal
 from msgspec import Struct
 
 from xsft.catalog.arrays import EMBEDDING, ArrayLayout, Required, required
-from xsft.catalog.layers import Shape
+from xsft.catalog.layers import ArrayShape
 from xsft.catalog.models import names
 from xsft.facts import CheckpointFacts, SavedArray
 
@@ -36,7 +36,7 @@ class Resized(Struct, frozen=True, kw_only=True):
 
     name: str
     saved: SavedArray
-    wanted: Shape
+    wanted: ArrayShape
 
 
 class Mismatch(Struct, frozen=True, kw_only=True):
@@ -65,14 +65,14 @@ def mismatch(held: Mapping[str, SavedArray], wanted: Required) -> Mismatch | Non
     return Mismatch(resized=resized, missing=missing, extra=extra, of=len(wanted.arrays))
 
 
-def _fits(array: SavedArray, shape: Shape) -> bool:
+def _fits(array: SavedArray, shape: ArrayShape) -> bool:
     """Return whether MaxText loads the array: it transposes a matrix of the reverse shape; a router's bias was
     transposed until 0.2.4.
     """
     return may_be(array, shape) or (len(shape) == 2 and may_be(array, shape[::-1]))
 
 
-def may_be(array: SavedArray, shape: Shape) -> bool:
+def may_be(array: SavedArray, shape: ArrayShape) -> bool:
     """Return whether an array of this shape would have been written in such pieces.
 
     Usually a piece is the array's shape divided by the number of devices per axis. With copies on several devices, each
@@ -93,7 +93,7 @@ def may_be(array: SavedArray, shape: Shape) -> bool:
     return piece == shard or _is_share(piece, shard, copies=array.copies)
 
 
-def _is_share(piece: Shape, shard: Shape, *, copies: int) -> bool:
+def _is_share(piece: ArrayShape, shard: ArrayShape, *, copies: int) -> bool:
     (held, wrote), *others = [(size, part) for size, part in zip(shard, piece, strict=True) if size != part]
     return not others and held % wrote == 0 and copies % (held // wrote) == 0
 
@@ -119,10 +119,10 @@ def in_collections(arrays: Iterable[SavedArray]) -> tuple[str, ...]:
     return tuple(".".join(path) for path in paths if path[:1] == ("params",) != path[1:2] and _name(path))
 
 
-Kind = Literal["weights", "adapters", "optimizer", "other"]
+ArrayKind = Literal["weights", "adapters", "optimizer", "other"]
 
 
-def kind(arrays: Sequence[SavedArray]) -> Kind:
+def kind(arrays: Sequence[SavedArray]) -> ArrayKind:
     """Return what a checkpoint contains: weights count even beside other arrays."""
     held = weights(arrays)
     if held:

@@ -35,8 +35,8 @@ _NUMBERED = re.compile(r"(?:dense_|moe_)?layers_\d+")
 MAX_RANK, MAX_SIZE = 32, 2**62
 """Limits of TensorStore on an array's rank and size."""
 
-Key = tuple[str, ...]
-Shapes = Mapping[Key, tuple[int, ...]]
+ArrayName = tuple[str, ...]
+PieceShapes = Mapping[ArrayName, tuple[int, ...]]
 """Array -> shape of one written piece."""
 
 
@@ -97,19 +97,19 @@ _V2 = {
 }
 
 
-def _saved(key: Key, piece: tuple[int, ...] | None, cut: Cut | None) -> SavedArray:
+def _saved(key: ArrayName, piece: tuple[int, ...] | None, cut: Cut | None) -> SavedArray:
     ways = cut.ways(len(piece)) if cut is not None and piece is not None else None
     copies = cut.devices // math.prod(ways) if cut is not None and ways is not None else 1
     return SavedArray(path=key, piece=piece, ways=ways, copies=copies)
 
 
-def shapes(metadata: Mapping[str, Any]) -> dict[Key, tuple[int, ...]]:
+def shapes(metadata: Mapping[str, Any]) -> dict[ArrayName, tuple[int, ...]]:
     """Return the shapes in `_METADATA`; empty for an older Orbax, which did not write them."""
     found = ((_key(entry), _shape(entry.get("value_metadata"))) for entry in _entries(metadata))
     return {key: shape for key, shape in found if shape is not None}
 
 
-def array_shapes(array_metadata: Mapping[str, Any]) -> dict[Key, tuple[int, ...]]:
+def array_shapes(array_metadata: Mapping[str, Any]) -> dict[ArrayName, tuple[int, ...]]:
     """Return the shapes in `array_metadatas/process_0`."""
     listed = array_metadata.get("array_metadatas")
     holders = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
@@ -136,13 +136,13 @@ class Cut(Struct, frozen=True, kw_only=True):
         return (*cut, *(1,) * (rank - len(cut)))[:rank]
 
 
-def shardings(document: Mapping[str, Any]) -> dict[Key, Cut]:
+def shardings(document: Mapping[str, Any]) -> dict[ArrayName, Cut]:
     """Parse `_sharding`: base64 of an array's dotted path -> JSON text; entries that cannot be parsed are left out."""
     found = ((_path(name), _cut(text)) for name, text in document.items())
     return {path: cut for path, cut in found if path is not None and cut is not None}
 
 
-def _path(name: str) -> Key | None:
+def _path(name: str) -> ArrayName | None:
     try:
         return tuple(base64.b64decode(name, altchars="-_", validate=True).decode().split("."))
     except (binascii.Error, ValueError):
@@ -173,7 +173,7 @@ def _axes_of(entry: object) -> Iterator[str]:
             yield str(axis)
 
 
-def told_scan(keys: Iterable[Key]) -> bool | None:
+def told_scan(keys: Iterable[ArrayName]) -> bool | None:
     """Return whether the decoder's layers are stacked, judged by names alone; None if unknown."""
     decoder = [key for key in keys if "decoder" in key]
     if any(_stack(key) for key in decoder):
@@ -226,7 +226,7 @@ def _common_axis(members: Iterable[tuple[int, ...]]) -> int | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _stack(key: Key) -> str | None:
+def _stack(key: ArrayName) -> str | None:
     """Return the stack of a decoder's array; None if a number below it means a list of single layers.
 
     A router's bias is excluded: it is stacked in front for every param_scan_axis.
@@ -255,7 +255,7 @@ def _entries(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
     return tuple(entry for entry in tree.values() if isinstance(entry, dict)) if isinstance(tree, dict) else ()
 
 
-def _key(entry: Mapping[str, Any]) -> Key:
+def _key(entry: Mapping[str, Any]) -> ArrayName:
     parts = entry.get("key_metadata")
     return tuple(str(p.get("key", "")) for p in parts if isinstance(p, dict)) if isinstance(parts, list) else ()
 

@@ -14,7 +14,7 @@ from xsft.checkpoint.files import certain
 from xsft.facts import CheckpointFacts, SavedArray
 from xsft.naming import ModeName
 
-Status = Literal["complete", "torn", "missing", "not-a-checkpoint", "unreadable"]
+CheckpointStatus = Literal["complete", "torn", "missing", "not-a-checkpoint", "unreadable"]
 LayoutName = Literal["items", "model_params", "optimizer_state", "adapters", "hugging_face"]
 
 
@@ -32,7 +32,7 @@ class Writer(Struct, frozen=True, kw_only=True):
 
 class Report(Struct, frozen=True, kw_only=True):
     path: str
-    status: Status
+    status: CheckpointStatus
     detail: str
     """Why it is incomplete or unreadable, or what the path contains instead."""
     layout: LayoutName | None
@@ -82,7 +82,7 @@ def report(found: CheckpointFacts, *, size: int | None, bytes_read: int, written
     )
 
 
-def _status(found: CheckpointFacts) -> Status:
+def _status(found: CheckpointFacts) -> CheckpointStatus:
     """Return the status; a list of arrays that is too long to read does not make a checkpoint incomplete."""
     if found.status == "read":
         return "complete" if found.arrays else "unreadable"

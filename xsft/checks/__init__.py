@@ -41,12 +41,9 @@ from xsft.checks import (
 from xsft.checks.overrides import applied
 from xsft.facts import Facts
 from xsft.problems import Problem, warning
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 from xsft.trainers.trainer import trainer_of
-
-Keys = Mapping[str, Value]
-"""The trainer's keys as they will stand on the command line, overrides included (`trainers.trainer`)."""
 
 Check = Callable[[Run, Keys, Facts], Iterable[Problem]]
 

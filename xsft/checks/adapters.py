@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from xsft.catalog.arrays import ArrayLayout, Required, required
-from xsft.catalog.layers import Shape
+from xsft.catalog.layers import ArrayShape
 from xsft.checkpoint.compare import kind, weights
 from xsft.checkpoint.files import certain
 from xsft.checks.checkpoint import right_level, scan_of
@@ -66,14 +66,14 @@ def _compared(run: Run, keys: Mapping[str, Value], found: CheckpointFacts, facts
 class _Pair(Struct, frozen=True, kw_only=True):
     """Shapes of one module's two adapters; None if the files do not give them."""
 
-    a: Shape | None
-    b: Shape | None
+    a: ArrayShape | None
+    b: ArrayShape | None
 
     @property
     def rank(self) -> int | None:
         return self.a[-1] if self.a else None
 
-    def fits(self, kernel: Shape) -> bool:
+    def fits(self, kernel: ArrayShape) -> bool:
         """Return whether the shapes agree: per layer a is in x rank, b rank x out and the kernel in x out; all are
         stacked alike or none is."""
         if self.a is None or self.b is None or self.rank is None:
@@ -127,7 +127,7 @@ def _modules(
         yield error("lora-restore-modules", WHERE, message, fix, kind="disputable")
 
 
-def _foreign(held: Mapping[str, _Pair], arrays: Mapping[str, Shape]) -> str:
+def _foreign(held: Mapping[str, _Pair], arrays: Mapping[str, ArrayShape]) -> str:
     """Return what is wrong with the first adapter that does not belong to the model; empty if all do."""
     for name, pair in held.items():
         if name not in arrays:
@@ -137,7 +137,7 @@ def _foreign(held: Mapping[str, _Pair], arrays: Mapping[str, Shape]) -> str:
     return ""
 
 
-def _wanted(keys: Mapping[str, Value], arrays: Mapping[str, Shape]) -> set[str]:
+def _wanted(keys: Mapping[str, Value], arrays: Mapping[str, ArrayShape]) -> set[str]:
     """Return the weights whose module the pattern names; empty if MaxText chooses it, or adapts more than kernels.
 
     source: qwix@0.1.8 _src/qconfig.py (`re.fullmatch` of the module's path).

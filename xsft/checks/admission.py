@@ -10,8 +10,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from xsft.aliases import JsonObject
 from xsft.checks.cpu_quota import cpu_quota_problems, node_problems
-from xsft.checks.demand import Demand, Json, SecretNeed
+from xsft.checks.demand import Demand, SecretNeed
 from xsft.checks.quota import quota_problems
 from xsft.problems import Problem, error, namespace_missing, warning
 
@@ -28,23 +29,23 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     """
 
     context: str
-    namespace: Json | Unseen | None
-    local_queue: Json | Unseen | None
+    namespace: JsonObject | Unseen | None
+    local_queue: JsonObject | Unseen | None
     known_queues: tuple[str, ...]
     """LocalQueues of the namespace."""
-    cluster_queue: Json | Unseen | None
-    flavors: Mapping[str, Json]
+    cluster_queue: JsonObject | Unseen | None
+    flavors: Mapping[str, JsonObject]
     """ResourceFlavors of the ClusterQueue, by name; only those that could be read."""
     priority_classes: Mapping[str, bool | Unseen]
     """For each requested name: whether the object exists."""
     known_priorities: tuple[str, ...]
     secrets: Mapping[str, frozenset[str] | Unseen | None]
     """Key names of each requested Secret."""
-    jobsets: tuple[Json, ...]
+    jobsets: tuple[JsonObject, ...]
     """The JobSets of every attempt of this run."""
-    same_name: Json | None
+    same_name: JsonObject | None
     """The JobSet that has the planned name, whoever created it."""
-    nodes: tuple[Json, ...] | Unseen | None = None
+    nodes: tuple[JsonObject, ...] | Unseen | None = None
     """Nodes without chips; None if a TPU slice is requested. Many users may not list nodes: then there is no check."""
 
 
@@ -86,13 +87,13 @@ def _queue(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
         yield from _quota(facts, demand, facts.cluster_queue)
 
 
-def _quota(facts: ClusterFacts, demand: Demand, queue: Json) -> Iterator[Problem]:
+def _quota(facts: ClusterFacts, demand: Demand, queue: JsonObject) -> Iterator[Problem]:
     if demand.asks_chips:
         return quota_problems(queue, facts.flavors, demand)
     return cpu_quota_problems(queue, facts.flavors, demand, context=facts.context)
 
 
-def _stopped(what: str, queue: Json) -> Iterator[Problem]:
+def _stopped(what: str, queue: JsonObject) -> Iterator[Problem]:
     """Check whether the queue is stopped; a warning, because it can be started again. source: Kueue's condition
     `Active`."""
     conditions = queue.get("status", {}).get("conditions") or ()
@@ -107,7 +108,7 @@ def _stopped(what: str, queue: Json) -> Iterator[Problem]:
     )
 
 
-def _namespace_refused(facts: ClusterFacts, demand: Demand, queue: Json) -> Iterator[Problem]:
+def _namespace_refused(facts: ClusterFacts, demand: Demand, queue: JsonObject) -> Iterator[Problem]:
     """Check the queue's namespace selector. source: Kueue's ClusterQueue.spec.namespaceSelector: none matches nothing,
     an empty one everything."""
     selector = queue.get("spec", {}).get("namespaceSelector")
@@ -122,12 +123,12 @@ def _namespace_refused(facts: ClusterFacts, demand: Demand, queue: Json) -> Iter
         yield error("queue-refuses-namespace", "namespace", message, "Use another namespace or another queue.")
 
 
-def _selects(selector: Json, labels: Mapping[str, str]) -> bool:
+def _selects(selector: JsonObject, labels: Mapping[str, str]) -> bool:
     exact = all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
     return exact and all(_holds(term, labels) for term in selector.get("matchExpressions") or ())
 
 
-def _holds(term: Json, labels: Mapping[str, str]) -> bool:
+def _holds(term: JsonObject, labels: Mapping[str, str]) -> bool:
     key, values = term["key"], term.get("values") or ()
     match term["operator"]:
         case "In":

@@ -12,7 +12,8 @@ import shlex
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
-from xsft.checks.demand import Demand, Json, PodSet, quantity
+from xsft.aliases import JsonObject
+from xsft.checks.demand import Demand, PodSet, quantity
 from xsft.checks.quota import Group, group_of, quota_problems
 from xsft.launchers.labels import INSTANCE_TYPE, TPU_NODE
 from xsft.problems import Problem, error, warning
@@ -27,7 +28,9 @@ OWN_FLAVOR = "xsft-cpu"
 """The flavor's name if the queue uses xpk's already, for a flavor may stand in one group of a queue only."""
 
 
-def cpu_quota_problems(queue: Json, flavors: Mapping[str, Json], demand: Demand, *, context: str) -> Iterator[Problem]:
+def cpu_quota_problems(
+    queue: JsonObject, flavors: Mapping[str, JsonObject], demand: Demand, *, context: str
+) -> Iterator[Problem]:
     """Yield the problems of `quota_problems`, with commands that fix them. `context`: the kubeconfig context for those
     commands."""
     groups = tuple(group_of(g, queue, flavors) for g in queue.get("spec", {}).get("resourceGroups") or ())
@@ -43,7 +46,7 @@ def cpu_quota_problems(queue: Json, flavors: Mapping[str, Json], demand: Demand,
     yield from quota_problems(queue, flavors, demand)
 
 
-def node_problems(nodes: tuple[Json, ...], demand: Demand) -> Iterator[Problem]:
+def node_problems(nodes: tuple[JsonObject, ...], demand: Demand) -> Iterator[Problem]:
     """Yield a warning if none of `nodes` (those without chips) holds the job; a node pool may grow or be added, so it
     is no error."""
     for pods in demand.pod_sets:
@@ -54,7 +57,7 @@ def node_problems(nodes: tuple[Json, ...], demand: Demand) -> Iterator[Problem]:
 
 
 def _uncovered(
-    queue: Json, groups: tuple[Group, ...], missing: tuple[str, ...], *, demand: Demand, context: str
+    queue: JsonObject, groups: tuple[Group, ...], missing: tuple[str, ...], *, demand: Demand, context: str
 ) -> Problem:
     name = queue["metadata"]["name"]
     message = (
@@ -95,7 +98,7 @@ def _quota_for(name: str, demand: Demand) -> object:
     return XPK_QUOTA[name] if asked <= quantity(XPK_QUOTA[name]) else int(asked)
 
 
-def _on_chips(group: Group, flavors: Mapping[str, Json], demand: Demand) -> str | None:
+def _on_chips(group: Group, flavors: Mapping[str, JsonObject], demand: Demand) -> str | None:
     """Return the flavors' names if every flavor that the job could get means TPU hosts."""
     names = [f.name for pods in demand.pod_sets for f in group.matching(pods)]
     of_chips = [
@@ -104,7 +107,7 @@ def _on_chips(group: Group, flavors: Mapping[str, Json], demand: Demand) -> str 
     return ", ".join(dict.fromkeys(names)) if names and len(of_chips) == len(names) else None
 
 
-def _tpu_flavor(queue: Json, flavors: str) -> Problem:
+def _tpu_flavor(queue: JsonObject, flavors: str) -> Problem:
     message = (
         f"The ClusterQueue {queue['metadata']['name']} gives cpu and memory from TPU hosts only ({flavors}). A CPU "
         "job would occupy a host of a slice, and the slice's chips would be idle."
@@ -113,7 +116,7 @@ def _tpu_flavor(queue: Json, flavors: str) -> Problem:
     return error("cpu-on-tpu", "queue", message, fix)
 
 
-def _no_node(pods: PodSet, asked: Decimal, largest: Json | None) -> Problem:
+def _no_node(pods: PodSet, asked: Decimal, largest: JsonObject | None) -> Problem:
     has = "no node without chips"
     if largest is not None:
         labels = largest["metadata"].get("labels") or {}
@@ -125,7 +128,7 @@ def _no_node(pods: PodSet, asked: Decimal, largest: Json | None) -> Problem:
     return warning("node-memory", "", message, fix)
 
 
-def _memory(node: Json) -> Decimal:
+def _memory(node: JsonObject) -> Decimal:
     """Return the bytes of memory that the node's pods can have together."""
     status = node.get("status") or {}
     return quantity((status.get("allocatable") or {}).get("memory", 0))

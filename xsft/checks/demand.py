@@ -7,13 +7,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from typing import Any
 
 from msgspec import Struct
 
+from xsft.aliases import JsonObject
 from xsft.spec.resolve import Run
-
-Json = dict[str, Any]
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 TPU = "google.com/tpu"
@@ -37,7 +35,7 @@ class PodSet(Struct, frozen=True, kw_only=True):
     requests: Mapping[str, Decimal]
     """The requests of all its pods together, by resource name."""
     node_selector: Mapping[str, str]
-    tolerations: tuple[Json, ...]
+    tolerations: tuple[JsonObject, ...]
     priority_class: str | None
 
 
@@ -67,7 +65,7 @@ class Demand(Struct, frozen=True, kw_only=True):
         return tuple(dict.fromkeys(p.priority_class for p in self.pod_sets if p.priority_class))
 
 
-def demand_of(manifest: Json, run: Run) -> Demand:
+def demand_of(manifest: JsonObject, run: Run) -> Demand:
     """Return the demand of the object that will be created; the run adds the names of the Secrets' keys."""
     metadata = manifest["metadata"]
     return Demand(
@@ -93,7 +91,7 @@ def plain(number: Decimal) -> str:
     return f"{number.normalize():f}"
 
 
-def _pod_set(replicated: Json) -> PodSet:
+def _pod_set(replicated: JsonObject) -> PodSet:
     job = replicated["template"]["spec"]
     pod = job["template"]["spec"]
     pods = int(replicated.get("replicas", 1)) * int(job.get("parallelism") or 1)
@@ -107,7 +105,7 @@ def _pod_set(replicated: Json) -> PodSet:
     )
 
 
-def pod_requests(pod: Json) -> dict[str, Decimal]:
+def pod_requests(pod: JsonObject) -> dict[str, Decimal]:
     """Return the requests as the scheduler and Kueue count them: containers and sidecars together, or an init container
     alone if that is more.
 
@@ -122,7 +120,7 @@ def pod_requests(pod: Json) -> dict[str, Decimal]:
     return total
 
 
-def _sum(containers: list[Json]) -> dict[str, Decimal]:
+def _sum(containers: list[JsonObject]) -> dict[str, Decimal]:
     total: dict[str, Decimal] = {}
     for container in containers:
         for name, amount in _requests(container).items():
@@ -130,7 +128,7 @@ def _sum(containers: list[Json]) -> dict[str, Decimal]:
     return total
 
 
-def _requests(container: Json) -> dict[str, Decimal]:
+def _requests(container: JsonObject) -> dict[str, Decimal]:
     """Return a container's requests; a limit without a request counts as one."""
     resources = container.get("resources") or {}
     merged = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}

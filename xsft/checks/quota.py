@@ -13,7 +13,8 @@ from decimal import Decimal
 
 from msgspec import Struct
 
-from xsft.checks.demand import TPU, Demand, Json, PodSet, plain, quantity
+from xsft.aliases import JsonObject
+from xsft.checks.demand import TPU, Demand, PodSet, plain, quantity
 from xsft.problems import Problem, error, warning
 
 UNBOUNDED = Decimal("Infinity")
@@ -24,8 +25,8 @@ class Flavor(Struct, frozen=True, kw_only=True):
 
     name: str
     labels: Mapping[str, str]
-    taints: tuple[Json, ...]
-    tolerations: tuple[Json, ...]
+    taints: tuple[JsonObject, ...]
+    tolerations: tuple[JsonObject, ...]
     capacity: Mapping[str, Decimal]
     """Maximum that can ever be used, by resource."""
 
@@ -42,7 +43,7 @@ class Group(Struct, frozen=True, kw_only=True):
         return tuple(f for f in self.flavors if _agrees(f, pods, self.label_keys) and not _untolerated(f, pods))
 
 
-def quota_problems(queue: Json, flavors: Mapping[str, Json], demand: Demand) -> Iterator[Problem]:
+def quota_problems(queue: JsonObject, flavors: Mapping[str, JsonObject], demand: Demand) -> Iterator[Problem]:
     """Yield the quota's problems. `flavors`: the ResourceFlavors that could be read; a group with an unread one is not
     checked."""
     groups = tuple(group_of(g, queue, flavors) for g in queue.get("spec", {}).get("resourceGroups") or ())
@@ -137,7 +138,7 @@ def _untolerated(flavor: Flavor, pods: PodSet) -> bool:
     return any(not any(_tolerates(toleration, taint) for toleration in tolerations) for taint in hard)
 
 
-def _tolerates(toleration: Json, taint: Json) -> bool:
+def _tolerates(toleration: JsonObject, taint: JsonObject) -> bool:
     """Return whether a toleration matches the taint. source:
     kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration"""
     effect = toleration.get("effect") in (None, "", taint.get("effect"))
@@ -146,7 +147,7 @@ def _tolerates(toleration: Json, taint: Json) -> bool:
     return effect and all(toleration.get(part, "") == taint.get(part, "") for part in ("key", "value"))
 
 
-def group_of(group: Json, queue: Json, flavors: Mapping[str, Json]) -> Group:
+def group_of(group: JsonObject, queue: JsonObject, flavors: Mapping[str, JsonObject]) -> Group:
     """Return a resource group of the queue, with what is known of its flavors."""
     return Group(
         resources=tuple(group.get("coveredResources") or ()),
@@ -154,7 +155,7 @@ def group_of(group: Json, queue: Json, flavors: Mapping[str, Json]) -> Group:
     )
 
 
-def _flavor(quotas: Json, queue: Json, flavor: Json) -> Flavor:
+def _flavor(quotas: JsonObject, queue: JsonObject, flavor: JsonObject) -> Flavor:
     spec = flavor.get("spec") or {}
     return Flavor(
         name=quotas["name"],
@@ -165,7 +166,7 @@ def _flavor(quotas: Json, queue: Json, flavor: Json) -> Flavor:
     )
 
 
-def _most(resource: Json, queue: Json) -> Decimal:
+def _most(resource: JsonObject, queue: JsonObject) -> Decimal:
     """Return the most of a resource that the queue can use; in a cohort it can borrow up to its limit, or without
     bound.
 

@@ -4,7 +4,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from xsft.checks.values import is_on, number
@@ -12,13 +12,11 @@ from xsft.dataset.rules import Render, Rules
 from xsft.dataset.verdicts import Round, length_problems, problems_of, texts_of
 from xsft.facts import CountedData, DataFacts, Facts, TokenizerFacts
 from xsft.problems import Problem, error, note, warning
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 from xsft.trainers.chat import renderer
 from xsft.trainers.template_keys import QUESTION_FORMATTER, QUESTION_TEXTS
 from xsft.trainers.trainer import trainer_of
-
-Keys = Mapping[str, Value]
 
 LIMIT = 2048
 """MaxText's default of max_target_length. source: maxtext@0.2.5 maxtext/configs/base.yml."""

@@ -7,7 +7,7 @@ input_pipeline/grain_data_processing.py; tests/contract/test_templates.py asks t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 from string import Formatter
 from typing import cast
@@ -18,7 +18,7 @@ from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on, same
 from xsft.facts import Facts
 from xsft.problems import Problem, error, warning
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 from xsft.spec.template import QUESTION_KEYS, SUFFIXES, WHERE, Template, looks_like_jinja
 from xsft.trainers.chat import fault
@@ -28,8 +28,6 @@ PATHS = ("chat_template_path", "formatting_func_kwargs.template_path")
 PROMPT, COMPLETION, SEPARATOR = (f"{QUESTION_TEXTS}.{key}" for key in QUESTION_KEYS)
 
 BESIDE = "Put the file beside the workload and name it: data.chat_template."
-
-Keys = Mapping[str, Value]
 
 
 def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:

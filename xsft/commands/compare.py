@@ -13,7 +13,7 @@ from msgspec import Struct
 from xsft.commands.documents import print_json
 from xsft.commands.failure import print_problems, problem_documents
 from xsft.commands.log_sources import Logs
-from xsft.commands.loss_plot import LETTERS, Kind, comparison_picture, terminal_comparison
+from xsft.commands.loss_plot import LETTERS, PictureFormat, comparison_picture, terminal_comparison
 from xsft.commands.new_file import refuse_unless_free
 from xsft.commands.progress import spinning
 from xsft.commands.run_sources import runs_of
@@ -63,7 +63,7 @@ def compare(names: Sequence[str], *, world: CompareWorld, target: Path | None, j
     problems = (*_unread(curves), *_read_again(curves), *doubtful)
     print_problems(() if json else problems)
     if target is not None:
-        kind: Kind = "svg" if target.suffix == ".svg" else "png"
+        kind: PictureFormat = "svg" if target.suffix == ".svg" else "png"
         write_atomic(target, comparison_picture({one.run_name: one.points for one in curves}, kind=kind))
     if json:
         _print_document(curves, target, problems)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 
 from xsft.image.context import in_words
-from xsft.image.progress import Event, Layer, Retrying, Sent, StepDone, StepLine, StepStarted
+from xsft.image.progress import BuildEvent, Layer, Retrying, Sent, StepDone, StepLine, StepStarted
 
 EVERY_S = 60.0
 
@@ -20,7 +20,7 @@ EVERY_S = 60.0
 class Display(Protocol):
     def say(self, line: str) -> None: ...
 
-    def event(self, event: Event) -> None: ...
+    def event(self, event: BuildEvent) -> None: ...
 
 
 @contextmanager
@@ -90,7 +90,7 @@ class Lines:
         with self._lock:
             self._begin(line)
 
-    def event(self, event: Event) -> None:
+    def event(self, event: BuildEvent) -> None:
         with self._lock:
             self._event(event)
 
@@ -105,7 +105,7 @@ class Lines:
         self._write(doing)
         self._layers, self._doing, self._last = Layers(), doing, ""
 
-    def _event(self, event: Event) -> None:
+    def _event(self, event: BuildEvent) -> None:
         match event:
             case StepStarted(name=name, number=number, total=total) if number:
                 self._begin(f"[{number}/{total}] {_first_line(name)}")
@@ -144,7 +144,7 @@ class Bars:
         self._layers, self._phase = Layers(), line
         self._update(description=line, completed=0, total=None, said="")
 
-    def event(self, event: Event) -> None:
+    def event(self, event: BuildEvent) -> None:
         match event:
             case StepStarted(name=name, number=number, total=total) if number:
                 self._update(completed=number - 1, total=total, said=_first_line(name))

@@ -7,7 +7,7 @@ from typing import Any
 
 from xsft.image.context import in_words
 
-Report = Mapping[str, Any]
+ImageReport = Mapping[str, Any]
 
 DID = {
     "held": "here already",
@@ -18,11 +18,11 @@ DID = {
 }
 
 
-def image_text(report: Report) -> str:
+def image_text(report: ImageReport) -> str:
     return "\n".join(_lines(report)) + "\n"
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _lines(report: ImageReport) -> Iterator[str]:
     match report["action"]:
         case "build":
             yield from (_did(report, name) for name in ("deps", "code"))
@@ -35,19 +35,19 @@ def _lines(report: Report) -> Iterator[str]:
             yield from _image_lines(report)
 
 
-def _did(report: Report, name: str) -> str:
+def _did(report: ImageReport, name: str) -> str:
     part = report[name]
     seconds = f", {part['seconds']:.1f} s" if part["seconds"] else ""
     return f"{part['tag']}  {DID[part['outcome']]}{seconds}"
 
 
-def _pushed(report: Report) -> Iterator[str]:
+def _pushed(report: ImageReport) -> Iterator[str]:
     yield f"{report['ref']}  {'pushed' if report['pushed'] else 'nothing to push'}"
     yield f"lock: {report['lock']['file']}"
     yield f"in a workload: image: {{name: {report['image']}}}"
 
 
-def _image_lines(report: Report) -> Iterator[str]:
+def _image_lines(report: ImageReport) -> Iterator[str]:
     yield f"image       {report['image']}"
     yield f"repository  {report['repository'] or 'none: no --registry, no --place'}"
     yield f"MaxText     {report['maxtext']} ({report['maxtext_source']})"
@@ -60,7 +60,7 @@ def _image_lines(report: Report) -> Iterator[str]:
     yield _lock(report)
 
 
-def _lock(report: Report) -> str:
+def _lock(report: ImageReport) -> str:
     lock = report["lock"]
     if lock is None:
         return f"lock        no image for {report['repository'] or 'no registry'}: make image push"
@@ -72,7 +72,7 @@ def _lock(report: Report) -> str:
     return f"lock        {lock['digest']}, pushed {lock['pushed_at']}: {now}"
 
 
-def _image_table(report: Report) -> Iterator[str]:
+def _image_table(report: ImageReport) -> Iterator[str]:
     rows = [("WHERE", "TAG", "DIGEST", "SIZE", "WHEN", "")]
     rows += [_cells(one) for one in report["images"]]
     widths = [max(len(row[i]) for row in rows) for i in range(5)]
@@ -81,7 +81,7 @@ def _image_table(report: Report) -> Iterator[str]:
         yield "  ".join((*cells, row[5])).rstrip()
 
 
-def _cells(one: Report) -> tuple[str, str, str, str, str, str]:
+def _cells(one: ImageReport) -> tuple[str, str, str, str, str, str]:
     marks = ", ".join(word for word, holds in (("current", one["current"]), ("locked", one["locked"])) if holds)
     return (
         one["where"],

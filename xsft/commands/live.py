@@ -8,9 +8,9 @@ from typing import TextIO
 
 from msgspec import Struct, field
 
-from xsft.trainers.lines import DataEnded, Evaluated, Event, LoopFinished, Phase, Restored, Saved, Step
+from xsft.trainers.lines import DataEnded, Evaluated, LoopFinished, PhaseStarted, Restored, Saved, Step, TrainerEvent
 
-OnEvent = Callable[[Event], None]
+OnEvent = Callable[[TrainerEvent], None]
 
 EVERY_S = 1.0
 """Seconds between plain lines of progress."""
@@ -61,10 +61,10 @@ def clock_text(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
 
 
-def said_at_once(event: Event) -> str | None:
+def said_at_once(event: TrainerEvent) -> str | None:
     """Return the line for an event that is printed at once; None for others."""
     match event:
-        case Phase(name=name):
+        case PhaseStarted(name=name):
             return name
         case Restored(step=step):
             return f"resumed from step {step}"
@@ -88,7 +88,7 @@ class _Plain:
         self._said_at = float("-inf")
         self._waiting: Step | None = None
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: TrainerEvent) -> None:
         if isinstance(event, Step):
             self._step(event)
         elif text := said_at_once(event):
@@ -120,12 +120,12 @@ def _bar(*, steps: int, stream: TextIO) -> Iterator[OnEvent]:
     with training_bar(stream) as display:
         task = display.add_task("starting the trainer", total=steps)
 
-        def on_event(event: Event) -> None:
+        def on_event(event: TrainerEvent) -> None:
             if isinstance(event, Step):
                 pace.add(event)
                 shown = step_text(event, steps=steps, eta_s=pace.eta_s)
                 display.update(task, completed=event.step, description=shown)
-            elif isinstance(event, Phase):
+            elif isinstance(event, PhaseStarted):
                 display.update(task, description=event.name)
             elif isinstance(event, LoopFinished):
                 display.update(task, description="saving the last checkpoint")

@@ -6,7 +6,7 @@ import string
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-Kind = Literal["png", "svg"]
+PictureFormat = Literal["png", "svg"]
 
 WIDTH, HEIGHT = 76, 15
 """Size of a plot in characters; fits a terminal of 80 columns."""
@@ -40,12 +40,12 @@ def picture(losses: Mapping[int, float], *, title: str) -> bytes:
     return _drawn({"": losses}, title=title, kind="png")
 
 
-def comparison_picture(curves: Mapping[str, Mapping[int, float]], *, kind: Kind = "png") -> bytes:
+def comparison_picture(curves: Mapping[str, Mapping[int, float]], *, kind: PictureFormat = "png") -> bytes:
     """Return a PNG of 800 x 450 pixels or an SVG, with a legend of the names."""
     return _drawn(curves, title="loss", kind=kind)
 
 
-def _drawn(curves: Mapping[str, Mapping[int, float]], *, title: str, kind: Kind) -> bytes:
+def _drawn(curves: Mapping[str, Mapping[int, float]], *, title: str, kind: PictureFormat) -> bytes:
     from xsft.commands.loss_picture import draw
 
     return draw({name: _drawable(losses) for name, losses in curves.items()}, title=title, kind=kind)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xsft.aliases import ShowLine
 from xsft.api import Loaded
 from xsft.commands.pipeline_cluster import ClusterCall, ConvertOnCluster, TrainOnCluster
 from xsft.commands.pipeline_evaluate import EvaluateHere, evaluation_refused
@@ -12,7 +13,7 @@ from xsft.commands.pipeline_here import ConvertHere, TrainHere
 from xsft.errors import UsageError
 from xsft.naming import stage_name
 from xsft.spec.model import WorkloadSpec
-from xsft.stages.stage import Progress, Stage, StageEnd, StageFound, StageName, StagePlan
+from xsft.stages.stage import Stage, StageEnd, StageFound, StageName, StagePlan
 
 
 def names_of(spec: WorkloadSpec) -> Iterator[StageName]:
@@ -79,7 +80,7 @@ class NotOnCluster:
     def find(self) -> StageFound:
         raise self._refused
 
-    def perform(self, progress: Progress) -> StageEnd:
+    def perform(self, progress: ShowLine) -> StageEnd:
         del progress
         raise self._refused
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft import api, cpu_jobs
+from xsft.aliases import ShowLine
 from xsft.api import Loaded
 from xsft.commands.asking import at_terminal, confirm
 from xsft.commands.changes import changes_of
@@ -32,7 +33,7 @@ from xsft.effects.submit.submission import Submission
 from xsft.errors import RunFailed, TimedOut, Unknown
 from xsft.naming import stage_name
 from xsft.problems import Problem
-from xsft.stages.stage import Progress, StageAction, StageEnd, StageFound, StageName, StagePlan, StageState
+from xsft.stages.stage import StageAction, StageEnd, StageFound, StageName, StagePlan, StageState
 from xsft.states.waiting import DONE
 from xsft.states.worth import WORTHLESS
 from xsft.steps import CpuPlan, Intent, Plan, Planned
@@ -125,7 +126,7 @@ class ConvertOnCluster:
             print_problems(record_job_end(record_store(), **at, outcome="completed"))
         return conversion_found(made)
 
-    def perform(self, progress: Progress) -> StageEnd:
+    def perform(self, progress: ShowLine) -> StageEnd:
         made, intent, problems = look_for_cluster(self._workload)
         made = under_claim(made, take_claim(record_store(), made))
         plan = cpu_jobs.plan_conversion(
@@ -204,7 +205,7 @@ class TrainOnCluster:
         saved = f"{output.rstrip('/')}/{self.run_name}/checkpoints/{step}"
         return StageFound(state="done", why=f"its checkpoint of step {step} is saved", result=saved)
 
-    def perform(self, progress: Progress) -> StageEnd:
+    def perform(self, progress: ShowLine) -> StageEnd:
         made = self._plan(progress)
         warnings = tuple(p for p in api.accepted(made) if p.severity == "warning")
         connect = partial(submitter_for, self._workload, made, through_xpk=False)
@@ -220,5 +221,5 @@ class TrainOnCluster:
     def _intend(self) -> Intent:
         return api.intend((self._workload,))[0]
 
-    def _plan(self, progress: Progress = lambda _line: None) -> Plan:
+    def _plan(self, progress: ShowLine = lambda _line: None) -> Plan:
         return api.plan((self._workload,), progress=progress)[0]

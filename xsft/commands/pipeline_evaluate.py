@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from xsft import api
+from xsft.aliases import ShowLine
 from xsft.commands import convert
 from xsft.commands.evaluation_text import print_evaluation
 from xsft.commands.pipeline_here import watch_here
@@ -17,7 +18,7 @@ from xsft.effects.local.machine import Machine
 from xsft.errors import SpecError
 from xsft.evaluation.plan import EvaluationPlan
 from xsft.naming import stage_name
-from xsft.stages.stage import Progress, StageEnd, StageFound, StageName, StagePlan
+from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan
 from xsft.steps import Intent
 from xsft.trainers.evaluation import stage_plan, unfit
 from xsft.trainers.local import reads_only_files
@@ -42,7 +43,7 @@ class EvaluateHere:
     def find(self) -> StageFound:
         return evaluate.found(self._plan())
 
-    def perform(self, progress: Progress) -> StageEnd:
+    def perform(self, progress: ShowLine) -> StageEnd:
         plan, intent = self._plan(), self._intent()
         asked = LocalEvaluation(
             plan=plan,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from xsft import api
+from xsft.aliases import ShowLine
 from xsft.commands.convert import machine
 from xsft.commands.export import engine
 from xsft.commands.pipeline_here import watch_here
@@ -16,7 +17,7 @@ from xsft.errors import UsageError
 from xsft.export.plan import ExportPlan
 from xsft.naming import stage_name
 from xsft.spec.stages import ExportStage
-from xsft.stages.stage import Progress, StageEnd, StageFound, StageName, StagePlan
+from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan
 from xsft.trainers.export import ExportRequest, TrainedRun
 
 
@@ -51,7 +52,7 @@ class ExportHere:
             return StageFound(state="missing", why="it is exported, and its logits were not compared")
         return found
 
-    def perform(self, progress: Progress) -> StageEnd:
+    def perform(self, progress: ShowLine) -> StageEnd:
         return export.perform(
             ExportWork(
                 look=self._plan,
@@ -110,7 +111,7 @@ class ServeHere:
     def find(self) -> StageFound:
         return StageFound(state="missing", why="on this machine it is started by hand")
 
-    def perform(self, progress: Progress) -> StageEnd:
+    def perform(self, progress: ShowLine) -> StageEnd:
         del progress
         folder = self._exported.find().result or "FOLDER"
         command = shlex.join(("xsft", "serve", folder))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from xsft import api
+from xsft.aliases import ShowLine
 from xsft.commands import convert
 from xsft.commands.durations import duration_text
 from xsft.commands.failure import print_problems
@@ -19,7 +20,7 @@ from xsft.effects.machine import clock
 from xsft.effects.runs.local import lock_of
 from xsft.errors import Refused, TimedOut
 from xsft.naming import stage_name
-from xsft.stages.stage import Progress, StageAction, StageEnd, StageFound, StageName, StagePlan, StageState
+from xsft.stages.stage import StageAction, StageEnd, StageFound, StageName, StagePlan, StageState
 from xsft.steps import Plan
 
 LOOK_EVERY_S = 1.0
@@ -64,7 +65,7 @@ class ConvertHere:
             return StageFound(state="running", why="another xsft process converts these weights")
         return conversion_found(made)
 
-    def perform(self, progress: Progress) -> StageEnd:
+    def perform(self, progress: ShowLine) -> StageEnd:
         del progress  # the stage has a display of its own
         try:
             return _conversion_end(convert.converted_here(self._workload))
@@ -143,7 +144,7 @@ class TrainHere:
         done = already_done(made)
         return _trained(done) if done else _untrained(folder)
 
-    def perform(self, progress: Progress) -> StageEnd:
+    def perform(self, progress: ShowLine) -> StageEnd:
         del progress  # the stage has a display of its own
         made = self._plan()
         print_problems(p for p in api.accepted(made) if p.severity == "warning")

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from xsft import api
+from xsft.aliases import ShowLine
 from xsft.checks import for_submission
 from xsft.commands.asking import at_terminal, confirm
 from xsft.commands.documents import print_json
@@ -34,7 +35,6 @@ from xsft.problems import Problem, errors_in
 from xsft.serving.inputs import PORT
 from xsft.serving.plan import ServingPlan
 from xsft.spec.resolve import Run
-from xsft.stages.stage import Progress
 
 ITS = ("place", "namespace", "name", "image", "secrets", "stages")
 """Sections of a workload whose errors affect a server."""
@@ -119,7 +119,7 @@ def _question(plan: ServingPlan) -> str:
     return f"Create {plan.run_name} on one {shape.machine} ({shape.name}), until you end it? [y/N] "
 
 
-def _wait(cluster: Cluster, plan: ServingPlan, *, timeout_s: float | None, poll_s: float, say: Progress) -> None:
+def _wait(cluster: Cluster, plan: ServingPlan, *, timeout_s: float | None, poll_s: float, say: ShowLine) -> None:
     """Return when /health answers. Raises RunFailed if the server cannot start or is deleted, TimedOut."""
     began, told = clock.monotonic(), ""
     while True:

@@ -9,8 +9,9 @@ from typing import TextIO
 from msgspec import Struct
 from msgspec.structs import replace
 
+from xsft.aliases import ShowLine
 from xsft.commands.logs import write_lines
-from xsft.commands.waiting import Clock, Record, Say, Waited, WaitLimits, noted, wait_for
+from xsft.commands.waiting import Clock, RecordWait, Waited, WaitLimits, noted, wait_for
 from xsft.commands.why import cause_lines, log_lines
 from xsft.effects.machine.parallel import start
 from xsft.effects.submit.submission import Submission
@@ -37,14 +38,14 @@ class After(Struct, frozen=True, kw_only=True):
     """Query of the run's cluster and namespace alone."""
     patience: WaitLimits
     clock: Clock
-    say: Say
+    say: ShowLine
     lines: Callable[[Observation], Iterator[str]] | None
     """Yields the log of the process that prints steps, until the run has ended; None: the log is not requested."""
     log: TextIO
     """Stream to which the log is written."""
     gather: Callable[[FoldedRun], Evidence] | None = None
     """Reads what may explain another end than the expected one; None: it is not explained."""
-    record: Record = lambda _row: ()
+    record: RecordWait = lambda _row: ()
 
     def wait(self, done: Submission) -> Waited:
         """Wait until the run succeeded or cannot succeed, and print why it cannot."""
@@ -111,7 +112,7 @@ class After(Struct, frozen=True, kw_only=True):
         )
 
 
-def _in_a_row(say: Say) -> Say:
+def _in_a_row(say: ShowLine) -> ShowLine:
     """Return a function that prints repeated lines once: two waits follow each other, and the second begins where the
     first ended."""
     last = ""

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from xsft.aliases import ShowLine
 from xsft.commands.documents import print_json
 from xsft.commands.durations import duration_text
 from xsft.commands.failure import print_problems, problem_documents
@@ -29,8 +30,7 @@ MISSES = 3
 """Complete answers in a row without the run until it counts as gone: one may fall between two objects."""
 
 T = TypeVar("T")
-Say = Callable[[str], None]
-Record = Callable[[Row], tuple[Problem, ...]]
+RecordWait = Callable[[Row], tuple[Problem, ...]]
 """Function that records beside the run that its steps teach nothing, if so; returns warnings if that cannot be
 written.
 """
@@ -84,7 +84,7 @@ def wait_and_report(
     patience: WaitLimits,
     clock: Clock,
     json: bool,
-    record: Record = lambda _row: (),
+    record: RecordWait = lambda _row: (),
 ) -> int:
     """Wait for the goal and return 0 if it was reached.
 
@@ -110,7 +110,7 @@ def report(name: str, *, goal: Goal, waited: Waited, json: bool) -> int:
     return 0
 
 
-def noted(waited: Waited, record: Record) -> tuple[Problem, ...]:
+def noted(waited: Waited, record: RecordWait) -> tuple[Problem, ...]:
     """Return warnings about the result; record a run whose steps teach nothing as such."""
     if waited.row is None:
         return ()
@@ -118,7 +118,7 @@ def noted(waited: Waited, record: Record) -> tuple[Problem, ...]:
 
 
 def wait_for(
-    name: str, *, goal: Goal, query: RunQuery, patience: WaitLimits, clock: Clock, say: Say, known: bool = False
+    name: str, *, goal: Goal, query: RunQuery, patience: WaitLimits, clock: Clock, say: ShowLine, known: bool = False
 ) -> Waited:
     """Wait for the goal. `known`: the run was created just now, so it exists.
 
@@ -157,7 +157,7 @@ class _Watch(Struct, kw_only=True):
     name: str
     goal: Goal
     query: RunQuery
-    say: Say
+    say: ShowLine
     known: bool
     row: Row | None = None
     misses: int = 0

@@ -7,13 +7,13 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-Phase = Literal["loading", "transforming", "saving", "saved"]
+PhaseName = Literal["loading", "transforming", "saving", "saved"]
 
 
 class ConversionPhase(Struct, frozen=True, kw_only=True):
     """The current phase of the converter."""
 
-    name: Phase
+    name: PhaseName
 
 
 class ArraysDone(Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class BytesDone(Struct, frozen=True, kw_only=True):
 ConversionEvent: TypeAlias = ConversionPhase | ArraysDone | BytesDone
 
 _ARRAYS = re.compile(r"Transforming weights:.*\| *(\d{1,9})/(\d{1,9})\b")
-_PHASES: tuple[tuple[str, Phase], ...] = (
+_PHASES: tuple[tuple[str, PhaseName], ...] = (
     ("Initializing LazyHFLoader", "loading"),
     ("Loading full HuggingFace model", "loading"),
     ("Starting weight transformation", "transforming"),

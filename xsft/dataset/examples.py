@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-Part = Literal["masked", "trained"]
+TokenRole = Literal["masked", "trained"]
 TokenKind = Literal["BOS", "EOS", "pad", "unknown", "special"]
 """Kind of a token that ordinary text never contains. A token of two kinds has the first."""
 
@@ -54,9 +54,9 @@ class TokenSequence(Struct, frozen=True, kw_only=True):
         return sum(self.trained)
 
     @property
-    def tokens(self) -> Iterator[tuple[int, Part]]:
+    def tokens(self) -> Iterator[tuple[int, TokenRole]]:
         """Every token that is read, and whether its prediction is trained; the first token is not predicted."""
-        parts: tuple[Part, ...] = tuple("trained" if one else "masked" for one in self.trained)
+        parts: tuple[TokenRole, ...] = tuple("trained" if one else "masked" for one in self.trained)
         yield from zip(self.inputs, ("masked", *parts), strict=False)
         if self.last is not None:
             yield self.last, "trained"
@@ -76,7 +76,7 @@ class TokenSequence(Struct, frozen=True, kw_only=True):
 class Piece(Struct, frozen=True, kw_only=True):
     """Consecutive tokens of one example that are trained or masked alike."""
 
-    part: Part
+    part: TokenRole
     segment: int
     """Number of the example within a packed sequence."""
     text: str
@@ -90,7 +90,7 @@ def pieces(sequence: TokenSequence, vocabulary: Vocabulary) -> tuple[Piece, ...]
     return tuple(_piece(part, segment, [token for (token, _), _ in run], vocabulary) for (part, segment), run in runs)
 
 
-def _piece(part: Part, segment: int, ids: Iterable[int], vocabulary: Vocabulary) -> Piece:
+def _piece(part: TokenRole, segment: int, ids: Iterable[int], vocabulary: Vocabulary) -> Piece:
     kept = tuple(ids)
     return Piece(part=part, segment=segment, text=vocabulary.text(kept), ids=kept)
 

@@ -24,7 +24,7 @@ from xsft.trainers.local import FILE_FORMATS
 
 Format = Literal["parquet", "arrayrecord"]
 SplitName = Literal["train", "eval"]
-Rule = Literal["lists", "texts", "none"]
+MessageRule = Literal["lists", "texts", "none"]
 """Content of a column: lists of messages, texts, or unknown because the user's own function reads it."""
 
 WAY = 1
@@ -78,7 +78,7 @@ class Preparation(Struct, frozen=True, kw_only=True):
 
     name: str
     sources: tuple[Source, ...]
-    rule: Rule
+    rule: MessageRule
     hosts: int
     """Number of processes that read the data."""
     format: Format

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Outcome = Literal["trained", "nothing", "refused"]
+RowOutcome = Literal["trained", "nothing", "refused"]
 RowProblem = Literal["data-columns", "data-conversation", "data-roles", "data-template", "data-no-target"]
 Message = Mapping[str, Any]
 Render = Callable[[list[dict[str, Any]], bool], str]
@@ -43,7 +43,7 @@ class Rules:
 class RowVerdict:
     """The verdict on one row."""
 
-    outcome: Outcome
+    outcome: RowOutcome
     id: RowProblem | None = None
     why: str = ""
     """Completes the sentence "the row …"."""
@@ -224,7 +224,7 @@ def _conversation(messages: list[Message], rules: Rules) -> RowVerdict:
     learnt = "".join(answer if rules.completion_only else prompt + answer for prompt, answer in parts)
     written = "".join(prompt + answer for prompt, answer in parts)
     unwritten = tuple(_role(one) for one in messages if not _is_written(one, written))
-    outcome: Outcome = "trained" if learnt else "nothing"
+    outcome: RowOutcome = "trained" if learnt else "nothing"
     return RowVerdict(outcome=outcome, messages=tuple(messages), parts=tuple(parts), unwritten=unwritten)
 
 

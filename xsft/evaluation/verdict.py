@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from xsft.evaluation.inputs import AnswerPattern, EvaluationInputs
-from xsft.stages.stage import Verdict
+from xsft.stages.stage import StageVerdict
 
 Matches = Callable[[str, str], bool | None]
 """(regular expression, text) -> whether it is found; None if that took too long."""
@@ -24,7 +24,7 @@ class RuleOutcome(Struct, frozen=True, kw_only=True):
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
-    verdict: Verdict
+    verdict: StageVerdict
     """`not-judged`: nothing was compared, because there is neither a rule nor a held-out split."""
     rules: tuple[RuleOutcome, ...] = ()
 

@@ -63,7 +63,7 @@ class Retrying(Struct, frozen=True, kw_only=True):
     why: str
 
 
-Event = StepStarted | StepLine | StepDone | Sent | Layer | Retrying
+BuildEvent = StepStarted | StepLine | StepDone | Sent | Layer | Retrying
 
 _STEP = re.compile(r"#(?P<id>\d+) (?P<rest>.*)")
 _NUMBERED = re.compile(r"\[(?:(?P<stage>\S+) +)?(?P<number>\d+)/(?P<total>\d+)\] (?P<name>.*)")
@@ -85,7 +85,7 @@ class BuildOutput(Struct, kw_only=True):
     error: str = ""
     """The last line that contains an error."""
 
-    def events(self, line: str) -> Iterator[Event]:
+    def events(self, line: str) -> Iterator[BuildEvent]:
         """Return the events of a line. source: buildkit@0.8 and @0.19 util/progress/progressui/printer.go."""
         if not line.strip() or _NOISE.match(line):
             return
@@ -95,7 +95,7 @@ class BuildOutput(Struct, kw_only=True):
         if step := _STEP.match(line):
             yield from self._of_step(int(step["id"]), step["rest"])
 
-    def _of_step(self, id: int, rest: str) -> Iterator[Event]:
+    def _of_step(self, id: int, rest: str) -> Iterator[BuildEvent]:
         if ended := self._ending(id, rest):
             yield ended
         elif text := _LINE.match(rest):

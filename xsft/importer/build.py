@@ -13,7 +13,7 @@ from xsft.errors import SpecError
 from xsft.facts import Facts
 from xsft.importer.cluster import Tree, cluster_fields, mode_of
 from xsft.importer.compare import say_differences
-from xsft.importer.environment import ReadFile, flag_environment, workload_environment
+from xsft.importer.environment import ReadEnvFile, flag_environment, workload_environment
 from xsft.importer.fill import complete, fill_holes
 from xsft.importer.flags import Flags, read_flags
 from xsft.importer.keys import read_pairs, removed_keys, token_secret, trainer_fields, with_defaults
@@ -61,7 +61,7 @@ class _Pasted(Struct, frozen=True, kw_only=True):
     """Fields that do not depend on the MaxText release."""
 
 
-def import_paste(text: str, *, line: int | None = None, read_file: ReadFile = lambda _name: None) -> Imported:
+def import_paste(text: str, *, line: int | None = None, read_file: ReadEnvFile = lambda _name: None) -> Imported:
     """Return the workload. Raises SpecError for text that bash, xpk or MaxText could not read either.
 
     The text may be a Markdown page. `line`: the first line of the xpk command to import, if there are several.
@@ -96,7 +96,7 @@ def _require_text(text: str) -> None:
         raise SpecError((error("import-no-line", "", message, "Paste the xpk workload line."),))
 
 
-def _read(line: XpkLine, notes: Notes, read_file: ReadFile) -> _Pasted:
+def _read(line: XpkLine, notes: Notes, read_file: ReadEnvFile) -> _Pasted:
     flags = _without_secrets(read_flags(line.verb, line.arguments), notes)
     mode = mode_of(line.verb, flags)
     command = flags.get("command")

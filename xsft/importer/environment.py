@@ -19,7 +19,7 @@ from xsft.problems import error
 from xsft.spec.loader import load_yaml
 from xsft.trainers.trainer import HF_TOKEN_DIRECTORY
 
-ReadFile = Callable[[str], str | None]
+ReadEnvFile = Callable[[str], str | None]
 """Return the text of an env file, or None if it cannot be read."""
 
 HUB_TOKENS = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_TOKEN", "HF_HUB_TOKEN"})
@@ -40,7 +40,7 @@ _PAIR = re.compile(r"(^[a-zA-Z_][a-zA-Z0-9_]*?)(?:=(.*))?$", re.MULTILINE)
 _MOUNTED = re.compile(re.escape(HF_TOKEN_DIRECTORY) + r"/([-._a-zA-Z0-9]+)")
 
 
-def flag_environment(flags: Flags, notes: Notes, read_file: ReadFile) -> dict[str, str]:
+def flag_environment(flags: Flags, notes: Notes, read_file: ReadEnvFile) -> dict[str, str]:
     """Return the variables that xpk sets in the container, as YAML and Kubernetes parse them."""
     env: dict[str, str] = dict(DEBUG_LOGS) if flags.get("enable-debug-logs") else {}
     given = flags.get("env", [])
@@ -117,7 +117,7 @@ def _pairs(given: Iterable[str], notes: Notes) -> Iterable[tuple[str, str]]:
         yield found.group(1), found.group(2)
 
 
-def _file(flags: Flags, notes: Notes, read_file: ReadFile) -> Iterable[tuple[str, str]]:
+def _file(flags: Flags, notes: Notes, read_file: ReadEnvFile) -> Iterable[tuple[str, str]]:
     name = flags.get("env-file")
     if not isinstance(name, str):
         return

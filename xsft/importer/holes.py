@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-Kind = Literal["variable", "command"]
+HoleKind = Literal["variable", "command"]
 
 _HOLE = re.compile("\0([0-9]+)\0")
 _DATE = re.compile(r"(?:\$\(|`)\s*date\b")
@@ -18,7 +18,7 @@ _COMMIT = re.compile(r"(?:\$\(|`)\s*git\s+(?:rev-parse|describe)\b")
 
 
 class Hole(Struct, frozen=True, kw_only=True):
-    kind: Kind
+    kind: HoleKind
     text: str
     """The variable's name, or the expansion as written."""
     label: str
@@ -37,11 +37,11 @@ class Holes:
     """All holes of one paste; equal texts make the same hole, so that values with holes can be compared."""
 
     def __init__(self) -> None:
-        self._numbers: dict[tuple[Kind, str], int] = {}
+        self._numbers: dict[tuple[HoleKind, str], int] = {}
         self._holes: list[Hole] = []
         self._commands = 0
 
-    def mark(self, kind: Kind, text: str) -> str:
+    def mark(self, kind: HoleKind, text: str) -> str:
         if (kind, text) not in self._numbers:
             self._commands += kind == "command"
             label = f"${{{text}}}" if kind == "variable" else f"${{COMMAND_{self._commands}}}"

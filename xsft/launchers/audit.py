@@ -9,10 +9,10 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from xsft.launchers.encoding import command_in_wrapper
-from xsft.launchers.pointers import MISSING, Json, Missing, Path, find
+from xsft.launchers.pointers import MISSING, JsonValue, Missing, Pointer, find
 from xsft.problems import Problem, error
 
-Outcome = Literal["landed", "patched", "dropped", "altered"]
+ArgumentOutcome = Literal["landed", "patched", "dropped", "altered"]
 
 
 class Expectation(Struct, frozen=True, kw_only=True):
@@ -20,7 +20,7 @@ class Expectation(Struct, frozen=True, kw_only=True):
 
     field: str
     """Key path in the workload, e.g. `restarts.max`."""
-    path: Path
+    path: Pointer
     value: Any
     """JSON value; for `reads="command"` the encoded command."""
     requested: Any = None
@@ -30,7 +30,7 @@ class Expectation(Struct, frozen=True, kw_only=True):
 
 class AuditRow(Struct, frozen=True, kw_only=True):
     field: str
-    outcome: Outcome
+    outcome: ArgumentOutcome
     where: str
     """JSON pointer into the manifest."""
     requested: Any
@@ -38,7 +38,7 @@ class AuditRow(Struct, frozen=True, kw_only=True):
     """Value at that pointer in the manifest that will be created."""
 
 
-def audit(expectations: Iterable[Expectation], *, rendered: Json, manifest: Json) -> tuple[AuditRow, ...]:
+def audit(expectations: Iterable[Expectation], *, rendered: JsonValue, manifest: JsonValue) -> tuple[AuditRow, ...]:
     """Return one row per expectation. `landed`: xpk rendered it. `patched`: xsft added it. `dropped`, `altered`: it
     differs from the request."""
     return tuple(_row(e, rendered=rendered, manifest=manifest) for e in expectations)
@@ -59,7 +59,7 @@ def audit_problems(rows: Iterable[AuditRow]) -> Iterator[Problem]:
                 pass
 
 
-def _row(expectation: Expectation, *, rendered: Json, manifest: Json) -> AuditRow:
+def _row(expectation: Expectation, *, rendered: JsonValue, manifest: JsonValue) -> AuditRow:
     where, final = find(manifest, expectation.path)
     before = find(rendered, expectation.path)[1]
     final, before = _read(expectation, final), _read(expectation, before)
@@ -73,7 +73,7 @@ def _row(expectation: Expectation, *, rendered: Json, manifest: Json) -> AuditRo
     )
 
 
-def _outcome(wanted: Any, *, final: Any, before: Any) -> Outcome:
+def _outcome(wanted: Any, *, final: Any, before: Any) -> ArgumentOutcome:
     if isinstance(final, Missing):
         return "dropped"
     if not _same(final, wanted):

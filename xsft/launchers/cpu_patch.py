@@ -29,7 +29,7 @@ from xsft.launchers.labels import (
     WRITES_ANNOTATION,
 )
 from xsft.launchers.patch import NODE_TERMS, Change, capacity_changes, pull_secret_changes, token_changes
-from xsft.launchers.pointers import Json, Named, Path
+from xsft.launchers.pointers import JsonValue, Named, Pointer
 
 SCRATCH_VOLUME = "xsft-scratch"
 NODE_DISK = 20 * GIB
@@ -39,7 +39,7 @@ reservation"."""
 GROUP = 1000
 """Group that owns a volume with a disk of its own, so that any user of an image can write to it."""
 
-EXCLUSIVE: Path = ("metadata", "annotations", "alpha.jobset.sigs.k8s.io/exclusive-topology")
+EXCLUSIVE: Pointer = ("metadata", "annotations", "alpha.jobset.sigs.k8s.io/exclusive-topology")
 NOT_DEFAULT_POOL = {"key": "cloud.google.com/gke-nodepool", "operator": "NotIn", "values": ["default-pool"]}
 """Node selector term that xpk sets; source: xpk@1.16.0 core/scheduling.py get_cpu_affinity."""
 
@@ -128,11 +128,11 @@ def _scratch(job: CpuJob, at: JobSetPaths) -> Iterator[Change]:
     yield Change(path=(*at.trainer, "volumeMounts", Named(SCRATCH_VOLUME)), value=mount, why=disk)
 
 
-def _requests(job: CpuJob) -> dict[str, Json]:
+def _requests(job: CpuJob) -> dict[str, JsonValue]:
     return {"cpu": job.cpus, "memory": job.memory_quantity}
 
 
-def _node_terms(job: CpuJob) -> list[Json]:
+def _node_terms(job: CpuJob) -> list[JsonValue]:
     """Return node selector terms that exclude TPU hosts and nodes that are too small. The scheduler counts memory too;
     auto-provisioning reads these terms."""
     small = [one.machine for one in cpu_types() if one.memory_gib < job.machine.memory_gib]
@@ -141,7 +141,7 @@ def _node_terms(job: CpuJob) -> list[Json]:
     return [{"matchExpressions": [NOT_DEFAULT_POOL, chips, *too_small]}]
 
 
-def _volume(job: CpuJob) -> Json:
+def _volume(job: CpuJob) -> JsonValue:
     """Return a volume: a folder of the node, or a disk that lives as long as the pod. Kueue counts neither as a
     request. On a slice it is the memory of the host instead of a disk for each of its hosts."""
     if job.disk <= NODE_DISK:
@@ -154,7 +154,7 @@ def _volume(job: CpuJob) -> Json:
 
 
 def _expected_identity(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
-    labels: Path = ("metadata", "labels")
+    labels: Pointer = ("metadata", "labels")
     run, pod = job.run, (*at.trainer_pod[:-1], "metadata", "labels")
     yield Expectation(field="name", path=("metadata", "name"), value=run.jobset)
     for key, value in (_labels(job) | {"xpk.google.com/workload": run.jobset}).items():
@@ -196,6 +196,6 @@ def _expected_policies(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
     yield Expectation(field="restarts", path=(*policy, "maxRestarts"), value=0)
     yield Expectation(field="restarts", path=(*policy, "rules"), value=[FAIL_JOBSET_RULE])
     yield Expectation(field="restarts", path=(*at.trainer_job, "podFailurePolicy"), value=pod_failure_policy([]))
-    ttl: Path = ("spec", "ttlSecondsAfterFinished")
+    ttl: Pointer = ("spec", "ttlSecondsAfterFinished")
     yield Expectation(field="ttl_seconds_after_finished", path=ttl, value=spec.ttl_seconds_after_finished)
     yield Expectation(field="priority", path=(*at.trainer_pod, "priorityClassName"), value=spec.priority)

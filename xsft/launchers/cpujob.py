@@ -16,7 +16,7 @@ from xsft.conversion.notes import ContainerNotes, recorded_argv
 from xsft.conversion.plan import ConversionPlan
 from xsft.conversion.record import ConversionRecord
 from xsft.launchers.encoding import encode_command
-from xsft.naming import Work, jobset_name
+from xsft.naming import StageWork, jobset_name
 from xsft.records.document import facts_to_json
 from xsft.records.model import AttemptFacts
 from xsft.spec.resolve import Mode, Run
@@ -31,7 +31,7 @@ OF_CHIPS = ("LIBTPU_", "TPU_", "XLA_", "JAX_")
 class CpuJob(Struct, frozen=True, kw_only=True):
     """One process on one CPU node."""
 
-    work: Work
+    work: StageWork
     run: Run
     """The workload's run under the job's own name: image, place, queue, Secrets and priority are the workload's."""
     training: str

@@ -25,7 +25,7 @@ from xsft.launchers.labels import (
     STEPS_ANNOTATION,
 )
 from xsft.launchers.patch import HF_VOLUME, NODE_TERMS, RESERVATION_LABEL, RESTARTS_FROM, SPOT_LABEL
-from xsft.launchers.pointers import Item, Named, Path
+from xsft.launchers.pointers import Item, Named, Pointer
 from xsft.launchers.xpk import command, proxy_args
 from xsft.spec.resolve import Run
 from xsft.trainers.shuffling import counted_seeds, reshuffles
@@ -45,8 +45,8 @@ def expectations(run: Run, *, digest: str) -> tuple[Expectation, ...]:
 
 
 def _identity(run: Run, at: JobSetPaths, *, digest: str) -> Iterator[Expectation]:
-    labels: Path = ("metadata", "labels")
-    annotations: Path = ("metadata", "annotations")
+    labels: Pointer = ("metadata", "labels")
+    annotations: Pointer = ("metadata", "annotations")
     steps = run.spec.train.steps
     yield Expectation(field="name", path=("metadata", "name"), value=run.jobset)
     yield Expectation(field="name", path=(*labels, RUN_LABEL), value=run.run_name)
@@ -81,7 +81,7 @@ def slice_expectations(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
     yield from _capacity(run, at, selector)
 
 
-def _capacity(run: Run, at: JobSetPaths, selector: Path) -> Iterator[Expectation]:
+def _capacity(run: Run, at: JobSetPaths, selector: Pointer) -> Iterator[Expectation]:
     tpu = run.spec.tpu
     if tpu and tpu.capacity == "spot":
         yield Expectation(field="tpu.capacity", path=(*selector, SPOT_LABEL), value="true", requested="spot")
@@ -112,8 +112,8 @@ def _trainer(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
 
 def _policies(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
     spec = run.spec
-    policy: Path = ("spec", "failurePolicy")
-    ttl: Path = ("spec", "ttlSecondsAfterFinished")
+    policy: Pointer = ("spec", "failurePolicy")
+    ttl: Pointer = ("spec", "ttlSecondsAfterFinished")
     yield Expectation(field="restarts.max", path=(*policy, "maxRestarts"), value=spec.restarts.max)
     yield Expectation(field="restarts.on_exit_codes", path=(*policy, "rules"), value=[FAIL_JOBSET_RULE])
     yield Expectation(
@@ -122,10 +122,10 @@ def _policies(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
         value=pod_failure_policy(spec.restarts.on_exit_codes),
         requested=spec.restarts.on_exit_codes,
     )
-    data: Path = ("metadata", "annotations", DATA_ANNOTATION)
+    data: Pointer = ("metadata", "annotations", DATA_ANNOTATION)
     yield Expectation(field="restarts.data", path=data, value="reshuffle" if reshuffles(run) else "repeat")
     if counted_seeds(run):
-        count: Path = (*at.trainer, "env", Named(RESTARTS), "valueFrom")
+        count: Pointer = (*at.trainer, "env", Named(RESTARTS), "valueFrom")
         yield Expectation(field="restarts.data", path=count, value=RESTARTS_FROM, requested="reshuffle")
     yield Expectation(field="ttl_seconds_after_finished", path=ttl, value=spec.ttl_seconds_after_finished)
     for pod in dict.fromkeys((at.trainer_pod, at.slice_pod)):
@@ -133,7 +133,7 @@ def _policies(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
         yield from _grace(run, pod)
 
 
-def _grace(run: Run, pod: Path) -> Iterator[Expectation]:
+def _grace(run: Run, pod: Pointer) -> Iterator[Expectation]:
     if run.spec.restarts.grace_period_s is not None:
         path = (*pod, "terminationGracePeriodSeconds")
         yield Expectation(field="restarts.grace_period_s", path=path, value=run.spec.restarts.grace_period_s)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from xsft.launchers.pointers import Named, Path
+from xsft.launchers.pointers import Named, Pointer
 from xsft.modes import mode_module
 from xsft.naming import ModeName
 
@@ -42,26 +42,26 @@ how-to/node-auto-provisioning and how-to/spot-vms."""
 class JobSetPaths(Struct, frozen=True, kw_only=True):
     """Paths in one mode's JobSet."""
 
-    slices: Path
+    slices: Pointer
     """The replicated job of the slices."""
-    slice_pod: Path
+    slice_pod: Pointer
     """Pod spec of a host."""
-    trainer_job: Path
+    trainer_job: Pointer
     """Job spec of the trainer."""
-    trainer_pod: Path
+    trainer_pod: Pointer
     """Pod spec of the trainer."""
-    trainer: Path
+    trainer: Pointer
     """The trainer's container."""
-    chips: Path
+    chips: Pointer
     """Chip count of one host."""
 
 
 def places(mode: ModeName) -> JobSetPaths:
     module = mode_module(mode)
-    slices: Path = ("spec", "replicatedJobs", Named(module.REPLICATED_JOB))
-    trainer_job: Path = ("spec", "replicatedJobs", Named(module.TRAINER_JOB), "template", "spec")
-    slice_pod: Path = (*slices, "template", "spec", "template", "spec")
-    trainer_pod: Path = (*trainer_job, "template", "spec")
+    slices: Pointer = ("spec", "replicatedJobs", Named(module.REPLICATED_JOB))
+    trainer_job: Pointer = ("spec", "replicatedJobs", Named(module.TRAINER_JOB), "template", "spec")
+    slice_pod: Pointer = (*slices, "template", "spec", "template", "spec")
+    trainer_pod: Pointer = (*trainer_job, "template", "spec")
     host_container = TRAINER_CONTAINER if module.TRAINER_JOB == module.REPLICATED_JOB else "pathways-worker"
     return JobSetPaths(
         slices=slices,

@@ -10,7 +10,7 @@ from msgspec import Struct
 from xsft import targets
 from xsft.launchers.cpujob import CpuJob
 from xsft.launchers.patch import Change
-from xsft.launchers.pointers import Json
+from xsft.launchers.pointers import JsonValue
 from xsft.spec.resolve import Run
 
 
@@ -23,7 +23,7 @@ class XpkRendering(Struct, frozen=True, kw_only=True):
 class ReadyRendering(Struct, frozen=True, kw_only=True):
     """A manifest that the launcher rendered itself."""
 
-    document: Json
+    document: JsonValue
 
 
 Rendering = XpkRendering | ReadyRendering

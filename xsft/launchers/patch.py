@@ -28,7 +28,7 @@ from xsft.launchers.labels import (
     RUN_LABEL,
     STEPS_ANNOTATION,
 )
-from xsft.launchers.pointers import Json, Named, Path, put, remove
+from xsft.launchers.pointers import JsonValue, Named, Pointer, put, remove
 from xsft.spec.resolve import Run
 from xsft.trainers.shuffling import counted_seeds, reshuffles
 from xsft.trainers.trainer import HF_TOKEN_DIRECTORY
@@ -36,7 +36,12 @@ from xsft.trainers.trainer import HF_TOKEN_DIRECTORY
 HF_VOLUME = "xsft-hf-token"
 
 SPOT_LABEL = "cloud.google.com/gke-spot"
-NODE_TERMS: Path = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+NODE_TERMS: Pointer = (
+    "affinity",
+    "nodeAffinity",
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "nodeSelectorTerms",
+)
 RESERVATION_LABEL = "cloud.google.com/reservation-name"
 """GKE's node labels; xpk sets them only on clusters with node auto-provisioning (xpk@1.16.0 core/capacity.py)."""
 
@@ -46,14 +51,14 @@ RESTARTS_FROM = {"fieldRef": {"fieldPath": f"metadata.labels['{RESTART_ATTEMPT}'
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    path: Path
+    path: Pointer
     why: str
     """Why the xpk line alone is not enough; shown under `by_hand`."""
-    value: Json = None
+    value: JsonValue = None
     action: Literal["put", "remove"] = "put"
 
 
-def apply(changes: Iterable[Change], manifest: Json) -> Json:
+def apply(changes: Iterable[Change], manifest: JsonValue) -> JsonValue:
     for change in changes:
         match change.action:
             case "put":
@@ -158,7 +163,7 @@ def _restarts(run: Run, at: JobSetPaths) -> Iterator[Change]:
 def _pathways(run: Run, at: JobSetPaths) -> Iterator[Change]:
     """Yield the changes for what xpk >= 1.8 drops since it renders Pathways as a plain JobSet."""
     spec = run.spec
-    policy: Path = ("spec", "failurePolicy")
+    policy: Pointer = ("spec", "failurePolicy")
     yield Change(
         path=(*policy, "maxRestarts"), value=spec.restarts.max, why="xpk ignores --max-restarts under Pathways"
     )

@@ -24,9 +24,9 @@ class Item(Struct, frozen=True):
     text: str
 
 
-Key = str | int | Named | Item
-Path = tuple[Key, ...]
-Json = Any
+PointerKey = str | int | Named | Item
+Pointer = tuple[PointerKey, ...]
+JsonValue = Any
 """A value that json.loads returns."""
 
 
@@ -40,7 +40,7 @@ class Missing:
 MISSING: Final = Missing()
 
 
-def find(document: Json, path: Path) -> tuple[str, Json | Missing]:
+def find(document: JsonValue, path: Pointer) -> tuple[str, JsonValue | Missing]:
     """Return the JSON pointer and the value there; the pointer is approximate if there is no value."""
     pointer, value = "", document
     for depth, key in enumerate(path):
@@ -52,7 +52,7 @@ def find(document: Json, path: Path) -> tuple[str, Json | Missing]:
     return pointer, value
 
 
-def put(document: Json, path: Path, value: Json) -> Json:
+def put(document: JsonValue, path: Pointer, value: JsonValue) -> JsonValue:
     """Return a copy with `value` at `path`; missing mappings are made, a missing named entry is appended.
 
     Raises LookupError if a list has no such item or position, or another type of value is there: nothing is
@@ -75,28 +75,28 @@ def put(document: Json, path: Path, value: Json) -> Json:
             return [put(item, rest, value) if i == position else item for i, item in enumerate(document)]
 
 
-def remove(document: Json, path: Path) -> Json:
+def remove(document: JsonValue, path: Pointer) -> JsonValue:
     """Return a copy without the value at `path`; a missing value is no error."""
     if find(document, path)[1] is MISSING:
         return document
     parent_path, last = path[:-1], path[-1]
-    parent: Json = find(document, parent_path)[1]
+    parent: JsonValue = find(document, parent_path)[1]
     position = _position(parent, last)
     if isinstance(parent, Mapping):
-        left: Json = {k: v for k, v in parent.items() if k != position}
+        left: JsonValue = {k: v for k, v in parent.items() if k != position}
     else:
         left = [v for i, v in enumerate(parent) if i != position]
     return put(document, parent_path, left)
 
 
-def _put_named(items: list[Json], key: Named, rest: Path, value: Json) -> list[Json]:
+def _put_named(items: list[JsonValue], key: Named, rest: Pointer, value: JsonValue) -> list[JsonValue]:
     position = _position(items, key)
     if position is None:
         return [*items, put({"name": key.name} if rest else None, rest, value)]
     return [put(item, rest, value) if i == position else item for i, item in enumerate(items)]
 
 
-def _position(value: Json, key: Key) -> str | int | None:
+def _position(value: JsonValue, key: PointerKey) -> str | int | None:
     match key:
         case str():
             return key if isinstance(value, Mapping) and key in value else None
@@ -110,11 +110,11 @@ def _position(value: Json, key: Key) -> str | int | None:
             return value.index(text) if isinstance(value, list) and text in value else None
 
 
-def _rest(path: Path) -> str:
+def _rest(path: Pointer) -> str:
     return "".join("/" + _escape(_label(key)) for key in path)
 
 
-def _label(key: Key) -> str:
+def _label(key: PointerKey) -> str:
     match key:
         case Named(name=name):
             return name

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from xsft.launchers.audit import AuditRow
-from xsft.launchers.pointers import Json
+from xsft.launchers.pointers import JsonValue
 
 OF_KUEUE = frozenset({"/spec/suspend"})
 """Fields that Kueue sets: it suspends what it queues, and resumes it."""
@@ -36,7 +36,7 @@ def lost_by_xpk(rows: Iterable[AuditRow], *, asked: Iterable[str]) -> tuple[Audi
     return tuple(row for row in rows if row.outcome != "landed" and not _identity(row) and _is_asked(row.field, fields))
 
 
-def lacking_of_xpk(rows: Iterable[AuditRow], *, manifest: Json, held: Json) -> list[str]:
+def lacking_of_xpk(rows: Iterable[AuditRow], *, manifest: JsonValue, held: JsonValue) -> list[str]:
     """Return the differences of `held` from the xpk line, whatever its name; xsft's additions are not compared."""
     told = [row.where for row in rows if row.outcome == "landed" and row.field != "name"]
     return [d for where in told for d in lacking(_at(manifest, where), _at(held, where), where)]

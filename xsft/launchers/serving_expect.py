@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from xsft.launchers.audit import AuditRow, Expectation, audit
 from xsft.launchers.labels import DIGEST_ANNOTATION, FOR_ANNOTATION, RUN_LABEL, SERVES_ANNOTATION
-from xsft.launchers.pointers import Item, Named, Path
+from xsft.launchers.pointers import Item, Named, Pointer
 from xsft.launchers.serving import model_len, serve_stage, shape_of
 from xsft.launchers.serving_manifest import CONTAINER, COPIER, HEALTH
 from xsft.serving.plan import ServingPlan
 from xsft.spec.resolve import Run
 
-POD: Path = ("spec", "template", "spec")
-SERVER: Path = (*POD, "containers", Named(CONTAINER))
+POD: Pointer = ("spec", "template", "spec")
+SERVER: Pointer = (*POD, "containers", Named(CONTAINER))
 
 
 def audit_server(plan: ServingPlan, run: Run) -> tuple[AuditRow, ...]:
@@ -23,7 +23,7 @@ def audit_server(plan: ServingPlan, run: Run) -> tuple[AuditRow, ...]:
 
 
 def _identity(plan: ServingPlan, run: Run) -> Iterator[Expectation]:
-    annotations: Path = ("metadata", "annotations")
+    annotations: Pointer = ("metadata", "annotations")
     yield Expectation(field="name", path=("metadata", "name"), value=f"{run.run_name}-serve")
     yield Expectation(field="name", path=("metadata", "labels", RUN_LABEL), value=plan.run_name)
     yield Expectation(field="name", path=(*annotations, FOR_ANNOTATION), value=run.run_name)

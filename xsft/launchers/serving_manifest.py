@@ -17,7 +17,7 @@ from xsft.launchers.labels import (
     WORK_LABEL,
 )
 from xsft.launchers.patch import HF_VOLUME
-from xsft.launchers.pointers import Json
+from xsft.launchers.pointers import JsonValue
 from xsft.serving.copier import copy_program
 from xsft.serving.inputs import PORT, ServingInputs
 from xsft.serving.plan import ServingPlan
@@ -73,7 +73,7 @@ def serving_plan(
     )
 
 
-def owned_by(dependent: Json, *, name: str, uid: str) -> Json:
+def owned_by(dependent: JsonValue, *, name: str, uid: str) -> JsonValue:
     """Return the object owned by the Deployment: the garbage collector deletes it after its owner."""
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name, "uid": uid}
     return {**dependent, "metadata": {**dependent["metadata"], "ownerReferences": [owner]}}
@@ -116,7 +116,7 @@ def _selector(run_name: str) -> dict[str, str]:
     return {RUN_LABEL: run_name, WORK_LABEL: "serve"}
 
 
-def _deployment(inputs: ServingInputs, *, run_name: str, pod: Json) -> Json:
+def _deployment(inputs: ServingInputs, *, run_name: str, pod: JsonValue) -> JsonValue:
     """Return the spec. `Recreate`: a second pod beside the first would wait for accelerators that are taken."""
     return {
         "replicas": 1,
@@ -127,12 +127,12 @@ def _deployment(inputs: ServingInputs, *, run_name: str, pod: Json) -> Json:
     }
 
 
-def _pod_metadata(inputs: ServingInputs, labels: dict[str, str]) -> Json:
+def _pod_metadata(inputs: ServingInputs, labels: dict[str, str]) -> JsonValue:
     mounts_bucket = inputs.is_in_bucket and not inputs.is_copied
     return {"labels": labels, **({"annotations": {FUSE_ANNOTATION: "true"}} if mounts_bucket else {})}
 
 
-def _pod(inputs: ServingInputs, *, priority: str) -> Json:
+def _pod(inputs: ServingInputs, *, priority: str) -> JsonValue:
     toleration = {"key": inputs.shape.resource, "operator": "Exists", "effect": "NoSchedule"}
     return {
         "automountServiceAccountToken": False,
@@ -147,7 +147,7 @@ def _pod(inputs: ServingInputs, *, priority: str) -> Json:
     }
 
 
-def _server(inputs: ServingInputs) -> Json:
+def _server(inputs: ServingInputs) -> JsonValue:
     command, *args = vllm_argv(inputs)
     probe = {"httpGet": {"path": HEALTH, "port": "http"}, "periodSeconds": PERIOD_S, "timeoutSeconds": TIMEOUT_S}
     return {
@@ -165,7 +165,7 @@ def _server(inputs: ServingInputs) -> Json:
     }
 
 
-def server_resources(inputs: ServingInputs) -> Json:
+def server_resources(inputs: ServingInputs) -> JsonValue:
     """Return requests and limits. Half of the machine's processors: GKE and the node's own pods need some."""
     shape, accelerators = inputs.shape, {inputs.shape.resource: str(inputs.shape.count)}
     copied = 0 if inputs.is_in_bucket and not inputs.is_copied else inputs.copy_gib
@@ -176,7 +176,7 @@ def server_resources(inputs: ServingInputs) -> Json:
     }
 
 
-def _copier(inputs: ServingInputs) -> Json:
+def _copier(inputs: ServingInputs) -> JsonValue:
     return {
         "name": COPIER,
         "image": inputs.copier,
@@ -188,7 +188,7 @@ def _copier(inputs: ServingInputs) -> Json:
     }
 
 
-def _weights_volume(inputs: ServingInputs) -> Json:
+def _weights_volume(inputs: ServingInputs) -> JsonValue:
     """Return the volume of the weights. In the host's memory, of which these machines have more than their accelerators
     hold: no disk is needed, v6e machines attach no persistent disk, and a restarted server finds the weights there.
     """
@@ -198,13 +198,13 @@ def _weights_volume(inputs: ServingInputs) -> Json:
     return {"name": COPIER, "emptyDir": {"medium": "Memory", "sizeLimit": f"{inputs.copy_gib}Gi"}}
 
 
-def _weights_mount(inputs: ServingInputs) -> Json:
+def _weights_mount(inputs: ServingInputs) -> JsonValue:
     if not inputs.is_in_bucket:
         return {"name": COPIER, "mountPath": WEIGHTS}
     return {"name": COPIER, "mountPath": WEIGHTS if inputs.is_copied else BUCKETS, "readOnly": True}
 
 
-def _token_volume(inputs: ServingInputs) -> list[Json]:
+def _token_volume(inputs: ServingInputs) -> list[JsonValue]:
     """Return the hub's token as a file; only a server that reads the hub has it."""
     if inputs.token is None or inputs.is_in_bucket:
         return []
@@ -212,15 +212,15 @@ def _token_volume(inputs: ServingInputs) -> list[Json]:
     return [{"name": HF_VOLUME, "secret": secret}]
 
 
-def _token_mount(inputs: ServingInputs) -> list[Json]:
+def _token_mount(inputs: ServingInputs) -> list[JsonValue]:
     return [{"name": one["name"], "mountPath": HF_TOKEN_DIRECTORY, "readOnly": True} for one in _token_volume(inputs)]
 
 
-def _shared_memory() -> Json:
+def _shared_memory() -> JsonValue:
     return {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": SHARED_MEMORY_SIZE}}
 
 
-def _service(inputs: ServingInputs, metadata: Json) -> Json:
+def _service(inputs: ServingInputs, metadata: JsonValue) -> JsonValue:
     ports = [{"name": "http", "port": PORT, "targetPort": "http"}]
     kind, annotations = _exposed(inputs)
     spec = {"type": kind, "selector": _selector(metadata["name"]), "ports": ports}
@@ -237,7 +237,7 @@ def _exposed(inputs: ServingInputs) -> tuple[str, dict[str, str]]:
             return "LoadBalancer", {VPC_ANNOTATION: "Internal"}
 
 
-def _disruption_budget(metadata: Json) -> Json:
+def _disruption_budget(metadata: JsonValue) -> JsonValue:
     """Return a budget that keeps the only pod during a voluntary disruption; GKE respects it for one hour."""
     spec = {"minAvailable": 1, "selector": {"matchLabels": _selector(metadata["name"])}}
     return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec}

@@ -8,21 +8,20 @@ invalid Job is found only when its controller creates one, after Kueue has given
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
-Json = dict[str, Any]
+from xsft.aliases import JsonObject
 
 PREFIX = "jobset.sigs.k8s.io"
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 NODE_SELECTOR_STRATEGY = "alpha.jobset.sigs.k8s.io/node-selector"
 
 
-def child_jobs(jobset: Json) -> tuple[Json, ...]:
+def child_jobs(jobset: JsonObject) -> tuple[JsonObject, ...]:
     """Return one Job per replicated job: its last replica, which has the longest name and labels."""
     return tuple(_child(jobset, replicated) for replicated in jobset["spec"]["replicatedJobs"])
 
 
-def jobless(jobset: Json) -> tuple[str, ...]:
+def jobless(jobset: JsonObject) -> tuple[str, ...]:
     """Return replicated jobs without any Job. The API server accepts them, but Kueue then gives the run quota and it
     never ends.
 
@@ -31,7 +30,7 @@ def jobless(jobset: Json) -> tuple[str, ...]:
     return tuple(str(one["name"]) for one in jobset["spec"]["replicatedJobs"] if one.get("replicas", 1) == 0)
 
 
-def _child(jobset: Json, replicated: Json) -> Json:
+def _child(jobset: JsonObject, replicated: JsonObject) -> JsonObject:
     template = replicated["template"]
     index = max(int(replicated.get("replicas", 1)) - 1, 0)
     labels = _labels(jobset, replicated, index)
@@ -55,7 +54,7 @@ def _child(jobset: Json, replicated: Json) -> Json:
     }
 
 
-def _pod_template(jobset: Json, template: Json, labels: Json, exclusive: Json) -> Json:
+def _pod_template(jobset: JsonObject, template: JsonObject, labels: JsonObject, exclusive: JsonObject) -> JsonObject:
     network = jobset["spec"].get("network") or {}
     subdomain = {"subdomain": _subdomain(jobset)} if network.get("enableDNSHostnames", True) else {}
     restart = {"restartPolicy": "OnFailure"}  # JobSet's default if the template has none
@@ -67,14 +66,14 @@ def _pod_template(jobset: Json, template: Json, labels: Json, exclusive: Json) -
     }
 
 
-def _marked(metadata: Json, labels: Json, exclusive: Json) -> Json:
+def _marked(metadata: JsonObject, labels: JsonObject, exclusive: JsonObject) -> JsonObject:
     return {
         "labels": {**(metadata.get("labels") or {}), **labels},
         "annotations": {**(metadata.get("annotations") or {}), **labels, **exclusive},
     }
 
 
-def _labels(jobset: Json, replicated: Json, index: int) -> Json:
+def _labels(jobset: JsonObject, replicated: JsonObject, index: int) -> JsonObject:
     """Return JobSet's labels, also set as annotations; without the UID, which does not exist yet."""
     name = jobset["metadata"]["name"]
     namespace = jobset["metadata"].get("namespace", "default")
@@ -97,7 +96,7 @@ def _labels(jobset: Json, replicated: Json, index: int) -> Json:
     return {**labels, **_coordinator(jobset)}
 
 
-def _counted(jobset: Json, replicated: Json, *, group: str | None = None) -> tuple[int, int]:
+def _counted(jobset: JsonObject, replicated: JsonObject, *, group: str | None = None) -> tuple[int, int]:
     """Return the number of Jobs before those of `replicated`, and the total; of one group if given."""
     found = [one for one in jobset["spec"]["replicatedJobs"] if group in (None, _group(one))]
     counts = [int(one.get("replicas", 1)) for one in found]
@@ -105,12 +104,12 @@ def _counted(jobset: Json, replicated: Json, *, group: str | None = None) -> tup
     return sum(counts[:at]), sum(counts)
 
 
-def _group(replicated: Json) -> str:
+def _group(replicated: JsonObject) -> str:
     """Return the group; JobSet's webhook defaults to `default`."""
     return str(replicated.get("groupName") or "default")
 
 
-def _coordinator(jobset: Json) -> Json:
+def _coordinator(jobset: JsonObject) -> JsonObject:
     """Return the coordinator's label. Its value is limited to 63 characters, which limits the names of Pathways
     runs.
     """
@@ -121,15 +120,15 @@ def _coordinator(jobset: Json) -> Json:
     return {f"{PREFIX}/coordinator": f"{jobset['metadata']['name']}-{pod}.{_subdomain(jobset)}"}
 
 
-def _exclusive(jobset: Json, replicated: Json) -> Json:
+def _exclusive(jobset: JsonObject, replicated: JsonObject) -> JsonObject:
     sources = (jobset["metadata"], replicated["template"].get("metadata") or {})
     found = [source.get("annotations") or {} for source in sources]
     return {key: one[key] for one in found for key in (EXCLUSIVE, NODE_SELECTOR_STRATEGY) if key in one}
 
 
-def _job_name(jobset: Json, replicated: Json, index: int) -> str:
+def _job_name(jobset: JsonObject, replicated: JsonObject, index: int) -> str:
     return f"{jobset['metadata']['name']}-{replicated['name']}-{index}"
 
 
-def _subdomain(jobset: Json) -> str:
+def _subdomain(jobset: JsonObject) -> str:
     return str((jobset["spec"].get("network") or {}).get("subdomain") or jobset["metadata"]["name"])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xsft.aliases import JsonObject
 from xsft.reading.jobsets import QUEUE_LABEL
-from xsft.reading.lenient import Json, mapping, rows, text, whole
+from xsft.reading.lenient import mapping, rows, text, whole
 from xsft.states.evidence import Event
 from xsft.states.model import JobSet
 
 
-def event_of(json: Json) -> Event:
+def event_of(json: JsonObject) -> Event:
     """Parse an event. source: k8s.io/api core/v1 Event; `series` and `eventTime` replaced `count` and `lastTimestamp`
     in new ones.
     """
@@ -41,12 +42,12 @@ def is_about(event: Event, jobset: JobSet, *, workload: str | None) -> bool:
     return kind == "Pod" and name.rsplit("-", 2)[0] in jobs  # Job, completion index, five letters
 
 
-def named_objects(jobset: Json) -> tuple[tuple[str, str], ...]:
+def named_objects(jobset: JsonObject) -> tuple[tuple[str, str], ...]:
     """Return (kind, name) of each PriorityClass, Secret and LocalQueue that its pods and queue label refer to."""
     return tuple(dict.fromkeys(pair for pair in _named(jobset) if pair[1]))
 
 
-def _named(jobset: Json) -> Iterator[tuple[str, str]]:
+def _named(jobset: JsonObject) -> Iterator[tuple[str, str]]:
     yield "LocalQueue", text(mapping(jobset, "metadata", "labels").get(QUEUE_LABEL)) or ""
     for job in rows(mapping(jobset, "spec").get("replicatedJobs")):
         pod = mapping(job, "template", "spec", "template", "spec")
@@ -55,7 +56,7 @@ def _named(jobset: Json) -> Iterator[tuple[str, str]]:
             yield "Secret", secret
 
 
-def _secrets(pod: Json) -> Iterator[str]:
+def _secrets(pod: JsonObject) -> Iterator[str]:
     """Yield the Secrets that must exist; optional ones may be missing."""
     for volume in rows(pod.get("volumes")):
         yield from _required(mapping(volume, "secret"), "secretName")
@@ -66,6 +67,6 @@ def _secrets(pod: Json) -> Iterator[str]:
             yield from _required(mapping(variable, "valueFrom", "secretKeyRef"), "name")
 
 
-def _required(reference: Json, key: str) -> Iterator[str]:
+def _required(reference: JsonObject, key: str) -> Iterator[str]:
     if reference.get("optional") is not True:
         yield text(reference.get(key)) or ""

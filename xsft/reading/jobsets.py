@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from xsft.aliases import JsonObject
 from xsft.catalog.tpu import slice_of
 from xsft.launchers.jobset import TRAINER_CONTAINER
 from xsft.launchers.labels import (
@@ -21,7 +22,7 @@ from xsft.launchers.labels import (
 )
 from xsft.modes import mode_module
 from xsft.naming import ModeName, attempt_of_jobset
-from xsft.reading.lenient import Json, count, mapping, rows, text, texts, whole
+from xsft.reading.lenient import count, mapping, rows, text, texts, whole
 from xsft.states.model import Condition, JobSet, ReplicatedJob
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
@@ -38,7 +39,7 @@ _STEPS = re.compile(_ARGUMENT.format("steps"))
 _OUTPUT = re.compile(_ARGUMENT.format("base_output_directory"))
 
 
-def jobset_of(json: Json) -> JobSet:
+def jobset_of(json: JsonObject) -> JobSet:
     metadata, spec, status = mapping(json, "metadata"), mapping(json, "spec"), mapping(json, "status")
     labels, annotations = mapping(metadata, "labels"), mapping(metadata, "annotations")
     name = text(metadata.get("name")) or ""
@@ -82,19 +83,19 @@ def _run_name(label: str | None, *, jobset: str) -> str | None:
     return label if label is not None and attempt_of_jobset(jobset, run_name=label) else None
 
 
-def run_of(json: Json) -> JobSet | None:
+def run_of(json: JsonObject) -> JobSet | None:
     """Return the run's JobSet, or None if it is not a run."""
     return jobset_of(json) if trains(json) else None
 
 
-def trains(json: Json) -> bool:
+def trains(json: JsonObject) -> bool:
     """Return whether it is a run: xsft's or xpk's, or one that requests TPUs; a cluster may have other JobSets."""
     labels = mapping(json, "metadata", "labels")
     jobs = rows(mapping(json, "spec").get("replicatedJobs"))
     return RUN_LABEL in labels or XPK_LABEL in labels or any(ACCELERATOR in _selector(job) for job in jobs)
 
 
-def conditions_of(status: Json) -> tuple[Condition, ...]:
+def conditions_of(status: JsonObject) -> tuple[Condition, ...]:
     return tuple(_condition(row) for row in rows(status.get("conditions")))
 
 
@@ -103,7 +104,7 @@ def _terminal(conditions: tuple[Condition, ...]) -> str | None:
     return next((c.type for c in conditions if c.type in ("Failed", "Completed") and c.status == "True"), None)
 
 
-def _condition(row: Json) -> Condition:
+def _condition(row: JsonObject) -> Condition:
     return Condition(
         type=text(row.get("type")) or "",
         status=text(row.get("status")) or "Unknown",
@@ -113,7 +114,7 @@ def _condition(row: Json) -> Condition:
     )
 
 
-def _mode(labels: Json, jobs: tuple[Json, ...]) -> ModeName | None:
+def _mode(labels: JsonObject, jobs: tuple[JsonObject, ...]) -> ModeName | None:
     said = next((mode for mode in MODES if labels.get(MODE_LABEL) == mode), None)
     names = {text(job.get("name")) for job in jobs}
     return said or next(
@@ -121,14 +122,14 @@ def _mode(labels: Json, jobs: tuple[Json, ...]) -> ModeName | None:
     )
 
 
-def _slices(jobs: tuple[Json, ...], mode: ModeName | None) -> Json:
+def _slices(jobs: tuple[JsonObject, ...], mode: ModeName | None) -> JsonObject:
     """Return the replicated job of the slices: by its name, else the first that requests TPUs."""
     name = mode_module(mode).REPLICATED_JOB if mode else None
     found = (job for job in jobs if (job.get("name") == name if name else ACCELERATOR in _selector(job)))
     return next(found, {})
 
 
-def _trainer(jobs: tuple[Json, ...], mode: ModeName | None) -> Json:
+def _trainer(jobs: tuple[JsonObject, ...], mode: ModeName | None) -> JsonObject:
     """Return the container that trains: by xpk's name, else the first container of the first job."""
     name = mode_module(mode).TRAINER_JOB if mode else None
     job = next((job for job in jobs if job.get("name") == name), jobs[0] if jobs else {})
@@ -137,15 +138,15 @@ def _trainer(jobs: tuple[Json, ...], mode: ModeName | None) -> Json:
     return next(named, containers[0] if containers else {})
 
 
-def _pod_spec(job: Json) -> Json:
+def _pod_spec(job: JsonObject) -> JsonObject:
     return mapping(job, "template", "spec", "template", "spec")
 
 
-def _selector(job: Json) -> Json:
+def _selector(job: JsonObject) -> JsonObject:
     return mapping(_pod_spec(job), "nodeSelector")
 
 
-def _tpu(pod: Json) -> str | None:
+def _tpu(pod: JsonObject) -> str | None:
     selector = mapping(pod, "nodeSelector")
     accelerator, topology = text(selector.get(ACCELERATOR)), text(selector.get(TOPOLOGY))
     found = slice_of(accelerator, topology) if accelerator and topology else None
@@ -159,13 +160,13 @@ def _literal(pattern: re.Pattern[str], command: str) -> str | None:
     return value if value and "$" not in value and "`" not in value else None
 
 
-def _replicated(jobs: tuple[Json, ...], status: Json) -> tuple[ReplicatedJob, ...]:
+def _replicated(jobs: tuple[JsonObject, ...], status: JsonObject) -> tuple[ReplicatedJob, ...]:
     """Return the replicated jobs in the spec's order; the status lists them in any."""
     counts = {text(row.get("name")): row for row in rows(status.get("replicatedJobsStatus"))}
     return tuple(_counted(job, counts.get(text(job.get("name")), {})) for job in jobs)
 
 
-def _counted(job: Json, counts: Json) -> ReplicatedJob:
+def _counted(job: JsonObject, counts: JsonObject) -> ReplicatedJob:
     replicas = whole(job.get("replicas"))
     return ReplicatedJob(
         name=text(job.get("name")) or "",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any, TypeAlias
+from typing import Any
 
-Json: TypeAlias = dict[str, Any]
+from xsft.aliases import JsonObject
 
 _WHOLE = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
-def mapping(value: Any, *keys: str) -> Json:
+def mapping(value: Any, *keys: str) -> JsonObject:
     """Return the mapping under these keys; empty if there is none."""
     found = value
     for key in keys:
@@ -18,7 +18,7 @@ def mapping(value: Any, *keys: str) -> Json:
     return found if isinstance(found, dict) else {}
 
 
-def rows(value: Any) -> tuple[Json, ...]:
+def rows(value: Any) -> tuple[JsonObject, ...]:
     """Return the mappings of a list."""
     return tuple(row for row in value if isinstance(row, dict)) if isinstance(value, list) else ()
 

@@ -7,11 +7,12 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from xsft.aliases import JsonObject
 from xsft.launchers.jobset import TRAINER_CONTAINER
 from xsft.launchers.labels import COMPLETION_INDEX, JOBSET_NAME, RESTART_ATTEMPT
 from xsft.modes import mode_module
 from xsft.reading.jobsets import MODES, conditions_of
-from xsft.reading.lenient import Json, count, mapping, rows, text, whole
+from xsft.reading.lenient import count, mapping, rows, text, whole
 from xsft.states.model import Container, JobSet, Pod
 
 REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
@@ -22,7 +23,7 @@ ContainerState = Literal["waiting", "running", "terminated"]
 _STATES: tuple[ContainerState, ...] = ("terminated", "running", "waiting")
 
 
-def pod_of(json: Json) -> Pod:
+def pod_of(json: JsonObject) -> Pod:
     metadata, status = mapping(json, "metadata"), mapping(json, "status")
     labels = mapping(metadata, "labels")
     index = labels.get(COMPLETION_INDEX, mapping(metadata, "annotations").get(COMPLETION_INDEX))
@@ -43,13 +44,13 @@ def pod_of(json: Json) -> Pod:
     )
 
 
-def _container(row: Json) -> Container:
+def _container(row: JsonObject) -> Container:
     last = mapping(row, "lastState")
     now = _in_state(row, mapping(row, "state"))
     return replace(now, last=_in_state(row, last)) if "terminated" in last else now
 
 
-def _in_state(row: Json, state: Json) -> Container:
+def _in_state(row: JsonObject, state: JsonObject) -> Container:
     name: ContainerState | None = next((name for name in _STATES if isinstance(state.get(name), dict)), None)
     said = mapping(state, name) if name else {}
     return Container(

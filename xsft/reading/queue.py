@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
+from xsft.aliases import JsonObject
 from xsft.reading.jobsets import conditions_of
-from xsft.reading.lenient import Json, count, integer, mapping, rows, text
+from xsft.reading.lenient import count, integer, mapping, rows, text
 from xsft.states.evidence import Quota
 from xsft.states.model import Condition, KueueWorkload
 
@@ -51,7 +52,7 @@ class Holding(Struct, frozen=True, kw_only=True):
     """Accelerators held, `512 google.com/tpu`; empty for none."""
 
 
-def holding_of(json: Json) -> Holding | None:
+def holding_of(json: JsonObject) -> Holding | None:
     """Return the Workload if it holds quota, else None."""
     workload = workload_of(json)
     if workload.cluster_queue is None:
@@ -71,7 +72,7 @@ def holding_of(json: Json) -> Holding | None:
     )
 
 
-def quotas_of(cluster_queue: Json) -> tuple[Quota, ...]:
+def quotas_of(cluster_queue: JsonObject) -> tuple[Quota, ...]:
     """Return the total and used quota of each flavor, in the queue's order."""
     used = {
         (flavor.get("name"), resource.get("name")): str(resource.get("total", "0"))
@@ -84,7 +85,7 @@ def quotas_of(cluster_queue: Json) -> tuple[Quota, ...]:
     )
 
 
-def _nominal(cluster_queue: Json) -> Iterator[tuple[str, str, str]]:
+def _nominal(cluster_queue: JsonObject) -> Iterator[tuple[str, str, str]]:
     for group in rows(mapping(cluster_queue, "spec").get("resourceGroups")):
         for flavor in rows(group.get("flavors")):
             for resource in rows(flavor.get("resources")):
@@ -93,7 +94,7 @@ def _nominal(cluster_queue: Json) -> Iterator[tuple[str, str, str]]:
                     yield name, kind, str(resource.get("nominalQuota", "0"))
 
 
-def workload_of(json: Json) -> KueueWorkload:
+def workload_of(json: JsonObject) -> KueueWorkload:
     spec, status = mapping(json, "spec"), mapping(json, "status")
     evictions = rows(mapping(status, "schedulingStats").get("evictions"))
     active, conditions = spec.get("active"), conditions_of(status)
@@ -109,11 +110,11 @@ def workload_of(json: Json) -> KueueWorkload:
     )
 
 
-def owned(json: Json) -> Owned:
+def owned(json: JsonObject) -> Owned:
     return Owned(owner=_owner(json, "uid"), workload=workload_of(json))
 
 
-def waiting_of(json: Json) -> Waiting:
+def waiting_of(json: JsonObject) -> Waiting:
     metadata = mapping(json, "metadata")
     return Waiting(
         name=text(metadata.get("name")) or "",
@@ -148,12 +149,12 @@ def _is_true(conditions: tuple[Condition, ...], kind: str) -> bool:
     return any(c.type == kind and c.status == "True" for c in conditions)
 
 
-def jobset_name_of(json: Json) -> str | None:
+def jobset_name_of(json: JsonObject) -> str | None:
     """Return the name of the JobSet that the Workload stands for, or None."""
     return _owner(json, "name")
 
 
-def _owner(json: Json, key: str) -> str | None:
+def _owner(json: JsonObject, key: str) -> str | None:
     """Return a field of the JobSet among its owners; Kueue makes it the controller."""
     owners = rows(mapping(json, "metadata").get("ownerReferences"))
     return next((text(owner.get(key)) for owner in owners if owner.get("kind") == "JobSet"), None)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from xsft.aliases import JsonObject
 from xsft.launchers.labels import DIGEST_ANNOTATION, RUN_LABEL
 from xsft.launchers.serving_manifest import COPIER
 from xsft.reading.jobsets import conditions_of
-from xsft.reading.lenient import Json, count, mapping, text
+from xsft.reading.lenient import count, mapping, text
 from xsft.stages.stage import StageState
 from xsft.states.model import Condition, Container, Pod
 
@@ -42,7 +43,7 @@ class ServerState(Struct, frozen=True, kw_only=True):
     """Names of the pod and container whose last log lines say more."""
 
 
-def server_of(json: Json) -> SeenServer:
+def server_of(json: JsonObject) -> SeenServer:
     metadata, status = mapping(json, "metadata"), mapping(json, "status")
     return SeenServer(
         name=text(metadata.get("name")) or "",

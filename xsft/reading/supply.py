@@ -11,9 +11,10 @@ from typing import Literal
 
 from msgspec import Struct
 
+from xsft.aliases import JsonObject
 from xsft.catalog.tpu import Slice, slice_of
 from xsft.reading.jobsets import ACCELERATOR, TOPOLOGY
-from xsft.reading.lenient import Json, count, mapping, rows, text
+from xsft.reading.lenient import count, mapping, rows, text
 from xsft.reading.queue import jobset_name_of, waits, workload_of
 
 NODE_POOL = "cloud.google.com/gke-nodepool"
@@ -61,14 +62,16 @@ class SliceUnit(Struct, frozen=True, kw_only=True):
 
     name: str
     shape: Slice
-    nodes: tuple[Json, ...]
+    nodes: tuple[JsonObject, ...]
 
     @property
     def available(self) -> bool:
         return len(self.nodes) >= self.shape.hosts and all(map(_schedulable, self.nodes))
 
 
-def supplies(nodes: Iterable[Json], workloads: Iterable[Json], flavors: Mapping[str, Json]) -> tuple[SliceSupply, ...]:
+def supplies(
+    nodes: Iterable[JsonObject], workloads: Iterable[JsonObject], flavors: Mapping[str, JsonObject]
+) -> tuple[SliceSupply, ...]:
     """Return the supply of each TPU type, the largest slices first. `flavors`: the ResourceFlavors by name."""
     units, users = tuple(_units(nodes)), _users(workloads, flavors)
     shapes = {unit.shape.tpu_type: unit.shape for unit in units} | {shape.tpu_type: shape for shape in users}
@@ -86,9 +89,9 @@ def _supply(shape: Slice, units: tuple[SliceUnit, ...], users: tuple[SliceUser, 
     )
 
 
-def _units(nodes: Iterable[Json]) -> Iterator[SliceUnit]:
+def _units(nodes: Iterable[JsonObject]) -> Iterator[SliceUnit]:
     """Yield the slices. GKE makes a node pool for each slice of several hosts; a host of one-host slices is a slice."""
-    pools: dict[tuple[str, Slice], list[Json]] = defaultdict(list)
+    pools: dict[tuple[str, Slice], list[JsonObject]] = defaultdict(list)
     for node in nodes:
         labels = mapping(node, "metadata", "labels")
         if shape := _shape(labels):
@@ -99,7 +102,7 @@ def _units(nodes: Iterable[Json]) -> Iterator[SliceUnit]:
         yield SliceUnit(name=name, shape=shape, nodes=tuple(found))
 
 
-def _users(workloads: Iterable[Json], flavors: Mapping[str, Json]) -> dict[Slice, list[SliceUser]]:
+def _users(workloads: Iterable[JsonObject], flavors: Mapping[str, JsonObject]) -> dict[Slice, list[SliceUser]]:
     users: dict[Slice, list[SliceUser]] = defaultdict(list)
     for json in workloads:
         workload = workload_of(json)
@@ -111,7 +114,11 @@ def _users(workloads: Iterable[Json], flavors: Mapping[str, Json]) -> dict[Slice
 
 
 def _add(
-    users: dict[Slice, list[SliceUser]], json: Json, chips: Mapping[Slice, int], *, state: Literal["holds", "waits"]
+    users: dict[Slice, list[SliceUser]],
+    json: JsonObject,
+    chips: Mapping[Slice, int],
+    *,
+    state: Literal["holds", "waits"],
 ) -> None:
     metadata = mapping(json, "metadata")
     name = jobset_name_of(json) or text(metadata.get("name")) or "?"
@@ -121,7 +128,7 @@ def _add(
         users[shape].append(SliceUser(jobset=name, namespace=namespace, slices=slices, state=state))
 
 
-def _held_chips(json: Json, flavors: Mapping[str, Json]) -> dict[Slice, int]:
+def _held_chips(json: JsonObject, flavors: Mapping[str, JsonObject]) -> dict[Slice, int]:
     """Return the chips that Kueue assigned; the flavor's node labels give the type."""
     chips: dict[Slice, int] = defaultdict(int)
     for pod_set in rows(mapping(json, "status", "admission").get("podSetAssignments")):
@@ -132,7 +139,7 @@ def _held_chips(json: Json, flavors: Mapping[str, Json]) -> dict[Slice, int]:
     return chips
 
 
-def _wanted_chips(json: Json) -> dict[Slice, int]:
+def _wanted_chips(json: JsonObject) -> dict[Slice, int]:
     """Return the chips that its pods request; their node selector gives the type."""
     chips: dict[Slice, int] = defaultdict(int)
     for pod_set in rows(mapping(json, "spec").get("podSets")):
@@ -143,17 +150,17 @@ def _wanted_chips(json: Json) -> dict[Slice, int]:
     return chips
 
 
-def _requested(container: Json) -> int:
+def _requested(container: JsonObject) -> int:
     resources = mapping(container, "resources")
     return count(mapping(resources, "requests").get(TPU)) or count(mapping(resources, "limits").get(TPU))
 
 
-def _shape(labels: Json) -> Slice | None:
+def _shape(labels: JsonObject) -> Slice | None:
     accelerator, topology = text(labels.get(ACCELERATOR)), text(labels.get(TOPOLOGY))
     return slice_of(accelerator, topology) if accelerator and topology else None
 
 
-def _schedulable(node: Json) -> bool:
+def _schedulable(node: JsonObject) -> bool:
     conditions = rows(mapping(node, "status").get("conditions"))
     is_ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
     return is_ready and mapping(node, "spec").get("unschedulable") is not True

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec import Struct
 
+from xsft.aliases import JsonObject
 from xsft.serving.inputs import PORT, ServingInputs
-
-Json = dict[str, Any]
 
 
 class ServingPlan(Struct, frozen=True, kw_only=True):
@@ -20,9 +17,9 @@ class ServingPlan(Struct, frozen=True, kw_only=True):
     """run_name of the run whose export is served."""
     namespace: str
     inputs: ServingInputs
-    manifest: Json
+    manifest: JsonObject
     """The Deployment: exactly what is created."""
-    dependents: tuple[Json, ...]
+    dependents: tuple[JsonObject, ...]
     """The Service and the PodDisruptionBudget, without the ownerReferences that name the Deployment's UID."""
 
     @property

@@ -5,7 +5,7 @@ descriptions.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
@@ -42,7 +42,7 @@ def _bucket_form(value: str) -> str:
     return value
 
 
-Storage = Annotated[str, StringConstraints(min_length=1, pattern=forms.PRINTABLE), AfterValidator(_bucket_form)]
+StoragePath = Annotated[str, StringConstraints(min_length=1, pattern=forms.PRINTABLE), AfterValidator(_bucket_form)]
 """`gs://bucket/path` or a path on this machine."""
 
 ImageRef = Annotated[str, StringConstraints(pattern=forms.IMAGE)]
@@ -52,6 +52,8 @@ the form is strict.
 
 Scalar = bool | int | float | str
 Value = Scalar | list[Scalar] | None
+Keys = Mapping[str, Value]
+"""The trainer's keys as they will stand on the command line, overrides included (`trainers.trainer`)."""
 
 
 def asked_fields(spec: BaseModel, prefix: str = "") -> Iterator[str]:

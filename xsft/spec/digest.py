@@ -13,11 +13,12 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from xsft.aliases import JsonMapping
+
 if TYPE_CHECKING:
     from xsft.spec.base import Section
     from xsft.spec.resolve import Run  # the whole spec with pydantic, which who only reads digests need not load
 
-Json = Mapping[str, Any]
 
 NOT_IDENTITY = frozenset(
     {
@@ -85,7 +86,7 @@ def canonical(run: Run) -> str:
     return as_text(document | _decided(run))
 
 
-def stated(section: Section, *, leave_out: Collection[str], neutral: Json, at: str = "") -> dict[str, Any]:
+def stated(section: Section, *, leave_out: Collection[str], neutral: JsonMapping, at: str = "") -> dict[str, Any]:
     """Return the values of a section by name, without neutral ones and without the paths in `leave_out`."""
     found: dict[str, Any] = {}
     for name, field in type(section).model_fields.items():
@@ -102,7 +103,7 @@ def stated(section: Section, *, leave_out: Collection[str], neutral: Json, at: s
     return found
 
 
-def as_text(document: Json) -> str:
+def as_text(document: JsonMapping) -> str:
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from xsft.spec.digest import NEUTRAL, NOT_IDENTITY, WHERE, Json, as_text, sha256, stated
+from xsft.aliases import JsonMapping
+from xsft.spec.digest import NEUTRAL, NOT_IDENTITY, WHERE, as_text, sha256, stated
 from xsft.spec.resolve import Run
 from xsft.targets import THIS_MACHINE
 
@@ -41,7 +42,7 @@ def earlier_digest(run: Run) -> str:
     return sha256(as_text({**spec, **resolved}))
 
 
-def in_todays_form(document: Json) -> dict[str, Any]:
+def in_todays_form(document: JsonMapping) -> dict[str, Any]:
     """Return the `spec` of any record as `canonical` writes it today, except for sections that are empty."""
     place, model = _section(document, "place"), _section(document, "model")
     known = {
@@ -64,11 +65,11 @@ def in_todays_form(document: Json) -> dict[str, Any]:
     return today
 
 
-def _section(document: Json, name: str) -> Json:
+def _section(document: JsonMapping, name: str) -> JsonMapping:
     """Return the section; empty if it is missing or has another type."""
     found = document.get(name)
     return found if isinstance(found, Mapping) else {}
 
 
-def _without(section: Json, *names: str) -> dict[str, Any]:
+def _without(section: JsonMapping, *names: str) -> dict[str, Any]:
     return {name: value for name, value in section.items() if name not in names}

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema
 from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from xsft.spec import forms
-from xsft.spec.base import DnsLabel, EnvName, Section, Storage, Value
+from xsft.spec.base import DnsLabel, EnvName, Section, StoragePath, Value
 from xsft.spec.place import Place
 from xsft.spec.sections import (
     Data,
@@ -89,7 +89,7 @@ class WorkloadSpec(Targeted, Section):
     lora: Lora | None = None
     parallelism: Parallelism = Field(default_factory=Parallelism)
     image: Image = Field(default_factory=Image)
-    output: Storage | None = None
+    output: StoragePath | None = None
     """MaxText's base_output_directory; if unset, the place's. Results: `<output>/<run_name>/checkpoints`."""
     secrets: Secrets = Field(default_factory=Secrets)
     restarts: Restarts = Field(default_factory=Restarts)

@@ -11,7 +11,7 @@ from typing import Any
 from xsft.spec.refused import REFUSALS, Refusal
 from xsft.spec.schema import schema
 
-Node = Mapping[str, Any]
+SchemaNode = Mapping[str, Any]
 
 HEAD = """\
 # The workload, key by key
@@ -49,7 +49,7 @@ def refused_keys() -> str:
     return REFUSED_HEAD + "".join(f"| `{r.id}` | {', '.join(k)} | {_cell(r.reason)} |\n" for r, k in keys.items())
 
 
-def tables(root: Node, *, title: str, prefix: str = "") -> str:
+def tables(root: SchemaNode, *, title: str, prefix: str = "") -> str:
     """Return one table per section of a JSON Schema, in the order in which they are first used.
 
     `title` heads the first; the others are headed by `prefix` and the key path that leads to them.
@@ -59,7 +59,7 @@ def tables(root: Node, *, title: str, prefix: str = "") -> str:
     return "\n".join((*_section(title, root, root, paths), *below))
 
 
-def _section(title: str, node: Node, root: Node, paths: Mapping[str, str]) -> Iterator[str]:
+def _section(title: str, node: SchemaNode, root: SchemaNode, paths: Mapping[str, str]) -> Iterator[str]:
     yield f"## {title}\n"
     if node.get("description"):
         yield f"{node['description']}\n"
@@ -72,7 +72,7 @@ def _section(title: str, node: Node, root: Node, paths: Mapping[str, str]) -> It
     yield ""
 
 
-def _sections(root: Node) -> dict[str, str]:
+def _sections(root: SchemaNode) -> dict[str, str]:
     """Return the name of each section -> key path of its first use, breadth first."""
     found: dict[str, str] = {}
     waiting = [("", root)]
@@ -87,14 +87,14 @@ def _sections(root: Node) -> dict[str, str]:
     return found
 
 
-def _references(node: Node) -> Iterator[str]:
+def _references(node: SchemaNode) -> Iterator[str]:
     if "$ref" in node:
         yield node["$ref"].rpartition("/")[2]
     for part in (*node.get("anyOf", ()), *([node["items"]] if "items" in node else ())):
         yield from _references(part)
 
 
-def _type(node: Node, paths: Mapping[str, str]) -> str:
+def _type(node: SchemaNode, paths: Mapping[str, str]) -> str:
     """Return the type in words: `text`, `integer ≥ 1`, `list of text`, `one of a, b`, or the section."""
     if "$ref" in node:
         path = paths[node["$ref"].rpartition("/")[2]]
@@ -115,7 +115,7 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def _plain(node: Node, paths: Mapping[str, str]) -> str:
+def _plain(node: SchemaNode, paths: Mapping[str, str]) -> str:
     match node.get("type"):
         case "string":
             return f"text, at most {node['maxLength']} characters" if "maxLength" in node else "text"
@@ -131,30 +131,30 @@ def _plain(node: Node, paths: Mapping[str, str]) -> str:
             return "any value"
 
 
-def _takes_null(node: Node) -> bool:
+def _takes_null(node: SchemaNode) -> bool:
     return any(part.get("type") == "null" for part in node.get("anyOf", ()))
 
 
-def _names(node: Node, paths: Mapping[str, str]) -> str:
+def _names(node: SchemaNode, paths: Mapping[str, str]) -> str:
     """Return the keys of a mapping, if they are a closed set."""
     names = node.get("propertyNames", {})
     return f" of {_type(names, paths)}" if "enum" in names else ""
 
 
-def _values(node: Node) -> Node:
+def _values(node: SchemaNode) -> SchemaNode:
     """Return the type of a mapping's values."""
     patterns = node.get("patternProperties")
-    values: Node | bool = next(iter(patterns.values())) if patterns else node.get("additionalProperties", {})
+    values: SchemaNode | bool = next(iter(patterns.values())) if patterns else node.get("additionalProperties", {})
     return values if isinstance(values, Mapping) else {}
 
 
-def _bounds(node: Node) -> str:
+def _bounds(node: SchemaNode) -> str:
     words = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤"}
     bounds = " and ".join(f"{sign} {node[key]}" for key, sign in words.items() if key in node)
     return f" {bounds}" if bounds else ""
 
 
-def _default(node: Node, root: Node) -> str:
+def _default(node: SchemaNode, root: SchemaNode) -> str:
     default = node.get("default")
     is_section = any("properties" in root["$defs"][name] for name in _references(node))
     if default is None or is_section or default in ({}, []):
@@ -162,7 +162,7 @@ def _default(node: Node, root: Node) -> str:
     return f"`{default}`" if isinstance(default, str) else f"`{json.dumps(default)}`"
 
 
-def _meaning(node: Node, root: Node) -> str:
+def _meaning(node: SchemaNode, root: SchemaNode) -> str:
     """Return the key's own description, else its section's."""
     own = node.get("description") or next((root["$defs"][n].get("description", "") for n in _references(node)), "")
     return " ".join(str(own).split())

@@ -15,7 +15,7 @@ from msgspec import Struct
 from xsft.spec.keypath import shown
 from xsft.spec.secrets import looks_secret
 
-Scalar = str | int | float | bool | None
+YamlScalar = str | int | float | bool | None
 
 _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -40,7 +40,7 @@ class Surprise(Struct, frozen=True):
     fix: str
 
 
-def resolve_plain(text: str) -> Scalar | Surprise:
+def resolve_plain(text: str) -> YamlScalar | Surprise:
     """Return the value of an unquoted scalar, e.g. `1e-5` -> 0.00001, `no` -> "no"."""
     if text in _WORDS:
         return _WORDS[text]
@@ -49,7 +49,7 @@ def resolve_plain(text: str) -> Scalar | Surprise:
     return _surprise(text) or _number(text)
 
 
-def _number(text: str) -> Scalar | Surprise:
+def _number(text: str) -> YamlScalar | Surprise:
     if _INT.fullmatch(text):
         return int(text) if len(text) <= _MAX_DIGITS and abs(int(text)) < _INT_LIMIT else _too_big(text)
     if not _FLOAT.fullmatch(text):

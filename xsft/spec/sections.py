@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from xsft.spec import forms
-from xsft.spec.base import DnsLabel, GcsUri, ImageRef, Section, Storage
+from xsft.spec.base import DnsLabel, GcsUri, ImageRef, Section, StoragePath
 
 Axis = Literal[
     "data",
@@ -68,7 +68,7 @@ class HubModel(Section):
     revision: str | None = None
     """Commit, tag or branch on the hub; conversions of MaxText ≥ 0.2.5 take it. Only a commit always means the same
     weights."""
-    converted: Storage | None = None
+    converted: StoragePath | None = None
     """Directory for the converted checkpoint (`<converted>/0/items`); default
     `<output>/converted/<model name>-<12 hex digits of what is converted>`.
     """
@@ -79,7 +79,7 @@ class Model(Section):
 
     name: str
     """MaxText's model_name, e.g. `deepseek3-671b`."""
-    tokenizer: Storage | None = None
+    tokenizer: StoragePath | None = None
     """Hugging Face tokenizer (`deepseek-ai/DeepSeek-V3`) or its folder; MaxText ≥ 0.2.1 knows the one of most models.
     """
     pad_token: Token | None = None
@@ -88,7 +88,7 @@ class Model(Section):
     """
     bos_token: Token | None = None
     """Like `pad_token`, for tokenizers whose BOS ends an answer (Olmo 3): any token that no text uses."""
-    checkpoint: Storage | None = None
+    checkpoint: StoragePath | None = None
     """Initial parameters (load_parameters_path): an Orbax directory that holds `_METADATA`, e.g.
     `gs://my-bucket/model/0/items`.
     """
@@ -105,7 +105,7 @@ class Data(Section):
     """MaxText's dataset_type. `hf`, its default in SFT, streams; `grain` reads files, `hf_path: parquet` or
     `arrayrecord` (MaxText ≥ 0.2.2).
     """
-    hf_path: Storage
+    hf_path: StoragePath
     """Dataset on the hub (`HuggingFaceH4/ultrachat_200k`), or `json` / `parquet` together with `hf_train_files`. With
     `pipeline: grain` it becomes grain_file_type.
     """
@@ -113,9 +113,9 @@ class Data(Section):
     """Configuration of the dataset, e.g. `main`."""
     hf_data_dir: str | None = None
     """Folder of the dataset's repository that holds the files, if it has several."""
-    hf_train_files: Storage | None = None
+    hf_train_files: StoragePath | None = None
     """File or glob, e.g. `gs://my-bucket/ultrachat/train_sft-*.parquet`."""
-    hf_eval_files: Storage | None = None
+    hf_eval_files: StoragePath | None = None
     """Like `hf_train_files`, for evaluation."""
     train_split: str = "train"
     """Split of the dataset, by name: a stream has no slices. `train` for files."""
@@ -191,7 +191,7 @@ class Lora(Section):
     """Regular expression of the modules to adapt; if unset, MaxText's default for the model, if it has one."""
     weight_qtype: Literal["nf4", "int8", "int4"] | None = None
     """Quantise the frozen weights (QLoRA); if unset, they are not quantised."""
-    restore_path: Storage | None = None
+    restore_path: StoragePath | None = None
     """Adapter to start from."""
 
 

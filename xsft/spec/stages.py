@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from xsft.catalog.serving import serving_types
 from xsft.serving.inputs import Exposure, WeightsBy
-from xsft.spec.base import DnsLabel, ImageRef, Section, Storage
+from xsft.spec.base import DnsLabel, ImageRef, Section, StoragePath
 
 MOST_NEW_TOKENS = 2**16
 """Maximum tokens of one answer of an evaluation; greedy decoding here has no cache, so long answers take hours."""
@@ -53,7 +53,7 @@ class AnswerRule(Section):
 class EvaluateStage(Section):
     """Answers and losses of the base and the tuned model, side by side, and a verdict."""
 
-    prompts: list[Prompt] | Storage | None = None
+    prompts: list[Prompt] | StoragePath | None = None
     """Prompts, or a FILE.jsonl of them; if unset, the first five user turns of the held-out split."""
     max_new_tokens: int = Field(default=128, ge=1, le=MOST_NEW_TOKENS)
     """Maximum tokens of one answer."""
@@ -70,7 +70,7 @@ class EvaluateStage(Section):
 class ExportStage(Section):
     """Export to Hugging Face's format, with the tokenizer and the chat template of the training."""
 
-    to: Storage | None = None
+    to: StoragePath | None = None
     """Destination folder; if unset, `<output>/<run_name>-export/<12 hex digits of what is exported>`."""
     what: Literal["full", "adapters", "merged"] | None = None
     """Weights to export; if unset, `full`, and `merged` for a workload with `lora`."""

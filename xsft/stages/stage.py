@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, get_args
 
 from msgspec import Struct
 
+from xsft.aliases import ShowLine
 from xsft.problems import Problem
 
 StageName = Literal["convert", "train", "evaluate", "export", "serve"]
@@ -28,10 +29,8 @@ StageAction = Literal["done", "created", "adopted", "attempt", "waiting", "skipp
 """What a pipeline did: nothing, because the result exists (`done`) or another caller makes it (`adopted`); the first or
 a later attempt; nothing yet, because an earlier stage is not done (`waiting`) or the user left it out (`skipped`)."""
 
-Verdict = Literal["passed", "failed", "not-judged"]
+StageVerdict = Literal["passed", "failed", "not-judged"]
 """Verdict of an evaluation that is done."""
-
-Progress = Callable[[str], None]
 
 
 class StagePlan(Struct, frozen=True, kw_only=True):
@@ -63,7 +62,7 @@ class StageFound(Struct, frozen=True, kw_only=True):
     """Evidence of the state, one sentence."""
     result: str | None = None
     """Path or address of the result; None without one."""
-    verdict: Verdict | None = None
+    verdict: StageVerdict | None = None
     """Of an evaluation that is done; None for other stages."""
 
 
@@ -76,7 +75,7 @@ class StageEnd(Struct, frozen=True, kw_only=True):
     why: str
     """Reason of the action; of the failure, if it failed."""
     result: str | None = None
-    verdict: Verdict | None = None
+    verdict: StageVerdict | None = None
     fix: str = ""
     """Next step for the user after a failure or a missed verdict."""
     interrupted: bool = False
@@ -111,7 +110,7 @@ class Stage(Protocol):
         """Return what exists; reads small files only, and changes nothing. Raises as `plan` does."""
         ...
 
-    def perform(self, progress: Progress) -> StageEnd:
+    def perform(self, progress: ShowLine) -> StageEnd:
         """Do the stage: on this machine to its end, on a cluster until its object exists.
 
         Of two callers at once one does it. Raises as the verb of the stage does.

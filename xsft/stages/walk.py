@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from xsft.aliases import ShowLine
 from xsft.errors import Refused, RunFailed, TimedOut, XsftError
-from xsft.stages.stage import NEEDS, STAGES, Progress, Stage, StageAction, StageEnd, StageName, StageState, Verdict
+from xsft.stages.stage import NEEDS, STAGES, Stage, StageAction, StageEnd, StageName, StageState, StageVerdict
 
 
 class StageReport(Struct, frozen=True, kw_only=True):
@@ -25,7 +26,7 @@ class StageReport(Struct, frozen=True, kw_only=True):
     digest: str | None = None
     """None: it could not be planned."""
     result: str | None = None
-    verdict: Verdict | None = None
+    verdict: StageVerdict | None = None
 
 
 class Walk(Struct, frozen=True, kw_only=True):
@@ -33,7 +34,7 @@ class Walk(Struct, frozen=True, kw_only=True):
 
     left_s: Callable[[], float | None]
     """Return the seconds that are left; None without a limit."""
-    progress: Progress = lambda _line: None
+    progress: ShowLine = lambda _line: None
     tell: Callable[[StageReport], None] = lambda _report: None
     """Called once per stage, as soon as its report is known."""
     warn: Callable[[StageEnd], None] = lambda _end: None

@@ -32,11 +32,11 @@ SAVE_SILENCE_S = 1800.0
 EVAL_SILENCE_S = 3600.0
 """An evaluation goes through all of its data unless `eval_steps` limits it, and prints nothing before its end."""
 
-Doing = tuple[State, str]
+DescribedState = tuple[State, str]
 """State and reason."""
 
 
-def trainer(seen: Observation, *, now: str, stall_factor: float) -> Doing:
+def trainer(seen: Observation, *, now: str, stall_factor: float) -> DescribedState:
     """By the trainer's own lines; where none were read, `training` with a reason that says so."""
     said = seen.progress
     if is_work(seen):
@@ -59,7 +59,7 @@ def is_work(seen: Observation) -> bool:
     return held is not None and held.work is not None
 
 
-def _doing(said: Progress) -> Doing:
+def _doing(said: Progress) -> DescribedState:
     if said.phase == "ended":
         return "saving", "data-ended" if said.data_ended else "ending"
     if said.aborted is not None:

@@ -11,7 +11,7 @@ from xsft.states.model import ENDED, RUNNING
 from xsft.states.rows import Row
 from xsft.states.worth import WORTHLESS
 
-Verdict = Literal["reached", "ended", "waiting"]
+WaitVerdict = Literal["reached", "ended", "waiting"]
 """`ended`: the run is over, or will be, without having come there."""
 
 
@@ -37,7 +37,7 @@ def parse_goal(text: str) -> Goal:
     raise ValueError(f"{text!r} is not a valid goal: write done, running, or step=N with N from 1")
 
 
-def verdict(goal: Goal, row: Row) -> Verdict:
+def verdict(goal: Goal, row: Row) -> WaitVerdict:
     """A run that succeeded was running, and did every step that it was asked for. One whose steps teach nothing will
     not succeed, however long it lives.
     """

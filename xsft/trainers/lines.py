@@ -111,7 +111,7 @@ class OrphanKilled(Struct, frozen=True, kw_only=True):
     pid: int
 
 
-class Phase(Struct, frozen=True, kw_only=True):
+class PhaseStarted(Struct, frozen=True, kw_only=True):
     """The phase of the startup."""
 
     name: str
@@ -121,7 +121,7 @@ class LoopFinished(Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-Event = (
+TrainerEvent = (
     Step
     | StepLoss
     | Evaluating
@@ -134,16 +134,16 @@ Event = (
     | Aborted
     | ShapePadding
     | OrphanKilled
-    | Phase
+    | PhaseStarted
     | LoopFinished
 )
 
 
-Rule = tuple[str, str, Callable[[re.Match[str]], Event]]
+LinePattern = tuple[str, str, Callable[[re.Match[str]], TrainerEvent]]
 """A rule for lines: a word of the line, a pattern, which is compiled when the word is first met, and the event."""
 
 
-def parse(line: str) -> Event | None:
+def parse(line: str) -> TrainerEvent | None:
     """Return the event in a line; None for most lines. Never raises."""
     for mark, pattern, make in _rules(tuple(one.lines for one in trainers().values())):
         if mark in line and (match := re.search(pattern, line)):
@@ -152,5 +152,5 @@ def parse(line: str) -> Event | None:
 
 
 @cache
-def _rules(modules: tuple[str, ...]) -> tuple[Rule, ...]:
-    return tuple(rule for module in modules for rule in cast("tuple[Rule, ...]", import_module(module).RULES))
+def _rules(modules: tuple[str, ...]) -> tuple[LinePattern, ...]:
+    return tuple(rule for module in modules for rule in cast("tuple[LinePattern, ...]", import_module(module).RULES))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from xsft.trainers.lines import Event, Restored, Step, StepLoss
+from xsft.trainers.lines import Restored, Step, StepLoss, TrainerEvent
 
 
 class LossFold(Struct, kw_only=True):
@@ -15,7 +15,7 @@ class LossFold(Struct, kw_only=True):
     resumed_from: int | None = None
     exact: dict[int, float] = field(default_factory=dict)
 
-    def take(self, event: Event | None) -> None:
+    def take(self, event: TrainerEvent | None) -> None:
         match event:
             case StepLoss(step=step, loss=loss):
                 self.exact[step] = loss

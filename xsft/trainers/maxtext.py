@@ -8,7 +8,7 @@ from __future__ import annotations
 from xsft.catalog.releases import Release, key_ok
 from xsft.data import located
 from xsft.modes import mode_module
-from xsft.spec.base import Value
+from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
 from xsft.spec.sections import Data
 from xsft.spec.template import Template
@@ -19,8 +19,6 @@ from xsft.trainers.shuffling import SEED, first_seed
 from xsft.trainers.template_keys import template_keys
 from xsft.trainers.tokenizer_copy import copy_of, copying
 from xsft.trainers.trainer import HF_TOKEN_DIRECTORY
-
-Keys = dict[str, Value]
 
 MODULES = frozenset({"MaxText.sft.sft_trainer", "maxtext.trainers.post_train.sft.train_sft"})
 """Modules of SFT in the layouts legacy and current. Another module of MaxText (RL, pre-training) reads other keys."""

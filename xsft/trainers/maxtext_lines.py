@@ -14,17 +14,17 @@ from xsft.trainers.lines import (
     DataEnded,
     Evaluated,
     Evaluating,
-    Event,
+    LinePattern,
     LoopFinished,
     OrphanKilled,
-    Phase,
+    PhaseStarted,
     Restored,
-    Rule,
     Saved,
     Saving,
     ShapePadding,
     Step,
     StepLoss,
+    TrainerEvent,
 )
 
 _N = r"([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf))"
@@ -36,7 +36,7 @@ _OTHER_LOSSES = ("moe_lb_loss: ", "mtp_loss: ", "indexer_loss: ")
 _FIELDS = r"(?:^|, |: )(seconds|TFLOP/s/device|Tokens/s/device|total_weights): (\d{1,18}\.?\d{0,18})"
 
 
-def _step(match: re.Match[str]) -> Event:
+def _step(match: re.Match[str]) -> TrainerEvent:
     fields = {name: float(value) for name, value in re.findall(_FIELDS, match.string)}
     weights = fields.get("total_weights")
     return Step(
@@ -50,7 +50,7 @@ def _step(match: re.Match[str]) -> Event:
     )
 
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[LinePattern, ...] = (
     ("completed ", _STEP, _step),
     (  # google-tunix@0.1.7 sft/peft_trainer.py
         "training loss",
@@ -113,6 +113,6 @@ RULES: tuple[Rule, ...] = (
         lambda m: LoopFinished(seconds=float(m[1])),
     ),
     # maxtext@0.2.5 utils/max_utils.py print_system_information, then common/metric_logger.py
-    ("System Information", "System Information: Jax Version", lambda _: Phase(name="making the model")),
-    ("number parameters", "number parameters: ", lambda _: Phase(name="compiling")),
+    ("System Information", "System Information: Jax Version", lambda _: PhaseStarted(name="making the model")),
+    ("number parameters", "number parameters: ", lambda _: PhaseStarted(name="compiling")),
 )

@@ -12,21 +12,20 @@ from statistics import median
 
 from msgspec import Struct, field
 
-from xsft.states.model import Phase as PhaseName
-from xsft.states.model import Progress
+from xsft.states.model import Phase, Progress
 from xsft.trainers.lines import (
     Aborted,
     DataEnded,
     Evaluated,
     Evaluating,
-    Event,
     LoopFinished,
-    Phase,
+    PhaseStarted,
     Restored,
     Saved,
     Saving,
     Step,
     StepLoss,
+    TrainerEvent,
     parse,
 )
 from xsft.trainers.tally import Tally
@@ -77,7 +76,7 @@ def sortable(at: str) -> str:
 class _Fold(Struct, kw_only=True):
     """The progress read so far; each new process resets what the one before it reported of itself."""
 
-    phase: PhaseName | None
+    phase: Phase | None
     step: int | None = None
     losses: dict[int, float] = field(default_factory=dict)
     exact: dict[int, float] = field(default_factory=dict)
@@ -96,9 +95,9 @@ class _Fold(Struct, kw_only=True):
     aborted: str | None = None
     said_at: str | None = None
 
-    def take(self, event: Event, *, at: str) -> None:
+    def take(self, event: TrainerEvent, *, at: str) -> None:
         match event:
-            case Phase(name=name):
+            case PhaseStarted(name=name):
                 self._begin() if name == FIRST_WORDS else self._reach("compiling")
             case Restored(step=step):
                 self.resumed_from = self.step = step
@@ -151,7 +150,7 @@ class _Fold(Struct, kw_only=True):
         self.evaluating = None
         self.losses, self.exact, self.tally = {}, {}, Tally()
 
-    def _reach(self, phase: PhaseName) -> None:
+    def _reach(self, phase: Phase) -> None:
         self.phase, self.first = phase, True
 
     def _done(self, step: int) -> None:
@@ -174,7 +173,7 @@ class _Fold(Struct, kw_only=True):
             self.steady.append(step)
         self.first = False
 
-    def _phase(self) -> PhaseName | None:
+    def _phase(self) -> Phase | None:
         if self.evaluating is not None:
             return "evaluating"
         if self.saving is not None:

@@ -28,7 +28,7 @@ from xsft.effects.images.docker_client import Engine
 from xsft.effects.images.docker_login import Credential
 from xsft.errors import EnvironmentMissing, Refused, UsageError
 from xsft.image.model import BuildStep
-from xsft.image.progress import Event, Sent, StepDone, StepStarted
+from xsft.image.progress import BuildEvent, Sent, StepDone, StepStarted
 
 needs_engine = pytest.mark.engine
 SECRETIVE = """\
@@ -143,7 +143,7 @@ def test_a_build_and_what_it_tells(
         labels={"kind": "code", "odd": 'x="y" $z'},
         secrets={"token": file},
     )
-    events: list[Event] = []
+    events: list[BuildEvent] = []
     seen = build(
         made, engine=docker, client=client, names=("xsft-test/secret:a", "xsft-test/secret:b"), on_event=events.append
     )
@@ -155,7 +155,7 @@ def test_a_build_and_what_it_tells(
     assert [event for event in events if isinstance(event, Sent)][-1].bytes == len("some") + len(SECRETIVE)
     assert {event.outcome for event in events if isinstance(event, StepDone)} <= {"done", "cached"}
     assert docker.image("xsft-test/secret:a") == seen
-    again: list[Event] = []
+    again: list[BuildEvent] = []
     assert build(made, engine=docker, client=client, names=("xsft-test/secret:a",), on_event=again.append).id == seen.id
     outcomes = [event.outcome for event in again if isinstance(event, StepDone)]
     assert outcomes.count("cached") >= 2

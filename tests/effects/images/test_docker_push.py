@@ -29,7 +29,7 @@ from xsft.effects.images.docker_push import Pusher, pusher
 from xsft.effects.images.registry_auth import RegistryLogin
 from xsft.effects.images.registry_client import Manifest, Registries
 from xsft.errors import Unknown, Unreachable, XsftError
-from xsft.image.progress import Event, Layer, Retrying
+from xsft.image.progress import BuildEvent, Layer, Retrying
 
 MANIFEST = "^PUT /v2/.*/manifests/"
 UPLOAD = "^(PATCH|PUT) /v2/.*/blobs/uploads/"
@@ -60,7 +60,7 @@ def pushing(docker: Engine, waits: list[float]) -> Pusher:
 
 
 def test_what_arrived_is_proven_by_its_bytes(docker: Engine, registry: Registry, image: str) -> None:
-    events: list[Event] = []
+    events: list[BuildEvent] = []
     repository = f"{registry.address}/{registry.repository}"
     pushed = pusher(docker).push(image, repository=repository, tag="code-1", on_event=events.append)
     assert pushed.digest == registry.digest("code-1")
@@ -69,7 +69,7 @@ def test_what_arrived_is_proven_by_its_bytes(docker: Engine, registry: Registry,
     moved = [event for event in events if isinstance(event, Layer)]
     assert max(event.bytes for event in moved) > SIZE / 2
     assert {event.state for event in moved} >= {"moving", "done"}
-    again: list[Event] = []
+    again: list[BuildEvent] = []
     assert pusher(docker).push(image, repository=repository, tag="code-1", on_event=again.append) == pushed
     assert "exists" in {event.state for event in again if isinstance(event, Layer)}
 
@@ -102,7 +102,7 @@ def test_what_passes_is_tried_again(
     docker: Engine, bad_proxy: BadProxy, registry: Registry, image: str, fault: Fault
 ) -> None:
     waits: list[float] = []
-    events: list[Event] = []
+    events: list[BuildEvent] = []
     bad_proxy.faults.append(replace(fault))
     repository = f"{bad_proxy.address}/{registry.repository}"
     pushed = pushing(docker, waits).push(image, repository=repository, tag="code-1", on_event=events.append)

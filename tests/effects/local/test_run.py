@@ -22,7 +22,7 @@ from xsft.effects.runs.local import observe_local
 from xsft.errors import EnvironmentMissing, Refused, UsageError
 from xsft.states.model import Observation
 from xsft.steps import Plan
-from xsft.trainers.lines import Event, Restored, Saved, Step
+from xsft.trainers.lines import Restored, Saved, Step, TrainerEvent
 from xsft.trainers.record import from_json
 
 
@@ -66,7 +66,7 @@ def test_status_sees_it_from_its_first_line_on(tmp_path: Path, fake: FakeTrainer
     machine = replace(machine, env={**machine.env, "XSFT_STATE_DIR": str(state)})
     seen: list[Observation] = []
 
-    def look(_event: Event) -> None:
+    def look(_event: TrainerEvent) -> None:
         seen.extend(observe_local(read_index(state / "runs").entries, now="2026-11-21T12:00:00Z"))
 
     run_local(plan(tmp_path), machine=machine, on_event=look)
@@ -79,7 +79,7 @@ def test_status_sees_it_from_its_first_line_on(tmp_path: Path, fake: FakeTrainer
 
 
 def test_a_whole_run(tmp_path: Path, fake: FakeTrainer) -> None:
-    events: list[Event] = []
+    events: list[TrainerEvent] = []
     result = run_local(plan(tmp_path), machine=fake.machine(), on_event=events.append)
     assert (result.action, result.outcome, result.steps, result.exit_status) == ("created", "completed", 6, 0)
     assert (result.first_loss, result.last_loss) == (6.9, 6.4)
@@ -129,7 +129,7 @@ def test_a_trainer_that_is_killed_says_so(tmp_path: Path, fake: FakeTrainer) -> 
 def test_a_kill_behind_unshare_is_reported(tmp_path: Path, fake: FakeTrainer) -> None:
     """As the kernel's out-of-memory killer does it, in the namespace that this machine allows."""
 
-    def kill(event: Event) -> None:
+    def kill(event: TrainerEvent) -> None:
         if isinstance(event, Saved) and event.step == 4:
             for pid in _pids(str(machine.python)):
                 os.kill(pid, signal.SIGKILL)
@@ -143,7 +143,7 @@ def test_a_kill_behind_unshare_is_reported(tmp_path: Path, fake: FakeTrainer) ->
 
 def test_a_new_attempt_goes_on_and_the_losses_are_of_the_whole_run(tmp_path: Path, fake: FakeTrainer) -> None:
     ran(plan(tmp_path), fake, data_ends=3)
-    events: list[Event] = []
+    events: list[TrainerEvent] = []
     result = run_local(plan(tmp_path), machine=fake.machine(), on_event=events.append)
     assert (result.action, result.resumed_from, result.outcome) == ("attempt", 3, "completed")
     assert result.resumed_order == "reshuffled"
@@ -346,7 +346,7 @@ def test_a_loss_of_0_with_targets_is_a_warning_only(tmp_path: Path, fake: FakeTr
 
 @pytest.mark.parametrize("deaf", [False, True])
 def test_an_interrupt_stops_the_trainer_and_keeps_what_was_done(tmp_path: Path, fake: FakeTrainer, deaf: bool) -> None:
-    def interrupt(event: Event) -> None:
+    def interrupt(event: TrainerEvent) -> None:
         if isinstance(event, Saved) and event.step == 4:
             signal.raise_signal(signal.SIGINT)
 
@@ -363,7 +363,7 @@ def test_an_interrupt_stops_the_trainer_and_keeps_what_was_done(tmp_path: Path, 
 def test_a_signal_that_ends_xsft_is_like_an_interrupt(
     tmp_path: Path, fake: FakeTrainer, number: signal.Signals
 ) -> None:
-    def end(event: Event) -> None:
+    def end(event: TrainerEvent) -> None:
         if isinstance(event, Saved) and event.step == 4:
             signal.raise_signal(number)
 
@@ -387,7 +387,7 @@ def test_a_run_killed_with_xsft_is_picked_up_from_its_log(tmp_path: Path, fake: 
 
 
 def test_an_error_of_ours_stops_the_trainer_too(tmp_path: Path, fake: FakeTrainer) -> None:
-    def fail(event: Event) -> None:
+    def fail(event: TrainerEvent) -> None:
         if isinstance(event, Saved):
             raise RuntimeError("ours")  # noqa: TRY004
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from xsft.effects.cluster.config import Access
 from xsft.effects.cluster.connection import Connection
 from xsft.effects.cluster.errors import Ask, Reply, explain
-from xsft.effects.cluster.http import JSON, Http, Lost, Read, Stream, read_items, read_object
+from xsft.effects.cluster.http import JSON, Http, Lost, ParseBody, Stream, read_items, read_object
 from xsft.effects.cluster.resources import Resource
 from xsft.effects.machine import clock
 from xsft.effects.machine.retries import Retries
@@ -108,7 +108,7 @@ class Api:
         query: Mapping[str, str] | None = None,
         body: Any = None,
         accept: str = JSON,
-        read: Read | None = None,
+        read: ParseBody | None = None,
     ) -> Reply:
         """Send a request until it is answered: only reads, and requests that store nothing (dry runs, reviews). Raises
         Unreachable. `read` parses the body of a successful answer, and raises ValueError if it is cut off.
@@ -131,7 +131,7 @@ class Api:
         query: Mapping[str, str] | None = None,
         body: Any = None,
         accept: str = JSON,
-        read: Read | None = None,
+        read: ParseBody | None = None,
     ) -> Reply | Lost:
         """Send exactly one request."""
         method = "DELETE" if ask.verb == "delete" else "GET" if body is None else "POST"

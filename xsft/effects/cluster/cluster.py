@@ -7,8 +7,8 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
 
+from xsft.aliases import JsonObject
 from xsft.effects.cluster import resources as kinds
 from xsft.effects.cluster.api import METADATA_ONLY, Api, Patience
 from xsft.effects.cluster.config import Access, Here, Whereabouts, access_for, context_access, this_machine
@@ -23,8 +23,6 @@ from xsft.errors import SpecError, XsftError
 from xsft.launchers.labels import RUN_LABEL, TPU_NODE
 from xsft.problems import Problem, error, warning
 from xsft.reading.children import child_jobs, jobless
-
-Json = dict[str, Any]
 
 
 def connect(place: Whereabouts, *, here: Here | None = None, patience: Patience | None = None) -> Cluster:
@@ -80,13 +78,13 @@ class Cluster:
         """Return how many seconds its clock is ahead of this machine's; 0 before its first answer."""
         return self._api.ahead_s
 
-    def create_jobset(self, manifest: Json, *, mark: str | None = None) -> Created | Exists:
+    def create_jobset(self, manifest: JsonObject, *, mark: str | None = None) -> Created | Exists:
         """Create the JobSet once. `mark` identifies this submission (random if not given). Raises Unknown if the create
         was sent, and neither its answer nor the object could be read afterwards.
         """
         return create(self._api, kinds.JOBSETS, manifest, mark=mark)
 
-    def dry_run_jobset(self, manifest: Json) -> Json:
+    def dry_run_jobset(self, manifest: JsonObject) -> JsonObject:
         """Return the object as the cluster would store it, after all its webhooks; the manifest itself if the name is
         taken (the cluster has still validated it).
         """
@@ -97,7 +95,7 @@ class Cluster:
             raise self._api.failed(reply, ask)
         return dict(reply.body)
 
-    def dry_run_jobs(self, jobset: Json) -> tuple[Problem, ...]:
+    def dry_run_jobs(self, jobset: JsonObject) -> tuple[Problem, ...]:
         """Return what the cluster will refuse about the Jobs that JobSet creates from this one; empty if nothing."""
         refused = (problem for job in child_jobs(jobset) for problem in self._refused_job(job))
         return (*map(_makes_no_job, jobless(jobset)), *refused)
@@ -108,56 +106,56 @@ class Cluster:
         """
         return delete(self._api, kinds.JOBSETS, name=name, namespace=namespace, uid=uid)
 
-    def get_jobset(self, *, name: str, namespace: str) -> Json | None:
+    def get_jobset(self, *, name: str, namespace: str) -> JsonObject | None:
         return self._api.get(kinds.JOBSETS, name=name, namespace=namespace)
 
-    def list_jobsets(self, *, namespace: str, run_name: str | None = None) -> tuple[Json, ...]:
+    def list_jobsets(self, *, namespace: str, run_name: str | None = None) -> tuple[JsonObject, ...]:
         """Return all JobSets of a namespace, or those of one run (every attempt)."""
         selector = f"{RUN_LABEL}={run_name}" if run_name else ""
         return self._api.items(kinds.JOBSETS, namespace=namespace, selector=selector)
 
-    def namespace(self, name: str) -> Json | None:
+    def namespace(self, name: str) -> JsonObject | None:
         return self._api.get(kinds.NAMESPACES, name=name)
 
-    def local_queue(self, *, name: str, namespace: str) -> Json | None:
+    def local_queue(self, *, name: str, namespace: str) -> JsonObject | None:
         return self._api.get(self._kueue("localqueues"), name=name, namespace=namespace)
 
-    def local_queues(self, *, namespace: str) -> tuple[Json, ...]:
+    def local_queues(self, *, namespace: str) -> tuple[JsonObject, ...]:
         return self._api.items(self._kueue("localqueues"), namespace=namespace)
 
-    def cluster_queue(self, name: str) -> Json | None:
+    def cluster_queue(self, name: str) -> JsonObject | None:
         return self._api.get(self._kueue("clusterqueues", namespaced=False), name=name)
 
-    def resource_flavor(self, name: str) -> Json | None:
+    def resource_flavor(self, name: str) -> JsonObject | None:
         return self._api.get(self._kueue("resourceflavors", namespaced=False), name=name)
 
-    def workloads(self, *, namespace: str | None = None, selector: str = "") -> tuple[Json, ...]:
+    def workloads(self, *, namespace: str | None = None, selector: str = "") -> tuple[JsonObject, ...]:
         """Return Kueue's Workloads, of one namespace or of all. The ownerReferences of a JobSet's Workload name its
         UID.
         """
         return self._api.items(self._kueue("workloads"), namespace=namespace, selector=selector)
 
-    def priority_class(self, name: str) -> Json | None:
+    def priority_class(self, name: str) -> JsonObject | None:
         return self._api.get(kinds.PRIORITY_CLASSES, name=name)
 
-    def priority_classes(self) -> tuple[Json, ...]:
+    def priority_classes(self) -> tuple[JsonObject, ...]:
         return self._api.items(kinds.PRIORITY_CLASSES)
 
-    def cpu_nodes(self) -> tuple[Json, ...]:
+    def cpu_nodes(self) -> tuple[JsonObject, ...]:
         """Return all nodes that are not TPU hosts. source: GKE's node label cloud.google.com/gke-tpu-accelerator."""
         return self._api.items(kinds.NODES, selector=f"!{TPU_NODE}")
 
-    def tpu_nodes(self) -> tuple[Json, ...]:
+    def tpu_nodes(self) -> tuple[JsonObject, ...]:
         """Return all TPU hosts."""
         return self._api.items(kinds.NODES, selector=TPU_NODE)
 
-    def cluster_queues(self) -> tuple[Json, ...]:
+    def cluster_queues(self) -> tuple[JsonObject, ...]:
         return self._api.items(self._kueue("clusterqueues", namespaced=False))
 
-    def resource_flavors(self) -> tuple[Json, ...]:
+    def resource_flavors(self) -> tuple[JsonObject, ...]:
         return self._api.items(self._kueue("resourceflavors", namespaced=False))
 
-    def deployment(self, *, name: str, namespace: str) -> Json | None:
+    def deployment(self, *, name: str, namespace: str) -> JsonObject | None:
         return self._api.get(kinds.DEPLOYMENTS, name=name, namespace=namespace)
 
     def kubernetes_version(self) -> str | None:
@@ -220,13 +218,13 @@ class Cluster:
             raise self._api.failed(reply, ask)
         return bool(reply.body.get("status", {}).get("allowed")) if reply.ok else None
 
-    def _dry_run(self, resource: Resource, body: Json) -> tuple[Reply, Ask]:
+    def _dry_run(self, resource: Resource, body: JsonObject) -> tuple[Reply, Ask]:
         """Send a dry run. It stores nothing, so it may be repeated like a query."""
         metadata = body["metadata"]
         ask = Ask(verb="create", resource=resource, namespace=metadata.get("namespace"), name=metadata["name"])
         return self._api.question(ask, query={**DRY_RUN, "fieldManager": MANAGER}, body=body), ask
 
-    def _refused_job(self, job: Json) -> tuple[Problem, ...]:
+    def _refused_job(self, job: JsonObject) -> tuple[Problem, ...]:
         """Return the problems of a refused Job. A Job whose name is taken is validated before its name is."""
         reply, ask = self._dry_run(kinds.JOBS, job)
         if reply.ok or reply.status == 409:
@@ -257,7 +255,7 @@ class Cluster:
         return kinds.kueue(plural, version=self._kueue_version, namespaced=namespaced)
 
 
-def _managed_keys(metadata: Json) -> frozenset[str]:
+def _managed_keys(metadata: JsonObject) -> frozenset[str]:
     """Return the keys of a Secret's data that have a field manager. source:
     kubernetes.io/docs/reference/using-api/server-side-apply, "Field management".
     """

@@ -27,7 +27,7 @@ GCLOUD_TIMEOUT_S = 60.0
 PRIVATE_FILE_AGE_S = 12 * 3600.0
 """A cluster that was recreated has another address and certificate; calling gcloud again costs a second or two."""
 
-Run = Callable[..., Completed]
+RunCommand = Callable[..., Completed]
 """`xsft.effects.machine.process.run`, or a test's replacement."""
 
 
@@ -59,7 +59,7 @@ class Here(Struct, frozen=True, kw_only=True):
 
     env: Mapping[str, str]
     home: Path
-    run: Run = process.run
+    run: RunCommand = process.run
     age_s: Callable[[Path], float] = lambda path: clock.epoch() - path.stat().st_mtime
 
 

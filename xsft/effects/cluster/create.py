@@ -8,10 +8,10 @@ exactly as planned. Only one object can have a name, so even a create that arriv
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from msgspec import Struct
 
+from xsft.aliases import JsonObject
 from xsft.effects.cluster.api import BUSY, Api
 from xsft.effects.cluster.errors import Ask, Reply
 from xsft.effects.cluster.http import Lost
@@ -19,8 +19,6 @@ from xsft.effects.cluster.resources import Resource
 from xsft.effects.machine.chance import random_hex
 from xsft.errors import EnvironmentMissing, SpecError, Unknown, Unreachable, XsftError
 from xsft.spec.secrets import HIDDEN
-
-Json = dict[str, Any]
 
 MANAGER = "xsft"
 STRICT = {"fieldValidation": "Strict"}
@@ -31,16 +29,16 @@ DRY_RUN = {**STRICT, "dryRun": "All"}
 class Created(Struct, frozen=True, kw_only=True):
     """This call created the object, even if the answer was lost."""
 
-    object: Json
+    object: JsonObject
 
 
 class Exists(Struct, frozen=True, kw_only=True):
     """The name was taken, by an earlier call or by another user; this call changed nothing."""
 
-    object: Json
+    object: JsonObject
 
 
-def create(api: Api, resource: Resource, body: Json, *, mark: str | None) -> Created | Exists:
+def create(api: Api, resource: Resource, body: JsonObject, *, mark: str | None) -> Created | Exists:
     """Create the object. Raises Unknown if the create was sent, and neither its answer nor the object could be read."""
     manager = f"{MANAGER}-{mark or random_hex(8)}"
     metadata = body["metadata"]

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 JSON = "application/json"
 ANYTHING = "*/*"
-Read = Callable[[Iterable[bytes]], Any]
+ParseBody = Callable[[Iterable[bytes]], Any]
 """A function that parses the body of a successful answer from its parts as they arrive. Raises ValueError if it is cut
 off.
 """
@@ -107,7 +107,7 @@ class Http:
         self.ahead_s = 0.0
         """How many seconds the server's clock is ahead of this machine's, by the Date of its last answer."""
 
-    def request(self, method: str, path: str, *, body: Any, accept: str, read: Read) -> Reply | Lost:
+    def request(self, method: str, path: str, *, body: Any, accept: str, read: ParseBody) -> Reply | Lost:
         headers = {"Accept": accept, "Accept-Encoding": "gzip", "Content-Type": JSON}
         try:
             return self._answered(self._sent(method, path, headers, body=body, timeouts_s=self._timeouts_s), read)
@@ -135,7 +135,7 @@ class Http:
             self.ahead_s = clock.ahead_s(date)
         return response
 
-    def _answered(self, response: Any, read: Read) -> Reply | Lost:
+    def _answered(self, response: Any, read: ParseBody) -> Reply | Lost:
         if 200 <= response.status < 300:
             return self._good(response, read)
         content, wait = response.read(), retry_after_s(response.headers)
@@ -147,7 +147,7 @@ class Http:
             return self._no_kubernetes()
         return Reply(status=response.status, body=PAGE if page else body, retry_after_s=wait)
 
-    def _good(self, response: Any, read: Read) -> Reply | Lost:
+    def _good(self, response: Any, read: ParseBody) -> Reply | Lost:
         parts = self._heard(response.stream(PART, decode_content=True))
         first = next(parts, b"")
         try:

@@ -19,16 +19,16 @@ from xsft.effects.machine.regular import read_bytes, read_text
 from xsft.errors import EnvironmentMissing
 from xsft.spec.loader import load_yaml
 
-Section = Mapping[str, Any]
+KubeconfigSection = Mapping[str, Any]
 
 
 class Entry(Struct, frozen=True, kw_only=True):
     """The cluster and the user of a context, each with the folder of the file that has it."""
 
     context: str
-    cluster: Section
+    cluster: KubeconfigSection
     cluster_folder: Path
-    user: Section
+    user: KubeconfigSection
     user_folder: Path
 
     def cluster_bytes(self, key: str) -> bytes | None:
@@ -106,7 +106,7 @@ def unusable(context: str, why: str) -> EnvironmentMissing:
 
 def _named(
     configs: list[tuple[dict[str, Any], Path]], kind: str, name: Any, part: str, *, context: str = ""
-) -> tuple[Section, Path]:
+) -> tuple[KubeconfigSection, Path]:
     for config, folder in configs:
         for entry in _entries(config, kind):
             if entry.get("name") == name:
@@ -115,7 +115,7 @@ def _named(
     raise unusable(context or str(name), f"{part} {name!r} was not found")
 
 
-def _bytes(section: Section, key: str, *, folder: Path, context: str) -> bytes | None:
+def _bytes(section: KubeconfigSection, key: str, *, folder: Path, context: str) -> bytes | None:
     data, path = section.get(f"{key}-data"), section.get(key)
     try:
         if data:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from xsft.effects.cluster import oidc
 from xsft.effects.cluster.config import Access
-from xsft.effects.cluster.kubeconfig import Entry, Section, unusable
+from xsft.effects.cluster.kubeconfig import Entry, KubeconfigSection, unusable
 from xsft.effects.machine import clock
 from xsft.effects.machine.process import Completed, at_terminal, run
 from xsft.effects.machine.regular import read_text
@@ -91,7 +91,7 @@ class ClusterLogin:
         except (OSError, ValueError) as failed:
             raise unusable(self._access.context, f"its tokenFile {path} cannot be read: {failed}") from None
 
-    def _by_provider(self, section: Section) -> str:
+    def _by_provider(self, section: KubeconfigSection) -> str:
         """Return the token of an auth provider. kubectl has only `oidc` since 1.26."""
         if section.get("name") != "oidc":
             why = f"kubectl 1.26 removed the auth-provider {section.get('name')}; use its login program (exec)"
@@ -101,7 +101,7 @@ class ClusterLogin:
         except ValueError as failed:
             raise self._no_credentials("the auth-provider oidc", str(failed)) from None
 
-    def _by_program(self, section: Section) -> Credentials:
+    def _by_program(self, section: KubeconfigSection) -> Credentials:
         argv = self._argv(section)
         said = self._run(argv, section)
         try:
@@ -111,7 +111,7 @@ class ClusterLogin:
             words = _brief(said.stderr) or "see its output above"
             raise self._no_credentials(f"The login program {section.get('command')}", words) from None
 
-    def _argv(self, section: Section) -> tuple[str, ...]:
+    def _argv(self, section: KubeconfigSection) -> tuple[str, ...]:
         command = str(section.get("command") or "")
         path = str(self._entry.user_folder / command) if "/" in command else command
         if command and shutil.which(path, path=self._env.get("PATH")):
@@ -123,7 +123,7 @@ class ClusterLogin:
         message = f"The context {self._access.context} logs in with {named}, which is not on PATH."
         raise EnvironmentMissing(message, fix=fix, id="auth-plugin-missing")
 
-    def _run(self, argv: tuple[str, ...], section: Section) -> Completed:
+    def _run(self, argv: tuple[str, ...], section: KubeconfigSection) -> Completed:
         mode = section.get("interactiveMode") or "IfAvailable"
         terminal = mode != "Never" and sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
         if mode == "Always" and not terminal:
@@ -140,7 +140,7 @@ class ClusterLogin:
                 fix="Log in manually first, then try again.",
             ) from None
 
-    def _exec_info(self, section: Section, *, interactive: bool) -> str:
+    def _exec_info(self, section: KubeconfigSection, *, interactive: bool) -> str:
         """source: client-go pkg/apis/clientauthentication/v1/types.go, ExecCredentialSpec"""
         spec: dict[str, Any] = {"interactive": interactive}
         if section.get("provideClusterInfo"):

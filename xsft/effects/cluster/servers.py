@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec import Struct
 
+from xsft.aliases import JsonObject
 from xsft.effects.cluster import resources as kinds
 from xsft.effects.cluster.api import Api
 from xsft.effects.cluster.create import DRY_RUN, MANAGER, Created, Exists, create
@@ -15,8 +14,6 @@ from xsft.effects.cluster.resources import Resource
 from xsft.errors import Unreachable
 from xsft.reading.pods import pod_of
 from xsft.states.model import Pod
-
-Json = dict[str, Any]
 
 KINDS = {
     "Deployment": kinds.DEPLOYMENTS,
@@ -30,20 +27,20 @@ class Servers(Struct, frozen=True):
 
     api: Api
 
-    def get(self, like: Json) -> Json | None:
+    def get(self, like: JsonObject) -> JsonObject | None:
         """Return the object of the kind, name and namespace of `like`, or None."""
         metadata = like["metadata"]
-        found: Json | None = self.api.get(_kind(like), name=metadata["name"], namespace=metadata["namespace"])
+        found: JsonObject | None = self.api.get(_kind(like), name=metadata["name"], namespace=metadata["namespace"])
         return found
 
-    def dry_run(self, body: Json) -> None:
+    def dry_run(self, body: JsonObject) -> None:
         """Have the cluster validate the object with all its webhooks; a name that is taken is no error."""
         ask = Ask(verb="create", resource=_kind(body), namespace=body["metadata"]["namespace"])
         reply = self.api.question(ask, query={**DRY_RUN, "fieldManager": MANAGER}, body=body)
         if not reply.ok and reply.status != 409:
             raise self.api.failed(reply, ask)
 
-    def create(self, body: Json, *, mark: str | None = None) -> Created | Exists:
+    def create(self, body: JsonObject, *, mark: str | None = None) -> Created | Exists:
         """Create the object once, as `Cluster.create_jobset` does."""
         return create(self.api, _kind(body), body, mark=mark)
 
@@ -60,5 +57,5 @@ class Servers(Struct, frozen=True):
         return tuple(line.text for line in lines or ())
 
 
-def _kind(body: Json) -> Resource:
+def _kind(body: JsonObject) -> Resource:
     return KINDS[body["kind"]]

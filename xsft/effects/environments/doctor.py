@@ -13,7 +13,7 @@ from msgspec import Struct
 from xsft.effects.environments import envbuild, environments, interpreters
 from xsft.effects.environments.envbuild import BuildPlace
 from xsft.effects.environments.installed import EnvironmentSpec, find_in
-from xsft.effects.environments.tools import Run, ToolCheck, run_tool, tool_checks, version_of
+from xsft.effects.environments.tools import RunTool, ToolCheck, run_tool, tool_checks, version_of
 from xsft.effects.environments.uv import find_uv
 from xsft.effects.machine import process
 from xsft.errors import EnvironmentMissing
@@ -22,7 +22,7 @@ from xsft.errors import EnvironmentMissing
 class CheckedMachine(Struct, frozen=True, kw_only=True):
     """What the checks read of this machine; a test passes another."""
 
-    run: Run
+    run: RunTool
     place: BuildPlace
     specs: tuple[EnvironmentSpec, ...]
     free_bytes: Callable[[Path], int]

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from xsft.aliases import ShowLine
 from xsft.effects.environments import interpreters
 from xsft.effects.environments.installed import (
     MARKER,
     BuiltEnvironment,
     EnvironmentSpec,
-    Progress,
     find_in,
     folder_for,
     marker_for,
@@ -53,7 +53,7 @@ class BuildPlace(Struct, frozen=True, kw_only=True):
     home: Path
 
 
-def build(spec: EnvironmentSpec, place: BuildPlace, *, progress: Progress, verify: bool) -> BuiltEnvironment:
+def build(spec: EnvironmentSpec, place: BuildPlace, *, progress: ShowLine, verify: bool) -> BuiltEnvironment:
     """Return the environment of `spec`, built unless a valid one exists; `verify` checks every file and import."""
     try:
         with exclusive(_lock_file(spec, place), waiting=lambda: progress(_WAITING.format(name=spec.name))):
@@ -86,7 +86,7 @@ _NO_NETWORK = r"network was disabled|Could not connect|dns error|Failed to fetch
 _WAITING = "another xsft process is building the {name} environment; waiting for it"
 
 
-def _broken(environment: BuiltEnvironment, spec: EnvironmentSpec, place: BuildPlace, progress: Progress) -> bool:
+def _broken(environment: BuiltEnvironment, spec: EnvironmentSpec, place: BuildPlace, progress: ShowLine) -> bool:
     """Return whether anything is wrong with it. If so it is removed, so that it is not found again."""
     progress(f"verifying the {spec.name} environment")
     found = faults(environment, spec, place)
@@ -97,7 +97,7 @@ def _broken(environment: BuiltEnvironment, spec: EnvironmentSpec, place: BuildPl
     return bool(found)
 
 
-def _build_anew(spec: EnvironmentSpec, place: BuildPlace, *, progress: Progress) -> BuiltEnvironment:
+def _build_anew(spec: EnvironmentSpec, place: BuildPlace, *, progress: ShowLine) -> BuiltEnvironment:
     interpreter = _interpreter(spec, place)
     folder = folder_for(place.cache, spec, interpreter.minor)
     _remove_ours(folder)
@@ -112,7 +112,7 @@ def _build_anew(spec: EnvironmentSpec, place: BuildPlace, *, progress: Progress)
 
 
 def _install(
-    spec: EnvironmentSpec, folder: Path, interpreter: Interpreter, place: BuildPlace, progress: Progress
+    spec: EnvironmentSpec, folder: Path, interpreter: Interpreter, place: BuildPlace, progress: ShowLine
 ) -> None:
     private_folder(folder.parent)
     folder.mkdir(mode=0o700)
@@ -135,7 +135,7 @@ def _install(
             raise _install_failed(done, spec, place)
 
 
-def _finish(spec: EnvironmentSpec, folder: Path, place: BuildPlace, progress: Progress) -> BuiltEnvironment:
+def _finish(spec: EnvironmentSpec, folder: Path, place: BuildPlace, progress: ShowLine) -> BuiltEnvironment:
     """Verify the environment, then write the marker in one step."""
     progress(f"verifying the {spec.name} environment")
     fresh = BuiltEnvironment(
@@ -239,7 +239,7 @@ def _disk_full(spec: EnvironmentSpec, place: BuildPlace) -> EnvironmentMissing:
     )
 
 
-def _quietly(progress: Progress) -> Progress:
+def _quietly(progress: ShowLine) -> ShowLine:
     """Return a `progress` that drops uv's list of packages."""
     return lambda line: None if line.startswith((" + ", " - ", " ~ ")) or not line.strip() else progress(line.strip())
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from xsft.aliases import ShowLine
 from xsft.effects.environments import envbuild
-from xsft.effects.environments.installed import BuiltEnvironment, EnvironmentSpec, Progress, find_in
+from xsft.effects.environments.installed import BuiltEnvironment, EnvironmentSpec, find_in
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.errors import EnvironmentMissing, UsageError
@@ -69,14 +70,14 @@ def find(name: str) -> BuiltEnvironment | None:
     return find_in(default_cache(), environment_for(name))
 
 
-def ensure(name: str, *, progress: Progress) -> BuiltEnvironment:
+def ensure(name: str, *, progress: ShowLine) -> BuiltEnvironment:
     """Return the environment, built now if it is missing or broken. Raises EnvironmentMissing if it cannot be built (no
     network, no space, no suitable Python); no partial environment is left.
     """
     return find(name) or _build(name, progress=progress, verify=False)
 
 
-def repair(name: str, *, progress: Progress) -> BuiltEnvironment:
+def repair(name: str, *, progress: ShowLine) -> BuiltEnvironment:
     """Return the environment as `ensure` does, after checking every file and import; a broken one is rebuilt."""
     return _build(name, progress=progress, verify=True)
 
@@ -86,7 +87,7 @@ def default_cache() -> Path:
     return own_cache() / "envs"
 
 
-def _build(name: str, *, progress: Progress, verify: bool) -> BuiltEnvironment:
+def _build(name: str, *, progress: ShowLine, verify: bool) -> BuiltEnvironment:
     spec = environment_for(name)
     place = envbuild.BuildPlace(cache=default_cache(), env=own_environment(), home=Path.home())
     return envbuild.build(spec, place, progress=progress, verify=verify)

@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,9 +21,6 @@ from xsft.effects.environments.interpreters import Minor
 
 MARKER = ".xsft-environment.json"
 SCHEMA = "xsft.environment/1"
-
-Progress = Callable[[str], None]
-"""Called with one line for the user; the command layer decides how to show it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,18 +47,18 @@ class ToolCheck(Struct, frozen=True, kw_only=True):
         return "" if self.ok else self.fix
 
 
-Run = Callable[[tuple[str, ...]], Completed | None]
+RunTool = Callable[[tuple[str, ...]], Completed | None]
 """Runs a tool. Returns None if it cannot be started; the status is `LATE` if it does not answer in time."""
 
 
-def tool_checks(run: Run) -> Iterator[ToolCheck]:
+def tool_checks(run: RunTool) -> Iterator[ToolCheck]:
     """Yield the checks, in the order of the table; they run in parallel, because gcloud alone takes a second."""
     checks = (_pid_namespace, _kubectl, _gcloud, _auth_plugin, _docker_client, _docker_build, _docker_engine)
     with ThreadPoolExecutor(max_workers=4) as pool:
         yield from pool.map(lambda check: _noted(check, run), checks)
 
 
-def _noted(check: Callable[[Run], ToolCheck], run: Run) -> ToolCheck:
+def _noted(check: Callable[[RunTool], ToolCheck], run: RunTool) -> ToolCheck:
     """Run the check. A tool that did not answer in time is reported as late, not as missing."""
     late: list[tuple[str, ...]] = []
 
@@ -88,7 +88,7 @@ def run_tool(argv: tuple[str, ...], *, env: Mapping[str, str]) -> Completed | No
         return Completed(argv=argv, status=LATE, stdout="", stderr="")
 
 
-def _pid_namespace(run: Run) -> ToolCheck:
+def _pid_namespace(run: RunTool) -> ToolCheck:
     own = ("--pid", "--fork", "--mount-proc", "--kill-child", "true")
     ways = {"as root": ("unshare", *own), "with a user namespace": ("unshare", "--user", "--map-root-user", *own)}
     works = next((way for way, argv in ways.items() if (done := run(argv)) and done.ok), "")
@@ -105,7 +105,7 @@ def _pid_namespace(run: Run) -> ToolCheck:
     )
 
 
-def _kubectl(run: Run) -> ToolCheck:
+def _kubectl(run: RunTool) -> ToolCheck:
     return _tool(
         run,
         argv=("kubectl", "version", "--client", "-o", "json"),
@@ -114,7 +114,7 @@ def _kubectl(run: Run) -> ToolCheck:
     )
 
 
-def _gcloud(run: Run) -> ToolCheck:
+def _gcloud(run: RunTool) -> ToolCheck:
     return _tool(
         run,
         argv=("gcloud", "version", "--format=json"),
@@ -123,7 +123,7 @@ def _gcloud(run: Run) -> ToolCheck:
     )
 
 
-def _auth_plugin(run: Run) -> ToolCheck:
+def _auth_plugin(run: RunTool) -> ToolCheck:
     return _tool(
         run,
         argv=("gke-gcloud-auth-plugin", "--version"),
@@ -132,7 +132,7 @@ def _auth_plugin(run: Run) -> ToolCheck:
     )
 
 
-def _docker_client(run: Run) -> ToolCheck:
+def _docker_client(run: RunTool) -> ToolCheck:
     return _tool(
         run,
         argv=("docker", "--version"),
@@ -141,7 +141,7 @@ def _docker_client(run: Run) -> ToolCheck:
     )
 
 
-def _docker_build(run: Run) -> ToolCheck:
+def _docker_build(run: RunTool) -> ToolCheck:
     """Check docker's BuildKit, with the choice that `docker_build.find_client` makes."""
     builds = next((path for path in ("docker", *(f"{folder}/docker" for folder in ALSO)) if _builds(run, path)), "")
     return ToolCheck(
@@ -155,7 +155,7 @@ def _docker_build(run: Run) -> ToolCheck:
     )
 
 
-def _builds(run: Run, path: str) -> bool:
+def _builds(run: RunTool, path: str) -> bool:
     plugin = run((path, "buildx", "version"))
     if plugin and plugin.ok and "buildx" in plugin.stdout:
         return True
@@ -163,7 +163,7 @@ def _builds(run: Run, path: str) -> bool:
     return bool(version) and int(version.partition(".")[0]) < NEEDS_BUILDX
 
 
-def _docker_engine(run: Run) -> ToolCheck:
+def _docker_engine(run: RunTool) -> ToolCheck:
     done = run(("docker", "version", "--format", "{{json .Server}}"))
     server = _json(done.stdout) if done and done.ok else None
     return ToolCheck(
@@ -177,7 +177,7 @@ def _docker_engine(run: Run) -> ToolCheck:
     )
 
 
-def _tool(run: Run, *, argv: tuple[str, ...], needed_for: str, fix: str) -> ToolCheck:
+def _tool(run: RunTool, *, argv: tuple[str, ...], needed_for: str, fix: str) -> ToolCheck:
     done = run(argv)
     return ToolCheck(
         id=argv[0],

@@ -15,7 +15,7 @@ from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.facts.hub_check import HubReader
 from xsft.effects.facts.rows import ReadRows, read_rows
 from xsft.effects.facts.tokenizer import hub_cache, read_tokenizer
-from xsft.effects.facts.tries import Look, Names, folder_names, with_tries
+from xsft.effects.facts.tries import Names, ReadCheckpoint, folder_names, with_tries
 from xsft.effects.facts.weights_folder import read_folder
 from xsft.effects.images.lock import image_facts
 from xsft.effects.inputs.checkout import git_commit
@@ -37,7 +37,7 @@ def gather(
     file: str | Path,
     today: str,
     offline: bool = False,
-    look: Look = read_checkpoint,
+    look: ReadCheckpoint = read_checkpoint,
     names: Names = folder_names,
     rows: ReadRows = read_rows,
     hub: HubReader | None = None,
@@ -144,7 +144,7 @@ def _source(spec: WorkloadSpec, facts: Facts, hub: HubReader | None) -> SourceFa
     return read_folder(run.conversion.source.repo, cache=own_cache()) if spec.on_this_machine else None
 
 
-def _with_checkpoint(spec: WorkloadSpec, facts: Facts, look: Look, names: Names) -> Facts:
+def _with_checkpoint(spec: WorkloadSpec, facts: Facts, look: ReadCheckpoint, names: Names) -> Facts:
     """Return the facts with the checkpoint's. On a cluster a path outside a bucket is in the image, which cannot be
     read from here; for a local run it is already absolute.
     """
@@ -156,7 +156,7 @@ def _with_checkpoint(spec: WorkloadSpec, facts: Facts, look: Look, names: Names)
     return replace(facts, checkpoint=look(path))
 
 
-def _with_adapters(spec: WorkloadSpec, facts: Facts, look: Look) -> Facts:
+def _with_adapters(spec: WorkloadSpec, facts: Facts, look: ReadCheckpoint) -> Facts:
     path = resolve(spec, facts)[0].adapters
     return replace(facts, adapters=look(path)) if _visible(path, spec) else facts
 

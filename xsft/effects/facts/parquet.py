@@ -16,7 +16,7 @@ from xsft.effects.machine.files import write_atomic
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.errors import XsftError
-from xsft.facts import DataFacts, Keys, SampledRow
+from xsft.facts import DataFacts, KeyRule, SampledRow
 from xsft.problems import Problem, error, note
 
 WORKER = Path(__file__).with_name("parquet_worker.py")
@@ -71,7 +71,7 @@ def _digest(files: Sequence[Path]) -> str:
 
 
 def _sampled(file: Path, found: dict[str, Any], *, first: bool) -> tuple[SampledRow, ...]:
-    keys: Keys = "told" if first else "cast"
+    keys: KeyRule = "told" if first else "cast"
     rows = enumerate(found.get("rows", ()))
     return tuple(SampledRow(at=f"row {at} of {file.name}", row=row, keys=keys) for at, row in rows)
 

@@ -26,7 +26,7 @@ from xsft.effects.machine.clock import monotonic
 from xsft.effects.machine.process import own_environment
 from xsft.effects.records.storage import within
 from xsft.errors import Unreachable
-from xsft.facts import DataFacts, Keys, SampledRow
+from xsft.facts import DataFacts, KeyRule, SampledRow
 from xsft.problems import Problem, error, note
 from xsft.trainers.local import FILE_FORMATS
 
@@ -195,7 +195,7 @@ def _whole(file: RowFile, content: bytes, where: str) -> _Read:
         return _array(file, content, where)
     rows: list[SampledRow] = []
     lines = content.splitlines()
-    keys: Keys = "alike" if all(map(bytes.strip, lines)) else "told"  # a blank line stops the look for uneven keys
+    keys: KeyRule = "alike" if all(map(bytes.strip, lines)) else "told"  # a blank line stops the look for uneven keys
     for number, line in enumerate(lines):
         if not line.strip():
             continue
@@ -279,7 +279,7 @@ def _parts(file: RowFile, found: Iterator[SampledRow], where: str) -> _Read:
 
 def _of_piece(file: RowFile, place: int, piece: bytes) -> Iterator[SampledRow]:
     """Yield the rows of the whole lines in the piece."""
-    keys: Keys = "alike" if place + len(piece) < TOLD else "cast"
+    keys: KeyRule = "alike" if place + len(piece) < TOLD else "cast"
     lines = piece.removeprefix(b"" if place else BOM).split(b"\n")
     for line in lines[bool(place) : -1]:
         row: Any = parse_row(line) if line.strip() else BROKEN

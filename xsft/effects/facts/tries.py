@@ -22,9 +22,9 @@ OWN = "xsft/"
 """Folder of a try that holds its record; MaxText's result is beside it."""
 DEADLINE_S = 15.0
 
-Look = Callable[[str], CheckpointFacts]
+ReadCheckpoint = Callable[[str], CheckpointFacts]
 Names = Callable[[str], tuple[str, ...]]
-Read = Callable[[str], bytes | None]
+ReadFile = Callable[[str], bytes | None]
 
 
 def folder_names(folder: str) -> tuple[str, ...]:
@@ -40,7 +40,7 @@ def read_small(path: str) -> bytes | None:
 
 
 def with_tries(
-    spec: WorkloadSpec, facts: Facts, *, look: Look, names: Names = folder_names, read: Read = read_small
+    spec: WorkloadSpec, facts: Facts, *, look: ReadCheckpoint, names: Names = folder_names, read: ReadFile = read_small
 ) -> Facts:
     """Return the facts with the first complete try, else the newest incomplete one, else that there is none."""
     run, _ = resolve(spec, facts)
@@ -96,7 +96,9 @@ def _is_own(record: ConversionRecord | None, inputs: ConversionInputs) -> bool:
     return record is None or record.digest == inputs.digest
 
 
-def _by_hand(spec: WorkloadSpec, facts: Facts, run: Run, beside: tuple[str, ...], look: Look) -> CheckpointFacts | None:
+def _by_hand(
+    spec: WorkloadSpec, facts: Facts, run: Run, beside: tuple[str, ...], look: ReadCheckpoint
+) -> CheckpointFacts | None:
     """Return a checkpoint converted by hand before folders were named by content, if it has the model's names and
     shapes.
     """

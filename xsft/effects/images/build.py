@@ -14,10 +14,10 @@ from xsft.effects.images.lock import keep, locked_images
 from xsft.effects.machine import clock
 from xsft.errors import EnvironmentMissing, Refused, Unknown, Unreachable, XsftError
 from xsft.image.model import Base, BuildOptions, BuildStep, Locked, Recipe
-from xsft.image.progress import Event
+from xsft.image.progress import BuildEvent
 from xsft.image.recipe import differs, local_name
 
-Outcome = Literal["held", "in-registry", "pulled", "built", "not-needed"]
+BuildOutcome = Literal["held", "in-registry", "pulled", "built", "not-needed"]
 
 
 class PushedImage(Protocol):
@@ -61,13 +61,13 @@ class Docker(Protocol):
         """Return what the engine knows of a base image; None if it has none of that name."""
         ...
 
-    def build(self, step: BuildStep, *, name: str, on_event: Callable[[Event], None]) -> None: ...
+    def build(self, step: BuildStep, *, name: str, on_event: Callable[[BuildEvent], None]) -> None: ...
 
-    def pull(self, ref: str, *, on_event: Callable[[Event], None]) -> None: ...
+    def pull(self, ref: str, *, on_event: Callable[[BuildEvent], None]) -> None: ...
 
     def tag(self, ref: str, *, repository: str, tag: str) -> None: ...
 
-    def push(self, image: str, *, repository: str, tag: str, on_event: Callable[[Event], None]) -> PushedImage: ...
+    def push(self, image: str, *, repository: str, tag: str, on_event: Callable[[BuildEvent], None]) -> PushedImage: ...
 
 
 class LabelledImage(Protocol):
@@ -99,7 +99,7 @@ class ImageStep(Struct, frozen=True, kw_only=True):
 
     name: Literal["deps", "code"]
     tag: str
-    outcome: Outcome
+    outcome: BuildOutcome
     seconds: float = 0.0
 
 
@@ -123,7 +123,7 @@ class Maker(Struct, frozen=True, kw_only=True):
     """Return the engine. Raises EnvironmentMissing if there is none."""
     registry: Registry
     progress: Callable[[str], None] = lambda _line: None
-    on_event: Callable[[Event], None] = lambda _event: None
+    on_event: Callable[[BuildEvent], None] = lambda _event: None
     ready: Callable[[], None] = lambda: None
     """Called before the first push: ensures that the repository exists."""
     creates: bool = False
@@ -291,6 +291,6 @@ class Maker(Struct, frozen=True, kw_only=True):
             self.progress(f"{failed.message} (continuing without it)")
             return None
 
-    def _skipped(self, recipe: Recipe, outcome: Outcome) -> tuple[ImageStep, ...]:
+    def _skipped(self, recipe: Recipe, outcome: BuildOutcome) -> tuple[ImageStep, ...]:
         deps = ImageStep(name="deps", tag=recipe.deps.tag, outcome="not-needed")
         return (deps, ImageStep(name="code", tag=recipe.code.tag, outcome=outcome))

@@ -25,7 +25,7 @@ from xsft.effects.machine import process
 from xsft.errors import EnvironmentMissing, TimedOut, Unknown
 from xsft.image.build_errors import build_failed
 from xsft.image.model import BuildStep
-from xsft.image.progress import BuildOutput, Event
+from xsft.image.progress import BuildEvent, BuildOutput
 
 NEEDS_BUILDX = 23
 """First major version of the client whose BuildKit is the buildx plugin; older ones use the engine's own. source:
@@ -90,7 +90,7 @@ def build(
     client: Client,
     names: Sequence[str],
     logins: Iterable[Credential] = (),
-    on_event: Callable[[Event], None] = lambda _: None,
+    on_event: Callable[[BuildEvent], None] = lambda _: None,
 ) -> ImageSeen:
     """Build, give the image each of `names` (`repository:tag`), and return it. `logins` are for private base images, in
     addition to the user's own.
@@ -133,7 +133,9 @@ def _fields(*fields: str) -> str:
     return row.getvalue()
 
 
-def _run(argv: tuple[str, ...], *, step: BuildStep, env: Mapping[str, str], on_event: Callable[[Event], None]) -> None:
+def _run(
+    argv: tuple[str, ...], *, step: BuildStep, env: Mapping[str, str], on_event: Callable[[BuildEvent], None]
+) -> None:
     reading = BuildOutput()
     process_ = _start(argv, env)
     sending = _Sending(step=step, to=process_, on_event=on_event)
@@ -158,7 +160,7 @@ class _Sending:
 
     step: BuildStep
     to: subprocess.Popen[bytes]
-    on_event: Callable[[Event], None]
+    on_event: Callable[[BuildEvent], None]
     failed: BaseException | None = None
     _thread: threading.Thread = field(init=False)
 
@@ -184,11 +186,11 @@ class _Sending:
                 self.to.stdin.close()  # type: ignore[union-attr]
 
 
-def _serial(on_event: Callable[[Event], None]) -> Callable[[Event], None]:
+def _serial(on_event: Callable[[BuildEvent], None]) -> Callable[[BuildEvent], None]:
     """Return a callback that serialises the events of two threads."""
     lock = threading.Lock()
 
-    def tell(event: Event) -> None:
+    def tell(event: BuildEvent) -> None:
         with lock:
             on_event(event)
 

@@ -18,7 +18,7 @@ from xsft.effects.images.registry_client import Registries
 from xsft.effects.machine.clock import monotonic, pause
 from xsft.errors import Unknown, XsftError
 from xsft.image.docker_errors import Doing, broken_off, explain, is_limited, is_passing, login_missing, words
-from xsft.image.progress import Event, Retrying
+from xsft.image.progress import BuildEvent, Retrying
 from xsft.image.registry_names import is_google, named
 
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0)
@@ -65,7 +65,7 @@ class Pusher:
     clock: Callable[[], float] = monotonic
 
     def push(
-        self, image: str, *, repository: str, tag: str, on_event: Callable[[Event], None] = lambda _: None
+        self, image: str, *, repository: str, tag: str, on_event: Callable[[BuildEvent], None] = lambda _: None
     ) -> Pushed:
         """Tag the engine's image as `repository:tag`, push it, and read back what arrived.
 
@@ -83,7 +83,7 @@ class Pusher:
         said = self._until_done(repository, tag, auth=auth, doing=doing, on_event=on_event)
         return self._proven(repository, tag, said)
 
-    def pull(self, ref: str, *, on_event: Callable[[Event], None] = lambda _: None) -> ImageSeen:
+    def pull(self, ref: str, *, on_event: Callable[[BuildEvent], None] = lambda _: None) -> ImageSeen:
         """Pull by digest or tag; anonymously without a login, since a public image needs none. Raises as `Engine.pull`
         does; registry-login-missing if the registry requires a login and there is none.
         """
@@ -105,7 +105,13 @@ class Pusher:
         return auth_for(host, folder=own_folder(env), env=env) or {}
 
     def _until_done(
-        self, repository: str, tag: str, *, auth: Mapping[str, str], doing: Doing, on_event: Callable[[Event], None]
+        self,
+        repository: str,
+        tag: str,
+        *,
+        auth: Mapping[str, str],
+        doing: Doing,
+        on_event: Callable[[BuildEvent], None],
     ) -> str:
         """Push with retries. Returns the digest that the engine reports."""
         pauses = _Pauses(clock=self.clock)
@@ -207,7 +213,7 @@ class _Pauses:
 
 
 def _followed(
-    lines: Iterable[Mapping[str, Any]], on_event: Callable[[Event], None], pauses: _Pauses
+    lines: Iterable[Mapping[str, Any]], on_event: Callable[[BuildEvent], None], pauses: _Pauses
 ) -> tuple[str, str]:
     """Return the error and the digest; one of them is empty."""
     digest = ""

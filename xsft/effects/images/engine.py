@@ -21,7 +21,7 @@ from xsft.effects.images.registry_client import Registries
 from xsft.effects.machine.paths import own_cache
 from xsft.errors import EnvironmentMissing, Refused, XsftError
 from xsft.image.model import Base, BuildStep, Locked
-from xsft.image.progress import Event
+from xsft.image.progress import BuildEvent
 from xsft.image.recipe import IMAGE_LABEL, base_of
 from xsft.image.reference import parse_reference
 from xsft.image.registry_names import is_google
@@ -63,20 +63,20 @@ class RealDocker:
         digest = found.digest_in(parse_reference(ref).name)
         return Base(ref=ref, digest=digest, image_id=None if digest else found.id)
 
-    def build(self, step: BuildStep, *, name: str, on_event: Callable[[Event], None]) -> None:
+    def build(self, step: BuildStep, *, name: str, on_event: Callable[[BuildEvent], None]) -> None:
         below = self.engine.image(step.args["DEPS_IMAGE"]) if "DEPS_IMAGE" in step.args else None
         if below is not None:
             cache = own_cache() / "image-installed"
             step = thinned(step, image_id=below.id, docker=self.client.path, env=self.env, cache=cache)
         build(step, engine=self.engine, client=self.client, names=(name,), logins=self._logins(step), on_event=on_event)
 
-    def pull(self, ref: str, *, on_event: Callable[[Event], None]) -> None:
+    def pull(self, ref: str, *, on_event: Callable[[BuildEvent], None]) -> None:
         self._pusher().pull(ref, on_event=on_event)
 
     def tag(self, ref: str, *, repository: str, tag: str) -> None:
         self.engine.tag(ref, repository=repository, tag=tag)
 
-    def push(self, image: str, *, repository: str, tag: str, on_event: Callable[[Event], None]) -> Pushed:
+    def push(self, image: str, *, repository: str, tag: str, on_event: Callable[[BuildEvent], None]) -> Pushed:
         return self._pusher().push(image, repository=repository, tag=tag, on_event=on_event)
 
     def _pusher(self) -> Pusher:

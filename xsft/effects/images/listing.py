@@ -8,13 +8,13 @@ from typing import Literal
 
 from msgspec import Struct
 
+from xsft.aliases import ShowLine
 from xsft.effects.images.build import Docker
 from xsft.effects.images.registry_client import Registries
 from xsft.errors import EnvironmentMissing
 from xsft.image.artifact_names import repository_of
 from xsft.image.recipe import local_name
 
-Say = Callable[[str], None]
 _OURS = re.compile(r"(deps|code)-[0-9a-f]{16,}")
 
 
@@ -27,7 +27,7 @@ class ListedImage(Struct, frozen=True, kw_only=True):
     at: str | None
 
 
-def in_engine(docker: Callable[[], Docker], image: str, *, say: Say) -> tuple[ListedImage, ...]:
+def in_engine(docker: Callable[[], Docker], image: str, *, say: ShowLine) -> tuple[ListedImage, ...]:
     """Return the images in this machine's engine, newest first; empty, with a message, if no engine answers."""
     try:
         held = docker().images(image)
@@ -50,7 +50,7 @@ def in_engine(docker: Callable[[], Docker], image: str, *, say: Say) -> tuple[Li
 
 
 def in_registry(
-    registries: Registries, repository: str, *, env: Mapping[str, str], say: Say
+    registries: Registries, repository: str, *, env: Mapping[str, str], say: ShowLine
 ) -> tuple[ListedImage, ...]:
     """Return the images in the registry. Raises Unreachable if it does not answer."""
     say(f"asking {repository}")

@@ -17,7 +17,7 @@ from xsft.effects.images.docker_client import Engine, ImageSeen, connect
 from xsft.effects.images.docker_push import pusher
 from xsft.effects.images.docker_run import FOLDER_LABEL, ContainerCommand, Mount, refuse_where_running, run_in_container
 from xsft.errors import EnvironmentMissing, SpecError
-from xsft.image.progress import Event
+from xsft.image.progress import BuildEvent
 from xsft.problems import errors_in
 from xsft.steps import Plan
 from xsft.trainers.local import reads_only_files
@@ -104,7 +104,7 @@ def container_for(
     plan: Plan,
     *,
     env: Mapping[str, str],
-    on_event: Callable[[Event], None] = lambda _: None,
+    on_event: Callable[[BuildEvent], None] = lambda _: None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> LocalContainer | None:
     """Return the workload's image, pulled if the engine lacks it; None for a workload without one.
@@ -149,7 +149,7 @@ def _named(words: tuple[str, ...], *, cwd: Path) -> Iterator[Path]:
 
 
 def _pulled(
-    engine: Engine, ref: str, *, on_event: Callable[[Event], None], progress: Callable[[str], None]
+    engine: Engine, ref: str, *, on_event: Callable[[BuildEvent], None], progress: Callable[[str], None]
 ) -> ImageSeen:
     progress(f"pulling {ref}")
     return pusher(engine).pull(ref, on_event=on_event)

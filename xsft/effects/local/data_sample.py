@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 
 from msgspec import Struct
 
+from xsft.aliases import ShowLine
 from xsft.dataset.findings import findings
 from xsft.dataset.passes import (
     SAMPLE,
@@ -29,8 +29,6 @@ from xsft.errors import UsageError
 from xsft.problems import Problem
 from xsft.spec.resolve import Run
 
-Progress = Callable[[str], None]
-
 
 class DataInspection(Struct, frozen=True, kw_only=True):
     """What `xsft data inspect` prints."""
@@ -41,7 +39,7 @@ class DataInspection(Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...]
 
 
-def inspect(run: Run, *, split: Split, rows: int | None, progress: Progress) -> DataInspection:
+def inspect(run: Run, *, split: Split, rows: int | None, progress: ShowLine) -> DataInspection:
     """Return the inspection. `rows`: number of rows in the sample; None reads all. Raises as `examples` does."""
     _refuse_missing(run, split)
     passes = passes_to_inspect(run, split=split, rows=sys.maxsize if rows is None else rows)
@@ -52,7 +50,7 @@ def inspect(run: Run, *, split: Split, rows: int | None, progress: Progress) -> 
 
 
 def examples(
-    run: Run, *, split: Split = "train", rows: int | None = SAMPLE, packing: bool = False, progress: Progress
+    run: Run, *, split: Split = "train", rows: int | None = SAMPLE, packing: bool = False, progress: ShowLine
 ) -> Answers:
     """Return the first rows, or packed sequences, of a split; None reads all. Raises UsageError for a split that the
     workload lacks, and as `data_pipeline.read` does.
@@ -69,7 +67,7 @@ def _refuse_missing(run: Run, split: Split) -> None:
         raise UsageError("The workload names no data to evaluate on.", fix=fix)
 
 
-def _read(run: Run, passes: tuple[Pass, ...], progress: Progress) -> Answers:
+def _read(run: Run, passes: tuple[Pass, ...], progress: ShowLine) -> Answers:
     python = environments.ensure("maxtext", progress=progress).python
     progress("reading the data through MaxText's input pipeline")
     return read(run, passes, machine=Machine(python=python, env=own_environment(), cache=own_cache()), say=progress)

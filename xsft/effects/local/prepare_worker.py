@@ -30,7 +30,7 @@ EVERY_S = 2.0
 
 SHAREGPT = {"human": "user", "gpt": "assistant", "system": "system", "user": "user", "assistant": "assistant"}
 
-Row = dict[str, Any]
+DatasetRow = dict[str, Any]
 
 
 def loaded_rules() -> Any:
@@ -45,7 +45,7 @@ def loaded_rules() -> Any:
     return module
 
 
-def rule_of(rule: str, columns: Iterable[str]) -> Callable[[Row], str]:
+def rule_of(rule: str, columns: Iterable[str]) -> Callable[[DatasetRow], str]:
     """Return a function that states why a row is not prepared; an empty text if it is."""
     if rule == "none":
         return lambda _row: ""
@@ -61,13 +61,13 @@ def from_sharegpt(value: Any) -> Any:
     return [{"role": SHAREGPT.get(turn["from"], turn["from"]), "content": turn.get("value")} for turn in value]
 
 
-def held_out(row: Row, share: float) -> bool:
+def held_out(row: DatasetRow, share: float) -> bool:
     """Return whether the row belongs to the share. Decided by its content, so that equal rows are in one split."""
     content = json.dumps(row, sort_keys=True, ensure_ascii=True, default=str).encode()
     return int.from_bytes(hashlib.sha256(content).digest()[:8]) < share * 2**64
 
 
-def rows_of(source: Mapping[str, Any]) -> Iterator[Row]:
+def rows_of(source: Mapping[str, Any]) -> Iterator[DatasetRow]:
     """Yield the selected columns of each row, under their new names."""
     import datasets  # type: ignore[import-not-found]
 
@@ -106,7 +106,7 @@ def tell(what: Mapping[str, Any]) -> None:
 
 def kept(
     job: Mapping[str, Any], progress: PrepareProgress, refused: Callable[[str, int, str], None]
-) -> Iterator[tuple[str, Row]]:
+) -> Iterator[tuple[str, DatasetRow]]:
     """Yield (split, row) for all rows that MaxText can train on."""
     for source in job["sources"]:
         first, *second = source["splits"]
@@ -126,9 +126,9 @@ class Counted:
     def __init__(self) -> None:
         self.rows = self.bytes = 0
         self.schema: Any = None
-        self._batch: list[Row] = []
+        self._batch: list[DatasetRow] = []
 
-    def add(self, row: Row) -> None:
+    def add(self, row: DatasetRow) -> None:
         self.rows += 1
         self._batch.append(row)
         if len(self._batch) >= BATCH:
@@ -144,7 +144,7 @@ class Counted:
         self._batch = []
 
 
-def count(job: Mapping[str, Any]) -> Row:
+def count(job: Mapping[str, Any]) -> DatasetRow:
     """Return rows, bytes and type of each split, and which rows are refused."""
     splits = {name: Counted() for source in job["sources"] for name in source["splits"]}
     faults: dict[str, list[Any]] = {name: [] for name in splits}
@@ -175,10 +175,10 @@ class ParquetFile:
     def __init__(self, path: Path, schema: Any) -> None:
         import pyarrow.parquet as pq  # type: ignore[import-not-found]
 
-        self._schema, self._rows = schema, []  # type: tuple[Any, list[Row]]
+        self._schema, self._rows = schema, []  # type: tuple[Any, list[DatasetRow]]
         self._writer = pq.ParquetWriter(path, schema)
 
-    def add(self, row: Row) -> None:
+    def add(self, row: DatasetRow) -> None:
         self._rows.append(row)
         if len(self._rows) >= BATCH:
             self._flush()
@@ -205,7 +205,7 @@ class ArrayRecordFile:
 
         self._writer = ArrayRecordWriter(str(path), "group_size:1")  # each row is read separately, in any order
 
-    def add(self, row: Row) -> None:
+    def add(self, row: DatasetRow) -> None:
         from maxtext.input_pipeline.protos import example_pb2  # type: ignore[import-not-found]
 
         example = example_pb2.Example()
@@ -229,7 +229,7 @@ class Shards:
         self._number = self._in_shard = self.written = 0
         self._file: Any = None
 
-    def add(self, row: Row) -> None:
+    def add(self, row: DatasetRow) -> None:
         self._file = self._file or FILES[self._format](self._path, self._schema)
         self._file.add(row)
         self._in_shard += 1
@@ -258,7 +258,7 @@ def _schema(text: str) -> Any:
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
 
 
-def _sealed(path: Path) -> Row:
+def _sealed(path: Path) -> DatasetRow:
     """Return size and digest of the file on the disk."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
@@ -266,7 +266,7 @@ def _sealed(path: Path) -> Row:
     return {"bytes": path.stat().st_size, "sha256": digest}
 
 
-def write(job: Mapping[str, Any]) -> Row:
+def write(job: Mapping[str, Any]) -> DatasetRow:
     """Return the number of rows written, by split; each finished shard is reported on stdout."""
     folder = Path(job["folder"])
     splits = {name: Shards(folder=folder, split=name, format=job["format"], **one) for name, one in job["out"].items()}
@@ -277,14 +277,14 @@ def write(job: Mapping[str, Any]) -> Row:
     return {}
 
 
-def resolve(job: Mapping[str, Any]) -> Row:
+def resolve(job: Mapping[str, Any]) -> DatasetRow:
     """Return the hub's commit of each source that is a data set there."""
     from huggingface_hub import HfApi  # type: ignore[import-not-found]
 
     return {"commits": [HfApi().dataset_info(path).sha for path in job["paths"]]}
 
 
-ACTIONS: Mapping[str, Callable[[Mapping[str, Any]], Row]] = {"resolve": resolve, "count": count, "write": write}
+ACTIONS: Mapping[str, Callable[[Mapping[str, Any]], DatasetRow]] = {"resolve": resolve, "count": count, "write": write}
 
 
 def main(job: Path, into: Path) -> None:

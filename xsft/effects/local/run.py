@@ -32,7 +32,7 @@ from xsft.naming import RowOrder
 from xsft.problems import Problem
 from xsft.spec.digest import canonical
 from xsft.steps import Plan
-from xsft.trainers.lines import Event
+from xsft.trainers.lines import TrainerEvent
 from xsft.trainers.record import Attempt, Outcome, Record
 from xsft.trainers.shuffling import order_of
 
@@ -72,7 +72,7 @@ class LocalResult(Struct, frozen=True, kw_only=True):
 
 
 def run_local(
-    plan: Plan, *, machine: Machine, on_event: Callable[[Event], None], grace_s: float = GRACE_S
+    plan: Plan, *, machine: Machine, on_event: Callable[[TrainerEvent], None], grace_s: float = GRACE_S
 ) -> LocalResult:
     """Train to the plan's last step, resuming from the last checkpoint; a finished run is not run again.
 
@@ -162,7 +162,7 @@ def _attempt(
     record: Record,
     machine: Machine,
     found: Containment,
-    on_event: Callable[[Event], None],
+    on_event: Callable[[TrainerEvent], None],
     grace_s: float,
 ) -> LocalResult:
     with scratch_folder("run") as scratch:

@@ -15,7 +15,7 @@ from xsft.effects.local.folder import RunFolder
 from xsft.effects.machine import clock
 from xsft.effects.machine.files import write_atomic
 from xsft.states.model import Progress
-from xsft.trainers.lines import Aborted, Event, Saved, ShapePadding, Step, parse
+from xsft.trainers.lines import Aborted, Saved, ShapePadding, Step, TrainerEvent, parse
 from xsft.trainers.losses import LossFold
 from xsft.trainers.record import Outcome, Record, merged, to_json
 from xsft.trainers.tally import Tally
@@ -42,7 +42,7 @@ class Watch(Struct, kw_only=True):
 
     folder: RunFolder
     record: Record
-    on_event: Callable[[Event], None]
+    on_event: Callable[[TrainerEvent], None]
     logged: LossFold = field(default_factory=LossFold)
     starts_from: int
     """The step of the latest checkpoint when the attempt began."""

@@ -11,6 +11,7 @@ from itertools import chain
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from xsft.aliases import ShowLine
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.lists import Lists
 from xsft.effects.machine import clock
@@ -22,7 +23,7 @@ from xsft.effects.runs.forgotten import cluster_of, forgotten, went_to
 from xsft.effects.runs.lastknown import Memory, forget, recall
 from xsft.effects.runs.local import observe_local
 from xsft.effects.runs.observe import observations_of, unread
-from xsft.effects.runs.patience import Pulse, Say, wait_for
+from xsft.effects.runs.patience import Pulse, wait_for
 from xsft.effects.runs.progress import LONG_TAIL, TAIL, ProgressSource, not_asked, read_progress
 from xsft.effects.runs.wanted import Effort, Turns, Wanted, turns
 from xsft.errors import ClusterMissing, XsftError
@@ -62,7 +63,7 @@ class PendingQuery(Struct, frozen=True, kw_only=True):
     silent: Callable[[XsftError], ClusterAnswer]
     """Return the answer to use if the target does not answer: what is known without it."""
 
-    def answer(self, *, alone: bool, say: Say) -> ClusterAnswer:
+    def answer(self, *, alone: bool, say: ShowLine) -> ClusterAnswer:
         """Return the target's answer, or what is known without it if the query fails. `alone`: no other cluster was
         queried.
         """
@@ -82,7 +83,7 @@ class Look(Struct, frozen=True, kw_only=True):
     begun_at: float
     """When the queries were started, by `clock.monotonic`."""
 
-    def answers(self, *, say: Say) -> list[ClusterAnswer]:
+    def answers(self, *, say: ShowLine) -> list[ClusterAnswer]:
         """Return one answer per target. `say` is called with a line that names the cluster being waited for."""
         alone = len({one.name for one in self.targets}) == 1
         return [one.answer(alone=alone, say=say) for one in self.asked]
@@ -116,18 +117,18 @@ def _ask(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry], w
     )
 
 
-Before = tuple[Memory, tuple[IndexEntry, ...]]
+RememberedRuns = tuple[Memory, tuple[IndexEntry, ...]]
 """What was last known of the target's runs, and the index entries of runs submitted there from this machine."""
 
 
-def _before(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry], wanted: Wanted) -> Before:
+def _before(target: Target, *, store: RecordStore, entries: Sequence[IndexEntry], wanted: Wanted) -> RememberedRuns:
     known = recall(store.state, cluster=target.name, namespace=target.namespace)
     went_there = (one for one in entries if went_to(one, cluster=target.name, namespace=target.namespace))
     return known, tuple(one for one in went_there if wanted.entry(one))
 
 
 def _answer(
-    target: Target, pulse: Pulse, *, store: RecordStore, wanted: Wanted, before: Callable[[], Before]
+    target: Target, pulse: Pulse, *, store: RecordStore, wanted: Wanted, before: Callable[[], RememberedRuns]
 ) -> ClusterAnswer:
     """Return the target's answer. Raises XsftError if the target does not answer."""
     known, submitted = before()
@@ -167,7 +168,9 @@ def _bears_its_name(entry: IndexEntry, held: JobSet | None) -> bool:
     return held is not None and (held.run_name == entry.run_name or (not held.ours and entry.uid is None))
 
 
-def _silent(target: Target, failed: XsftError, *, before: Callable[[], Before], wanted: Wanted) -> ClusterAnswer:
+def _silent(
+    target: Target, failed: XsftError, *, before: Callable[[], RememberedRuns], wanted: Wanted
+) -> ClusterAnswer:
     """Return the answer for a target that failed: what was last known, and what was submitted from this machine
     since.
     """
@@ -234,7 +237,7 @@ def gather_runs(
     *,
     store: RecordStore,
     local: bool = True,
-    say: Say = lambda _line: None,
+    say: ShowLine = lambda _line: None,
 ) -> Gathered:
     """Return one Observation per attempt of a run. Raises no XsftError. `local`: also the runs on this machine. `say`
     is called with a line that names the cluster being waited for.

@@ -20,7 +20,7 @@ from xsft.effects.records.saved import latest_step
 from xsft.errors import XsftError
 from xsft.evaluation.inputs import SPEC_KEY as EVALUATION
 from xsft.export.record import SPEC_KEY as EXPORT
-from xsft.naming import Work
+from xsft.naming import StageWork
 from xsft.records import LOCAL_RECORD
 from xsft.records.document import read_record
 from xsft.records.model import Record
@@ -33,7 +33,7 @@ TAIL_BYTES = 128 * 1024
 """Bytes read from the end of a log: some 600 lines."""
 GOING = frozenset({"submitting", "created", "running"})
 """Outcomes of a record of a run that has not ended."""
-WORKS: Mapping[str, Work] = {CONVERSION: "convert", EVALUATION: "evaluate", EXPORT: "export"}
+WORKS: Mapping[str, StageWork] = {CONVERSION: "convert", EVALUATION: "evaluate", EXPORT: "export"}
 """Key under `spec` of a record -> kind of work, for a run that trains nothing."""
 
 

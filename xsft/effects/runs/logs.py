@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import chain, islice
 
+from xsft.aliases import ShowLine
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.machine import clock
 from xsft.effects.machine.parallel import start
@@ -45,10 +46,9 @@ WAITING_LINES = 10_000
 LOOKS_PER_S = 2.0
 """Pod reads per second for all silent streams together: --all may have opened a hundred."""
 
-Item = LogLine | Mark | Exception | None
+LogItem = LogLine | Mark | Exception | None
 """One item of the queue. None: one stream has ended."""
-Lines = queue.Queue[Item]
-Say = Callable[[str], None]
+LogQueue = queue.Queue[LogItem]
 
 
 def printer(jobset: JobSet) -> ProcessRole:
@@ -92,7 +92,7 @@ def follow_logs(
     tail: int | None = None,
     at_most: int = AT_MOST,
     pace: Pace | None = None,
-    trouble: Say = lambda _text: None,
+    trouble: ShowLine = lambda _text: None,
 ) -> Iterator[LogLine]:
     """Yield the log lines so far (`read_logs`) and all later ones, through restarts in place and new pods, until the
     JobSet has ended or is gone and all its lines are read. `trouble` is called with one line for each thing being
@@ -101,7 +101,7 @@ def follow_logs(
     Each line is yielded once. Raises as `read_logs`; if the cluster does not answer for a while, it is retried.
     """
     _require(roles, at_most)
-    lines: Lines = queue.Queue(WAITING_LINES)
+    lines: LogQueue = queue.Queue(WAITING_LINES)
     stop = threading.Event()
     pace = pace or Pace()
     over = Over(cluster, jobset, pace=pace, now=clock.monotonic)
@@ -127,7 +127,9 @@ def _begun(followers: Sequence[LogFollower], *, since: str | None, tail: int | N
     return heapq.merge(*(one.result() for one in started), key=_order)
 
 
-def _patiently(begun: Callable[[], Iterator[LogLine]], *, pause: Callable[[], object], say: Say) -> Iterator[LogLine]:
+def _patiently(
+    begun: Callable[[], Iterator[LogLine]], *, pause: Callable[[], object], say: ShowLine
+) -> Iterator[LogLine]:
     """Yield the lines; start again from the beginning if the cluster does not answer. If a stream breaks later, the
     follower reopens it.
     """
@@ -155,7 +157,7 @@ def _opened(lines: Iterator[LogLine]) -> Iterator[LogLine]:
     return chain(tuple(islice(lines, 1)), lines)
 
 
-def _pump(follower: LogFollower, lines: Lines, stop: threading.Event) -> None:
+def _pump(follower: LogFollower, lines: LogQueue, stop: threading.Event) -> None:
     """Put the lines of one stream into the queue, then None."""
     last: Exception | None = None
     try:
@@ -173,7 +175,7 @@ def _watch(followers: Sequence[LogFollower], pace: Pace, stop: threading.Event) 
             one.look()
 
 
-def _once(say: Say) -> Say:
+def _once(say: ShowLine) -> ShowLine:
     """Return a `say` that drops repeated lines: a restart of the run is reported by each of its processes."""
     told: set[str] = set()
 
@@ -185,14 +187,14 @@ def _once(say: Say) -> Say:
     return tell
 
 
-def _put(lines: Lines, item: Item, stop: threading.Event) -> None:
+def _put(lines: LogQueue, item: LogItem, stop: threading.Event) -> None:
     while not stop.is_set():
         with suppress(queue.Full):
             lines.put(item, timeout=0.2)
             return
 
 
-def _merged(lines: Lines, *, streams: int, mark: Say) -> Iterator[LogLine]:
+def _merged(lines: LogQueue, *, streams: int, mark: ShowLine) -> Iterator[LogLine]:
     left = streams
     while left:
         held: list[LogLine] = []
@@ -210,7 +212,7 @@ def _merged(lines: Lines, *, streams: int, mark: Say) -> Iterator[LogLine]:
         yield from sorted(held, key=_order)
 
 
-def _batch(lines: Lines, *, window_s: float) -> list[Item]:
+def _batch(lines: LogQueue, *, window_s: float) -> list[LogItem]:
     """Return at least one item, and all others that arrive within the window."""
     batch = [lines.get()]
     end = clock.monotonic() + window_s

@@ -22,7 +22,7 @@ MAX_FILES = 1000
 """Maximum number of metrics files; each holds 100 steps."""
 MAX_BYTES = 16 * 1024 * 1024
 
-Lines = Callable[[Observation], Iterable[str]]
+ReadLines = Callable[[Observation], Iterable[str]]
 """Return the lines of the process that prints steps. Raises XsftError if they cannot be read."""
 
 
@@ -48,7 +48,7 @@ class LossSource(Struct, frozen=True, kw_only=True):
     spec: Mapping[str, Any] = {}
 
 
-def read_curve(seen: Observation, *, output: str | None, store: RecordStore, lines: Lines) -> Curve:
+def read_curve(seen: Observation, *, output: str | None, store: RecordStore, lines: ReadLines) -> Curve:
     """Return the run's loss curve. If two sources have the same step, the later source is used: the log is more precise
     than the metrics.
     """

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+from xsft.aliases import ShowLine
 from xsft.effects.machine import clock
 from xsft.effects.machine.parallel import Started
 from xsft.errors import Unreachable
 
 T = TypeVar("T")
-Say = Callable[[str], None]
 
 QUIET_S = 5.0
 """Seconds of silence after which the answers of other clusters are shown without this one."""
@@ -63,7 +63,7 @@ class Pulse:
         return min(quiet, self._connected_at + AT_MOST_S - self._now())
 
 
-def wait_for(started: Started[T], pulse: Pulse, *, name: str, alone: bool, say: Say) -> T:
+def wait_for(started: Started[T], pulse: Pulse, *, name: str, alone: bool, say: ShowLine) -> T:
     """Return the query's result, or raise what it raised. Raises Unreachable if the cluster `name` is silent for too
     long.
     """

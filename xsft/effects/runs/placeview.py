@@ -6,8 +6,9 @@ from functools import partial
 
 from msgspec import Struct
 
+from xsft.aliases import JsonObject
 from xsft.checks.admission import Unseen
-from xsft.effects.cluster.cluster import Cluster, Json
+from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.permitted import unless_forbidden
 from xsft.effects.machine.parallel import start
 from xsft.reading.lenient import mapping, rows, text
@@ -70,7 +71,7 @@ def view_place(cluster: Cluster, *, namespace: str) -> PlaceView:
     )
 
 
-def _queue(json: Json) -> QueueQuota:
+def _queue(json: JsonObject) -> QueueQuota:
     return QueueQuota(
         queue=text(mapping(json, "metadata").get("name")) or "?",
         cohort=text(mapping(json, "spec").get("cohort")) or text(mapping(json, "spec").get("cohortName")),

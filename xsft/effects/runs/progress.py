@@ -30,7 +30,7 @@ from xsft.trainers.metrics import FOLDER, newest_files, progress_of_metrics, row
 from xsft.trainers.progress import progress_of
 
 T = TypeVar("T")
-Place = tuple[str, str]
+ClusterNamespace = tuple[str, str]
 """The cluster's name and the namespace."""
 
 MAX_METRICS = 4 * 1024 * 1024
@@ -53,7 +53,7 @@ class ProgressSource(Struct, frozen=True, kw_only=True):
     store: RecordStore
     outputs: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """base_output_directory of runs that were submitted from this machine, by the names of the cluster and the run."""
-    first_pods: Mapping[Place, FirstPods] = field(default_factory=dict)
+    first_pods: Mapping[ClusterNamespace, FirstPods] = field(default_factory=dict)
     """Pod lists that were already requested."""
 
     def output(self, seen: Observation) -> str | None:
@@ -114,7 +114,9 @@ def _looks(asked: Sequence[_UnderWay], *, source: ProgressSource, tail: int) -> 
     return [partial(_one, one, first_pods, source, tail=tail) for one in asked]
 
 
-def _one(doing: _UnderWay, first_pods: Mapping[Place, FirstPods], source: ProgressSource, *, tail: int) -> Observation:
+def _one(
+    doing: _UnderWay, first_pods: Mapping[ClusterNamespace, FirstPods], source: ProgressSource, *, tail: int
+) -> Observation:
     """Return the observation with its progress: from the log first; from the files beside the output if there is no log
     or it does not reach the end of the run.
     """
@@ -143,7 +145,7 @@ def _falls_short(seen: Observation, said: Progress) -> bool:
 
 
 def _logged(
-    seen: Observation, first_pods: Mapping[Place, FirstPods], source: ProgressSource, *, tail: int
+    seen: Observation, first_pods: Mapping[ClusterNamespace, FirstPods], source: ProgressSource, *, tail: int
 ) -> tuple[Progress | None, tuple[Unread, ...], Pod | None]:
     """Return the progress in the log, what could not be read, and the pod that prints the steps, if it exists."""
     jobset, pod = seen.jobset, None
@@ -173,29 +175,29 @@ def _said(pod: Pod, jobset: JobSet, source: ProgressSource, cluster: str, *, tai
     return _said(pod, jobset, source, cluster, tail=LONG_TAIL) or said
 
 
-def _printer(seen: Observation, jobset: JobSet, first_pods: Mapping[Place, FirstPods]) -> Pod | None:
+def _printer(seen: Observation, jobset: JobSet, first_pods: Mapping[ClusterNamespace, FirstPods]) -> Pod | None:
     there = seen.pods or ()
     if any(prints_steps(pod, jobset) for pod in there):
         return printer_of(jobset, there)
     return printer_of(jobset, first_pods[_where(seen)].pods())
 
 
-def _printers(asked: Sequence[Observation], source: ProgressSource) -> Mapping[Place, FirstPods]:
+def _printers(asked: Sequence[Observation], source: ProgressSource) -> Mapping[ClusterNamespace, FirstPods]:
     """Return the first pods, with one list per cluster and namespace, whatever the number of runs."""
-    names: dict[Place, set[str]] = defaultdict(set)
+    names: dict[ClusterNamespace, set[str]] = defaultdict(set)
     for seen in asked:
         if seen.jobset is not None:
             names[_where(seen)].add(seen.jobset.name)
     return {where: _of_all(where, several, source) for where, several in names.items()}
 
 
-def _of_all(where: Place, jobsets: AbstractSet[str], source: ProgressSource) -> FirstPods:
+def _of_all(where: ClusterNamespace, jobsets: AbstractSet[str], source: ProgressSource) -> FirstPods:
     cluster, namespace = where
     there = source.first_pods.get(where, FirstPods())
     return there.also_of(jobsets, reads=source.clusters[cluster].reads, namespace=namespace)
 
 
-def _where(seen: Observation) -> Place:
+def _where(seen: Observation) -> ClusterNamespace:
     return (seen.cluster or "", seen.jobset.namespace if seen.jobset else "")
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from xsft.aliases import ShowLine
 from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.cluster.delete import Deleted
 from xsft.effects.cluster.lists import PATIENCE, Lists, ask_lists
@@ -21,7 +22,6 @@ from xsft.effects.records.saved import latest_step
 from xsft.effects.runs.gather import Gathered, Look, Target, begin, gather_runs
 from xsft.effects.runs.lastknown import remember
 from xsft.effects.runs.local import lock_of
-from xsft.effects.runs.patience import Say
 from xsft.effects.runs.sources import PlaceQuery, RunSource, known_places, source_at, sources
 from xsft.effects.runs.wanted import Effort
 from xsft.effects.submit.cancelling import cancelled, record_cancel, record_worthless
@@ -86,10 +86,10 @@ class Runs(Struct, kw_only=True, eq=False):
     """Connections by the cluster's name."""
     refused: dict[str, Unreachable] = field(default_factory=dict)
     """Clusters whose connection just failed, as in `connected`; the next read does not wait for them again."""
-    say: Say = lambda _line: None
+    say: ShowLine = lambda _line: None
     """Called with a line that names the cluster being waited for."""
 
-    def listen(self, say: Say) -> None:
+    def listen(self, say: ShowLine) -> None:
         self.say = say
 
     def read(self) -> RunsReading:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from xsft.aliases import JsonObject
 from xsft.checks.admission import ClusterFacts, Unseen, admission_problems
-from xsft.checks.demand import Demand, Json, demand_of
+from xsft.checks.demand import Demand, demand_of
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.permitted import unless_forbidden
 from xsft.problems import Problem
@@ -47,14 +48,14 @@ def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
     )
 
 
-def _cluster_queue(cluster: Cluster, queue: Json | Unseen | None) -> Json | Unseen | None:
+def _cluster_queue(cluster: Cluster, queue: JsonObject | Unseen | None) -> JsonObject | Unseen | None:
     if queue is None or isinstance(queue, Unseen):
         return queue
     name = str(queue.get("spec", {}).get("clusterQueue"))
     return unless_forbidden(lambda: cluster.cluster_queue(name))
 
 
-def _flavors(cluster: Cluster, queue: Json | Unseen | None) -> dict[str, Json]:
+def _flavors(cluster: Cluster, queue: JsonObject | Unseen | None) -> dict[str, JsonObject]:
     """Return the ResourceFlavors that exist and may be read. The quota check skips a group that lacks one."""
     if queue is None or isinstance(queue, Unseen):
         return {}
@@ -64,7 +65,7 @@ def _flavors(cluster: Cluster, queue: Json | Unseen | None) -> dict[str, Json]:
     return {name: flavor for name, flavor in found.items() if isinstance(flavor, dict)}
 
 
-def _flavor(cluster: Cluster, name: str) -> Json | Unseen | None:
+def _flavor(cluster: Cluster, name: str) -> JsonObject | Unseen | None:
     return unless_forbidden(lambda: cluster.resource_flavor(name))
 
 
@@ -76,6 +77,6 @@ def _keys(cluster: Cluster, name: str, namespace: str) -> frozenset[str] | Unsee
     return unless_forbidden(lambda: cluster.secret_keys(name=name, namespace=namespace))
 
 
-def _names(look: Callable[[], tuple[Json, ...]]) -> tuple[str, ...]:
+def _names(look: Callable[[], tuple[JsonObject, ...]]) -> tuple[str, ...]:
     found = unless_forbidden(look)
     return () if isinstance(found, Unseen) else tuple(str(item["metadata"]["name"]) for item in found)

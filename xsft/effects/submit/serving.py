@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
+from xsft.aliases import JsonObject, ShowLine
 from xsft.checks.serving import check, token_problems
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.create import Exists
@@ -21,9 +22,7 @@ from xsft.problems import errors_in
 from xsft.reading.servers import SeenServer, ServerState, server_of, state_of
 from xsft.serving.plan import ServingPlan
 from xsft.spec.resolve import Run
-from xsft.stages.stage import Progress, StageFound
-
-Json = dict[str, Any]
+from xsft.stages.stage import StageFound
 
 LAST_LINES = 8
 """Lines of a crashed container's log in a message."""
@@ -64,7 +63,7 @@ def found(cluster: Cluster, plan: ServingPlan) -> StageFound:
     return StageFound(state=seen.state, why=_with_log(cluster, plan, seen), result=plan.output)
 
 
-def begin(cluster: Cluster, plan: ServingPlan, *, progress: Progress) -> ServerBegun:
+def begin(cluster: Cluster, plan: ServingPlan, *, progress: ShowLine) -> ServerBegun:
     """Create the server unless it exists, and return once its three objects do.
 
     Raises Refused if one of their names is taken, SpecError if the cluster refuses one, and as `Cluster` does.
@@ -92,14 +91,14 @@ def stop_argv(cluster: Cluster, plan: ServingPlan) -> tuple[str, ...]:
     return ("kubectl", "--context", cluster.context, "-n", plan.namespace, "delete", "deployment", plan.run_name)
 
 
-def _adopted(cluster: Cluster, plan: ServingPlan, there: Json) -> ServerBegun:
+def _adopted(cluster: Cluster, plan: ServingPlan, there: JsonObject) -> ServerBegun:
     server = server_of(there)
     _refuse_other(cluster, plan, server, there)
     _own(cluster, plan, uid=server.uid)
     return ServerBegun(action="adopted", uid=server.uid)
 
 
-def _refuse_other(cluster: Cluster, plan: ServingPlan, server: SeenServer, there: Json) -> None:
+def _refuse_other(cluster: Cluster, plan: ServingPlan, server: SeenServer, there: JsonObject) -> None:
     """Raise Refused unless the Deployment is this server."""
     stop = " ".join(stop_argv(cluster, plan))
     if server.run_name != plan.run_name:
@@ -123,7 +122,7 @@ def _own(cluster: Cluster, plan: ServingPlan, *, uid: str) -> None:
             _refuse_taken(dependent, outcome.object, uid=uid)
 
 
-def _refuse_taken(dependent: Json, there: Json | None, *, uid: str | None) -> None:
+def _refuse_taken(dependent: JsonObject, there: JsonObject | None, *, uid: str | None) -> None:
     """Raise Refused if the object exists and the Deployment does not own it. `uid`: None if there is no Deployment."""
     owners = [one.get("uid") for one in (there or {}).get("metadata", {}).get("ownerReferences") or ()]
     if there is None or uid in owners:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from xsft.aliases import JsonObject, ShowLine
 from xsft.checks.admission import ClusterFacts
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.create import Created, Exists, is_refusal
@@ -47,8 +48,6 @@ from xsft.steps import CpuPlan, Plan, Planned
 from xsft.trainers.shuffling import order_at_first
 
 Action = Literal["created", "adopted", "attempt", "finished"]
-Progress = Callable[[str], None]
-Json = dict[str, Any]
 
 
 def create_planned(cluster: Cluster, plan: Planned, mark: str) -> Created | Exists:
@@ -56,7 +55,7 @@ def create_planned(cluster: Cluster, plan: Planned, mark: str) -> Created | Exis
     return cluster.create_jobset(manifest_of(plan), mark=mark)
 
 
-def differences_of_planned(plan: Planned, held: Json) -> list[str]:
+def differences_of_planned(plan: Planned, held: JsonObject) -> list[str]:
     return lacking(manifest_of(plan), held)
 
 
@@ -93,13 +92,13 @@ class Submitter(Struct, frozen=True, kw_only=True):
     provenance: Provenance
     replan: Callable[[int], Planned]
     """Return the plan of a later attempt; its JobSet has another name."""
-    progress: Progress = lambda _line: None
+    progress: ShowLine = lambda _line: None
     writable: Callable[[str], tuple[Problem, ...]] = check_writable
     image: Callable[[str], tuple[Problem, ...]] = image_problems
     maxtext: Callable[[str], str | None] = maxtext_in
     """Return the MaxText release in an image; None if it is unknown."""
     create: Callable[[Cluster, Planned, str], Created | Exists] = create_planned
-    compare: Callable[[Planned, Json], list[str]] = differences_of_planned
+    compare: Callable[[Planned, JsonObject], list[str]] = differences_of_planned
     """Return the differences between the plan and what the cluster holds."""
     notes: tuple[Problem, ...] = ()
     """Notes on how the JobSet is created; they are part of the record."""
@@ -297,7 +296,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         )
 
 
-def _as_held(plan: Planned, held: Json | None) -> Planned:
+def _as_held(plan: Planned, held: JsonObject | None) -> Planned:
     """Return the plan as the cluster holds it: a running conversion keeps writing to the folder it started with, though
     this call would have chosen another.
     """
@@ -317,7 +316,7 @@ def _decision(plan: Planned, world: RunHistory) -> Decision:
             return decide_job(plan.run, digest=plan.spec_digest, world=world)
 
 
-def manifest_of(plan: Planned) -> Json:
+def manifest_of(plan: Planned) -> JsonObject:
     """Return the plan's manifest. Raises SpecError if it has none."""
     if plan.manifest is None:
         raise SpecError(errors_in(plan.problems))

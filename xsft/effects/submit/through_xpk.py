@@ -10,11 +10,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 from msgspec import Struct
 
+from xsft.aliases import JsonObject
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.create import Created, Exists
 from xsft.effects.cluster.kubeconfig import load_kubeconfig
@@ -27,8 +27,6 @@ from xsft.problems import error, note
 from xsft.spec.base import asked_fields
 from xsft.spec.secrets import names_secret_variable, redact
 from xsft.steps import Plan, Planned
-
-Json = dict[str, Any]
 
 TIMEOUT_S = 900.0
 """xpk waits in steps of ten seconds, and gcloud may take long to log in."""
@@ -114,7 +112,7 @@ class ThroughXpk(Struct, frozen=True, kw_only=True):
         return _last_words(done), not done.ok
 
 
-def differences(plan: Planned, held: Json) -> list[str]:
+def differences(plan: Planned, held: JsonObject) -> list[str]:
     """Return the differences between plan and cluster (for `Submitter.compare`)."""
     return lacking_of_xpk(plan.audit, manifest=plan.manifest or {}, held=held)
 
@@ -175,7 +173,7 @@ def _project_number(plan: Planned, *, env: Mapping[str, str], run: Callable[...,
     return (f"--project-number={number}",) if done.ok and number.isdecimal() else ()
 
 
-def _held(cluster: Cluster, plan: Planned, said: str) -> Json | None:
+def _held(cluster: Cluster, plan: Planned, said: str) -> JsonObject | None:
     try:
         return cluster.get_jobset(name=plan.jobset, namespace=plan.run.namespace)
     except XsftError as failed:

@@ -1,0 +1,13 @@
+"""Types that many modules share. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+JsonObject = dict[str, Any]
+"""A parsed JSON or YAML mapping."""
+JsonMapping = Mapping[str, Any]
+"""The same, to be read only."""
+ShowLine = Callable[[str], None]
+"""Shows one line to the user at once, e.g. what is done now or why it takes long."""
