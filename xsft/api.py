@@ -99,14 +99,23 @@ def intend(workloads: Sequence[Loaded], *, attempt: int = 1, hub: HubReader | No
 
 def _with_counts(spec: WorkloadSpec, facts: Facts) -> Facts:
     """Return the facts with the counts of `xsft data inspect` for the same rows and keys, else with the tokens of a
-    sample.
+    sample; of the rows for evaluation always with those.
     """
     run = resolve(spec, facts)[0]
     by_content = content_address(run, facts)
     counted = kept(address(run, facts)) or (kept(by_content) if by_content else None)
-    if counted is not None or facts.tokenizer is None:
+    if facts.tokenizer is None:
         return replace(facts, counted=counted)
-    return replace(facts, tokenized=count_tokens(sampled_texts(run, facts), tokenizer=facts.tokenizer.folder))
+    train = () if counted else sampled_texts(run, facts, split="train")
+    evaluated = sampled_texts(run, facts, split="eval")
+    tokens = count_tokens((*train, *evaluated), tokenizer=facts.tokenizer.folder)
+    return replace(
+        facts,
+        counted=counted,
+        tokenized=tokens[: len(train)],
+        eval_tokenized=tokens[len(train) :],
+        no_counter=bool(train or evaluated) and not tokens and environments.find("maxtext") is None,
+    )
 
 
 def check(workload: Loaded) -> tuple[Problem, ...]:

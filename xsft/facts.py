@@ -228,6 +228,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     """Facts of the weights that `model.hf` names; None if it names none, or they were not read."""
     tokenizer: TokenizerFacts | None = None
     """Facts of the tokenizer that MaxText will load; None if its files are not on this machine."""
+    tokenizer_problem: Problem | None = None
+    """Why the tokenizer's folder on this machine cannot be loaded."""
     image: ImageFacts | None = None
     """Facts of the image that the workload names; None if it names none."""
     template: TemplateFacts | None = None
@@ -239,6 +241,10 @@ class Facts(Struct, frozen=True, kw_only=True):
     """Facts of a data set on the hub; None for other data, and for data sets of the catalogue."""
     tokenized: tuple[tuple[RoundTokens, ...], ...] = ()
     """Rounds of sampled rows, before they are cut; empty if they were not tokenised."""
+    eval_tokenized: tuple[tuple[RoundTokens, ...], ...] = ()
+    """The same of the rows for evaluation."""
+    no_counter: bool = False
+    """Whether the sampled rows were not tokenised because MaxText's environment is not built."""
     counted: CountedData | None = None
     """Counts of `xsft data inspect`; None without any."""
     machine: MachineFacts = MachineFacts()

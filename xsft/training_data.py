@@ -23,6 +23,7 @@ from xsft.effects.local.preparing import PreparedAt, Workshop, prepare
 from xsft.effects.machine import clock
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
+from xsft.errors import SpecError
 from xsft.facts import CountedData, DataFacts, Facts
 from xsft.planner import make_intent
 from xsft.spec.resolve import Run
@@ -40,7 +41,7 @@ def inspect_data(
     `xsft.check` knows the counts of the training split from then on, for the same rows and keys. Raises SpecError if
     MaxText refuses the data, UsageError for a split that the workload lacks.
     """
-    facts = _facts(workload)
+    facts = _with_tokenizer(workload)
     run = make_intent(workload.spec, facts).run
     found = data_sample.inspect(run, split=split, rows=rows, progress=progress)
     if split == "train":
@@ -70,7 +71,8 @@ def show_data(
     progress: ShowLine = lambda _line: None,
 ) -> Answers:
     """Return the first examples, or packed sequences, as the model sees them. Raises as `inspect_data` does."""
-    return data_sample.examples(_offline(workload), split=split, rows=rows, packing=packed, progress=progress)
+    run = make_intent(workload.spec, _with_tokenizer(workload)).run
+    return data_sample.examples(run, split=split, rows=rows, packing=packed, progress=progress)
 
 
 def prepare_data(
@@ -91,6 +93,14 @@ def prepare_data(
 def _offline(workload: Loaded) -> Run:
     """Return the run, decided without reading its checkpoint."""
     return make_intent(workload.spec, _facts(workload)).run
+
+
+def _with_tokenizer(workload: Loaded) -> Facts:
+    """Return the facts. Raises SpecError if the tokenizer's folder cannot be loaded."""
+    facts = _facts(workload)
+    if facts.tokenizer_problem:
+        raise SpecError((facts.tokenizer_problem,))
+    return facts
 
 
 def _facts(workload: Loaded) -> Facts:

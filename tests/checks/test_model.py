@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.checks.factory import DROP, FLAGSHIP, ids, problems, spec
 from xsft.checks.model import check
-from xsft.facts import Facts, TemplateFacts
+from xsft.facts import Facts, TemplateFacts, TokenizerFacts
 from xsft.spec.model import WorkloadSpec
 
 INSTRUCT = "meta-llama/Llama-3.1-8B-Instruct"
@@ -124,6 +124,9 @@ def test_a_base_tokenizer_needs_a_chat_template():
     assert ids(check, base) == {"chat-template-missing"}
     assert ids(check, model(name="llama3.1-8b", tokenizer=DROP)) == {"chat-template-missing"}, "MaxText's own choice"
     assert ids(check, model(name="llama3.1-8b", tokenizer=INSTRUCT)) == set()
+    bare, own = (Facts(tokenizer=TokenizerFacts(folder="/t", template=text)) for text in (None, "{{ messages }}"))
+    assert ids(check, model(tokenizer="my-org/my-tokenizer"), bare) == {"chat-template-missing"}, "its own files say so"
+    assert ids(check, base, own) == set()
     templated = spec(model={"name": "llama3.1-8b", "tokenizer": DROP}, data={"chat_template": "chat.jinja"})
     assert ids(check, templated, Facts(template=TemplateFacts(text="{{ messages }}"))) == set()
 

@@ -81,7 +81,7 @@ def test_clipping_acts_on_sft_since_0_2_0():
         ("multimodal-packing", {"use_multimodal": True}, {"use_multimodal": False}),
         ("grain-workers", {"grain_worker_count": 2}, {"grain_worker_count": 1}),
         ("dataset-type", {"dataset_type": "tfds"}, {"dataset_type": "hf"}),
-        ("conversion-on-tpu", {"convert_checkpoint_if_possible": True}, {"convert_checkpoint_if_possible": False}),
+        ("conversion-in-trainer", {"convert_checkpoint_if_possible": True}, {"convert_checkpoint_if_possible": False}),
     ],
 )
 def test_refusals(id: str, keys: dict[str, object], harmless: dict[str, object]):

@@ -145,7 +145,7 @@ BAD: Mapping[str, tuple[Sequence[Row] | bytes, Sequence[str], str, str]] = {
         "data-rows-refused",
         "row 1 has a message of the role assistant that is null",
     ),
-    "another column": ([{"text": "a"}], (), "data-unreadable", "no column messages; there are text"),
+    "another column": ([{"text": "a"}], (), "data-columns", "no column messages; its columns are text"),
     "two types": ([chat("q"), {"messages": 3}], (), "data-rows-refused", "row 1 holds in messages no list of messages"),
     "torn": (b'{"messages": [}\n', (), "data-unreadable", "JSON parse error"),
     "not parquet": (b"PAR1 and nothing", ("--set", "data.hf_path=parquet"), "data-unreadable", "magic bytes"),

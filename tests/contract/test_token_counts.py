@@ -66,7 +66,7 @@ def test_lengths_are_those_of_maxtext(
     loaded = xsft.load(TINY, settings=settings(tmp_path, rows, *more))
     facts = gather.gather(loaded.spec, file=TINY, today="20260101", offline=True)
     run = make_intent(loaded.spec, facts).run
-    counted = count_tokens(sampled_texts(run, facts), tokenizer=str(folder))
+    counted = count_tokens(sampled_texts(run, facts, split="train"), tokenizer=str(folder))
     (intent,) = api.intend((loaded,))
     read = maxtext_pipeline.rows(intent.trainer_argv, batches=24)
     assert [sum(answer for _prompt, answer in rounds) for rounds in counted] == [len(one.trained) for one in read]
@@ -80,6 +80,29 @@ def test_rows_that_are_cut(tmp_path: Path) -> None:
     assert ids(tmp_path, [long] * 40) == [("data-truncated", "error")]
     assert ids(tmp_path, [no_answer] * 40) == [("data-truncated", "error"), ("data-no-target", "error")]
     assert ids(tmp_path, [no_answer] * 40, "train.max_target_length=2048") == []
+
+
+def test_rows_for_evaluation_are_counted_too(tmp_path: Path) -> None:
+    files = tmp_path / "eval.jsonl"
+    files.write_text(f"{json.dumps(row('why?', 'so. ' * 200))}\n" * 40)
+    evaluated = (
+        "eval.interval=1",
+        "eval.steps=1",
+        f"data.hf_eval_files={files}",
+        "overrides.maxtext.eval_interval=null",
+    )
+    found = xsft.check(xsft.load(TINY, settings=settings(tmp_path, [row("why?")] * 40, *evaluated)))
+    (problem,) = (one for one in found if one.id == "data-truncated")
+    assert problem.severity == "error"
+    assert "40 of 40 rows for evaluation" in problem.message
+    assert "--split eval" in problem.fix
+
+
+def test_without_maxtexts_environment_the_note_names_the_setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XSFT_CACHE_DIR", str(tmp_path / "cache"))
+    loaded = xsft.load(TINY, settings=settings(tmp_path, [row("another question")]))
+    (note,) = (one for one in xsft.check(loaded) if one.id == "data-not-counted")
+    assert "xsft setup maxtext" in note.fix
 
 
 def test_the_same_texts_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from xsft.catalog.tokenizers import has_chat_template, tokenizer_family, tokeniz
 from xsft.checks.trainer_keys import where_of
 from xsft.checks.values import is_on
 from xsft.conversion.inputs import is_folder
-from xsft.facts import Facts
+from xsft.facts import Facts, TokenizerFacts
 from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
@@ -19,7 +19,6 @@ from xsft.spec.resolve import Run
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Check for names that MaxText does not know, and for weights or tokenizers of another model."""
-    del facts
     known = run.spec.model.name in models_of(run.release.version)
     if not known:
         yield _unknown(run)
@@ -29,7 +28,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     yield from _folder(run)
     yield from _revision(run)
     yield from _tokenizer(run)
-    yield from _chat_template(run, keys)
+    yield from _chat_template(run, keys, facts.tokenizer)
     yield from _scan(run, keys)
     yield from _indexer(run, keys)
 
@@ -150,14 +149,16 @@ def _example(run: Run) -> str:
     return own or "the model's repository on Hugging Face"
 
 
-def _chat_template(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def _chat_template(run: Run, keys: Mapping[str, Value], read: TokenizerFacts | None) -> Iterator[Problem]:
     """Check for a chat template: every column set becomes a conversation that the tokenizer's template formats
-    (hf_data_processing.py)."""
+    (hf_data_processing.py). The tokenizer's own files are read where they are on this machine."""
     given = run.tokenizer
     in_image = str(keys.get("chat_template_path") or "").startswith("/") and at_least(run.release.version, "0.2.2")
-    if given is None or keys.get("chat_template") or in_image or has_chat_template(given) is not False:
+    if given is None or keys.get("chat_template") or in_image:
         return
-    message = f"{given} is a base tokenizer without a chat template; MaxText fails at the first row."
+    if bool(read.template) if read else has_chat_template(given) is not False:
+        return
+    message = f"{given} is a tokenizer without a chat template; MaxText fails at the first row."
     fix = "Set data.chat_template, or use the tokenizer of the instruction-tuned model."
     yield error("chat-template-missing", "data.chat_template", message, fix)
 

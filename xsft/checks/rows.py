@@ -4,13 +4,14 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from xsft.checks.values import is_on, number
+from xsft.dataset.passes import Split
 from xsft.dataset.rules import Render, Rules
 from xsft.dataset.verdicts import Round, length_problems, problems_of, texts_of
-from xsft.facts import CountedData, DataFacts, Facts, TokenizerFacts
+from xsft.facts import CountedData, DataFacts, Facts, RoundTokens, TokenizerFacts
 from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Keys
 from xsft.spec.resolve import Run
@@ -27,31 +28,42 @@ SEPARATOR = f"{QUESTION_TEXTS}.REASONING_ANSWER_SEPARATOR"
 def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check rows of the files for training, and of those for evaluation."""
     data = run.spec.data
-    for found, where, columns in (
-        (facts.data, "data.hf_train_files", data.columns),
-        (facts.eval_data, "data.hf_eval_files", data.eval_columns or data.columns),
-    ):
+    sampled: tuple[tuple[DataFacts | None, str, Split], ...] = (
+        (facts.data, "data.hf_train_files", "train"),
+        (facts.eval_data, "data.hf_eval_files", "eval"),
+    )
+    for found, where, split in sampled:
         if found is not None:
-            yield from _of_files(found, where, _rules(columns, keys, facts.tokenizer))
+            yield from _of_files(found, where, _rules(_columns(run, split), keys, facts.tokenizer))
     if data.pipeline == "grain" and facts.counted is None:
         yield _not_read_here()
     if facts.counted is not None:
         yield from _counted_before(facts.counted)
     elif facts.tokenized:
-        limit = int(number(keys.get("max_target_length")) or LIMIT)
-        only = is_on(keys.get(COMPLETION_ONLY, True))
-        yield from length_problems(facts.tokenized, limit=limit, completion_only=only)
+        yield from _lengths(facts.tokenized, keys, split="train")
     elif facts.data is not None and facts.data.rows:
-        yield _not_counted()
+        yield _not_counted(facts)
+    yield from _lengths(facts.eval_tokenized, keys, split="eval")
     if facts.data is not None and facts.data.counted is not None:
         yield from _counted(run, facts.data.counted)
 
 
-def sampled_texts(run: Run, facts: Facts) -> tuple[tuple[Round, ...], ...]:
-    """Return what the template makes of sampled rows for training, to be tokenised; empty if that is unknown."""
-    keys = trainer_of(run).trainer_keys(run)
-    rules = _rules(run.spec.data.columns, keys, facts.tokenizer)
-    return texts_of(facts.data.rows, rules) if facts.data and rules and rules.render else ()
+def sampled_texts(run: Run, facts: Facts, *, split: Split) -> tuple[tuple[Round, ...], ...]:
+    """Return what the template makes of sampled rows, to be tokenised; empty if that is unknown."""
+    found = facts.data if split == "train" else facts.eval_data
+    rules = _rules(_columns(run, split), trainer_of(run).trainer_keys(run), facts.tokenizer)
+    return texts_of(found.rows, rules) if found and rules and rules.render else ()
+
+
+def _columns(run: Run, split: Split) -> list[str]:
+    data = run.spec.data
+    return data.columns if split == "train" else data.eval_columns or data.columns
+
+
+def _lengths(tokenized: Sequence[Sequence[RoundTokens]], keys: Keys, *, split: Split) -> Iterator[Problem]:
+    limit = int(number(keys.get("max_target_length")) or LIMIT)
+    only = is_on(keys.get(COMPLETION_ONLY, True))
+    yield from length_problems(tokenized, limit=limit, completion_only=only, split=split)
 
 
 def _of_files(found: DataFacts, where: str, rules: Rules | None) -> Iterator[Problem]:
@@ -99,11 +111,13 @@ def _counted_before(counted: CountedData) -> Iterator[Problem]:
         yield replace(problem, message=f"{problem.message} (xsft data inspect, {counted.on}, {counted.rows})")
 
 
-def _not_counted() -> Problem:
+def _not_counted(facts: Facts) -> Problem:
     message = "The number of rows that are truncated or train no token is unknown for these rows and keys."
-    return note(
-        "data-not-counted", "data", message, "Count them: `xsft data inspect FILE`; later checks use the result."
-    )
+    fix = "Count them: `xsft data inspect FILE`; later checks use the result."
+    if facts.no_counter:
+        message = f"{message} MaxText's environment, which has the tokenizers, is not built."
+        fix = "Build it: `xsft setup maxtext`; each check then counts the tokens of a sample."
+    return note("data-not-counted", "data", message, fix)
 
 
 def _counted(run: Run, rows: int) -> Iterator[Problem]:

@@ -30,6 +30,9 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     the tokenizer."""
     if run.tokenizer is None or _pipeline(keys) not in ("hf", "grain"):
         return
+    if facts.tokenizer_problem:
+        yield facts.tokenizer_problem
+        return
     yield from _missing(run, facts.tokenizer)
     tokens = tokens_of(run, keys, facts.tokenizer)
     if tokens is None:

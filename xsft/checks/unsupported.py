@@ -64,7 +64,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if is_on(keys.get("convert_checkpoint_if_possible", False)):
         message = "convert_checkpoint_if_possible converts in one process while every chip of every slice waits."
         fix = "Convert before the run: name the weights under model.hf, and the plan shows the command."
-        yield warning("conversion-on-tpu", where_of("convert_checkpoint_if_possible", run), message, fix)
+        yield warning("conversion-in-trainer", where_of("convert_checkpoint_if_possible", run), message, fix)
 
 
 def _no_ops(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:

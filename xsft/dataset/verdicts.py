@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from xsft.dataset.findings import MANY_CUT, MANY_DROPPED
+from xsft.dataset.passes import Split
 from xsft.dataset.rules import (
     ROLES,
     Message,
@@ -60,19 +61,22 @@ def texts_of(rows: Sequence[SampledRow], rules: Rules) -> tuple[tuple[Round, ...
     return tuple(filter(None, found))
 
 
-def length_problems(rows: Sequence[Sequence[RoundTokens]], *, limit: int, completion_only: bool) -> Iterator[Problem]:
+def length_problems(
+    rows: Sequence[Sequence[RoundTokens]], *, limit: int, completion_only: bool, split: Split = "train"
+) -> Iterator[Problem]:
     """Yield what the lengths say. `limit`: max_target_length."""
+    noun, show = ("rows", "FILE") if split == "train" else ("rows for evaluation", "FILE --split eval")
     cut = sum(sum(map(sum, rounds)) > limit for rounds in rows)
     if cut > MANY_CUT * len(rows):
         raised = error if cut == len(rows) else warning
-        message = f"{cut:,} of {len(rows):,} rows that were looked at are longer than {limit} tokens and are cut."
-        fix = "Raise train.max_target_length, or look at them: `xsft data show FILE --truncated`."
+        message = f"{cut:,} of {len(rows):,} {noun} that were looked at are longer than {limit} tokens and are cut."
+        fix = f"Raise train.max_target_length, or look at them: `xsft data show {show} --truncated`."
         yield raised("data-truncated", "train.max_target_length", message, fix)
     without = sum(completion_only and not _has_target(rounds, limit) for rounds in rows)
     if without:
         raised = error if without == len(rows) else warning
-        message = f"{without:,} of {len(rows):,} rows that were looked at are cut before their answer begins."
-        fix = "Raise train.max_target_length, or look at them: `xsft data show FILE --no-target`."
+        message = f"{without:,} of {len(rows):,} {noun} that were looked at are cut before their answer begins."
+        fix = f"Raise train.max_target_length, or look at them: `xsft data show {show} --no-target`."
         yield raised("data-no-target", "train.max_target_length", message, fix)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.tokenizers import DEEPSEEK_TEMPLATE, like_deepseek, tiny
-from xsft.effects.facts.tokenizer import hub_cache, read_tokenizer
+from xsft.effects.facts.tokenizer import hub_cache, read_tokenizer, tokenizer_problem
 from xsft.facts import TokenizerFacts
 
 NOWHERE = Path("/nowhere")
@@ -99,6 +99,22 @@ def test_the_hubs_cache(tmp_path: Path) -> None:
 def test_files_that_are_no_tokenizers_are_unknown(text: str, tmp_path: Path) -> None:
     (tmp_path / "tokenizer_config.json").write_text(text)
     assert read_tokenizer(str(tmp_path), hub_cache=NOWHERE) is None
+
+
+def test_folders_that_transformers_cannot_load(tmp_path: Path) -> None:
+    whole = tiny(tmp_path / "whole")
+    assert tokenizer_problem(str(whole)) is None
+    (whole / "tokenizer_config.json").unlink()
+    assert tokenizer_problem(str(whole)) is None
+    assert read(whole).template is None
+    assert tokenizer_problem("org/name") is None, "a repository on the hub"
+    empty, broken = tmp_path / "empty", tiny(tmp_path / "broken")
+    empty.mkdir()
+    (broken / "tokenizer.json").write_text("{")
+    for folder, words in ((empty, "has no vocabulary"), (broken, "is not JSON"), (tmp_path / "none", "not a folder")):
+        found = tokenizer_problem(str(folder))
+        assert found is not None
+        assert words in found.message
 
 
 def test_where_the_hubs_cache_is() -> None:

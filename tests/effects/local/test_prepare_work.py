@@ -21,13 +21,14 @@ def test_shards_and_rows_are_told_and_other_lines_passed_over() -> None:
     for line in (
         "a warning",
         json.dumps({"rows": 5, "seconds": 2.0}),
+        json.dumps({"fetched": 3_000_000, "seconds": 2.0}),
         json.dumps({"shard": SHARD}),
         "[1]",
         '{"other": 1}',
     ):
         follower.line(line)
     assert [shard.rows for shard in follower.shards] == [3]
-    assert said == ["wrote 5 of 10 rows, 2 a second, 2 s left"]
+    assert said == ["wrote 5 of 10 rows, 2 a second, 2 s left", "fetched 3.0 MB, 1.5 MB a second"]
 
 
 def test_progress_has_a_rate_and_the_time_left() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def test_a_file_that_is_no_program_is_an_environment_problem(tmp_path: Path) -> 
 
 def test_what_takes_too_long_is_killed() -> None:
     argv = (sys.executable, "-c", "import signal; signal.pause()")
-    for run in (process.run, process.at_terminal):
+    for run in (process.run, process.at_terminal, partial(process.follow, on_line=list)):
         with pytest.raises(TimedOut, match=r"after 0\.2 s") as caught:
             run(argv, env={}, timeout_s=0.2)
         assert shlex.split(caught.value.fix.removeprefix("run it manually: ")) == list(argv)

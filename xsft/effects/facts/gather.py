@@ -14,7 +14,7 @@ from xsft.dataset.preparing import is_local
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.facts.hub_check import HubReader
 from xsft.effects.facts.rows import ReadRows, read_rows
-from xsft.effects.facts.tokenizer import hub_cache, read_tokenizer
+from xsft.effects.facts.tokenizer import hub_cache, read_tokenizer, tokenizer_problem
 from xsft.effects.facts.tries import Names, ReadCheckpoint, folder_names, with_tries
 from xsft.effects.facts.weights_folder import read_folder
 from xsft.effects.images.lock import image_facts
@@ -25,6 +25,7 @@ from xsft.effects.machine.files import STDIN
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
 from xsft.facts import DataFacts, Facts, HubDataFacts, ImageFacts, MachineFacts, SourceFacts, TokenizerFacts
+from xsft.problems import Problem
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.place import Place
 from xsft.spec.resolve import resolve
@@ -63,6 +64,7 @@ def gather(
     facts = replace(facts, source=_source(spec, facts, hub))
     data, eval_data = _data(spec, rows, offline=offline), _eval_data(spec, rows, offline=offline)
     on_hub = _hub_data(spec, hub) if hub else None
+    facts = replace(facts, tokenizer_problem=_tokenizer_problem(spec, facts))
     facts = replace(facts, tokenizer=_tokenizer(spec, facts), data=data, eval_data=eval_data, hub_data=on_hub)
     return facts if offline else _with_adapters(spec, _with_checkpoint(spec, facts, look, names), look)
 
@@ -99,6 +101,11 @@ def _tokenizer(spec: WorkloadSpec, facts: Facts) -> TokenizerFacts | None:
         return None
     wanted = tuple(token for token in (model.pad_token, model.bos_token) if token)
     return read_tokenizer(name, hub_cache=hub_cache(own_environment()), wanted=wanted)
+
+
+def _tokenizer_problem(spec: WorkloadSpec, facts: Facts) -> Problem | None:
+    name = resolve(spec, facts)[0].tokenizer
+    return tokenizer_problem(name) if name and spec.on_this_machine else None
 
 
 def _data(spec: WorkloadSpec, rows: ReadRows, *, offline: bool) -> DataFacts | None:

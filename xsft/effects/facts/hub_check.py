@@ -21,6 +21,7 @@ from xsft.effects.machine.process import own_environment
 from xsft.effects.records.storage import within
 from xsft.errors import Unreachable
 from xsft.facts import HubDataFacts, SourceFacts
+from xsft.problems import Problem, error
 
 DEADLINE_S = 5.0
 """Maximum time for all requests about one repository."""
@@ -61,6 +62,44 @@ def check_weights(source: ConversionSource) -> SourceFacts | None:
     except Unreachable:
         return None
     return SourceFacts(quantized=found.quantized, vocabulary=found.vocabulary, problems=found.problems)
+
+
+def tokenizer_access(name: str) -> Problem | None:
+    """Return why this login cannot read a tokenizer's repository; None if it can. Raises Unreachable if the hub does
+    not answer in time.
+    """
+    env = own_environment()
+    token = read_token(hub_token(env).get("HF_TOKEN_PATH"))
+    return within(DEADLINE_S, lambda: _tokenizer_access(name, env=env, token=token))
+
+
+def _tokenizer_access(name: str, *, env: Mapping[str, str], token: str | None) -> Problem | None:
+    endpoint = endpoint_of(env)
+    with Session() as session:
+        if token:
+            session.headers["Authorization"] = f"Bearer {token}"
+        try:
+            info = read_json(session, f"{endpoint}/api/models/{name}")
+            if info.get("gated"):
+                read_json(session, f"{endpoint}/api/models/{name}/auth-check")
+        except HubAnswer as told:
+            return _no_tokenizer(name, told)
+        except RequestException as failed:
+            message = f"{endpoint} did not answer for {name}: {type(failed).__name__}."
+            raise Unreachable(message, fix="Check the network and HF_ENDPOINT.") from failed
+        except ValueError:  # the answer has no body
+            return None
+    return None
+
+
+def _no_tokenizer(name: str, told: HubAnswer) -> Problem | None:
+    if told.status not in (401, 403, 404):
+        return None
+    gated = told.code == "GatedRepo" or told.status == 403
+    what = "is gated" if gated else "does not exist on the hub, or is private"
+    message = f"{name} {what}: your own login, or an anonymous reader, may not read it."
+    fix = "Check the spelling. Log in with `hf auth login`, and accept its terms on the hub if it has any."
+    return error("tokenizer-unreadable", "model.tokenizer", message, fix)
 
 
 def read_data(path: str, *, env: Mapping[str, str], token: str | None, viewer: str | None = None) -> HubDataFacts:

@@ -11,12 +11,17 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from xsft.data import located
+from xsft.dataset.preparing import is_local
 from xsft.facts import TokenizerFacts
+from xsft.problems import Problem, error
 
 _NO_DEFAULTS = frozenset({"PreTrainedTokenizerFast", "TokenizersBackend"})
 """Tokenizer classes of transformers without special tokens of their own; other classes may have some if a key is
 absent.
 """
+
+VOCABULARIES = ("tokenizer.json", "*.model", "vocab*", "*.tiktoken", "tekken.json")
+"""Files of which a tokenizer has one: of tokenizers, SentencePiece, GPT-2 and BERT, tiktoken, Mistral."""
 
 _ROLES = ("bos_token", "eos_token", "pad_token", "unk_token")
 
@@ -92,6 +97,32 @@ def read_tokenizer(name: str, *, hub_cache: Path, wanted: tuple[str, ...] = ()) 
     )
 
 
+def tokenizer_problem(name: str) -> Problem | None:
+    """Return why transformers cannot load the folder of a tokenizer on this machine; None for a repository on the hub.
+
+    source: transformers@5.23.0 tokenization_auto.py, tokenization_utils_tokenizers.py.
+    """
+    folder = Path(located(name)).expanduser()
+    if not folder.is_dir():
+        return _unloadable(f"{folder} is not a folder.") if is_local(name) else None
+    if not any(found for pattern in VOCABULARIES for found in folder.glob(pattern)):
+        return _unloadable(f"{folder} has no vocabulary: none of {', '.join(VOCABULARIES)}.")
+    for file in (folder / "tokenizer.json", folder / "tokenizer_config.json"):
+        try:
+            if file.exists():
+                msgspec.json.decode(file.read_bytes())
+        except OSError as failed:
+            return _unloadable(f"{file} cannot be read: {failed.strerror}.")
+        except (UnicodeDecodeError, msgspec.MsgspecError):
+            return _unloadable(f"{file} is not JSON.")
+    return None
+
+
+def _unloadable(message: str) -> Problem:
+    fix = "Name a folder with tokenizer.json and tokenizer_config.json, or a repository on the hub."
+    return error("tokenizer-unreadable", "model.tokenizer", message, fix, kind="disputable")
+
+
 def _size(vocabulary: _TokenizerJson) -> int | None:
     """Return the greatest id plus one: ids may have gaps."""
     entries = vocabulary.model.vocab
@@ -111,8 +142,13 @@ def _folder(name: str, hub_cache: Path) -> Path:
     path = Path(located(name)).expanduser()
     if path.is_dir():
         return path
-    repository = hub_cache / f"models--{name.replace('/', '--')}"
+    repository = repository_folder(name, hub_cache)
     return repository / "snapshots" / (repository / "refs" / "main").read_text(encoding="utf-8").strip()
+
+
+def repository_folder(name: str, hub_cache: Path) -> Path:
+    """source: huggingface_hub@2.4.0 file_download.py [repo_folder_name]."""
+    return hub_cache / f"models--{name.replace('/', '--')}"
 
 
 def _vocabulary(file: Path) -> _TokenizerJson:
@@ -120,7 +156,8 @@ def _vocabulary(file: Path) -> _TokenizerJson:
 
 
 def _config(folder: Path, vocabulary: _TokenizerJson) -> _Config:
-    config = _decoded(folder / "tokenizer_config.json")
+    file = folder / "tokenizer_config.json"
+    config = _decoded(file) if file.exists() or not (folder / "tokenizer.json").exists() else _Config()
     more = folder / "special_tokens_map.json"
     if config.added_tokens_decoder is UNSET and more.is_file():
         said = _decoded(more)

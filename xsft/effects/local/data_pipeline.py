@@ -21,7 +21,7 @@ from xsft.effects.local.prepare_work import Follower
 from xsft.effects.machine import process
 from xsft.effects.machine.hub_login import hub_token
 from xsft.effects.machine.scratch import scratch_folder
-from xsft.errors import EnvironmentMissing, SpecError, Unreachable, XsftError
+from xsft.errors import EnvironmentMissing, SpecError, TimedOut, Unreachable, XsftError
 from xsft.problems import error
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
@@ -59,20 +59,31 @@ _UNREADABLE = re.compile(
 )
 """Errors of datasets and pyarrow for a file that is missing, not readable or broken."""
 
-_NO_TOKENIZER = re.compile(r"backend tokenizer|Can't load tokenizer|is not a valid model identifier")
+_NO_TOKENIZER = re.compile(
+    r"backend tokenizer|Can't load tokenizer|is not a valid model identifier|^OSError: Repo id must"
+)
 """Errors of transformers for a folder or a repository without a tokenizer."""
 _NO_COLUMNS = "TypeError: 'NoneType' object is not subscriptable"
 """Error of MaxText if datasets found no columns in the first file."""
 _NO_ROWS = ("StopIteration", "ValueError: Column name")
 """Beginnings of errors for files without a row; the second one also has an empty list of columns."""
 
+SAMPLE_S = 1800.0
+"""Maximum time for a sample: 2,000 rows take seconds."""
 MOST_WORDS = 1000
 """Maximum characters of MaxText's message: some of its errors print its whole configuration."""
 
 
-def read(run: Run, passes: tuple[Pass, ...], *, machine: Machine, say: Callable[[str], None]) -> Answers:
+def read(
+    run: Run,
+    passes: tuple[Pass, ...],
+    *,
+    machine: Machine,
+    say: Callable[[str], None],
+    timeout_s: float | None = SAMPLE_S,
+) -> Answers:
     """Return the answers; `say` gets lines of progress. Raises SpecError with MaxText's own message if it refuses the
-    data, EnvironmentMissing if it cannot run.
+    data, EnvironmentMissing if it cannot run, TimedOut after `timeout_s`.
     """
     contained = machine.contain()
     refuse_where_harmful(contained)
@@ -94,7 +105,12 @@ def read(run: Run, passes: tuple[Pass, ...], *, machine: Machine, say: Callable[
         program = (*_copying(run, folder), "-I", str(WORKER), str(job), str(answer))
         argv = (*contained.prefix, str(machine.python), *program)
         follower = Follower(say=say, verb="read", total=None)
-        done = process.follow(argv, env=_environment(run, machine, folder), on_line=follower.line, cwd=Path.cwd())
+        env = _environment(run, machine, folder)
+        try:
+            done = process.follow(argv, env=env, on_line=follower.line, cwd=Path.cwd(), timeout_s=timeout_s)
+        except TimedOut as expired:
+            message = f"MaxText's pipeline did not end within {timeout_s:g} s"
+            raise TimedOut(message, fix="Check that the files are not on a slow or hanging disk.") from expired
         if not answer.exists():
             words = next((line for line in reversed(done.stdout.splitlines()) if line.strip()), "it said nothing")
             raise EnvironmentMissing(f"MaxText's pipeline did not run: {words}", fix="run `xsft setup maxtext`")

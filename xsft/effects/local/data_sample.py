@@ -21,7 +21,8 @@ from xsft.dataset.passes import (
 )
 from xsft.dataset.summary import Summary, summarize
 from xsft.effects.environments import environments
-from xsft.effects.local.data_pipeline import read
+from xsft.effects.local.data_online import refuse_unreachable
+from xsft.effects.local.data_pipeline import SAMPLE_S, read
 from xsft.effects.local.machine import Machine
 from xsft.effects.machine.paths import own_cache
 from xsft.effects.machine.process import own_environment
@@ -69,5 +70,8 @@ def _refuse_missing(run: Run, split: Split) -> None:
 
 def _read(run: Run, passes: tuple[Pass, ...], progress: ShowLine) -> Answers:
     python = environments.ensure("maxtext", progress=progress).python
+    refuse_unreachable(run)
     progress("reading the data through MaxText's input pipeline")
-    return read(run, passes, machine=Machine(python=python, env=own_environment(), cache=own_cache()), say=progress)
+    machine = Machine(python=python, env=own_environment(), cache=own_cache())
+    unlimited = any(one.rows == sys.maxsize for one in passes)
+    return read(run, passes, machine=machine, say=progress, timeout_s=None if unlimited else SAMPLE_S)

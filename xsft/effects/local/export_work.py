@@ -40,7 +40,7 @@ def ask_worker(
 ) -> dict[str, Any]:
     """Return the answer of the worker `<name>.py`, run by MaxText's interpreter or by `python`.
 
-    Raises RunFailed, export-worker, if it ended without one, or with an error.
+    Raises RunFailed, export-failed, if it ended without one, or with an error.
     """
     question, answer = shop.scratch / f"{name}.json", shop.scratch / f"{name}.answer.json"
     question.write_text(json.dumps(job), encoding="utf-8")
@@ -51,7 +51,7 @@ def ask_worker(
     found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8")) if answer.exists() else {}
     if not found or "error" in found:
         why = found.get("error") or f"it ended with status {status}"
-        raise RunFailed(f"{name}: {printable(redact(why))}", fix=f"Its whole output: {log}.", id="export-worker")
+        raise RunFailed(f"{name}: {printable(redact(why))}", fix=f"Its whole output: {log}.", id="export-failed")
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,6 +50,8 @@ class Follower:
                     self.say(progress_line(self.verb, rows, total=total, seconds=seconds))
                 case {"rows": int(rows), "seconds": float(seconds)}:
                     self.say(progress_line(self.verb, rows, total=self.total, seconds=seconds))
+                case {"fetched": int(fetched), "seconds": float(seconds)}:
+                    self.say(f"fetched {fetched / 1e6:,.1f} MB, {fetched / 1e6 / max(seconds, 0.001):,.1f} MB a second")
                 case {"shard": found}:
                     shard = msgspec.convert(found, Shard)
                     self.on_shard(shard)
@@ -87,7 +89,15 @@ def work(
     found: Mapping[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
     if "error" in found:
         raise failure(printable(redact(found["error"])))
+    if "missing" in found:
+        raise _no_columns(found["missing"], found["there"])
     return found
+
+
+def _no_columns(missing: Sequence[str], there: Sequence[str]) -> SpecError:
+    message = f"The data has no column {', '.join(missing)}; its columns are {', '.join(there)}."
+    fix = "Select them with --columns, and name them for MaxText with --rename OLD=NEW."
+    return SpecError((error("data-columns", "data.columns", printable(message), fix),))
 
 
 def failure(words: str) -> XsftError:

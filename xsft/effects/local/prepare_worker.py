@@ -3,7 +3,8 @@
 usage: prepare_worker.py JOB ANSWER. JOB names an action and what its function reads, e.g. `{"action": "count",
 "sources": [{"load": {...}, "columns": {old: new}, "splits": [name, ...], "share": x}], "rule": ..., "sharegpt": bool}`;
 a source of two splits gives the share `x` of its rows to the second. ANSWER becomes what the function returns, or
-`{"error": "..."}`. `{"rows": n, "seconds": s}` goes to stdout every two seconds, and each whole shard.
+`{"error": "..."}`, or `{"missing": [column, ...], "there": [...]}`. `{"rows": n, "seconds": s}` goes to stdout every
+two seconds, `{"fetched": bytes, "seconds": s}` while no row arrives, and each whole shard.
 
 Rows are streamed, in their order: what is held at a time is a batch, and a part of a shard.
 """
@@ -20,7 +21,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any
+from threading import Event, Thread
+from typing import Any, Self
 
 BATCH = 1000
 """Rows read and written at a time."""
@@ -78,25 +80,66 @@ def rows_of(source: Mapping[str, Any]) -> Iterator[DatasetRow]:
         return
     for batch in stream.iter(batch_size=BATCH):
         if missing := [column for column in columns if column not in batch]:
-            raise KeyError(f"no column {', '.join(missing)}; there are {', '.join(batch)}")
+            raise MissingColumns(missing, list(batch))
         taken = (batch[column] for column in columns)
         yield from (dict(zip(columns.values(), values, strict=True)) for values in zip(*taken, strict=True))
 
 
+class MissingColumns(Exception):
+    """Columns that the workload names and the data lacks."""
+
+    def __init__(self, missing: list[str], there: list[str]) -> None:
+        super().__init__(missing, there)
+        self.answer = {"missing": missing, "there": there}
+
+
 class PrepareProgress:
-    """A counter that reports every two seconds how many rows were read."""
+    """A counter that reports every two seconds how many rows were read, and the bytes that came from the hub."""
 
     def __init__(self) -> None:
-        self.rows = 0
-        self._began = self._said = 0.0
+        self.rows = self.fetched = 0
+        self._began = 0.0
+        self._ended = Event()
 
     def count(self) -> None:
         if not self.rows:  # `datasets` is already imported here
-            self._began = self._said = time.monotonic()
+            self._began = time.monotonic()
         self.rows += 1
-        if self.rows % 100 == 0 and time.monotonic() >= self._said + EVERY_S:
-            self._said = time.monotonic()
-            tell({"rows": self.rows, "seconds": self._said - self._began})
+
+    def __enter__(self) -> Self:
+        self._began = time.monotonic()
+        Thread(target=self._report, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+
+    def _report(self) -> None:
+        before = 0
+        while not self._ended.wait(EVERY_S):
+            seconds = time.monotonic() - self._began
+            if self.rows > before:
+                tell({"rows": self.rows, "seconds": seconds})
+            elif self.fetched:
+                tell({"fetched": self.fetched, "seconds": seconds})
+            before = self.rows
+
+
+def count_fetched(progress: PrepareProgress) -> None:
+    """Count the bytes that arrive from the hub. source: huggingface_hub@2.4.0 hf_file_system.py."""
+    from huggingface_hub import hf_file_system  # type: ignore[import-not-found]
+
+    def counting(read: Callable[..., bytes]) -> Callable[..., bytes]:
+        def counted(*given: Any, **named: Any) -> bytes:
+            found = read(*given, **named)
+            progress.fetched += len(found)
+            return found
+
+        return counted
+
+    readers = ((hf_file_system.HfFileSystemFile, "_fetch_range"), (hf_file_system.HfFileSystemStreamFile, "read"))
+    for kind, name in readers:
+        setattr(kind, name, counting(getattr(kind, name)))
 
 
 def tell(what: Mapping[str, Any]) -> None:
@@ -104,10 +147,16 @@ def tell(what: Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def kept(
+def kept(job: Mapping[str, Any], refused: Callable[[str, int, str], None]) -> Iterator[tuple[str, DatasetRow]]:
+    """Yield (split, row) for all rows that MaxText can train on, and report the progress."""
+    with PrepareProgress() as progress:
+        count_fetched(progress)
+        yield from _kept(job, progress, refused)
+
+
+def _kept(
     job: Mapping[str, Any], progress: PrepareProgress, refused: Callable[[str, int, str], None]
 ) -> Iterator[tuple[str, DatasetRow]]:
-    """Yield (split, row) for all rows that MaxText can train on."""
     for source in job["sources"]:
         first, *second = source["splits"]
         rule = rule_of(job["rule"], source["columns"].values())
@@ -155,7 +204,7 @@ def count(job: Mapping[str, Any]) -> DatasetRow:
         if len(faults[split]) < SHOWN:
             faults[split].append({"row": number, "fault": fault})
 
-    for split, row in kept(job, PrepareProgress(), refused):
+    for split, row in kept(job, refused):
         splits[split].add(row)
     for one in splits.values():
         one.flush()
@@ -270,7 +319,7 @@ def write(job: Mapping[str, Any]) -> DatasetRow:
     """Return the number of rows written, by split; each finished shard is reported on stdout."""
     folder = Path(job["folder"])
     splits = {name: Shards(folder=folder, split=name, format=job["format"], **one) for name, one in job["out"].items()}
-    for split, row in kept(job, PrepareProgress(), lambda *_: None):
+    for split, row in kept(job, lambda *_: None):
         splits[split].add(row)
     if short := [name for name, one in splits.items() if not one.whole]:
         raise ValueError(f"{', '.join(short)}: other rows than were counted before")
@@ -279,7 +328,7 @@ def write(job: Mapping[str, Any]) -> DatasetRow:
 
 def resolve(job: Mapping[str, Any]) -> DatasetRow:
     """Return the hub's commit of each source that is a data set there."""
-    from huggingface_hub import HfApi  # type: ignore[import-not-found]
+    from huggingface_hub import HfApi
 
     return {"commits": [HfApi().dataset_info(path).sha for path in job["paths"]]}
 
@@ -291,6 +340,8 @@ def main(job: Path, into: Path) -> None:
     asked = json.loads(job.read_text())
     try:
         answer = ACTIONS[asked["action"]](asked)
+    except MissingColumns as missing:
+        answer = missing.answer
     except Exception as problem:  # noqa: BLE001 - whatever the library says is the answer
         answer = {"error": f"{type(problem).__name__}: {problem}"}
     into.write_text(json.dumps(answer))

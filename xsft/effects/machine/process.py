@@ -10,10 +10,11 @@ import shlex
 import signal
 import subprocess
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event, Timer
 
 from xsft.errors import EnvironmentMissing, TimedOut
 
@@ -72,9 +73,7 @@ def run(
     except OSError as problem:
         raise _not_started(argv, problem) from problem
     except subprocess.TimeoutExpired as problem:
-        raise TimedOut(
-            f"{argv[0]} timed out after {timeout_s:g} s", fix=f"run it manually: {shlex.join(argv)}"
-        ) from problem
+        raise _timed_out(argv, timeout_s) from problem
     return Completed(argv=tuple(argv), status=done.returncode, stdout=done.stdout, stderr=done.stderr)
 
 
@@ -90,17 +89,20 @@ def at_terminal(argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float
     except OSError as problem:
         raise _not_started(argv, problem) from problem
     except subprocess.TimeoutExpired as problem:
-        raise TimedOut(
-            f"{argv[0]} timed out after {timeout_s:g} s", fix=f"run it manually: {shlex.join(argv)}"
-        ) from problem
+        raise _timed_out(argv, timeout_s) from problem
     return Completed(argv=tuple(argv), status=done.returncode, stdout=done.stdout, stderr="")
 
 
 def follow(
-    argv: Sequence[str], *, env: Mapping[str, str], on_line: Callable[[str], None], cwd: Path | None = None
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    on_line: Callable[[str], None],
+    cwd: Path | None = None,
+    timeout_s: float | None = None,
 ) -> Completed:
     """Run a program to its end, and pass on each line of both streams as it arrives; `stdout` holds the last 200 of
-    them. The process is killed if `on_line` raises or the user interrupts. Raises EnvironmentMissing as `run` does.
+    them. The process is killed if `on_line` raises or the user interrupts. Raises as `run` does.
     """
     try:
         process = subprocess.Popen(
@@ -116,13 +118,35 @@ def follow(
         )
     except OSError as problem:
         raise _not_started(argv, problem) from problem
-    with process:
+    with _killed_after(timeout_s, process) as expired, process:
         try:
             tail = _pass_on(process, on_line)
         except BaseException:
             process.kill()
             raise
+    if expired.is_set():
+        raise _timed_out(argv, timeout_s)
     return Completed(argv=tuple(argv), status=process.returncode, stdout="\n".join(tail), stderr="")
+
+
+@contextmanager
+def _killed_after(timeout_s: float | None, process: subprocess.Popen[str]) -> Iterator[Event]:
+    """Kill the process when the time is up; yield the event that says so."""
+    expired = Event()
+
+    def expire() -> None:
+        expired.set()
+        process.kill()
+
+    timer = Timer(timeout_s, expire) if timeout_s is not None else None
+    try:
+        if timer:
+            timer.daemon = True
+            timer.start()
+        yield expired
+    finally:
+        if timer:
+            timer.cancel()
 
 
 def stop_session(process: subprocess.Popen[bytes], *, grace_s: float) -> None:
@@ -147,6 +171,10 @@ def _pass_on(process: subprocess.Popen[str], on_line: Callable[[str], None]) -> 
         tail.append(line.rstrip("\n"))
         on_line(tail[-1])
     return tail
+
+
+def _timed_out(argv: Sequence[str], timeout_s: float | None) -> TimedOut:
+    return TimedOut(f"{argv[0]} timed out after {timeout_s:g} s", fix=f"run it manually: {shlex.join(argv)}")
 
 
 def _not_started(argv: Sequence[str], problem: OSError) -> EnvironmentMissing:

@@ -1,0 +1,71 @@
+"""What is asked of the hub before MaxText reads from it, against a stand-in on loopback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import xsft
+from tests.effects.machine.test_http_session import serving
+from xsft.effects.facts import gather
+from xsft.effects.facts.tokenizer import repository_folder
+from xsft.effects.local.data_online import refuse_unreachable
+from xsft.errors import SpecError, Unreachable
+from xsft.planner import make_intent
+from xsft.spec.resolve import Run
+
+TINY = Path(__file__).parents[3] / "workloads" / "tiny_local.yaml"
+OF_HUB = ("data.hf_path=owner/rows", "data.hf_train_files=null")
+TOKENIZER = ("model.tokenizer=owner/tokenizer",)
+
+
+def run(*settings: str) -> Run:
+    loaded = xsft.load(TINY, settings=settings)
+    facts = gather.gather(loaded.spec, file=TINY, today="20260101", offline=True)
+    return make_intent(loaded.spec, facts).run
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Any:
+    with serving() as server:
+        monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
+        yield server
+
+
+@pytest.mark.parametrize(("settings", "words"), [(OF_HUB, "data.hf_train_files"), (TOKENIZER, "model.tokenizer")])
+def test_a_hub_that_does_not_answer_is_told_at_once(settings: tuple[str, ...], words: str) -> None:
+    with pytest.raises(Unreachable, match="did not answer") as caught:
+        refuse_unreachable(run(*settings))
+    assert words in caught.value.fix
+
+
+def test_files_of_this_machine_need_no_hub() -> None:
+    refuse_unreachable(run())
+
+
+@pytest.mark.parametrize(
+    ("settings", "path", "id"),
+    [
+        (OF_HUB, "/api/datasets/owner/rows", "hub-data-access"),
+        (TOKENIZER, "/api/models/owner/tokenizer", "tokenizer-unreadable"),
+    ],
+)
+def test_what_the_hub_refuses(hub: Any, settings: tuple[str, ...], path: str, id: str) -> None:
+    hub.answers = {path: (200, {}, b"{}")}
+    refuse_unreachable(run(*settings))
+    for answers, word in (
+        ({path: (404, {"X-Error-Code": "RepoNotFound"}, b"")}, "does not exist"),
+        ({path: (200, {}, b'{"gated": "auto"}'), f"{path}/auth-check": (403, {}, b"")}, "is gated"),
+    ):
+        hub.answers = answers
+        with pytest.raises(SpecError, match=word) as caught:
+            refuse_unreachable(run(*settings))
+        assert [problem.id for problem in caught.value.problems] == [id]
+
+
+def test_a_tokenizer_that_was_downloaded_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XSFT_CACHE_DIR", str(tmp_path))
+    repository_folder("owner/tokenizer", tmp_path / "huggingface" / "hub").mkdir(parents=True)
+    refuse_unreachable(run(*TOKENIZER))
