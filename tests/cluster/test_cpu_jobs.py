@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.cluster.api import Cluster
 from tests.cluster.queues import KUEUE, cluster_queue, local_queue
 from tests.cpujobs import NAME, planned
 from tests.effects.cluster.test_cluster import planned as training
+from tests.effects.submit.test_admission import plan as plan_of
 from tests.fakes.clusters import ClusterApi
 from xsft.catalog.cpu import GIB
 from xsft.effects.cluster.cluster import Cluster as Connected
 from xsft.effects.submit.admission import examine
-from xsft.steps import CpuPlan
+from xsft.steps import CpuPlan, Plan
 
 pytestmark = pytest.mark.cluster
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"
@@ -76,6 +78,17 @@ def test_two_conversions_and_a_pathways_head_share_a_pool(
     pools = {real_cluster.api("GET", f"/api/v1/nodes/{name}")["metadata"]["labels"]["cloud.google.com/gke-nodepool"]
              for name in (*nodes, pod["spec"]["nodeName"])}  # fmt: skip
     assert pools == {"cpu-np"}
+    (problem,) = examine(connected, whole_cluster(cluster_namespace))[1]
+    assert problem.id == "quota-in-use"
+    assert "768 of 1024 left in flavor 4xv6e-256" in problem.message
+    assert f"In use by: deepseek-ultrachat in {cluster_namespace} (256)." in problem.message
+
+
+def whole_cluster(namespace: str) -> Plan:
+    """The shown Pathways run with all four slices."""
+    manifest = training("deepseek_ultrachat", namespace=namespace)
+    manifest["spec"]["replicatedJobs"][1]["replicas"] = 4
+    return replace(plan_of(namespace=namespace), manifest=manifest)
 
 
 def test_a_queue_of_chips_admits_one_on_a_slice_that_was_requested(

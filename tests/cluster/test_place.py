@@ -6,10 +6,14 @@ import json
 
 import pytest
 
+from tests.checks.test_demand import demand
 from tests.cluster.api import Cluster
 from tests.cluster.rest import MERGE
 from tests.effects.cluster.test_cluster import planned
+from tests.fakes.clusters import ClusterApi
 from tests.inprocess import xsft
+from xsft.checks.controllers import controller_problems
+from xsft.effects.submit.admission import inspect
 
 pytestmark = pytest.mark.cluster
 CORDONED = "/api/v1/nodes/gke-xsft-v6e-16-np-1-000"
@@ -63,7 +67,12 @@ def test_versions_are_those_of_the_controllers_images(
     real_cluster.api("POST", path, made)
     try:
         done = xsft("place", "show", "--context", real_cluster.context, "--json")
+        facts = inspect(
+            ClusterApi(kubeconfig=real_cluster.kubeconfig, context=real_cluster.context).connect(), demand()
+        )
     finally:
         real_cluster.api("DELETE", f"{path}/kueue-controller-manager")
+    (problem,) = controller_problems(facts.controllers, context=real_cluster.context)
+    assert "kueue-controller-manager in the namespace kueue-system has 0 of 0 pods ready" in problem.message
     versions = json.loads(done.stdout)["versions"]
     assert (versions["JobSet"], versions["Kueue"]) == (None, "v0.16.1")

@@ -46,6 +46,7 @@ V6E_256 = {
     "cloud.google.com/gke-tpu-accelerator": "tpu-v6e-slice",
     "cloud.google.com/gke-tpu-topology": "16x16",
 }
+READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 STANDIN, REAL = "stand-in", "real"
 
 
@@ -135,8 +136,12 @@ def furnish(objects: Objects, *, chips: int = 512) -> Objects:
     cpu = {"nodeLabels": {"cloud.google.com/gke-nodepool": "cpu-np"}}
     objects.add("kueue.x-k8s.io/resourceflavors", "cpu-user", spec=cpu)
     labels = {"cloud.google.com/gke-nodepool": "cpu-np"}
-    allocatable = {"allocatable": {"cpu": "63", "memory": "244Gi"}}
+    allocatable = {"allocatable": {"cpu": "63", "memory": "244Gi"}, **READY}
     objects.add("/nodes", "gke-cpu-np-000", metadata={"labels": labels}, status=allocatable)
+    for pool in ("tpu-np-0", "tpu-np-1"):
+        for host in range(64):
+            slice_labels = {**V6E_256, "cloud.google.com/gke-nodepool": pool}
+            objects.add("/nodes", f"gke-{pool}-{host:03d}", metadata={"labels": slice_labels}, status=READY)
     return objects
 
 

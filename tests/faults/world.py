@@ -20,6 +20,10 @@ GROUPS = {
     "namespaces": "",
     "nodes": "",
     "secrets": "",
+    "pods": "",
+    "deployments": "apps",
+    "cohorts": "kueue.x-k8s.io",
+    "workloads": "kueue.x-k8s.io",
 }
 """API group of each kind that xsft touches."""
 EVERY: frozenset[Right] = frozenset(product(("get", "list", "create"), GROUPS))

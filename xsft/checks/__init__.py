@@ -89,7 +89,22 @@ def subjects() -> tuple[Check, ...]:
     )
 
 
-AT_SUBMISSION = frozenset({"image-not-found", "image-maxtext-differs", "conversion-memory", "conversion-disk"})
+AT_SUBMISSION = frozenset(
+    {
+        "conversion-disk",
+        "conversion-memory",
+        "controller-not-ready",
+        "head-node-missing",
+        "head-node-small",
+        "image-maxtext-differs",
+        "image-not-found",
+        "kueue-not-managing",
+        "limit-range-default",
+        "quota-in-use",
+        "slices-missing",
+        "slices-unavailable",
+    }
+)
 """Ids of problems that may be found only just before something is created or converted: a plan does not call them
 unused."""
 

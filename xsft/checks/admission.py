@@ -11,10 +11,13 @@ from typing import Any
 from msgspec import Struct
 
 from xsft.aliases import JsonObject
+from xsft.checks.controllers import controller_problems
 from xsft.checks.cpu_quota import cpu_quota_problems, node_problems
 from xsft.checks.demand import Demand, SecretNeed
+from xsft.checks.node_pools import node_pool_problems
 from xsft.checks.quota import quota_problems
-from xsft.problems import Problem, error, namespace_missing, warning
+from xsft.checks.quota_in_use import QuotaHolder, QuotaState, Shortage, in_use_problems, shortages
+from xsft.problems import Problem, error, namespace_missing, note, warning
 
 
 class Unseen(Struct, frozen=True, kw_only=True):
@@ -47,6 +50,14 @@ class ClusterFacts(Struct, frozen=True, kw_only=True):
     """The JobSet that has the planned name, whoever created it."""
     nodes: tuple[JsonObject, ...] | Unseen | None = None
     """Nodes without chips; None if a TPU slice is requested. Many users may not list nodes: then there is no check."""
+    selected: Mapping[str, tuple[JsonObject, ...] | Unseen] = {}
+    """For each pod set of a run on slices, by name: the nodes that its node selector selects."""
+    cohort: tuple[JsonObject, ...] | Unseen | None = None
+    """All ClusterQueues that share the queue's quota, itself included; None if its cohort's limits are not known."""
+    holders: tuple[QuotaHolder, ...] | None = None
+    """Who holds quota; only read if the run would wait, and None if it may not be read."""
+    controllers: Mapping[str, JsonObject] = {}
+    """The Deployments of CONTROLLERS that could be read."""
 
 
 def admission_problems(facts: ClusterFacts, demand: Demand) -> tuple[Problem, ...]:
@@ -56,9 +67,28 @@ def admission_problems(facts: ClusterFacts, demand: Demand) -> tuple[Problem, ..
         *_queue(facts, demand),
         *_priority(facts),
         *(node_problems(facts.nodes, demand) if isinstance(facts.nodes, tuple) else ()),
+        *node_pool_problems(_read(facts.selected), demand, context=facts.context),
+        *controller_problems(facts.controllers, context=facts.context),
         *(problem for need in demand.secrets for problem in _secret(facts, demand, need)),
         *_unseen(facts),
+        *_not_established(facts),
     )
+
+
+def shortages_in(facts: ClusterFacts, demand: Demand) -> tuple[Shortage, ...]:
+    """Return what the queue could give, but not now; empty if that is not known."""
+    state = _quota_state(facts)
+    return shortages(state, facts.flavors, demand) if state else ()
+
+
+def _quota_state(facts: ClusterFacts) -> QuotaState | None:
+    if isinstance(facts.cluster_queue, dict) and isinstance(facts.cohort, tuple):
+        return QuotaState(queue=facts.cluster_queue, cohort=facts.cohort)
+    return None
+
+
+def _read(selected: Mapping[str, tuple[JsonObject, ...] | Unseen]) -> Mapping[str, tuple[JsonObject, ...]]:
+    return {name: nodes for name, nodes in selected.items() if isinstance(nodes, tuple)}
 
 
 def _queue(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
@@ -89,8 +119,13 @@ def _queue(facts: ClusterFacts, demand: Demand) -> Iterator[Problem]:
 
 def _quota(facts: ClusterFacts, demand: Demand, queue: JsonObject) -> Iterator[Problem]:
     if demand.asks_chips:
-        return quota_problems(queue, facts.flavors, demand)
-    return cpu_quota_problems(queue, facts.flavors, demand, context=facts.context)
+        cohort = facts.cohort if isinstance(facts.cohort, tuple) else None
+        yield from quota_problems(queue, facts.flavors, demand, cohort=cohort)
+        state = _quota_state(facts)
+        short = shortages_in(facts, demand)
+        yield from in_use_problems(short, state, facts.holders, context=facts.context) if state else ()
+        return
+    yield from cpu_quota_problems(queue, facts.flavors, demand, context=facts.context)
 
 
 def _stopped(what: str, queue: JsonObject) -> Iterator[Problem]:
@@ -183,3 +218,15 @@ def _unseen(facts: ClusterFacts) -> Iterator[Problem]:
     for why in dict.fromkeys(fact.why for fact in looked if isinstance(fact, Unseen)):
         message = f"Admission could not be checked completely: {why}"
         yield warning("admission-unseen", "", message, "Ask for read access, or ignore this warning.")
+
+
+def _not_established(facts: ClusterFacts) -> Iterator[Problem]:
+    """Yield one note per thing that could not be looked at, with what is therefore not known; many users may read
+    neither nodes nor other queues.
+    """
+    nodes = next((found for found in facts.selected.values() if isinstance(found, Unseen)), None)
+    known = {"whether nodes for all slices and for a Pathways head are there and can be used": nodes}
+    known["whether quota is left in the queue's cohort"] = facts.cohort if isinstance(facts.cohort, Unseen) else None
+    for what, unseen in known.items():
+        if unseen is not None:
+            yield note("cluster-not-read", "", f"Not established: {what}. {unseen.why}", "Ask for read access.")

@@ -8,7 +8,7 @@ request (1024) > maximum capacity (512)", "flavor 2xv6e-256 doesn't match node a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 
 from msgspec import Struct
@@ -43,10 +43,18 @@ class Group(Struct, frozen=True, kw_only=True):
         return tuple(f for f in self.flavors if _agrees(f, pods, self.label_keys) and not _untolerated(f, pods))
 
 
-def quota_problems(queue: JsonObject, flavors: Mapping[str, JsonObject], demand: Demand) -> Iterator[Problem]:
+def quota_problems(
+    queue: JsonObject,
+    flavors: Mapping[str, JsonObject],
+    demand: Demand,
+    *,
+    cohort: tuple[JsonObject, ...] | None = None,
+) -> Iterator[Problem]:
     """Yield the quota's problems. `flavors`: the ResourceFlavors that could be read; a group with an unread one is not
-    checked."""
-    groups = tuple(group_of(g, queue, flavors) for g in queue.get("spec", {}).get("resourceGroups") or ())
+    checked. `cohort`: as for `group_of`."""
+    groups = tuple(
+        group_of(g, queue, flavors, cohort=cohort) for g in queue.get("spec", {}).get("resourceGroups") or ()
+    )
     known = tuple(g for g in groups if all(f.name in flavors for f in g.flavors))
     name = queue["metadata"]["name"]
     for pods in demand.pod_sets:
@@ -133,9 +141,17 @@ def _agrees(flavor: Flavor, pods: PodSet, keys: frozenset[str]) -> bool:
 
 
 def _untolerated(flavor: Flavor, pods: PodSet) -> bool:
-    tolerations = (*pods.tolerations, *flavor.tolerations)
-    hard = [t for t in flavor.taints if t.get("effect") in ("NoSchedule", "NoExecute")]
-    return any(not any(_tolerates(toleration, taint) for toleration in tolerations) for taint in hard)
+    return not tolerates_all((*pods.tolerations, *flavor.tolerations), hard_taints(flavor.taints))
+
+
+def hard_taints(taints: Iterable[JsonObject]) -> tuple[JsonObject, ...]:
+    """Return the taints that keep pods away; not those that only make a node less preferred."""
+    return tuple(taint for taint in taints if taint.get("effect") in ("NoSchedule", "NoExecute"))
+
+
+def tolerates_all(tolerations: Iterable[JsonObject], taints: Iterable[JsonObject]) -> bool:
+    given = tuple(tolerations)
+    return all(any(_tolerates(toleration, taint) for toleration in given) for taint in taints)
 
 
 def _tolerates(toleration: JsonObject, taint: JsonObject) -> bool:
@@ -147,34 +163,65 @@ def _tolerates(toleration: JsonObject, taint: JsonObject) -> bool:
     return effect and all(toleration.get(part, "") == taint.get(part, "") for part in ("key", "value"))
 
 
-def group_of(group: JsonObject, queue: JsonObject, flavors: Mapping[str, JsonObject]) -> Group:
-    """Return a resource group of the queue, with what is known of its flavors."""
+def group_of(
+    group: JsonObject,
+    queue: JsonObject,
+    flavors: Mapping[str, JsonObject],
+    *,
+    cohort: tuple[JsonObject, ...] | None = None,
+) -> Group:
+    """Return a resource group of the queue, with what is known of its flavors. `cohort`: all ClusterQueues of the
+    queue's cohort; None if they are not known, and the queue can then borrow without bound.
+    """
     return Group(
         resources=tuple(group.get("coveredResources") or ()),
-        flavors=tuple(_flavor(f, queue, flavors.get(f["name"], {})) for f in group.get("flavors") or ()),
+        flavors=tuple(_flavor(f, queue, flavors.get(f["name"], {}), cohort) for f in group.get("flavors") or ()),
     )
 
 
-def _flavor(quotas: JsonObject, queue: JsonObject, flavor: JsonObject) -> Flavor:
+def cohort_name(queue: JsonObject) -> str | None:
+    """Return the cohort's name. source: Kueue's `cohort` (v1beta1), `cohortName` (v1beta2)."""
+    spec = queue.get("spec") or {}
+    return spec.get("cohort") or spec.get("cohortName") or None
+
+
+def nominal_quotas(queue: JsonObject) -> dict[tuple[str, str], Decimal]:
+    """Return the queue's own quota by flavor and resource."""
+    return {key: quantity(resource.get("nominalQuota", 0)) for key, resource in _quotas(queue)}
+
+
+def _quotas(queue: JsonObject) -> Iterator[tuple[tuple[str, str], JsonObject]]:
+    for group in (queue.get("spec") or {}).get("resourceGroups") or ():
+        for flavor in group.get("flavors") or ():
+            for resource in flavor.get("resources") or ():
+                yield (flavor["name"], resource["name"]), resource
+
+
+def _flavor(quotas: JsonObject, queue: JsonObject, flavor: JsonObject, cohort: tuple[JsonObject, ...] | None) -> Flavor:
     spec = flavor.get("spec") or {}
+    lent = {r["name"]: _borrowable(queue, cohort, (quotas["name"], r["name"])) for r in quotas.get("resources") or ()}
     return Flavor(
         name=quotas["name"],
         labels=spec.get("nodeLabels") or {},
         taints=tuple(spec.get("nodeTaints") or ()),
         tolerations=tuple(spec.get("tolerations") or ()),
-        capacity={r["name"]: _most(r, queue) for r in quotas.get("resources") or ()},
+        capacity={r["name"]: _most(r, lent[r["name"]]) for r in quotas.get("resources") or ()},
     )
 
 
-def _most(resource: JsonObject, queue: JsonObject) -> Decimal:
-    """Return the most of a resource that the queue can use; in a cohort it can borrow up to its limit, or without
-    bound.
-
-    source: Kueue's `cohort` (v1beta1), `cohortName` (v1beta2), `borrowingLimit`.
-    """
-    nominal = quantity(resource.get("nominalQuota", 0))
-    spec = queue.get("spec") or {}
-    if not (spec.get("cohort") or spec.get("cohortName")):
-        return nominal
+def _most(resource: JsonObject, borrowable: Decimal) -> Decimal:
+    """Return the most of a resource that the queue can use: its own, and what it may borrow."""
     limit = resource.get("borrowingLimit")
-    return UNBOUNDED if limit is None else nominal + quantity(limit)
+    borrowed = borrowable if limit is None else min(borrowable, quantity(limit))
+    return quantity(resource.get("nominalQuota", 0)) + borrowed
+
+
+def _borrowable(queue: JsonObject, cohort: tuple[JsonObject, ...] | None, key: tuple[str, str]) -> Decimal:
+    """Return what the other queues of the cohort lend. source: Kueue's `lendingLimit`, without which all is lent."""
+    if cohort_name(queue) is None:
+        return Decimal(0)
+    if cohort is None:
+        return UNBOUNDED
+    name = queue["metadata"]["name"]
+    others = [resource for one in cohort if one["metadata"]["name"] != name for k, resource in _quotas(one) if k == key]
+    return sum((quantity(r.get("lendingLimit") or r.get("nominalQuota", 0)) for r in others), Decimal(0))

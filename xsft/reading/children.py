@@ -13,12 +13,22 @@ from xsft.aliases import JsonObject
 
 PREFIX = "jobset.sigs.k8s.io"
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+JOB_NAME = "batch.kubernetes.io/job-name"
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 NODE_SELECTOR_STRATEGY = "alpha.jobset.sigs.k8s.io/node-selector"
 
 
 def child_jobs(jobset: JsonObject) -> tuple[JsonObject, ...]:
     """Return one Job per replicated job: its last replica, which has the longest name and labels."""
     return tuple(_child(jobset, replicated) for replicated in jobset["spec"]["replicatedJobs"])
+
+
+def first_pods(jobset: JsonObject) -> tuple[JsonObject, ...]:
+    """Return the first pod of each Job, as the Job controller makes it. JobSet's webhook admits it before any other pod
+    of its Job. source: kubernetes@v1.35 pkg/controller/job/job_controller.go, jobset@v0.10.1
+    pkg/webhooks/pod_admission_webhook.go.
+    """
+    return tuple(_first_pod(job) for job in child_jobs(jobset))
 
 
 def jobless(jobset: JsonObject) -> tuple[str, ...]:
@@ -51,6 +61,22 @@ def _child(jobset: JsonObject, replicated: JsonObject) -> JsonObject:
             "suspend": bool(jobset["spec"].get("suspend", False)),
             "template": _pod_template(jobset, spec["template"], labels, exclusive),
         },
+    }
+
+
+def _first_pod(job: JsonObject) -> JsonObject:
+    template, name = job["spec"]["template"], job["metadata"]["name"]
+    metadata = template["metadata"]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{name}-0",
+            "namespace": job["metadata"]["namespace"],
+            "labels": {**metadata["labels"], JOB_NAME: name, COMPLETION_INDEX: "0"},
+            "annotations": {**metadata["annotations"], COMPLETION_INDEX: "0"},
+        },
+        "spec": {**template["spec"], "hostname": f"{name}-0"},
     }
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -73,7 +73,7 @@ def supplies(
     nodes: Iterable[JsonObject], workloads: Iterable[JsonObject], flavors: Mapping[str, JsonObject]
 ) -> tuple[SliceSupply, ...]:
     """Return the supply of each TPU type, the largest slices first. `flavors`: the ResourceFlavors by name."""
-    units, users = tuple(_units(nodes)), _users(workloads, flavors)
+    units, users = tuple(slice_units(nodes)), _users(workloads, flavors)
     shapes = {unit.shape.tpu_type: unit.shape for unit in units} | {shape.tpu_type: shape for shape in users}
     ordered = sorted(shapes.values(), key=lambda shape: (-shape.chips, shape.tpu_type))
     return tuple(_supply(shape, units, tuple(users.get(shape, ()))) for shape in ordered)
@@ -89,12 +89,12 @@ def _supply(shape: Slice, units: tuple[SliceUnit, ...], users: tuple[SliceUser, 
     )
 
 
-def _units(nodes: Iterable[JsonObject]) -> Iterator[SliceUnit]:
+def slice_units(nodes: Iterable[JsonObject]) -> Iterator[SliceUnit]:
     """Yield the slices. GKE makes a node pool for each slice of several hosts; a host of one-host slices is a slice."""
     pools: dict[tuple[str, Slice], list[JsonObject]] = defaultdict(list)
     for node in nodes:
         labels = mapping(node, "metadata", "labels")
-        if shape := _shape(labels):
+        if shape := shape_of(labels):
             alone = shape.hosts == 1
             name = mapping(node, "metadata").get("name") if alone else labels.get(NODE_POOL)
             pools[text(name) or "?", shape].append(node)
@@ -134,7 +134,7 @@ def _held_chips(json: JsonObject, flavors: Mapping[str, JsonObject]) -> dict[Sli
     for pod_set in rows(mapping(json, "status", "admission").get("podSetAssignments")):
         flavor = flavors.get(text(mapping(pod_set, "flavors").get(TPU)) or "", {})
         amount = count(mapping(pod_set, "resourceUsage").get(TPU))
-        if (shape := _shape(mapping(flavor, "spec", "nodeLabels"))) and amount:
+        if (shape := shape_of(mapping(flavor, "spec", "nodeLabels"))) and amount:
             chips[shape] += amount
     return chips
 
@@ -145,7 +145,7 @@ def _wanted_chips(json: JsonObject) -> dict[Slice, int]:
     for pod_set in rows(mapping(json, "spec").get("podSets")):
         pod = mapping(pod_set, "template", "spec")
         each = sum(_requested(container) for container in rows(pod.get("containers")))
-        if (shape := _shape(mapping(pod, "nodeSelector"))) and each:
+        if (shape := shape_of(mapping(pod, "nodeSelector"))) and each:
             chips[shape] += each * count(pod_set.get("count"))
     return chips
 
@@ -155,12 +155,17 @@ def _requested(container: JsonObject) -> int:
     return count(mapping(resources, "requests").get(TPU)) or count(mapping(resources, "limits").get(TPU))
 
 
-def _shape(labels: JsonObject) -> Slice | None:
+def shape_of(labels: Mapping[str, Any]) -> Slice | None:
+    """Return the slice that a node, or a node selector, has in its labels; None if it has none or an unknown one."""
     accelerator, topology = text(labels.get(ACCELERATOR)), text(labels.get(TOPOLOGY))
     return slice_of(accelerator, topology) if accelerator and topology else None
 
 
-def _schedulable(node: JsonObject) -> bool:
+def is_ready(node: JsonObject) -> bool:
+    """Return whether the node's kubelet reports that it takes pods."""
     conditions = rows(mapping(node, "status").get("conditions"))
-    is_ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
-    return is_ready and mapping(node, "spec").get("unschedulable") is not True
+    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+
+
+def _schedulable(node: JsonObject) -> bool:
+    return is_ready(node) and mapping(node, "spec").get("unschedulable") is not True

@@ -29,6 +29,7 @@ def test_with_the_listed_rights_everything_works(cluster_api: ClusterApi) -> Non
     cluster.create_secret(name="hf", namespace=cluster_api.namespace, data={"token": b"x"})
     assert examine(cluster, wanted)[1] == ()
     assert cluster.dry_run_jobs(cluster.dry_run_jobset(wanted.manifest)) == ()
+    assert cluster.dry_run_pods(wanted.manifest) == ()
     assert isinstance(cluster.create_jobset(wanted.manifest), Created)
     examine(cluster, plan_for(cluster_api, queue="nosuch", priority="low"))
 
@@ -37,6 +38,8 @@ def test_without_the_optional_ones_it_warns_and_goes_on(cluster_api: ClusterApi)
     cluster_api.world.grant(rules()[:1])
     cluster, wanted = cluster_api.connect(), plan_for(cluster_api, **TOKEN)
     assert wanted.manifest is not None
-    problems = (*examine(cluster, wanted)[1], *cluster.dry_run_jobs(wanted.manifest))
-    assert {p.severity for p in problems} == {"warning"}
+    dry_run = (*cluster.dry_run_jobs(wanted.manifest), *cluster.dry_run_pods(wanted.manifest))
+    problems = (*examine(cluster, wanted)[1], *dry_run)
+    assert {p.severity for p in problems} == {"warning", "note"}
+    assert {"cluster-not-read", "pods-not-checked"} <= {p.id for p in problems}
     assert isinstance(cluster.create_jobset(wanted.manifest), Created)

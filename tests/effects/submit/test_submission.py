@@ -166,6 +166,8 @@ def test_the_dry_runs_come_first_and_everything_is_strict(cluster_api: ClusterAp
         ("jobsets", True),
         ("jobs", True),
         ("jobs", True),
+        ("pods", True),
+        ("pods", True),
         ("jobsets", False),
     ]
     assert {query["fieldValidation"] for _, query in posts} == {"Strict"}

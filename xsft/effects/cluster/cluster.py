@@ -9,20 +9,20 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from xsft.aliases import JsonObject
+from xsft.effects.cluster import dry_run
 from xsft.effects.cluster import resources as kinds
 from xsft.effects.cluster.api import METADATA_ONLY, Api, Patience
 from xsft.effects.cluster.config import Access, Here, Whereabouts, access_for, context_access, this_machine
 from xsft.effects.cluster.connection import connection_for
-from xsft.effects.cluster.create import DRY_RUN, MANAGER, Created, Exists, create, without
+from xsft.effects.cluster.create import MANAGER, Created, Exists, create, without
 from xsft.effects.cluster.delete import Deleted, delete
-from xsft.effects.cluster.errors import Ask, Reply, invalid, not_installed
+from xsft.effects.cluster.errors import Ask, not_installed
 from xsft.effects.cluster.reads import Reads
 from xsft.effects.cluster.resources import Resource
 from xsft.effects.cluster.servers import Servers
-from xsft.errors import SpecError, XsftError
+from xsft.errors import EnvironmentMissing, XsftError
 from xsft.launchers.labels import RUN_LABEL, TPU_NODE
-from xsft.problems import Problem, error, warning
-from xsft.reading.children import child_jobs, jobless
+from xsft.problems import Problem
 
 
 def connect(place: Whereabouts, *, here: Here | None = None, patience: Patience | None = None) -> Cluster:
@@ -88,17 +88,15 @@ class Cluster:
         """Return the object as the cluster would store it, after all its webhooks; the manifest itself if the name is
         taken (the cluster has still validated it).
         """
-        reply, ask = self._dry_run(kinds.JOBSETS, manifest)
-        if reply.status == 409:
-            return manifest
-        if not reply.ok:
-            raise self._api.failed(reply, ask)
-        return dict(reply.body)
+        return dry_run.stored_jobset(self._api, manifest)
 
     def dry_run_jobs(self, jobset: JsonObject) -> tuple[Problem, ...]:
         """Return what the cluster will refuse about the Jobs that JobSet creates from this one; empty if nothing."""
-        refused = (problem for job in child_jobs(jobset) for problem in self._refused_job(job))
-        return (*map(_makes_no_job, jobless(jobset)), *refused)
+        return dry_run.job_problems(self._api, jobset)
+
+    def dry_run_pods(self, jobset: JsonObject) -> tuple[Problem, ...]:
+        """Return what the cluster will refuse or change about the first pod of each of these Jobs; empty if nothing."""
+        return dry_run.pod_problems(self._api, jobset)
 
     def delete_jobset(self, *, name: str, namespace: str, uid: str) -> Deleted:
         """Delete the JobSet with that UID, its Jobs and its pods; no other of that name. Raises Unknown if the outcome
@@ -148,6 +146,17 @@ class Cluster:
     def tpu_nodes(self) -> tuple[JsonObject, ...]:
         """Return all TPU hosts."""
         return self._api.items(kinds.NODES, selector=TPU_NODE)
+
+    def nodes(self, *, selector: Mapping[str, str]) -> tuple[JsonObject, ...]:
+        """Return the nodes that have these labels."""
+        return self._api.items(kinds.NODES, selector=",".join(f"{key}={value}" for key, value in selector.items()))
+
+    def cohort(self, name: str) -> JsonObject | None:
+        """Return Kueue's object of that cohort, which it need not have; None also if this Kueue knows no such kind."""
+        try:
+            return self._api.get(self._kueue("cohorts", namespaced=False), name=name)
+        except EnvironmentMissing:
+            return None
 
     def cluster_queues(self) -> tuple[JsonObject, ...]:
         return self._api.items(self._kueue("clusterqueues", namespaced=False))
@@ -218,26 +227,6 @@ class Cluster:
             raise self._api.failed(reply, ask)
         return bool(reply.body.get("status", {}).get("allowed")) if reply.ok else None
 
-    def _dry_run(self, resource: Resource, body: JsonObject) -> tuple[Reply, Ask]:
-        """Send a dry run. It stores nothing, so it may be repeated like a query."""
-        metadata = body["metadata"]
-        ask = Ask(verb="create", resource=resource, namespace=metadata.get("namespace"), name=metadata["name"])
-        return self._api.question(ask, query={**DRY_RUN, "fieldManager": MANAGER}, body=body), ask
-
-    def _refused_job(self, job: JsonObject) -> tuple[Problem, ...]:
-        """Return the problems of a refused Job. A Job whose name is taken is validated before its name is."""
-        reply, ask = self._dry_run(kinds.JOBS, job)
-        if reply.ok or reply.status == 409:
-            return ()
-        if reply.status in (400, 422):
-            return tuple(invalid(reply, ask))
-        if reply.status == 403 and not reply.by_admission:
-            return (_not_checked(reply, ask),)
-        failed = self._api.failed(reply, ask)
-        if isinstance(failed, SpecError):
-            return failed.problems
-        raise failed
-
     @cached_property
     def _kueue_version(self) -> str:
         """Return the version to use. The group's versions are listed under /apis/GROUP."""
@@ -262,20 +251,3 @@ def _managed_keys(metadata: JsonObject) -> frozenset[str]:
     managers = metadata.get("metadata", {}).get("managedFields") or ()
     fields = [m.get("fieldsV1", {}).get("f:data") or {} for m in managers if isinstance(m, dict)]
     return frozenset(key.removeprefix("f:") for found in fields for key in found if key.startswith("f:"))
-
-
-def _makes_no_job(name: str) -> Problem:
-    message = f"The replicated job {name} has 0 replicas, so JobSet creates no Job for it."
-    return error(
-        "manifest-invalid", "", message, "Request at least one slice; `xsft plan --manifest` prints the JobSet."
-    )
-
-
-def _not_checked(reply: Reply, ask: Ask) -> Problem:
-    return warning(
-        "jobs-not-checked",
-        "",
-        f"The Jobs could not be checked: you may not {ask.what}, not even as a dry run ({reply.message}).",
-        "Ask for the verb create on jobs.batch: JobSet accepts pod templates from which no Job can be created, "
-        "and the run then holds its quota.",
-    )

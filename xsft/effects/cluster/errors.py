@@ -28,8 +28,19 @@ manifests.
 """
 UNKNOWN_FIELD = re.compile(r'unknown field "(?P<field>[^"]+)"')
 """source: kubernetes@v1.35 fieldValidation=Strict."""
-SINCE = {"spec.ttlSecondsAfterFinished": "v0.5.0"}
-"""The JobSet release that introduced the field. source: github.com/kubernetes-sigs/jobset/pull/443."""
+SINCE = {
+    "startupPolicy": "v0.4.0",
+    "ttlSecondsAfterFinished": "v0.5.0",
+    "coordinator": "v0.6.0",
+    "publishNotReadyAddresses": "v0.6.0",
+    "rules": "v0.6.0",
+    "restartStrategy": "v0.7.0",
+    "dependsOn": "v0.8.0",
+    "groupName": "v0.9.0",
+}
+"""The JobSet release that introduced the field, by its last name. source: jobset@v0.2.0 to v0.10.1
+api/jobset/v1alpha2/jobset_types.go.
+"""
 
 MAX_MESSAGE = 1500
 """Characters; a webhook may quote a whole object."""
@@ -149,13 +160,9 @@ def not_installed(resource: Resource, access: Access) -> XsftError:
 def invalid(reply: Reply, ask: Ask) -> Iterator[Problem]:
     """Yield one problem per cause."""
     fix = "Change the workload so that the object is valid; `xsft plan --manifest` prints it."
-    unknown = UNKNOWN_FIELD.search(reply.message)
+    unknown = UNKNOWN_FIELD.findall(reply.message)
     if ask.resource == JOBSETS and unknown:
-        since = f" {SINCE[unknown['field']]} or later" if unknown["field"] in SINCE else ""
-        fix = (
-            f"The installed JobSet does not support {unknown['field']}: upgrade it to JobSet{since} (xpk installs "
-            "v0.10.1; https://jobset.sigs.k8s.io/docs/installation), or ask the cluster's administrator to do it."
-        )
+        fix = _upgrade(unknown)
     if ask.resource == SECRETS:
         fix = "Change the name, key or value that the message mentions."
     elif reply.status == 413:
@@ -165,6 +172,17 @@ def invalid(reply: Reply, ask: Ask) -> Iterator[Problem]:
     for field, message in reply.causes or (("", reply.message),):
         at = f"{field}: " if field else ""
         yield error("manifest-invalid", "", f"The cluster refuses {what}: {at}{message}", fix)
+
+
+def _upgrade(fields: list[str]) -> str:
+    """Return the fix for fields that the installed JobSet does not have. Those of a pod are Kubernetes' own."""
+    own = [field.rpartition(".")[2] for field in fields if ".template." not in field]
+    releases = [SINCE[name] for name in own if name in SINCE]
+    since = f" {max(releases)} or later" if releases else ""
+    return (
+        f"The installed JobSet does not support {', '.join(fields)}: upgrade it to JobSet{since} (xpk installs "
+        "v0.10.1; https://jobset.sigs.k8s.io/docs/installation), or ask the cluster's administrator to do it."
+    )
 
 
 def _of_its_own(reply: Reply, ask: Ask, access: Access) -> Unreachable:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from xsft.aliases import JsonObject
 from xsft.checks.admission import Unseen
+from xsft.checks.controllers import CONTROLLERS, Controller
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.permitted import unless_forbidden
 from xsft.effects.machine.parallel import start
@@ -15,12 +16,6 @@ from xsft.reading.lenient import mapping, rows, text
 from xsft.reading.queue import quotas_of
 from xsft.reading.supply import TPU, SliceSupply, supplies
 from xsft.states.evidence import Quota
-
-CONTROLLERS = {
-    "JobSet": ("jobset-system", "jobset-controller-manager"),
-    "Kueue": ("kueue-system", "kueue-controller-manager"),
-}
-"""Namespace and Deployment. source: jobset@v0.10.1 and kueue@v0.16.1, config/default/kustomization.yaml."""
 
 
 class QueueQuota(Struct, frozen=True, kw_only=True):
@@ -80,13 +75,13 @@ def _queue(json: JsonObject) -> QueueQuota:
 
 
 def _versions(cluster: Cluster) -> dict[str, str | None]:
-    images = {name: _image_tag(cluster, *where) for name, where in CONTROLLERS.items()}
+    images = {name: _image_tag(cluster, where) for name, where in CONTROLLERS.items()}
     return {"Kubernetes": cluster.kubernetes_version(), **images}
 
 
-def _image_tag(cluster: Cluster, namespace: str, name: str) -> str | None:
+def _image_tag(cluster: Cluster, where: Controller) -> str | None:
     """Return the tag of the controller's image; None without the Deployment, a tag, or the permission."""
-    found = unless_forbidden(lambda: cluster.deployment(name=name, namespace=namespace))
+    found = unless_forbidden(lambda: cluster.deployment(name=where.deployment, namespace=where.namespace))
     if found is None or isinstance(found, Unseen):
         return None
     containers = rows(mapping(found, "spec", "template", "spec").get("containers"))

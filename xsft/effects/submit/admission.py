@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from xsft.aliases import JsonObject
-from xsft.checks.admission import ClusterFacts, Unseen, admission_problems
+from xsft.checks.admission import ClusterFacts, Unseen, admission_problems, shortages_in
+from xsft.checks.controllers import CONTROLLERS, Controller
 from xsft.checks.demand import Demand, demand_of
+from xsft.checks.quota import cohort_name
+from xsft.checks.quota_in_use import QuotaHolder, quota_holder_of
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.permitted import unless_forbidden
 from xsft.problems import Problem
@@ -24,6 +30,8 @@ def examine(cluster: Cluster, plan: Planned) -> tuple[ClusterFacts, tuple[Proble
         raise ValueError("a plan without a manifest cannot go to a cluster")
     demand = demand_of(plan.manifest, plan.run)
     facts = inspect(cluster, demand)
+    if shortages_in(facts, demand):
+        facts = replace(facts, holders=_holders(cluster))
     return facts, admission_problems(facts, demand)
 
 
@@ -43,6 +51,9 @@ def inspect(cluster: Cluster, demand: Demand) -> ClusterFacts:
         known_priorities=_names(cluster.priority_classes) if False in classes.values() else (),
         secrets={need.name: _keys(cluster, need.name, namespace) for need in demand.secrets},
         nodes=None if demand.asks_chips else unless_forbidden(cluster.cpu_nodes),
+        selected=_selected(cluster, demand, cluster_queue) if demand.asks_chips else {},
+        cohort=_cohort(cluster, cluster_queue),
+        controllers=_controllers(cluster),
         jobsets=cluster.list_jobsets(namespace=namespace, run_name=demand.run_name),
         same_name=cluster.get_jobset(name=demand.jobset, namespace=namespace),
     )
@@ -53,6 +64,48 @@ def _cluster_queue(cluster: Cluster, queue: JsonObject | Unseen | None) -> JsonO
         return queue
     name = str(queue.get("spec", {}).get("clusterQueue"))
     return unless_forbidden(lambda: cluster.cluster_queue(name))
+
+
+def _selected(
+    cluster: Cluster, demand: Demand, queue: JsonObject | Unseen | None
+) -> dict[str, tuple[JsonObject, ...] | Unseen]:
+    """Return the nodes of each pod set; of none if an admission check of the queue adds nodes before a run starts.
+    source: Kueue's ProvisioningRequest admission check.
+    """
+    spec = queue.get("spec", {}) if isinstance(queue, dict) else {}
+    if spec.get("admissionChecks") or spec.get("admissionChecksStrategy"):
+        return {}
+    return {
+        pods.name: unless_forbidden(partial(cluster.nodes, selector=pods.node_selector)) for pods in demand.pod_sets
+    }
+
+
+def _cohort(cluster: Cluster, queue: JsonObject | Unseen | None) -> tuple[JsonObject, ...] | Unseen | None:
+    """Return the ClusterQueues that share quota; None if a Cohort object adds to it, which is not counted here."""
+    if not isinstance(queue, dict):
+        return None
+    name = cohort_name(queue)
+    if name is None:
+        return (queue,)
+    if unless_forbidden(lambda: cluster.cohort(name)) is not None:
+        return None
+    found = unless_forbidden(cluster.cluster_queues)
+    return found if isinstance(found, Unseen) else tuple(one for one in found if cohort_name(one) == name)
+
+
+def _holders(cluster: Cluster) -> tuple[QuotaHolder, ...] | None:
+    found = unless_forbidden(cluster.workloads)
+    return None if isinstance(found, Unseen) else tuple(filter(None, map(quota_holder_of, found)))
+
+
+def _controllers(cluster: Cluster) -> dict[str, JsonObject]:
+    """Return the controllers' Deployments that exist and may be read."""
+    found = {name: unless_forbidden(partial(_deployment, cluster, where)) for name, where in CONTROLLERS.items()}
+    return {name: deployment for name, deployment in found.items() if isinstance(deployment, dict)}
+
+
+def _deployment(cluster: Cluster, where: Controller) -> JsonObject | None:
+    return cluster.deployment(name=where.deployment, namespace=where.namespace)
 
 
 def _flavors(cluster: Cluster, queue: JsonObject | Unseen | None) -> dict[str, JsonObject]:

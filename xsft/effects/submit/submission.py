@@ -4,14 +4,16 @@ a submitter is killed at any point, the next call can determine what happened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from xsft.aliases import JsonObject, ShowLine
+from xsft.checks import overridden
 from xsft.checks.admission import ClusterFacts
+from xsft.checks.controllers import unmanaged_problems
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.create import Created, Exists, is_refusal
 from xsft.effects.facts.checkpoint import read_checkpoint
@@ -119,7 +121,8 @@ class Submitter(Struct, frozen=True, kw_only=True):
         records = self.store.read_run(output, plan.run_name)
         latest = self._latest_step(plan)
         self.progress("reading the cluster")
-        facts, problems = examine(self.cluster, plan)
+        facts, found = examine(self.cluster, plan)
+        problems = overridden(found, plan.run.spec.checks)
         jobsets = (*map(seen_of, facts.jobsets), *self._unlabelled(plan, facts, records))
         world = RunHistory(jobsets=jobsets, records=records, latest_step=latest, made=self._is_made(plan))
         decision, passed_over = self._decided(plan, world)
@@ -200,8 +203,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         plan = first if attempt == 1 else self.replan(attempt)
         manifest = manifest_of(plan)
         self.progress("validating the JobSet and its Jobs with a dry run")
-        self.cluster.dry_run_jobset(manifest)
-        said = (*problems, *_no_errors(self.cluster.dry_run_jobs(manifest)))
+        said = (*problems, *_no_errors(self._dry_runs(manifest, accepted=plan.run.spec.checks)))
         self.confirm(proposal_of(plan, attempt=attempt, world=world, problems=said))
         action: Action = "created" if attempt == 1 else "attempt"
         record = record_of(plan, self.provenance, number=attempt, action=action, resumes_from=world.latest_step)
@@ -210,6 +212,13 @@ class Submitter(Struct, frozen=True, kw_only=True):
         ref = begun if isinstance(begun, RecordRef) else begun.ref
         self.progress(f"creating JobSet {plan.jobset}")
         return self._created(plan, ref, action=action, problems=(*said, *ref.problems))
+
+    def _dry_runs(self, manifest: JsonObject, *, accepted: Mapping[str, str]) -> tuple[Problem, ...]:
+        """Return what the cluster would refuse or change about the JobSet, its Jobs and their pods."""
+        stored = self.cluster.dry_run_jobset(manifest)
+        jobs = self.cluster.dry_run_jobs(manifest)
+        pods = () if errors_in(jobs) else self.cluster.dry_run_pods(manifest)
+        return overridden((*unmanaged_problems(stored, context=self.cluster.context), *jobs, *pods), accepted)
 
     def _created(self, plan: Planned, ref: RecordRef, *, action: Action, problems: tuple[Problem, ...]) -> Submission:
         with when_interrupted(notes.maybe_created(plan)):

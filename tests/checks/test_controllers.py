@@ -1,0 +1,40 @@
+"""JobSet's and Kueue's Deployments, and what a dry run tells of Kueue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from xsft.checks.controllers import controller_problems, unmanaged_problems
+
+QUEUED = {"labels": {"kueue.x-k8s.io/queue-name": "q"}, "creationTimestamp": "2026-11-21T10:00:00Z"}
+
+
+def deployment(*, wanted: int, ready: int) -> dict[str, Any]:
+    metadata = {"name": "kueue-controller-manager", "namespace": "kueue-system"}
+    return {"metadata": metadata, "spec": {"replicas": wanted}, "status": {"readyReplicas": ready} if ready else {}}
+
+
+@pytest.mark.parametrize(("wanted", "ready", "command"), [(1, 0, "get pods"), (0, 0, "scale deployment"), (2, 1, "")])
+def test_a_controller_without_ready_pods_is_named_with_the_command(wanted: int, ready: int, command: str) -> None:
+    found = list(controller_problems({"Kueue": deployment(wanted=wanted, ready=ready)}, context="c"))
+    assert [p.id for p in found] == (["controller-not-ready"] if command else [])
+    assert all(f"kubectl --context c -n kueue-system {command}" in p.fix for p in found)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "suspend", "ids"),
+    [
+        (QUEUED, True, []),
+        (QUEUED, False, ["kueue-not-managing"]),
+        ({"creationTimestamp": "x"}, False, []),
+        ({"labels": QUEUED["labels"]}, False, []),
+    ],
+    ids=["managed", "unmanaged", "no queue", "the name is taken"],
+)
+def test_an_unsuspended_answer_shows_that_kueue_does_not_manage_it(
+    metadata: dict[str, Any], suspend: bool, ids: list[str]
+) -> None:
+    found = list(unmanaged_problems({"metadata": metadata, "spec": {"suspend": suspend}}, context="c"))
+    assert [p.id for p in found] == ids

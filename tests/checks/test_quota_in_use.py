@@ -1,0 +1,98 @@
+"""What a queue and its cohort have left, and who holds the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.checks.test_admission import CPU_FLAVOR, TPU_FLAVOR, facts, queue
+from tests.checks.test_demand import demand
+from tests.replacing import replace
+from xsft.checks.admission import ClusterFacts, Unseen, admission_problems, shortages_in
+from xsft.checks.quota_in_use import quota_holder_of
+from xsft.problems import Problem
+
+FLAVOR, CHIPS = "2xv6e-256", "google.com/tpu"
+
+
+def using(chips: int, *, name: str = "cluster-queue", nominal: int = 512, **spec: Any) -> dict[str, Any]:
+    resources = [{"name": CHIPS, "total": str(chips)}]
+    status = {"flavorsReservation": [{"name": FLAVOR, "resources": resources}]}
+    return {**queue(nominal, **spec), "metadata": {"name": name}, "status": status}
+
+
+def workload(name: str, chips: int, *, cluster_queue: str = "cluster-queue") -> dict[str, Any]:
+    """As Kueue writes it once it has given quota."""
+    owner = {"kind": "JobSet", "name": name, "uid": "u"}
+    pods = [{"name": "worker", "flavors": {CHIPS: FLAVOR}, "resourceUsage": {CHIPS: str(chips)}}]
+    return {
+        "metadata": {"name": f"jobset-{name}", "namespace": "team-a", "ownerReferences": [owner]},
+        "spec": {},
+        "status": {
+            "conditions": [{"type": "QuotaReserved", "status": "True"}],
+            "admission": {"clusterQueue": cluster_queue, "podSetAssignments": pods},
+        },
+    }
+
+
+def cluster(*queues: dict[str, Any], **changes: Any) -> ClusterFacts:
+    return facts(cluster_queue=queues[0], cohort=queues, **changes)
+
+
+def said(given: ClusterFacts) -> tuple[Problem, ...]:
+    return admission_problems(given, demand("deepseek_ultrachat"))
+
+
+def test_a_free_queue_is_no_problem() -> None:
+    assert said(cluster(using(0))) == ()
+
+
+def test_a_queue_in_use_names_who_holds_it() -> None:
+    held = tuple(
+        filter(None, map(quota_holder_of, (workload("older", 256), workload("elsewhere", 9, cluster_queue="x"))))
+    )
+    (problem,) = said(cluster(using(256), holders=held))
+    assert (problem.id, problem.severity) == ("quota-in-use", "warning")
+    assert "requests 512 chips" in problem.message
+    assert "ClusterQueue cluster-queue has 256 of 512 left in flavor 2xv6e-256" in problem.message
+    assert problem.message.endswith("In use by: older in team-a (256).")
+
+
+def test_who_may_not_be_listed_is_not_known() -> None:
+    (problem,) = said(cluster(using(1)))
+    assert "your login may not list Workloads" in problem.message
+
+
+def test_a_cohort_lends_what_others_leave() -> None:
+    mine, other = using(0, nominal=256, cohort="all"), using(0, name="other", nominal=256, cohort="all")
+    assert said(cluster(mine, other)) == ()
+    (problem,) = said(cluster(mine, using(128, name="other", nominal=256, cohort="all")))
+    assert problem.id == "quota-in-use"
+    assert "cluster-queue (cohort all) has 384 of 512 left" in problem.message
+
+
+def test_more_than_the_whole_cohort_has_is_never_admitted() -> None:
+    mine, other = using(0, nominal=128, cohort="all"), using(0, name="other", nominal=256, cohort="all")
+    assert [p.id for p in said(cluster(mine, other))] == ["quota-too-small"]
+
+
+def test_what_a_queue_does_not_lend_does_not_count() -> None:
+    mine, other = using(0, nominal=256, cohort="all"), using(0, name="other", nominal=256, cohort="all")
+    other["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["lendingLimit"] = 128
+    assert [p.id for p in said(cluster(mine, other))] == ["quota-too-small"]
+
+
+def test_a_cohort_that_may_not_be_read_is_a_note() -> None:
+    given = facts(cluster_queue=queue(256, cohort="all"), cohort=Unseen(why="You may not."))
+    assert [(p.id, p.severity) for p in said(given)] == [("cluster-not-read", "note")]
+    assert shortages_in(given, demand("deepseek_ultrachat")) == ()
+
+
+def test_a_flavor_that_could_not_be_read_is_not_judged() -> None:
+    assert said(replace(cluster(using(512)), flavors={"cpu-user": CPU_FLAVOR})) == ()
+    assert said(replace(cluster(using(512)), flavors={FLAVOR: TPU_FLAVOR, "cpu-user": CPU_FLAVOR})) != ()
+
+
+def test_a_workload_without_quota_holds_nothing() -> None:
+    waiting = workload("w", 1)
+    waiting["status"] = {}
+    assert quota_holder_of(waiting) is None

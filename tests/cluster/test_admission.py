@@ -1,0 +1,152 @@
+"""What is found before slices are taken, on a real control plane, and that the named commands mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.cluster.api import Cluster
+from tests.cluster.rest import MERGE
+from tests.cluster.test_cpu_jobs import mend
+from tests.effects.cluster.test_cluster import planned
+from tests.effects.submit.test_admission import plan
+from tests.fakes.clusters import ClusterApi
+from xsft.checks.controllers import unmanaged_problems
+from xsft.effects.cluster.cluster import Cluster as Connected
+from xsft.effects.submit.admission import examine
+from xsft.problems import Problem
+from xsft.steps import Plan
+
+pytestmark = pytest.mark.cluster
+Json = dict[str, Any]
+HOST = "/api/v1/nodes/gke-xsft-v6e-256-np-3-007"
+WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/kueue-mutating-webhook-configuration"
+
+
+@pytest.fixture
+def connected(real_cluster: Cluster) -> Connected:
+    return ClusterApi(kubeconfig=real_cluster.kubeconfig, context=real_cluster.context, read_timeout_s=10.0).connect()
+
+
+def asking(slices: int, *, namespace: str) -> Plan:
+    """The flagship with so many slices."""
+    made = plan(namespace=namespace)
+    manifest = planned("deepseek_ultrachat", namespace=namespace)
+    manifest["spec"]["replicatedJobs"][1]["replicas"] = slices
+    return replace(made, manifest=manifest)
+
+
+def found(connected: Connected, slices: int, *, namespace: str) -> tuple[Problem, ...]:
+    return examine(connected, asking(slices, namespace=namespace))[1]
+
+
+@pytest.fixture
+def cordoned(real_cluster: Cluster) -> Iterator[None]:
+    real_cluster.api("PATCH", HOST, {"spec": {"unschedulable": True}}, content=MERGE)
+    yield
+    real_cluster.api("PATCH", HOST, {"spec": {"unschedulable": None}}, content=MERGE)
+
+
+@pytest.mark.usefixtures("cordoned")
+def test_a_cordoned_host_takes_its_slice_away_until_the_command_opens_it(
+    real_cluster: Cluster, cluster_namespace: str, connected: Connected
+) -> None:
+    assert found(connected, 3, namespace=cluster_namespace) == ()
+    (problem,) = found(connected, 4, namespace=cluster_namespace)
+    assert problem.id == "slices-unavailable"
+    assert "xsft-v6e-256-np-3 (cordoned: gke-xsft-v6e-256-np-3-007)" in problem.message
+    mend(real_cluster, problem.fix.partition(": ")[2])
+    assert found(connected, 4, namespace=cluster_namespace) == ()
+
+
+def test_more_slices_than_the_cluster_has(connected: Connected, cluster_namespace: str) -> None:
+    problems = {p.id: p for p in found(connected, 5, namespace=cluster_namespace)}
+    assert problems.keys() == {"quota-too-small", "slices-missing"}
+    assert "has 4 slices of v6e-256; the run asks for 5" in problems["slices-missing"].message
+
+
+def account(manifest: Json) -> Json:
+    for replicated in manifest["spec"]["replicatedJobs"]:
+        replicated["template"]["spec"]["template"]["spec"]["serviceAccountName"] = "trainer"
+    return manifest
+
+
+def unlabelled(cluster: Cluster, namespace: str) -> None:
+    label = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}
+    cluster.api("PATCH", f"/api/v1/namespaces/{namespace}", label, content=MERGE)
+
+
+def limited(cluster: Cluster, namespace: str, **limits: Json) -> None:
+    spec = {"limits": [{"type": "Container", **limits}]}
+    cluster.api("POST", f"/api/v1/namespaces/{namespace}/limitranges", {"metadata": {"name": "small"}, "spec": spec})
+
+
+def rationed(cluster: Cluster, namespace: str) -> None:
+    """Its quota is known to the server once its controller has counted what is there."""
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    cluster.api("POST", path, {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "0"}}})
+
+
+RULES: dict[str, Callable[[Cluster, str], None]] = {
+    "pod-security": unlabelled,
+    "limit-range": lambda cluster, namespace: limited(cluster, namespace, max={"memory": "64Gi"}),
+    "limit-range-default": lambda cluster, namespace: limited(cluster, namespace, default={"memory": "512Mi"}),
+    "resource-quota": rationed,
+}
+
+ALSO = {"limit-range": ("limit-range-default",)}
+"""A maximum is the default of a container without a limit."""
+
+
+@pytest.mark.parametrize("id", RULES)
+def test_a_rule_of_the_namespace_is_found_by_a_dry_run_of_the_pods(
+    real_cluster: Cluster, cluster_namespace: str, connected: Connected, id: str
+) -> None:
+    manifest = planned("deepseek_ultrachat", namespace=cluster_namespace)
+    assert connected.dry_run_pods(manifest) == ()
+    RULES[id](real_cluster, cluster_namespace)
+    real_cluster.wait(lambda: connected.dry_run_pods(manifest), what="the rule to hold")
+    problems = connected.dry_run_pods(manifest)
+    assert {p.id for p in problems} == {id, *ALSO.get(id, ())}
+    assert all(cluster_namespace in p.fix for p in problems)
+    assert connected.dry_run_jobs(manifest) == (), "the Jobs do not show it"
+
+
+def test_a_missing_service_account_is_found_and_the_command_makes_it(
+    real_cluster: Cluster, cluster_namespace: str, connected: Connected
+) -> None:
+    manifest = account(planned("deepseek_ultrachat_mcjax", namespace=cluster_namespace))
+    (problem,) = connected.dry_run_pods(manifest)
+    assert problem.id == "service-account-missing"
+    mend(real_cluster, problem.fix.partition(": ")[2])
+    real_cluster.wait(lambda: connected.dry_run_pods(manifest) == (), what="the account to be known")
+
+
+@pytest.fixture
+def left_out(real_cluster: Cluster, cluster_namespace: str) -> Iterator[None]:
+    """Kueue's webhook for JobSets does not see the namespace."""
+    before = real_cluster.api("GET", WEBHOOKS)["webhooks"]
+    term = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [cluster_namespace]}
+    narrow = [
+        {**one, "namespaceSelector": {"matchExpressions": [term]}} if one["name"] == "mjobset.kb.io" else one
+        for one in before
+    ]
+    real_cluster.api("PATCH", WEBHOOKS, {"webhooks": narrow}, content=MERGE)
+    yield
+    real_cluster.api("PATCH", WEBHOOKS, {"webhooks": before}, content=MERGE)
+
+
+@pytest.mark.usefixtures("left_out")
+def test_a_jobset_that_kueue_does_not_manage_comes_back_unsuspended(
+    real_cluster: Cluster, cluster_namespace: str, connected: Connected
+) -> None:
+    manifest = planned(namespace=cluster_namespace)
+
+    def problems() -> list[Problem]:
+        return list(unmanaged_problems(connected.dry_run_jobset(manifest), context=connected.context))
+
+    real_cluster.wait(problems, what="the server to call its webhooks anew")
+    assert [p.id for p in problems()] == ["kueue-not-managing"]

@@ -1,0 +1,77 @@
+"""Check the controllers that run a JobSet: JobSet's and Kueue's pods are ready, and Kueue manages the JobSet. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from xsft.aliases import JsonObject
+from xsft.checks.demand import QUEUE_LABEL
+from xsft.problems import Problem, error, warning
+
+
+class Controller(Struct, frozen=True, kw_only=True):
+    """The Deployment of a controller."""
+
+    namespace: str
+    deployment: str
+
+
+CONTROLLERS: Mapping[str, Controller] = {
+    "JobSet": Controller(namespace="jobset-system", deployment="jobset-controller-manager"),
+    "Kueue": Controller(namespace="kueue-system", deployment="kueue-controller-manager"),
+}
+"""source: jobset@v0.10.1 and kueue@v0.16.1, config/default/kustomization.yaml."""
+
+
+def controller_problems(deployments: Mapping[str, JsonObject], *, context: str) -> Iterator[Problem]:
+    """Yield a warning for each controller without a ready pod. `deployments`: those that could be read, by the keys of
+    CONTROLLERS; one that is elsewhere, or runs in another way, is not checked.
+    """
+    for name, deployment in deployments.items():
+        if not (deployment.get("status") or {}).get("readyReplicas"):
+            yield _not_ready(name, deployment, context)
+
+
+def unmanaged_problems(stored: JsonObject, *, context: str) -> Iterator[Problem]:
+    """Yield an error if the API server's answer to a dry run shows that Kueue will not manage the JobSet: Kueue's
+    webhook suspends every JobSet that names a queue. source: kueue@v0.16.1
+    pkg/controller/jobs/jobset/jobset_webhook.go.
+    """
+    metadata = stored["metadata"]
+    queue = (metadata.get("labels") or {}).get(QUEUE_LABEL)
+    answered = "creationTimestamp" in metadata  # else the name is taken, and this is what was sent
+    if queue and answered and stored["spec"].get("suspend") is not True:
+        yield _unmanaged(queue, context)
+
+
+def _not_ready(name: str, deployment: JsonObject, context: str) -> Problem:
+    metadata = deployment["metadata"]
+    wanted = (deployment.get("spec") or {}).get("replicas", 1)
+    where = f"{metadata['name']} in the namespace {metadata['namespace']}"
+    message = (
+        f"{name} is not running: its Deployment {where} has 0 of {wanted} pods ready. Runs do not start meanwhile."
+    )
+    kubectl = shlex.join(("kubectl", "--context", context, "-n", metadata["namespace"]))
+    fix = f"Look for the cause: {kubectl} get pods ; {kubectl} describe deployment {metadata['name']}"
+    if wanted == 0:
+        fix = f"Start it: {kubectl} scale deployment {metadata['name']} --replicas=1"
+    return warning("controller-not-ready", "", message, fix)
+
+
+def _unmanaged(queue: str, context: str) -> Problem:
+    message = (
+        f"Kueue does not manage the JobSet, although it names the queue {queue}: the dry run came back unsuspended. Its"
+        " pods would start at once, without quota, beside the runs that hold it."
+    )
+    kueue = CONTROLLERS["Kueue"]
+    kubectl = shlex.join(("kubectl", "--context", context, "-n", kueue.namespace))
+    fix = (
+        "Let Kueue manage JobSets: add jobset.x-k8s.io/jobset to integrations.frameworks"
+        f" ({kubectl} edit configmap kueue-manager-config), then {kubectl} rollout restart deployment"
+        f" {kueue.deployment}; and check which namespaces its webhooks leave out (kubectl --context {context} get"
+        " mutatingwebhookconfigurations -o yaml)."
+    )
+    return error("kueue-not-managing", "queue", message, fix, kind="disputable")

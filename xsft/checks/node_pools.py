@@ -1,0 +1,184 @@
+"""Check the nodes that a JobSet's pods select: whole slices of the topology, and a node that holds a Pathways head.
+Pure.
+
+A missing slice is a warning, because a node pool may be added or grow. Nodes without chips that are all too small are
+an error: the machines of a node pool are alike.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+
+from msgspec import Struct
+
+from xsft.aliases import JsonObject
+from xsft.catalog.tpu import Slice
+from xsft.checks.demand import TPU, Demand, PodSet, plain, quantity
+from xsft.checks.quota import hard_taints, tolerates_all
+from xsft.problems import Problem, error, warning
+from xsft.reading.supply import NODE_POOL, SliceUnit, is_ready, shape_of, slice_units
+
+SHOWN = 3
+"""Number of slices that a message lists."""
+
+
+class Obstacle(Struct, frozen=True, kw_only=True):
+    """The reason that a run cannot use a slice now, and the command for it."""
+
+    slice: str
+    why: str
+    fix: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.slice} ({self.why})"
+
+
+def node_pool_problems(
+    nodes: Mapping[str, tuple[JsonObject, ...]], demand: Demand, *, context: str
+) -> Iterator[Problem]:
+    """Yield the problems of the nodes. `nodes`: for each pod set, by name, the nodes that its node selector selects; a
+    pod set whose nodes could not be read is not checked.
+    """
+    for pods in demand.pod_sets:
+        found = nodes.get(pods.name)
+        if found is None:
+            continue
+        if pods.requests.get(TPU):
+            yield from _slices(found, pods, context)
+        elif demand.asks_chips:
+            yield from _head(found, pods, context)
+
+
+def _slices(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator[Problem]:
+    shape = shape_of(pods.node_selector)
+    if shape is None:
+        return
+    wanted = -(-pods.pods // shape.hosts)
+    units = [unit for unit in slice_units(nodes) if unit.shape == shape]
+    obstacles = [obstacle for unit in units for obstacle in _obstacle(unit, pods, context)]
+    if len(units) < wanted:
+        yield _missing(shape, pods, wanted=wanted, there=len(units), obstacles=obstacles)
+    elif len(units) - len(obstacles) < wanted:
+        yield _unavailable(shape, wanted=wanted, usable=len(units) - len(obstacles), obstacles=obstacles)
+
+
+def _obstacle(unit: SliceUnit, pods: PodSet, context: str) -> Iterator[Obstacle]:
+    """Yield the first reason that the slice cannot be used, if there is one."""
+    selector = f"{NODE_POOL}={unit.name}" if unit.shape.hosts > 1 else f"kubernetes.io/hostname={unit.name}"
+    kubectl = shlex.join(("kubectl", "--context", context))
+    cordoned = [node for node in unit.nodes if (node.get("spec") or {}).get("unschedulable")]
+    not_ready = [node for node in unit.nodes if not is_ready(node)]
+    taints = [taint for node in unit.nodes for taint in _untolerated(node, pods)]
+    look = f"{kubectl} get nodes -l {selector}"
+    if len(unit.nodes) < unit.shape.hosts:
+        yield Obstacle(slice=unit.name, why=f"{len(unit.nodes)} of {unit.shape.hosts} hosts", fix=look)
+    elif cordoned:
+        fix = f"{kubectl} uncordon -l {selector}"
+        yield Obstacle(slice=unit.name, why=f"cordoned: {_names(cordoned)}", fix=fix)
+    elif not_ready:
+        yield Obstacle(slice=unit.name, why=f"not Ready: {_names(not_ready)}", fix=look)
+    elif taints:
+        key, effect = taints[0].get("key"), taints[0].get("effect")
+        fix = f"{kubectl} taint nodes -l {selector} {key}:{effect}-"
+        yield Obstacle(slice=unit.name, why=f"tainted {key}:{effect}, which the pods do not tolerate", fix=fix)
+
+
+def _missing(shape: Slice, pods: PodSet, *, wanted: int, there: int, obstacles: list[Obstacle]) -> Problem:
+    usable = f", of which {there - len(obstacles)} can be used now" if obstacles else ""
+    message = (
+        f"The cluster has {_count(there, shape)}{usable}; the run asks for {wanted} (nodes with {_labels(pods)}). If no"
+        " node pool grows by itself, the run gets its quota and then waits for nodes while it holds it."
+    )
+    fix = f"`xpk cluster create … --tpu-type={shape.tpu_type} --num-slices={wanted}` adds node pools to a cluster"
+    fewer = f"; or request fewer slices (tpu.num_slices: {there})" if there else "; or use another type (tpu.type)"
+    return warning("slices-missing", "tpu", message, f"{fix}{fewer}.")
+
+
+def _unavailable(shape: Slice, *, wanted: int, usable: int, obstacles: list[Obstacle]) -> Problem:
+    more = f" and {len(obstacles) - SHOWN} more" if len(obstacles) > SHOWN else ""
+    listed = "; ".join(one.text for one in obstacles[:SHOWN])
+    message = (
+        f"Of the cluster's slices of {shape.tpu_type}, {usable} can be used now, and the run asks for {wanted}."
+        f" Not usable: {listed}{more}."
+    )
+    fixes = " ; ".join(dict.fromkeys(one.fix for one in obstacles[:SHOWN]))
+    return warning("slices-unavailable", "tpu", message, f"Ask the administrator, or run: {fixes}")
+
+
+def _head(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator[Problem]:
+    """Check that one node holds one pod: a pod cannot be split."""
+    asked = {name: amount / pods.pods for name, amount in pods.requests.items() if amount and pods.pods}
+    if not nodes:
+        yield _no_head_node(pods, asked)
+        return
+    if any(all(_allocatable(node, name) >= amount for name, amount in asked.items()) for node in nodes):
+        yield from _no_usable_head_node(nodes, pods, context)
+        return
+    largest = max(nodes, key=lambda node: tuple(_allocatable(node, name) for name in sorted(asked)))
+    has = ", ".join(_amount(name, _allocatable(largest, name)) for name in sorted(asked))
+    message = (
+        f"No node holds {pods.name}: a pod asks for {_requests(asked)}, and the largest node with {_labels(pods)} can"
+        f" give {has} ({largest['metadata']['name']}). The workers would hold their slices while it waits."
+    )
+    fix = f"Make that node pool anew with larger machines (xpk's are n2-standard-64); {_look(pods, context)} lists it."
+    yield error("head-node-small", "mode", message, fix, kind="disputable")
+
+
+def _no_head_node(pods: PodSet, asked: Mapping[str, Decimal]) -> Problem:
+    message = (
+        f"The cluster has no node with {_labels(pods)}, where {pods.name} runs (it asks for {_requests(asked)}). If no"
+        " node pool grows by itself, the workers hold their slices while it waits."
+    )
+    fix = "`xpk cluster create-pathways …` on the same cluster adds the node pool for Pathways heads."
+    return warning("head-node-missing", "mode", message, fix)
+
+
+def _no_usable_head_node(nodes: tuple[JsonObject, ...], pods: PodSet, context: str) -> Iterator[Problem]:
+    """Yield a warning if every node is cordoned, not Ready or tainted."""
+    closed = [
+        n for n in nodes if (n.get("spec") or {}).get("unschedulable") or _untolerated(n, pods) or not is_ready(n)
+    ]
+    if len(closed) == len(nodes):
+        message = f"No node with {_labels(pods)} takes {pods.name} now: all are cordoned, tainted or not Ready."
+        fix = f"Ask the administrator; {_look(pods, context)} (`kubectl uncordon NODE` opens a cordoned one)."
+        yield warning("head-node-missing", "mode", message, fix)
+
+
+def _look(pods: PodSet, context: str) -> str:
+    selector = ",".join(f"{key}={value}" for key, value in pods.node_selector.items())
+    return shlex.join(("kubectl", "--context", context, "get", "nodes", "-l", selector))
+
+
+def _untolerated(node: JsonObject, pods: PodSet) -> list[JsonObject]:
+    """Return the taints that keep the pods away; not those that Kubernetes sets for a state reported otherwise."""
+    taints = hard_taints((node.get("spec") or {}).get("taints") or ())
+    own = [taint for taint in taints if not str(taint.get("key", "")).startswith("node.kubernetes.io/")]
+    return [taint for taint in own if not tolerates_all(pods.tolerations, (taint,))]
+
+
+def _allocatable(node: JsonObject, resource: str) -> Decimal:
+    return quantity(((node.get("status") or {}).get("allocatable") or {}).get(resource, 0))
+
+
+def _requests(asked: Mapping[str, Decimal]) -> str:
+    return " and ".join(_amount(name, amount) for name, amount in sorted(asked.items()))
+
+
+def _amount(resource: str, amount: Decimal) -> str:
+    return f"{amount / 2**30:.4g} GiB of memory" if resource == "memory" else f"{plain(amount)} {resource}"
+
+
+def _labels(pods: PodSet) -> str:
+    return ", ".join(f"{key.rpartition('/')[2]}={value}" for key, value in pods.node_selector.items()) or "no labels"
+
+
+def _count(count: int, shape: Slice) -> str:
+    return f"{count or 'no'} {'slice' if count == 1 else 'slices'} of {shape.tpu_type}"
+
+
+def _names(nodes: list[JsonObject]) -> str:
+    names = [str(node["metadata"]["name"]) for node in nodes]
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"

@@ -1,0 +1,145 @@
+"""Check whether a JobSet would be admitted now: what its queue, and the queue's cohort, have left. Pure.
+
+source: kueue@v0.16.1 pkg/cache/scheduler/resource_node.go: quota is taken when it is reserved; a queue has what its
+cohort has left, up to its own maximum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+
+from msgspec import Struct
+
+from xsft.aliases import JsonObject
+from xsft.checks.demand import TPU, Demand, PodSet, plain, quantity
+from xsft.checks.quota import UNBOUNDED, Flavor, Group, cohort_name, group_of, nominal_quotas
+from xsft.problems import Problem, warning
+from xsft.reading.lenient import mapping, rows, text
+from xsft.reading.queue import jobset_name_of, workload_of
+
+SHOWN = 5
+"""Number of runs that a message lists."""
+
+
+class QuotaHolder(Struct, frozen=True, kw_only=True):
+    """A Workload that holds quota, and how much of each flavor."""
+
+    name: str
+    """Name of its JobSet; of the Workload itself if it has none."""
+    namespace: str
+    cluster_queue: str
+    used: Mapping[tuple[str, str], Decimal]
+    """Amount by flavor and resource."""
+
+
+class Shortage(Struct, frozen=True, kw_only=True):
+    """A resource of which no flavor has enough left now."""
+
+    pods: str
+    resource: str
+    asked: Decimal
+    flavor: str
+    free: Decimal
+    total: Decimal
+
+
+class QuotaState(Struct, frozen=True, kw_only=True):
+    """A ClusterQueue, and all those that share its quota, itself included."""
+
+    queue: JsonObject
+    cohort: tuple[JsonObject, ...]
+
+    def total(self, flavor: Flavor, resource: str) -> Decimal:
+        together = sum(
+            (nominal_quotas(one).get((flavor.name, resource), Decimal(0)) for one in self.cohort), Decimal(0)
+        )
+        return min(flavor.capacity.get(resource, Decimal(0)), together)
+
+    def free(self, flavor: Flavor, resource: str) -> Decimal:
+        key = (flavor.name, resource)
+        together = sum(
+            (nominal_quotas(one).get(key, Decimal(0)) - _reserved(one, key) for one in self.cohort), Decimal(0)
+        )
+        own = flavor.capacity.get(resource, Decimal(0))
+        return together if own == UNBOUNDED else min(together, own - _reserved(self.queue, key))
+
+
+def shortages(state: QuotaState, flavors: Mapping[str, JsonObject], demand: Demand) -> tuple[Shortage, ...]:
+    """Return what the queue could give, but not now; empty if the run would be admitted, or never would be. A group
+    with a flavor that could not be read is not checked.
+    """
+    spec = state.queue.get("spec") or {}
+    groups = (group_of(group, state.queue, flavors, cohort=state.cohort) for group in spec.get("resourceGroups") or ())
+    known = [group for group in groups if all(flavor.name in flavors for flavor in group.flavors)]
+    found = (_shortage(state, group, pods) for pods in demand.pod_sets for group in known)
+    return tuple(one for one in found if one is not None)
+
+
+def in_use_problems(
+    shorts: Iterable[Shortage], state: QuotaState, holders: tuple[QuotaHolder, ...] | None, *, context: str
+) -> Iterator[Problem]:
+    """Yield a warning per shortage. `holders`: the Workloads that hold quota; None if they may not be read."""
+    for short in shorts:
+        unit = "chips" if short.resource == TPU else short.resource
+        cohort = cohort_name(state.queue)
+        where = f"ClusterQueue {state.queue['metadata']['name']}{f' (cohort {cohort})' if cohort else ''}"
+        message = (
+            f"The run would wait now: {short.pods} requests {plain(short.asked)} {unit}, and the {where} has"
+            f" {plain(max(short.free, Decimal(0)))} of {plain(short.total)} left in flavor {short.flavor}."
+            f"{_held_by(short, state, holders)}"
+        )
+        fix = f"It starts when enough of it is free. See all slices: `xsft place show --context {context}`."
+        yield warning("quota-in-use", "queue", message, fix)
+
+
+def quota_holder_of(workload: JsonObject) -> QuotaHolder | None:
+    """Return who holds the quota of Kueue's Workload; None if it holds none."""
+    parsed = workload_of(workload)
+    if parsed.cluster_queue is None:
+        return None
+    used: dict[tuple[str, str], Decimal] = {}
+    for pod_set in rows(mapping(workload, "status", "admission").get("podSetAssignments")):
+        for resource, amount in mapping(pod_set, "resourceUsage").items():
+            key = (str(mapping(pod_set, "flavors").get(resource)), str(resource))
+            used[key] = used.get(key, Decimal(0)) + quantity(amount)
+    return QuotaHolder(
+        name=jobset_name_of(workload) or parsed.name,
+        namespace=text(mapping(workload, "metadata").get("namespace")) or "",
+        cluster_queue=parsed.cluster_queue,
+        used=used,
+    )
+
+
+def _shortage(state: QuotaState, group: Group, pods: PodSet) -> Shortage | None:
+    asked = {name: pods.requests[name] for name in group.resources if pods.requests.get(name)}
+    possible = [f for f in group.matching(pods) if all(state.total(f, name) >= many for name, many in asked.items())]
+    if any(all(state.free(flavor, name) >= many for name, many in asked.items()) for flavor in possible):
+        return None
+    for resource, amount in asked.items() if possible else ():
+        most = max(possible, key=lambda flavor: state.free(flavor, resource))
+        free, total = state.free(most, resource), state.total(most, resource)
+        if free < amount:
+            return Shortage(pods=pods.name, resource=resource, asked=amount, flavor=most.name, free=free, total=total)
+    return None
+
+
+def _reserved(queue: JsonObject, key: tuple[str, str]) -> Decimal:
+    """Return what the queue has reserved of a flavor's resource."""
+    status = queue.get("status") or {}
+    for flavor in status.get("flavorsReservation") or status.get("flavorsUsage") or ():
+        for resource in flavor.get("resources") or ():
+            if (flavor.get("name"), resource.get("name")) == key:
+                return quantity(resource.get("total", 0))
+    return Decimal(0)
+
+
+def _held_by(short: Shortage, state: QuotaState, holders: tuple[QuotaHolder, ...] | None) -> str:
+    if holders is None:
+        return " Who holds the rest is not known: your login may not list Workloads of all namespaces."
+    key, queues = (short.flavor, short.resource), {one["metadata"]["name"] for one in state.cohort}
+    mine = [one for one in holders if one.cluster_queue in queues and one.used.get(key)]
+    ordered = sorted(mine, key=lambda one: (-one.used[key], one.name))
+    texts = [f"{one.name} in {one.namespace} ({plain(one.used[key])})" for one in ordered[:SHOWN]]
+    more = [f"{len(mine) - SHOWN} more"] if len(mine) > SHOWN else []
+    return f" In use by: {', '.join((*texts, *more))}." if texts else ""
