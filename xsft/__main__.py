@@ -24,7 +24,7 @@ def run() -> NoReturn:
     _on_interrupt(signal.SIG_IGN if ignored else signal.default_int_handler)
     try:
         status = main()
-    except KeyboardInterrupt:  # a second one, while the first is being told
+    except KeyboardInterrupt:  # a second Ctrl-C while the first is reported
         status = INTERRUPTED
     _on_interrupt(signal.SIG_IGN if ignored else signal.SIG_DFL)
     sys.exit(status)

@@ -55,7 +55,7 @@ def _not_looked(run: Run) -> Iterator[Problem]:
     path = run.checkpoint or ""
     if path.startswith("gs://"):
         yield _unread(run, f"{path} was not read, so its format is unknown.")
-    elif run.spec.on_cluster and not path.startswith(("/", ".", "~", "xsft://")):  # checks.data speaks of those
+    elif run.spec.on_cluster and not path.startswith(("/", ".", "~", "xsft://")):  # reported by checks.data
         message = f"{path} is neither in a bucket nor a path in the image."
         fix = "Give gs://…/0/items; put Hugging Face weights under model.hf: {repo: …}."
         yield error("checkpoint-path", _where(run), message, fix)

@@ -57,7 +57,7 @@ def _queue(run: Run, place: Place) -> Iterator[Problem]:
 
 def _output(run: Run) -> Iterator[Problem]:
     if run.output is None and run.place is None and isinstance(run.spec.place, str):
-        return  # place-unknown says it
+        return  # reported as place-unknown
     if run.output is None:
         message = "No output: there is no folder for checkpoints and logs."
         yield error("output-missing", "output", message, "Give a bucket: output: gs://my-bucket/runs, or in the place.")

@@ -17,7 +17,7 @@ from xsft.spec.secrets import is_harmless, looks_secret, names_secret_variable
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Check `secret-literal`, `env-secret` and `hub-token-missing`."""
     del facts
-    on_command_line = {text for value in keys.values() for text in texts(value)}  # checks.trainer_keys speaks of those
+    on_command_line = {text for value in keys.values() for text in texts(value)}  # reported by checks.trainer_keys
     for where, text in _written(run):
         if text not in on_command_line and looks_secret(text):
             yield _literal(where)

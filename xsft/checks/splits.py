@@ -27,7 +27,9 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     del keys, facts
     data = run.spec.data
     yield from _split(run, data.train_split, "data.train_split", of_files=data.hf_train_files is not None)
-    if data.hf_eval_split is not None and data.hf_eval_files is None:  # of files MaxText takes `train` by itself
+    if (
+        data.hf_eval_split is not None and data.hf_eval_files is None
+    ):  # for files MaxText uses the split `train` by default
         yield from _split(run, data.hf_eval_split, "data.hf_eval_split", of_files=False)
 
 

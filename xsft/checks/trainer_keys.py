@@ -142,7 +142,7 @@ def _unknown(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
             )
             yield error("maxtext-key-unknown", where_of(key, run), message, key_hint(key, version=version))
         elif where_of(key, run) == TEMPLATE:
-            continue  # checks.template says it once, for all keys that the file becomes
+            continue  # checks.template reports it once for all keys of the file
         elif not key.startswith(("lora.", "ici_", "dcn_")) or (key.startswith("lora.") and at_least(version, "0.2.3")):
             message = f"This field becomes MaxText's {key!r}, which {version} does not have."
             fix = f"Remove the field, or use an image with another release. {key_hint(key, version=version)}"

@@ -141,7 +141,7 @@ def look(workload: api.Loaded, source: SourceFacts | None = None) -> tuple[Conve
     if errors_in(problems):
         raise SpecError(errors_in(problems))
     unread = next((p for p in problems if p.id == "checkpoint-unread"), None)
-    if unread and asked.whole is None:  # it may be there: a second one is no answer
+    if unread and asked.whole is None:  # it may exist already: do not convert twice
         raise Unreachable(unread.message, fix="Make it readable from here, then convert.", id=unread.id)
     return asked, problems
 
@@ -196,7 +196,7 @@ def convert_now(workload: api.Loaded, plan: ConversionPlan) -> ConversionResult:
     source = None if plan.inputs.source.pinned and plan.whole else asked_hub(plan)
     print_problems(moved(plan, source))
     if plan.whole is None:
-        look(workload, source)  # raises what the hub's answer forbids
+        look(workload, source)  # raises an error if the hub's answer forbids it
     with converting(plan) as display:
         asked = Conversion(
             look=lambda: look(workload, None if plan.whole else source)[0],

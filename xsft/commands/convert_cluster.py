@@ -65,7 +65,7 @@ def convert_cluster(
         if args.dry_run:
             return _dry_run(plan, made, claim, as_json=args.json)
         claim = take_claim(store, made)
-        if claim.run_name != made.run_name:  # another caller was first, since the plan was made
+        if claim.run_name != made.run_name:  # another caller submitted it after the plan was made
             made = under_claim(made, claim)
             plan = plan_of(made)
     _tell_whose(claim, own=run.run_name)

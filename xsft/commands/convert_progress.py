@@ -74,7 +74,7 @@ class ConversionDisplay:
                 rate = f", {pace.rate:.2g} a second" if pace.rate else ""
                 return f"transforming {done} of {of} arrays{rate}{_left(pace)}"
             case BytesDone(doing=doing, done=done, of=of, at=at):
-                if done == 0:  # not begun: a rate would be too low
+                if done == 0:  # not started: the rate would be too low
                     return None
                 pace = self._paces[doing]
                 pace.add(done=done, of=of, at=at)

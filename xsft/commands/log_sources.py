@@ -34,7 +34,9 @@ class Logs(Struct, frozen=True, kw_only=True):
     ) -> Iterator[LogLine]:
         """Yield the lines of these processes. Raises as `read_logs` and `follow_logs`."""
         cluster = self.runs.cluster(seen.cluster or "")
-        since = before(asked.since, -seen.ahead_s) if asked.since and seen.ahead_s else asked.since  # by its clock
+        since = (
+            before(asked.since, -seen.ahead_s) if asked.since and seen.ahead_s else asked.since
+        )  # by the cluster's clock
         if asked.follow:
             return follow_logs(
                 cluster, jobset=jobset, roles=roles, since=since, tail=asked.tail, at_most=asked.at_most,

@@ -87,7 +87,7 @@ def next_look(query: RunQuery, before: StatusView | None) -> StatusView:
     except Unreachable as silent:
         return StatusView(rows=_older(before.rows, query.now()), said=lines_of(silent.problems), stale=True)
     picked = tuple(one.row for one in chosen(rows, query.wanted))
-    if not found.whole:  # what is not in half an answer is not gone
+    if not found.whole:  # a run missing from an incomplete answer may still exist
         there = {_key(one.row) for one in rows}
         picked = (*picked, *_older((row for row in before.rows if _key(row) not in there), query.now()))
     return StatusView(rows=picked, said=lines_of(found.problems))

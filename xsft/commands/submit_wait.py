@@ -81,7 +81,7 @@ class After(Struct, frozen=True, kw_only=True):
         limit = self.patience.timeout_s
         left = replace(self.patience, timeout_s=None if limit is None else max(0.0, limit - spent_s))
         waited = self._until(DONE, name, left)
-        with suppress(XsftError):  # it has not been read to its end by now, or cannot be
+        with suppress(XsftError):  # not read to its end yet, or unreadable
             following.result(0.0 if waited.outcome in ("timeout", "unreachable") or waited.goes_on else DRAIN_S)
         return replace(waited, seconds=waited.seconds + spent_s)
 
@@ -102,7 +102,7 @@ class After(Struct, frozen=True, kw_only=True):
             found, rows = look(self.query)
             evidence = self.gather(one_run(name, rows, found))
         except XsftError:
-            return  # the error that comes names the next step
+            return  # the error raised then names the next step
         for line in (*log_lines(evidence, tail=TAIL), *cause_lines(explain(evidence, now=self.query.now()).cause)):
             self.say(line)
 

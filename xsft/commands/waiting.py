@@ -176,7 +176,7 @@ class _Watch(Struct, kw_only=True):
                 raise missing(self.name, rows, found)
             return self._missed()
         hit = one_run(self.name, rows, found)
-        if (why := silent(hit.seen)) and hit.row.state != "succeeded":  # what failed may have been submitted again
+        if (why := silent(hit.seen)) and hit.row.state != "succeeded":  # a failed run may have been submitted again
             fix = next((p.fix for p in found.problems if p.id == why.id), "")
             message = f"The cluster of {self.name} does not answer: {why.why.rstrip('.')}."
             return self._silent(Unreachable(message, fix=fix, id=why.id, again=why.again))
@@ -186,7 +186,7 @@ class _Watch(Struct, kw_only=True):
         self.silence = None
         first, self.row = self.row is None, row
         lost = row.state == "unknown" and not row.unread
-        if first or not lost or self.misses:  # a cancel deletes first and records then: one such look says nothing
+        if first or not lost or self.misses:  # cancel deletes before it records: one such read is no proof
             self._tell(change(row))
         if first and beyond(self.goal, row):
             raise UsageError(

@@ -76,7 +76,7 @@ def _role(role: Role) -> Iterator[Problem]:
         message = f"The template drops {role.dropped:,} of {said:,} messages of the role {role.role!r}."
         fix = "Let data.chat_template write this role. MaxText reads the roles system, user and assistant only."
         yield warning("data-role-dropped", "data.chat_template", message, fix)
-    if role.empty and role.role != "system":  # an empty one is a way to write the head once
+    if role.empty and role.role != "system":  # some files have an empty system message on purpose
         message = f"{role.empty:,} of {role.turns:,} messages of the role {role.role!r} are empty."
         yield warning("data-empty-turn", "data", message, "Remove such rows, or fill them.")
 

@@ -175,7 +175,9 @@ def _sources(run: Run, options: Options) -> tuple[Source, ...]:
         return (train,)
     evaluated = replace(
         train,
-        split="train" if data.hf_eval_files else data.hf_eval_split,  # of files MaxText takes `train` by itself
+        split="train"
+        if data.hf_eval_files
+        else data.hf_eval_split,  # for files MaxText uses the split `train` by default
         files=data.hf_eval_files,
         columns=column_names(options.columns or data.eval_columns or data.columns, options.renames),
         splits=("eval",),

@@ -91,7 +91,7 @@ def _lost(message: Message) -> str:
         return f"has a message of the role {role!r}, which MaxText drops; it takes {', '.join(ROLES)}"
     if not isinstance(content, str):
         return f"has a message of the role {role} that is {'null' if content is None else 'no text'}"
-    if not content.strip() and role != "system":  # an empty system message is a way to write the head once
+    if not content.strip() and role != "system":  # some files have an empty system message on purpose
         return f"has an empty message of the role {role}"
     return ""
 

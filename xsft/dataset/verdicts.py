@@ -102,7 +102,7 @@ def problems_of(found: DataFacts, rules: Rules, *, where: str) -> Iterator[Probl
     yield from _refusals(refused, len(judged), where)
     if not refused:
         yield from _keys(rows, rules, where)
-        if found.counted is not None:  # of a sample it is not known which columns the first rows have
+        if found.counted is not None:  # a sample does not show which columns the first rows have
             yield from _added(rows, where)
     yield from _learnt([one for one in judged if one.verdict.outcome != "refused"], where)
 

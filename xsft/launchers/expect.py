@@ -163,7 +163,7 @@ def _pathways(run: Run, at: JobSetPaths) -> Iterator[Expectation]:
         ("pathways.server_image", worker, images.server_image),
     )
     for field, container, image in asked:
-        if image is not None:  # a check says that it is missing
+        if image is not None:  # a check reports that it is missing
             yield Expectation(field=field, path=(*container, "image"), value=image)
     for container in (proxy, manager, worker) if images.scratch is not None else ():
         flag = f"--gcs_scratch_location={images.scratch}"

@@ -113,7 +113,7 @@ def token_changes(run: Run, at: JobSetPaths) -> Iterator[Change]:
     if token is None:
         return
     why = "xpk has no Secret support: the token's Secret is mounted as a file"
-    # Readable by all: the file is root's, an image's user may be another, and the pod holds nobody else.
+    # Readable by all: root owns the file, the image's user may be another one, and the pod has no other users.
     volume = {"name": HF_VOLUME, "secret": {"secretName": token.secret, "defaultMode": 0o444}}
     mount = {"name": HF_VOLUME, "mountPath": HF_TOKEN_DIRECTORY, "readOnly": True}
     yield Change(path=(*at.trainer_pod, "volumes", Named(HF_VOLUME)), value=volume, why=why)

@@ -49,7 +49,7 @@ def record_end(
     """Record the end beside the result and beside the run. The result counts, not its record: an error is only said."""
     try:
         place.overwrite(notes["record_path"], json.dumps({**record, **end, "finished_at": now()}, indent=1))
-        if end["outcome"] != "interrupted":  # who stopped it knows why: cancel, or the cluster
+        if end["outcome"] != "interrupted":  # cancel or the cluster stopped it and knows the reason
             known = {key: value for key, value in end.items() if key in ("outcome", "reason")}
             facts = {**notes["attempt"], **known, "at": now()}
             place.create(f"{notes['attempt_stem']}.{end['outcome']}.json", json.dumps(facts, indent=1))

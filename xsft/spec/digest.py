@@ -17,7 +17,7 @@ from xsft.aliases import JsonMapping
 
 if TYPE_CHECKING:
     from xsft.spec.base import Section
-    from xsft.spec.resolve import Run  # the whole spec with pydantic, which who only reads digests need not load
+    from xsft.spec.resolve import Run  # imports the whole spec with pydantic, which reading digests does not need
 
 
 NOT_IDENTITY = frozenset(
@@ -78,10 +78,10 @@ def canonical(run: Run) -> str:
     a run name that contains them."""
     document = stated(run.spec, leave_out=NOT_IDENTITY | DECIDED, neutral=NEUTRAL)
     document["model"]["checkpoint"] = run.checkpoint_identity
-    if run.conversion and run.conversion.source.content:  # which weights, wherever the folder lies
+    if run.conversion and run.conversion.source.content:  # identifies the weights, wherever the folder is
         document["model"]["hf"]["repo"] = run.conversion.source.content
     document["train"]["checkpoint_period"] = run.checkpoint_period
-    if run.template:  # what the file says; where it lies makes no other run
+    if run.template:  # the file's content; its location does not change the run
         document["data"]["chat_template"] = run.template.digests
     return as_text(document | _decided(run))
 
@@ -120,7 +120,7 @@ def _decided(run: Run) -> dict[str, Any]:
     }
     if run.spec.pathways or run.mode.single_controller:
         decided["pathways"] = _pathways(run)
-    if run.spec.on_cluster:  # this machine has no cluster, whatever place the file names
+    if run.spec.on_cluster:  # a local run has no cluster, whatever place the file names
         decided |= {"place": _place(run), "queue": run.queue, "namespace": run.namespace}
     return decided
 

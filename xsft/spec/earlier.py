@@ -25,7 +25,7 @@ LEFT_OUT: Mapping[str, object] = MappingProxyType(
 def earlier_digest(run: Run) -> str:
     """Return the digest that xsft wrote for this run at that commit, 64 hex digits."""
     spec = stated(run.spec, leave_out=NOT_IDENTITY | {"place"}, neutral=LEFT_OUT)
-    if run.template:  # its path stood here then, and MaxText dropped the file: no run of then is this one
+    if run.template:  # the path was here then, and MaxText ignored the file: no earlier run is this one
         spec["data"]["chat_template"] = run.template.digests
     place = stated(run.place, leave_out={"place.registry"}, neutral=LEFT_OUT, at="place.") if run.place else None
     resolved = {

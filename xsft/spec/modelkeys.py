@@ -43,7 +43,7 @@ def locate(model: type[BaseModel], loc: Sequence[str | int], data: object) -> Lo
             unions.append((len(path), str(part)))
             here = _member(options, str(part))
         elif here is None and not is_last and not _holds(value, part):
-            continue  # a label inside something whose annotation we could not follow
+            continue  # a label of a type whose annotation cannot be resolved
         else:
             path.append(part)
             parent, here, value = here, child(here, part), _item(value, part)

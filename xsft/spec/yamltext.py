@@ -88,7 +88,7 @@ def _document(text: str, at: str, found: _Found) -> tuple[object, bool]:
         return _first_document(text, at, found)
     except yaml.YAMLError as broken:
         problems = (*found.problems, explain_syntax(broken, text))
-    raise SpecError(problems)  # outside the handler: libyaml's error may quote the file and would ride along
+    raise SpecError(problems)  # outside the handler: as the context, libyaml's error may quote the file
 
 
 def _first_document(text: str, at: str, found: _Found) -> tuple[object, bool]:
@@ -145,7 +145,7 @@ def _scalar(event: Any, at: str, found: _Found) -> object:
     if "\0" in text:
         fix = "Remove it: no command line or environment variable can carry it."
         found.refuse("yaml-character", at, event.start_mark, "the value contains a NUL character", fix)
-    if event.style:  # quoted or a block: text, whatever it looks like
+    if event.style:  # quoted, or a block scalar: always text
         return text
     value = resolve_plain(text)
     if isinstance(value, Surprise):

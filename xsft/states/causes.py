@@ -28,7 +28,7 @@ _BASES = ("direct", "inferred", "state")
 
 def explain(evidence: Evidence, *, now: str) -> Explanation:
     """Return the cause and the other observations. `now`: UTC, ISO 8601."""
-    *found, last = _found(evidence, names=words(evidence, now=now))  # the last group has something to say of every run
+    *found, last = _found(evidence, names=words(evidence, now=now))  # the last group matches every run
     first, *others = _in_order(found, last, evidence)
     if looped := _looped(first, evidence):
         first, others = looped, [first, *others]

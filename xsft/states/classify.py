@@ -44,7 +44,7 @@ def classify(seen: Observation, *, now: str, stall_factor: float = STALL_FACTOR)
         return recorded(seen) or _alive(seen, now=now, stall_factor=stall_factor)
     silent = any(one.what == "jobsets" for one in seen.unread)
     if silent and seen.last_known is not None:
-        return seen.last_known  # its JobSet, too, is of the earlier call
+        return seen.last_known  # its JobSet is also from the earlier read
     if seen.jobset is not None:
         return _cluster(seen, seen.jobset, now=now, stall_factor=stall_factor)
     return unreachable(seen) if silent else gone(seen)
@@ -88,7 +88,7 @@ def _held_back(seen: Observation, jobset: JobSet) -> Status | None:
     if seen.workload is not None:
         return _evicted(seen.workload) or _queued(seen.workload) or _taken_out(jobset)
     if not jobset.suspended:
-        return None  # without a queue Kueue leaves it alone, and it runs at once
+        return None  # Kueue ignores a JobSet without a queue, so it runs at once
     return Status(state="queued", reason=_why_suspended(seen, jobset), evidence=("jobset",))
 
 

@@ -80,7 +80,7 @@ def failed(seen: Observation, reason: str, *, told_by: str) -> Status:
     if oom_killed(current(seen)):
         return Status(state="failed", reason="oom-killed", evidence=(told_by, "pods"))
     if seen.known_end and (seen.known_end.state, seen.known_end.reason) == ("failed", "oom-killed"):
-        return seen.known_end  # only its pod tells, and that may be gone, or not be read now
+        return seen.known_end  # only its pod shows it, which may be gone or unreadable now
     if said and told:
         return Status(state="failed", reason=told, evidence=(told_by, said.source))
     if reason == "ReachedMaxRestarts" and seen.jobset and seen.jobset.restarts > 0:

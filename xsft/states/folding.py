@@ -95,7 +95,7 @@ def _recent(row: Row) -> bool:
         return (row.age_s or 0.0) < WEEK_S
     if not row.ended:
         return True
-    # all by the cluster's clock; an end whose time nobody wrote counts from the beginning of the run
+    # all by the cluster's clock; an end without a time counts from the start of the run
     lasted = seconds_between(row.created_at, row.ended_at or row.created_at)
     return lasted is None or row.age_s is None or row.age_s - lasted < DAY_S
 

@@ -135,6 +135,6 @@ def _place(hit: FoldedRun) -> str:
     row = hit.row
     if row.on_this_machine:
         return f"this machine, {folder(row) or 'in an unknown folder'}"
-    if row.namespace is None:  # it is known by its record only
+    if row.namespace is None:  # only its record is known
         return f"{f'JobSet {row.jobset}' if row.jobset else 'its JobSet'} of {row.cluster}, which is gone"
     return f"JobSet {row.jobset} in namespace {row.namespace} of {row.cluster}"

@@ -42,7 +42,7 @@ def trainer(seen: Observation, *, now: str, stall_factor: float) -> DescribedSta
     if is_work(seen):
         return "training", "cpu-job"
     if said is None or (said.phase is None and said.step is None and said.source in {"metrics", "checkpoints"}):
-        return "training", "progress-not-read"  # before the first step there are neither; only its log tells
+        return "training", "progress-not-read"  # before the first step there is neither; only the log shows it
     doing = _doing(said)
     if doing[0] == "starting" and seen.jobset is not None and not seen.jobset.ours:
         return "training", "trainer-silent"  # any program may run in a JobSet of plain xpk

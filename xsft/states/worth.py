@@ -64,4 +64,6 @@ def zero_loss_warning(run_name: str, steps: int) -> Problem:
 def _all_of_them(said: Progress, asked: int | None) -> int:
     """Steps of this process, where it has done its last; else 0."""
     over = said.data_ended or said.phase == "ended" or (asked is not None and (said.step or 0) >= asked)
-    return max(0, (said.step or 0) - (said.resumed_from or 0)) if over else 0  # none where it found its last checkpoint
+    return (
+        max(0, (said.step or 0) - (said.resumed_from or 0)) if over else 0
+    )  # 0 if it resumed from the last checkpoint

@@ -50,7 +50,7 @@ def exception(lines: Sequence[str]) -> str | None:
     """Return the line of the last exception that ended Python."""
     found, ignored = "", False
     for line in lines:
-        if line.startswith("Exception ignored in"):  # of a clean-up while Python ends: not why it ended
+        if line.startswith("Exception ignored in"):  # from the clean-up at interpreter exit: not the cause
             ignored = True
         elif _EXCEPTION.match(line):
             found, ignored = (found if ignored else line), False

@@ -89,7 +89,7 @@ def trainer_keys(run: Run) -> Keys:
         **_lora_keys(run),
         **_mesh_keys(run),
         **mode_module(run.mode.value).TRAINER_KEYS,
-        **template_keys(run.template or Template()),  # behind the mode's, where `xsft import` finds overrides
+        **template_keys(run.template or Template()),  # after the mode's keys, where `xsft import` finds overrides
         **(LOCAL_KEYS if run.spec.on_this_machine else {}),
         **run.spec.overrides.maxtext,
     }

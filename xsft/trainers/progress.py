@@ -157,9 +157,9 @@ class _Fold(Struct, kw_only=True):
         """Note a finished step: Tunix prints it first, MaxText a step later."""
         self.step, self.phase = max(step, self.step or 0), "training"
         if self.saving is not None and step > self.saving:
-            self.saving = None  # it saves beside the training
+            self.saving = None  # saves run in parallel with the training
         if self.evaluating is not None and step > self.evaluating:
-            self.evaluating = None  # there was nothing to evaluate, or it was said in other words
+            self.evaluating = None  # nothing was evaluated, or the log used other words
 
     def _between_steps(self, event: Evaluating | Evaluated | LoopFinished) -> None:
         self.evaluating = event.step if isinstance(event, Evaluating) else None

@@ -61,7 +61,7 @@ def build(spec: EnvironmentSpec, place: BuildPlace, *, progress: ShowLine, verif
             if present and not (verify and _broken(present, spec, place, progress)):
                 return present
             return _build_anew(spec, place, progress=progress)
-    except BrokenPipeError:  # of the progress display, not of the disk
+    except BrokenPipeError:  # raised by the progress display, not by the disk
         raise
     except OSError as problem:
         raise _not_writable(problem, spec, place) from problem

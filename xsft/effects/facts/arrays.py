@@ -124,7 +124,7 @@ def _in_store(path: str, storage: Storage) -> _Owns:
 
 def _from_nodes(path: str, waiting: list[ocdbt.Location], storage: Storage) -> _Owns:
     values: dict[str, bytes] = {}
-    for at in waiting:  # grows by the children
+    for at in waiting:  # the loop appends the children
         if at.length > MAX_METADATA or len(waiting) > MAX_NODES:
             return _Owns(found={}, detail="its index is larger than the limit")
         content = storage.read(f"{path}/{at.file}", limit=at.length, start=at.offset)

@@ -56,7 +56,7 @@ def _opened(path: str) -> CountingStorage | None:
     try:
         return CountingStorage(storage_for(path, env=own_environment()))
     except Unreachable:
-        return None  # `read_checkpoint` meets it again, and says why
+        return None  # `read_checkpoint` fails again and reports the reason
 
 
 def _size(path: str, storage: CountingStorage) -> int | None:

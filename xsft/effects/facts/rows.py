@@ -180,7 +180,7 @@ def _of_file(file: RowFile, *, limit: int, where: str) -> _Read:
     except (OSError, EOFError) as failed:  # EOFError: a compressed file that is cut
         why = (isinstance(failed, OSError) and failed.strerror) or str(failed)
         return _Read((), whole=False, problem=_unread(file, where, why))
-    except RecursionError:  # nested too deeply for here, which says nothing of MaxText
+    except RecursionError:  # nested too deeply for this parser; MaxText may read it
         return _Read((), whole=False)
 
 
@@ -195,7 +195,9 @@ def _whole(file: RowFile, content: bytes, where: str) -> _Read:
         return _array(file, content, where)
     rows: list[SampledRow] = []
     lines = content.splitlines()
-    keys: KeyRule = "alike" if all(map(bytes.strip, lines)) else "told"  # a blank line stops the look for uneven keys
+    keys: KeyRule = (
+        "alike" if all(map(bytes.strip, lines)) else "told"
+    )  # a blank line ends the search for rows with different keys
     for number, line in enumerate(lines):
         if not line.strip():
             continue

@@ -78,7 +78,7 @@ def _add(tar: tarfile.TarFile, file: ContextFile) -> None:
             content = _Hashing(source)
             tar.addfile(entry(file), cast("IO[bytes]", content))
             longer = source.read(1) != b""
-    except BrokenPipeError:  # of the process that reads the tar
+    except BrokenPipeError:  # raised by the pipe to the engine, not by the file
         raise
     except OSError as failed:  # also if tarfile reaches the file's end too early
         raise _changed(file, failed.strerror or "it became shorter") from None

@@ -236,4 +236,4 @@ class _Asked(Struct, frozen=True, kw_only=True):
                 case _:
                     return self.cluster.secret_exists(name=name, namespace=namespace)
         except XsftError:
-            return True  # not known to be missing
+            return True  # it may exist

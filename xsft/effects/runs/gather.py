@@ -141,7 +141,7 @@ def _answer(
     tell = None if starting is None else first_pods.lists if starting else ()
     found = observations_of(lists, first_pods=tell, name=target.name, now=wanted.now)
     uids = {seen.jobset.uid for seen in found if seen.jobset}
-    if not pulse.left:  # else the caller has already shown the last known state
+    if not pulse.left:  # otherwise the caller has shown the last known state
         forget(store.state, cluster=target.name, namespace=target.namespace, there=uids, now=wanted.now, known=known)
     there = {seen.jobset.name: seen.jobset for seen in found if seen.jobset}
     gone = (one for one in submitted if one.uid not in uids and not _bears_its_name(one, there.get(one.jobset or "")))

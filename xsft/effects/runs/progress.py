@@ -123,7 +123,7 @@ def _one(
     seen = doing.seen
     said, missing, pod = _logged(seen, first_pods, source, tail=tail)
     if pod is not None and pod not in (seen.pods or ()) and (oom_killed([pod]) or trouble([pod])):
-        seen = replace(seen, pods=(*(seen.pods or ()), pod))  # no other list holds this pod
+        seen = replace(seen, pods=(*(seen.pods or ()), pod))  # no other list contains this pod
     if said is not None and not _falls_short(seen, said):
         return replace(seen, progress=said)
     if seen.jobset is None:

@@ -196,7 +196,7 @@ def runs_for(asked: PlaceQuery, *, names: Iterable[str] = (), everything: bool =
     if not runs.local:
         try:
             runs.cluster(runs.sources[0].name)
-        except Unreachable as failed:  # the next query may succeed
+        except Unreachable as failed:  # the next request may succeed
             runs.refused[runs.sources[0].name] = failed
     return runs
 
