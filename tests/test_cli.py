@@ -114,7 +114,7 @@ def sparse(path: Path, size: int) -> Path:
 
 @pytest.mark.parametrize("verb", ["plan", "check", "submit"])
 @pytest.mark.parametrize("case", NOT_WORKLOADS)
-def test_what_is_no_workload_is_said_so(verb: str, case: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_workload_is_reported(verb: str, case: str, tmp_path: Path) -> None:
     done = xsft(verb, str(NOT_WORKLOADS[case](tmp_path)))
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
@@ -185,7 +185,7 @@ def test_a_full_disk_on_stdout_is_one_message(workload: Path) -> None:
     assert "No space left" in done.stderr
 
 
-def test_a_reader_who_went_away_is_exit_141_without_a_word() -> None:
+def test_a_closed_pipe_is_exit_141_without_a_message() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     argv = (sys.executable, "-m", "xsft", "init", "-")
@@ -317,7 +317,7 @@ def test_a_process_without_a_standard_input_reads_an_empty_one() -> None:
 @pytest.mark.parametrize(
     "words", ["{} --json", "submit {} --json", "submit {}", "plan a/{}.yaml", "import -o {}/x", "{}"]
 )
-def test_a_token_where_a_word_belongs_is_not_echoed(words: str) -> None:
+def test_a_token_in_place_of_an_option_is_not_echoed(words: str) -> None:
     token = "hf" + "_" + "aB3" * 12
     done = xsft(*words.format(token).split())
     assert done.returncode in (2, 3)

@@ -60,7 +60,7 @@ def test_every_command_parses(page: str, line: str) -> None:
 
 
 @pytest.mark.parametrize(("page", "line"), COMMANDS, ids=IDS)
-def test_every_workload_that_a_command_names_is_there(page: str, line: str) -> None:
+def test_every_workload_in_a_command_exists(page: str, line: str) -> None:
     named = [word for word in shlex.split(line, comments=True) if word.startswith("workloads/")]
     assert all(list(ROOT.glob(word)) for word in named), line
 
@@ -87,7 +87,7 @@ NAMED_FILE = re.compile(r"(?<![\w/.@])((?:xsft|tests)/[\w/]+\.(?:py|toml))\b")
 
 
 @pytest.mark.parametrize("file", [*PAGES, *SOURCES], ids=lambda file: str(file.relative_to(ROOT)))
-def test_every_module_that_is_named_is_there(file: Path) -> None:
+def test_every_named_module_exists(file: Path) -> None:
     """`xsft.importer.expand` was renamed, and its docstring kept the old name."""
     text = file.read_text(encoding="utf-8")
     assert [name for name in NAMED_MODULE.findall(text) if not is_module_or_function(name)] == []
@@ -174,7 +174,7 @@ def test_the_plan_in_the_readme_is_what_is_printed(
     assert [line for line in excerpt.splitlines() if line != "…" and line not in printed] == []
 
 
-def test_the_environments_are_as_large_as_said() -> None:
+def test_the_environments_have_the_documented_sizes() -> None:
     readme = (ROOT / "README.md").read_text()
     page = (ROOT / "docs" / "reference" / "environments.md").read_text()
     for spec in map(environments.environment_for, environments.NAMES):

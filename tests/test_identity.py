@@ -199,7 +199,7 @@ def test_an_attempts_name_that_is_anothers_is_passed_over(others: set[int], atte
     assert decided(world) == Start(attempt=attempt)
 
 
-def test_a_name_that_grew_too_long_is_not_answered_with_a_name_that_begins_anew() -> None:
+def test_a_name_that_grew_too_long_is_not_answered_with_a_name_that_starts_again() -> None:
     run = run_of({"name": "a" * (PATHWAYS_NAME_LIMIT - 2)})
     failed = seen("failed", attempt=9, run=run, name=run.run_name)
     with pytest.raises(Refused) as caught:

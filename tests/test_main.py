@@ -36,7 +36,7 @@ def test_a_closed_stdout_takes_no_status_away(arguments: str, status: int) -> No
     assert ended(arguments, ">&-") == [str(status)]
 
 
-def test_a_reader_who_left_is_recognised_by_the_status_alone() -> None:
+def test_a_closed_pipe_is_recognised_by_the_status_alone() -> None:
     """argparse itself swallows that for --help."""
     assert ended("wait --json", "| :") == ["141"]
     assert ended("--help", "| :") in (["141"], ["0"])

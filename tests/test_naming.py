@@ -55,7 +55,7 @@ def test_limits(mode: ModeName, num_slices: int, hosts: int, limit: int) -> None
 
 
 @given(name=st.from_regex(r"[a-z]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True), attempt=st.integers(1, 9))
-def test_a_jobset_name_is_a_dns_label_and_tells_the_run(name: str, attempt: int) -> None:
+def test_a_jobset_name_is_a_dns_label_and_gives_the_run(name: str, attempt: int) -> None:
     jobset = jobset_name(run_name=name, attempt=attempt)
     assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", jobset)
     assert jobset.startswith(name)

@@ -17,7 +17,7 @@ OTHER = LiveJobSet(name=f"{NAME}-2", uid="u", run_name=f"{NAME}-2", digest=None,
 BARE = replace(OTHER, run_name=None)
 
 
-def test_what_xpk_made_is_recognised_by_its_uid_or_by_what_it_was_told() -> None:
+def test_an_object_of_xpk_is_recognised_by_uid_or_arguments() -> None:
     bare = seen(run=None)
     by_uid = recognised(bare, run_name=NAME, records=(record(uid=bare.uid),), as_told=False)
     begun = recognised(bare, run_name=NAME, records=(record("submitting"),), as_told=True)

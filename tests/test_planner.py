@@ -245,7 +245,7 @@ def test_problems_carry_the_file() -> None:
     assert {p.file for p in plan.problems} == {"a.yaml"}
 
 
-def test_a_context_is_said_to_be_missing_from_the_line() -> None:
+def test_a_context_missing_from_the_command_is_reported() -> None:
     spec = spec_of("deepseek_ultrachat")
     place = {"context": "my-context", "pathways": EVERYTHING["place"]["pathways"]}
     intent = make_intent(spec.model_copy(update={"place": everything(place=place).place}), Facts())

@@ -44,7 +44,7 @@ def test_help_of_the_top_imports_no_verb() -> None:
 
 
 @pytest.mark.parametrize("arguments", [("status",), ("status", "--json"), ("status", "--all", "--json")])
-def test_who_looks_at_runs_loads_no_workloads(arguments: tuple[str, ...], tmp_path: Path) -> None:
+def test_status_loads_no_workload_code(arguments: tuple[str, ...], tmp_path: Path) -> None:
     """Half of the time of a look would go there."""
     nothing = {"HOME": str(tmp_path), "XSFT_STATE_DIR": str(tmp_path / "state"), "XDG_CONFIG_HOME": str(tmp_path)}
     loaded = modules_after(*arguments, cwd=tmp_path, env={**os.environ, **nothing})

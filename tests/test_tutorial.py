@@ -182,7 +182,7 @@ def test_the_command_is_the_tutorials_behind_exec(name: str) -> None:
     assert argv == _intent(name).trainer_argv
 
 
-def test_every_id_is_there_once_and_gives_its_reason() -> None:
+def test_every_id_is_listed_once_with_its_reason() -> None:
     rows = list(_rows())
     ids = [row[0] for row in rows]
     assert len(ids) >= 10

@@ -68,7 +68,7 @@ def test_a_workload_is_named_after_its_story(name: str) -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=NAMES)
-def test_a_workload_tells_editors_its_schema_and_people_its_story(file: Path) -> None:
+def test_a_workload_names_its_schema_and_has_a_description(file: Path) -> None:
     first, second = file.read_text(encoding="utf-8").splitlines()[:2]
     schema = first.removeprefix("# yaml-language-server: $schema=")
     assert (file.parent / schema).resolve() == ROOT / "xsft" / "spec" / "schema.json"

@@ -47,7 +47,7 @@ def test_an_admissible_run_has_no_problems(name: str) -> None:
     assert said(facts(), name) == ()
 
 
-def test_a_missing_namespace_is_all_that_is_said() -> None:
+def test_only_the_missing_namespace_is_reported() -> None:
     assert [p.id for p in said(facts(namespace=None, local_queue=None, cluster_queue=None))] == ["namespace-missing"]
 
 
@@ -187,7 +187,7 @@ def test_secrets() -> None:
     assert [p.where for p in said(facts(secrets={"r": None}), **{"image.pull_secret": "r"})] == ["image.pull_secret"]
 
 
-def test_what_may_not_be_seen_is_said_and_stops_nothing() -> None:
+def test_missing_read_rights_are_reported_and_stop_nothing() -> None:
     namespace, queue, priority, secret = (Unseen(why=f"You may not get {n}.") for n in range(4))
     blind = facts(
         namespace=namespace,

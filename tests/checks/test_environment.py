@@ -75,7 +75,7 @@ def test_a_flag_given_twice():
     assert (problem.id, problem.severity, problem.where) == ("xla-flag-twice", "warning", "xla_flags.2")
 
 
-def test_the_tpus_flags_are_left_out_here_and_that_is_said():
+def test_tpu_flags_are_omitted_locally_with_a_notice():
     flags = {"xla_flags": ["--xla_tpu_a=1"]}
     assert ids(check, spec(**flags, target="local")) == {"xla-flags-ignored"}
     assert ids(check, spec(**flags)) == set()

@@ -51,7 +51,7 @@ def test_no_rule_refuses_what_the_compiler_accepted(row: dict[str, Any]):
         assert [p.id for p in bound] == ["experts-gathered"]
 
 
-def test_the_flagship_fits_and_its_layout_is_said():
+def test_the_flagship_fits_and_its_layout_is_reported():
     fits, axis = sorted(problems(check, spec(FLAGSHIP)), key=lambda p: p.id)
     assert (fits.id, fits.severity, axis.id, axis.severity) == ("fit-known", "note", "param-scan-axis", "note")
     assert "30.22" in fits.message

@@ -41,7 +41,7 @@ def test_the_seed_is_the_fields_from_the_first_attempt_on() -> None:
     assert said({"data_shuffle_seed": 5}, restarts={"max": 0, "data": "repeat"}) == ()
 
 
-def test_nothing_is_said_of_good_overrides() -> None:
+def test_good_overrides_have_no_finding() -> None:
     assert said({"remat_policy": "full", "learning_rate": 1e-5, "eval_interval": -1, "profiler": ""}) == ()
     assert said(LORA) == ()
     assert said({"ici_fsdp_parallelism": 8, "ici_context_usp_ulysses_parallelism": 1}) == ()

@@ -22,7 +22,7 @@ def test_no_problems_on_good_workloads():
     assert ids(check, own) == set()
 
 
-def test_images_and_bucket_must_be_said():
+def test_images_and_bucket_must_be_given():
     bare = spec(FLAGSHIP, place={"pathways": DROP})
     assert ids(check, bare) == {"pathways-image-missing", "pathways-scratch-missing"}
     (problem,) = problems(check, servers(server_image=DROP))

@@ -24,7 +24,7 @@ FEW = "resume-few-files"
         ({"data": {"shuffle": False}}, "in the same order"),
     ],
 )
-def test_what_a_resumption_reads_is_said_on_a_cluster_and_on_this_machine(
+def test_the_rows_of_a_resumed_run_are_reported_for_cluster_and_local_runs(
     target: str, changes: dict[str, Any], order: str
 ) -> None:
     (problem,) = problems(check, spec(target=target, **changes))

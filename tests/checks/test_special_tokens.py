@@ -50,7 +50,7 @@ def test_a_pad_token_of_the_workload_that_ends_answers_is_the_same_error_at_its_
     assert (wrong.severity, wrong.where) == ("error", "model.pad_token")
 
 
-def test_olmo_whose_bos_is_its_eos() -> None:
+def test_olmo_has_one_token_for_bos_and_eos() -> None:
     olmo = {"name": "olmo3-7b", "tokenizer": "allenai/Olmo-3-7B-Instruct"}
     wrong = found(spec(model=olmo))["answer-end-masked"]
     assert "its BOS token" in wrong.message
@@ -132,7 +132,7 @@ def test_a_token_that_the_vocabulary_lacks() -> None:
     assert (wrong.severity, wrong.where) == ("error", "model.bos_token")
 
 
-def test_an_unknown_tokenizer_is_said_to_be_unknown() -> None:
+def test_an_unknown_tokenizer_is_reported() -> None:
     said = found(OWN)["special-tokens"]
     assert "unknown" in said.message
     assert "tokenizer_config.json" in said.fix

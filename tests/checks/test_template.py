@@ -66,7 +66,7 @@ def test_texts_for_questions_came_later() -> None:
     assert ids(check, workload("qa.json", image={"maxtext": "0.2.2"}), file(TEXTS)) == set()
 
 
-def test_a_template_written_as_an_override_is_accepted_and_said() -> None:
+def test_a_template_written_as_an_override_is_accepted_with_a_notice() -> None:
     problem = only(overriding(chat_template=JINJA))
     assert (problem.id, problem.severity, problem.where) == (
         "jinja-inline",

@@ -75,7 +75,7 @@ def test_what_is_no_cluster_is_refused(tmp_path: Path, wrong: tuple[str, ...], t
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_go_it_says_what_to_do(tmp_path: Path) -> None:
+def test_without_go_the_next_step_is_named(tmp_path: Path) -> None:
     empty = str(tmp_path / "no-go-here")
     up = command("up", cache=tmp_path, path=empty)
     assert up.returncode == 3

@@ -64,9 +64,7 @@ def test_a_pod_runs_and_ends_as_annotated(
     assert container(status("good"))["state"]["terminated"]["reason"] == "Completed"
 
 
-def test_a_pod_waits_for_its_image_until_it_is_there(
-    real_cluster: Cluster, cluster_namespace: str, make: Make, status: Any
-) -> None:
+def test_a_pod_waits_for_its_image(real_cluster: Cluster, cluster_namespace: str, make: Make, status: Any) -> None:
     make("pulling", pull="ImagePullBackOff", msg="Back-off pulling image")
     waiting = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
     real_cluster.wait(

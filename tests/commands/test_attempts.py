@@ -34,7 +34,7 @@ def run_of(*attempts: Observation) -> FoldedRun:
         ("gemma", 0, None),
     ],
 )
-def test_the_submission_that_is_meant(name: str, attempt: int | None, expected: Observation | None) -> None:
+def test_the_right_submission_is_chosen(name: str, attempt: int | None, expected: Observation | None) -> None:
     assert attempt_of(run_of(FIRST, SECOND, GONE), name=name, attempt=attempt) == expected
 
 
@@ -50,7 +50,7 @@ def test_a_number_is_by_the_jobset_or_by_the_record() -> None:
     assert number_of(observed(jobset=None)) is None
 
 
-def test_what_is_not_there_is_said_with_what_is() -> None:
+def test_a_missing_name_is_reported_with_the_existing_ones() -> None:
     hit = run_of(FIRST, GONE)
     gone = no_attempt(hit, 2, gone="and so on", fix="do this")
     assert (gone.message, gone.fix) == ("Attempt 2 of gemma has no JobSet, and so on.", "do this")

@@ -209,7 +209,7 @@ def test_of_several_attempts_the_live_one_goes() -> None:
     assert told.deleted == [("default", "gemma-2", "uid-gemma-2")]
 
 
-def test_one_that_xpk_made_is_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_created_by_xpk_is_reported_as_such(capsys: pytest.CaptureFixture[str]) -> None:
     told = Told(Read((observed("theirs", jobset=jobset("theirs", ours=False)),)))
     assert told.cancel("theirs", yes=True) == 0
     assert "(not made by xsft)" in capsys.readouterr().err
@@ -223,7 +223,7 @@ def test_a_run_on_this_machine_is_interrupted() -> None:
     assert (told.interrupted, told.deleted) == (["tiny"], [])
 
 
-def test_of_two_runs_of_one_name_on_this_machine_none_is_interrupted_before_it_is_said_which() -> None:
+def test_of_two_local_runs_of_one_name_none_is_interrupted() -> None:
     told = Told(Read((replace(RUNS_HERE, output="/data/a"), replace(RUNS_HERE, output="/data/b"))), answer=True)
     with pytest.raises(UsageError) as raised:
         told.cancel("tiny", yes=True)

@@ -138,7 +138,7 @@ def test_hugging_face_weights_are_reported(told: Told, tmp_path: Path, files: tu
     assert (status, said["layout"]) == (2, "hugging_face")
 
 
-def test_a_file_of_weights_is_told_to_be_one(told: Told, tmp_path: Path) -> None:
+def test_a_file_of_weights_is_identified(told: Told, tmp_path: Path) -> None:
     write(tmp_path, {"model.safetensors": b"x"})
     status, said = told.document(tmp_path / "model.safetensors")
     assert (status, said["status"], said["layout"]) == (2, "not-a-checkpoint", "hugging_face")

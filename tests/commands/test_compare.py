@@ -58,7 +58,7 @@ def test_one_plot_and_a_line_per_run(capsys: pytest.CaptureFixture[str]) -> None
     assert "losses-not-read" in said.err
 
 
-def test_a_run_that_learned_nothing_is_not_compared_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_learned_nothing_is_not_compared_silently(capsys: pytest.CaptureFixture[str]) -> None:
     nothing = replace(observed("gemma"), progress=said_of(no_target_steps=40))
 
     def failed(seen: Observation, *, now: str) -> Status:
@@ -98,7 +98,7 @@ def test_names_are_exact_and_not_more_than_letters() -> None:
         compared(*(f"run-{n}" for n in range(27)))
 
 
-def test_all_names_that_are_not_there_are_said_at_once() -> None:
+def test_all_names_that_do_not_exist_are_reported_at_once() -> None:
     with pytest.raises(UsageError) as raised:
         compared("gema", "gemma", "zzz")
     assert [problem.message[:26] for problem in raised.value.problems] == [
@@ -117,7 +117,7 @@ def test_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert made["plot"].endswith("loss.png")
 
 
-def test_a_run_that_resumed_is_not_compared_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_resumed_is_not_compared_silently(capsys: pytest.CaptureFixture[str]) -> None:
     assert compared("gemma", "twice", "mixed") == 0
     said = capsys.readouterr()
     twice, mixed = said.out.splitlines()[-4:-2]
@@ -138,7 +138,7 @@ def test_a_run_that_resumed_is_not_compared_without_a_word(capsys: pytest.Captur
     ]
 
 
-def test_what_differs_between_the_runs_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_differences_between_the_runs_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert compared("slow", "fast", "slow") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-2:] == ["b against a: train.learning_rate: unset -> 0.1", "c against a: the same workload"]

@@ -58,7 +58,7 @@ def test_a_branch_that_moved_since_is_reported(plan: ConversionPlan, now: str | 
     assert [problem.id for problem in moved(plan, SourceFacts(commit=now) if now else None)] == expected
 
 
-def test_without_a_network_what_is_there_is_found_and_the_rest_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_network_cached_files_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving() as server:
         monkeypatch.setenv("HF_ENDPOINT", f"http://{server.address}")
     assert asked_hub(WHOLE) is None

@@ -58,7 +58,7 @@ def test_the_converters_own_lines() -> None:
 BAR = "model-00001-of-00004.safetensors:  12%|#2        | 600M/4.98G [00:12<01:27, 50.3MB/s]"
 
 
-def test_the_log_of_a_pod_tells_the_download_and_the_phases() -> None:
+def test_a_pods_log_gives_download_and_phases() -> None:
     said: list[str] = []
     now = [0.0]
     log = ConverterLog(ConversionDisplay(said.append, every_s=10, now=lambda: now[0]))

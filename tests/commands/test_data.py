@@ -104,7 +104,7 @@ def test_data_that_is_refused_is_no_network() -> None:
         _answers({"error": "ValueError: no column messages"})
 
 
-def test_the_sample_is_as_large_as_is_said() -> None:
+def test_the_sample_has_the_reported_size() -> None:
     assert SAMPLE == passes.SAMPLE
 
 

@@ -67,7 +67,7 @@ def test_without_a_terminal_it_beats_until_the_end(capsys: pytest.CaptureFixture
     assert [thread.name for thread in threading.enumerate() if thread.name == "xsft-beat"] == []
 
 
-def test_layers_add_up_and_begin_anew_with_the_next_push() -> None:
+def test_layers_add_up_and_reset_with_the_next_push() -> None:
     layers = Layers()
     for event in EVENTS:
         if isinstance(event, Layer):

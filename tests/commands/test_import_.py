@@ -99,7 +99,7 @@ def test_an_env_file_is_read_where_it_is(tmp_path: Path, capsys: Capture, monkey
     assert TOKEN not in json.dumps(document)
 
 
-def test_it_says_why_plan_will_refuse_what_was_imported(pasted: str, tmp_path: Path, capsys: Capture) -> None:
+def test_the_reason_why_plan_refuses_the_import_is_reported(pasted: str, tmp_path: Path, capsys: Capture) -> None:
     """A tutorial's own command: an image without a digest, and a model that needs more slices."""
     out = tmp_path / "mine.yaml"
     assert main(("import", pasted, "-o", str(out))) == 0

@@ -53,7 +53,7 @@ def test_plain_lines_come_at_most_once_a_second_and_the_last_step_always() -> No
     assert lines[-1].startswith("step 10/10")
 
 
-def test_slow_steps_are_all_told_and_compilation_is_not_in_the_estimate() -> None:
+def test_all_slow_steps_are_reported_and_the_estimate_excludes_compilation() -> None:
     lines = told([step(1, seconds=100.0), step(2), step(3)], every_s=5)
     assert [line.split("  ")[0] for line in lines] == ["step 1/10", "step 2/10", "step 3/10"]
     assert "ETA" not in lines[0]

@@ -53,7 +53,7 @@ def test_the_newest_or_the_one_that_is_requested(two: tuple[str, str], attempt: 
 
 
 @pytest.mark.parametrize("attempt", [0, 9])
-def test_an_attempt_that_never_was_is_said_with_those_that_were(two: tuple[str, str], attempt: int) -> None:
+def test_an_unknown_attempt_is_reported_with_the_existing_ones(two: tuple[str, str], attempt: int) -> None:
     with pytest.raises(UsageError, match=rf"no attempt {attempt}\. Known attempts: 1, 2\."):
         lines(*two, attempt=attempt)
 

@@ -158,7 +158,7 @@ def test_all_of_them_are_opened_on_demand_only() -> None:
 
 
 @pytest.mark.parametrize("asked", [{"slice_index": 2}, {"host": 64}, {"slice_index": 0, "host": 99}])
-def test_what_is_not_there_is_said_with_what_is(asked: dict[str, object]) -> None:
+def test_a_missing_name_is_reported_with_the_existing_ones(asked: dict[str, object]) -> None:
     with pytest.raises(UsageError, match="slice 0 has hosts 0 to 63; slice 1 has hosts 0 to 63"):
         opened().show("gemma", **asked)
 
@@ -221,7 +221,7 @@ def test_no_jobset_no_log() -> None:
         (LogRequest(since=NOW), f"head since {NOW}: it has printed nothing since, or its log was deleted with its pod"),
     ],
 )
-def test_a_log_that_says_nothing_is_said_to(capsys: pytest.CaptureFixture[str], asked: LogRequest, why: str) -> None:
+def test_an_empty_log_is_reported(capsys: pytest.CaptureFixture[str], asked: LogRequest, why: str) -> None:
     told = opened()
     query = RunQuery(read=lambda: told.found, classify=judged, wanted=RowFilter(everything=True), now=lambda: NOW)
     world = LogsWorld(query=query, lines=lambda *_: iter(()), local_lines=told.local)

@@ -54,7 +54,7 @@ def test_status_shows_both_each_with_its_place(folders: tuple[str, str], capsys:
     assert all(f"this machine: {Path(folder).parent}" in table for folder in folders)
 
 
-def test_nothing_is_done_before_it_is_said_which(folders: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_ambiguous_name_changes_nothing(folders: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     name = Path(folders[0]).name
     for verb in (("why",), ("logs",), ("wait",), ("cancel", "--yes"), ("compare",)):
         status, out, err = asked(capsys, verb[0], name, *verb[1:])

@@ -84,7 +84,7 @@ def test_a_name_is_exact_and_the_near_one_is_offered(runs: Runs, said: Any) -> N
 
 
 @pytest.mark.parametrize("path", [".", "watch=true"])
-def test_a_timeout_of_wait_ends_in_time_whatever_hangs(api: ClusterApi, runs: Runs, said: Any, path: str) -> None:
+def test_a_timeout_of_wait_holds_when_requests_hang(api: ClusterApi, runs: Runs, said: Any, path: str) -> None:
     runs.admitted("gemma")
     runs.pod("gemma")
     api.server.fail(path, action="hang-before", times=99)
@@ -237,7 +237,7 @@ def says_now(api: ClusterApi, pod: str, *lines: str) -> None:
 NOTHING = STEP.replace("total_weights: 84", "total_weights: 0").replace("{loss}", "0.000, lm_loss: 0.000")
 
 
-def test_a_run_that_learns_nothing_is_told_while_it_is_active_and_has_failed_at_its_end(
+def test_a_run_that_learns_nothing_is_reported_while_active_and_fails_at_its_end(
     api: ClusterApi, runs: Runs, said: Any
 ) -> None:
     runs.admitted("gemma")

@@ -98,7 +98,7 @@ def test_from_a_file_by_place(cluster_api: ClusterApi, xsft: Run, token: str, tm
     assert token not in out + everywhere(tmp_path)
 
 
-def test_an_existing_secret_stays_as_it_is(cluster_api: ClusterApi, xsft: Run, token: str) -> None:
+def test_an_existing_secret_is_unchanged(cluster_api: ClusterApi, xsft: Run, token: str) -> None:
     arguments = ("create", "hf", *to(cluster_api))
     xsft(*arguments, stdin="first")
     status, _, err = xsft(*arguments, stdin=token)

@@ -51,7 +51,7 @@ def test_one_row_per_run_that_is_active_or_recent(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err == "1 more ended over a day ago: xsft status --all\n"
 
 
-def test_no_runs_are_said_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_runs_is_a_message_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert told(Read()) == ""
     assert capsys.readouterr().err == "no runs\n"
 
@@ -78,7 +78,7 @@ def test_a_name_that_is_not_exactly_there_is_a_usage_error() -> None:
         told(Read(STORY), RowFilter(runs=("gem",)))
 
 
-def test_all_names_that_are_not_there_are_said_at_once() -> None:
+def test_all_names_that_do_not_exist_are_reported_at_once() -> None:
     with pytest.raises(UsageError) as raised:
         told(Read(STORY), RowFilter(runs=("gema", "nixt", "gema", "zzz")))
     said = [problem.message for problem in raised.value.problems]
@@ -124,7 +124,7 @@ def test_runs_that_are_there_are_shown_beside_names_that_are_not(
         (RowFilter(runs=("old",)), ["tensorboard  gs://my-bucket/runs/old/tensorboard"]),
     ],
 )
-def test_what_is_not_shown_is_said_with_what_would_show_it(
+def test_omitted_output_is_named_with_the_option_that_shows_it(
     wanted: RowFilter, hints: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     told(Read(STORY), wanted)

@@ -77,7 +77,7 @@ def test_every_row_can_be_shown_at_every_width(seen: list[Observation], state: A
     assert on_terminal(shown, width=max(width, 1), color_system=None).count("\n") == len(shown) + 1
 
 
-def test_a_loss_that_is_no_number_is_said() -> None:
+def test_a_loss_that_is_no_number_is_reported() -> None:
     (line,) = plain_lines(rows(observed(progress=said(loss=float("nan")))))[1:]
     assert " nan " in line
 

@@ -54,7 +54,7 @@ def test_a_pipe_gets_a_line_per_change() -> None:
     ]
 
 
-def test_a_cluster_that_stops_answering_changes_no_row_and_is_said_once() -> None:
+def test_a_cluster_that_stops_answering_changes_no_row_and_is_reported_once() -> None:
     lines = watched([at(1), silent(), silent(), at(2)]).splitlines()
     assert [line.split("  ", 1)[1] for line in lines if "fix:" not in line] == [
         "gemma  training  step 1/1000  loss 2.346",

@@ -127,7 +127,7 @@ def test_a_run_that_learns_nothing_fails_also_the_second_time(
         assert "finished" not in capsys.readouterr().out
 
 
-def test_a_loss_of_0_with_targets_is_told_and_is_no_failure(
+def test_a_loss_of_0_with_targets_is_reported_and_is_no_failure(
     tmp_path: Path, fake: FakeTrainer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     machine = fake.machine(losses={str(n): 0.0 for n in range(1, 7)})

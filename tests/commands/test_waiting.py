@@ -270,7 +270,7 @@ def test_without_a_timeout_it_waits_on() -> None:
         ((Read((observed("gamma"),)),), UsageError, "Did you mean gamma"),
     ],
 )
-def test_what_is_said(answers: tuple[Read, ...], kind: type[XsftError], words: str) -> None:
+def test_the_printed_text(answers: tuple[Read, ...], kind: type[XsftError], words: str) -> None:
     played = Played(*answers)
     patience = WaitLimits(timeout_s=3600, poll_s=10)
     with pytest.raises(kind, match=words) as raised:
@@ -282,7 +282,7 @@ def test_what_is_said(answers: tuple[Read, ...], kind: type[XsftError], words: s
     ("answers", "status", "outcome"),
     [((at("succeeded", 1000),), 0, "reached"), ((at("failed", 3),), 6, "ended"), ((DEAF,), 5, "unreachable")],
 )
-def test_one_document_whatever_came_of_it(
+def test_every_outcome_prints_one_document(
     answers: tuple[Read, ...], status: int, outcome: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert Played(*answers).status(json=True) == status

@@ -213,7 +213,7 @@ def test_where_nothing_certain_is_known_the_status_is_8(capsys: pytest.CaptureFi
     assert document(capsys)["state"] == "unknown"
 
 
-def test_a_silent_cluster_is_unreachable_and_the_last_known_state_is_said() -> None:
+def test_a_silent_cluster_is_unreachable_and_the_last_known_state_is_shown() -> None:
     silent = observed(
         "gemma",
         unread=(Unread(what="jobsets", why="timeout"),),

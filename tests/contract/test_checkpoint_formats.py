@@ -138,12 +138,12 @@ def test_what_the_converter_recorded_and_the_trainer_did_not(written: Written) -
     assert not written.look("trained/gemma2-unscanned/checkpoints/2/model_params").scan_recorded
 
 
-def test_maxtext_casts_integers_and_fp8_without_a_word(written: Written) -> None:
+def test_maxtext_casts_integers_and_fp8_silently(written: Written) -> None:
     """Which is why `checkpoint-dtype` is an error: these weights are noise of a standard deviation of 50."""
     assert written.largest == {"int8": 128, "float8": pytest.approx(224, abs=32)}
 
 
-def test_maxtext_takes_adapters_of_another_rank_without_a_word(written: Written) -> None:
+def test_maxtext_takes_adapters_of_another_rank_silently(written: Written) -> None:
     assert written.rank == 4
 
 

@@ -76,7 +76,7 @@ def test_two_names_at_once_make_one_conversion(here: Machine) -> None:
     assert owner == held["metadata"]["name"]
 
 
-def test_a_claim_whose_job_died_is_taken_over_at_a_new_path(here: Machine) -> None:
+def test_a_claim_of_a_dead_job_is_redone_at_a_new_path(here: Machine) -> None:
     first = convert(here)
     here.bucket.objects[f"{folder_of(first)}/half"] = b"it was cut off"
     here.api.world.end(NAME, "Failed")

@@ -86,7 +86,7 @@ def test_everything_asked_for_arrived(plans: dict[str, CpuPlan], name: str) -> N
 
 
 @pytest.mark.parametrize("name", [*SIZES, "all"])
-def test_the_command_is_the_one_that_was_meant(plans: dict[str, CpuPlan], name: str) -> None:
+def test_the_command_is_the_expected_one(plans: dict[str, CpuPlan], name: str) -> None:
     made = plans[name]
     script = _container(made)["command"][2]
     assert decode_command(command_in_wrapper(script)) == ((), made.job.process)

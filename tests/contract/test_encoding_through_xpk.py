@@ -110,7 +110,7 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(batch=st.lists(cases(), min_size=2, max_size=6))
-def test_the_trainer_gets_what_was_meant(batch: list[Case], xpk_python: Path, stubs: Path, tmp_path: Path) -> None:
+def test_the_trainer_gets_the_exact_arguments(batch: list[Case], xpk_python: Path, stubs: Path, tmp_path: Path) -> None:
     manifests = _render(batch, xpk_python)
     for case, manifest in zip(batch, manifests, strict=True):
         _check(case, manifest, stubs=stubs, out=tmp_path / "got", locale="C")
@@ -267,7 +267,7 @@ def test_sigterm_reaches_python(xpk_python: Path, tmp_path: Path, mode: ModeName
     assert saved.read_text() == dict(command_env).get("FLAGS", "")
 
 
-def test_bash_keeps_what_it_is_said_to_keep() -> None:
+def test_bash_keeps_the_quoted_text() -> None:
     """Asked of bash itself: a name outside BASH_KEEPS arrives, from the container or from before `exec`."""
     known = subprocess.run(("bash", "-c", "compgen -v"), capture_output=True, text=True, check=True).stdout.split()
     names = {

@@ -88,7 +88,7 @@ def merged(lab: Lab) -> ExportResult:
     return lab.export("tinylora", ExportRequest(dtype="float32"), logits=True)
 
 
-def test_a_full_export_is_verified_and_speaks_as_it_was_trained(full: ExportResult, lab: Lab) -> None:
+def test_a_full_export_is_verified_and_gives_the_trained_answer(full: ExportResult, lab: Lab) -> None:
     assert (full.outcome, full.reason) == ("completed", None)
     assert full.verification is not None
     assert (full.verification.compared, full.verification.changed) == (310, 310)

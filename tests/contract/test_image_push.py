@@ -256,7 +256,7 @@ def test_ctrl_c_while_the_image_is_pushed_leaves_no_half_made_lock(
     assert small.image("push", where)["pushed"] is True
 
 
-def test_without_an_engine_it_says_which_command_fixes_it(small: Project, registry: Registry) -> None:
+def test_without_an_engine_the_fix_is_a_command(small: Project, registry: Registry) -> None:
     nowhere = {"DOCKER_HOST": f"unix://{small.folder}/none.sock"}
     done = small.xsft("image", "build", "--image=small", "--json", env=nowhere)
     assert done.returncode == 3, done.stderr
@@ -265,7 +265,7 @@ def test_without_an_engine_it_says_which_command_fixes_it(small: Project, regist
     assert "systemctl start docker" in problem["fix"]
 
 
-def test_show_and_list_tell_what_is_there(small: Project, registry: Registry) -> None:
+def test_show_and_list_print_existing_secrets(small: Project, registry: Registry) -> None:
     where = f"--registry={repository(registry)}"
     before = described(small.image("show", where))
     assert (before["lock"], before["ref"], before["images"]) == (None, None, None)
@@ -286,7 +286,7 @@ def test_show_and_list_tell_what_is_there(small: Project, registry: Registry) ->
     assert small.image("show", where)["lock"]["current"] is False
 
 
-def test_a_workload_runs_the_digest_of_the_lock_and_is_told_of_a_change(
+def test_a_workload_runs_the_digest_of_the_lock_and_reports_a_change(
     small: Project, registry: Registry, engine: Engine
 ) -> None:
     story = (ROOT / "workloads" / "qwen3_gsm8k.yaml").read_text(encoding="utf-8").replace("post_training", "small")

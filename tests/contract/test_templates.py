@@ -156,7 +156,7 @@ def test_questions_and_answers_get_their_texts(
     )
 
 
-def test_the_shipped_gsm8k_workload_trains_on_the_format_it_says(
+def test_the_shipped_gsm8k_workload_trains_on_its_documented_format(
     hf: Mapping[str, Value], maxtext_pipeline: Pipeline
 ) -> None:
     spec = spec_of("qwen3_gsm8k")
@@ -196,7 +196,7 @@ DROPPED: Mapping[str, tuple[str, Mapping[str, Value]]] = {
 
 
 @pytest.mark.parametrize("name", DROPPED)
-def test_what_the_checks_refuse_is_dropped_without_a_word(
+def test_values_that_checks_refuse_are_dropped_silently(
     name: str, hf: Mapping[str, Value], maxtext_pipeline: Pipeline
 ) -> None:
     expected, keys = DROPPED[name]

@@ -141,7 +141,7 @@ def test_xpks_exit_status_is_not_the_truth(here: Machine, tools: Tools) -> None:
 
 
 @pytest.mark.standin_only("xpk")
-def test_an_xpk_that_makes_nothing_is_said_in_its_own_words(here: Machine, tools: Tools) -> None:
+def test_an_xpk_failure_is_reported_with_its_own_message(here: Machine, tools: Tools) -> None:
     tools.tell(fails=({"match": "kubectl get workloads", "says": "workloads are out today"},))
     done = submit(here)
     assert done.returncode == 2, done.stdout
@@ -191,7 +191,7 @@ def test_a_cluster_that_is_not_gkes_is_refused(here: Machine) -> None:
 
 
 @pytest.mark.standin_only("no-request")
-def test_without_the_tools_it_says_so(here: Machine, tools: Tools) -> None:
+def test_missing_tools_are_reported(here: Machine, tools: Tools) -> None:
     (tools.folder / "kubectl").unlink()
     here.env["PATH"] = str(tools.folder)
     done = here.xsft("submit", "--through-xpk", here.workload(STORY, place=PLACE), "--json")

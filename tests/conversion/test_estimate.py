@@ -15,7 +15,7 @@ def _inputs(model: str, **keys: int) -> ConversionInputs:
     ("model", "parameters", "ran_out_of", "was_enough"),
     [("qwen3-235b-a22b", 235e9, 400e9, 800e9), ("llama3.1-405b", 405e9, 700e9, 1600e9)],
 )
-def test_memory_lies_between_what_failed_and_what_was_plenty(
+def test_memory_is_between_a_failed_and_an_ample_size(
     model: str, parameters: float, ran_out_of: float, was_enough: float
 ) -> None:
     found = estimate(_inputs(model), lazy=True)

@@ -49,7 +49,7 @@ def test_the_folder_is_named_by_the_model_and_the_digest() -> None:
         replace(INPUTS, keys={"base_emb_dim": 64}),
     ],
 )
-def test_whatever_decides_the_result_makes_another_folder(other: ConversionInputs) -> None:
+def test_every_input_of_the_result_changes_the_folder(other: ConversionInputs) -> None:
     assert other.digest != INPUTS.digest
 
 
@@ -65,7 +65,7 @@ def test_what_the_hub_answers_does_not(same: ConversionInputs) -> None:
     assert same.digest == INPUTS.digest
 
 
-def test_a_folder_counts_by_its_content_wherever_it_lies() -> None:
+def test_a_folder_is_identified_by_its_content_not_its_path() -> None:
     assert _source(repo="/a", content="c").digest == _source(repo="/b", content="c").digest
 
 
@@ -91,5 +91,5 @@ def test_other_folders_are_no_tries(path: str) -> None:
     ("taken", "free"),
     [((), FIRST), ((FIRST,), f"{FIRST}-2"), ((FIRST, f"{FIRST}-2"), f"{FIRST}-3"), ((f"{FIRST}-2",), FIRST)],
 )
-def test_a_new_try_takes_a_folder_in_which_nothing_lies(taken: tuple[str, ...], free: str) -> None:
+def test_a_new_try_uses_an_empty_folder(taken: tuple[str, ...], free: str) -> None:
     assert next_directory(FIRST, taken=frozenset(taken)) == free

@@ -36,7 +36,7 @@ def test_an_answer_is_searched(expression: str, verdict: str, why: str) -> None:
     assert why in found.rules[0].why
 
 
-def test_a_rule_for_a_prompt_that_is_not_there_fails() -> None:
+def test_a_rule_for_a_prompt_that_does_not_exist_fails() -> None:
     found = judged(require=(AnswerPattern(prompt=3, matches="."),))
     assert (found.verdict, len(found.missed)) == ("failed", 1)
     assert "1 prompts" in found.summary

@@ -27,7 +27,7 @@ def test_what_runs_on_the_stand_in_only_is_counted() -> None:
     assert dict(counted) == COUNTED
 
 
-def test_every_reason_is_somebodys() -> None:
+def test_every_reason_is_used() -> None:
     assert COUNTED.keys() == REASONS.keys()
 
 

@@ -26,7 +26,7 @@ class Watched(dict[str, bytes]):
         return super().__iter__()
 
 
-def test_names_are_read_while_nobody_stores() -> None:
+def test_names_are_read_before_any_store() -> None:
     """A dictionary that grows while it is read ends the list with RuntimeError."""
     objects = Watched({"a/1": b"", "a/2": b""})
     with serving(Bucket(objects)) as bucket:

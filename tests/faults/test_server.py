@@ -119,7 +119,7 @@ def test_a_clock_that_is_off(front: Front) -> None:
     assert abs(off + 3600) < 60
 
 
-def test_who_does_not_answer_behind_does_not_answer_before(front: Front) -> None:
+def test_a_proxy_with_a_silent_backend_is_silent(front: Front) -> None:
     with pytest.raises(ProtocolError):
         ask(front, "/gone")
 
@@ -165,7 +165,7 @@ def test_a_stream_breaks(front: Front, behind: Behind, action: Any, how: dict[st
 
 
 @pytest.mark.cluster
-def test_a_real_watch_passes_and_is_told_gone(real_cluster: Cluster, tmp_path: Path) -> None:
+def test_a_real_watch_delivers_events_and_410_gone(real_cluster: Cluster, tmp_path: Path) -> None:
     with reaching(real_cluster, tmp_path) as api:
         path = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{api.namespace}/jobsets?watch=true"
         headers = {"Authorization": f"Bearer {api.token}"}

@@ -146,7 +146,7 @@ def slowly(behind: Callable[[Seen], Answer], *, pause_s: float) -> Iterator[str]
         yield front.url
 
 
-def test_a_slow_cluster_is_heard_out(
+def test_a_slow_cluster_is_waited_for(
     cluster_api: ClusterApi, places: Any, look: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each list takes four times as long as silence may last, and the Workloads as long once more."""
@@ -163,7 +163,7 @@ def test_a_slow_cluster_is_heard_out(
 
 
 @pytest.mark.standin_only("silence")
-def test_on_a_terminal_it_is_said_who_is_waited_for(
+def test_a_terminal_shows_which_cluster_is_waited_for(
     cluster_api: ClusterApi, places: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import os

@@ -111,7 +111,7 @@ def test_a_login_that_a_bases_registry_refuses_is_reported_with_its_host(base: s
     assert (error.problem_id, error.fix) == ("registry-login-refused", f"Log in again: docker login {host}.")
 
 
-def test_a_base_that_cannot_be_read_is_told_as_that() -> None:
+def test_an_unreadable_base_is_reported() -> None:
     reading = BuildOutput()
     said = 'failed to do request: Head "https://nowhere.invalid/v2/x": dial tcp: lookup nowhere.invalid: no such host'
     for line in ("#3 [internal] load metadata for nowhere.invalid/x:1", f"#3 ERROR: {said}"):

@@ -61,7 +61,7 @@ def test_what_a_later_xsft_adds_is_kept_and_not_misread() -> None:
 
 
 @pytest.mark.parametrize("key", ["digest", "maxtext", "deps", "pushed_at"])
-def test_a_row_that_does_not_say_which_bytes_are_meant_is_not_read(key: str) -> None:
+def test_a_row_without_a_byte_unit_is_not_read(key: str) -> None:
     document = json.loads(updated(None, LOCKED))
     del document["images"][LOCKED.repository][key]
     assert read_lock(json.dumps(document)) == {}

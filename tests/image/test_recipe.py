@@ -36,7 +36,7 @@ def test_only_the_dependencies_are_built_with_a_network() -> None:
     assert (recipe().deps.network, recipe().code.network) == ("default", "none")
 
 
-def test_who_built_it_from_which_commit_is_no_identity() -> None:
+def test_builder_and_commit_do_not_change_the_tag() -> None:
     labelled = recipe(revision="1" * 40, dirty=True, maxtext_label="tree abc-dirty")
     assert labelled.code.args["DIRTY"] == "true"
     assert (labelled.deps.tag, labelled.code.tag) == (recipe().deps.tag, recipe().code.tag)
@@ -82,7 +82,7 @@ def test_an_image_says_what_it_is_and_which_tag_it_was_made_for() -> None:
     assert made.code.labels == {**both, "dev.xsft.kind": "code", "dev.xsft.tag": made.code.tag}
 
 
-def test_labels_that_differ_are_named_and_others_are_nobodys_business() -> None:
+def test_differing_labels_are_named_and_other_labels_ignored() -> None:
     step = recipe().code
     assert differs(step, {**step.labels, "maintainer": "somebody"}) == ""
     assert differs(step, {}) == "it has no label dev.xsft.image"

@@ -89,5 +89,5 @@ def test_only_googles_own_registries_are_sent_the_login(host: str, google: bool)
         ("https://[2001:db8::2]/token", "[2001:db8::1]:5000", False),
     ],
 )
-def test_who_may_be_told(realm: str, host: str, told: bool) -> None:
+def test_hosts_that_may_get_credentials(realm: str, host: str, told: bool) -> None:
     assert may_be_told(realm, host) is told

@@ -182,7 +182,7 @@ def test_the_labels_are_those_of_the_readme(engine: Engine, deps: str, context: 
     }
 
 
-def test_a_base_without_python_is_told_at_once(
+def test_a_base_without_python_is_reported_at_once(
     engine: Engine, base_image: BaseImage, private_index: Index, folder: Path
 ) -> None:
     without = BaseImage(reference=ROOTFS_TAG, pip_conf=base_image.pip_conf)

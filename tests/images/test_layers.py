@@ -77,7 +77,7 @@ def test_every_name_of_the_plan_is_in_the_lock_and_stands_there_once() -> None:
 
 
 @given(st.randoms(use_true_random=False))
-def test_the_same_rows_are_the_same_layers_in_whatever_order_they_come(shuffle: random.Random) -> None:
+def test_equal_rows_give_equal_layers_in_any_order(shuffle: random.Random) -> None:
     rows = [*ROWS]
     shuffle.shuffle(rows)
     shuffled = [sorted(names(layer)) for layer in INSTALL.layers_of("".join(rows))]

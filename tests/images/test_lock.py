@@ -32,7 +32,7 @@ def test_every_row_of_the_lock_has_a_hash() -> None:
     assert [row for row in rows if "--hash=sha256:" not in row] == []
 
 
-def test_the_lock_holds_what_is_said_of_it() -> None:
+def test_the_lock_file_has_the_documented_fields() -> None:
     said = {"maxtext": releases.DEFAULT, "google-tunix": "0.1.7", "jax": "0.11.0", "libtpu": "0.0.44"}
     assert {name: LOCK[name] for name in said} == said
     assert LOCK["jaxlib"] == LOCK["jax"]

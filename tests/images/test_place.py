@@ -71,7 +71,7 @@ def test_what_was_left_out_by_mistake_ends_the_build(site: Path, tmp_path: Path,
     assert (site / "thing/gone.py").exists()
 
 
-def test_an_empty_folder_leaves_all_as_it_is(site: Path, tmp_path: Path) -> None:
+def test_an_empty_folder_changes_nothing(site: Path, tmp_path: Path) -> None:
     before = sorted(site.rglob("*"))
     (tmp_path / "empty").mkdir()
     assert place(site, tmp_path / "empty").stdout == ""
@@ -79,7 +79,7 @@ def test_an_empty_folder_leaves_all_as_it_is(site: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("package", "words"), [("thing", "neither src/thing/ nor thing/"), ("other", "not installed")])
-def test_what_cannot_be_placed_is_said(site: Path, tmp_path: Path, package: str, words: str) -> None:
+def test_text_that_cannot_be_assigned_is_reported(site: Path, tmp_path: Path, package: str, words: str) -> None:
     tree = lay(tmp_path / "tree", "other", {"__init__.py": ""})
     said = run(site, str(PLACE), str(tree), package, check=False)
     assert said.returncode == 1

@@ -95,7 +95,7 @@ def test_one_clear_refusal(text: str, id: str) -> None:
     assert refused(text) == [id]
 
 
-def test_a_misspelt_flag_is_told_its_name() -> None:
+def test_a_misspelt_flag_gets_a_suggestion() -> None:
     with pytest.raises(SpecError) as caught:
         import_paste("xpk workload create --clutser=a")
     assert "--cluster" in caught.value.problems[0].message

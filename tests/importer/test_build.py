@@ -152,7 +152,7 @@ def test_what_is_not_set_is_named_and_the_rest_is_imported() -> None:
     assert data["tpu"] == {"type": "v6e-256", "num_slices": 2}
 
 
-def test_differences_are_told_also_where_values_are_missing() -> None:
+def test_differences_include_missing_values() -> None:
     exports = EXPORTS.replace("export STEPS=1000\n", "export UNUSED=1\n")
     imported = import_paste(paste(exports=exports, more=" checkpoint_storage_use_zarr3=False hf_eval_split=x"))
     said = {d.what: (d.given, d.now) for d in imported.differences}
@@ -230,7 +230,7 @@ def test_names(given: str, name: str, suffix: str | None) -> None:
     assert (data["name"], data.get("run_name_suffix")) == (name, suffix)
 
 
-def test_the_order_of_the_rows_after_a_restart_is_said() -> None:
+def test_the_order_of_rows_after_a_restart_is_reported() -> None:
     """Of a line that is not xsft's own, and of xsft's own Pathways lines, whose restarts xpk drops."""
     line = f"xpk workload create {flags()} --max-restarts=3 --command='{CURRENT} steps=5'"
     (found,) = (one for one in import_paste(line).differences if one.what == "restarts.data")

@@ -48,7 +48,7 @@ def test_of_several_lines_one_is_named_by_where_it_begins() -> None:
 
 
 @pytest.mark.parametrize("info", ["", "bash", "sh", "{code-block} bash", "{.bash .copy}", "console"])
-def test_blocks_of_a_shell_are_read_whatever_they_are_called(info: str) -> None:
+def test_shell_blocks_of_any_language_tag_are_read(info: str) -> None:
     assert "xpk workload create" in shell_lines(f"Text\n```{info}\nxpk workload create\n```\nText\n")
     assert "Text" not in shell_lines(f"Text\n```{info}\nxpk workload create\n```\nText\n")
 

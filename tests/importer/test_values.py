@@ -96,7 +96,7 @@ def test_a_mapping_becomes_one_key_for_each_of_its_texts() -> None:
 
 
 @pytest.mark.parametrize("text", ["{1: a}", "{}", "[a]", "{a", "text", "{a: 1}"])
-def test_what_is_no_mapping_of_texts_stays_as_it_is(text: str) -> None:
+def test_a_value_that_is_no_mapping_of_texts_is_unchanged(text: str) -> None:
     assert list(leaves("other", text)) == [("other", text)]
     if text != "{a: 1}":
         assert list(leaves("formatting_func_kwargs", text)) == [("formatting_func_kwargs", text)]

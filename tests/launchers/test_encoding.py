@@ -222,7 +222,7 @@ def test_a_command_that_linux_would_not_start_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "1A", "A-B", "A B", "Ä", "A=", "A\n", "UID", "PWD", "_", "date"])
-def test_names_whose_value_would_not_arrive(name: str) -> None:
+def test_names_whose_value_would_be_lost(name: str) -> None:
     assert f"`{name}`" in str(env_name_problem(name))
     with pytest.raises(ValueError, match=r"environment variable name|bash|date"):
         encode_command(argv=("python3",), env=((name, "x"),), mode="mcjax")

@@ -42,7 +42,7 @@ NOWHERE: tuple[tuple[Pointer, str], ...] = (
 
 
 @pytest.mark.parametrize(("path", "pointer", "value"), FOUND, ids=[pointer for _, pointer, _ in FOUND])
-def test_find_tells_where_and_what(path: Pointer, pointer: str, value: Any) -> None:
+def test_find_reports_place_and_text(path: Pointer, pointer: str, value: Any) -> None:
     assert find(DOCUMENT, path) == (pointer, value)
 
 

@@ -66,7 +66,7 @@ def test_everything_holds_itself(value: Any) -> None:
     assert lacking(value, copy.deepcopy(value)) == []
 
 
-def test_what_xpk_was_told_is_looked_up_where_the_audit_found_it() -> None:
+def test_xpks_arguments_are_found_where_the_audit_found_them() -> None:
     rows = (
         row("tpu.num_slices", "/spec/replicatedJobs/1/replicas"),
         row("priority", "/spec/replicatedJobs/0/template", outcome="patched"),
@@ -95,7 +95,7 @@ def test_what_xpk_would_lose_of_what_was_asked(field: str, where: str, asked: st
     assert lost_by_xpk((lost,), asked=(asked,)) == (lost,)
 
 
-def test_what_nobody_asked_for_and_the_identity_are_no_loss() -> None:
+def test_defaults_and_the_identity_are_no_loss() -> None:
     rows = (
         row("restarts.max", "/spec/failurePolicy/maxRestarts"),
         row("restarts.on_exit_codes", "/spec/failurePolicy/rules", outcome="patched"),

@@ -39,7 +39,7 @@ def test_flags_come_as_one_argument_each_and_once(mode: ModeName) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_the_tutorials_say_is_said(mode: ModeName) -> None:
+def test_the_tutorials_commands_are_reproduced(mode: ModeName) -> None:
     flags = _flags(_run(mode, place__context=None))
     assert flags["--cluster"] == "my-cluster"
     assert flags["--project"] == "my-project"

@@ -53,7 +53,7 @@ def plain(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("jobset", "run_name", "ours"), [("one", "one", True), ("one-2", "one", True), ("odd", "odd", False)]
 )
-def test_a_label_that_somebody_copied_makes_no_attempt(jobset: str, run_name: str, ours: bool) -> None:
+def test_a_copied_label_makes_no_attempt(jobset: str, run_name: str, ours: bool) -> None:
     made = manifest("deepseek_ultrachat")
     made["metadata"]["labels"]["xsft.dev/run"] = "one"
     made["metadata"]["name"] = jobset
@@ -158,7 +158,7 @@ def test_jobsets_that_train_nothing_are_distinguished() -> None:
 
 
 @given(OBJECTS)
-def test_nothing_raises_whatever_the_json(json: dict[str, Any]) -> None:
+def test_no_json_raises(json: dict[str, Any]) -> None:
     seen = jobset_of(json)
     assert isinstance(seen.name, str)
     assert seen.restarts >= 0

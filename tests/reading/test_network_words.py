@@ -85,7 +85,7 @@ def test_what_cannot_be_met_here(said: str, expected: str) -> None:
 
 
 @given(st.text())
-def test_another_text_stays_as_it_is_and_no_librarys_text_does(said: str) -> None:
+def test_other_text_is_kept_and_a_librarys_text_is_replaced(said: str) -> None:
     assert plain(said) == said
     assert not [part for part in LIBRARY if part in plain(f"HTTPSConnectionPool(host='r', port=443): {said!a}")]
 

@@ -68,7 +68,7 @@ def test_a_record_survives_its_file() -> None:
     assert read_record(to_json(WHOLE)) == WHOLE
 
 
-def test_facts_survive_theirs_and_say_whose_they_are() -> None:
+def test_facts_survive_and_name_their_source() -> None:
     text = facts_to_json(FACTS, run_name="a-run", number=2)
     assert read_facts(text) == FACTS
     assert json.loads(text) | {"schema": SCHEMA, "run_name": "a-run", "attempt": 2} == json.loads(text)
@@ -113,7 +113,7 @@ def test_an_attempt_needs_only_its_number() -> None:
     assert record == Record(run_name="a", attempts=(Attempt(number=4),))
 
 
-def test_the_next_schema_is_read_as_far_as_it_is_known_and_never_written_again() -> None:
+def test_a_newer_schema_is_read_and_never_rewritten() -> None:
     record = changed({"schema": "xsft.record/2", "steps": {"asked": 3}}, outcome="hibernating", image="just-a-name")
     assert record.schema == "xsft.record/2"
     assert record.last.outcome == "unknown"

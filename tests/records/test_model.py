@@ -29,7 +29,7 @@ def test_what_is_known_best_wins_in_any_order(said: tuple[Outcome, ...], outcome
     assert ends == {outcome}
 
 
-def test_the_create_says_who_and_when_and_what_was_sent() -> None:
+def test_the_create_records_user_time_and_manifest() -> None:
     created = AttemptFacts(
         outcome="created", at="t1", submitter="b", uid="u", manifest_digest="n", problems=(note("n", "", "m"),)
     )
@@ -39,7 +39,7 @@ def test_the_create_says_who_and_when_and_what_was_sent() -> None:
     assert [p.id for p in attempt.problems] == ["n"]
 
 
-def test_an_end_keeps_what_the_create_told() -> None:
+def test_an_end_keeps_the_fields_of_the_create() -> None:
     said = (AttemptFacts(outcome="failed", at="t2", reason="OOM"), AttemptFacts(outcome="created", at="t1", uid="u"))
     attempt = with_facts(BEGUN, said)
     assert (attempt.outcome, attempt.uid, attempt.created_at, attempt.finished_at) == ("failed", "u", "t1", "t2")

@@ -221,7 +221,7 @@ def test_a_run_name_that_asks_for_the_date_has_it() -> None:
     assert _digest(everything(), Facts(today="20261121")) != _digest(everything(), Facts(today="20261122"))
 
 
-def test_what_is_decided_counts_not_who_said_it() -> None:
+def test_the_digest_depends_on_values_not_on_their_source() -> None:
     said = everything(mode="mcjax", pathways=None)
     assert _digest(everything(mode="auto", pathways=None)) == _digest(said)
     own = everything(queue=EVERYTHING["place"]["queue"])

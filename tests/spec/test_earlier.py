@@ -46,7 +46,7 @@ def test_a_record_of_today_is_in_todays_form(name: str) -> None:
     assert in_todays_form(in_todays_form(document)) == in_todays_form(document)
 
 
-def test_a_run_of_before_has_the_maxtext_of_then_whatever_the_default_is() -> None:
+def test_an_earlier_run_keeps_its_maxtext_release_when_the_default_changes() -> None:
     with default_of("image.maxtext", "0.2.4"):
         run = run_of("small")  # its file does not state a release
         assert earlier_digest(run) != WRITTEN["small"]["digest"]
@@ -77,5 +77,5 @@ NAMES = st.sampled_from(["place", "model", "train", "image", "pathways", "mode",
 
 
 @given(st.dictionaries(NAMES, JSON | st.dictionaries(NAMES, JSON) | st.sampled_from(["pathways", "local"])))
-def test_whatever_another_xsft_wrote_is_read(document: dict[str, Any]) -> None:
+def test_files_of_any_other_xsft_version_are_read(document: dict[str, Any]) -> None:
     assert in_todays_form(in_todays_form(document)) == in_todays_form(document)

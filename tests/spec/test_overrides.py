@@ -39,7 +39,7 @@ def test_settings_are_typed_and_placed(setting: str, path: tuple[str, ...], valu
     assert (found, type(found)) == (value, type(value))
 
 
-def test_null_removes_a_key_that_is_there() -> None:
+def test_null_removes_a_key_that_exists() -> None:
     assert "lora" not in data_with("lora=null")
     assert data_with("train.lr=")["train"] == {"steps": 10}
 

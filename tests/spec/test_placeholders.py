@@ -20,7 +20,7 @@ SHIPPED = (ROOT / "places.yaml", *(file for folder in FOLDERS for file in sorted
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda f: f.stem)
-def test_every_name_that_is_shipped_and_nobody_has_is_one(file: Path) -> None:
+def test_every_shipped_example_name_is_a_placeholder(file: Path) -> None:
     a_run = {"my-run"}  # a run may be named so
     assert set(re.findall(r"\bmy-[a-z-]+", file.read_text())) - a_run <= PLACEHOLDERS
 
@@ -49,14 +49,14 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_status_in_a_fresh_clone_asks_nobody(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_in_a_fresh_clone_makes_no_requests(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(("status",)) == 0
     assert "".join(capsys.readouterr()).splitlines() == ["no runs"]
     assert not (clone / "asked").exists()
 
 
 @pytest.mark.parametrize("verb", [("status",), ("why", "x"), ("logs", "x"), ("cancel", "x", "--yes"), ("wait", "x")])
-def test_a_placeholder_that_is_named_is_told_in_one_line(
+def test_a_named_placeholder_is_reported_in_one_line(
     verb: tuple[str, ...], clone: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main((*verb, "--place", "main")) != 0

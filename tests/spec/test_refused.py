@@ -38,6 +38,6 @@ def test_what_is_refused_is_no_field():
     assert read_spec(workload("tpu.capacity", "spot")).tpu is not None
 
 
-def test_every_feature_the_product_names_is_there():
+def test_every_named_feature_exists():
     named = {"headless", "elastic", "colocated-python", "storage", "flex", "super-slicing", "sub-slicing", "ramdisk"}
     assert {f"refused-{name}" for name in (*named, "debug-dump")} <= {refusal.id for refusal in REFUSALS.values()}

@@ -243,7 +243,7 @@ def test_a_template_that_could_not_be_read_is_a_problem_and_none() -> None:
     assert (run.template, [p.id for p in problems]) == (None, ["chat-template-file"])
 
 
-def test_a_template_that_nobody_read_is_a_problem_too() -> None:
+def test_an_unread_template_is_a_problem() -> None:
     _, problems = resolve(everything(run_name_suffix="none"), Facts())
     assert [(p.id, p.where) for p in problems] == [("chat-template-file", "data.chat_template")]
 

@@ -637,7 +637,7 @@ def test_the_failing_worker_is_named_and_quoted() -> None:
     assert said.cause.fix.endswith("It is not restarted (restarts.max is 0).")
 
 
-def test_what_restarts_is_said_where_a_process_ended() -> None:
+def test_restart_rules_are_named_when_a_process_ended() -> None:
     restarted = ended(1)
     assert restarted.jobset is not None
     more = replace(restarted, jobset=replace(restarted.jobset, restarts=1, max_restarts=3, conditions=()))
@@ -650,7 +650,7 @@ def killed_before(**changes: Any) -> Pod:
     return pod(0, 2, "Failed", **({"attempt": 1, "deleting": True, "containers": (end,)} | changes))
 
 
-def test_a_pod_of_before_that_is_still_there_tells_why_it_was_restarted() -> None:
+def test_a_remaining_pod_of_an_earlier_attempt_explains_the_restart() -> None:
     seen = again(killed_before(), pod(0, 0, "Pending", attempt=2, containers=()))
     said = why(seen, events=(POLICY, BACKOFF), node_events=(KILLING,))
     assert (said.state, said.reason, said.cause.id) == ("starting", "pods-pending", "oom-host")
@@ -771,7 +771,7 @@ def ended_in(seen: Observation) -> Observation:
     return replace(seen, pods=tuple(replace(one, attempt=1) for one in seen.pods or ()))
 
 
-def test_another_cause_is_told_second() -> None:
+def test_a_second_cause_is_shown_second() -> None:
     both = why(held(PENDING), ahead=AHEAD)
     assert (both.cause.id, [one.id for one in both.others]) == ("quota", ["behind-priority"])
     loop = why(ended(2), logs=(log("config-error"),), earlier=(LOOP,))

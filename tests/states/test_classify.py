@@ -118,7 +118,7 @@ def test_now_may_be_before_the_observation() -> None:
     assert classify(seen, now="2026-11-21T11:00:30Z").state == "training"
 
 
-def test_an_inactive_workload_that_was_evicted_is_deactivated_whatever_the_condition_says() -> None:
+def test_an_evicted_inactive_workload_is_deactivated_with_any_condition() -> None:
     seen = next(case[1] for case in CASES if case[0] == "preempted, back in queue")
     assert seen.workload is not None
     inactive = workload(*seen.workload.conditions, active=False)

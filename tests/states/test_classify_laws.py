@@ -135,7 +135,7 @@ def an_unreachable_cluster_never_fails_a_run(seen: Observation) -> None:
 
 
 @given(known=statuses)
-def test_what_was_known_is_told_again_unchanged(known: Status) -> None:
+def test_known_facts_are_shown_again_unchanged(known: Status) -> None:
     away = absent("created", unread=not_read("jobsets"), last_known=known)
     once = classify(away, now=NOW)
     assert once is known

@@ -59,7 +59,7 @@ def log(kind: str | None, *, slice_index: int = 0, host: int = 0, attempt: int =
     )
 
 
-def test_kueue_speaks_where_quota_is_not_reserved() -> None:
+def test_kueues_message_is_shown_while_quota_is_not_reserved() -> None:
     said = workload(
         condition("QuotaReserved", "True", "QuotaReserved", "reserved"),
         condition("Admitted", "False", "NoReservation", "not admitted"),
@@ -112,7 +112,7 @@ def test_a_cluster_queue_that_is_active_says_nothing(queue: Any, seen: Observati
         (500, (600,) * 3, ("3 higher", "r0, r1, r2")),
     ],
 )
-def test_who_is_ahead(mine: int | None, ahead: tuple[int | None, ...], expected: tuple[str, str]) -> None:
+def test_runs_ahead_in_the_queue(mine: int | None, ahead: tuple[int | None, ...], expected: tuple[str, str]) -> None:
     names = tuple(Neighbour(name=f"r{n}", priority=priority) for n, priority in enumerate(ahead))
     seen = observation(jobset=HELD, workload=workload(WAITING, priority=mine))
     (clue,) = clues_queue.behind(evidence(seen, ahead=names))
@@ -120,7 +120,7 @@ def test_who_is_ahead(mine: int | None, ahead: tuple[int | None, ...], expected:
     assert clue.values["count"] == clue.text.split()[0]
 
 
-def test_nobody_is_ahead() -> None:
+def test_no_run_is_ahead() -> None:
     assert texts(clues_queue.behind(evidence(ahead=()))) == texts(clues_queue.behind(evidence())) == []
 
 
@@ -153,7 +153,7 @@ def test_without_a_jobset_the_image_is_its_image() -> None:
     assert clue.values["image"] == "its image"
 
 
-def test_the_latest_event_speaks_first() -> None:
+def test_the_latest_event_is_shown_first() -> None:
     old, new = event("Old", "2026-11-21T10:00:00Z"), event("New", "2026-11-21T11:00:00Z")
     assert texts(clues_pods.events(evidence(events=(old, new)))) == ["New: m", "Old: m"]
 
@@ -177,7 +177,7 @@ def test_a_node_that_is_taken_after_the_failure_is_not_its_cause(at: str, heard:
     assert bool(texts(clues_pods.disrupted(evidence(seen)))) == heard
 
 
-def test_a_process_that_did_not_fail_first_is_not_heard() -> None:
+def test_only_the_log_of_the_first_failed_process_is_read() -> None:
     ended = pod(0, 2, "Failed", containers=(terminated(1),))
     seen = observation(jobset=jobset(terminal="Failed"), pods=(ended,))
     both = (log("peer-lost", host=1), log("exception", host=2))
@@ -223,7 +223,7 @@ def test_a_condition_of_the_jobset_that_is_false_says_nothing() -> None:
     assert texts(clues_failure.jobset(evidence(observation(jobset=None)))) == []
 
 
-def test_who_fell_silent_first_of_several() -> None:
+def test_the_first_silent_host_of_several() -> None:
     early, late = log(None, host=3, said_at="2026-11-21T11:00:00Z"), log(None, said_at="2026-11-21T11:10:00Z")
     (clue,) = clues_state.silence(evidence(logs=(late, log(None, host=1), early)))
     assert (clue.values["first"], clue.quoted) == (f"{clue.where} stopped printing first.", ("2", "3"))
@@ -234,7 +234,7 @@ def test_who_fell_silent_first_of_several() -> None:
     assert (nobody.where, nobody.quoted, nobody.values["first"]) == ("", (), "")
 
 
-def test_a_record_speaks_where_it_told_the_state() -> None:
+def test_a_record_is_the_source_where_it_gave_the_state() -> None:
     record = Recorded(outcome="failed", reason="KeyError: 'x'")
     (clue,) = clues_state.recorded(evidence(local("failed", record=record)))
     assert (clue.text, clue.where) == ("KeyError: 'x'", "record")

@@ -88,7 +88,7 @@ def test_the_first_failing_worker(pods: tuple[Pod, ...], logs: tuple[Log, ...], 
 
 
 @pytest.mark.parametrize("pods", [(), (pod(),), (died(0, 0, 0, 10),)])
-def test_nobody_failed(pods: tuple[Pod, ...]) -> None:
+def test_no_pod_failed(pods: tuple[Pod, ...]) -> None:
     assert first(pods) is None
     assert suspects(pods) == ()
 

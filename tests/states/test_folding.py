@@ -39,7 +39,7 @@ def test_a_live_attempt_stands_for_the_run_though_a_later_one_failed() -> None:
     assert found.row.jobset == "gemma"
 
 
-def test_an_attempt_that_ended_nobody_knows_how_does_not_stand_for_a_later_one() -> None:
+def test_an_attempt_with_unknown_end_is_not_used_for_a_later_one() -> None:
     """Its log was not read, or its JobSet is gone: it is over all the same."""
     second = finished("gemma-2", at=EARLIER, run_name="gemma", created_at="2026-11-21T11:00:00Z")
     newest = replace(second, run_name="gemma")
@@ -203,7 +203,7 @@ def test_the_words_for_several_states(state: State) -> None:
     assert all(isinstance(matches(state, word), bool) for word in WORDS)
 
 
-def test_a_word_that_is_none_is_refused() -> None:
+def test_an_unknown_word_is_refused() -> None:
     with pytest.raises(KeyError, match="runing"):
         matches("training", "runing")
 

@@ -12,7 +12,7 @@ from xsft.states.lookup import one_run
 from xsft.states.model import Observation, Recorded
 
 
-def test_runs_whose_jobsets_are_gone_are_told_apart_without_a_none() -> None:
+def test_runs_without_jobsets_are_distinguished_without_none() -> None:
     there = observed("gemma", cluster="lab")
     gone = Observation(run_name="gemma", target="xpk", observed_at=NOW, cluster="east")
     known = Observation(

@@ -86,7 +86,7 @@ def test_a_run_whose_jobset_is_gone_shows_what_it_was() -> None:
     assert row.mfu == pytest.approx(0.455, abs=0.0005)
 
 
-def test_a_run_that_nobody_saw_shows_what_was_submitted() -> None:
+def test_a_run_never_observed_shows_what_was_submitted() -> None:
     record = Recorded(outcome="cancelled", tpu="v5p-8", num_slices=4)
     row = row_of(observed(jobset=None, record=record), Status(state="cancelled"), now=NOW)
     assert (row.tpu, row.num_slices, row.restarts) == ("v5p-8", 4, None)

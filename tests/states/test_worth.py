@@ -18,7 +18,7 @@ def test_a_loss_of_0_again_and_again_is_a_warning(steps: int, ids: list[str]) ->
     assert [(one.id, one.severity, one.where) for one in found] == [(name, "warning", "gemma") for name in ids]
 
 
-def test_losses_that_say_nothing_are_not_compared_without_a_word() -> None:
+def test_meaningless_losses_are_not_compared_silently() -> None:
     (one,) = doubts(row("no-target-tokens", no_target_steps=40))
     assert (one.id, one.severity) == ("no-target-tokens", "warning")
     assert "40 steps in a row" in one.message
@@ -26,6 +26,6 @@ def test_losses_that_say_nothing_are_not_compared_without_a_word() -> None:
     assert doubts(row()) == ()
 
 
-def test_what_is_said_of_them() -> None:
+def test_their_printed_text() -> None:
     assert "3 steps in a row" in text_of(said(no_target_steps=3), "no-target-tokens")
     assert "NaN or infinite" in text_of(said(not_finite_steps=5), "loss-not-finite")

@@ -40,7 +40,7 @@ def test_a_mutant_differs_in_its_line_alone() -> None:
 
 
 @pytest.mark.contract
-def test_a_survivor_is_told_and_one_that_is_noticed_is_not(
+def test_a_survivor_is_listed_and_a_killed_mutant_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of the bound, which one test of two holds."""

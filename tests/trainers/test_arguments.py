@@ -33,14 +33,14 @@ def _read(text: str) -> Any:
 
 
 @given(value=VALUES)
-def test_a_value_comes_back_as_it_was(value: Value) -> None:
+def test_a_value_survives_the_round_trip(value: Value) -> None:
     text = argument("key", value)
     assert text.startswith("key=")
     assert same(value, _read(text)), text
 
 
 @pytest.mark.parametrize("value", HARD, ids=ascii)
-def test_a_hard_value_comes_back_as_it_was(value: Value) -> None:
+def test_a_hard_value_survives_the_round_trip(value: Value) -> None:
     assert same(value, _read(argument("key", value))), argument("key", value)
 
 

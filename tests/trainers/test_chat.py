@@ -62,7 +62,7 @@ def test_deepseeks() -> None:
         "",
     ],
 )
-def test_a_template_that_cannot_be_rendered_so_tells_nothing(template: str) -> None:
+def test_a_template_that_cannot_be_rendered_proves_nothing(template: str) -> None:
     assert chat_format(template, TOKENS) is None
 
 

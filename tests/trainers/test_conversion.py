@@ -42,7 +42,7 @@ def test_the_legacy_line() -> None:
     ("version", "lazy"),
     [("0.1.0", False), ("tutorial-v1.0.0", False), ("tutorial-v1.3.0", True), ("0.2.2", True), ("0.2.3", False)],
 )
-def test_lazy_loading_is_said_where_it_is_known_and_not_the_default(version: str, lazy: bool) -> None:
+def test_lazy_loading_is_passed_where_known_and_not_the_default(version: str, lazy: bool) -> None:
     assert ("--lazy_load_tensors=True" in _argv(image__maxtext=version)) is lazy
 
 

@@ -5,7 +5,7 @@ from xsft.trainers.explain import MAX_CHARACTERS, reason
 RULER = "E1121 11:57:01 140 pyconfig.py:394] " + "=" * 80
 
 
-def test_a_key_nobody_knows_is_named_without_the_900_that_are_known() -> None:
+def test_an_unknown_key_is_reported_without_listing_the_900_known_ones() -> None:
     known = ", ".join(f"'key_{n}'" for n in range(900))
     lines = (
         RULER,

@@ -190,6 +190,6 @@ def test_a_long_line_is_cut() -> None:
 
 
 @given(st.lists(st.text()))
-def test_any_lines_are_told_or_not(lines: list[str]) -> None:
+def test_any_lines_give_a_cause_or_none(lines: list[str]) -> None:
     said = diagnose(lines)
     assert said is None or (said.kind and said.line)

@@ -76,13 +76,13 @@ def test_a_field_becomes_its_key(field: str, key: str) -> None:
     assert trainer_keys(_run())[key] == EVERYTHING[section][name]
 
 
-def test_what_is_not_said_is_left_to_maxtext() -> None:
+def test_unset_values_are_left_to_maxtext() -> None:
     keys = trainer_keys(_run(eval=None, lora=None, parallelism=None, overrides=None, data__packing=None))
     assert not any(key.startswith(("lora.", "eval_", "ici_", "dcn_")) for key in keys)
     assert "packing" not in keys
 
 
-def test_the_columns_are_always_said() -> None:
+def test_the_columns_are_always_passed() -> None:
     assert _argument("train_data_columns") == "[question,answer]"
     assert _argument("eval_data_columns") == "[prompt,completion]"
     assert _argument("eval_data_columns", data__eval_columns=None) == "[question,answer]"

@@ -93,7 +93,7 @@ def test_what_was_written_last_is_the_newest_though_its_steps_are_lower() -> Non
     assert seen.step == 99
 
 
-def test_where_not_every_time_is_told_the_steps_decide() -> None:
+def test_steps_decide_if_a_time_is_missing() -> None:
     assert newest_files({EARLIER: 100.0, LATER: None}) == (LATER, EARLIER)
     assert newest_files({EARLIER: 7.0, LATER: 7.0}) == (LATER, EARLIER), "of one moment"
 

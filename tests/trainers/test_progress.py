@@ -85,7 +85,7 @@ def test_lines_from_the_middle_that_say_nothing_tell_no_phase() -> None:
     assert fold(done(7), from_start=False).phase == "training"
 
 
-def test_loss_is_tunixs_exact_one_where_it_is_there() -> None:
+def test_tunixs_exact_loss_is_used_if_logged() -> None:
     seen = fold(BEGIN, MODEL, exact(2, 6.222081), done(2, loss=6.222))
     assert (seen.step, seen.loss) == (2, 6.222081)
     assert fold(done(2, loss=6.222)).loss == 6.222
@@ -110,7 +110,7 @@ def test_a_restart_forgets_steps_after_the_checkpoint() -> None:
     assert fold(*before, BEGIN, restored, MODEL, done(7)).step == 7
 
 
-def test_what_a_process_said_of_its_end_is_its_own() -> None:
+def test_a_termination_message_belongs_to_its_process() -> None:
     ended = (BEGIN, MODEL, done(3), f"{ABSL}Exception in load_next_train_batch: You may have run out of training data.")
     assert fold(*ended).data_ended
     assert not fold(*ended, BEGIN).data_ended
@@ -155,7 +155,7 @@ def test_evals_are_no_steps() -> None:
     assert seen.step is None
 
 
-def test_a_loss_that_is_no_number_is_told_as_that() -> None:
+def test_a_loss_that_is_no_number_is_reported_as_such() -> None:
     line = done(3).replace("loss: 2.000", "loss: nan")
     loss = fold(line).loss
     assert loss is not None
@@ -180,14 +180,14 @@ def test_lines_with_times_may_come_in_any_order(order: list[int]) -> None:
 
 
 @given(st.integers(0, 999_999_999), st.integers(0, 999_999_999))
-def test_times_sort_whatever_their_decimals(a: int, b: int) -> None:
+def test_times_sort_with_any_number_of_decimals(a: int, b: int) -> None:
     """Go leaves out zeros at the end, and the whole fraction where it is nothing."""
     texts = [f"2026-11-21T10:00:00.{n:09}".rstrip("0").rstrip(".") + "Z" for n in (a, b)]
     assert (sortable(texts[0]) < sortable(texts[1])) == (a < b)
 
 
 @given(st.lists(st.text(max_size=60) | st.sampled_from([BEGIN, MODEL, LOOP_END, done(3), exact(4, 1.5), saving(3)])))
-def test_nothing_raises_and_a_step_is_one_that_was_said(lines: list[str]) -> None:
+def test_no_line_raises_and_every_step_was_in_the_log(lines: list[str]) -> None:
     seen = fold(*lines)
     assert seen.step in (None, 3, 4)
     assert (seen.loss is None) == (seen.step is None)

@@ -63,7 +63,7 @@ def test_its_plan_starts_its_own_module_and_the_audit_finds_all_of_it(mode: str)
     assert made.ok, errors_in(made.problems)
 
 
-def test_xpk_is_told_its_command() -> None:
+def test_xpk_gets_its_command() -> None:
     (command,) = (word for word in intent_of(spec()).xpk_argv or () if word.startswith("--command="))
     assert " -m maxtext.trainers.post_train.rl.train_rl " in command
 

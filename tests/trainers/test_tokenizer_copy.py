@@ -24,7 +24,7 @@ def test_the_trainer_starts_after_the_copy_and_reads_it() -> None:
     assert f"tokenizer_path={FOLDER}" in argv
 
 
-def test_without_tokens_of_its_own_the_workload_uses_the_tokenizer_as_it_is() -> None:
+def test_without_own_tokens_the_workload_uses_the_unchanged_tokenizer() -> None:
     run = _run(model__pad_token=None, model__bos_token=None)
     assert copying(run) == ()
     assert trainer_keys(run)["tokenizer_path"] == "Qwen/Qwen3-8B"
@@ -47,7 +47,7 @@ def test_without_any_tokenizer_there_is_nothing_to_copy() -> None:
     assert "tokenizer_path" not in trainer_keys(run)
 
 
-def test_on_this_machine_the_copy_lies_in_the_folder_of_the_run() -> None:
+def test_a_local_copy_is_in_the_runs_folder() -> None:
     """Two runs may have two tokenizers."""
     run = _run(target="local", output="/runs", model__tokenizer="xsft://tiny/tokenizer", run_name_suffix="none")
     folder = "/runs/everything/tokenizer"

@@ -28,7 +28,7 @@ def test_a_namespace_that_cannot_be_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["default", "a", "team-1", "1a", "a" * 63])
-def test_a_namespace_is_taken_as_it_is(text: str) -> None:
+def test_a_given_namespace_is_used_unchanged(text: str) -> None:
     assert where("--namespace", text, "--context", "gke_p_z_c@x").namespace == text
 
 

@@ -38,7 +38,7 @@ def test_silence_is_asked_again_only_until_then(cluster_api: ClusterApi) -> None
     assert len(cluster_api.server.seen) == 2
 
 
-def test_an_answer_is_a_sign_of_life_and_tells_the_clusters_time(cluster_api: ClusterApi) -> None:
+def test_an_answer_proves_the_server_alive_and_gives_its_time(cluster_api: ClusterApi) -> None:
     cluster = cluster_api.connect()
     assert (cluster.heard_at, cluster.ahead_s) == (float("-inf"), 0.0)
     began = clock.monotonic()

@@ -263,7 +263,7 @@ def test_a_pathways_name_too_long_for_its_coordinator_label_is_found(cluster_api
     assert any("must be no more than 63 bytes" in p.message for p in problems)
 
 
-def test_without_the_right_to_make_jobs_that_is_said_and_nothing_more(cluster_api: ClusterApi) -> None:
+def test_without_the_right_to_create_jobs_only_that_is_reported(cluster_api: ClusterApi) -> None:
     deny(cluster_api.world, ("create", "jobs"))
     problems = cluster_api.connect().dry_run_jobs(sent_to(cluster_api))
     assert {(p.id, p.severity) for p in problems} == {("jobs-not-checked", "warning")}
@@ -300,7 +300,7 @@ def test_a_secret_is_made_once_and_its_keys_are_known_without_reading_it(cluster
     assert all("PartialObjectMetadata" in s.headers["accept"] for s in cluster_api.server.asked("^GET .*/secrets/")[1:])
 
 
-def test_keys_of_a_secret_that_nobody_manages_are_still_known(cluster_api: ClusterApi) -> None:
+def test_keys_of_an_unmanaged_secret_are_known(cluster_api: ClusterApi) -> None:
     cluster_api.world.add_unmanaged_secret("hf", {"token": "eA=="})
     assert cluster_api.connect().secret_keys(name="hf", namespace=cluster_api.namespace) == {"token"}
 

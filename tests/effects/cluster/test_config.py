@@ -85,7 +85,7 @@ def test_without_any_kubeconfig_none_is_known(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["a: [", "- 1", "\0"])
-def test_a_broken_kubeconfig_is_said(tmp_path: Path, text: str) -> None:
+def test_a_broken_kubeconfig_is_reported(tmp_path: Path, text: str) -> None:
     written(tmp_path / ".kube" / "config", text)
     with pytest.raises(EnvironmentMissing, match="cannot be read") as caught:
         context_access("x", here=machine(tmp_path))
@@ -103,7 +103,7 @@ def test_gcloud_is_not_asked_where_the_user_has_the_context(tmp_path: Path) -> N
     assert found == Access(kubeconfig=(file,), context=GKE_CONTEXT, gke=True)
 
 
-def test_gcloud_writes_a_private_file_and_the_users_stays_as_it_was(tmp_path: Path) -> None:
+def test_gcloud_writes_a_private_file_and_the_users_is_unchanged(tmp_path: Path) -> None:
     users = written(tmp_path / ".kube" / "config", config("current"))
     before, gcloud = users.read_bytes(), Gcloud()
     found = access_for(GKE, here=machine(tmp_path, run=gcloud))

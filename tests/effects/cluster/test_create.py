@@ -57,7 +57,7 @@ def test_an_error_after_another_users_create_is_not_taken_for_ours(cluster_api: 
     assert second.object["metadata"]["uid"] == first.object["metadata"]["uid"]
 
 
-def test_neither_answer_nor_object_is_unknown_and_the_next_call_tells_the_truth(cluster_api: ClusterApi) -> None:
+def test_no_answer_and_no_object_is_unknown_until_the_next_call(cluster_api: ClusterApi) -> None:
     cluster_api.server.fail(CREATE, action="cut-after")
     cluster_api.server.fail(READ_BACK, action="cut-before", times=9)
     with pytest.raises(Unknown, match="result is unknown") as caught:

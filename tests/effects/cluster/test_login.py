@@ -177,7 +177,7 @@ def test_the_first_kubeconfig_that_has_a_name_wins(cluster_api: ClusterApi, tmp_
     assert connected(cluster_api, KUBECONFIG=files).whoami() == "nightly"
 
 
-def test_a_login_program_is_told_the_cluster_and_its_own_environment(cluster_api: ClusterApi, tmp_path: Path) -> None:
+def test_a_login_program_gets_the_cluster_and_its_own_environment(cluster_api: ClusterApi, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     answer = credential(token=cluster_api.standin.token)
     body = f"import os\nopen({str(seen)!r}, 'w').write(os.environ['KUBERNETES_EXEC_INFO'] + os.environ['REGION'])\n"
@@ -428,7 +428,7 @@ def test_another_hosts_certificate(over_tls: tuple[KubeApi, Path], tmp_path: Pat
     assert "Nothing was created" in caught.value.message
 
 
-def test_plain_http_where_tls_was_meant(cluster_api: ClusterApi) -> None:
+def test_plain_http_instead_of_tls(cluster_api: ClusterApi) -> None:
     server = cluster_api.server.url.replace("http://", "https://")
     changed(cluster_api.kubeconfig, cluster={"server": server})
     with pytest.raises(Unreachable) as caught:

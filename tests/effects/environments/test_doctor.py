@@ -77,7 +77,7 @@ def test_a_machine_with_everything_is_ok_and_names_the_versions(machine: Checked
     }
 
 
-def test_a_tool_that_is_late_is_not_said_to_be_missing(machine: CheckedMachine) -> None:
+def test_a_slow_tool_is_not_reported_missing(machine: CheckedMachine) -> None:
     late = Completed(argv=("gcloud",), status=LATE, stdout="", stderr="")
     but: dict[str, Completed | None] = dict.fromkeys(("gcloud", "docker-engine", "unshare"), late)
     found = checks(replace(machine, run=lambda argv: answers(argv, but=but)))

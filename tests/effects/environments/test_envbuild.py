@@ -168,7 +168,7 @@ def test_a_wrong_hash_is_refused_and_nothing_is_left(shop: Shop, place: BuildPla
     assert left_over(place) == []
 
 
-def test_no_network_is_said_and_nothing_is_left(shop: Shop, place: BuildPlace) -> None:
+def test_a_missing_network_is_reported_and_nothing_is_left(shop: Shop, place: BuildPlace) -> None:
     env = {name: value for name, value in place.env.items() if name not in {"UV_FIND_LINKS", "UV_NO_INDEX"}}
     with pytest.raises(EnvironmentMissing, match="no answer from the package index") as caught:
         build(shop.spec(), replace(place, env=env))
@@ -176,7 +176,7 @@ def test_no_network_is_said_and_nothing_is_left(shop: Shop, place: BuildPlace) -
     assert left_over(place) == []
 
 
-def test_a_full_disk_is_said_and_nothing_is_left(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_nothing_is_left(tmp_path: Path) -> None:
     (tmp_path / "shop").mkdir()
     (tmp_path / "envs").mkdir()
     shop = Shop.open(tmp_path / "shop", payload=3 * 2**20)
@@ -192,14 +192,14 @@ def test_a_full_disk_is_said_and_nothing_is_left(tmp_path: Path) -> None:
     assert "LEFT []" in said
 
 
-def test_a_cache_that_cannot_be_written_is_said(shop: Shop, place: BuildPlace) -> None:
+def test_a_cache_that_cannot_be_written_is_reported(shop: Shop, place: BuildPlace) -> None:
     place.cache.write_text("a file, not a folder")
     with pytest.raises(EnvironmentMissing, match="could not be written") as caught:
         build(shop.spec(), place)
     assert "XSFT_CACHE_DIR" in caught.value.fix
 
 
-def test_without_a_fitting_python_the_way_to_one_is_said(shop: Shop, place: BuildPlace) -> None:
+def test_without_python_3_12_the_next_step_is_named(shop: Shop, place: BuildPlace) -> None:
     with pytest.raises(EnvironmentMissing, match=r"needs Python 3\.99") as caught:
         build(replace(shop.spec(), pythons=((3, 99),)), place)
     assert "pyenv install 3.99" in caught.value.fix

@@ -37,7 +37,7 @@ def env(tmp_path: Path) -> Mapping[str, str]:
     return {"PATH": f"{tmp_path / 'bin'}"}
 
 
-def test_this_interpreter_says_the_truth_of_itself() -> None:
+def test_the_running_interpreter_is_described_correctly() -> None:
     found = interpreters.probe(Path(sys.executable), env=dict(os.environ))
     assert found is not None
     assert found.version == sys.version_info[:3]
@@ -65,7 +65,7 @@ def test_managed_pythons_are_found_where_their_variables_put_them(
     assert found.path == real
 
 
-def test_the_preferred_series_wins_whatever_comes_first(tmp_path: Path, env: Mapping[str, str]) -> None:
+def test_the_preferred_series_wins_in_any_order(tmp_path: Path, env: Mapping[str, str]) -> None:
     second = put(tmp_path / "bin" / "python3", says("3, 98, 0", tmp_path / "bin" / "python3"))
     first = tmp_path / ".pyenv" / "versions" / "3.99.1" / "bin" / "python3"
     put(first, says("3, 99, 1", first))

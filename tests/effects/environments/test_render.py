@@ -202,9 +202,7 @@ def test_xpk_sees_a_private_world(interpreter: Interpreter, tmp_path: Path, monk
         "json.dump({}, open(args[2], 'w'))",
     ],
 )
-def test_whatever_goes_wrong_in_the_worker_the_command_line_decides(
-    interpreter: Interpreter, tmp_path: Path, lean: str
-) -> None:
+def test_after_any_worker_failure_the_command_line_is_used(interpreter: Interpreter, tmp_path: Path, lean: str) -> None:
     lines = (_line("a"), _line("b"))
     assert _render(*lines, python=interpreter(lean=lean), cache=tmp_path / "cache") == tuple(map(_manifest, lines))
     assert [seen["kind"] for seen in _log(tmp_path)] == ["lean", "plain", "plain"]

@@ -24,7 +24,7 @@ def test_other_environments_are_forgotten_and_the_rest_is_kept() -> None:
     assert uv_environment(given, bundles=()) == {"HTTPS_PROXY": "http://proxy.example", "NO_COLOR": "1"}
 
 
-def test_the_systems_authorities_are_trusted_unless_uv_was_told_otherwise(tmp_path: Path) -> None:
+def test_the_systems_certificates_are_used_unless_uv_is_configured(tmp_path: Path) -> None:
     bundle = tmp_path / "ca.crt"
     assert "UV_SYSTEM_CERTS" not in uv_environment({}, bundles=(bundle,))
     bundle.touch()

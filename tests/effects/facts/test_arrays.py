@@ -41,7 +41,7 @@ def bucket(stores: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
 
 
 @pytest.mark.parametrize("item", PARAMETERS)
-def test_a_bucket_with_ocdbt_tells_every_dtype(bucket: Bucket, tmp_path: Path, item: str) -> None:
+def test_ocdbt_in_a_bucket_gives_every_dtype(bucket: Bucket, tmp_path: Path, item: str) -> None:
     """From its manifest and the root of its index; what holds values is not asked for."""
     report = inspect(f"gs://my-bucket/{item}", store=record_store({"HOME": str(tmp_path)}))
     assert (report.status, report.dtypes, report.parameters) == ("complete", DTYPES[item], PARAMETERS[item])

@@ -42,7 +42,7 @@ def file_of(item: Path, name: str) -> Path:
 @SHARED
 @given(data=st.data())
 @pytest.mark.parametrize("name", FILES)
-def test_whatever_is_in_its_files(item: Path, name: str, data: st.DataObject) -> None:
+def test_no_content_of_the_files_raises(item: Path, name: str, data: st.DataObject) -> None:
     file = file_of(item, name)
     content = file.read_bytes()
     at, length = data.draw(st.integers(0, len(content))), data.draw(st.integers(0, 20))
@@ -63,7 +63,7 @@ JSON = st.recursive(
 @SHARED
 @given(place=st.integers(0, 10_000), value=JSON)
 @pytest.mark.parametrize("name", ["_METADATA", "_sharding", "../_CHECKPOINT_METADATA"])
-def test_whatever_is_in_its_documents(item: Path, name: str, place: int, value: object) -> None:
+def test_no_document_of_the_index_raises(item: Path, name: str, place: int, value: object) -> None:
     """One value of the document, at any depth, is another."""
     file = item / name
     content = file.read_bytes()

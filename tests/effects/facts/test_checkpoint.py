@@ -83,7 +83,7 @@ def test_a_converted_checkpoint_says_its_format_and_its_layers() -> None:
     assert (found.scan_layers, found.scan_recorded, found.param_scan_axis) == (True, True, 0)
 
 
-def test_a_trained_checkpoint_tells_its_layers_by_their_names() -> None:
+def test_array_names_of_a_trained_checkpoint_give_its_layers() -> None:
     found = look(TRAINED, "checkpoints/10/model_params")
     assert (found.status, found.use_ocdbt, found.scan_layers, found.scan_recorded) == ("read", True, True, False)
 
@@ -98,9 +98,7 @@ def test_a_trained_checkpoint_tells_its_layers_by_their_names() -> None:
         ({"c/_METADATA": metadata(use_zarr3=True), "c/manifest.ocdbt": b"x"}, True, True),
     ],
 )
-def test_flags_that_are_not_said_are_derived_from_the_files(
-    files: dict[str, bytes], ocdbt: bool, zarr3: bool | None
-) -> None:
+def test_missing_flags_are_derived_from_the_files(files: dict[str, bytes], ocdbt: bool, zarr3: bool | None) -> None:
     found = look(files, "c")
     assert (found.use_ocdbt, found.use_zarr3) == (ocdbt, zarr3)
 

@@ -11,7 +11,7 @@ from tests.until import until
 from xsft.effects.facts.growth import growing
 
 
-def test_sizes_of_a_bucket_are_told_and_failures_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sizes_in_a_bucket_are_reported_and_failures_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[int] = []
     with serving(Bucket({"c/0/d": b"x" * 100})) as bucket:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket.url)

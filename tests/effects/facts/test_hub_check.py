@@ -82,7 +82,7 @@ def test_the_terms_of_a_gated_data_set() -> None:
         assert read(server) == FOUND
 
 
-def test_no_answer_is_said_and_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_answer_is_reported_and_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving() as server:
         server.answers = {INFO: (503, {}, b"")}
         with pytest.raises(Unreachable):

@@ -67,7 +67,7 @@ def test_the_mark_of_utf_8_is_no_part_of_the_rows(tmp_path: Path) -> None:
         assert [row.row for row in read(tmp_path / "a.json").rows] == [{"messages": []}]
 
 
-def test_an_array_alone_tells_maxtext_no_columns(tmp_path: Path) -> None:
+def test_a_json_array_gives_maxtext_no_columns(tmp_path: Path) -> None:
     for content in (f"[{ROW}]", f"\n [{ROW}]"):
         (tmp_path / "a.json").write_text(content)
         problem = read(tmp_path / "a.json").problem

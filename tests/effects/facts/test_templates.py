@@ -96,13 +96,13 @@ def test_as_much_as_is_allowed_fits_on_the_command_line(tmp_path: Path) -> None:
     assert [p for p in errors_in(intent.problems) if p.where == "data.chat_template"] == []
 
 
-def test_what_quoting_makes_too_long_is_said(tmp_path: Path) -> None:
+def test_a_command_too_long_after_quoting_is_reported(tmp_path: Path) -> None:
     (tmp_path / "chat.jinja").write_text("{{ x }}" + "'" * (MAX_TEMPLATE_BYTES - 7))
     (intent,) = api.intend([api.load(written(tmp_path))])
     assert "command-encoding" in {p.id for p in intent.problems}
 
 
-def test_a_file_that_is_not_there_is_a_problem_among_the_others(tmp_path: Path) -> None:
+def test_a_file_that_does_not_exist_is_a_problem_among_the_others(tmp_path: Path) -> None:
     (intent,) = api.intend([xsft.load(written(tmp_path, model={"name": "qwen3-06b"}))])
     assert {"file-missing", "model-unknown"} <= {p.id for p in intent.problems}
 

@@ -100,7 +100,7 @@ def test_a_named_folder_has_tries_too(tmp_path: Path) -> None:
     assert _seen(workload, tmp_path)[0].checkpoint == f"{tmp_path}/mine-2/0/items"
 
 
-def test_what_was_converted_by_hand_counts_where_it_fits_and_that_is_said(tmp_path: Path) -> None:
+def test_weights_converted_by_hand_are_used_if_they_fit_with_a_notice(tmp_path: Path) -> None:
     _write(tmp_path / "converted" / MODEL)
     run, _, ids = _seen(_spec(tmp_path), tmp_path)
     assert (run.checkpoint, ids) == (f"{tmp_path}/converted/{MODEL}/0/items", {"checkpoint-unrecorded"})
@@ -124,7 +124,7 @@ def test_a_whole_try_comes_before_what_was_converted_by_hand(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("refused", ["converted", "try"])
-def test_where_nobody_can_look_nothing_is_called_unconverted(tmp_path: Path, refused: str) -> None:
+def test_weights_that_cannot_be_read_are_not_called_unconverted(tmp_path: Path, refused: str) -> None:
     """A second conversion beside a whole one would be the answer to `not converted`."""
     workload = _spec(tmp_path)
     _write(_first(workload))

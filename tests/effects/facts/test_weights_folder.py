@@ -78,7 +78,7 @@ def test_other_folders_are_no_models(tmp_path: Path, names: tuple[str, ...], sai
     assert problem.fix
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
     assert _ids(_read(tmp_path / "none")) == ["hf-folder-missing"]
 
 
@@ -145,7 +145,7 @@ def test_narrow_types_say_quantised(tmp_path: Path, dtype: str) -> None:
     assert dtype in _read(write_model(tmp_path / "narrow", dtype=dtype)).quantized
 
 
-def test_reading_tells_how_much_is_done(model: Path) -> None:
+def test_reading_reports_progress(model: Path) -> None:
     told: list[tuple[int, int]] = []
     read_folder(str(model), cache=model.parent / "cache", on_read=lambda done, of: told.append((done, of)))
     size = sum((model / name).stat().st_size for name in ("config.json", "model.safetensors"))

@@ -48,9 +48,7 @@ def asking(fake: FakeArtifactRegistry, waits: list[float]) -> Iterator[ArtifactR
         yield ArtifactRegistry(session=session, url=f"http://{fake.host}", sleep=waits.append)
 
 
-def test_a_repository_that_is_there_is_found_and_left_alone(
-    fake: FakeArtifactRegistry, client: ArtifactRegistry
-) -> None:
+def test_a_repository_that_exists_is_found_and_left_alone(fake: FakeArtifactRegistry, client: ArtifactRegistry) -> None:
     fake.add(TEAM.path)
     assert client.ensure(TEAM, create=True) == "found"
     assert [line.split()[0] for line in fake.asked] == ["GET"]
@@ -148,7 +146,7 @@ def test_what_passes_is_asked_again(
     assert waits == [0.5, 1.0]
 
 
-def test_a_server_that_is_not_there(waits: list[float]) -> None:
+def test_a_server_that_does_not_exist(waits: list[float]) -> None:
     with artifact_registry() as fake:
         pass
     with asking(fake, waits) as client, pytest.raises(Unreachable) as unreachable:
@@ -191,7 +189,7 @@ def test_an_answer_that_is_no_json_is_no_answer(fake: FakeArtifactRegistry, clie
     assert unreachable.value.problem_id == "registry-unreachable"
 
 
-def test_nobody_logged_in_is_said_before_anything_is_asked() -> None:
+def test_a_missing_login_is_reported_before_any_request() -> None:
     with pytest.raises(Unreachable) as unreachable:
         module.connect({"HOME": "/nowhere", "STORAGE_EMULATOR_HOST": "http://127.0.0.1:1"})
     assert (unreachable.value.problem_id, unreachable.value.exit_status) == ("registry-login-missing", 5)

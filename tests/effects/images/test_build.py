@@ -60,7 +60,7 @@ def test_the_first_push_makes_both_sends_both_and_writes_the_lock(images: Path) 
     assert (locked.code, locked.deps, locked.options) == (recipe().code.tag, recipe().deps.tag, KEPT)
 
 
-def test_the_second_push_asks_the_registry_and_no_engine_and_leaves_the_lock_as_it_is(images: Path) -> None:
+def test_a_second_push_asks_only_the_registry_and_keeps_the_lock(images: Path) -> None:
     docker = FakeDocker(FakeRegistry())
     first = pushed(maker(images, docker), recipe())
     text = lock_file(images, "post_training").read_bytes()
@@ -196,7 +196,7 @@ def test_a_registry_that_does_not_answer_is_no_obstacle_to_building_and_one_to_p
     assert not lock_file(images, "post_training").exists()
 
 
-def test_where_neither_the_registry_nor_an_engine_answers_both_are_told_and_the_engine_first(images: Path) -> None:
+def test_silent_registry_and_engine_are_both_reported_engine_first(images: Path) -> None:
     def no_engine() -> FakeDocker:
         raise EnvironmentMissing("no engine", id="docker-not-running")
 
@@ -207,7 +207,7 @@ def test_where_neither_the_registry_nor_an_engine_answers_both_are_told_and_the_
     assert not lock_file(images, "post_training").exists()
 
 
-def test_a_registry_that_nobody_named_is_not_asked(images: Path) -> None:
+def test_a_registry_that_is_not_named_gets_no_request(images: Path) -> None:
     docker = FakeDocker(FakeRegistry())
     maker(images, docker).build(recipe(replace(OPTIONS, registry=None)), remote=False)
     assert docker.registry.asked == []
@@ -238,7 +238,7 @@ def test_a_tag_whose_digest_the_registry_denies_is_not_recorded(images: Path) ->
 
 
 @pytest.mark.parametrize("at", ["deps", "code"])
-def test_ctrl_c_while_pushing_leaves_the_lock_as_it_was(images: Path, at: str) -> None:
+def test_ctrl_c_while_pushing_keeps_the_lock(images: Path, at: str) -> None:
     registry = FakeRegistry()
     before = pushed(maker(images, FakeDocker(registry)), recipe()).locked
     changed = replace(edited(), deps=replace(recipe().deps, tag="deps-" + "1" * 20))
@@ -276,7 +276,7 @@ def test_the_repository_is_looked_at_once_the_image_is_built_and_before_it_is_se
     assert docker.did == ["build deps", "build code", "ready", "push deps", "push code"]
 
 
-def test_many_pushes_at_once_of_several_machines_end_with_a_lock_of_what_is_there(images: Path) -> None:
+def test_concurrent_pushes_of_several_machines_leave_a_true_lock(images: Path) -> None:
     registry = FakeRegistry()
 
     def one(number: int) -> PushDone:

@@ -103,7 +103,7 @@ def test_none_at_all(tmp_path: Path) -> None:
     assert missing.value.problem_id == "docker-missing"
 
 
-def test_what_docker_is_told_names_files_never_secrets(tmp_path: Path) -> None:
+def test_docker_arguments_name_files_never_secrets(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(secrets.token_hex())
     made = step(tmp_path, {}, args={"B": "2", "A": "1"}, labels={"l": "v w"}, secrets={"t": tmp_path / "token"})
     told = tuple(arguments(made, names=("i:1", "i:2")))
@@ -128,7 +128,7 @@ def test_a_secrets_file_may_lie_anywhere(tmp_path: Path, path: str, told: str) -
 
 
 @needs_engine
-def test_a_build_and_what_it_tells(
+def test_a_build_reports_its_events(
     docker: Engine, client: Client, base_image: BaseImage, engine: RunningEngine, tmp_path: Path
 ) -> None:
     token = secrets.token_hex(24)

@@ -27,7 +27,7 @@ def tar(files: tuple[ContextFile, ...]) -> bytes:
     return into.getvalue()
 
 
-def test_who_checked_it_out_and_when_does_not_matter(tmp_path: Path) -> None:
+def test_owner_and_time_of_the_checkout_do_not_matter(tmp_path: Path) -> None:
     wanted = {"z/y.py": "print()", "a": "1", "empty": ""}
     one = context(tmp_path / "one", wanted)
     other = context(tmp_path / "other", dict(reversed(wanted.items())))

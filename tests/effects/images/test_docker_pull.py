@@ -56,14 +56,14 @@ def test_a_public_image_needs_no_login(tmp_path: Path, ref: str) -> None:
 
 
 @pytest.mark.parametrize("says", [UNAUTHENTICATED, "unauthorized: authentication required"])
-def test_where_a_login_is_wanted_and_there_is_none_it_says_how_to_log_in(tmp_path: Path, says: str) -> None:
+def test_a_missing_login_names_the_login_command(tmp_path: Path, says: str) -> None:
     with pytest.raises(Unreachable) as missing:
         pusher(engine(tmp_path, Api(says))).pull(PUBLIC)
     assert missing.value.problem_id == "registry-login-missing"
     assert "gcloud auth application-default login" in missing.value.fix
 
 
-def test_a_login_that_is_not_enough_is_told_as_that(tmp_path: Path) -> None:
+def test_a_login_without_the_needed_right_is_reported(tmp_path: Path) -> None:
     made = engine(tmp_path, Api("denied: no"), auths={"registry.example.com": "mine"})
     with pytest.raises(XsftError) as refused:
         pusher(made).pull("registry.example.com/team/image:1")

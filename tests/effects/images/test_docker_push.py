@@ -146,7 +146,7 @@ class Busy:
         return getattr(self._registries, name)
 
 
-def test_after_some_tries_it_is_given_up_and_nothing_is_there(
+def test_it_gives_up_after_some_tries_and_leaves_nothing(
     docker: Engine, bad_proxy: BadProxy, registry: Registry, image: str
 ) -> None:
     waits: list[float] = []
@@ -326,7 +326,7 @@ def test_interrupted_half_way_and_repeated_it_ends_right(
     assert pushed.digest == registry.digest("code-1")
 
 
-def test_a_registry_that_nobody_runs(docker: Engine, image: str) -> None:
+def test_a_registry_that_is_not_running(docker: Engine, image: str) -> None:
     waits: list[float] = []
     with pytest.raises(XsftError) as failed:
         pushing(docker, waits).push(image, repository="127.0.0.1:1/team/image", tag="code-1")

@@ -68,15 +68,13 @@ def test_many_lines_are_all_there_in_order(shell: Callable[..., tuple[int, list[
     assert lines == [f"line {number}" for number in range(20_000)]
 
 
-def test_a_signal_that_ended_it_is_told_as_a_shell_would(shell: Callable[..., tuple[int, list[str]]]) -> None:
+def test_a_signal_is_reported_with_a_shells_exit_status(shell: Callable[..., tuple[int, list[str]]]) -> None:
     status, lines = shell("sh -c 'kill -TERM $$'; echo $?; sh -c 'kill -KILL $$'")
     assert status == 137
     assert "143" in lines
 
 
-def test_it_sees_what_is_mounted_as_the_user_who_runs_it(
-    shell: Callable[..., tuple[int, list[str]]], tmp_path: Path
-) -> None:
+def test_it_reads_mounts_as_the_calling_user(shell: Callable[..., tuple[int, list[str]]], tmp_path: Path) -> None:
     (tmp_path / "read").write_text("text")
     (tmp_path / "write").mkdir(mode=0o777)
     (tmp_path / "write").chmod(0o777)

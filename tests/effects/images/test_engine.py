@@ -29,7 +29,7 @@ PINNED = Base(ref=REF, digest=DIGEST)
 
 
 @pytest.mark.parametrize("ref", [REF, f"{REF}@{DIGEST}"])
-def test_the_pinned_base_is_taken_and_nobody_is_asked(ref: str) -> None:
+def test_the_pinned_base_is_used_without_requests(ref: str) -> None:
     docker = FakeDocker(FakeRegistry(), bases={REF: Base(ref=REF, digest=OTHER)})
     assert resolved(ref, pinned=PINNED, docker=docker, down=True) == PINNED
 
@@ -73,7 +73,7 @@ def test_a_base_of_this_engine_alone_is_looked_at_each_time() -> None:
     assert found.image_id == "sha256:2"
 
 
-def test_without_an_engine_the_registry_tells_and_a_base_that_is_nowhere_is_an_error() -> None:
+def test_without_an_engine_the_registry_is_asked_and_a_missing_base_is_an_error() -> None:
     registry = FakeRegistry(images={REF: OTHER})
     assert resolve_base(REF, pinned=None, held=(), docker=no_engine, registry=registry, again=False) == Base(
         ref=REF, digest=OTHER
@@ -84,7 +84,7 @@ def test_without_an_engine_the_registry_tells_and_a_base_that_is_nowhere_is_an_e
         resolved(down=True)
 
 
-def test_where_neither_engine_nor_registry_answers_both_are_told_and_the_engine_first() -> None:
+def test_silent_engine_and_registry_are_both_reported_engine_first() -> None:
     with pytest.raises(EnvironmentMissing) as missing:
         resolve_base(REF, pinned=None, held=(), docker=no_engine, registry=FakeRegistry(down=True), again=False)
     assert [problem.id for problem in missing.value.problems] == ["docker-not-running", "registry-unreachable"]

@@ -69,7 +69,7 @@ def test_what_is_installed_is_left_out_and_listed_and_asked_for_once(step: Build
     assert (docker.parent / "log").read_text() == "run\nrun\n"
 
 
-def test_a_torn_file_of_the_cache_is_written_anew(step: BuildStep, docker: Path) -> None:
+def test_a_torn_file_of_the_cache_is_rewritten(step: BuildStep, docker: Path) -> None:
     sent = thin(step, docker)
     for torn in (docker.parent / "cache").iterdir():
         torn.write_text('{"maxtext": {"sa')
@@ -93,6 +93,6 @@ def test_an_image_that_lays_its_trees_otherwise_is_sent_everything(step: BuildSt
     assert not (docker.parent / "log").exists()
 
 
-def test_without_a_fork_nobody_is_asked(docker: Path) -> None:
+def test_without_a_fork_there_is_no_prompt(docker: Path) -> None:
     assert thin(recipe().code, docker) == recipe().code
     assert not (docker.parent / "log").exists()

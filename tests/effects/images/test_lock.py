@@ -132,7 +132,7 @@ def test_a_lock_does_not_lead_out_of_the_project(images: Path, folder: str) -> N
         assert is_stale(images, locked(images, options=options)) is None
 
 
-def test_what_cannot_be_told_is_neither(images: Path) -> None:
+def test_an_unknown_answer_is_neither_yes_nor_no(images: Path) -> None:
     for options in (
         None,
         replace(OPTIONS, maxtext_source="git+https://example.com/m@1"),

@@ -82,13 +82,13 @@ def test_an_option_that_no_dockerfile_takes_is_reported(project: Path) -> None:
     assert "VLLM_REQUIREMENT" in told.value.problems[0].message
 
 
-def test_an_image_that_is_not_there_is_reported_with_those_that_are(project: Path) -> None:
+def test_an_image_that_does_not_exist_is_reported_with_those_that_are(project: Path) -> None:
     assert find_images(project / "extra", "mine") == project / "images"
     with pytest.raises(UsageError, match="Known: mine"):
         find_images(project, "other")
 
 
-def test_a_folder_without_a_dockerfile_is_told_as_that(project: Path) -> None:
+def test_a_folder_without_a_dockerfile_is_reported(project: Path) -> None:
     (project / "images" / "empty").mkdir()
     for name in ("empty", "images/empty", "images/empty/"):
         with pytest.raises(UsageError, match=r"images/empty has no Dockerfile\.$") as told:

@@ -37,7 +37,7 @@ def test_the_time_of_an_upload_is_no_pause() -> None:
     assert ended(*hours, *pausing("a", 5), *hours, *pausing("a", 10), *hours, *pausing("a", 15), *hours) == ""
 
 
-def test_a_layer_that_gets_further_or_is_done_begins_the_pauses_anew() -> None:
+def test_a_layer_that_progresses_or_completes_resets_the_pauses() -> None:
     twenty = tuple(pausing("a", 20))
     assert ended(*twenty, moving("a", FURTHER), *twenty, moving("a", 2 * FURTHER), *twenty) == ""
     assert ended(*twenty, {"id": "b", "status": "Pushed"}, *twenty) == ""

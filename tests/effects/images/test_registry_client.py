@@ -188,7 +188,7 @@ def test_bytes_of_another_digest_are_not_believed(served: Served, registries: Re
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_an_answer_that_is_too_large_is_told_as_that(served: Served, registries: Registries, more: int) -> None:
+def test_an_answer_that_is_too_large_is_reported_as_such(served: Served, registries: Registries, more: int) -> None:
     """Spaces behind it leave it the JSON that it was."""
     body = MANIFEST.ljust(MAX_BYTES + more)
     served.answers["/v2/team/image/manifests/v1"] = lambda _: Answer(body=body)
@@ -244,7 +244,7 @@ def test_not_longer_than_the_budget(served: Served, registries: Registries, wait
     assert waits == []
 
 
-def test_where_nobody_answers_it_is_soon_said(registries: Registries, waits: list[float]) -> None:
+def test_no_answer_is_reported_soon(registries: Registries, waits: list[float]) -> None:
     with pytest.raises(Unreachable) as failed:
         registries.manifest_digest("127.0.0.1:1/team/image:v1")
     assert (failed.value.problem_id, waits) == ("registry-unreachable", [0.5, 1.0])
@@ -285,7 +285,7 @@ def test_a_token_where_the_registry_asks_for_one(served: Served, registries: Reg
     assert base64.b64decode(login.removeprefix("Basic ")) == b"me:mine"
 
 
-def test_an_identity_token_is_exchanged_and_told_to_the_token_service_alone(
+def test_an_identity_token_is_sent_to_the_token_service_only(
     served: Served, registries: Registries, tmp_path: Path
 ) -> None:
     token, identity, image = secrets.token_hex(), secrets.token_hex(), with_image(served)
@@ -324,7 +324,9 @@ def test_an_identity_token_is_no_password(served: Served, registries: Registries
     assert [login for _, login in served.asked] == [""]
 
 
-def test_a_strangers_token_service_is_told_nothing(served: Served, registries: Registries, tmp_path: Path) -> None:
+def test_a_token_service_of_another_host_receives_no_credentials(
+    served: Served, registries: Registries, tmp_path: Path
+) -> None:
     image = with_image(served)
     logged_in(tmp_path, served.address, "mine")
     challenge = 'Bearer realm="https://xsft-tests-stranger.invalid/token",service="s"'
@@ -342,7 +344,7 @@ def test_a_right_that_is_missing(served: Served, registries: Registries) -> None
     assert refused.value.problem_id == "registry-forbidden"
 
 
-def test_what_lies_elsewhere_is_not_the_registrys_word(served: Served, registries: Registries) -> None:
+def test_an_answer_from_another_host_is_not_trusted(served: Served, registries: Registries) -> None:
     image = with_image(served)
     there = {"Location": f"http://{served.address}/v2/team/image/manifests/v1"}
     served.answers["/v2/team/image/manifests/moved"] = lambda _: Answer(307, headers=there)

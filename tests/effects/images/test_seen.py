@@ -66,7 +66,7 @@ def test_the_registrys_word(status: int, there: bool | None) -> None:
         assert image_exists(f"{host}/team/image:v1", env=NOWHERE) is there
 
 
-def test_only_an_image_that_is_not_there_is_a_problem() -> None:
+def test_only_an_image_that_does_not_exist_is_a_problem() -> None:
     with registry({}, status=404) as host:
         (problem,) = image_problems(f"{host}/image@{DIGEST}", env=NOWHERE)
     assert (problem.id, problem.severity, problem.where) == ("image-not-found", "error", "image.ref")
@@ -74,7 +74,7 @@ def test_only_an_image_that_is_not_there_is_a_problem() -> None:
 
 
 @pytest.mark.parametrize("ref", ["python:3.12", "library/python:3.12", "no name", ""])
-def test_a_name_that_the_node_looks_up_is_nobodys_to_answer(ref: str) -> None:
+def test_a_name_that_the_node_resolves_has_no_login(ref: str) -> None:
     assert image_exists(ref, env=NOWHERE) is None
 
 

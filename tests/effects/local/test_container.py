@@ -57,7 +57,7 @@ def test_what_the_command_names_is_mounted_and_nothing_else(tmp_path: Path) -> N
     )
 
 
-def test_what_lies_in_a_writable_folder_is_not_mounted_again(tmp_path: Path) -> None:
+def test_files_in_a_writable_folder_are_not_mounted_twice(tmp_path: Path) -> None:
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
     argv = (f"a={tmp_path}/run/checkpoints", f"b={tmp_path}/run")
     assert mounts(argv, {}, writable=(tmp_path / "run",), cwd=tmp_path) == (
@@ -119,7 +119,7 @@ def asked_for(api: Api, folder: Path, **changes: Any) -> None:
         )
 
 
-def test_it_runs_as_the_user_in_his_folder_and_says_whose_it_is(tmp_path: Path) -> None:
+def test_it_runs_as_the_user_in_the_users_folder_with_an_owner_label(tmp_path: Path) -> None:
     asked_for(api := Api(), tmp_path)
     assert (api.made["user"], api.made["image"], api.made["working_dir"]) == ("1234:2345", "sha256:1", str(tmp_path))
     assert api.made["labels"][FOLDER_LABEL] == str(tmp_path)

@@ -173,7 +173,7 @@ def test_other_weights_or_flags_are_converted_beside_it(lab: Lab) -> None:
     assert len(set(lab.runs)) == 3
 
 
-def test_it_tells_how_far_it_is(lab: Lab) -> None:
+def test_progress_is_reported(lab: Lab) -> None:
     lab.convert()
     told = [event for event in lab.events if isinstance(event, ConversionPhase | ArraysDone)]
     assert told == [ConversionPhase(name="loading"), ArraysDone(done=13, of=13), ConversionPhase(name="saving")]
@@ -276,7 +276,7 @@ def test_killed_after_the_save_the_record_is_mended(lab: Lab) -> None:
     assert read_record(first.record.read_bytes()).outcome == "completed"
 
 
-def test_ctrl_c_stops_it_and_the_next_call_begins_anew(lab: Lab) -> None:
+def test_ctrl_c_stops_it_and_the_next_call_starts_again(lab: Lab) -> None:
     (lab.folder / "hang").touch()
 
     def interrupt(event: ConversionEvent) -> None:
@@ -401,7 +401,7 @@ def test_memory_and_disk_are_looked_at_first(lab: Lab, sizes: dict[str, int], id
     assert "GB" in said or not id
 
 
-def test_a_model_of_unknown_size_is_told_to_be_unchecked(lab: Lab) -> None:
+def test_a_model_of_unknown_size_is_reported_as_unchecked(lab: Lab) -> None:
     plan = look(lab.workload())[0]
     (told,) = lacks(replace(plan, estimate=None), cache=lab.folder)
     assert (told.id, told.severity) == ("conversion-unchecked", "warning")

@@ -42,7 +42,9 @@ def test_any_padding_is_taken_off_and_nothing_else(ids: list[int], padding: int)
     assert length([*ids, *[PAD] * padding]) == len(ids)
 
 
-def test_rate_is_told_every_two_seconds(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rate_is_shown_every_two_seconds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     times = iter((0.0, 1.0, 3.0, 4.0))
     monkeypatch.setattr(data_worker.time, "monotonic", lambda: next(times))
     assert list(data_worker.counted("abc", expected=3)) == ["a", "b", "c"]

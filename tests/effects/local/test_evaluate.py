@@ -194,7 +194,7 @@ def test_of_two_callers_one_measures(evaluated: Evaluated) -> None:
     assert other[0].state == "done"
 
 
-def test_weights_that_are_not_there_are_refused(tmp_path: Path, evaluated: Evaluated) -> None:
+def test_weights_that_do_not_exist_are_refused(tmp_path: Path, evaluated: Evaluated) -> None:
     untrained = replace(evaluated, plan=planned(tmp_path / "other", trained=False))
     with pytest.raises(Refused, match="no checkpoint of step 40") as refused:
         untrained.performed()

@@ -54,7 +54,7 @@ def test_a_control_group_may_allow_less(tmp_path: Path) -> None:
     assert memory_bytes(proc=tmp_path / "none", groups=groups) is None
 
 
-def test_what_is_said() -> None:
+def test_the_printed_text() -> None:
     assert killed_text(memory_bytes=4 * 10**9, kernel=OOM) == (
         f"{KILLED}: out of memory: {OOM}; this machine has 4.0 GB of memory"
     )

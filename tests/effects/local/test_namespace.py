@@ -40,7 +40,7 @@ def test_a_user_namespace_where_that_is_what_works(root: bool) -> None:
     assert got.prefix[4:7] == ("unshare", "--user", "--map-root-user")
 
 
-def test_no_namespace_is_said_with_the_reason_of_the_system() -> None:
+def test_no_namespace_is_reported_with_the_reason_of_the_system() -> None:
     got = found(works="")
     (warned,) = got.warnings
     assert not got.private
@@ -92,7 +92,7 @@ def test_without_a_namespace_a_process_in_danger_refuses_the_run(
     refuse_where_harmful(Containment(prefix=(), private=True), proc=proc, uid=1000)
 
 
-def test_in_the_namespace_of_this_machine_nobody_else_is_seen() -> None:
+def test_the_pid_namespace_hides_other_processes() -> None:
     real = detect()
     if not real.private:
         pytest.skip(f"this machine allows no PID namespace: {real.why_not}")
@@ -102,7 +102,7 @@ def test_in_the_namespace_of_this_machine_nobody_else_is_seen() -> None:
     assert 1 <= len(seen) <= 3
 
 
-def test_the_termination_log_of_this_machine_stays_as_it_is() -> None:
+def test_the_termination_log_of_this_machine_is_unchanged() -> None:
     real, log = detect(), Path("/dev/termination-log")
     if not real.private:
         pytest.skip(f"this machine allows no PID namespace: {real.why_not}")

@@ -15,7 +15,7 @@ from xsft.errors import EnvironmentMissing, SpecError, Unreachable
 SHARD = {"split": "train", "name": "train-0.parquet", "rows": 3, "bytes": 9, "sha256": "ab"}
 
 
-def test_shards_and_rows_are_told_and_other_lines_passed_over() -> None:
+def test_shards_and_rows_are_reported_and_other_lines_skipped() -> None:
     said: list[str] = []
     follower = Follower(say=said.append, verb="wrote", total=10)
     for line in (

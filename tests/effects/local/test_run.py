@@ -48,7 +48,7 @@ def test_what_ran_is_what_was_shown(tmp_path: Path, fake: FakeTrainer) -> None:
     assert trainer_command(shown, python=Path("/p"), attempt=1)[1:] == shown.trainer_argv[1:]
 
 
-def test_the_environment_is_said_and_nothing_else_gets_in(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_only_the_named_environment_is_passed(tmp_path: Path, fake: FakeTrainer) -> None:
     shown = plan(tmp_path, env={"MY": "1"})
     ran(shown, fake)
     env = fake.seen()["env"]
@@ -227,7 +227,7 @@ def test_a_workload_that_never_trained_may_be_corrected(tmp_path: Path, fake: Fa
     assert (result.outcome, result.action) == ("completed", "attempt")
 
 
-def test_checkpoints_of_nobody_knows_whom_are_refused(tmp_path: Path, fake: FakeTrainer) -> None:
+def test_checkpoints_of_an_unknown_run_are_refused(tmp_path: Path, fake: FakeTrainer) -> None:
     saved = tmp_path / "out" / "tiny-local" / "checkpoints" / "5"
     saved.mkdir(parents=True)
     (saved / "_CHECKPOINT_METADATA").touch()
@@ -408,7 +408,7 @@ def test_a_trainer_that_says_the_disk_is_full_is_stopped(tmp_path: Path, fake: F
     assert not _running(str(machine.python))
 
 
-def test_an_output_below_a_file_is_said(tmp_path: Path) -> None:
+def test_an_output_below_a_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
     with pytest.raises(EnvironmentMissing, match="Not a directory") as caught:
         already_done(plan(tmp_path))

@@ -56,7 +56,7 @@ def test_the_holder_is_interrupted(tmp_path: Path) -> None:
         assert process.wait(timeout=30) in (1, 130, -signal.SIGINT)
 
 
-def test_one_who_ignores_it_is_not_said_to_be_stopped(tmp_path: Path) -> None:
+def test_a_process_that_ignores_the_signal_is_not_reported_stopped(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     with held(lock, ignoring=True) as process:
         known(lock, process.pid)
@@ -64,7 +64,7 @@ def test_one_who_ignores_it_is_not_said_to_be_stopped(tmp_path: Path) -> None:
         assert process.poll() is None
 
 
-def test_nobody_holds_it(tmp_path: Path) -> None:
+def test_no_process_holds_it(tmp_path: Path) -> None:
     (tmp_path / "lock").touch()
     assert interrupt_holder(tmp_path / "lock") is None
     assert interrupt_holder(tmp_path / "nosuch") is None

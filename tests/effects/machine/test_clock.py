@@ -19,7 +19,7 @@ def test_now_is_written_as_kubernetes_writes_times() -> None:
     assert abs((datetime.now(UTC) - found).total_seconds()) < 60
 
 
-def test_a_date_tells_how_far_another_clock_is_ahead_where_that_is_more_than_the_way_here() -> None:
+def test_the_date_header_gives_the_clock_skew_if_it_exceeds_the_round_trip() -> None:
     def said(seconds: float) -> str:
         return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
 

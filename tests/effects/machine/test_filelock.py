@@ -27,7 +27,7 @@ def test_a_second_process_says_that_it_waits_and_then_sees_what_the_first_did(tm
     assert waiter.communicate(timeout=30)[0] == "done\n"
 
 
-def test_a_free_lock_is_taken_without_a_word(tmp_path: Path) -> None:
+def test_a_free_lock_is_taken_silently(tmp_path: Path) -> None:
     said: list[str] = []
     for _ in range(2):
         with exclusive(tmp_path / "lock", waiting=lambda: said.append("waiting")):

@@ -116,7 +116,7 @@ def test_requests_itself_would_send_it(server: Server, netrc: str) -> None:
     assert server.logins == {netrc}
 
 
-def test_a_registry_and_where_it_sends_us_are_told_nothing(server: Server, registries: Registries) -> None:
+def test_a_registry_and_its_redirect_target_receive_no_credentials(server: Server, registries: Registries) -> None:
     with serving() as storage:
         storage.answers["/blob"] = (200, {}, CONFIG)
         server.answers["/v2/team/image/manifests/v1"] = (200, {}, MANIFEST)
@@ -128,7 +128,7 @@ def test_a_registry_and_where_it_sends_us_are_told_nothing(server: Server, regis
     assert [path for path, _ in storage.asked] == ["/blob"]
 
 
-def test_a_token_service_is_told_the_users_own_login_or_none(server: Server, registries: Registries) -> None:
+def test_a_token_service_gets_the_users_own_login_or_none(server: Server, registries: Registries) -> None:
     challenge = {"WWW-Authenticate": f'Bearer realm="http://{server.address}/token",service="s"'}
     server.answers["/v2/team/image/manifests/v1"] = (401, challenge, b"")
     server.answers["/token"] = (200, {}, b'{"token": "anonymous"}')
@@ -152,7 +152,7 @@ def test_submit_still_sees_an_image_of_a_registry_that_wants_the_users_login(ser
     assert server.logins == {"", server.wants}
 
 
-def test_artifact_registry_is_told_googles_login_alone(server: Server) -> None:
+def test_artifact_registry_gets_only_googles_login(server: Server) -> None:
     team = Repository(project="my-project", location="us", name="xsft")
     server.answers[f"/v1/{team.path}"] = (200, {}, b'{"format": "DOCKER"}')
     url = f"http://{server.address}"
@@ -186,7 +186,7 @@ def service_account(token_uri: str) -> dict[str, str]:
     }
 
 
-def test_a_bucket_is_told_nothing(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bucket_receives_no_credentials(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://{server.address}")
     server.answers["/storage/v1/b/my-bucket/o"] = (200, {}, b'{"items": [{"name": "a/b"}]}')
     storage = gcs_storage({"STORAGE_EMULATOR_HOST": f"http://{server.address}"})
@@ -201,7 +201,7 @@ def test_a_bucket_is_read_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
         assert storage.read("gs://my-bucket/a/b", limit=9) == b"content"
 
 
-def test_an_engine_is_told_nothing(server: Server, tmp_path: Path) -> None:
+def test_an_engine_receives_no_credentials(server: Server, tmp_path: Path) -> None:
     server.answers["/version"] = (200, {}, b'{"ApiVersion": "1.41"}')
     server.answers["/v1.41/info"] = (200, {}, b'{"SecurityOptions": ["name=rootless"]}')
     engine = docker_client.connect({"DOCKER_HOST": f"tcp://{server.address}", "HOME": str(tmp_path)})
@@ -251,7 +251,7 @@ HARMLESS = (
 )
 
 
-def test_nobody_else_asks_over_http() -> None:
+def test_only_one_module_uses_http() -> None:
     root = Path(__file__).parents[3] / "xsft"
     found = {(sender, path.stem) for path in root.rglob("*.py") for sender in _imported(path)}
     assert found - CLUSTER - IN_PODS == {(sender, module) for sender, module in SENDERS.items() if module}

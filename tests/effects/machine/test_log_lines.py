@@ -40,7 +40,7 @@ def test_a_progress_bar_is_a_line_each_time() -> None:
     ]
 
 
-def test_what_is_no_text_is_passed_on_as_far_as_it_is() -> None:
+def test_undecodable_bytes_are_passed_on() -> None:
     assert told([b"a\xff\n", b"\xc3", b"\xa4\n"]) == ["a\N{REPLACEMENT CHARACTER}", "ä"]
 
 

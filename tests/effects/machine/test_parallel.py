@@ -17,7 +17,7 @@ def test_answers_come_in_the_order_of_the_questions() -> None:
     assert answers([], threads=3, timeout_s=30) == []
 
 
-def test_what_does_not_come_in_time_is_none_and_nobody_waits_for_it() -> None:
+def test_a_late_result_is_none_and_is_not_waited_for() -> None:
     never = threading.Event()
     began = time.monotonic()
     assert answers([lambda: 1, lambda: never.wait(60)], threads=2, timeout_s=0.5) == [1, None]

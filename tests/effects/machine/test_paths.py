@@ -41,7 +41,7 @@ def umask(request: pytest.FixtureRequest) -> object:
     os.umask(before)
 
 
-def test_every_folder_that_is_made_is_private_and_none_that_is_there_changes(umask: int, tmp_path: Path) -> None:
+def test_new_folders_are_private_and_existing_ones_unchanged(umask: int, tmp_path: Path) -> None:
     there = tmp_path / "there"
     there.mkdir(mode=0o755)
     before = mode(there)

@@ -8,7 +8,7 @@ from xsft.effects.machine.ports import LOOPBACK, free_port
 from xsft.errors import Refused
 
 
-def test_a_port_that_nobody_named_is_free() -> None:
+def test_a_default_port_is_free() -> None:
     with socket.socket() as listening:
         listening.bind((LOOPBACK, free_port()))
 

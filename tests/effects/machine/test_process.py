@@ -23,7 +23,7 @@ def test_argv_environment_and_input_arrive_and_both_streams_and_the_status_come_
     assert (done.stdout, done.stderr, done.status, done.ok) == ("['a b', '$HOME'] x in\n", "loud\n", 3, False)
 
 
-def test_a_program_that_is_not_there_is_an_environment_problem() -> None:
+def test_a_program_that_does_not_exist_is_an_environment_problem() -> None:
     with pytest.raises(EnvironmentMissing, match="no-such-tool was not found") as caught:
         process.run(("no-such-tool",), env={})
     assert "xsft doctor" in caught.value.fix

@@ -35,7 +35,7 @@ OURS_ALONE = {
 """Who reads by itself, and why nobody else can have put a pipe there."""
 
 
-def test_a_file_is_read_as_it_is(tmp_path: Path) -> None:
+def test_a_file_is_read_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"\xc3\xa4\n")
     (tmp_path / "link").symlink_to(path)

@@ -33,7 +33,7 @@ def test_it_is_raised_with_its_number_and_is_the_systems_again_afterwards(sent: 
     assert [signal.getsignal(number) for number in ENDING] == [signal.SIG_DFL] * 2
 
 
-def test_one_that_is_ignored_or_handled_stays_as_it_is() -> None:
+def test_an_ignored_or_handled_signal_is_unchanged() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, handler := lambda *_: None)
     with raised(Ended):

@@ -115,7 +115,7 @@ def test_entries_of_other_versions_are_read_as_far_as_they_are_known(tmp_path: P
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"schema": "xsft.run/1"}', '{"schema": "other/1"}', "\0"])
-def test_what_is_no_entry_is_said_and_the_others_are_read(content: str, tmp_path: Path) -> None:
+def test_a_bad_entry_is_reported_and_the_others_are_read(content: str, tmp_path: Path) -> None:
     keep(tmp_path, ENTRY)
     (tmp_path / "b.json").write_text(content)
     index = read_index(tmp_path)

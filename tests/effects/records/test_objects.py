@@ -130,7 +130,7 @@ def test_a_file_system_without_links_will_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a" * 5000, "a\0b", "file/below"])
-def test_names_no_file_system_takes_are_said(name: str, tmp_path: Path) -> None:
+def test_names_that_no_file_system_accepts_are_reported(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentMissing, match="cannot write"):
         LocalObjects().create(f"{tmp_path}/{name}", b"x")
@@ -155,7 +155,7 @@ def test_a_busy_bucket_is_asked_again_and_not_for_ever(
     assert len([line for line in bucket.questions if line.startswith(method)]) == 3 + len(PAUSES_S) + 1
 
 
-def test_an_answer_that_is_lost_after_the_write_is_told_as_there(bucket: Bucket) -> None:
+def test_a_write_whose_answer_is_lost_is_found_done(bucket: Bucket) -> None:
     bucket.failures.append(Failure(match="POST", cut=True))
     objects = remote(bucket)
     assert not objects.create("gs://my-bucket/a", b"mine")
@@ -173,7 +173,7 @@ def test_no_permission_names_the_permission_and_is_not_asked_again(bucket: Bucke
     assert len(bucket.questions) == 2
 
 
-def test_a_bucket_that_is_not_there_cannot_be_written(bucket: Bucket) -> None:
+def test_a_bucket_that_does_not_exist_cannot_be_written(bucket: Bucket) -> None:
     with pytest.raises(EnvironmentMissing, match="the bucket other-bucket does not exist"):
         remote(bucket).create("gs://other-bucket/a", b"x")
     assert remote(bucket).read("gs://other-bucket/a", limit=9) is None

@@ -81,7 +81,7 @@ def test_a_killed_submitter_leaves_the_truth(place: tuple[RecordStore, str]) -> 
     assert (finished.record.outcome, finished.record.last.created_by) == ("created", "b" * 16)
 
 
-def test_the_attempt_is_told_as_the_one_whose_create_went_through(place: tuple[RecordStore, str]) -> None:
+def test_the_attempt_is_the_one_that_was_created(place: tuple[RecordStore, str]) -> None:
     records, output = place
     first = begun(records, intent(output))
     corrected = replace(intent(output, by="b" * 16), spec_digest="e" * 64, spec={"train": {"steps": 9}}, steps=9)
@@ -151,7 +151,7 @@ def test_a_bucket_that_refuses_leaves_no_record_and_no_entry(bucket: Bucket, tmp
     assert (bucket.objects, records.local_index().entries) == ({}, ())
 
 
-def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
     def full(fd: int, content: bytes) -> int:
         raise OSError(28, "No space left on device")
 
@@ -179,7 +179,7 @@ def test_facts_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     assert (read.outcome, read.unread) == ("created", ("attempt-1.failed.json",))
 
 
-def test_what_else_lies_in_the_folder_is_passed_over(tmp_path: Path) -> None:
+def test_other_files_in_the_folder_are_ignored(tmp_path: Path) -> None:
     records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")
     folder = Path(begun(records, intent(output)).path).parent
     for name in ("attempt-0.json", "attempt-x.json", ".attempt-2.json.tmp", "loss.png", "attempt-11.created.json"):
@@ -187,7 +187,7 @@ def test_what_else_lies_in_the_folder_is_passed_over(tmp_path: Path) -> None:
     assert records.read_run(output, "a-run") == (intent(output),)
 
 
-def test_a_record_of_the_next_schema_is_read_as_far_as_it_is_known(tmp_path: Path) -> None:
+def test_known_fields_of_a_newer_record_are_read(tmp_path: Path) -> None:
     records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")
     ref = begun(records, intent(output))
     document = json.loads(Path(ref.path).read_text()) | {"schema": "xsft.record/2", "where": {"moon": 1}}
@@ -258,7 +258,7 @@ def test_the_index_knows_what_was_begun_and_its_uid_once_known(place: tuple[Reco
     assert entries["a-run"].record == ref.path
 
 
-def test_an_index_that_cannot_be_written_is_a_warning_and_the_record_is_there(tmp_path: Path) -> None:
+def test_an_unwritable_index_is_a_warning_and_the_record_exists(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file in the way")
     records, output = store(tmp_path, LocalObjects()), str(tmp_path / "runs")
     ref = begun(records, intent(output))

@@ -70,7 +70,7 @@ def test_more_names_than_are_read_are_an_error(bucket: Bucket, tmp_path: Path, m
             storage.names(folder)
 
 
-def test_a_bucket_that_is_not_there_holds_nothing(bucket: Bucket) -> None:
+def test_a_bucket_that_does_not_exist_holds_nothing(bucket: Bucket) -> None:
     assert client().read("gs://other-bucket/a", limit=9) is None
     assert client().names("gs://other-bucket") == ()
 
@@ -82,13 +82,13 @@ def test_permission_denied_says_what_to_ask_for(bucket: Bucket) -> None:
     assert "storage.objects.get" in caught.value.fix
 
 
-def test_a_login_that_is_not_accepted_is_said(bucket: Bucket) -> None:
+def test_a_login_that_is_not_accepted_is_reported(bucket: Bucket) -> None:
     bucket.status = 401
     with pytest.raises(Unreachable, match="login was not accepted"):
         client().read("gs://my-bucket/a/file", limit=9)
 
 
-def test_a_server_error_is_said_after_two_tries(bucket: Bucket) -> None:
+def test_a_server_error_is_reported_after_two_tries(bucket: Bucket) -> None:
     bucket.status = 503
     with pytest.raises(Unreachable, match="HTTP 503"):
         client().names("gs://my-bucket/a")
@@ -139,7 +139,7 @@ def test_without_a_login_the_library_is_not_even_imported() -> None:
     assert done.stdout == "no Google Cloud login was found\n[]\n"
 
 
-def test_a_broken_login_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_login_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = tmp_path / "key.json"
     key.write_text("not a key")
     monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)

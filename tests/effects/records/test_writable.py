@@ -57,7 +57,7 @@ def test_no_right_at_all_is_an_answer_without_a_list(bucket: Bucket) -> None:
     assert ids(told(bucket)) == [("output-permission", "error"), ("output-bucket-get", "warning")]
 
 
-def test_a_bucket_that_is_not_there_is_said(bucket: Bucket) -> None:
+def test_a_bucket_that_does_not_exist_is_reported(bucket: Bucket) -> None:
     (problem,) = told(bucket, "gs://mispelt/runs")
     assert problem.id == "output-bucket-missing"
     assert "mispelt" in problem.message
@@ -75,7 +75,7 @@ def test_a_busy_bucket_is_asked_again(bucket: Bucket) -> None:
     assert told(bucket) == ()
 
 
-def test_nobody_logged_in_is_said_with_the_command(tmp_path: Path) -> None:
+def test_a_missing_login_is_reported_with_the_command(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="no Google Cloud login was found") as caught:
         check_writable("gs://my-bucket/runs", env={"HOME": str(tmp_path)})
     assert "gcloud auth application-default login" in caught.value.fix
@@ -94,7 +94,7 @@ def test_a_folder_that_can_be_made_is_fine_and_not_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_in_the_way_is_said(tmp_path: Path) -> None:
+def test_a_file_in_the_way_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     for name in ("file", "file/below", "dangling"):
@@ -103,7 +103,7 @@ def test_a_file_in_the_way_is_said(tmp_path: Path) -> None:
         assert "is not a folder" in problem.message
 
 
-def test_a_full_disk_is_said_before(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_before(tmp_path: Path) -> None:
     (problem,) = check_writable(str(tmp_path), free=lambda _: 5 * 10**6)
     assert problem.id == "output-disk-full"
     assert "5 MB free" in problem.message
@@ -116,7 +116,7 @@ def test_a_path_no_file_system_takes_is_a_problem(name: str) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere, so no permission can be denied to it")
-def test_a_folder_of_another_user_is_said(tmp_path: Path) -> None:
+def test_a_folder_of_another_user_is_reported(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0o500)
     (problem,) = check_writable(str(tmp_path / "closed" / "runs"))
     assert problem.id == "output-not-writable"

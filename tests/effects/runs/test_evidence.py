@@ -65,7 +65,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield World(api)
 
 
-def test_one_that_waits_sees_its_queue_and_who_is_in_it(world: World) -> None:
+def test_a_waiting_run_shows_its_queue(world: World) -> None:
     objects = world.api.standin.objects
     queue = objects.of("kueue.x-k8s.io/clusterqueues")["", "cluster-queue"]
     used = [{"name": "google.com/tpu", "total": "512"}]
@@ -91,7 +91,7 @@ def test_one_that_waits_sees_its_queue_and_who_is_in_it(world: World) -> None:
     assert (found.logs, found.events, found.dry_run) == ((), (), None)
 
 
-def test_one_that_runs_asks_nobody_who_waits(world: World) -> None:
+def test_a_running_run_makes_no_queue_requests(world: World) -> None:
     world.runs.admitted("gemma")
     world.runs.pod("gemma")
     found = world.evidence("gemma")
@@ -166,7 +166,7 @@ def test_the_pods_of_all_hosts_tell_more_than_those_that_status_reads(world: Wor
     assert explain(found, now=NOW).reason == "oom-killed"
 
 
-def test_the_first_failing_processes_are_heard_and_few_of_them(world: World) -> None:
+def test_logs_of_only_the_first_failed_processes_are_read(world: World) -> None:
     world.runs.jobset("gemma", status=ended("Failed", "FailJobSetFailurePolicyAction"))
     for host in range(8):
         world.failed("gemma", "gemma", host=host, lines=(ERROR if host == 0 else "peer is gone",))
@@ -183,7 +183,7 @@ RAISED = "Traceback (most recent call last):\n\x1b[1;31mValueError\x1b[0m: no su
 
 
 @pytest.mark.parametrize("fault", [None, {"code": 403, "message": "cannot get resource pods/log"}])
-def test_a_termination_message_tells_where_the_log_does_not(world: World, fault: dict[str, Any] | None) -> None:
+def test_a_termination_message_is_used_if_the_log_has_no_cause(world: World, fault: dict[str, Any] | None) -> None:
     """Its lines are coloured, as programs write them."""
     world.runs.jobset("gemma", status=ended("Failed", "FailJobSetFailurePolicyAction"))
     world.failed("gemma", "gemma", message=RAISED)
@@ -197,14 +197,14 @@ def test_a_termination_message_tells_where_the_log_does_not(world: World, fault:
     assert (cause.id, cause.evidence) == ("exception", ("ValueError: no such key 'a'",))
 
 
-def test_a_termination_message_that_tells_nothing_is_quoted_once(world: World) -> None:
+def test_an_unhelpful_termination_message_is_quoted_once(world: World) -> None:
     world.runs.jobset("gemma", status=ended("Failed", "FailJobSetFailurePolicyAction"))
     world.failed("gemma", "gemma", message="bye\n")
     cause = explain(world.evidence("gemma"), now=NOW).cause
     assert (cause.id, cause.evidence) == ("exit-code", ("bye",))
 
 
-def test_the_termination_message_of_before_tells_where_the_container_was_started_anew(world: World) -> None:
+def test_the_earlier_termination_message_explains_a_restarted_container(world: World) -> None:
     world.runs.admitted("gemma")
     before = {"terminated": {"exitCode": 1, "reason": "Error", "message": RAISED}}
     row = {"name": "jax-tpu", "restartCount": 1, "state": {"running": {}}, "lastState": before}
@@ -214,7 +214,7 @@ def test_the_termination_message_of_before_tells_where_the_container_was_started
     assert log.said.kind == "exception"
 
 
-def test_a_container_that_was_started_anew_is_heard_before_that(world: World) -> None:
+def test_the_log_before_a_container_restart_is_read(world: World) -> None:
     world.runs.admitted("gemma")
     before = {"terminated": {"exitCode": 1, "reason": "Error"}}
     row = {"name": "jax-tpu", "restartCount": 1, "state": {"running": {}}, "lastState": before}

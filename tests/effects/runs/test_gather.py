@@ -350,7 +350,7 @@ def test_a_checkpoint_of_which_the_end_of_a_log_does_not_tell(world: World) -> N
     assert saved() == 100
 
 
-def test_an_end_that_nobody_had_time_for_is_read_at_the_next_look(world: World) -> None:
+def test_an_end_skipped_for_time_is_read_at_the_next_call(world: World) -> None:
     """What it had said while it lived is shown meanwhile, and is not taken for its last word."""
     jobset = world.runs.admitted("gemma")
     pod = world.runs.pod("gemma")["metadata"]["name"]
@@ -380,7 +380,7 @@ def test_an_end_that_nobody_had_time_for_is_read_at_the_next_look(world: World) 
     ("how", "step", "state"),
     [("Failed", 42, ("failed", "jobset-failed")), ("Completed", None, ("unknown", "steps-not-read"))],
 )
-def test_what_a_run_had_said_before_its_log_was_gone_is_shown_where_it_proves_nothing(
+def test_earlier_progress_is_shown_after_the_log_is_gone(
     world: World, how: str, step: int | None, state: tuple[str, str]
 ) -> None:
     jobset = world.runs.admitted("gemma")
@@ -434,7 +434,7 @@ def test_where_not_all_can_be_read_a_look_that_is_no_longer_young_reads_few(worl
     assert read(at_most=6) == 6, "all of them can be shown"
 
 
-def test_what_need_not_be_read_is_there_while_the_rest_is_and_a_run_is_never_parted(world: World) -> None:
+def test_rows_without_logs_are_shown_first_and_runs_stay_whole(world: World) -> None:
     """`gemma-2` is read: the first attempt, which nobody reads, comes with it."""
     world.runs.admitted("gemma", status=ended("Failed", "x", at="2026-11-01T00:00:00Z"))
     world.runs.admitted("gemma-2", run="gemma")

@@ -54,7 +54,7 @@ def test_a_silent_cluster_shows_what_was_known_with_its_age(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("what", ["log", "record", "metrics", "checkpoints"])
-def test_an_end_whose_output_was_not_read_in_time_is_asked_about_again(tmp_path: Path, what: Any) -> None:
+def test_an_end_whose_output_was_not_read_in_time_is_read_again(tmp_path: Path, what: Any) -> None:
     unread = (Unread(what=what, why=NOT_READ),)
     late = replace(finished("gemma", at="2026-11-21T11:30:00Z"), progress=None, unread=unread)
     remember(tmp_path, [(late, DONE)], now=NOW)
@@ -71,7 +71,7 @@ def test_an_end_is_remembered_with_its_time(tmp_path: Path) -> None:
     assert row_of(old, classify(old, now=NOW), now=NOW).ended_at == "2026-11-21T11:30:00Z"
 
 
-def test_what_was_found_of_a_failure_stays_until_the_restart_and_is_told_after_it(tmp_path: Path) -> None:
+def test_the_cause_of_a_failure_is_kept_and_shown_after_the_restart(tmp_path: Path) -> None:
     starting = Status(state="starting", reason="pods-not-ready")
     remember(tmp_path, [(observed("a", found="killed for memory"), starting), (observed("b"), TRAINING)], now=NOW)
     remember(tmp_path, [(observed("a"), starting), (observed("b"), TRAINING)], now=NOW)
@@ -91,7 +91,7 @@ def test_what_was_found_of_a_failure_stays_until_the_restart_and_is_told_after_i
     assert (known["uid-a"].found, known["uid-a"].before) == ("", before)
 
 
-def test_how_far_a_run_had_come_stays_known_while_nobody_asks_it(tmp_path: Path) -> None:
+def test_progress_stays_known_while_it_is_not_read(tmp_path: Path) -> None:
     """Where there are many, most are not asked at a look; of one that is over it would pass for its last word."""
 
     def step(**how: Any) -> int | None:

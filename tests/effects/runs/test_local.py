@@ -54,7 +54,7 @@ def test_one_that_did_all_its_steps(plan: Plan, tmp_path: Path) -> None:
     assert (one.record.outcome, one.record.alive) == ("completed", False)
 
 
-def test_one_whose_data_ended(plan: Plan, tmp_path: Path) -> None:
+def test_a_run_whose_data_ended_early(plan: Plan, tmp_path: Path) -> None:
     ran(plan, tmp_path, data_ends=2)
     one = seen(plan)
     status = classify(one, now=NOW)
@@ -89,7 +89,7 @@ def test_a_lock_is_seen_without_the_kernels_list(tmp_path: Path, monkeypatch: py
     assert not is_held(lock)
 
 
-def test_a_record_that_cannot_be_read_is_said(plan: Plan, tmp_path: Path) -> None:
+def test_a_record_that_cannot_be_read_is_reported(plan: Plan, tmp_path: Path) -> None:
     ran(plan, tmp_path)
     folder_of(plan).record.write_text("{")
     one = seen(plan)

@@ -163,7 +163,7 @@ def test_logs_are_merged_by_their_times(world: World) -> None:
     assert world.read(*roles, since="2026-11-21T10:00:03Z") == ["host 0 at 3", "host 1 at 3"]
 
 
-def test_what_has_no_log_yet_has_said_nothing(world: World) -> None:
+def test_a_process_without_a_log_has_no_lines(world: World) -> None:
     assert world.read() == []
     world.pod(phase="Pending")
     assert world.read() == []
@@ -212,7 +212,7 @@ def follower(world: World) -> LogFollower:
     ],
 )
 @pytest.mark.parametrize("second", [1, 2])
-def test_what_is_said_between_the_snapshot_and_the_stream_comes_once(
+def test_lines_between_snapshot_and_stream_are_printed_once(
     world: World, before: tuple[str, ...], tail: int | None, snapshot: list[str], second: int
 ) -> None:
     world.pod()
@@ -237,7 +237,7 @@ def test_only_what_is_new_enough_also_of_a_pod_that_comes_later(world: World, *,
     assert [line.text for line in itertools.islice(one.lines(), 1)] == ["new"]
 
 
-def test_a_tail_does_not_come_back_with_the_second_it_was_said_in(world: World) -> None:
+def test_a_tail_is_not_repeated_for_its_last_second(world: World) -> None:
     """A log that is opened anew gives all lines of its last second (the kubelet knows no less)."""
     world.pod()
     world.logs.say(FIRST, "one", "two", "three", second=1)
@@ -328,7 +328,7 @@ def test_a_login_that_is_refused_ends_it(world: World) -> None:
     assert "You may not get pods/log" in str(failed)
 
 
-def test_a_container_that_starts_anew_is_followed_on(world: World) -> None:
+def test_a_container_that_restarts_is_followed_on(world: World) -> None:
     pod = world.pod()
     world.logs.say(FIRST, "one", second=1)
     lines = world.listen()
@@ -342,7 +342,7 @@ def test_a_container_that_starts_anew_is_followed_on(world: World) -> None:
     assert lines.take(1) == ["anew"]
 
 
-def test_what_a_container_said_while_nobody_listened_is_read_after_it_started_anew(world: World) -> None:
+def test_lines_printed_before_a_reconnect_are_read_after_a_restart(world: World) -> None:
     pod = world.pod()
     world.logs.say(FIRST, "one", second=1)
     over, stop = Over(world.cluster, world.jobset, pace=PACE, now=time.monotonic), threading.Event()
@@ -395,7 +395,7 @@ def test_a_pod_that_is_replaced_is_followed_on(world: World) -> None:
     assert {line.attempt for line in lines.heard[1:]} == {1}
 
 
-def test_a_stream_that_nobody_closes_does_not_hide_the_process_that_came_after(world: World) -> None:
+def test_a_stream_left_open_does_not_hide_the_next_process(world: World) -> None:
     """A node that is gone closes nothing; the pods are looked at while the stream is silent."""
     old = world.pod()
     world.logs.say(FIRST, "one", second=1)
@@ -452,7 +452,7 @@ def test_a_mark_says_what_happened(world: World, after: dict[str, Any], told: st
     assert marks == [told]
 
 
-def test_a_restart_is_marked_once_between_what_was_said_before_and_after(world: World) -> None:
+def test_a_restart_is_marked_once_between_the_lines_before_and_after(world: World) -> None:
     heard: list[str] = []
     pods = [world.pod(host=host) for host in (0, 1)]
     for host in (0, 1):

@@ -135,7 +135,7 @@ def test_a_restart_is_no_end(staged: Staged) -> None:
     assert staged.until("gemma", ("training", "")).progress is not None
 
 
-def test_why_a_run_was_restarted_is_told_as_long_as_anything_tells(staged: Staged) -> None:
+def test_the_cause_of_a_restart_is_shown_while_any_source_has_it(staged: Staged) -> None:
     staged.submit("gemma", notes={"fake/delete-after": "8s"})
     staged.runs("gemma")
     staged.says("gemma", STEP.format(n=7))
@@ -266,7 +266,7 @@ def test_an_image_that_cannot_be_pulled(staged: Staged) -> None:
     assert {(pod.slice_index, pod.host) for pod in one.pods or ()} == {(0, 0), (1, 0)}  # `status` asks for no others
 
 
-def test_nodes_that_are_not_there(staged: Staged) -> None:
+def test_nodes_that_do_not_exist(staged: Staged) -> None:
     staged.submit("gemma", node=SPOT)
     staged.until("gemma", ("starting", "not-scheduled"))
     found = staged.evidence("gemma")
@@ -276,7 +276,7 @@ def test_nodes_that_are_not_there(staged: Staged) -> None:
     assert {c.reason for pod in one.pods for c in pod.conditions} >= {"Unschedulable"}
 
 
-def test_a_full_queue_and_who_is_in_it(queued: Staged) -> None:
+def test_a_full_queue_lists_its_runs(queued: Staged) -> None:
     queued.submit("holder", queue="own")
     queued.until("holder", ("starting", "trainer-starting"), ("starting", "pods-not-ready"), ("starting", "no-jobs"))
     queued.submit("first", queue="own")
@@ -306,7 +306,7 @@ def test_a_request_that_never_fits(staged: Staged) -> None:
         staged.real.delete_queue(staged.namespace)
 
 
-def test_a_queue_and_a_priority_that_are_not_there(staged: Staged) -> None:
+def test_a_queue_and_a_priority_that_do_not_exist(staged: Staged) -> None:
     staged.submit("gemma", queue="nosuch")
     staged.until("gemma", ("queued", "inadmissible"))
     assert staged.evidence("gemma").missing == ("LocalQueue/nosuch",)
@@ -315,7 +315,7 @@ def test_a_queue_and_a_priority_that_are_not_there(staged: Staged) -> None:
     assert staged.evidence("other").missing == ("PriorityClass/urgent",)
 
 
-def test_a_preempted_run_and_who_took_its_place(queued: Staged) -> None:
+def test_a_preempted_run_names_the_run_that_preempted_it(queued: Staged) -> None:
     queued.submit("gemma", queue="own", priority="low")
     queued.runs("gemma")
     queued.submit("rival", queue="own", priority="high")

@@ -26,7 +26,7 @@ class Heard:
     heard_at: float = float("-inf")
 
 
-def test_who_says_nothing_is_waited_for_so_long() -> None:
+def test_a_silent_cluster_has_a_time_limit() -> None:
     clock = Clock()
     pulse = Pulse(now=clock)
     assert (pulse.patience_s(alone=False), pulse.patience_s(alone=True)) == (LOGIN_S, float("inf"))
@@ -56,7 +56,7 @@ def test_each_byte_is_a_sign_of_life_and_there_is_an_end_all_the_same() -> None:
     assert "alone" not in caught.value.fix
 
 
-def test_who_is_waited_for_is_said_and_then_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_awaited_cluster_is_shown_and_then_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observe_patience, "QUIET_S", 0.3)
     monkeypatch.setattr(observe_patience, "SAY_AFTER_S", 0.1)
     never, said = threading.Event(), list[str]()
@@ -70,7 +70,7 @@ def test_who_is_waited_for_is_said_and_then_left(monkeypatch: pytest.MonkeyPatch
     assert "--place or --context" in caught.value.fix
 
 
-def test_what_is_there_is_taken_however_late_one_looks() -> None:
+def test_a_finished_result_is_used_even_after_the_deadline() -> None:
     clock = Clock()
     pulse = Pulse(now=clock)
     pulse.connected(Heard())

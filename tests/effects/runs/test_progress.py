@@ -129,7 +129,7 @@ def test_a_log_in_which_nothing_stands_yet(world: World) -> None:
     assert (said.phase, said.step) == ("starting", None)
 
 
-def test_a_longer_tail_is_read_where_the_short_one_tells_no_step(world: World) -> None:
+def test_a_longer_tail_is_read_if_the_short_one_has_no_step(world: World) -> None:
     world.run("a")
     world.speaks("a", 41, 42)
     pod = world.runs.pod("a")["metadata"]["name"]
@@ -222,7 +222,7 @@ def test_without_log_and_metrics_the_checkpoints_tell(world: World) -> None:
     assert (said.source, said.step, said.saved_step) == ("checkpoints", None, 1000)
 
 
-def test_a_bucket_that_may_not_be_read_is_said(world: World) -> None:
+def test_a_bucket_that_may_not_be_read_is_reported(world: World) -> None:
     world.run("a", status=ended("Completed", "AllJobsCompleted"))
     world.denied = True
     found = world.read()["a"]

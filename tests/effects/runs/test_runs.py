@@ -48,7 +48,7 @@ def test_the_output_is_the_jobsets_or_the_one_that_the_index_has(runs: Runs, tmp
     assert runs.output_of(local("tiny", output="/e")) == "/e"
 
 
-def test_a_local_run_that_nobody_holds_or_of_which_there_are_two_is_not_interrupted(runs: Runs, tmp_path: Path) -> None:
+def test_a_local_run_without_a_process_or_with_two_is_not_interrupted(runs: Runs, tmp_path: Path) -> None:
     assert not runs.stop_local(local("tiny"))
     keep(runs.store.state / "runs", entry("tiny", target="local", output=str(tmp_path)))
     assert not runs.stop_local(local("tiny"))

@@ -43,7 +43,7 @@ def test_what_is_named_is_all_that_is_looked_at() -> None:
     assert found(PlaceQuery(context="other")) == {("other", "default")}
 
 
-def test_a_place_that_is_not_there() -> None:
+def test_a_place_that_does_not_exist() -> None:
     with pytest.raises(UsageError, match=r"Place nosuch was not found\. Known: lab, main, no-cluster \(places.yaml\)"):
         found(PlaceQuery(place="nosuch"))
 

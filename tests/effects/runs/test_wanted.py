@@ -35,7 +35,7 @@ KINDS = st.sampled_from(["active", "ended", "gone"])
 
 
 @given(st.lists(KINDS, max_size=30), st.integers(0, 5), st.integers(0, 5), st.integers(0, 5), st.integers(0, 59))
-def test_nobody_is_lost_and_each_kind_has_its_places(
+def test_no_run_is_lost_and_each_kind_has_its_limit(
     kinds: list[str], active: int, ended: int, gone: int, second: int
 ) -> None:
     runs = [run(i, kind) for i, kind in enumerate(kinds)]
@@ -52,7 +52,7 @@ def test_active_runs_come_first_and_the_newest_of_them() -> None:
     assert [one.run_name for one in found.asked] == ["active-4", "active-3", "active-2", "ended-14", "gone-30"]
 
 
-def test_what_cannot_be_read_keeps_nobody_from_being_read() -> None:
+def test_an_unreadable_run_does_not_hide_the_others() -> None:
     """All of them have their turn within as many looks as there are."""
     runs = [run(i, "ended") for i in range(30)]
     asked = set()
@@ -87,12 +87,12 @@ def test_of_those_that_are_gone_the_newest() -> None:
     assert [one.run_name for one in found.asked] == ["gone-4", "gone-3"]
 
 
-def test_without_time_nobody_is_asked() -> None:
+def test_without_time_no_request_is_made() -> None:
     assert turns([run(1, "active")], wanted=wanted(progress_s=0)).asked == ()
 
 
 @given(st.lists(KINDS, max_size=30), st.integers(0, 5), st.integers(0, 5))
-def test_who_is_waited_for(kinds: list[str], at_most: int, at_least: int) -> None:
+def test_the_cluster_that_is_waited_for(kinds: list[str], at_most: int, at_least: int) -> None:
     """All of whom something is read, unless there are more active ones than that: then so many of them."""
     runs = [run(i, kind) for i, kind in enumerate(kinds)]
     found = turns(runs, wanted=wanted(at_most=at_most, at_least=at_least, ended_at_most=2, gone_at_most=2))

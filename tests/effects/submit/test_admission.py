@@ -37,7 +37,7 @@ def test_on_a_cluster_that_xpk_made_nothing_stands_in_the_way(cluster_api: Clust
     assert {one.method for one in cluster_api.server.seen[1:]} == {"GET"}
 
 
-def test_everything_that_is_missing_is_said_at_once(cluster_api: ClusterApi) -> None:
+def test_all_missing_values_are_reported_at_once(cluster_api: ClusterApi) -> None:
     cluster_api.world.limit_chips(256)
     cluster_api.world.remove_priority("medium")
     _, problems = examine(cluster_api.connect(), plan_for(cluster_api, **TOKEN))

@@ -40,7 +40,7 @@ def test_the_attempt_of_that_uid_is_cancelled(tmp_path: Path) -> None:
     assert cancelled(tmp_path, there) == [("created", None), ("cancelled", "cancelled by ann")]
 
 
-def test_one_whose_submitter_died_before_it_knew_the_uid_is_found_by_name(tmp_path: Path) -> None:
+def test_a_run_whose_submitter_died_before_the_uid_is_found_by_name(tmp_path: Path) -> None:
     submitted(tmp_path, "gemma", uid=None)
     assert cancelled(tmp_path, jobset("gemma", uid="uid-9", output=str(tmp_path)))[0][0] == "cancelled"
 

@@ -26,7 +26,7 @@ def held(*, queued: bool, suspended: bool) -> dict[str, Any]:
     ("queued", "suspended", "ids"),
     [(True, True, []), (True, False, []), (False, True, ["suspended"]), (False, False, ["no-queue"])],
 )
-def test_a_run_that_no_queue_holds_is_told_of(queued: bool, suspended: bool, ids: list[str]) -> None:
+def test_a_run_without_a_queue_is_reported(queued: bool, suspended: bool, ids: list[str]) -> None:
     told = adopted_notes(held(queued=queued, suspended=suspended))
     assert [one.id for one in told] == ids
     assert all(one.severity == "warning" and NAME in one.fix for one in told)

@@ -102,5 +102,5 @@ def test_the_checkout_of_the_workload_counts(tmp_path: Path) -> None:
     assert set(clean.versions) == {"xsft", "xpk", "python"}
 
 
-def test_no_checkout_is_nothing_said(tmp_path: Path) -> None:
+def test_without_a_checkout_nothing_is_printed(tmp_path: Path) -> None:
     assert gather_provenance(str(tmp_path / "w.yaml")).git is None

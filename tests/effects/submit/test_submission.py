@@ -146,7 +146,7 @@ def test_adopted_and_finished_runs_ask_nothing(cluster_api: ClusterApi, submit: 
     assert len(person.asked) == 1
 
 
-def test_the_question_tells_what_changed_since_the_last_attempt(
+def test_the_prompt_shows_changes_since_the_last_attempt(
     cluster_api: ClusterApi, submit: Submits, bucket: Bucket
 ) -> None:
     person = Person(agrees=True)
@@ -248,7 +248,7 @@ def test_a_name_that_another_run_takes_in_that_moment_is_passed_over(
     assert outcomes == [(1, "created"), (2, "not-created"), (3, "created")]
 
 
-def test_an_adopted_run_that_no_queue_resumes_is_told_of(cluster_api: ClusterApi, submit: Submits) -> None:
+def test_an_adopted_run_that_no_queue_resumes_is_reported(cluster_api: ClusterApi, submit: Submits) -> None:
     submit()
     cluster_api.world.unqueue(NAME)
     done = submit(by="b" * 16)
@@ -324,7 +324,7 @@ def test_more_steps_go_on_where_it_ended(cluster_api: ClusterApi, bucket: Bucket
     assert (done.action, done.jobset) == ("attempt", f"{NAME}-2")
 
 
-def test_checkpoints_that_nothing_explains_are_said(bucket: Bucket, submit: Submits) -> None:
+def test_unexplained_checkpoints_are_reported(bucket: Bucket, submit: Submits) -> None:
     saves(bucket, 10)
     done = submit()
     assert [p.id for p in done.problems] == ["resumes-unrecorded"]
@@ -346,7 +346,7 @@ def test_a_server_error_instead_of_the_create(cluster_api: ClusterApi, submit: S
 
 
 @pytest.mark.parametrize("action", ["cut-after", "hang-after", "cut-before"])
-def test_an_unknown_outcome_is_said_and_the_next_call_tells_the_truth(
+def test_an_unknown_outcome_is_reported_and_the_next_call_resolves_it(
     cluster_api: ClusterApi, submit: Submits, ready: Any, action: str
 ) -> None:
     def create(cluster: Any, plan: Plan, mark: str) -> Any:
@@ -370,7 +370,7 @@ def test_a_busy_server_is_waited_for(cluster_api: ClusterApi, submit: Submits) -
     assert cluster_api.waits == [3.0]
 
 
-def test_a_name_taken_between_look_and_create_is_decided_anew(
+def test_a_name_taken_between_look_and_create_is_decided_again(
     cluster_api: ClusterApi, submit: Submits, planned: Plans
 ) -> None:
     def overtaken(cluster: Any, plan: Plan, mark: str) -> Any:
@@ -471,7 +471,7 @@ def test_a_killed_submitters_number_is_free_for_another_workload(
 
 
 @pytest.mark.parametrize(("at", "told"), [("look", "Nothing was created"), ("compare", "was created. Run ")])
-def test_who_interrupts_is_told_what_is_known(cluster_api: ClusterApi, submit: Submits, at: str, told: str) -> None:
+def test_ctrl_c_prints_the_known_state(cluster_api: ClusterApi, submit: Submits, at: str, told: str) -> None:
     how = {"look": {"writable": _interrupted}, "compare": {"compare": _interrupted}}[at]
     with pytest.raises(KeyboardInterrupt) as stopped:
         submit(**how)
@@ -510,7 +510,7 @@ def test_a_record_that_cannot_be_begun_keeps_the_run_from_being_made(
     nothing_left(cluster_api, bucket)
 
 
-def test_what_the_cluster_changed_is_said(cluster_api: ClusterApi, submit: Submits, ready: Any) -> None:
+def test_fields_changed_by_the_cluster_are_reported(cluster_api: ClusterApi, submit: Submits, ready: Any) -> None:
     def meddled(cluster: Any, plan: Plan, mark: str) -> Any:
         made = create_planned(cluster, plan, mark)
         cluster_api.world.relabel(NAME, {"xsft.dev/mode": "meddled"})
@@ -622,7 +622,7 @@ def test_an_image_of_another_maxtext(cluster_api: ClusterApi, bucket: Bucket, su
 
 
 @pytest.mark.parametrize("id", ["image-maxtext-differs", "image-not-found"])
-def test_what_is_said_of_an_image_may_be_accepted_by_its_id(id: str, submit: Submits) -> None:
+def test_findings_about_an_image_can_be_accepted_by_id(id: str, submit: Submits) -> None:
     missing = error("image-not-found", "image.ref", "no such image", "Push it.", kind="disputable")
     said = {
         "image-maxtext-differs": {"maxtext": lambda _ref: "0.2.4"},
@@ -664,7 +664,7 @@ def test_an_unknown_field_is_refused_by_the_server(
     nothing_left(cluster_api, bucket)
 
 
-def test_a_create_that_the_cluster_refuses_is_recorded_and_said(
+def test_a_create_that_the_cluster_refuses_is_recorded_and_reported(
     cluster_api: ClusterApi, submit: Submits, ready: Any
 ) -> None:
     cluster_api.server.fail(CREATE, code=422, message="a webhook of yours says no")
@@ -690,7 +690,7 @@ def test_a_create_that_we_may_not_do_is_recorded_as_not_done(
     assert submit(by="b" * 16).jobset == NAME
 
 
-def test_a_create_whose_answer_was_lost_may_have_been_done_whatever_the_next_one_says(
+def test_a_create_without_an_answer_may_have_succeeded_even_if_the_retry_fails(
     cluster_api: ClusterApi, submit: Submits, ready: Any
 ) -> None:
     cluster_api.server.fail(CREATE, action="cut-before")

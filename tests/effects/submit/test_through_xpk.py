@@ -56,7 +56,7 @@ def through(env: dict[str, str], run: Callable[..., Completed]) -> ThroughXpk:
 
 
 @pytest.mark.parametrize("status", [0, 1, -1])
-def test_what_is_there_counts_whatever_xpk_says(
+def test_the_existing_object_counts_not_xpks_output(
     cluster_api: ClusterApi, tools: dict[str, str], status: int, planned: Plans
 ) -> None:
     cluster, plan = cluster_api.connect(), planned()
