@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +50,24 @@ def test_place_show_counts_slices_by_use(
     assert document["unread"] == []
     assert f"v6e-256  {name} (namespace {cluster_namespace}) holds 2 slices" in shown
     assert "4xv6e-256 512 of 1024 chips used" in shown
+
+
+def test_place_add_reads_what_the_cluster_has_and_refuses_a_queue_that_it_lacks(
+    real_cluster: Cluster, cluster_namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(real_cluster.kubeconfig))
+    monkeypatch.chdir(tmp_path)
+    add = ("place", "add", "lab", "--context", real_cluster.context, "--namespace", cluster_namespace)
+    refused = xsft(*add, "--queue", "nosuch")
+    assert (refused.returncode, list(tmp_path.iterdir())) == (2, [])
+    assert "has no LocalQueue nosuch. Known: multislice-queue" in refused.stderr
+    done = xsft(*add, "--json")
+    found = json.loads(done.stdout)["found"]["cluster"]
+    assert (found["queues"], found["unread"]) == (["multislice-queue"], [])
+    assert found["slices"]["v6e-256"] == 4
+    assert {"low", "medium", "high"} <= set(found["priority_classes"])
+    written = (tmp_path / "places.yaml").read_text()
+    assert written == f"lab:\n  context: {real_cluster.context}\n  namespace: {cluster_namespace}\n"
 
 
 def test_versions_are_those_of_the_controllers_images(

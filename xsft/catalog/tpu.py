@@ -122,6 +122,20 @@ def slice_of(accelerator: str, topology: str) -> Slice | None:
     return _slice(generation, topology=known, xpk_type=f"{generation.name}-{known}") if generation and known else None
 
 
+@cache
+def slice_on(machine_type: str, topology: str | None) -> Slice | None:
+    """Return the slice of a GKE node pool: its machine type, `ct6e-standard-4t`, and its placement policy's topology.
+
+    Without a topology the pool's nodes are slices of one host. None if it has no TPU that xpk knows.
+    """
+    machine, _, chips = machine_type.rpartition("-")
+    generation = next((g for g in generations().values() if g.machine == machine), None)
+    if generation is None or not chips.removesuffix("t").isdecimal():
+        return None
+    known = _topology(generation, topology) if topology else _counted(generation, int(chips.removesuffix("t")))
+    return _slice(generation, topology=known, xpk_type=f"{generation.name}-{known}") if known else None
+
+
 def _in_xpks_words(text: str) -> str:
     first, dash, size = text.partition("-")
     meant = next((one.name for one in generations().values() if one.accepted == first), first)

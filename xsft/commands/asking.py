@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 
 def at_terminal() -> bool:
@@ -15,3 +16,15 @@ def confirm(question: str) -> bool:
     sys.stderr.write(question)
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def choose(question: str, options: Sequence[str], *, default: str = "") -> str:
+    """Ask for one of the options by its number, or for another value; an empty answer is the default."""
+    lines = [f"  {number}  {option}\n" for number, option in enumerate(options, start=1)]
+    offered = f" [{default}]" if default else " [none]"
+    sys.stderr.write("".join((*lines, f"{question}{offered}: ")))
+    sys.stderr.flush()
+    answer = sys.stdin.readline().strip()
+    if answer.isascii() and answer.isdecimal() and 0 < int(answer) <= len(options):
+        return options[int(answer) - 1]
+    return answer or default

@@ -12,7 +12,14 @@ from xsft.commands.interface_checkpoint import CheckpointDocument, ConversionDoc
 from xsft.commands.interface_data import DataDocument
 from xsft.commands.interface_evaluation import EvaluationDocument, SampleDocument
 from xsft.commands.interface_image import ImageDocument
-from xsft.commands.interface_machine import DoctorDocument, PlaceDocument, SecretDocument, ServeDocument, SetupDocument
+from xsft.commands.interface_machine import (
+    DoctorDocument,
+    PlaceAddDocument,
+    PlaceDocument,
+    SecretDocument,
+    ServeDocument,
+    SetupDocument,
+)
 from xsft.commands.interface_prepare import PrepareDocument
 from xsft.commands.interface_run import RunDocument
 from xsft.commands.interface_runs import CheckDocument, DiffDocument, ImportDocument, PlanDocument, SubmitDocument
@@ -34,6 +41,7 @@ DOCUMENTS: dict[str, type[Document]] = {
     "doctor": DoctorDocument,
     "image": ImageDocument,
     "place": PlaceDocument,
+    "place-add": PlaceAddDocument,
     "checkpoint": CheckpointDocument,
     "checkpoint-convert": ConversionDocument,
     "checkpoint-export": ExportDocument,

@@ -139,6 +139,64 @@ class PlaceDocument(Document):
     """What this login may not read, and what is therefore unknown."""
 
 
+class GkeCluster(Document):
+    """A GKE cluster of the project."""
+
+    name: str
+    location: str
+    """Zone or region."""
+    status: str
+    """`RUNNING` if it can be used."""
+    slices: dict[str, int]
+    """TPU type to number of slices, at the initial size of the node pools."""
+
+
+class FoundCluster(Document):
+    """What the new place's cluster has for runs; empty if it could not be read."""
+
+    context: str
+    namespace_exists: bool
+    queues: list[str]
+    """LocalQueues of the namespace."""
+    priority_classes: list[str]
+    slices: dict[str, int]
+    """TPU type to number of slices, counted from nodes."""
+    unread: list[str]
+    """What could not be read, and why."""
+
+
+class FoundProject(Document):
+    """What the kubeconfig and gcloud list."""
+
+    project: str | None
+    contexts: list[str]
+    clusters: list[GkeCluster]
+    buckets: list[str]
+    registries: list[str]
+    unread: list[str]
+    cluster: FoundCluster
+
+
+class PlaceAddDocument(Document):
+    """`xsft place add --json`."""
+
+    schema_: Literal["xsft.place-add/1"] = Field(alias="schema")
+    action: Literal["added", "printed"]
+    place: str
+    """Name of the new place."""
+    file: str
+    """Path of places.yaml."""
+    values: dict[str, Any]
+    """The place's keys, as written."""
+    entry: str
+    """The added YAML."""
+    found: FoundProject
+    problems: list[Problem]
+    """Warnings of the verification; an error adds nothing."""
+    notes: list[str]
+    """What could not be found or verified."""
+
+
 class SecretDocument(Document):
     """`xsft secret create NAME --json`. It never contains the value."""
 

@@ -1,4 +1,4 @@
-"""`xsft place show`: print what a cluster has for runs."""
+"""`xsft place show`: print what a cluster has for runs. `add` is a module of its own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from msgspec import to_builtins
 from rich.table import Table
 from rich.text import Text
 
+from xsft.commands import place_add
 from xsft.commands.console import console
 from xsft.commands.documents import print_json
 from xsft.commands.progress import spinning
@@ -22,6 +23,16 @@ from xsft.reading.supply import SliceSupply, SliceUser
 
 
 def run(args: argparse.Namespace) -> int:
+    match args.action:
+        case "add":
+            return place_add.run(args)
+        case _:
+            return _show(args)
+
+
+def _show(args: argparse.Namespace) -> int:
+    if args.name and args.context:
+        raise UsageError("Both a place and --context are given.", fix="Give one of them.")
     source = _source(PlaceQuery(place=args.name, context=args.context, namespace=args.namespace))
     with spinning("place", f"reading {source.name}"):
         view = view_place(connect(source.where, patience=PATIENCE), namespace=source.namespace)

@@ -7,22 +7,43 @@ import argparse
 from xsft.commands.arguments import a_name, add_json
 from xsft.commands.arguments.runs import a_namespace
 
-ACTIONS = {"show": "print a cluster's slices by type (total, free, held, queued, by whom), its quota and its versions"}
+ACTIONS = {
+    "show": "print a cluster's slices by type (total, free, held, queued, by whom), its quota and its versions",
+    "add": "find a cluster, verify it, and add it to places.yaml",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "Slices are counted from nodes, their use from Kueue's Workloads: what runs without Kueue is not seen. A slice"
-        " with a node that is cordoned or not Ready is unavailable."
+        "show: slices are counted from nodes, their use from Kueue's Workloads: what runs without Kueue is not seen. A"
+        " slice with a node that is cordoned or not Ready is unavailable. add: reads the kubeconfig, and the project by"
+        " gcloud if it is installed; asks for the rest at a terminal. Everything else in places.yaml stays as it is."
     )
     said = "; ".join(f"{name}: {what}" for name, what in ACTIONS.items())
     parser.add_argument("action", choices=tuple(ACTIONS), help=said)
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "name", nargs="?", type=a_name, metavar="PLACE", help="a place of places.yaml; not needed if it has only one"
-    )
-    where.add_argument("--context", type=a_name, metavar="NAME", help="the cluster of this kubeconfig context")
+    name = "show: a place of places.yaml, not needed if it has only one; add: the new name (default: the cluster's)"
+    parser.add_argument("name", nargs="?", type=a_name, metavar="PLACE", help=name)
+    parser.add_argument("--context", type=a_name, metavar="NAME", help="the cluster of this kubeconfig context")
     parser.add_argument(
-        "--namespace", type=a_namespace, metavar="NAME", help="namespace to read if the login may not read all"
+        "--namespace", type=a_namespace, metavar="NAME", help="namespace of the runs; show: read if not all may be read"
     )
+    _add_values(parser.add_argument_group("add"))
     add_json(parser)
+
+
+def _add_values(group: argparse._ArgumentGroup) -> None:
+    for option, what in (
+        ("--project", "Google Cloud project (default: gcloud's)"),
+        ("--zone", "zone or region of the cluster"),
+        ("--cluster", "GKE cluster"),
+        ("--queue", "Kueue LocalQueue (default: the namespace's only one, else multislice-queue)"),
+        ("--output", "bucket and folder for runs, e.g. gs://my-bucket/runs"),
+        ("--registry", "Artifact Registry repository, e.g. us-docker.pkg.dev/my-project/xsft"),
+        ("--proxy-image", "Pathways proxy image"),
+        ("--server-image", "Pathways server image"),
+        ("--scratch", "bucket and folder for Pathways' temporary files"),
+    ):
+        group.add_argument(option, type=a_name, metavar="VALUE", help=what)
+    group.add_argument("--replace", action="store_true", help="replace the lines of a place of that name")
+    group.add_argument("--print", action="store_true", help="print the place and write nothing")
+    group.add_argument("--offline", action="store_true", help="find and verify nothing; use the options alone")

@@ -40,14 +40,16 @@ def load_places(
     if file is None:
         return {}, None
     try:
-        return dict(_parsed(read_workload_text(file))), str(file)
+        return dict(parse_places(read_workload_text(file))), str(file)
     except SpecError as wrong:
         problems = tuple(_in_places(p, file) for p in wrong.problems)
     raise SpecError(problems)
 
 
-def _parsed(text: str) -> Mapping[str, Place]:
-    """Return the places. Lines and raw texts move one level down with the keys, so that a problem finds its line."""
+def parse_places(text: str) -> Mapping[str, Place]:
+    """Return the places of a file's text. Raises SpecError. Lines and raw texts move one level down with the keys, so
+    that a problem finds its line.
+    """
     parsed = parse_yaml(text)
     below = ParsedYaml(
         data={"places": parsed.data},
