@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xsft.catalog import releases
+from xsft.catalog.data import toml
 
 VERSIONS = releases.versions()
 ANY_VERSION = st.sampled_from(VERSIONS)
@@ -70,7 +71,8 @@ def test_a_refused_key_always_gets_a_hint(version: str, key: str) -> None:
         ("lora_rank", "Write lora.lora_rank."),
         ("lora", "Set one of its sub-keys: lora.enable_lora"),
         ("enable_nnx", "The SFT trainer has it only in MaxText 0.1.0 to main-2026-08-22, not in 0.2.5."),
-        ("cosine_learning_rate_final_fraction", "only in MaxText 0.1.0 to tutorial-v1.5.0"),
+        ("cosine_learning_rate_final_fraction", "MaxText 0.2.5 calls it learning_rate_final_fraction."),
+        ("max_seq_length", "calls it max_target_length"),
         ("num_generations", "RL trainer"),
         ("step", "Did you mean steps"),
         ("lora.rank", "lora.lora_rank"),
@@ -80,6 +82,17 @@ def test_a_refused_key_always_gets_a_hint(version: str, key: str) -> None:
 def test_hints(key: str, hint: str) -> None:
     assert not releases.key_ok(key)
     assert hint in releases.key_hint(key)
+
+
+def test_a_new_name_is_a_key_of_the_newest_release() -> None:
+    table = toml("renamed_keys.toml")
+    for old, new in {**table["renamed"], **table["others"]}.items():
+        assert not releases.key_ok(old), old
+        assert releases.new_name(old) == new
+
+
+def test_where_the_earlier_name_is_taken_there_is_no_other() -> None:
+    assert releases.new_name("cosine_learning_rate_final_fraction", version="0.1.0") is None
 
 
 def test_nested_keys_come_with_the_release_that_brought_them() -> None:

@@ -47,3 +47,13 @@ def test_models_without_a_pattern_of_their_own():
 def test_lora_came_with_0_2_3():
     assert ids(check, spec(**LORA, image={"maxtext": "0.2.2"})) == {"lora-release"}
     assert ids(check, spec(**LORA, image={"maxtext": "0.2.3"})) == set()
+
+
+def test_adapters_restored_under_pathways_by_the_first_release_with_lora():
+    lora = {**LORA["lora"], "restore_path": "gs://my-bucket/a/checkpoints/2/model_params", "module_path": "decoder/.*"}
+
+    def said(version: str, **changes: object) -> set[str]:
+        return ids(check, spec(lora=lora, train=LORA["train"], image={"maxtext": version}, **changes))
+
+    assert said("0.2.3", mode="pathways") == {"lora-restore-pathways"}
+    assert said("0.2.3", mode="mcjax") == said("0.2.4", mode="pathways") == set()

@@ -90,3 +90,15 @@ def test_bfloat16_weights_are_for_adapters():
     assert (problem.id, problem.severity) == ("bf16-weights", "warning")
     assert "2e-05" in problem.message
     assert ids(check, spec(train=bf16, lora={"rank": 8, "alpha": 16})) == set()
+
+
+def test_evaluations_that_outlast_the_training():
+    """500 steps; one evaluation before the first, then one each interval."""
+    given = {"hf_eval_split": "test_sft"}
+    found = problems(check, spec(data=given, eval={"interval": 5, "steps": 16}))
+    assert [(p.id, p.severity, p.where) for p in found] == [("eval-outlasts-training", "warning", "eval.interval")]
+    assert "101 evaluations of 16 batches take about 1.1 times" in found[0].message
+    assert ids(check, spec(data=given, eval={"interval": 5, "steps": 14})) == set()
+    assert ids(check, spec(data=given, eval={"interval": 50, "steps": 16})) == set()
+    twice = {"interval": 5, "steps": 8, "per_device_batch_size": 2}
+    assert ids(check, spec(data=given, eval=twice)) == {"eval-outlasts-training"}

@@ -157,6 +157,7 @@ CASES: Mapping[str, Case] = {
     "attention.indexer": workload(
         FLAGSHIP, model={"name": "deepseek3.2-671b", "tokenizer": "deepseek-ai/DeepSeek-V3.2"}
     ),
+    "attention.sequence": workload(train={"max_target_length": 1000}),
     "mesh.dimension": workload(model={"name": "gpt-oss-20b"}, tpu={"type": "v6e-256"}),
     "mesh.product": workload(parallelism={"ici": {"fsdp": 3}}),
     "mesh.heads": workload(parallelism={"ici": {"tensor": 16, "fsdp": 1}}, tpu={"type": "v6e-16"}),
@@ -188,6 +189,10 @@ CASES: Mapping[str, Case] = {
     "tokens.gated": workload(model={"name": "llama3.1-8b", "tokenizer": "meta-llama/Llama-3.1-8B-Instruct"}),
     "tokens.pad-is-eos": workload(FLAGSHIP, model={"pad_token": DROP}),
     "rights.output": a_bucket_that_may_not_be_written,
+    "start.timeout": workload(
+        tpu={"type": "v6e-16", "num_slices": 2},
+        overrides={"maxtext": {"jax_distributed_initialization_timeout": 60}},
+    ),
     "cluster.name": workload(FLAGSHIP, name="deepseek-ultrachat-of-november"),
     "cluster.jobset-down": without_webhook("jobset"),
     "cluster.kueue-down": without_webhook("kueue"),

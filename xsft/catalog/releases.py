@@ -111,6 +111,8 @@ def key_hint(key: str, *, version: str = DEFAULT) -> str:
     parents = [f"{parent}.{key}" for parent, children in release(version).nested.items() if key in children]
     if parents:
         return f"Write {' or '.join(parents)}."
+    if new := new_name(key, version=version):
+        return f"MaxText {version} calls it {new}."
     if key in release(version).nested:
         return f"Set one of its sub-keys: {', '.join(f'{key}.{child}' for child in release(version).nested[key])}."
     if _masks("release_keys.txt").get(key, (0, 0))[1] & _bit(version):
@@ -120,6 +122,14 @@ def key_hint(key: str, *, version: str = DEFAULT) -> str:
         return f"The SFT trainer has it only in MaxText {_span(having)}, not in {version}."
     close = get_close_matches(key, _all_keys(version), n=3, cutoff=0.6)
     return f"Did you mean {', '.join(close)}?" if close else f"MaxText {version} has no such key; remove it."
+
+
+def new_name(key: str, *, version: str = DEFAULT) -> str | None:
+    """Return the key that this release has in place of an earlier one, or of another trainer's; None if there is
+    none."""
+    table = toml("renamed_keys.toml")
+    new: str | None = {**table["others"], **table["renamed"]}.get(key)
+    return new if new and key_ok(new, version=version) and not key_ok(key, version=version) else None
 
 
 def releases_with(key: str) -> tuple[str, ...]:

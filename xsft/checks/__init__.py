@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from xsft.checks import (
     adapters,
+    attention,
     checkpoint,
     conversion,
     data,
@@ -33,6 +34,7 @@ from xsft.checks import (
     serving,
     special_tokens,
     splits,
+    startup,
     template,
     trainer_keys,
     unsupported,
@@ -70,10 +72,12 @@ def subjects() -> tuple[Check, ...]:
         splits.check,
         template.check,
         schedule.check,
+        startup.check,
         resumption.check,
         lora.check,
         adapters.check,
         mesh.check,
+        attention.check,
         memory.check,
         names.check,
         place.check,

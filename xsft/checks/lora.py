@@ -22,6 +22,7 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if not is_on(keys.get("lora.enable_lora", False)):
         return
     yield from _release(run)
+    yield from _restore(run, keys)
     yield from _dtype(keys)
     yield from _attention(run, keys)
     yield from _modules(run, keys)
@@ -31,6 +32,18 @@ def _release(run: Run) -> Iterator[Problem]:
     if not at_least(run.release.version, "0.2.3"):
         message = f"MaxText {run.release.version} does not support LoRA; 0.2.3 and newer do."
         yield error("lora-release", "lora", message, "Use an image with MaxText 0.2.3 or newer, or remove the section.")
+
+
+def _restore(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
+    """Check that the release restores adapters under Pathways. source: maxtext@0.2.3 utils/lora_utils.py
+    [restore_lora_from_path] hands Orbax the arrays' own shardings, 0.2.4 named ones of the mesh, which Pathways reads
+    checkpoints with."""
+    version = run.release.version
+    if not keys.get("lora.lora_restore_path") or not run.mode.single_controller or at_least(version, "0.2.4"):
+        return
+    message = f"MaxText {version} restores adapters without the mesh's shardings, which Pathways needs; 0.2.4 has them."
+    fix = "Use an image with MaxText 0.2.4 or newer, or mode: mcjax."
+    yield warning("lora-restore-pathways", "lora.restore_path", message, fix)
 
 
 def _dtype(keys: Mapping[str, Value]) -> Iterator[Problem]:

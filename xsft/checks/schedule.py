@@ -82,6 +82,7 @@ def _evaluation(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
         )
         yield error("moe-eval-crash", where, message, "Remove the eval section.")
     yield from _eval_data(keys, where)
+    yield from _eval_share(run, keys, interval, where)
 
 
 def _eval_data(keys: Mapping[str, Value], where: str) -> Iterator[Problem]:
@@ -104,6 +105,27 @@ def _eval_data(keys: Mapping[str, Value], where: str) -> Iterator[Problem]:
             message,
             "Set eval.steps to the split's batches divided by the number of evaluations.",
         )
+
+
+def _eval_share(run: Run, keys: Mapping[str, Value], interval: float, where: str) -> Iterator[Problem]:
+    """Compare the evaluations with the training, in sequences that are passed through the model; the backward pass of
+    a trained one takes as long as two more. source: google-tunix@0.1.7 sft/peft_trainer.py: one evaluation before the
+    first step, one after each interval, eval_steps batches each."""
+    batches = number(keys.get("eval_steps")) or -1
+    if batches <= 0:
+        return
+    trained = number(keys.get("per_device_batch_size")) or 1.0
+    evaluated = number(keys.get("eval_per_device_batch_size")) or trained
+    rounds = 1 + run.spec.train.steps // int(interval)
+    accumulated = number(keys.get("gradient_accumulation_steps")) or 1.0
+    share = rounds * batches * evaluated / (3 * run.spec.train.steps * trained * accumulated)
+    if share > 1:
+        message = (
+            f"{rounds} evaluations of {batches:g} batches take about {share:.1f} times as long as the "
+            f"{run.spec.train.steps} steps of training."
+        )
+        fix = "Set eval.interval higher or eval.steps lower."
+        yield warning("eval-outlasts-training", where, message, fix)
 
 
 def _accumulation(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:

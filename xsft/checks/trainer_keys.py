@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from xsft.catalog.models import pins
-from xsft.catalog.releases import DEFAULT, at_least, key_hint
+from xsft.catalog.releases import DEFAULT, at_least, key_hint, new_name
 from xsft.checks.values import is_on, same, texts
 from xsft.facts import Facts
 from xsft.problems import Problem, error, note, warning
@@ -140,13 +140,19 @@ def _unknown(run: Run, keys: Mapping[str, Value]) -> Iterator[Problem]:
             message = (
                 f"MaxText {version} has no key {key!r} for {run.spec.trainer.upper()}; it would fail at its start."
             )
-            yield error("maxtext-key-unknown", where_of(key, run), message, key_hint(key, version=version))
+            yield error("maxtext-key-unknown", where_of(key, run), message, _key_hint(key, version))
         elif where_of(key, run) == TEMPLATE:
             continue  # checks.template reports it once for all keys of the file
         elif not key.startswith(("lora.", "ici_", "dcn_")) or (key.startswith("lora.") and at_least(version, "0.2.3")):
             message = f"This field becomes MaxText's {key!r}, which {version} does not have."
             fix = f"Remove the field, or use an image with another release. {key_hint(key, version=version)}"
             yield error("field-needs-release", where_of(key, run), message, fix)
+
+
+def _key_hint(key: str, version: str) -> str:
+    new = new_name(key, version=version)
+    field = FIELD_OF.get(new or "")
+    return f"{key_hint(key, version=version)}{f' It is the field {field}.' if field else ''}"
 
 
 def _token(run: Run) -> Iterator[Problem]:

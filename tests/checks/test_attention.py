@@ -1,0 +1,60 @@
+"""Sequences that the blocks of flash attention do not divide."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.factory import FLAGSHIP, ids, problems, spec
+from xsft.checks.attention import check, misfit
+from xsft.spec.model import WorkloadSpec
+
+
+def long(tokens: int, **given: object) -> WorkloadSpec:
+    return spec(train={"max_target_length": tokens}, overrides={"maxtext": given})
+
+
+@pytest.mark.parametrize("tokens", [64, 100, 128, 384, 512, 1024, 4096])
+def test_lengths_that_fit(tokens: int) -> None:
+    assert ids(check, long(tokens)) == set()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "fix"),
+    [
+        (1000, "Take max_target_length 512 or 1024."),
+        (2560 + 128, "Take max_target_length 2560 or 3072."),
+        (500, "Take max_target_length 384 or 512."),
+        (200, "Take max_target_length 128 or 256."),
+    ],
+)
+def test_lengths_that_do_not_fit(tokens: int, fix: str) -> None:
+    (found,) = problems(check, long(tokens))
+    assert (found.id, found.severity, found.where) == ("attention-blocks", "error", "train.max_target_length")
+    assert fix in found.fix
+
+
+def test_short_sequences_are_flash_only_where_it_is_asked_for() -> None:
+    assert ids(check, long(100, attention="flash")) == {"attention-blocks"}
+
+
+def test_blocks_of_the_workload() -> None:
+    (found,) = problems(check, long(1024, sa_block_kv=512, sa_block_kv_compute=384))
+    assert "sa_block_kv_compute 384 does not divide sa_block_kv 512" in found.message
+    assert found.fix == "Take another length, or change sa_block_kv, sa_block_kv_compute."
+    assert ids(check, long(640, **dict.fromkeys(BLOCKS, 128))) == set()
+
+
+BLOCKS = [
+    f"sa_block_{name}" for name in ("q", "q_dkv", "q_dq", "kv", "kv_dkv", "kv_dq", "kv_compute", "kv_dkv_compute")
+]
+
+
+def test_what_is_not_known_is_left_alone() -> None:
+    assert ids(check, long(1000, attention="dot_product")) == set()
+    assert ids(check, spec(train={"max_target_length": 1000}, target="local")) == set()
+    assert ids(check, spec(train={"max_target_length": 1000}, parallelism={"ici": {"context": 2}})) == set()
+    assert ids(check, spec(FLAGSHIP)) == set()
+
+
+def test_every_block_is_cut_to_the_sequence() -> None:
+    assert misfit(256, dict.fromkeys(BLOCKS, 512)) is None

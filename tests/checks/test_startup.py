@@ -1,0 +1,33 @@
+"""The time in which all hosts must have started."""
+
+from __future__ import annotations
+
+from tests.checks.factory import FLAGSHIP, ids, problems, spec
+from xsft.checks.startup import TIMEOUT, check
+
+SLICES = {"type": "v6e-16", "num_slices": 2}
+
+
+def limited(seconds: int) -> dict[str, object]:
+    return {"overrides": {"maxtext": {TIMEOUT: seconds}}}
+
+
+def test_no_problems_on_good_workloads() -> None:
+    assert ids(check, spec()) == ids(check, spec(FLAGSHIP)) == ids(check, spec(tpu=SLICES)) == set()
+    assert ids(check, spec(FLAGSHIP, **limited(60))) == set(), "one process"
+    assert ids(check, spec(tpu={"type": "v6e-4"}, **limited(60))) == set(), "one host"
+    assert ids(check, spec(tpu=SLICES, **limited(300))) == set()
+
+
+def test_less_time_than_by_default() -> None:
+    (found,) = problems(check, spec(tpu=SLICES, **limited(60)))
+    assert (found.id, found.severity) == ("initialization-timeout", "warning")
+    assert found.where == f"overrides.maxtext.{TIMEOUT}"
+    assert "8 hosts must have pulled the image and started within 60 s" in found.message
+
+
+def test_spot_slices_that_come_apart_are_noted() -> None:
+    spot = {**SLICES, "capacity": "spot"}
+    (found,) = problems(check, spec(tpu=spot))
+    assert (found.id, found.severity, found.where) == ("initialization-timeout", "note", "tpu.num_slices")
+    assert ids(check, spec(tpu=spot, **limited(900))) == set()

@@ -1,0 +1,40 @@
+"""The rule of blocks and sequence lengths is the kernel's own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from xsft.checks.attention import COLUMNS, PARTS, ROWS, misfit
+
+NAMES = (*ROWS, *COLUMNS, *PARTS)
+CASES: tuple[tuple[int, dict[str, int]], ...] = (
+    (64, {}),
+    (100, {}),
+    (384, {}),
+    (500, {}),
+    (640, {}),
+    (1024, {}),
+    (2000, {}),
+    (1024, {"sa_block_q": 8}),
+    (1024, {"sa_block_q": 384}),
+    (1024, {"sa_block_q_dkv": 8}),
+    (1024, {"sa_block_kv_compute": 100}),
+    (1024, {"sa_block_kv_dkv_compute": 64}),
+    (1024, {"sa_block_kv_dq": 64}),
+    (1024, {"sa_block_kv": 1024, "sa_block_kv_compute": 256}),
+)
+KERNEL = Path(__file__).parent / "maxtext_attention.py"
+
+
+@pytest.mark.maxtext
+def test_the_kernel_takes_what_the_rule_takes(maxtext_python: Path) -> None:
+    wanted = [[length, {name: given.get(name, 512) for name in NAMES}] for length, given in CASES]
+    command = [str(maxtext_python), str(KERNEL)]
+    answer = subprocess.run(command, input=json.dumps(wanted), capture_output=True, text=True, check=True)
+    refused = json.loads(answer.stdout)
+    told = [misfit(length, blocks) for length, blocks in wanted]
+    assert [bool(why) for why in told] == [bool(why) for why in refused], list(zip(CASES, told, refused, strict=True))

@@ -1,0 +1,93 @@
+"""Check the sequence length against the blocks of TPU's flash attention, which must divide it. Pure.
+
+source: maxtext@0.2.5 layers/attention_op.py [tpu_flash_attention, create_sa_config]; jax@0.11.0
+experimental/pallas/ops/tpu/splash_attention. tests/contract/test_attention_blocks.py compares the rule with the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+
+from xsft.catalog.models import pins
+from xsft.checks.trainer_keys import where_of
+from xsft.checks.values import number
+from xsft.facts import Facts
+from xsft.problems import Problem, error
+from xsft.spec.base import Value
+from xsft.spec.resolve import Run
+
+LANES = 128
+"""Numbers in a row of the chip's vector registers."""
+DEFAULT_BLOCK = 512
+"""Of every sa_block_* key. source: maxtext@0.2.5 configs/base.yml."""
+OTHER_KERNELS = frozenset({"compressed", "block_diffusion"})
+"""Values of attention_type whose sequences MaxText pads itself, or whose mask is another one."""
+SEQUENCE_AXES = tuple(f"{group}_{axis}_parallelism" for group in ("ici", "dcn") for axis in ("context", "sequence"))
+
+
+def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
+    """Check blocks that do not divide the sequence: the run would stop at its first compilation."""
+    del facts
+    length = number(keys.get("max_target_length"))
+    if not run.spec.on_cluster or length is None or not _uses_flash(run, keys, length):
+        return
+    why = misfit(int(length), {name: block_of(name, keys) for name in (*ROWS, *COLUMNS, *PARTS)})
+    if why:
+        message = (
+            f"Flash attention cannot cut {int(length)} tokens: {why}. The run would stop at its first compilation."
+        )
+        yield error(
+            "attention-blocks", where_of("max_target_length", run), message, _fix(int(length), keys), kind="disputable"
+        )
+
+
+def _uses_flash(run: Run, keys: Mapping[str, Value], length: float) -> bool:
+    """Return whether MaxText takes the kernel, with whole sequences on each chip. Autoselected: from 128 tokens on."""
+    attention = keys.get("attention", "autoselected")
+    split = any((number(keys.get(axis)) or 1) != 1 for axis in SEQUENCE_AXES)
+    model = pins(run.spec.model.name)
+    other = model.get("attention_type") in OTHER_KERNELS or model.get("use_indexer") or "attention_type" in keys
+    return not split and not other and (attention == "flash" or (attention == "autoselected" and length >= LANES))
+
+
+ROWS = ("sa_block_q", "sa_block_q_dkv", "sa_block_q_dq")
+"""Blocks of queries: forward, and in the two backward kernels."""
+COLUMNS = ("sa_block_kv", "sa_block_kv_dkv", "sa_block_kv_dq")
+PARTS = ("sa_block_kv_compute", "sa_block_kv_dkv_compute")
+"""Parts of the first two COLUMNS that are computed at once."""
+IN_LANES = ("sa_block_kv_compute", "sa_block_kv_dq", "sa_block_q_dkv")
+"""Blocks that fill whole rows of registers."""
+
+
+def block_of(name: str, keys: Mapping[str, Value]) -> int:
+    return int(number(keys.get(name)) or DEFAULT_BLOCK)
+
+
+def misfit(length: int, blocks: Mapping[str, int]) -> str | None:
+    """Return why the kernel refuses this length with these blocks; None if it takes them. A block longer than the
+    sequence is cut to it."""
+    cut = {name: min(block, length) for name, block in blocks.items()}
+    for name in chain(ROWS, COLUMNS):
+        if length % cut[name]:
+            return f"{name} {cut[name]} does not divide it"
+    for part, whole in zip(PARTS, COLUMNS, strict=False):
+        if cut[whole] % cut[part]:
+            return f"{part} {cut[part]} does not divide {whole} {cut[whole]}"
+    wide = next((name for name in IN_LANES if cut[name] % LANES), None)
+    return f"{wide} {cut[wide]} is no multiple of {LANES}" if wide else None
+
+
+def _fix(length: int, keys: Mapping[str, Value]) -> str:
+    """Return lengths that the blocks fit, or blocks that fit the length."""
+    named = [name for name in (*ROWS, *COLUMNS, *PARTS) if name in keys]
+    blocks = {name: block_of(name, keys) for name in (*ROWS, *COLUMNS, *PARTS)}
+    near = [size for size in _lengths(length) if misfit(size, blocks) is None]
+    lengths = f"Take max_target_length {' or '.join(map(str, near))}" if near else "Take another length"
+    return f"{lengths}, or change {', '.join(named)}." if named else f"{lengths}."
+
+
+def _lengths(length: int) -> tuple[int, ...]:
+    """Return the nearest lengths that the default blocks divide."""
+    size = DEFAULT_BLOCK if length > DEFAULT_BLOCK else LANES
+    return tuple(dict.fromkeys(found for found in (length // size * size, -(-length // size) * size) if found))
