@@ -97,6 +97,15 @@ class Pipeline:
         assert "error" not in answer, answer["error"]
         return list(answer["verdicts"])
 
+    def grain_verdicts(
+        self, argv: Sequence[str], rows: Sequence[Any], folder: Path, here: Mapping[str, Value]
+    ) -> list[tuple[Any, str]]:
+        """Each row that parquet can hold, as it is read, with the verdict of Grain's pipeline on it."""
+        asked = {"argv": with_keys(argv, {**HERE, **here}), "rows": rows, "folder": str(folder)}
+        answer = self.worker.ask({"grain_verdicts": asked})
+        assert "error" not in answer, answer["error"]
+        return [(row, verdict) for row, verdict in answer["verdicts"]]
+
     def parquet(self, rows: Sequence[Mapping[str, Any]], *, file: Path) -> Path:
         """`file`, holding these rows: Grain's pipeline reads no JSON."""
         answer = self.worker.ask({"parquet": str(file), "rows": rows})

@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 import unittest  # noqa: F401 - MaxText exits the process on a configuration error unless it sees this module
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.util import find_spec
@@ -26,7 +26,7 @@ import pyarrow as pa
 import transformers
 from absl import logging as absl_logging
 from maxtext.configs import pyconfig
-from maxtext.input_pipeline import hf_data_processing, input_pipeline_interface
+from maxtext.input_pipeline import grain_data_processing, hf_data_processing, input_pipeline_interface
 from maxtext.input_pipeline.input_pipeline_utils import HFDataSource
 from maxtext.utils import maxtext_utils
 from pyarrow import parquet
@@ -62,8 +62,9 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
             return {}
         if "order" in question:
             return {"order": order(question["order"], **question["how"])}
-        if "verdicts" in question:
-            return {"verdicts": verdicts(**question["verdicts"])}
+        for name, judged in (("verdicts", verdicts), ("grain_verdicts", grain_verdicts)):
+            if name in question:
+                return {"verdicts": judged(**question[name])}
         if "shuffles" in question:
             return {"shuffles": shuffles(**question["shuffles"])}
         return rows(question["argv"], batches=question["batches"])
@@ -98,12 +99,30 @@ def verdicts(*, argv: list[str], files: list[str]) -> list[str]:
 
 def verdict(config: Any, mesh: Any, file: str) -> str:
     object.__setattr__(config, "hf_train_files", file)
+    return verdict_of(lambda: hf_data_processing.make_hf_train_iterator(config, mesh, [0]))
+
+
+def verdict_of(make_iterator: Callable[[], Any]) -> str:
     try:
-        train = hf_data_processing.make_hf_train_iterator(config, mesh, [0])
-        trained = [bool(batch["targets_segmentation"].any()) for batch in until_the_end(train)]
+        trained = [bool(batch["targets_segmentation"].any()) for batch in until_the_end(make_iterator())]
     except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever MaxText says is the answer
         return f"refused: {type(problem).__name__}: {problem}"
     return "trained" if any(trained) else "nothing"
+
+
+def grain_verdicts(*, argv: list[str], rows: list[Any], folder: str) -> list[list[Any]]:
+    """Of each row that parquet can hold, alone in a file: the row as it is read, and the verdict on it."""
+    config = configured(argv)
+    mesh = maxtext_utils.get_mesh_from_config(config)
+    found = []
+    for number, row in enumerate(rows):
+        file = f"{folder}/{number}.parquet"
+        with suppress(pa.ArrowException):
+            parquet.write_table(pa.Table.from_pylist([row]), file)
+            object.__setattr__(config, "grain_train_files", file)
+            said = verdict_of(lambda: grain_data_processing.make_grain_train_iterator(config, mesh, [0]))
+            found.append([parquet.read_table(file).to_pylist()[0], said])
+    return found
 
 
 def until_the_end(batches: Any) -> Iterator[Any]:

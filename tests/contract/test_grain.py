@@ -12,6 +12,7 @@ import yaml
 
 from tests.pipeline import Pipeline, PipelineError
 from tests.stories import intent_of
+from xsft import api
 from xsft.cli import main
 from xsft.effects.environments.installed import BuiltEnvironment
 from xsft.spec.model import WorkloadSpec
@@ -50,6 +51,12 @@ def read(document: dict[str, Any], pipeline: Pipeline, *, batches: int = ROWS, *
     return [(row.text.replace("<|pad|>", ""), row.trained) for row in found]
 
 
+def problem_ids(document: dict[str, Any]) -> list[str]:
+    """Ids of the problems in the rows that `xsft check` reads here."""
+    (intent,) = api.intend((api.Loaded(file="w.yaml", spec=WorkloadSpec.model_validate(document)),))
+    return [one.id for one in intent.problems if one.severity != "note" and one.id.startswith("data-")]
+
+
 @pytest.mark.contract
 @pytest.mark.parametrize("form", ["arrayrecord", "parquet"])
 def test_grain_reads_the_text_that_hf_reads(form: str, prepared: Prepare, maxtext_pipeline: Pipeline) -> None:
@@ -58,6 +65,10 @@ def test_grain_reads_the_text_that_hf_reads(form: str, prepared: Prepare, maxtex
     document = prepared("--format", form)
     document["data"] |= pipeline
     assert document["data"]["pipeline"] == "grain"
+    assert problem_ids(document) == []
+    assert problem_ids(document | {"data": document["data"] | {"columns": ["prompt", "completion"]}}) == [
+        "data-columns"
+    ]
     assert sorted(read(document, maxtext_pipeline)) == sorted(streamed)
     assert len(streamed) == ROWS
     assert streamed[0][1][-2:] == ("<|end|>", "\n")

@@ -18,8 +18,8 @@ TINY = Path(__file__).parents[2] / "workloads" / "tiny_local.yaml"
 GOOD = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]}
 
 
-def ids(file: Path) -> set[str]:
-    settings = ("data.hf_path=parquet", f"data.hf_train_files={file}", "data.rows=480")
+def ids(file: Path, *more: str) -> set[str]:
+    settings = ("data.hf_path=parquet", f"data.hf_train_files={file}", "data.rows=480", *more)
     return {p.id for p in xsft.check(xsft.load(TINY, settings=settings)) if p.severity != "note"}
 
 
@@ -36,6 +36,33 @@ def ids(file: Path) -> set[str]:
 def test_rows_of_parquet(maxtext_pipeline: Pipeline, tmp_path: Path, row: dict[str, Any], found: set[str]) -> None:
     file = maxtext_pipeline.parquet([row] * 480, file=tmp_path / "rows.parquet")
     assert ids(file) == found
+
+
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [
+        (GOOD, set()),
+        ({"messages": [{"from": "human", "value": "hi"}]}, {"data-conversation"}),
+        ({"text": "a"}, {"data-columns"}),
+        ({"messages": [{"role": "user", "content": "hi"}]}, {"data-no-target"}),
+    ],
+    ids=["good", "from and value", "another column", "no answer"],
+)
+def test_rows_for_grain(maxtext_pipeline: Pipeline, tmp_path: Path, row: dict[str, Any], found: set[str]) -> None:
+    file = maxtext_pipeline.parquet([row] * 480, file=tmp_path / "rows.parquet")
+    assert ids(file, "data.pipeline=grain") == found
+
+
+def test_a_row_group_that_is_too_large_is_noted(
+    maxtext_pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = tmp_path / "parquet_worker.py"
+    worker.write_text(parquet.WORKER.read_text().replace("128 * 2**20", "1"))
+    monkeypatch.setattr(parquet, "WORKER", worker)
+    file = maxtext_pipeline.parquet([GOOD] * 480, file=tmp_path / "rows.parquet")
+    settings = ("data.hf_path=parquet", f"data.hf_train_files={file}")
+    (note,) = (one for one in xsft.check(xsft.load(TINY, settings=settings)) if one.id == "data-not-read")
+    assert "row group" in note.message
 
 
 LARGE = """

@@ -109,6 +109,40 @@ def test_the_copy_judges_as_maxtext_does(maxtext_pipeline: Pipeline, tmp_path: P
     assert len({verdict.partition(":")[0] for verdict in said}) > 1, "the rows tell something"
 
 
+def texts(chance: Chance) -> Any:
+    return {"prompt": content(chance), "completion": content(chance)}
+
+
+GRAIN: Mapping[str, Callable[[Chance], Any]] = {
+    "messages": messages,
+    "prompt,completion": texts,
+    "question,answer": question,
+}
+
+
+@pytest.mark.parametrize("columns", GRAIN)
+def test_the_copy_judges_as_maxtexts_grain_pipeline_does(
+    maxtext_pipeline: Pipeline, tmp_path: Path, columns: str
+) -> None:
+    chance = random.Random(columns)
+    rows = [GRAIN[columns](chance) for _ in range(ROWS_OF_GRAIN)]
+    rows += [{name: [1, 2] for name in columns.split(",")}]
+    line = argv(columns, tmp_path, "data.pipeline=grain", "data.hf_path=parquet", "data.packing=false")
+    said = maxtext_pipeline.grain_verdicts(line, rows, tmp_path, HERE)
+    rules = Rules(
+        columns=tuple(columns.split(",")), render=renderer(template(columns), {}), texts=True, grain="parquet"
+    )
+    wrong = [
+        (row, verdict, judge(row, rules))
+        for row, verdict in said
+        if verdict.partition(":")[0] != judge(row, rules).outcome
+    ]
+    assert wrong == []
+    assert len(said) > ROWS_OF_GRAIN // 2
+    assert len({verdict.partition(":")[0] for _row, verdict in said}) > 1, "the rows tell something"
+
+
+ROWS_OF_GRAIN = 60
 USER, ASSISTANT = {"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}
 GOOD = {"messages": [USER, ASSISTANT]}
 TOGETHER: Mapping[str, list[Any]] = {
@@ -213,11 +247,11 @@ def outcome(rows: Sequence[Any], rules: Rules) -> str:
     return "refused" if uneven(rows, rules) else judge(rows[0], rules).outcome
 
 
-def argv(columns: str, folder: Path) -> tuple[str, ...]:
-    named = []
+def argv(columns: str, folder: Path, *settings: str) -> tuple[str, ...]:
+    named = list(settings)
     if TEMPLATES[columns]:
         (folder / "t.jinja").write_text(TEMPLATES[columns])
-        named = ["data.chat_template=t.jinja"]
+        named.append("data.chat_template=t.jinja")
     file = folder / "w.yaml"
     file.write_text(TINY.read_text())
     (intent,) = api.intend((xsft.load(file, settings=[f"data.columns=[{columns}]", *named]),))

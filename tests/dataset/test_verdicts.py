@@ -109,7 +109,7 @@ def test_prompt_and_completion() -> None:
 def test_questions_and_answers() -> None:
     columns = ("question", "answer")
     assert found([{"question": "hi", "answer": 3}], columns=columns) == []
-    assert found([{"question": "hi", "answer": None}], columns=columns) == ["data-null warning"]
+    assert found([{"question": "hi", "answer": None}], columns=columns) == ["data-no-target error", "data-null warning"]
     assert found([{"question": "hi", "answer": None}], columns=columns, formatted=True) == ["data-conversation error"]
     twice = [{"question": "hi", "answer": "a #### b #### c"}]
     assert found(twice, columns=columns, formatted=True, separator="####") == ["data-conversation error"]

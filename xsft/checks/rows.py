@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from xsft.checks.values import is_on, number
 from xsft.dataset.passes import Split
@@ -21,13 +22,14 @@ from xsft.trainers.trainer import trainer_of
 
 LIMIT = 2048
 """MaxText's default of max_target_length. source: maxtext@0.2.5 maxtext/configs/base.yml."""
+MARKS = ("add_bos", "add_eos")
+"""Keys, on by default, with which Grain's pipeline adds tokens to each text; Hugging Face's does not read them."""
 COMPLETION_ONLY = "sft_train_on_completion_only"
 SEPARATOR = f"{QUESTION_TEXTS}.REASONING_ANSWER_SEPARATOR"
 
 
 def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     """Check rows of the files for training, and of those for evaluation."""
-    data = run.spec.data
     sampled: tuple[tuple[DataFacts | None, str, Split], ...] = (
         (facts.data, "data.hf_train_files", "train"),
         (facts.eval_data, "data.hf_eval_files", "eval"),
@@ -35,8 +37,6 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
     for found, where, split in sampled:
         if found is not None:
             yield from _of_files(found, where, _rules(_columns(run, split), keys, facts.tokenizer))
-    if data.pipeline == "grain" and facts.counted is None:
-        yield _not_read_here()
     if facts.counted is not None:
         yield from _counted_before(facts.counted)
     elif facts.tokenized:
@@ -51,7 +51,10 @@ def check(run: Run, keys: Keys, facts: Facts) -> Iterator[Problem]:
 def sampled_texts(run: Run, facts: Facts, *, split: Split) -> tuple[tuple[Round, ...], ...]:
     """Return what the template makes of sampled rows, to be tokenised; empty if that is unknown."""
     found = facts.data if split == "train" else facts.eval_data
-    rules = _rules(_columns(run, split), trainer_of(run).trainer_keys(run), facts.tokenizer)
+    keys = trainer_of(run).trainer_keys(run)
+    rules = _rules(_columns(run, split), keys, facts.tokenizer)
+    if rules and rules.grain and any(is_on(keys.get(mark, True)) for mark in MARKS):
+        return ()
     return texts_of(found.rows, rules) if found and rules and rules.render else ()
 
 
@@ -74,7 +77,7 @@ def _of_files(found: DataFacts, where: str, rules: Rules | None) -> Iterator[Pro
         return
     if found.empty:
         yield warning("data-empty", where, f"{len(found.empty):,} files are empty: {found.empty[0]}.", "Remove them.")
-    if rules and "question" not in rules.columns and set(rules.columns) <= set(found.large):
+    if rules and not rules.grain and "question" not in rules.columns and set(rules.columns) <= set(found.large):
         yield _large(rules.columns, where)
         return
     if rules is None:
@@ -88,12 +91,6 @@ def _not_judged(where: str) -> Problem:
         "The rows were not checked: what data.formatting_func, or a multimodal pipeline, makes of them is not known."
     )
     return note("data-not-read", where, message, "Look at them through MaxText: `xsft data inspect FILE`.")
-
-
-def _not_read_here() -> Problem:
-    message = "The rows were not checked: files of pipeline: grain are read by MaxText only."
-    fix = "Count them through MaxText: `xsft data inspect FILE`; later checks use the result."
-    return note("data-not-read", "data.hf_train_files", message, fix)
 
 
 def _large(columns: tuple[str, ...], where: str) -> Problem:
@@ -132,16 +129,24 @@ def _counted(run: Run, rows: int) -> Iterator[Problem]:
 def _rules(columns: list[str], keys: Keys, tokenizer: TokenizerFacts | None) -> Rules | None:
     """Return the rules that make messages of the rows; None if unknown."""
     function = keys.get("formatting_func_path")
-    hugging_face = str(keys.get("dataset_type") or "hf") == "hf" and not is_on(keys.get("use_multimodal", False))
-    if not hugging_face or (function and function != QUESTION_FORMATTER):
+    pipeline = str(keys.get("dataset_type") or "hf")
+    if pipeline not in ("hf", "grain") or is_on(keys.get("use_multimodal", False)):
+        return None
+    if function and function != QUESTION_FORMATTER:
         return None
     return Rules(
         columns=tuple(columns),
+        texts=pipeline == "grain",
+        grain=_grain_format(keys) if pipeline == "grain" else "",
         render=_render(keys, tokenizer),
         completion_only=is_on(keys.get(COMPLETION_ONLY, True)),
         formatted=any(key.startswith(QUESTION_TEXTS) for key in keys),
         separator=str(keys.get(SEPARATOR) or ""),
     )
+
+
+def _grain_format(keys: Keys) -> Literal["parquet", "arrayrecord"]:
+    return "arrayrecord" if keys.get("grain_file_type") == "arrayrecord" else "parquet"
 
 
 def _render(keys: Keys, tokenizer: TokenizerFacts | None) -> Render | None:

@@ -3,7 +3,8 @@
 MaxText's own imports take longer than all of `xsft check`. A copy must be held to the original:
 tests/contract/test_rules.py asks both about some hundred rows. `xsft data prepare` loads this file in MaxText's
 environment, so it imports only the standard library.
-source: maxtext@0.2.5 input_pipeline/hf_data_processing.py [preprocessing_pipeline], input_pipeline_utils.py
+source: maxtext@0.2.5 input_pipeline/hf_data_processing.py [preprocessing_pipeline], grain_data_processing.py
+[_format_chat_template_grain], input_pipeline_utils.py
 [is_conversational, combine_columns, apply_chat_template], instruction_data_processing.py [math_qa_formatting];
 datasets@5.2.0 packaged_modules/json/json.py (types are inferred, and messages of uneven keys are no messages), table.py
 [cast_array_to_feature]
@@ -30,6 +31,8 @@ class Rules:
     columns: tuple[str, ...]
     texts: bool = False
     """Whether prompt and completion are texts, for Grain's pipeline, not lists of messages."""
+    grain: Literal["", "parquet", "arrayrecord"] = ""
+    """Format of the files that Grain's pipeline reads; empty for Hugging Face's pipeline."""
     render: Render | None = None
     """None if the template is unknown: its output is not checked."""
     completion_only: bool = True
@@ -64,10 +67,25 @@ def judge(row: object, rules: Rules) -> RowVerdict:
         return RowVerdict(
             outcome="refused", id="data-columns", why=f"has no column {', '.join(missing)}; its columns are {there}"
         )
+    if why := _no_feature(row, rules):
+        return RowVerdict(outcome="refused", id="data-conversation", why=why)
     messages = _messages(row, rules)
     if isinstance(messages, RowVerdict):
         return messages
     return _conversation(messages, rules)
+
+
+def _no_feature(row: Mapping[str, Any], rules: Rules) -> str:
+    """Return why Grain's pipeline cannot take a column; empty if it can. source: maxtext@0.2.5
+    input_pipeline/input_pipeline_utils.py [KeepFeatures, NormalizeFeatures].
+    """
+    for column in rules.columns if rules.grain else ():
+        value = row[column]
+        if isinstance(value, list) and value and isinstance(value[0], int) and not isinstance(value[0], bool):
+            return f"holds in {column} numbers, not text"
+        if rules.grain == "arrayrecord" and not isinstance(value, str):
+            return f"holds in {column} no text"
+    return ""
 
 
 def unfit(row: object, rules: Rules) -> str:
@@ -144,7 +162,7 @@ def _messages(row: Mapping[str, Any], rules: Rules) -> list[Message] | RowVerdic
     if rules.texts and len(values) == 2:
         return _questions(row["prompt"], row["completion"], rules)
     for column, value in zip(rules.columns, values, strict=True):
-        if why := _no_conversation(value):
+        if why := "" if rules.grain and value == [] else _no_conversation(value):
             return RowVerdict(outcome="refused", id="data-conversation", why=f"holds in {column} {why}")
     if len(values) == 1:
         return list(values[0])
@@ -204,6 +222,9 @@ def _questions(question: Any, answer: Any, rules: Rules) -> list[Message] | RowV
 def _conversation(messages: list[Message], rules: Rules) -> RowVerdict:
     if why := _wrong_order(messages):
         return RowVerdict(outcome="refused", id="data-roles", why=why)
+    if why := _no_answer(messages):
+        missing: RowOutcome = "nothing" if rules.grain else "refused"
+        return RowVerdict(outcome=missing, id="data-roles", why=why, messages=tuple(messages))
     rounds = list(_rounds(messages))
     if rules.render is None:
         return RowVerdict(outcome="trained", messages=tuple(messages))
@@ -241,10 +262,15 @@ def _wrong_order(messages: Sequence[Message]) -> str:
         if role == "assistant" and not since:
             return "has an answer without a message in front of it"
         since = [] if role == "assistant" else [*since, role] if role in ROLES else since
-    if "assistant" not in map(_role, messages):
-        found = ", ".join(dict.fromkeys(map(_role, messages)))
-        return f"has no message of the role assistant; its roles are {found}"
     return ""
+
+
+def _no_answer(messages: Sequence[Message]) -> str:
+    """Return that no message is an answer: Hugging Face's pipeline stops, and Grain's trains nothing."""
+    if "assistant" in map(_role, messages):
+        return ""
+    found = ", ".join(dict.fromkeys(map(_role, messages))) or "none"
+    return f"has no message of the role assistant; its roles are {found}"
 
 
 def _rounds(messages: Sequence[Message]) -> Iterator[list[dict[str, Any]]]:

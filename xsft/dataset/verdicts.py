@@ -100,7 +100,7 @@ def problems_of(found: DataFacts, rules: Rules, *, where: str) -> Iterator[Probl
     judged = [_Judged(row.at, judge(row.row, rules)) for row in chosen]
     refused = [one for one in judged if one.verdict.outcome == "refused"]
     yield from _refusals(refused, len(judged), where)
-    if not refused:
+    if not refused and not rules.grain:  # Grain reads each file by its own columns
         yield from _keys(rows, rules, where)
         if found.counted is not None:  # a sample does not show which columns the first rows have
             yield from _added(rows, where)
@@ -174,7 +174,9 @@ def _dropped(judged: Sequence[_Judged], messages: Sequence[Message]) -> Iterator
 def _hollow(messages: Sequence[Message], where: str) -> Iterator[Problem]:
     null = sum(one["content"] is None for one in messages)
     if null:
-        message = f"{null:,} of {len(messages):,} messages are null: a template writes the word None for them."
+        message = (
+            f"{null:,} of {len(messages):,} messages are null: a template writes nothing for them, or the word None."
+        )
         yield warning("data-null", where, message, "Remove such rows, or fill them.")
     empty = sum(_is_empty(one) for one in messages)
     if empty:

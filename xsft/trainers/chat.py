@@ -89,7 +89,8 @@ def _rendered(template: str, messages: list[dict[str, str]], names: Mapping[str,
 
 def renderer(template: str, tokens: Mapping[str, str]) -> Callable[[list[dict[str, Any]], bool], str]:
     """Return a function that renders many rows: (messages, whether the answer is to begin) -> text. It raises what the
-    template raises.
+    template raises. Keys of messages that are null are left out. source: transformers@5.23.0
+    tokenization_utils_base.py [apply_chat_template].
 
     Raises Jinja's errors for an invalid template.
     """
@@ -100,6 +101,7 @@ def renderer(template: str, tokens: Mapping[str, str]) -> Callable[[list[dict[st
     def render(messages: list[dict[str, Any]], begin: bool) -> str:  # noqa: FBT001 - as Jinja has it
         if not messages:
             raise ValueError("Cannot apply chat template to an empty conversation")
-        return one.render({**tokens, "messages": messages, "add_generation_prompt": begin})
+        filled = [{key: value for key, value in message.items() if value is not None} for message in messages]
+        return one.render({**tokens, "messages": filled, "add_generation_prompt": begin})
 
     return render

@@ -109,9 +109,7 @@ def _tokenizer_problem(spec: WorkloadSpec, facts: Facts) -> Problem | None:
 
 
 def _data(spec: WorkloadSpec, rows: ReadRows, *, offline: bool) -> DataFacts | None:
-    """Return the facts of the data, or None if it cannot be read from here. Grain's files may be a mixture, with
-    weights.
-    """
+    """Return the facts of the data, or None if it cannot be read from here."""
     files = spec.data.hf_train_files
     if not _reads_rows(spec, files, offline=offline):
         return None
@@ -131,7 +129,7 @@ def _reads_rows(spec: WorkloadSpec, files: str | None, *, offline: bool) -> bool
     """
     in_bucket = (files or "").startswith("gs://")
     reachable = not offline if in_bucket else spec.on_this_machine
-    return reachable and spec.data.pipeline != "grain" and not spec.data.hf_data_dir
+    return reachable and not spec.data.hf_data_dir
 
 
 def _hub_data(spec: WorkloadSpec, hub: HubReader) -> HubDataFacts | None:

@@ -1,4 +1,6 @@
-"""Reads the first rows of parquet files on this machine, with MaxText's environment if that is built."""
+"""Reads the first rows of parquet files and array records on this machine, with MaxText's environment if that is
+built.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +29,18 @@ FILES = 8
 TIMEOUT_S = 10.0
 
 
-def read_parquet(files: Sequence[Path], *, where: str) -> DataFacts:
+def read_parquet(files: Sequence[Path], *, of: str, where: str) -> DataFacts:
     """Return the facts of the files. Files that have not changed are not read again."""
     maxtext = environments.find("maxtext")
     if maxtext is None:
-        return DataFacts(problem=_not_read(where, "MaxText's environment, which reads parquet, is not built."))
+        return DataFacts(problem=_not_read(where, f"MaxText's environment, which reads {of}, is not built."))
     try:
-        found = _answers(str(maxtext.python), files[:FILES])
+        found = _answers(str(maxtext.python), files[:FILES], of=of)
     except (XsftError, OSError, ValueError) as failed:
         return DataFacts(problem=_not_read(where, f"the rows could not be read: {failed}"))
+    large = next(
+        (_too_large(file, one, where) for file, one in zip(files, found, strict=False) if "group" in one), None
+    )
     broken = next((_broken(file, one, where) for file, one in zip(files, found, strict=False) if "error" in one), None)
     rows = tuple(_sampled(file, one, first=file == files[0]) for file, one in zip(files, found, strict=False))
     whole = len(files) <= FILES and broken is None
@@ -44,22 +49,22 @@ def read_parquet(files: Sequence[Path], *, where: str) -> DataFacts:
         counted=sum(one["counted"] for one in found) if whole else None,
         digest=_digest(files),
         large=tuple(found[0].get("large", ())) if found else (),
-        problem=broken,
+        problem=broken or large,
     )
 
 
-def _answers(python: str, files: Sequence[Path]) -> list[dict[str, Any]]:
-    kept = own_cache() / "parquet-rows" / f"{_digest(files)}.json"
+def _answers(python: str, files: Sequence[Path], *, of: str) -> list[dict[str, Any]]:
+    kept = own_cache() / f"{of}-rows" / f"{_digest(files)}.json"
     try:
         return msgspec.json.decode(kept.read_bytes(), type=list[dict[str, Any]])
     except (OSError, msgspec.MsgspecError):
         pass
     # -I: neither the user's site nor the checkout can shadow pyarrow.
-    argv = (python, "-I", str(WORKER), str(ROWS), *(str(file.absolute()) for file in files))
+    argv = (python, "-I", str(WORKER), of, str(ROWS), *(str(file.absolute()) for file in files))
     done = process.run(argv, env=own_environment(), cwd=Path("/"), timeout_s=TIMEOUT_S)
     found = [json.loads(line) for line in done.stdout.splitlines()]  # NaN, too, which msgspec refuses
     if len(found) != len(files):
-        raise XsftError(f"pyarrow did not answer: {done.stderr.strip()[-200:]}")
+        raise XsftError(f"its worker did not answer: {done.stderr.strip()[-200:]}")
     kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_atomic(kept, msgspec.json.encode(found), durable=False)
     return found
@@ -81,6 +86,12 @@ def _broken(file: Path, found: dict[str, Any], where: str) -> Problem:
     return error("data-unreadable", where, message, "Write it again: `xsft data prepare FILE` makes parquet files.")
 
 
+def _too_large(file: Path, found: dict[str, Any], where: str) -> Problem:
+    message = f"The rows were not checked: the first row group of {file} has {found['group'] / 1e6:,.0f} MB."
+    fix = "`xsft data prepare FILE` writes smaller ones; `xsft data inspect FILE` reads any."
+    return note("data-not-read", where, message, fix)
+
+
 def _not_read(where: str, why: str) -> Problem:
     fix = "Build it: `xsft setup maxtext`; or run `xsft data inspect FILE`."
-    return note("data-not-read", where, f"The rows of the parquet files were not checked: {why}", fix)
+    return note("data-not-read", where, f"The rows of the files were not checked: {why}", fix)

@@ -1,37 +1,72 @@
-"""Reads the first rows of parquet files as JSON. Runs as a program in MaxText's environment, which has pyarrow.
+"""Reads the first rows of parquet files or array records as JSON. Runs as a program in MaxText's environment.
 
-usage: parquet_worker.py ROWS FILE…. Prints one JSON object a file: `{"rows": [...], "counted": n}` or `{"error": "…"}`.
+usage: parquet_worker.py parquet|arrayrecord ROWS FILE…. Prints one JSON object a file: `{"rows": [...], "counted": n}`,
+with `"group": bytes` if the first row group is too large to read, or `{"error": "…"}`.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import pyarrow as pa  # type: ignore[import-not-found]
-from pyarrow import parquet
-
-MAX_BYTES = 8 * 2**20
-"""Maximum bytes of a file's row group in memory; a larger one is not read."""
+MAX_BYTES = 128 * 2**20
+"""Maximum bytes of a file's first row group, decompressed; a larger one is not read."""
 
 
-def main(most: int, files: list[str]) -> None:
+def main(form: str, most: int, files: list[str]) -> None:
     for file in files:
-        sys.stdout.write(f"{json.dumps(read(file, most), default=str)}\n")
+        try:
+            found = FORMATS[form](file, most)
+        except Exception as failed:  # noqa: BLE001 - whatever the library says is the answer
+            found = {"error": f"{type(failed).__name__}: {failed}"}
+        sys.stdout.write(f"{json.dumps(found, default=str)}\n")
 
 
-def read(file: str, most: int) -> dict[str, Any]:
-    try:
-        opened = parquet.ParquetFile(file)
-        small = opened.num_row_groups and opened.metadata.row_group(0).total_byte_size <= MAX_BYTES
-        batches = opened.iter_batches(batch_size=most, row_groups=[0]) if small else ()
-        rows: list[Any] = next((batch.to_pylist() for batch in batches), [])
-    except Exception as failed:  # noqa: BLE001 - whatever pyarrow says is the answer
-        return {"error": f"{type(failed).__name__}: {failed}"}
+def read_parquet(file: str, most: int) -> dict[str, Any]:
+    import pyarrow as pa  # type: ignore[import-not-found]
+    from pyarrow import parquet
+
+    opened = parquet.ParquetFile(file)
     large = [field.name for field in opened.schema_arrow if pa.types.is_large_list(field.type)]
-    return {"rows": rows, "counted": opened.metadata.num_rows, "large": large}
+    found = {"rows": [], "counted": opened.metadata.num_rows, "large": large}
+    if not opened.num_row_groups:
+        return found
+    size = opened.metadata.row_group(0).total_byte_size
+    if size > MAX_BYTES:
+        return {**found, "group": size}
+    batches = opened.iter_batches(batch_size=most, row_groups=[0])
+    return {**found, "rows": next((batch.to_pylist() for batch in batches), [])}
+
+
+def read_array_record(file: str, most: int) -> dict[str, Any]:
+    """As maxtext@0.2.5 input_pipeline/input_pipeline_utils.py [ParseFeatures, NormalizeFeatures]: of each column the
+    first text.
+    """
+    from array_record.python.array_record_module import ArrayRecordReader  # type: ignore[import-not-found]
+    from maxtext.input_pipeline.protos import example_pb2  # type: ignore[import-not-found]
+
+    opened = ArrayRecordReader(file)
+    count = opened.num_records()
+    rows = []
+    for record in opened.read(list(range(min(count, most)))) if count else ():
+        features = example_pb2.Example.FromString(record).features.feature
+        rows.append({name: value_of(feature) for name, feature in features.items()})
+    return {"rows": rows, "counted": count}
+
+
+def value_of(feature: Any) -> Any:
+    """Return the text, or the numbers, which MaxText refuses."""
+    texts = feature.bytes_list.value
+    return texts[0].decode() if texts else [*feature.int64_list.value, *feature.float_list.value]
+
+
+FORMATS: Mapping[str, Callable[[str, int], dict[str, Any]]] = {
+    "parquet": read_parquet,
+    "arrayrecord": read_array_record,
+}
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2:])
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])

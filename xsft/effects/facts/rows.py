@@ -69,6 +69,8 @@ def read_rows(pattern: str | None, *, of: str, where: str) -> DataFacts | None:
     if of not in FILE_FORMATS or pattern is None:
         return None
     path = located(pattern)
+    if of == "arrayrecord" and ";" in path:
+        return DataFacts(problem=_mixture(where))
     if any("**" in part and part != "**" for part in PurePosixPath(path).parts):
         return DataFacts(problem=_bad_glob(pattern, where))
     if path.startswith("gs://"):
@@ -95,8 +97,8 @@ def _of_machine(path: str, pattern: str, *, of: str, where: str) -> DataFacts:
     files = matching_files(path)
     if not files:
         return DataFacts(problem=_none(pattern, where))
-    if of == "parquet":
-        return read_parquet(files, where=where)
+    if of in ("parquet", "arrayrecord"):
+        return read_parquet(files, of=of, where=where)
     if _is_json(of, list(map(str, files))):
         return _sample([local_file(file) for file in files], where)
     return DataFacts(problem=_not_read(of, list(map(str, files)), where))
@@ -128,6 +130,11 @@ def _bad_glob(pattern: str, where: str) -> Problem:
     """source: fsspec@2026.9.0 utils.py glob_translate."""
     message = f"In {pattern} ** is part of a name: MaxText stops with `'**' can only be an entire path component`."
     return error("data-unreadable", where, message, "Write dir/**/*.jsonl for all folders below dir.")
+
+
+def _mixture(where: str) -> Problem:
+    message = "The rows were not checked: a mixture of files with weights is not read here."
+    return note("data-not-read", where, message, "Look at them through MaxText: `xsft data inspect FILE`.")
 
 
 def _not_read(of: str, files: Sequence[str], where: str) -> Problem:
