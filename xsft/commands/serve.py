@@ -22,7 +22,7 @@ from xsft.effects.machine.ports import free_port
 from xsft.effects.machine.scratch import scratch_folder
 from xsft.effects.machine.signals import raised
 from xsft.effects.records.records import record_store
-from xsft.errors import RunFailed, UsageError
+from xsft.errors import INTERRUPTED, RunFailed, UsageError
 from xsft.trainers.export import ExportRequest
 
 WORKLOADS = (".yaml", ".yml")
@@ -59,7 +59,7 @@ def _serve_here(args: argparse.Namespace) -> int:
     server = Server(model=model, port=free_port(args.port))
     with raised(lambda _number: KeyboardInterrupt("terminated")), scratch_folder("serve") as scratch:
         serve(server, engine=engine, scratch=scratch, ready=lambda: _say(server, as_json=args.json))
-    return 0
+    return INTERRUPTED
 
 
 def _folder(given: str) -> Path:

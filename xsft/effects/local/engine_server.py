@@ -45,7 +45,8 @@ class Server(Struct, frozen=True, kw_only=True):
 
 
 def serve(server: Server, *, engine: BuiltEnvironment, scratch: Path, ready: Callable[[], None]) -> None:
-    """Run the server until it is interrupted; `ready` is called once, when it answers. `scratch`: a private folder.
+    """Run the server, and return when it is interrupted; `ready` is called once, when it answers. `scratch`: a private
+    folder.
 
     Raises RunFailed, engine-failed, if it cannot load the model or ends by itself.
     """
@@ -57,7 +58,10 @@ def serve(server: Server, *, engine: BuiltEnvironment, scratch: Path, ready: Cal
                 raise _failed(log)
             clock.pause(POLL_S)
         ready()
-        process.wait()
+        try:
+            process.wait()
+        except KeyboardInterrupt:
+            return  # the only way to end it
     raise _failed(log)
 
 
