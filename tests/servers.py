@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 from tests.stories import intent_of, spec_of, varied
+from xsft.effects.records.objects import objects_for
+from xsft.effects.records.records import RecordStore
+from xsft.effects.submit.recording import Provenance
 from xsft.effects.submit.serving import plan_serving
+from xsft.effects.submit.serving_record import ServerRecord
 from xsft.serving.plan import ServingPlan
 from xsft.spec.resolve import Run
 
@@ -15,12 +21,26 @@ IMAGE = f"vllm/vllm-tpu@sha256:{'0' * 64}"
 WEIGHTS = "gs://my-bucket/runs/gemma2-ultrachat-export/0123456789ab"
 
 
-def run_with(*, namespace: str = "default", changes: dict[str, Any] | None = None, **serve: Any) -> Run:
+def run_with(
+    *, namespace: str = "default", changes: dict[str, Any] | None = None, output: Path | None = None, **serve: Any
+) -> Run:
     """The workload with a serve stage. `changes`: of the workload, by dotted key."""
     stages = {"export": {}, "serve": {"image": IMAGE, **serve}}
-    return intent_of(varied(spec_of(STORY), {"namespace": namespace, "stages": stages, **(changes or {})})).run
+    where = {"output": str(output)} if output else {}
+    return intent_of(varied(spec_of(STORY), {"namespace": namespace, "stages": stages, **where, **(changes or {})})).run
 
 
 def server(*, source: str = WEIGHTS, **settings: Any) -> ServingPlan:
     """The plan. `source`: what is served; the rest as `run_with`."""
     return plan_serving(run_with(**settings), weights=source)
+
+
+_SUBMITTERS = count()
+
+
+def recorded(folder: Path, **settings: Any) -> ServerRecord:
+    """Where one caller records the server: an output in this folder, and an index beside it."""
+    store = RecordStore(state=folder / "state", objects_at=lambda path: objects_for(path, env={}))
+    mark = f"{next(_SUBMITTERS):016x}"
+    provenance = Provenance(submitter=mark, at="2026-11-21T10:00:00Z", user="ada", git=None, versions={})
+    return ServerRecord(store=store, provenance=provenance, run=run_with(**settings, output=folder / "out"))

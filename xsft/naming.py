@@ -6,7 +6,7 @@ from typing import Literal
 
 ModeName = Literal["mcjax", "pathways"]
 
-StageWork = Literal["convert", "evaluate", "export"]
+StageWork = Literal["convert", "evaluate", "export", "serve"]
 """Kind of work of a run that trains nothing."""
 
 RowOrder = Literal["reshuffled", "repeated"]

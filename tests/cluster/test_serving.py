@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests.cluster.rest import ApiError
 from tests.contract.commandline import machine
 from tests.fakes.clusters import ClusterApi
 from tests.replacing import replace
-from tests.servers import IMAGE, NAME, STORY, WEIGHTS, server
+from tests.servers import IMAGE, NAME, STORY, WEIGHTS, recorded, server
 from xsft.effects.cluster.cluster import Cluster as Connected
 from xsft.effects.submit.serving import ServerBegun, begin, found
 from xsft.errors import SpecError
@@ -23,6 +23,7 @@ from xsft.serving.plan import ServingPlan
 
 pytestmark = pytest.mark.cluster
 Json = dict[str, Any]
+Starts = Callable[[ServingPlan], ServerBegun]
 PODS = f"xsft.dev/run={NAME}"
 
 
@@ -67,15 +68,19 @@ def held(cluster: Cluster, plan: ServingPlan) -> list[Json | None]:
     return [one(body) for body in (plan.manifest, *plan.dependents)]
 
 
-def started(cluster: Connected, plan: ServingPlan) -> ServerBegun:
-    return begin(cluster, plan, progress=lambda _line: None)
+@pytest.fixture
+def started(connected: Connected, tmp_path: Path) -> Starts:
+    def start(plan: ServingPlan) -> ServerBegun:
+        return begin(connected, plan, record=recorded(tmp_path), progress=lambda _line: None)
+
+    return start
 
 
 def test_a_server_runs_on_its_node_outside_kueue_and_one_delete_by_uid_takes_all(
-    real_cluster: Cluster, connected: Connected, plan: ServingPlan, chip: None
+    real_cluster: Cluster, connected: Connected, plan: ServingPlan, started: Starts, chip: None
 ) -> None:
     assert found(connected, plan).state == "missing"
-    first = started(connected, plan)
+    first = started(plan)
     deployment, service, budget = held(real_cluster, plan)
     assert deployment is not None
     assert (first.action, first.uid) == ("created", deployment["metadata"]["uid"])
@@ -105,15 +110,17 @@ def healthy_pods(cluster: Cluster, plan: ServingPlan) -> int:
     return int((budget or {}).get("status", {}).get("currentHealthy", 0))
 
 
-def test_why_a_server_is_not_ready(real_cluster: Cluster, connected: Connected, plan: ServingPlan, chip: None) -> None:
+def test_why_a_server_is_not_ready(
+    real_cluster: Cluster, connected: Connected, plan: ServingPlan, started: Starts, chip: None
+) -> None:
     without_node = server(namespace=plan.namespace, type="l4-1")
-    uid = started(connected, without_node).uid
+    uid = started(without_node).uid
     real_cluster.wait(lambda: "waits for a node" in found(connected, without_node).why, what="the scheduler's answer")
     assert found(connected, without_node).state == "running"
     options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
     real_cluster.api("DELETE", path_of(plan.manifest, name=plan.run_name), options)
     real_cluster.wait(lambda: held(real_cluster, plan) == [None, None, None], what="the first server to go")
-    started(connected, plan)
+    started(plan)
     (pod,) = real_cluster.wait_pods(plan.namespace, PODS, count=1)
     real_cluster.write_logs(plan.namespace, PODS, ["ValueError: no room for it"], container="vllm", previous=True)
     notes = {"fake/restarts": "3", "fake/restart-code": "1"}
@@ -128,13 +135,13 @@ def test_why_a_server_is_not_ready(real_cluster: Cluster, connected: Connected, 
 
 
 def test_an_object_that_the_cluster_refuses_leaves_nothing(
-    real_cluster: Cluster, connected: Connected, plan: ServingPlan
+    real_cluster: Cluster, connected: Connected, plan: ServingPlan, started: Starts
 ) -> None:
     pod = plan.manifest["spec"]["template"]["spec"]
     unknown = {"template": {"metadata": plan.manifest["spec"]["template"]["metadata"], "spec": {**pod, "extra": 1}}}
     broken = {**plan.manifest, "spec": {**plan.manifest["spec"], **unknown}}
     with pytest.raises(SpecError) as refused:
-        started(connected, replace(plan, manifest=broken))
+        started(replace(plan, manifest=broken))
     assert 'unknown field "spec.template.spec.extra"' in str(refused.value)
     assert held(real_cluster, plan) == [None, None, None]
 

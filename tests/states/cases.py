@@ -30,6 +30,7 @@ from tests.states.seen import (
     waiting,
     workload,
 )
+from tests.states.server_cases import SERVERS
 from xsft.states.model import Before, Observation, Recorded, ReplicatedJob, Status
 
 Case = tuple[str, Observation, tuple[str, str]]
@@ -1119,7 +1120,7 @@ GONE: tuple[Case, ...] = (
     ("unreachable, no record", absent(None, unread=unread("jobsets")), ("unknown", "unreachable")),
 )
 
-CASES: tuple[Case, ...] = (*QUEUED, *EVICTED, *STARTED, *PATHWAYS, *RUNNING, *STALLED, *ENDS, *GONE)
+CASES: tuple[Case, ...] = (*QUEUED, *EVICTED, *STARTED, *PATHWAYS, *RUNNING, *STALLED, *ENDS, *GONE, *SERVERS)
 
 LOCAL: tuple[tuple[Observation, tuple[str, str]], ...] = (
     (local("running", alive=True, progress=training(3)), ("training", "")),

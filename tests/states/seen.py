@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from xsft.states.model import (
+    SERVER_JOB,
     Condition,
     Container,
     JobSet,
@@ -150,3 +151,49 @@ def pods(changed: Sequence[Pod] = (), *, hosts: int = 4) -> tuple[Pod, ...]:
 
 def unread(*names: Any) -> tuple[Unread, ...]:
     return tuple(Unread(what=name, why="connection refused") for name in names)
+
+
+SERVER = f"{RUN}-serve"
+WAS_READY = condition("Progressing", "True", "NewReplicaSetAvailable")
+LATE = condition("Progressing", "False", "ProgressDeadlineExceeded")
+
+
+def server(*conditions: Condition, ready: int = 0, **changes: Any) -> JobSet:
+    """The Deployment of a server."""
+    given: dict[str, Any] = {
+        "kind": "Deployment",
+        "name": SERVER,
+        "namespace": "default",
+        "uid": "5e41",
+        "created_at": CREATED,
+        "run_name": SERVER,
+        "ours": True,
+        "work": "serve",
+        "output": "gs://my-bucket/runs",
+        "image": "vllm/vllm-tpu:v1",
+        "conditions": conditions,
+        "jobs": (ReplicatedJob(name=SERVER_JOB, replicas=1, ready=ready),),
+    }
+    return JobSet(**(given | changes))
+
+
+def server_pod(*containers: Container, phase: str = "Running", **changes: Any) -> Pod:
+    name = f"{SERVER}-5f7d8c9b6d-xtx22"
+    of_server = {"name": name, "jobset": SERVER, "replicated_job": SERVER_JOB}
+    return pod(phase=phase, containers=containers, **(of_server | changes))
+
+
+def served(held: JobSet, *its: Pod, **changes: Any) -> Observation:
+    """A server, read with its pods."""
+    given: dict[str, Any] = {"jobset": held, "pods": its, "run_name": SERVER, "steps": None}
+    return observation(workload=None, progress=None, record=None, **(given | changes))
+
+
+def vllm(state: Literal["waiting", "running", "terminated"] = "running", **changes: Any) -> Container:
+    return container(state, name="vllm", **changes)
+
+
+def crashed(code: int, reason: str = "Error") -> Container:
+    """After three restarts."""
+    last = container("terminated", name="vllm", exit_code=code, reason=reason)
+    return vllm("waiting", reason="CrashLoopBackOff", restarts=3, last=last)

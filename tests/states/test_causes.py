@@ -37,6 +37,7 @@ from tests.states.seen import (
     waiting,
     workload,
 )
+from tests.states.server_cases import SERVERS
 from xsft.problems import error
 from xsft.states.causes import PAST, explain, found_of, words
 from xsft.states.classify import classify
@@ -583,7 +584,31 @@ STATES: tuple[Row, ...] = (
     ("state", why(absent(None)), ("no record",)),
 )
 
-ROWS: tuple[Row, ...] = (*QUEUE, *PODS, *RESTARTED, *FAILED, *STATES)
+SERVING = {name: seen for name, seen, _ in SERVERS}
+VLLM_LOG = Log(
+    replicated_job="server",
+    slice_index=0,
+    host=0,
+    pod="deepseek-ultrachat-serve-5f7d8c9b6d-xtx22",
+    lines=("ValueError: no room for the cache",),
+)
+OF_SERVERS: tuple[Row, ...] = (
+    ("server-no-node", why(SERVING["a server without a node"]), ("134 nodes", "stages.serve.type")),
+    ("server-image", why(SERVING["a server without its image"]), ("vllm/vllm-tpu:v1", "stages.serve.image")),
+    ("server-config", why(SERVING["a server without its Secret"]), ("Secret",)),
+    ("server-memory", why(SERVING["a server that was killed for memory"]), ("exit code 137 (OOMKilled)",)),
+    (
+        "server-crash",
+        why(SERVING["a server that crashes"], logs=(VLLM_LOG,)),
+        ("ended 3 times", "no room for the cache", "xsft logs deepseek-ultrachat-serve"),
+    ),
+    ("server-late", why(SERVING["a server that loads too long"]), ("loading the model",)),
+    ("server-unhealthy", why(SERVING["a server that does not answer any more"]), ("/health",)),
+    ("server-loading", why(SERVING["a server that copies its weights"]), ("weights are being copied",)),
+    ("server-up", why(SERVING["a server that answers"]), ("/health answers",)),
+)
+
+ROWS: tuple[Row, ...] = (*OF_SERVERS, *QUEUE, *PODS, *RESTARTED, *FAILED, *STATES)
 
 
 @pytest.mark.parametrize(("id", "found", "said"), ROWS, ids=[f"{n} {row[0]}" for n, row in enumerate(ROWS)])
@@ -603,7 +628,7 @@ def test_every_cause_reads_as_a_sentence_with_a_next_step() -> None:
         for cause in (found.cause, *found.others):
             assert cause.message[0].isupper() or cause.id == "recorded", cause
             assert not re.search(r" [.,;:]|\s{2}|\(\)", cause.message + cause.fix), cause
-            assert cause.fix or cause.id == "nothing-wrong"
+            assert cause.fix or cause.id in ("nothing-wrong", "server-up")
 
 
 def test_rules_name_only_what_there_is() -> None:
@@ -624,6 +649,7 @@ def test_rules_name_only_what_there_is() -> None:
         "at",
         "found",
         "pods",
+        "why",
     }
     for rule in RULES:
         names = {name for _, name, _, _ in string.Formatter().parse(rule.message + rule.fix) if name}

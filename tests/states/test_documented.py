@@ -48,7 +48,8 @@ def test_every_cause_is_a_row_with_its_group() -> None:
     groups_of = {"result": "result", "queue": "queue", "behind": "queue", "pods": "pods"}
     groups_of |= {"failure": "process", "restart": "process", "again": "process"}
     known: dict[str, str] = {"crash-loop": "process"}
-    names = ("result", "queue", "behind", "pods", "failure", "restart", "again", "state", "last")
+    groups_of |= {"server": "server"}
+    names = ("server", "result", "queue", "behind", "pods", "failure", "restart", "again", "state", "last")
     for name, rules in zip(names, groups(), strict=True):
         for rule in rules:
             known.setdefault(rule.id, groups_of.get(name, "state"))

@@ -1,4 +1,5 @@
-"""`xsft cancel RUN`: delete exactly that run's JobSet, by its UID, after saying what that loses."""
+"""`xsft cancel RUN`: delete exactly that run's JobSet, or its server's Deployment, by its UID, after saying what that
+loses."""
 
 from __future__ import annotations
 
@@ -104,7 +105,8 @@ def cancelled(name: str, *, world: CancelWorld, agree: Agree) -> Cancelled:
     _require_its_cluster(hit.seen, hit.row)
     jobset = hit.seen.jobset
     if jobset is None:
-        return Cancelled(action="nothing", row=hit.row, jobset=None, why="it has no JobSet on its cluster")
+        what = "Deployment" if hit.row.stage == "serve" else "JobSet"
+        return Cancelled(action="nothing", row=hit.row, jobset=None, why=f"it has no {what} on its cluster")
     if jobset.deleting_at:
         why = f"it is being deleted since {jobset.deleting_at}"
         return Cancelled(action="nothing", row=hit.row, jobset=jobset, why=why)
@@ -115,7 +117,7 @@ def cancelled(name: str, *, world: CancelWorld, agree: Agree) -> Cancelled:
     if done == "deleted":
         problems = world.record(hit.seen, jobset)
         return Cancelled(action="cancelled", row=hit.row, jobset=jobset, loss=loss, problems=problems)
-    now = "" if done == "gone" else "; another JobSet has its name now, and was not deleted"
+    now = "" if done == "gone" else f"; another {jobset.kind} has its name now, and was not deleted"
     why = f"another client deleted it just now{now}"
     return Cancelled(action="nothing", row=hit.row, jobset=jobset, why=why)
 
@@ -167,8 +169,12 @@ def _about(row: Row, jobset: JobSet | None, loss: Loss) -> tuple[str, ...]:
     lines = [change(row)]
     if jobset is not None:
         made = "" if jobset.ours else " (not made by xsft)"
-        lines.append(f"  JobSet {jobset.name}, uid {jobset.uid}, namespace {jobset.namespace} of {row.cluster}{made}")
-    lines.append(f"  {loss_text(loss)}")
+        where = f"namespace {jobset.namespace} of {row.cluster}"
+        lines.append(f"  {jobset.kind} {jobset.name}, uid {jobset.uid}, {where}{made}")
+        if jobset.serves:
+            lines.append("  its Service and PodDisruptionBudget are deleted with it; the export is kept")
+    if jobset is None or not jobset.serves:
+        lines.append(f"  {loss_text(loss)}")
     if loss.chips:
         lines.append(f"  {loss.chips} chips would be freed")
     return tuple(lines)
@@ -183,8 +189,8 @@ def _report(done: Cancelled) -> Iterator[str]:
         yield f"{row.run_name}: interrupted; its xsft stops the trainer and keeps the record"
         return
     freed = f"; {done.loss.chips} chips are freed" if done.loss and done.loss.chips else ""
-    yield f"{row.run_name}: cancelled: JobSet {done.jobset.name}, uid {done.jobset.uid}, is deleted{freed}"
-    if row.output and done.jobset.ours:
+    yield f"{row.run_name}: cancelled: {done.jobset.kind} {done.jobset.name}, uid {done.jobset.uid}, is deleted{freed}"
+    if row.output and done.jobset.ours and not done.jobset.serves:
         yield f"checkpoints  {row.output.rstrip('/')}/{row.run_name}/checkpoints (kept; submitting again resumes)"
 
 

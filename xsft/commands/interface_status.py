@@ -14,6 +14,7 @@ State = Literal[
     "compiling",
     "training",
     "saving",
+    "serving",
     "succeeded",
     "failed",
     "cancelled",

@@ -10,6 +10,7 @@ from xsft.commands.pipeline_cluster import ClusterCall, ConvertOnCluster, TrainO
 from xsft.commands.pipeline_evaluate import EvaluateHere, evaluation_refused
 from xsft.commands.pipeline_export import ExportHere, ServeHere
 from xsft.commands.pipeline_here import ConvertHere, TrainHere
+from xsft.commands.pipeline_serve import ServeOnCluster
 from xsft.errors import UsageError
 from xsft.naming import stage_name
 from xsft.spec.model import WorkloadSpec
@@ -59,7 +60,10 @@ def _on_cluster(name: StageName, workload: Loaded, run_name: str, call: ClusterC
             return TrainOnCluster(workload, run_name=run_name, call=call)
         case "evaluate":
             return NotOnCluster(name, training=run_name, refused=evaluation_refused(workload))
-        case "export" | "serve":
+        case "serve":
+            exported = _on_cluster("export", workload, run_name, call)
+            return ServeOnCluster(workload, exported=exported, training=run_name, call=call)
+        case "export":
             return NotOnCluster(name, training=run_name, refused=_unsupported(name))
 
 

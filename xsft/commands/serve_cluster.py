@@ -14,20 +14,22 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from xsft import api
-from xsft.aliases import ShowLine
 from xsft.checks import for_submission
 from xsft.commands.asking import at_terminal, confirm
 from xsft.commands.documents import print_json
 from xsft.commands.durations import duration_text
-from xsft.commands.failure import problem_documents
+from xsft.commands.failure import print_problems, problem_documents
 from xsft.commands.plan_summary import cluster_text
 from xsft.commands.plan_text import audit_lines, block, problems_block, shell_line
 from xsft.commands.progress import shown
+from xsft.commands.serving_wait import stop_line, wait_for_server
 from xsft.effects.cluster.cluster import Cluster, connect
-from xsft.effects.machine import clock
+from xsft.effects.records.records import record_store
 from xsft.effects.submit.interrupts import NOTHING_CREATED, when_interrupted
-from xsft.effects.submit.serving import ServerBegun, begin, found, plan_serving, stop_argv
-from xsft.errors import Refused, RunFailed, SpecError, TimedOut, UsageError
+from xsft.effects.submit.recording import gather_provenance
+from xsft.effects.submit.serving import ServerBegun, begin, plan_serving
+from xsft.effects.submit.serving_record import ServerRecord
+from xsft.errors import Refused, SpecError, UsageError
 from xsft.launchers.audit import AuditRow
 from xsft.launchers.serving_expect import audit_server
 from xsft.launchers.serving_manifest import vllm_argv
@@ -79,14 +81,19 @@ def serve_on_cluster(args: argparse.Namespace) -> int:
     assert asked.run.place is not None
     cluster = connect(asked.run.place)
     with when_interrupted(NOTHING_CREATED), shown("serve") as say:
-        begun = begin(cluster, asked.plan, progress=say)
-        with when_interrupted(f"The server continues. To end it: {_stop_line(cluster, asked.plan)}"):
-            _wait(cluster, asked.plan, timeout_s=args.timeout, poll_s=args.poll, say=say)
+        begun = begin(cluster, asked.plan, record=_record(args.model, asked.run), progress=say)
+        with when_interrupted(f"The server continues. To end it: {stop_line(cluster, asked.plan)}"):
+            wait_for_server(cluster, asked.plan, timeout_s=args.timeout, poll_s=args.poll, say=say)
+    print_problems(() if args.json else begun.problems)
     if args.json:
         print_json("serve", {**_document(asked), "action": begun.action, "uid": begun.uid})
     else:
         sys.stdout.writelines(f"{line}\n" for line in _lines(cluster, asked.plan, begun))
     return 0
+
+
+def _record(file: str, run: Run) -> ServerRecord:
+    return ServerRecord(store=record_store(), provenance=gather_provenance(file), run=run)
 
 
 def _asked(args: argparse.Namespace) -> ServeCall:
@@ -119,28 +126,6 @@ def _question(plan: ServingPlan) -> str:
     return f"Create {plan.run_name} on one {shape.machine} ({shape.name}), until you end it? [y/N] "
 
 
-def _wait(cluster: Cluster, plan: ServingPlan, *, timeout_s: float | None, poll_s: float, say: ShowLine) -> None:
-    """Return when /health answers. Raises RunFailed if the server cannot start or is deleted, TimedOut."""
-    began, told = clock.monotonic(), ""
-    while True:
-        now = found(cluster, plan)
-        if now.why != told:
-            say(f"{plan.run_name}: {now.why}")
-            told = now.why
-        match now.state:
-            case "done":
-                return
-            case "failed" | "torn" | "missing":
-                fix = f"It is kept. To end it: {_stop_line(cluster, plan)}"
-                raise RunFailed(f"{plan.run_name} does not serve: {now.why}", fix=fix, id="server-failed")
-            case "running":
-                pass
-        if timeout_s is not None and clock.monotonic() - began + poll_s > timeout_s:
-            fix = "The server continues to start; the same command finds it and waits again."
-            raise TimedOut(f"Timed out after {duration_text(timeout_s)}: {plan.run_name}: {now.why}.", fix=fix)
-        clock.pause(poll_s)
-
-
 def _lines(cluster: Cluster, plan: ServingPlan, begun: ServerBegun) -> Iterator[str]:
     forward = (
         "kubectl",
@@ -157,11 +142,7 @@ def _lines(cluster: Cluster, plan: ServingPlan, begun: ServerBegun) -> Iterator[
     yield f"address   {plan.output}"
     yield f"from here {shlex.join((*forward, str(PORT)))}"
     yield f"          {shlex.join(('curl', '-sS', url, '-H', kind, '-d', json.dumps(question)))}"
-    yield f"end it    {_stop_line(cluster, plan)}"
-
-
-def _stop_line(cluster: Cluster, plan: ServingPlan) -> str:
-    return shlex.join(stop_argv(cluster, plan))
+    yield f"end it    {stop_line(cluster, plan)}"
 
 
 def _print_plan(asked: ServeCall, *, file: str, as_json: bool) -> None:

@@ -18,6 +18,7 @@ STYLES = {
     "compiling": "cyan",
     "training": "green",
     "saving": "green",
+    "serving": "green",
     "succeeded": "bold green",
     "failed": "bold red",
     "cancelled": "dim",

@@ -8,7 +8,8 @@ from xsft.launchers.audit import AuditRow, Expectation, audit
 from xsft.launchers.labels import DIGEST_ANNOTATION, FOR_ANNOTATION, RUN_LABEL, SERVES_ANNOTATION
 from xsft.launchers.pointers import Item, Named, Pointer
 from xsft.launchers.serving import model_len, serve_stage, shape_of
-from xsft.launchers.serving_manifest import CONTAINER, COPIER, HEALTH
+from xsft.launchers.serving_manifest import HEALTH
+from xsft.serving.inputs import CONTAINER, COPIER
 from xsft.serving.plan import ServingPlan
 from xsft.spec.resolve import Run
 

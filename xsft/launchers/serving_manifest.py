@@ -19,12 +19,10 @@ from xsft.launchers.labels import (
 from xsft.launchers.patch import HF_VOLUME
 from xsft.launchers.pointers import JsonValue
 from xsft.serving.copier import copy_program
-from xsft.serving.inputs import PORT, ServingInputs
+from xsft.serving.inputs import CONTAINER, COPIER, PORT, ServingInputs
 from xsft.serving.plan import ServingPlan
 from xsft.trainers.trainer import HF_TOKEN_DIRECTORY
 
-CONTAINER = "vllm"
-COPIER = "weights"
 HEALTH = "/health"
 """Answers 200 only when the engine is loaded, and 503 when it is dead. source: vllm@0.11.0
 vllm/entrypoints/openai/api_server.py health; the server listens after the engine is built (build_async_engine_client).

@@ -56,7 +56,7 @@ def jobset_of(json: JsonObject) -> JobSet:
         run_name=run_name or name,
         ours=run_name is not None and labels.get(MANAGER_LABEL) == "xsft",
         mode=mode,
-        tpu=_tpu(_pod_spec(slices)),
+        tpu=tpu_of(_pod_spec(slices)),
         num_slices=whole(slices.get("replicas")) if slices else None,
         steps=whole(annotations.get(STEPS_ANNOTATION)) or whole(_literal(_STEPS, command)),
         output=text(annotations.get(OUTPUT_ANNOTATION)) or _literal(_OUTPUT, command),
@@ -146,7 +146,7 @@ def _selector(job: JsonObject) -> JsonObject:
     return mapping(_pod_spec(job), "nodeSelector")
 
 
-def _tpu(pod: JsonObject) -> str | None:
+def tpu_of(pod: JsonObject) -> str | None:
     selector = mapping(pod, "nodeSelector")
     accelerator, topology = text(selector.get(ACCELERATOR)), text(selector.get(TOPOLOGY))
     found = slice_of(accelerator, topology) if accelerator and topology else None

@@ -203,6 +203,7 @@ def _jobset(row: dict[str, Any]) -> JobSet | None:
         max_restarts=whole(said.get("max_restarts")),
         work=text(said.get("work")),
         data_on_restart=text(said.get("data_on_restart")),
+        kind="Deployment" if said.get("kind") == "Deployment" else "JobSet",
     )
 
 

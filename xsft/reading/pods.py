@@ -9,11 +9,12 @@ from msgspec.structs import replace
 
 from xsft.aliases import JsonObject
 from xsft.launchers.jobset import TRAINER_CONTAINER
-from xsft.launchers.labels import COMPLETION_INDEX, JOBSET_NAME, RESTART_ATTEMPT
+from xsft.launchers.labels import COMPLETION_INDEX, JOBSET_NAME, RESTART_ATTEMPT, RUN_LABEL, WORK_LABEL
 from xsft.modes import mode_module
 from xsft.reading.jobsets import MODES, conditions_of
 from xsft.reading.lenient import count, mapping, rows, text, whole
-from xsft.states.model import Container, JobSet, Pod
+from xsft.serving.inputs import CONTAINER, COPIER
+from xsft.states.model import SERVER_JOB, Container, JobSet, Pod
 
 REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 JOB_INDEX = "jobset.sigs.k8s.io/job-index"
@@ -27,11 +28,12 @@ def pod_of(json: JsonObject) -> Pod:
     metadata, status = mapping(json, "metadata"), mapping(json, "status")
     labels = mapping(metadata, "labels")
     index = labels.get(COMPLETION_INDEX, mapping(metadata, "annotations").get(COMPLETION_INDEX))
+    server = labels.get(WORK_LABEL) == "serve"
     containers = (*rows(status.get("initContainerStatuses")), *rows(status.get("containerStatuses")))
     return Pod(
         name=text(metadata.get("name")) or "",
-        jobset=text(labels.get(JOBSET_NAME)) or "",
-        replicated_job=text(labels.get(REPLICATED_JOB)) or "",
+        jobset=text(labels.get(RUN_LABEL if server else JOBSET_NAME)) or "",
+        replicated_job=SERVER_JOB if server else text(labels.get(REPLICATED_JOB)) or "",
         slice_index=count(labels.get(JOB_INDEX)),
         host=count(index),
         phase=text(status.get("phase")) or "Unknown",
@@ -65,6 +67,11 @@ def _in_state(row: JsonObject, state: JsonObject) -> Container:
     )
 
 
+def selector_of(jobset: JobSet) -> str:
+    """Return the label selector of all pods of one run's object."""
+    return f"{WORK_LABEL}=serve,{RUN_LABEL}={jobset.run_name}" if jobset.serves else pods_selector([jobset.name])
+
+
 def pods_selector(jobsets: Iterable[str]) -> str:
     """Return the label selector of all pods of these JobSets, by exact name."""
     return f"{JOBSET_NAME} in ({','.join(sorted(jobsets))})"
@@ -93,6 +100,11 @@ def prints_steps(pod: Pod, jobset: JobSet) -> bool:
 
 
 def trainer_container(pod: Pod) -> str | None:
-    """Return the container whose output is the trainer's; None if the pod has only one."""
+    """Return the container whose output is the trainer's; of a server the one that copies the weights until it has
+    ended. None if the pod has only one.
+    """
+    if pod.replicated_job == SERVER_JOB:
+        copies = any(c.name == COPIER and c.state != "terminated" for c in pod.containers)
+        return COPIER if copies else CONTAINER
     named = [c.name for c in pod.containers if c.name.startswith(TRAINER_CONTAINER)]
     return named[0] if named else None

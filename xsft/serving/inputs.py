@@ -15,6 +15,9 @@ WeightsBy = Literal["copy", "fuse"]
 Exposure = Literal["cluster", "vpc"]
 
 BUCKET = "gs://"
+CONTAINER = "vllm"
+COPIER = "weights"
+"""Names of the server's container and of the one that copies the weights before it."""
 PORT = 8000
 """source: vllm@0.11.0 vllm/entrypoints/openai/cli_args.py --port"""
 

@@ -15,7 +15,7 @@ from xsft.states.model import ENDED, Container, seconds_since
 from xsft.states.moments import earliest, with_z
 from xsft.states.pods import current
 from xsft.states.reasons import BY_SLUG
-from xsft.states.rule import Cause, Explanation, causes
+from xsft.states.rule import Cause, Explanation, Rule, causes
 from xsft.states.rules import groups
 
 PAST = frozenset({"restarted", "restarted-found", "restarted-memory", "restarted-deadline"})
@@ -65,7 +65,7 @@ def _found(evidence: Evidence, *, names: Mapping[str, str]) -> Iterator[Cause]:
     status = evidence.status
     anew = replace(status, reason="restarted") if _begins_anew(evidence) else status
     before = False
-    for group in groups():
+    for group in _groups(evidence):
         direct_first = sorted(group, key=lambda rule: _BASES.index(rule.basis))
         applying = (rule for rule in direct_first if rule.applies(status) or rule.applies(anew))
         cause = next((cause for rule in applying for cause in causes(rule, evidence, words=names)), None)
@@ -74,6 +74,12 @@ def _found(evidence: Evidence, *, names: Mapping[str, str]) -> Iterator[Cause]:
         told = _of_before(cause, evidence, names)
         before = before or told is not cause
         yield told
+
+
+def _groups(evidence: Evidence) -> tuple[tuple[Rule, ...], ...]:
+    """Return the groups of rules. Those between the first and the last are about JobSets, and do not fit a server."""
+    serves = evidence.seen.jobset is not None and evidence.seen.jobset.serves
+    return (groups()[0], groups()[-1]) if serves else groups()
 
 
 def _begins_anew(evidence: Evidence) -> bool:

@@ -15,6 +15,7 @@ from xsft.states.model import Condition, JobSet, KueueWorkload, Observation, Sta
 from xsft.states.moments import earliest, latest
 from xsft.states.pods import current, trouble
 from xsft.states.running import STALL_FACTOR, trainer
+from xsft.states.serving import server_status
 
 BROKEN_AFTER_S = 10.0
 """If a JobSet is admitted for longer than this and has no status, its controller cannot create the Jobs.
@@ -42,9 +43,11 @@ def classify(seen: Observation, *, now: str, stall_factor: float = STALL_FACTOR)
     has stalled."""
     if seen.on_this_machine:
         return recorded(seen) or _alive(seen, now=now, stall_factor=stall_factor)
-    silent = any(one.what == "jobsets" for one in seen.unread)
+    silent = any(one.what in ("jobsets", "servers") for one in seen.unread)
     if silent and seen.last_known is not None:
         return seen.last_known  # its JobSet is also from the earlier read
+    if seen.jobset is not None and seen.jobset.serves:
+        return server_status(seen, seen.jobset)
     if seen.jobset is not None:
         return _cluster(seen, seen.jobset, now=now, stall_factor=stall_factor)
     return unreachable(seen) if silent else gone(seen)

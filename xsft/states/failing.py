@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from xsft.states.evidence import Diagnosis, Evidence, Log
-from xsft.states.model import Container, Pod
+from xsft.states.model import SERVER_JOB, Container, Pod
 from xsft.states.moments import moment
 
 PEER_LOST = frozenset({"peer-lost", "dcn-timeout"})
@@ -75,6 +75,8 @@ def place(pod: Pod | Log) -> str:
         return "this machine"
     if pod.replicated_job == PATHWAYS_HEAD:
         return f"the head (pod {name})"
+    if pod.replicated_job == SERVER_JOB:
+        return f"pod {name}"
     return f"slice {pod.slice_index} host {pod.host} (pod {name})"
 
 

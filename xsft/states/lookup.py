@@ -128,7 +128,7 @@ def silence(seen: Observation) -> str | None:
 
 def silent(seen: Observation) -> Unread | None:
     """Return as `silence` does, with the failure's id."""
-    return next((one for one in seen.unread if one.what == "jobsets"), None)
+    return next((one for one in seen.unread if one.what in ("jobsets", "servers")), None)
 
 
 def _place(hit: FoldedRun) -> str:

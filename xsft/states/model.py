@@ -20,6 +20,7 @@ State = Literal[
     "compiling",
     "training",
     "saving",
+    "serving",
     "succeeded",
     "failed",
     "cancelled",
@@ -28,7 +29,7 @@ State = Literal[
     "unknown",
 ]
 STATES: tuple[State, ...] = get_args(State)
-RUNNING: frozenset[State] = frozenset({"compiling", "training", "saving"})
+RUNNING: frozenset[State] = frozenset({"compiling", "training", "saving", "serving"})
 """The states that `running` means in filters and in `wait`."""
 ENDED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled"})
 
@@ -98,7 +99,13 @@ class ReplicatedJob(Struct, frozen=True, kw_only=True):
         return max(self.ready, self.active) + self.succeeded + self.failed + self.suspended
 
 
+SERVER_JOB = "server"
+"""Name of the one job that a server counts as: `ReplicatedJob.name` and `Pod.replicated_job`."""
+
+
 class JobSet(Struct, frozen=True, kw_only=True):
+    """The object of a run: a JobSet, or the Deployment of a server."""
+
     name: str
     namespace: str
     uid: str
@@ -134,13 +141,19 @@ class JobSet(Struct, frozen=True, kw_only=True):
     restarts: int = 0
     max_restarts: int | None = None
     work: str | None = None
-    """What it does where it trains nothing (`naming.Work`)."""
+    """What it does where it trains nothing (`naming.StageWork`)."""
     data_on_restart: str | None = None
     """reshuffle
 
     repeat; None if unknown, as in runs of older xsft versions.
     """
     deleting_at: str | None = None
+    kind: Literal["JobSet", "Deployment"] = "JobSet"
+
+    @property
+    def serves(self) -> bool:
+        """Return whether it is the Deployment of a server."""
+        return self.kind == "Deployment"
 
 
 class KueueWorkload(Struct, frozen=True, kw_only=True):
@@ -234,7 +247,7 @@ class Recorded(Struct, frozen=True, kw_only=True):
     started_at: str | None = None
     finished_at: str | None = None
     work: str | None = None
-    """`naming.Work`, if it is no training."""
+    """`naming.StageWork`, if it is no training."""
     alive: bool = False
     """Local runs: a process holds the run's lock now."""
     number: int | None = None
@@ -244,7 +257,7 @@ class Recorded(Struct, frozen=True, kw_only=True):
     num_slices: int | None = None
 
 
-What = Literal["jobsets", "workloads", "pods", "queue", "log", "metrics", "checkpoints", "record"]
+What = Literal["jobsets", "servers", "workloads", "pods", "queue", "log", "metrics", "checkpoints", "record"]
 
 
 class Unread(Struct, frozen=True, kw_only=True):

@@ -49,6 +49,8 @@ REASONS: tuple[Reason, ...] = (
         pods_not_ready="not all pods of all slices are up",
         pods_replaced="it has trained; now a pod is being replaced, for example after the loss of a node",
         trainer_starting="its processes are up; the trainer is loading and has not started to compile",
+        copying_weights="a server: its weights are being copied from the bucket",
+        loading_model="a server: its process is up and loads the model; /health does not answer yet",
     ),
     Reason(
         slug="restarted",
@@ -86,6 +88,8 @@ REASONS: tuple[Reason, ...] = (
         no_step="no step for 10 times the median step (at least 5 minutes; 30 where no median is known)",
         eval_hangs="an evaluation has taken more than 60 minutes",
         save_hangs="a save has taken more than 30 minutes",
+        health_failing="a server: it answered before, and its /health does not answer now",
+        start_deadline="a server: it did not answer within the time of its Deployment",
     ),
     *_of(
         "evicted",
@@ -107,7 +111,14 @@ REASONS: tuple[Reason, ...] = (
         "failed",
         trainer_failed="a process ended with an error that is not restarted",
         restarts_used_up="it failed more often than restarts.max allows",
-        oom_killed="a process exceeded the memory limit of its pod; only its pod shows it (see below)",
+    ),
+    Reason(
+        slug="oom-killed",
+        states=("starting", "failed"),
+        meaning="a process exceeded the memory limit of its pod; only its pod shows it (see below)",
+    ),
+    *_of(
+        "failed",
         aborted="the trainer stopped: the loss is not a number, or infinite",
         ended_short="it ended without an error before the requested steps",
         broken_spec="admitted and holding quota, but no Job can be created from it",

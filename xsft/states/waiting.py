@@ -54,7 +54,7 @@ def beyond(goal: Goal, row: Row) -> bool:
 def _reached(goal: Goal, row: Row) -> bool:
     match goal.kind:
         case "done":
-            return row.state == "succeeded"
+            return row.state in ("succeeded", "serving")  # a server has no end of its own
         case "running":
             return row.state in RUNNING or row.state == "succeeded"
         case "step":

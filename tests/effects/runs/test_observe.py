@@ -74,7 +74,7 @@ def test_each_kind_of_run_in_four_lists(api: ClusterApi, runs: Runs) -> None:
     assert all(one.unread == () and one.cluster == "here" and one.observed_at == NOW for one in rows.values())
     assert stuck["metadata"]["uid"] == rows["stuck"].jobset.uid if rows["stuck"].jobset else False
     lists = [one for one in api.server.seen if one.method == "GET"]
-    assert len(lists) == 4, [one.line for one in lists]
+    assert len(lists) == 5, [one.line for one in lists]
     (pods,) = api.server.asked("/pods")
     assert pods.query["fieldSelector"] == "status.phase=Pending"
     assert pods.query["resourceVersion"] == "0"
@@ -212,7 +212,7 @@ def test_lists_do_not_grow_in_number(api: ClusterApi, runs: Runs) -> None:
         runs.queued(f"waits-{i}", queue="q-0")
     runs.admitted("starts", status=STARTS)
     assert len(seen(api)) == 201
-    assert len([one for one in api.server.seen if one.method == "GET"]) == 4
+    assert len([one for one in api.server.seen if one.method == "GET"]) == 5
 
 
 def test_pods_are_looked_through_only_where_a_run_starts(api: ClusterApi, runs: Runs) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.fakes.clusters import ClusterApi
-from tests.servers import NAME, WEIGHTS, run_with, server
+from tests.servers import NAME, WEIGHTS, recorded, run_with, server
 from xsft.effects.submit.serving import ServerBegun, begin, found, plan_serving, stop_argv
 from xsft.errors import Refused, SpecError
 from xsft.serving.plan import ServingPlan
@@ -17,13 +19,22 @@ Json = dict[str, Any]
 CREATE = r"^POST /apis/apps/v1/namespaces/\S+/deployments\?fieldValidation=Strict&fieldManager"
 
 
+Starts = Callable[..., ServerBegun]
+
+
+@pytest.fixture
+def started(cluster_api: ClusterApi, tmp_path: Path) -> Starts:
+    """Each call is another caller."""
+
+    def start(plan: ServingPlan) -> ServerBegun:
+        return begin(cluster_api.connect(), plan, record=recorded(tmp_path), progress=lambda _line: None)
+
+    return start
+
+
 @pytest.fixture
 def plan(cluster_api: ClusterApi) -> ServingPlan:
     return server(namespace=cluster_api.namespace)
-
-
-def started(api: ClusterApi, plan: ServingPlan) -> ServerBegun:
-    return begin(api.connect(), plan, progress=lambda _line: None)
 
 
 def held(api: ClusterApi, plan: ServingPlan) -> list[Json | None]:
@@ -37,9 +48,11 @@ def owner_of(there: Json | None) -> str:
     return str(there["metadata"]["ownerReferences"][0]["uid"])
 
 
-def test_what_is_planned_is_created_and_owned_by_its_uid(cluster_api: ClusterApi, plan: ServingPlan) -> None:
+def test_what_is_planned_is_created_and_owned_by_its_uid(
+    cluster_api: ClusterApi, plan: ServingPlan, started: Starts
+) -> None:
     assert found(cluster_api.connect(), plan).state == "missing"
-    done = started(cluster_api, plan)
+    done = started(plan)
     (sent,) = cluster_api.server.asked(CREATE)
     assert sent.body == plan.manifest
     _, service, budget = held(cluster_api, plan)
@@ -47,48 +60,52 @@ def test_what_is_planned_is_created_and_owned_by_its_uid(cluster_api: ClusterApi
     assert found(cluster_api.connect(), plan).state == "running"
 
 
-def test_callers_at_once_create_one_server(cluster_api: ClusterApi, plan: ServingPlan) -> None:
+def test_callers_at_once_create_one_server(cluster_api: ClusterApi, plan: ServingPlan, started: Starts) -> None:
     with ThreadPoolExecutor(4) as threads:
-        begun = list(threads.map(lambda _: started(cluster_api, plan), range(4)))
+        begun = list(threads.map(lambda _: started(plan), range(4)))
     assert len({one.uid for one in begun}) == 1
     assert [one.action for one in begun].count("created") == 1
     assert None not in held(cluster_api, plan)
 
 
-def test_a_lost_answer_makes_no_second_server(cluster_api: ClusterApi, plan: ServingPlan) -> None:
+def test_a_lost_answer_makes_no_second_server(cluster_api: ClusterApi, plan: ServingPlan, started: Starts) -> None:
     cluster_api.server.fail(CREATE, action="cut-after", times=1)
-    assert started(cluster_api, plan).action == "created"
+    assert started(plan).action == "created"
     assert None not in held(cluster_api, plan)
 
 
-def test_a_caller_that_was_killed_before_the_service_is_completed(cluster_api: ClusterApi, plan: ServingPlan) -> None:
+def test_a_caller_that_was_killed_before_the_service_is_completed(
+    cluster_api: ClusterApi, plan: ServingPlan, started: Starts
+) -> None:
     cluster_api.connect().servers.create(plan.manifest)
-    done = started(cluster_api, plan)
+    done = started(plan)
     _, service, budget = held(cluster_api, plan)
     assert (done.action, owner_of(service), owner_of(budget)) == ("adopted", done.uid, done.uid)
 
 
 def test_a_server_of_other_inputs_is_kept_and_the_refusal_names_what_differs(
-    cluster_api: ClusterApi, plan: ServingPlan
+    cluster_api: ClusterApi, plan: ServingPlan, started: Starts
 ) -> None:
-    before = started(cluster_api, plan).uid
+    before = started(plan).uid
     longer = server(namespace=plan.namespace, max_model_len=4096)
     assert found(cluster_api.connect(), longer).state == "missing"
     with pytest.raises(Refused) as refused:
-        started(cluster_api, longer)
+        started(longer)
     assert refused.value.problem_id == "server-differs"
     assert '"--max-model-len=4096" -> "--max-model-len=1024"' in refused.value.message
     assert " ".join(stop_argv(cluster_api.connect(), longer)) in refused.value.fix
-    assert started(cluster_api, plan).uid == before
+    assert started(plan).uid == before
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2], ids=["deployment", "service", "budget"])
-def test_an_object_of_another_user_is_kept(cluster_api: ClusterApi, plan: ServingPlan, kind: int) -> None:
+def test_an_object_of_another_user_is_kept(
+    cluster_api: ClusterApi, plan: ServingPlan, started: Starts, kind: int
+) -> None:
     body = (plan.manifest, *plan.dependents)[kind]
     foreign = {**body, "metadata": {"name": plan.run_name, "namespace": plan.namespace}}
     cluster_api.connect().servers.create(foreign)
     with pytest.raises(Refused) as refused:
-        started(cluster_api, plan)
+        started(plan)
     assert refused.value.problem_id == "server-name-taken"
     assert [there is not None for there in held(cluster_api, plan)] == [one == kind for one in range(3)]
 

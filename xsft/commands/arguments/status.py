@@ -9,7 +9,18 @@ from xsft.commands.arguments.runs import a_run, add_where
 from xsft.commands.durations import duration
 
 STATES = (
-    *("queued", "starting", "compiling", "training", "saving", "succeeded", "failed", "cancelled", "evicted"),
+    *(
+        "queued",
+        "starting",
+        "compiling",
+        "training",
+        "saving",
+        "serving",
+        "succeeded",
+        "failed",
+        "cancelled",
+        "evicted",
+    ),
     *("stalled", "unknown", "running", "active", "ended"),
 )
 """Names of the states: `states.folding.WORDS`, which `--help` need not import; a test compares them."""

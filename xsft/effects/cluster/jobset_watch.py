@@ -22,6 +22,7 @@ from xsft.effects.machine import clock
 from xsft.errors import XsftError
 from xsft.reading.jobsets import jobset_of
 from xsft.reading.lenient import mapping, text
+from xsft.reading.servers import server_of
 from xsft.states.model import JobSet
 
 SOONEST_S = 2.0
@@ -59,7 +60,7 @@ def _changed(connect: Callable[[], Cluster], jobset: JobSet, *, until: float) ->
 
 def _opened(cluster: Cluster, jobset: JobSet, *, seconds: float) -> Stream | None:
     """Open a watch from the state in the server's memory (resource version 0), which is sent first."""
-    ask = Ask(verb="watch", resource=kinds.JOBSETS, namespace=jobset.namespace)
+    ask = Ask(verb="watch", resource=kinds.DEPLOYMENTS if jobset.serves else kinds.JOBSETS, namespace=jobset.namespace)
     query = {
         "watch": "true",
         "fieldSelector": f"metadata.name={jobset.name}",
@@ -76,7 +77,8 @@ def _tells(line: bytes, jobset: JobSet) -> bool | None:
     event = _object(line)
     match text(event.get("type")):
         case "ADDED" | "MODIFIED":
-            return True if _gist(jobset_of(mapping(event, "object"))) != _gist(jobset) else None
+            now = (server_of if jobset.serves else jobset_of)(mapping(event, "object"))
+            return True if _gist(now) != _gist(jobset) else None
         case "DELETED":
             return True
         case "BOOKMARK":

@@ -13,7 +13,7 @@ from xsft.effects.cluster.api import Patience
 from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.reads import Reads
 from xsft.effects.machine.parallel import Started, start
-from xsft.launchers.labels import FIRST_HOSTS
+from xsft.launchers.labels import FIRST_HOSTS, SERVERS
 
 if TYPE_CHECKING:
     from xsft.reading.queue import Owned
@@ -33,6 +33,12 @@ class Lists(Struct, frozen=True, kw_only=True):
     jobsets: Started[tuple[JobSet, ...]]
     workloads: Started[tuple[Owned, ...]]
     """Kueue's Workloads."""
+    servers: Started[tuple[JobSet, ...]]
+    """The Deployments of servers."""
+
+    def ask_server_pods(self) -> Started[tuple[Pod, ...]]:
+        """Request the pods of all servers."""
+        return start(lambda: self.reads.cached_pods(namespace=self.namespace, labels=SERVERS))
 
     def ask_pods(self) -> Started[tuple[Pod, ...]]:
         """Request the first pod of each Job whose first pod is pending; the server scans all pods of the namespace."""
@@ -40,11 +46,12 @@ class Lists(Struct, frozen=True, kw_only=True):
 
 
 def ask_lists(cluster: Cluster, *, namespace: str) -> Lists:
-    """Request both lists; does not wait for either."""
+    """Request all three lists; does not wait for any."""
     reads = cluster.reads
     return Lists(
         reads=reads,
         namespace=namespace,
         jobsets=start(lambda: reads.jobsets(namespace=namespace)),
         workloads=start(lambda: reads.workloads(namespace=namespace)),
+        servers=start(lambda: reads.servers(namespace=namespace)),
     )

@@ -12,11 +12,13 @@ from xsft.effects.cluster.api import Api
 from xsft.effects.cluster.errors import Ask
 from xsft.effects.cluster.resources import Resource
 from xsft.errors import EnvironmentMissing
+from xsft.launchers.labels import SERVERS
 from xsft.reading.events import event_of
 from xsft.reading.jobsets import jobset_of, run_of
 from xsft.reading.lenient import rows
 from xsft.reading.pods import pod_of
 from xsft.reading.queue import Holding, Owned, Waiting, holding_of, owned, waiting_of
+from xsft.reading.servers import server_of
 from xsft.states.evidence import Event
 from xsft.states.model import JobSet, Pod
 
@@ -49,6 +51,17 @@ class Reads(Struct, frozen=True):
         """Return the JobSet by its exact name, or None."""
         found = self.api.get(kinds.JOBSETS, name=name, namespace=namespace)
         return None if found is None else jobset_of(found)
+
+    def servers(self, *, namespace: str) -> tuple[JobSet, ...]:
+        """Return the Deployments of xsft's servers."""
+        return self.api.reduced(kinds.DEPLOYMENTS, server_of, namespace=namespace, query=_query(labels=SERVERS))
+
+    def again(self, held: JobSet) -> JobSet | None:
+        """Return the run's object as it is now, or None."""
+        if not held.serves:
+            return self.jobset(name=held.name, namespace=held.namespace)
+        found = self.api.get(kinds.DEPLOYMENTS, name=held.name, namespace=held.namespace)
+        return None if found is None else server_of(found)
 
     def workloads(self, *, namespace: str) -> tuple[Owned, ...]:
         """Return Kueue's Workloads; empty if Kueue is not installed."""

@@ -8,6 +8,7 @@ from xsft.aliases import JsonObject
 from xsft.effects.cluster import resources as kinds
 from xsft.effects.cluster.api import Api
 from xsft.effects.cluster.create import DRY_RUN, MANAGER, Created, Exists, create
+from xsft.effects.cluster.delete import Deleted, delete
 from xsft.effects.cluster.errors import Ask
 from xsft.effects.cluster.logs import LogAsk, read_log
 from xsft.effects.cluster.resources import Resource
@@ -43,6 +44,12 @@ class Servers(Struct, frozen=True):
     def create(self, body: JsonObject, *, mark: str | None = None) -> Created | Exists:
         """Create the object once, as `Cluster.create_jobset` does."""
         return create(self.api, _kind(body), body, mark=mark)
+
+    def delete(self, *, name: str, namespace: str, uid: str) -> Deleted:
+        """Delete the Deployment with that UID; the Service and the budget go with it. Raises as
+        `Cluster.delete_jobset`.
+        """
+        return delete(self.api, kinds.DEPLOYMENTS, name=name, namespace=namespace, uid=uid)
 
     def pods(self, *, namespace: str, labels: str) -> tuple[Pod, ...]:
         return self.api.reduced(kinds.PODS, pod_of, namespace=namespace, query={"labelSelector": labels})

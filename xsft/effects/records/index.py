@@ -45,6 +45,8 @@ class IndexEntry(Targeted, Struct, frozen=True, kw_only=True):
     namespace: str | None = None
     cluster: ClusterAddress | None = None
     uid: str | None = None
+    work: str | None = None
+    """`naming.StageWork`, if it is no training."""
     updated_at: str = ""
     """UTC, ISO 8601."""
 
@@ -71,6 +73,7 @@ def entry_of(record: Record, *, path: str, at: str) -> IndexEntry:
         namespace=last.namespace,
         cluster=last.cluster,
         uid=last.uid,
+        work=work if isinstance(work := last.resolved.get("work"), str) else None,
         updated_at=at,
     )
 

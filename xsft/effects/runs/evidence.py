@@ -22,7 +22,7 @@ from xsft.problems import Problem
 from xsft.reading.events import is_about, named_objects
 from xsft.reading.jobsets import conditions_of
 from xsft.reading.lenient import mapping, text
-from xsft.reading.pods import pods_selector
+from xsft.reading.pods import selector_of
 from xsft.reading.queue import Holding, quotas_of, waits
 from xsft.states.classify import classify
 from xsft.states.evidence import AttemptEnd, Event, Evidence, Log, Neighbour
@@ -53,7 +53,7 @@ def read_evidence(
     jobset = seen.jobset
     if jobset is None:
         return Evidence(seen=seen, status=status)
-    pods = start(lambda: cluster.reads.pods(namespace=jobset.namespace, labels=pods_selector([jobset.name])))
+    pods = start(lambda: cluster.reads.pods(namespace=jobset.namespace, labels=selector_of(jobset)))
     asked = _Asked(cluster=cluster, jobset=jobset, workload=seen.workload, status=status)
     begun = _begun(asked, earlier=partial(ends_of, cluster, attempts_before(jobset, attempts), now))
     whole = _with_pods(seen, pods, deadline_s)

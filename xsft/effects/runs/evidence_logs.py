@@ -9,7 +9,7 @@ from xsft.effects.cluster.cluster import Cluster
 from xsft.effects.cluster.logs import LogAsk, read_log
 from xsft.effects.machine.parallel import start
 from xsft.errors import XsftError
-from xsft.reading.pods import pods_selector, prints_steps, trainer_container
+from xsft.reading.pods import prints_steps, selector_of, trainer_container
 from xsft.states.evidence import AttemptEnd, Log
 from xsft.states.failing import suspects
 from xsft.states.model import Container, JobSet, Observation, Pod
@@ -95,7 +95,7 @@ def ends_of(cluster: Cluster, earlier: Sequence[JobSet], now: Callable[[], str])
 
 
 def _end(cluster: Cluster, jobset: JobSet, now: Callable[[], str]) -> AttemptEnd:
-    pods = cluster.reads.pods(namespace=jobset.namespace, labels=pods_selector([jobset.name]))
+    pods = cluster.reads.pods(namespace=jobset.namespace, labels=selector_of(jobset))
     found = suspects(pods)[:1]
     log = _log(cluster, jobset, found[0]) if found else None
     printers = [pod for pod in pods if prints_steps(pod, jobset)][:1]

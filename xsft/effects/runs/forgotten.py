@@ -35,6 +35,7 @@ def forgotten(entry: IndexEntry, *, cluster: str, known: Mapping[str, LastKnown]
             outcome="created" if entry.uid else "submitting",
             jobset=entry.jobset,
             uid=entry.uid,
+            work=entry.work,
             started_at=entry.updated_at or None,
             finished_at=ended.ended_at if ended else None,
         ),

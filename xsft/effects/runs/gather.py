@@ -22,14 +22,14 @@ from xsft.effects.runs.first_pods import FirstPods, few_starting
 from xsft.effects.runs.forgotten import cluster_of, forgotten, went_to
 from xsft.effects.runs.lastknown import Memory, forget, recall
 from xsft.effects.runs.local import observe_local
-from xsft.effects.runs.observe import observations_of, unread
+from xsft.effects.runs.observe import held_by, observations_of, unread
 from xsft.effects.runs.patience import Pulse, wait_for
 from xsft.effects.runs.progress import LONG_TAIL, TAIL, ProgressSource, not_asked, read_progress
 from xsft.effects.runs.wanted import Effort, Turns, Wanted, turns
 from xsft.errors import ClusterMissing, XsftError
 from xsft.problems import Problem
 from xsft.reading.lastknown_line import LastKnown
-from xsft.states.model import JobSet, Observation, Progress
+from xsft.states.model import JobSet, Observation, Progress, Unread
 
 
 class Target(Struct, frozen=True, kw_only=True):
@@ -134,7 +134,7 @@ def _answer(
     known, submitted = before()
     cluster, lists = target.asked.result()
     pulse.connected(cluster)
-    jobsets = lists.jobsets.result()
+    jobsets, unlisted = held_by(lists)
     starting = few_starting(jobsets, wanted=wanted)
     names = (*_read_next(jobsets, known=known, wanted=wanted), *(starting or ()))
     first_pods = FirstPods().also_of(names, reads=cluster.reads, namespace=lists.namespace)
@@ -145,9 +145,17 @@ def _answer(
         forget(store.state, cluster=target.name, namespace=target.namespace, there=uids, now=wanted.now, known=known)
     there = {seen.jobset.name: seen.jobset for seen in found if seen.jobset}
     gone = (one for one in submitted if one.uid not in uids and not _bears_its_name(one, there.get(one.jobset or "")))
-    lost = (forgotten(one, cluster=target.name, known=known, now=wanted.now) for one in gone)
+    lost = (_lost(one, unlisted, cluster=target.name, known=known, now=wanted.now) for one in gone)
     seen = (_with_known(one, known) for one in found if wanted.run(one))
     return ClusterAnswer(observations=(*seen, *lost), cluster=cluster, known=known, first_pods=first_pods)
+
+
+def _lost(
+    entry: IndexEntry, unlisted: tuple[Unread, ...], *, cluster: str, known: Mapping[str, LastKnown], now: str
+) -> Observation:
+    """Return the observation of a run without an object; of a server only if the servers could be listed."""
+    seen = forgotten(entry, cluster=cluster, known=known, now=now)
+    return replace(seen, unread=unlisted) if entry.work == "serve" else seen
 
 
 def _read_next(jobsets: Sequence[JobSet], *, known: Mapping[str, LastKnown], wanted: Wanted) -> list[str]:

@@ -15,7 +15,7 @@ from xsft.effects.cluster.logs import LogAsk, open_log
 from xsft.effects.machine import clock
 from xsft.errors import Unreachable, XsftError
 from xsft.launchers.labels import COMPLETION_INDEX, JOBSET_NAME
-from xsft.reading.pods import JOB_INDEX, REPLICATED_JOB, trainer_container
+from xsft.reading.pods import JOB_INDEX, REPLICATED_JOB, selector_of, trainer_container
 from xsft.states.model import JobSet, Pod
 from xsft.trainers.progress import LoggedLine, said, sortable
 
@@ -31,9 +31,12 @@ class ProcessRole(Struct, frozen=True, kw_only=True):
     slice_index: int
     host: int
 
-    def selector(self, jobset: str) -> str:
+    def selector(self, jobset: JobSet) -> str:
+        """Return the label selector of the process's pods."""
+        if jobset.serves:
+            return selector_of(jobset)
         return (
-            f"{JOBSET_NAME}={jobset},{REPLICATED_JOB}={self.replicated_job},"
+            f"{JOBSET_NAME}={jobset.name},{REPLICATED_JOB}={self.replicated_job},"
             f"{JOB_INDEX}={self.slice_index},{COMPLETION_INDEX}={self.host}"
         )
 
@@ -112,7 +115,7 @@ class Over:
         """Return whether the run has ended. Raises Unreachable."""
         with self._lock:
             if not self._over and (self._asked is None or self._now() - self._asked >= self._pace.poll_s):
-                there = self._cluster.reads.jobset(name=self._jobset.name, namespace=self._jobset.namespace)
+                there = self._cluster.reads.again(self._jobset)
                 self._over = there is None or there.uid != self._jobset.uid or there.terminal is not None
                 self._asked = self._now()
             return self._over
@@ -304,7 +307,7 @@ class LogFollower:
 
 def newest(cluster: Cluster, jobset: JobSet, role: ProcessRole) -> Pod | None:
     """Return the pod that has the role now; a pod that is being deleted only if there is no other."""
-    pods = cluster.reads.pods(namespace=jobset.namespace, labels=role.selector(jobset.name))
+    pods = cluster.reads.pods(namespace=jobset.namespace, labels=role.selector(jobset))
     return max(pods, key=lambda pod: (not pod.deleting, pod.attempt, pod.created_at, pod.name), default=None)
 
 

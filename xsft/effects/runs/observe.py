@@ -24,6 +24,7 @@ from xsft.reading.pods import pods_selector
 from xsft.reading.queue import Owned, queues_of, waits, with_positions
 from xsft.spec.secrets import redact
 from xsft.states.model import JobSet, KueueWorkload, Observation, Pod, Unread, What
+from xsft.states.serving import serves
 
 T = TypeVar("T")
 
@@ -44,10 +45,11 @@ def observe_cluster(
     """Return one Observation per JobSet of the namespace; each is an attempt of a run. `run_names`: exact names of runs
     or JobSets; None: all. `name`: the cluster as the user names it.
 
-    Reads at most four lists: JobSets, Kueue's Workloads, the pending first pod of each Job if a run is starting, and
-    the pending workloads of the queue; one more for each other queue that has pending runs, the fullest first. `pods`
-    holds those pending pods; None if a run has none. A list that cannot be read is in `unread`. Raises Unreachable if
-    the JobSets cannot be read, EnvironmentMissing if the cluster has no JobSet.
+    Reads at most six lists: JobSets, servers' Deployments, Kueue's Workloads, the pending first pod of each Job if a
+    run is starting, the pods of servers if one does not answer, and the pending workloads of the queue; one more for
+    each other queue that has pending runs, the fullest first. `pods` holds those pending pods; None if a run has none.
+    A list that cannot be read is in `unread`. Raises Unreachable if the JobSets cannot be read, EnvironmentMissing if
+    the cluster has no JobSet.
     """
     return observations_of(ask_lists(cluster, namespace=namespace), name=name, now=now, run_names=run_names)
 
@@ -63,16 +65,33 @@ def observations_of(
     """Return what `observe_cluster` returns, from lists that were already requested. `first_pods`: lists with the first
     pods of all starting Jobs; None: they are requested if a run is starting.
     """
-    jobsets = lists.jobsets.result()
+    jobsets, _ = held_by(lists)
     wanted = None if run_names is None else frozenset(run_names)
-    pods = [lists.ask_pods()] if first_pods is None and any(map(starts, jobsets)) else first_pods or ()
+    pods = [lists.ask_pods()] if first_pods is None and any(map(starts, jobsets)) else list(first_pods or ())
+    if any(one.serves and not serving(one) for one in jobsets):
+        pods = [*pods, lists.ask_server_pods()]
     beside = _beside(lists.reads, lists.workloads, pods, namespace=lists.namespace, phase="Pending")
     shown = (one for one in jobsets if wanted is None or {one.name, one.run_name} & wanted)
     return tuple(beside.of(jobset, name=name, now=now) for jobset in shown)
 
 
+def held_by(lists: Lists) -> tuple[tuple[JobSet, ...], tuple[Unread, ...]]:
+    """Return the JobSets and the servers' Deployments. Servers that cannot be read are no error: a user may have no
+    right to list Deployments. Raises as reading the JobSets does.
+    """
+    jobsets = lists.jobsets.result()
+    servers, missing = _got(lists.servers, "servers", partial(_left, lists.reads, clock.monotonic()))
+    return (*jobsets, *(servers or ())), missing
+
+
+def serving(server: JobSet) -> bool:
+    return any(job.ready for job in server.jobs)
+
+
 def starts(jobset: JobSet) -> bool:
     """Return whether some of the JobSet's Jobs are not up, so that one of its pods may be pending."""
+    if jobset.serves:
+        return False  # no Job has its pod
     up = bool(jobset.jobs) and all(job.ready + job.succeeded >= job.replicas for job in jobset.jobs)
     return jobset.terminal is None and not jobset.suspended and not up
 
@@ -159,7 +178,7 @@ def _beside(
     answers = [_got(one, "pods", left) for one in pods]
     by_name: dict[str, list[Pod]] = defaultdict(list)
     for pod in (pod for found, _ in answers for pod in found or ()):
-        if phase in (None, pod.phase):
+        if phase in (None, pod.phase) or serves(pod):
             by_name[pod.jobset].append(pod)
     return _Beside(
         workloads=by_uid,

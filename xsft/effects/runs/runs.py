@@ -110,9 +110,10 @@ class Runs(Struct, kw_only=True, eq=False):
         return self.connected[name]
 
     def delete(self, seen: Observation, jobset: JobSet) -> Deleted:
-        """Delete the JobSet. Raises as `Cluster.delete_jobset`."""
+        """Delete the JobSet or the server's Deployment. Raises as `Cluster.delete_jobset`."""
         cluster = self.cluster(seen.cluster or "")
-        return cluster.delete_jobset(name=jobset.name, namespace=jobset.namespace, uid=jobset.uid)
+        delete = cluster.servers.delete if jobset.serves else cluster.delete_jobset
+        return delete(name=jobset.name, namespace=jobset.namespace, uid=jobset.uid)
 
     def record_cancel(self, seen: Observation, jobset: JobSet) -> tuple[Problem, ...]:
         """Record the cancellation beside the run and on this machine: the output may not be readable when this machine

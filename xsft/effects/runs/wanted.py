@@ -91,6 +91,8 @@ def tells(seen: Observation) -> bool:
     jobset = seen.jobset
     if jobset is None or jobset.terminal is not None:
         return True
+    if jobset.serves:
+        return False  # a server has no steps
     return not jobset.suspended and any(job.ready or job.succeeded or job.failed for job in jobset.jobs)
 
 

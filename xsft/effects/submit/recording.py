@@ -19,6 +19,7 @@ from xsft.effects.machine.chance import random_hex
 from xsft.effects.machine.process import user_name
 from xsft.records.model import Attempt, ClusterAddress, Git, Record, RecordedImage
 from xsft.spec.digest import canonical
+from xsft.spec.place import Place
 from xsft.steps import CpuPlan, Plan, Planned
 from xsft.trainers.shuffling import order_at_first
 
@@ -130,8 +131,12 @@ def image_of(ref: str) -> RecordedImage:
 
 
 def _cluster(plan: Planned) -> ClusterAddress | None:
-    place = plan.run.place
-    if not plan.on_cluster or place is None:
+    return address_of(plan.run.place) if plan.on_cluster else None
+
+
+def address_of(place: Place | None) -> ClusterAddress | None:
+    """Return the cluster of a place, as records name it."""
+    if place is None:
         return None
     return ClusterAddress(project=place.project, zone=place.zone, cluster=place.cluster, context=place.context)
 

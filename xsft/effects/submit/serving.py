@@ -9,8 +9,10 @@ from msgspec import Struct
 from xsft.aliases import JsonObject, ShowLine
 from xsft.checks.serving import check, token_problems
 from xsft.effects.cluster.cluster import Cluster
-from xsft.effects.cluster.create import Exists
-from xsft.errors import Refused, SpecError
+from xsft.effects.cluster.create import Created, Exists, is_refusal
+from xsft.effects.records.records import RecordRef
+from xsft.effects.submit.serving_record import ServerRecord
+from xsft.errors import Refused, SpecError, XsftError
 from xsft.facts import Facts
 from xsft.launchers.audit import audit_problems
 from xsft.launchers.labels import RUN_LABEL
@@ -18,23 +20,30 @@ from xsft.launchers.readback import lacking
 from xsft.launchers.serving import plan_of_server
 from xsft.launchers.serving_expect import audit_server
 from xsft.launchers.serving_manifest import owned_by
-from xsft.problems import errors_in
-from xsft.reading.servers import SeenServer, ServerState, server_of, state_of
+from xsft.problems import Problem, errors_in
+from xsft.reading.servers import server_of
 from xsft.serving.plan import ServingPlan
 from xsft.spec.resolve import Run
 from xsft.stages.stage import StageFound
+from xsft.states.model import JobSet
+from xsft.states.serving import ServerState, server_state
 
 LAST_LINES = 8
 """Lines of a crashed container's log in a message."""
 MAX_DIFFERENCES = 6
 
 
+Begun = Literal["created", "attempt", "adopted"]
+
+
 class ServerBegun(Struct, frozen=True, kw_only=True):
     """A server that exists on its cluster."""
 
-    action: Literal["created", "adopted"]
+    action: Begun
     uid: str
     """UID of the Deployment."""
+    problems: tuple[Problem, ...] = ()
+    """Warnings about its record."""
 
 
 def plan_serving(run: Run, *, weights: str, file: str = "") -> ServingPlan:
@@ -55,59 +64,71 @@ def found(cluster: Cluster, plan: ServingPlan) -> StageFound:
     """Return the state of the server with these inputs. Raises as `Cluster` does."""
     there = cluster.servers.get(plan.manifest)
     server = server_of(there) if there else None
-    if server is None or server.deleting:
+    if server is None or server.deleting_at:
         return StageFound(state="missing", why=f"there is no Deployment {plan.run_name} in {plan.namespace}")
-    if server.digest != plan.digest:
+    if server.spec_digest != plan.digest:
         return StageFound(state="missing", why=f"the Deployment {plan.run_name} serves something else")
-    seen = state_of(server, cluster.servers.pods(namespace=plan.namespace, labels=_pods(plan)))
+    seen = server_state(server, cluster.servers.pods(namespace=plan.namespace, labels=_pods(plan)))
     return StageFound(state=seen.state, why=_with_log(cluster, plan, seen), result=plan.output)
 
 
-def begin(cluster: Cluster, plan: ServingPlan, *, progress: ShowLine) -> ServerBegun:
-    """Create the server unless it exists, and return once its three objects do.
+def begin(cluster: Cluster, plan: ServingPlan, *, record: ServerRecord, progress: ShowLine) -> ServerBegun:
+    """Create the server unless it exists, and return once its three objects do and its record says so.
 
-    Raises Refused if one of their names is taken, SpecError if the cluster refuses one, and as `Cluster` does.
+    Raises Refused if one of their names is taken, SpecError if the cluster refuses one, and as `Cluster` and
+    `ServerRecord.begin` do.
     """
     progress(f"looking for the Deployment {plan.run_name}")
     there = cluster.servers.get(plan.manifest)
     if there is not None:
-        return _adopted(cluster, plan, there)
+        return _adopted(cluster, plan, there, record=record)
     for dependent in plan.dependents:
         _refuse_taken(dependent, cluster.servers.get(dependent), uid=None)
     progress("asking the cluster whether it would take the server")
     for body in (plan.manifest, *plan.dependents):
         cluster.servers.dry_run(body)
+    begun = record.begin(plan)
     progress(f"creating the Deployment {plan.run_name}")
-    outcome = cluster.servers.create(plan.manifest)
+    outcome = _create(cluster, plan, begun, record=record)
     if isinstance(outcome, Exists):  # another caller was first
-        return _adopted(cluster, plan, outcome.object)
+        return _adopted(cluster, plan, outcome.object, record=record)
     uid = server_of(outcome.object).uid
     _own(cluster, plan, uid=uid)
-    return ServerBegun(action="created", uid=uid)
+    action: Begun = "created" if begun.record.last.number == 1 else "attempt"
+    return ServerBegun(action=action, uid=uid, problems=record.finish(begun, uid=uid))
 
 
 def stop_argv(cluster: Cluster, plan: ServingPlan) -> tuple[str, ...]:
-    """Return the command that ends the server: xsft deletes none. The Service and the budget go with it."""
-    return ("kubectl", "--context", cluster.context, "-n", plan.namespace, "delete", "deployment", plan.run_name)
+    """Return the command that ends the server, the Service and the budget."""
+    return ("xsft", "cancel", plan.run_name, "--context", cluster.context, "--namespace", plan.namespace)
 
 
-def _adopted(cluster: Cluster, plan: ServingPlan, there: JsonObject) -> ServerBegun:
+def _create(cluster: Cluster, plan: ServingPlan, begun: RecordRef, *, record: ServerRecord) -> Created | Exists:
+    try:
+        return cluster.servers.create(plan.manifest, mark=record.provenance.submitter)
+    except XsftError as failed:
+        if isinstance(failed, SpecError) or is_refusal(failed):
+            record.refused(begun, reason=failed.message)
+        raise
+
+
+def _adopted(cluster: Cluster, plan: ServingPlan, there: JsonObject, *, record: ServerRecord) -> ServerBegun:
     server = server_of(there)
     _refuse_other(cluster, plan, server, there)
     _own(cluster, plan, uid=server.uid)
-    return ServerBegun(action="adopted", uid=server.uid)
+    return ServerBegun(action="adopted", uid=server.uid, problems=record.complete(plan, uid=server.uid))
 
 
-def _refuse_other(cluster: Cluster, plan: ServingPlan, server: SeenServer, there: JsonObject) -> None:
+def _refuse_other(cluster: Cluster, plan: ServingPlan, server: JobSet, there: JsonObject) -> None:
     """Raise Refused unless the Deployment is this server."""
     stop = " ".join(stop_argv(cluster, plan))
-    if server.run_name != plan.run_name:
+    if not server.ours or server.run_name != plan.run_name:
         message = f"The name {plan.run_name} is taken by a Deployment that xsft did not create (uid {server.uid})."
         raise Refused(message, fix="Take another name for the run: --run-name NAME.", id="server-name-taken")
-    if server.deleting:
+    if server.deleting_at:
         message = f"The Deployment {plan.run_name} is being deleted."
         raise Refused(message, fix="Run the same command again in a minute.", id="server-ending", again="helps")
-    if server.digest != plan.digest:
+    if server.spec_digest != plan.digest:
         differs = lacking(plan.manifest, there)
         lines = (f"The Deployment {plan.run_name} serves something else:", *differs[:MAX_DIFFERENCES])
         fix = f"Nothing was changed. To end that server: {stop}; then run the same command again."

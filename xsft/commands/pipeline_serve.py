@@ -1,0 +1,103 @@
+"""The serve stage on a cluster: a Deployment that is created once, and done when /health answers."""
+
+from __future__ import annotations
+
+from xsft import api
+from xsft.aliases import ShowLine
+from xsft.commands.asking import at_terminal, confirm
+from xsft.commands.failure import print_problems
+from xsft.commands.pipeline_cluster import ClusterCall
+from xsft.commands.serving_wait import stop_line, wait_for_server
+from xsft.commands.waiting import told
+from xsft.effects.cluster.cluster import Cluster, connect
+from xsft.effects.records.records import record_store
+from xsft.effects.submit.interrupts import NOTHING_CREATED, when_interrupted
+from xsft.effects.submit.recording import gather_provenance
+from xsft.effects.submit.serving import begin, found, plan_serving
+from xsft.effects.submit.serving_record import ServerRecord
+from xsft.errors import Refused, UsageError
+from xsft.launchers.serving_manifest import vllm_argv
+from xsft.naming import stage_name
+from xsft.serving.plan import ServingPlan
+from xsft.spec.resolve import Run
+from xsft.stages.stage import Stage, StageEnd, StageFound, StageName, StagePlan
+
+
+class ServeOnCluster:
+    """The server of the workload's export, on its cluster."""
+
+    name: StageName = "serve"
+
+    def __init__(self, workload: api.Loaded, *, exported: Stage, training: str, call: ClusterCall) -> None:
+        self._workload, self._exported, self._call = workload, exported, call
+        self.run_name = stage_name(run_name=training, stage=self.name)
+
+    @property
+    def digest(self) -> str:
+        return self._plan().digest
+
+    def plan(self) -> StagePlan:
+        plan = self._plan()
+        shape = plan.inputs.shape
+        machine = f"one {shape.machine}: {shape.count} of {shape.accelerator}"
+        return StagePlan(
+            name=self.name,
+            run_name=self.run_name,
+            digest=plan.digest,
+            writes=plan.output,
+            argv=vllm_argv(plan.inputs),
+            manifest=plan.manifest,
+            notes=(
+                f"{machine}, outside the queue's quota, until it is cancelled",
+                "a Service and a PodDisruptionBudget, which its Deployment owns: xsft serve FILE --dry-run shows them",
+            ),
+        )
+
+    def find(self) -> StageFound:
+        """Return what the cluster holds. Before the export is done its folder is unknown, and so is the server's."""
+        if self._weights() is None:
+            return StageFound(state="missing", why="there is no export to serve")
+        return found(self._cluster(), self._plan())
+
+    def perform(self, progress: ShowLine) -> StageEnd:
+        plan = self._plan()
+        cluster = self._cluster()
+        before = found(cluster, plan)
+        self._confirm(plan)
+        run = self._run()
+        record = ServerRecord(store=record_store(), provenance=gather_provenance(self._workload.file), run=run)
+        with when_interrupted(NOTHING_CREATED):
+            begun = begin(cluster, plan, record=record, progress=progress)
+        print_problems(begun.problems)
+        return StageEnd(action=begun.action, state="running", why=before.why, result=plan.output)
+
+    def watch(self, timeout_s: float | None) -> None:
+        """Return when /health answers: the readiness probe of its pod asks it, and the Deployment counts ready pods."""
+        cluster, plan = self._cluster(), self._plan()
+        with when_interrupted(f"The server continues. To end it: {stop_line(cluster, plan)}"):
+            wait_for_server(cluster, plan, timeout_s=timeout_s, poll_s=self._call.poll_s, say=told)
+
+    def _confirm(self, plan: ServingPlan) -> None:
+        ask = at_terminal() and not self._call.yes
+        shape = plan.inputs.shape
+        question = f"Create {plan.run_name} on one {shape.machine} ({shape.name}), until you end it? [y/N] "
+        if ask and not confirm(question):
+            raise Refused("Nothing was created.", fix="Answer y, or pass --yes.", id="not-confirmed")
+
+    def _plan(self) -> ServingPlan:
+        weights = self._weights() or self._exported.plan().writes
+        return plan_serving(self._run(), weights=weights, file=self._workload.file)
+
+    def _weights(self) -> str | None:
+        """Return what the export wrote; None before it is done."""
+        export = self._exported.find()
+        return export.result if export.state == "done" else None
+
+    def _run(self) -> Run:
+        return api.intend((self._workload,))[0].run
+
+    def _cluster(self) -> Cluster:
+        place = self._run().place
+        if place is None:
+            raise UsageError("the workload names no place.", fix="Give it one: place: main, or inline.")
+        return connect(place)

@@ -1,0 +1,43 @@
+"""Wait for a server on a cluster, for `xsft serve FILE` and `xsft run FILE`."""
+
+from __future__ import annotations
+
+import shlex
+
+from xsft.aliases import ShowLine
+from xsft.commands.durations import duration_text
+from xsft.effects.cluster.cluster import Cluster
+from xsft.effects.machine import clock
+from xsft.effects.submit.serving import found, stop_argv
+from xsft.errors import RunFailed, TimedOut
+from xsft.serving.plan import ServingPlan
+
+
+def wait_for_server(
+    cluster: Cluster, plan: ServingPlan, *, timeout_s: float | None, poll_s: float, say: ShowLine
+) -> None:
+    """Return when /health answers, as the readiness of its pod says. Raises RunFailed if the server cannot start or is
+    deleted, TimedOut.
+    """
+    began, told = clock.monotonic(), ""
+    while True:
+        now = found(cluster, plan)
+        if now.why != told:
+            say(f"{plan.run_name}: {now.why}")
+            told = now.why
+        match now.state:
+            case "done":
+                return
+            case "failed" | "torn" | "missing":
+                fix = f"It is kept. To end it: {stop_line(cluster, plan)}"
+                raise RunFailed(f"{plan.run_name} does not serve: {now.why}", fix=fix, id="server-failed")
+            case "running":
+                pass
+        if timeout_s is not None and clock.monotonic() - began + poll_s > timeout_s:
+            fix = "The server continues to start; the same command finds it and waits again."
+            raise TimedOut(f"Timed out after {duration_text(timeout_s)}: {plan.run_name}: {now.why}.", fix=fix)
+        clock.pause(poll_s)
+
+
+def stop_line(cluster: Cluster, plan: ServingPlan) -> str:
+    return shlex.join(stop_argv(cluster, plan))

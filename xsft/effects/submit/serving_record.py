@@ -1,0 +1,115 @@
+"""The record of a server: begun before its Deployment is created, finished with the UID, as those of other runs."""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+from msgspec import Struct
+
+from xsft.effects.machine import clock
+from xsft.effects.records.records import RecordRef, RecordStore, ref_of
+from xsft.effects.submit.recording import Provenance, address_of, image_of, manifest_digest
+from xsft.errors import XsftError
+from xsft.launchers.serving_manifest import serving_env, vllm_argv
+from xsft.problems import Problem, warning
+from xsft.records.model import Attempt, AttemptFacts, Record
+from xsft.serving.plan import ServingPlan
+from xsft.spec.digest import canonical
+from xsft.spec.resolve import Run
+
+
+class ServerRecord(Struct, frozen=True, kw_only=True):
+    """Where and for whom a server is recorded."""
+
+    store: RecordStore
+    provenance: Provenance
+    run: Run
+    """The training's."""
+
+    def begin(self, plan: ServingPlan) -> RecordRef:
+        """Write what is about to be created: the first attempt, the one that a killed caller began, or the next one.
+
+        Raises as `RecordStore.begin`; nothing should be created then.
+        """
+        before = self.store.read_run(str(self.run.output), plan.run_name)
+        last = before[-1] if before else None
+        number = last.last.number + (last.last.outcome != "submitting") if last else 1
+        begun = self.store.begin(_record(plan, self.run, self.provenance, number=number))
+        return begun if isinstance(begun, RecordRef) else begun.ref
+
+    def finish(self, ref: RecordRef, *, uid: str) -> tuple[Problem, ...]:
+        """Record that the Deployment exists. Returns a warning if that cannot be written."""
+        return self._finish(ref, AttemptFacts(outcome="created", at=clock.now(), submitter=self._submitter, uid=uid))
+
+    def refused(self, ref: RecordRef, *, reason: str) -> tuple[Problem, ...]:
+        """Record that the cluster created nothing."""
+        facts = AttemptFacts(outcome="not-created", at=clock.now(), submitter=self._submitter, reason=reason)
+        return self._finish(ref, facts)
+
+    def complete(self, plan: ServingPlan, *, uid: str) -> tuple[Problem, ...]:
+        """Record the Deployment that exists, if its creator was killed before it did. Never raises XsftError."""
+        try:
+            records = self.store.read_run(str(self.run.output), plan.run_name)
+        except XsftError as failed:
+            return (_unwritten(plan.run_name, failed),)
+        is_open = records and records[-1].last.uid is None and records[-1].last.outcome == "submitting"
+        return self.finish(ref_of(records[-1]), uid=uid) if is_open else ()
+
+    @property
+    def _submitter(self) -> str:
+        return self.provenance.submitter
+
+    def _finish(self, ref: RecordRef, facts: AttemptFacts) -> tuple[Problem, ...]:
+        try:
+            return (*ref.problems, *self.store.finish(ref, facts).problems)
+        except XsftError as failed:
+            return (*ref.problems, _unwritten(ref.record.run_name, failed))
+
+
+def _unwritten(run_name: str, failed: XsftError) -> Problem:
+    message = f"The record of {run_name} could not be completed: {failed.message}"
+    return warning("record-not-finished", "", message, "Run the same command again: it adopts the server.")
+
+
+def _record(plan: ServingPlan, run: Run, provenance: Provenance, *, number: int) -> Record:
+    action: Literal["created", "attempt"] = "created" if number == 1 else "attempt"
+    attempt = Attempt(
+        number=number,
+        spec_digest=plan.digest,
+        started_at=provenance.at,
+        argv=vllm_argv(plan.inputs),
+        env=serving_env(plan.inputs),
+        outcome="submitting",
+        submitter=provenance.submitter,
+        action=action,
+        jobset=plan.run_name,
+        namespace=plan.namespace,
+        cluster=address_of(run.place),
+        manifest_digest=manifest_digest(plan.manifest),
+        resolved=_resolved(plan),
+        image=image_of(plan.inputs.image),
+        git=provenance.git,
+        versions=provenance.versions,
+        user=provenance.user,
+    )
+    return Record(
+        run_name=plan.run_name,
+        spec_digest=plan.digest,
+        spec=json.loads(canonical(run)),
+        target=run.spec.target,
+        output=run.output,
+        attempts=(attempt,),
+    )
+
+
+def _resolved(plan: ServingPlan) -> dict[str, object]:
+    shape = plan.inputs.shape
+    return {
+        "work": "serve",
+        "for_run": plan.training,
+        "serves": plan.inputs.weights,
+        "writes": plan.output,
+        "machine": shape.machine,
+        "accelerators": f"{shape.count} of {shape.accelerator}",
+    }
