@@ -18,7 +18,7 @@ from tests.replacing import replace
 from tests.servers import IMAGE, NAME, STORY, WEIGHTS, recorded, server
 from xsft.effects.cluster.cluster import Cluster as Connected
 from xsft.effects.submit.serving import ServerBegun, begin, found
-from xsft.errors import SpecError
+from xsft.errors import Refused, SpecError, XsftError
 from xsft.serving.plan import ServingPlan
 
 pytestmark = pytest.mark.cluster
@@ -97,12 +97,21 @@ def test_a_server_runs_on_its_node_outside_kueue_and_one_delete_by_uid_takes_all
     assert service is not None
     selector = ",".join(f"{label}={value}" for label, value in service["spec"]["selector"].items())
     assert [one["metadata"]["name"] for one in real_cluster.pods(plan.namespace, selector)] == [pod["metadata"]["name"]]
-    real_cluster.api(
-        "DELETE",
-        path_of(plan.manifest, name=plan.run_name),
-        {"preconditions": {"uid": first.uid}, "propagationPolicy": "Background"},
-    )
+    finalizers(real_cluster, plan, ["xsft.dev/test"])  # as a cluster that is slow to delete it
+    assert connected.servers.delete(name=NAME, namespace=plan.namespace, uid=first.uid) == "deleted"
+    with pytest.raises(Refused) as ending:
+        started(plan)
+    assert ending.value.problem_id == "server-ending"
+    finalizers(real_cluster, plan, [])
     real_cluster.wait(lambda: held(real_cluster, plan) == [None, None, None], what="all three to go")
+    second = started(plan)
+    assert (second.action, second.uid != first.uid) == ("attempt", True)
+
+
+def finalizers(cluster: Cluster, plan: ServingPlan, names: list[str]) -> None:
+    patch = {"metadata": {"finalizers": names}}
+    path = path_of(plan.manifest, name=plan.run_name)
+    cluster.api("PATCH", path, patch, content="application/merge-patch+json")
 
 
 def healthy_pods(cluster: Cluster, plan: ServingPlan) -> int:
@@ -143,6 +152,22 @@ def test_an_object_that_the_cluster_refuses_leaves_nothing(
     with pytest.raises(SpecError) as refused:
         started(replace(plan, manifest=broken))
     assert 'unknown field "spec.template.spec.extra"' in str(refused.value)
+    assert held(real_cluster, plan) == [None, None, None]
+
+
+def test_a_cluster_without_load_balancers_refuses_a_server_for_the_vpc_before_anything_is_created(
+    real_cluster: Cluster, connected: Connected, plan: ServingPlan, started: Starts
+) -> None:
+    exposed = server(namespace=plan.namespace, expose="vpc")
+    for body in exposed.dependents:
+        connected.servers.dry_run(body)
+    quotas = f"/api/v1/namespaces/{plan.namespace}/resourcequotas"
+    none = {"metadata": {"name": "none"}, "spec": {"hard": {"services.loadbalancers": "0"}}}
+    real_cluster.api("POST", quotas, {"apiVersion": "v1", "kind": "ResourceQuota", **none})
+    real_cluster.wait(lambda: real_cluster.api("GET", f"{quotas}/none").get("status", {}).get("hard"), what="the quota")
+    with pytest.raises(XsftError) as refused:
+        started(exposed)
+    assert "services.loadbalancers" in refused.value.message
     assert held(real_cluster, plan) == [None, None, None]
 
 

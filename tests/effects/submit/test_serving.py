@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from tests.fakes.clusters import ClusterApi
 from tests.servers import NAME, WEIGHTS, recorded, run_with, server
+from xsft.effects.cluster.create import create
+from xsft.effects.records.objects import LocalObjects
 from xsft.effects.submit.serving import ServerBegun, begin, found, plan_serving, stop_argv
 from xsft.errors import Refused, SpecError
 from xsft.serving.plan import ServingPlan
@@ -74,13 +77,44 @@ def test_a_lost_answer_makes_no_second_server(cluster_api: ClusterApi, plan: Ser
     assert None not in held(cluster_api, plan)
 
 
-def test_a_caller_that_was_killed_before_the_service_is_completed(
-    cluster_api: ClusterApi, plan: ServingPlan, started: Starts
+class Killed(BaseException):
+    """Nothing catches it, as nothing catches SIGKILL."""
+
+
+def dying(monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
+    """The caller dies after so many writes: of its record, and of objects on the cluster."""
+    left = count(after, -1)
+
+    def once(write: Callable[..., Any]) -> Callable[..., Any]:
+        def written(*args: Any, **kwargs: Any) -> Any:
+            if next(left) <= 0:
+                raise Killed
+            return write(*args, **kwargs)
+
+        return written
+
+    monkeypatch.setattr("xsft.effects.cluster.servers.create", once(create))
+    monkeypatch.setattr(LocalObjects, "create", once(LocalObjects.create))
+
+
+@pytest.mark.parametrize("writes", range(5), ids=["record", "deployment", "service", "budget", "end"])
+def test_a_caller_that_is_killed_before_a_write_is_continued(
+    cluster_api: ClusterApi, plan: ServingPlan, started: Starts, tmp_path: Path, writes: int
 ) -> None:
-    cluster_api.connect().servers.create(plan.manifest)
+    with pytest.MonkeyPatch.context() as patched:
+        dying(patched, after=writes)
+        with pytest.raises(Killed):
+            started(plan)
     done = started(plan)
     _, service, budget = held(cluster_api, plan)
-    assert (done.action, owner_of(service), owner_of(budget)) == ("adopted", done.uid, done.uid)
+    assert (done.action, owner_of(service), owner_of(budget)) == (
+        "adopted" if writes > 1 else "created",
+        done.uid,
+        done.uid,
+    )
+    record = recorded(tmp_path)
+    (only,) = record.store.read_run(str(record.run.output), plan.run_name)
+    assert (only.last.number, only.last.outcome, only.last.uid) == (1, "created", done.uid)
 
 
 def test_a_server_of_other_inputs_is_kept_and_the_refusal_names_what_differs(

@@ -48,13 +48,18 @@ class ServerRecord(Struct, frozen=True, kw_only=True):
         return self._finish(ref, facts)
 
     def complete(self, plan: ServingPlan, *, uid: str) -> tuple[Problem, ...]:
-        """Record the Deployment that exists, if its creator was killed before it did. Never raises XsftError."""
+        """Record the Deployment that exists, if its creator was killed before it did; an attempt that was begun while
+        another one created it made nothing. Never raises XsftError.
+        """
         try:
             records = self.store.read_run(str(self.run.output), plan.run_name)
         except XsftError as failed:
             return (_unwritten(plan.run_name, failed),)
-        is_open = records and records[-1].last.uid is None and records[-1].last.outcome == "submitting"
-        return self.finish(ref_of(records[-1]), uid=uid) if is_open else ()
+        if not records or records[-1].last.outcome != "submitting":
+            return ()
+        if any(one.last.uid == uid for one in records):
+            return self.refused(ref_of(records[-1]), reason="another caller had created the server")
+        return self.finish(ref_of(records[-1]), uid=uid)
 
     @property
     def _submitter(self) -> str:
