@@ -42,6 +42,13 @@ def test_a_server_fits_its_machine_and_is_pinned(changes: dict[str, Any], expect
     assert ids(check, spec(**changes, target="local")) == expected & {"serve-adapters"}
 
 
+def test_the_legacy_layout_has_no_stage_after_the_training() -> None:
+    stages = {**served(), "evaluate": {"prompts": ["Hello"]}}
+    legacy = spec(stages=stages, image={"maxtext": "0.1.0"})
+    assert ids(check, legacy) >= {"evaluate-legacy", "export-legacy", "serve-legacy"}
+    assert ids(check, spec(stages=stages)) == set()
+
+
 def test_the_fix_names_a_machine_that_holds_the_model() -> None:
     (found,) = problems(check, spec(stages=served(type="v6e-1"), model=LLAMA))
     assert found.fix == "Write stages.serve.type: v6e-8 (ct6e-standard-8t)."

@@ -19,8 +19,9 @@ EXAMPLE = "vllm/vllm-tpu@sha256:…"
 
 
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
-    """Check `serve-*`. On this machine the engine of `xsft setup engine` serves, and none of it applies."""
+    """Check `serve-*` and `*-legacy`. On this machine the engine of `xsft setup engine` serves: no image is needed."""
     del keys, facts
+    yield from _legacy(run)
     stage = run.spec.stages.serve
     if stage is None:
         return
@@ -29,6 +30,20 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
         yield from _image(stage)
         yield from _size(run, stage)
         yield from _name(run)
+
+
+def _legacy(run: Run) -> Iterator[Problem]:
+    """Check that the release's exporter reads what SFT saves: that of MaxText before 0.2.0 does not."""
+    if run.release.layout != "legacy":
+        return
+    stages, fix = run.spec.stages, "Use MaxText 0.2.0 or newer (image.maxtext), or remove the stage."
+    release = f"MaxText {run.release.version} has the legacy layout"
+    if stages.evaluate is not None:
+        yield error("evaluate-legacy", "stages.evaluate", f"{release}, whose models xsft does not evaluate.", fix)
+    if stages.export is not None:
+        yield error("export-legacy", "stages.export", f"{release}, whose exporter cannot read SFT checkpoints.", fix)
+    if stages.serve is not None:
+        yield error("serve-legacy", "stages.serve", f"{release}: there is no export to serve.", fix)
 
 
 def token_problems(run: Run, *, weights: str) -> Iterator[Problem]:

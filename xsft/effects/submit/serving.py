@@ -33,13 +33,13 @@ LAST_LINES = 8
 MAX_DIFFERENCES = 6
 
 
-Begun = Literal["created", "attempt", "adopted"]
+ServerAction = Literal["created", "attempt", "adopted"]
 
 
 class ServerBegun(Struct, frozen=True, kw_only=True):
     """A server that exists on its cluster."""
 
-    action: Begun
+    action: ServerAction
     uid: str
     """UID of the Deployment."""
     problems: tuple[Problem, ...] = ()
@@ -94,7 +94,7 @@ def begin(cluster: Cluster, plan: ServingPlan, *, record: ServerRecord, progress
         return _adopted(cluster, plan, outcome.object, record=record)
     uid = server_of(outcome.object).uid
     _own(cluster, plan, uid=uid)
-    action: Begun = "created" if begun.record.last.number == 1 else "attempt"
+    action: ServerAction = "created" if begun.record.last.number == 1 else "attempt"
     return ServerBegun(action=action, uid=uid, problems=record.finish(begun, uid=uid))
 
 
