@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from tests.contract.commandline import Machine, machine
-from tests.fakes.clusters import ClusterApi
+from tests.fakes.clusters import standing_in
 from tests.servers import IMAGE, NAME, STORY, WEIGHTS
 from tests.stages.test_walk import Recorded
 from xsft import api as workloads
@@ -23,7 +23,6 @@ from xsft.stages.walk import StageReport, Walk, walk
 
 POST = r"^POST /apis/apps/v1/namespaces/\S+/deployments\?fieldValidation=Strict&fieldManager"
 TRAINING = NAME.removesuffix("-serve")
-pytestmark = pytest.mark.standin_only("server-state")
 
 
 class Exported(Recorded):
@@ -34,9 +33,10 @@ class Exported(Recorded):
 
 
 @pytest.fixture
-def here(tmp_path: Path, cluster_api: ClusterApi) -> Iterator[Machine]:
+def here(tmp_path: Path) -> Iterator[Machine]:
     with (
-        machine(tmp_path, environments=tmp_path, api=cluster_api) as made,
+        standing_in(tmp_path) as api,
+        machine(tmp_path, environments=tmp_path, api=api) as made,
         patch.dict(os.environ, made.env, clear=True),
         chdir(tmp_path),
     ):
