@@ -70,6 +70,31 @@ def test_place_add_reads_what_the_cluster_has_and_refuses_a_queue_that_it_lacks(
     assert written == f"lab:\n  context: {real_cluster.context}\n  namespace: {cluster_namespace}\n"
 
 
+def test_doctor_says_what_each_mode_needs_in_a_place_and_kubectls_line_provides_it(
+    real_cluster: Cluster, cluster_namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(real_cluster.kubeconfig))
+    monkeypatch.chdir(tmp_path)
+    place = {"context": real_cluster.context, "namespace": cluster_namespace, "queue": "nosuch"}
+    (tmp_path / "places.yaml").write_text(json.dumps({"lab": place}))
+    done = xsft("doctor", "--place", "lab", "--json")
+    document = json.loads(done.stdout)
+    needs = {need["id"]: need for need in document["needs"]}
+    assert done.returncode == 3, document
+    assert document["modes"]["mcjax"] == ["queue", "output"]
+    assert document["modes"]["pathways"][:2] == ["queue", "output"]
+    assert needs["queue"]["fix"] == "Set queue: multislice-queue in places.yaml."
+    assert "v6e-256" in needs["tpu-slices"]["detail"]
+    assert {needs[name]["ok"] for name in ("jobset", "kueue", "namespace", "priority-class")} == {True}
+    (tmp_path / "places.yaml").write_text(
+        json.dumps({"lab": place | {"queue": "multislice-queue", "output": "gs://b-1/r"}})
+    )
+    ready = xsft("doctor", "--place", "lab")
+    assert "mcjax: ready" in ready.stdout
+    assert "pathways: needs " in ready.stdout
+    assert "pathways-image-missing" in ready.stdout
+
+
 def test_versions_are_those_of_the_controllers_images(
     real_cluster: Cluster, cluster_namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

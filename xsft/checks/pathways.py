@@ -30,13 +30,17 @@ def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem
     if not run.spec.on_cluster:
         return
     if run.mode.single_controller:
-        found = run.servers
-        yield from _images(found)
-        yield from _scratch(found)
+        yield from server_problems(run.servers)
         yield from _arguments(run)
     elif run.spec.pathways is not None:
         message = f"The pathways section has no effect in {run.mode.value} ({run.mode.reason})."
         yield error("pathways-section-unused", "pathways", message, "Set mode: pathways, or remove the section.")
+
+
+def server_problems(found: PathwaysServers) -> Iterator[Problem]:
+    """Yield the problems of the images and the scratch bucket."""
+    yield from _images(found)
+    yield from _scratch(found)
 
 
 def _images(found: PathwaysServers) -> Iterator[Problem]:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 
+from msgspec import to_builtins
 from rich.table import Table
 from rich.text import Text
 
+from xsft.checks.placeneeds import ModeNeed, missing
 from xsft.commands.console import console
 from xsft.commands.documents import print_json
 from xsft.commands.progress import shown
 from xsft.effects.environments import doctor
 from xsft.effects.environments.tools import ToolCheck
-from xsft.effects.runs.placecheck import place_checks
+from xsft.effects.runs.placecheck import check_place, place_checks
 from xsft.errors import EnvironmentMissing
+from xsft.naming import ModeName
 
 PLACES = frozenset({"place", "bucket", "places.yaml"})
 """First words of the ids of checks that are not about this machine."""
@@ -22,15 +26,55 @@ PLACES = frozenset({"place", "bucket", "places.yaml"})
 
 def run(args: argparse.Namespace) -> int:
     """Print the checks; return 0 if planning and local training can work, 3 if something they need is missing."""
+    if args.place:
+        return _place(args.place, as_json=args.json)
     with shown("looking around"):
         checks = (*doctor.examine(doctor.this_machine()), *place_checks())
     ok = doctor.is_ok(checks)
     if args.json:
         rows = [check.as_json() for check in checks]
-        print_json("doctor", {"checks": rows, "ok": ok})
+        print_json("doctor", {"checks": rows, "needs": [], "modes": None, "ok": ok})
     else:
         _print_table(checks)
     return 0 if ok else EnvironmentMissing.exit_status
+
+
+def _place(name: str, *, as_json: bool) -> int:
+    """Print what the place has and lacks; return 3 if runs of no mode can work there."""
+    with shown("place"):
+        report = check_place(name)
+    modes = missing(report.needs) if report.needs else None
+    ok = modes is not None and not all(modes.values())
+    if as_json:
+        rows, needs = [check.as_json() for check in report.checks], to_builtins(report.needs)
+        print_json("doctor", {"checks": rows, "needs": needs, "modes": modes, "ok": ok})
+    else:
+        _print_table(report.checks)
+        _print_needs(report.needs, modes or {})
+    return 0 if ok else EnvironmentMissing.exit_status
+
+
+def _print_needs(needs: tuple[ModeNeed, ...], modes: Mapping[ModeName, tuple[str, ...]]) -> None:
+    drawn = console(sys.stdout)
+    if needs:
+        drawn.print(Text(""))
+        drawn.print(_needs_table(needs))
+    for need in needs:
+        if need.ok is False:
+            drawn.print(Text(f"\n{need.id}: {need.detail}\n  fix: {need.fix}"), soft_wrap=True)
+    if modes:
+        drawn.print(Text(""))
+    for mode, ids in modes.items():
+        state = f"needs {', '.join(ids)}" if ids else "ready"
+        drawn.print(Text(f"{mode}: {state}"), soft_wrap=True)
+
+
+def _needs_table(needs: tuple[ModeNeed, ...]) -> Table:
+    table = Table("NEED", "STATE", "MODES", "FOUND", box=None, pad_edge=False)
+    words = {True: "ok", False: "MISSING", None: "unknown"}
+    for need in needs:
+        table.add_row(*map(Text, (need.id, words[need.ok], ", ".join(need.modes), need.detail)))
+    return table
 
 
 def _print_table(checks: tuple[ToolCheck, ...]) -> None:

@@ -26,13 +26,37 @@ class MachineCheck(Document):
     """The command that fixes it; empty if it is ok."""
 
 
+class ModeNeed(Document):
+    """One thing that runs of a mode need in a place."""
+
+    id: str
+    """Stable id, e.g. `head-nodes`."""
+    modes: list[Literal["mcjax", "pathways"]]
+    ok: bool | None
+    """Null if it could not be read."""
+    detail: str
+    fix: str
+    """The command that provides it, or the key of places.yaml to set; empty if it is ok."""
+
+
+class ModeGaps(Document):
+    """Ids of the missing needs of each mode."""
+
+    mcjax: list[str]
+    pathways: list[str]
+
+
 class DoctorDocument(Document):
-    """`xsft doctor --json`."""
+    """`xsft doctor --json`; with `--place` the checks are those of the place."""
 
     schema_: Literal["xsft.doctor/1"] = Field(alias="schema")
     checks: list[MachineCheck]
+    needs: list[ModeNeed] = []
+    """With `--place`: what each mode needs there; empty if its cluster did not answer."""
+    modes: ModeGaps | None = None
+    """With `--place`: what each mode lacks; a mode with an empty list is ready."""
     ok: bool
-    """Whether everything required is present."""
+    """Whether everything required is present; with `--place`: whether a mode is ready."""
 
 
 class Environment(Document):

@@ -8,6 +8,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
+from xsft.checks.placeneeds import ModeNeed, place_needs
 from xsft.effects.cluster import resources as kinds
 from xsft.effects.cluster.cluster import Cluster, connect
 from xsft.effects.cluster.config import Whereabouts
@@ -17,14 +18,14 @@ from xsft.effects.machine import clock
 from xsft.effects.machine.parallel import start
 from xsft.effects.records.storage import bucket_and_name
 from xsft.effects.records.writable import check_writable
+from xsft.effects.runs.placefacts import NO_JOBSET, read_place_facts
 from xsft.effects.runs.sources import known_places, source_at
-from xsft.errors import SpecError, XsftError
+from xsft.errors import SpecError, UsageError, XsftError
 from xsft.problems import Problem
 from xsft.spec.place import Place
 
 LATE_S = 25.0
 """Time limit for all checks together; a login program alone takes a second."""
-NO_JOBSET = "xsft-doctor-asks-for-none"
 
 
 class PlaceProbe(Struct, frozen=True, kw_only=True):
@@ -33,6 +34,14 @@ class PlaceProbe(Struct, frozen=True, kw_only=True):
     connect: Callable[[Whereabouts], Cluster] = lambda where: connect(where, patience=PATIENCE)
     writable: Callable[[str], tuple[Problem, ...]] = check_writable
     late_s: float = LATE_S
+
+
+class PlaceReport(Struct, frozen=True, kw_only=True):
+    """A place as `xsft doctor --place` reports it."""
+
+    checks: tuple[ToolCheck, ...]
+    needs: tuple[ModeNeed, ...] = ()
+    """What runs of each mode need; empty if the cluster did not answer."""
 
 
 def place_checks(world: PlaceProbe | None = None) -> tuple[ToolCheck, ...]:
@@ -44,6 +53,21 @@ def place_checks(world: PlaceProbe | None = None) -> tuple[ToolCheck, ...]:
     except SpecError as wrong:
         return tuple(_failed(_row("places.yaml", "runs on clusters"), problem) for problem in wrong.problems[:1])
     return tuple(_in_time(dict(_questions(places, world or PlaceProbe())), late_s=(world or PlaceProbe()).late_s))
+
+
+def check_place(name: str, world: PlaceProbe | None = None) -> PlaceReport:
+    """Return the checks of one place and of its bucket, and what runs of each mode need there. Raises UsageError for a
+    name that is not in places.yaml, SpecError if that is invalid.
+    """
+    probe, (places, file) = world or PlaceProbe(), known_places()
+    if name not in places:
+        known = f"Known: {', '.join(sorted(places)) or 'none'} ({file or 'no places.yaml'})."
+        raise UsageError(f"Place {name} was not found. {known}", fix="Use one of them, or add it: xsft place add.")
+    place = places[name]
+    checks = tuple(_in_time(dict(_questions({name: place}, probe)), late_s=probe.late_s))
+    if not all(check.ok for check in checks if check.id == f"place:{name}"):
+        return PlaceReport(checks=checks)
+    return PlaceReport(checks=checks, needs=place_needs(name, place, read_place_facts(probe.connect(place), place)))
 
 
 def _questions(places: Mapping[str, Place], world: PlaceProbe) -> Iterator[tuple[str, Callable[[], ToolCheck]]]:
