@@ -9,19 +9,38 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from tests.fakes.gcs import Bucket, serving
 from tests.tunedmodels import ANSWER, QUESTION, ROWS, Memorised
 from xsft.cli import main
 from xsft.commands.interface import DOCUMENTS
 from xsft.data import packaged
 from xsft.effects.local.evaluate import LocalEvaluation, found, perform
 from xsft.effects.local.evaluate_plan import plan_evaluate
+from xsft.effects.machine.ports import free_port
+from xsft.effects.records.records import record_store
+from xsft.effects.submit.evaluation import read_report
 from xsft.evaluation.plan import EvaluationPlan
+from xsft.evaluation.program import pod_argv
 from xsft.evaluation.report import EvaluationReport, from_json
 from xsft.stages.stage import StageEnd
 
 pytestmark = pytest.mark.trainer
 
+JOINED = """
+import itertools, jax, sys
+from jax._src.distributed import global_state
+from jax.experimental import multihost_utils
+jax.distributed.initialize({at!r}, {hosts}, {host})
+numbers = itertools.count()
+multihost_utils.sync_global_devices = lambda name: global_state.client.wait_at_barrier(
+    f"{{name}}-{{next(numbers)}}", 600_000
+)
+exec(sys.argv.pop(1))
+"""
+"""Joins a host to the others, then runs the program. Gloo, which connects CPUs, waits 30 s for the other hosts, which a
+loaded machine needs for a start; the coordinator waits as long as it is told."""
 FORWARD = Path(__file__).parent / "maxtext_forward.py"
 
 
@@ -91,6 +110,47 @@ def test_it_is_done_once(report: EvaluationReport, memorised: Memorised) -> None
     assert (end.action, end.state) == ("done", "done")
     assert sorted(Path(plan.output, plan.run_name).rglob("*")) == before
     assert found(plan).result == end.result
+
+
+def test_two_hosts_of_a_cluster_measure_the_same_and_one_writes(
+    report: EvaluationReport, memorised: Memorised, tmp_path: Path
+) -> None:
+    """As in the pods of a slice: one command on two hosts, with two devices each. Six rows fill no batch of four."""
+    here = replace(planned(memorised), directory="gs://my-bucket/runs/memorised-evaluate/0")
+    with serving(Bucket({})) as bucket:
+        statuses = measured_by(2, pod_argv(here), memorised=memorised, folder=tmp_path, bucket=bucket)
+        assert statuses == [0, 0], [(tmp_path / f"host-{host}").read_text()[-3000:] for host in range(2)]
+        assert list(bucket.objects) == ["runs/memorised-evaluate/0/measurement.json"]
+        found = read_report(here, store=record_store({"STORAGE_EMULATOR_HOST": bucket.url, "HOME": str(tmp_path)}))
+    assert found is not None
+    assert found.judgement.verdict == "passed"
+    assert (found.prompts, found.worker) == (report.prompts, report.worker)
+    assert [one.tokens for one in found.tuned.answers] == [one.tokens for one in report.tuned.answers]
+    assert (found.tuned.rows, found.tuned.targets) == (report.tuned.rows, report.tuned.targets)
+    assert (found.tuned.loss, found.base.loss) == pytest.approx((report.tuned.loss, report.base.loss), rel=1e-2)
+
+
+def measured_by(
+    hosts: int, argv: tuple[str, ...], *, memorised: Memorised, folder: Path, bucket: Bucket
+) -> list[int | None]:
+    """The exit statuses of the hosts, whose output is in `host-0`, `host-1`, …"""
+    prefix, at = memorised.machine.contain().prefix, f"127.0.0.1:{free_port()}"
+    env = {
+        **memorised.machine.env,
+        "STORAGE_EMULATOR_HOST": bucket.url,
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+        "HF_HUB_OFFLINE": "1",
+        "HF_HOME": str(folder / "huggingface"),
+        "TMPDIR": str(folder),
+    }
+    running = []
+    for host in range(hosts):
+        joined = JOINED.format(at=at, hosts=hosts, host=host)
+        command = (*prefix, str(memorised.machine.python), "-c", joined, *argv[2:])
+        with (folder / f"host-{host}").open("w") as log:
+            running.append(subprocess.Popen(command, env=env, cwd=folder, stdout=log, stderr=subprocess.STDOUT))
+    return [process.wait(timeout=600) for process in running]
 
 
 def test_xsft_run_finds_both_done(

@@ -10,10 +10,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
-from tests.localruns import local_plan
+from tests.localruns import WORKLOADS, local_plan
 from xsft.commands.submit_local import adapter_text
 from xsft.effects.local.machine import Machine
 from xsft.effects.local.namespace import detect, orphans
@@ -135,7 +137,7 @@ def test_a_run_whose_loss_is_not_a_number_and_may_go_on_has_failed(tmp_path: Pat
     assert stopped.reason == "MaxText stopped because of NaN loss"
 
 
-def test_lora_saves_the_adapter_only(tmp_path: Path, machine: Machine) -> None:
+def test_lora_saves_the_adapter_only_and_a_missed_rule_ends_the_pipeline(tmp_path: Path, machine: Machine) -> None:
     plan = local_plan(tmp_path, workload="tiny_lora_local.yaml")
     result = ran(plan, machine)
     assert (result.outcome, result.reason) == ("completed", None)
@@ -150,6 +152,25 @@ def test_lora_saves_the_adapter_only(tmp_path: Path, machine: Machine) -> None:
     said = adapter_text(plan, result)
     assert said is not None
     assert f"8,192 parameters; the whole model is {whole:,} parameters" in said
+    status, stages = evaluated(tmp_path, requires="not in the data")
+    assert status == 6
+    assert [(one["name"], one["action"], one["verdict"]) for one in stages] == [
+        ("train", "done", None),
+        ("evaluate", "created", "failed"),
+    ]
+    report = json.loads(Path(stages[1]["result"]).read_text())
+    assert [len(report[which]["answers"][0]["tokens"]) for which in ("base", "tuned")] == [2, 2]
+
+
+def evaluated(output: Path, *, requires: str) -> tuple[int, list[dict[str, Any]]]:
+    """Exit status and stages of `xsft run` for the LoRA training of `output`."""
+    document = yaml.safe_load((WORKLOADS / "tiny_lora_local.yaml").read_text())
+    stage = {"prompts": ["What is 1 plus 1?"], "max_new_tokens": 2, "require": [{"prompt": 0, "matches": requires}]}
+    file = output / "lora.yaml"
+    file.write_text(yaml.safe_dump({**document, "output": str(output), "stages": {"evaluate": stage}}))
+    argv = (sys.executable, "-m", "xsft", "run", str(file), "--json")
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return done.returncode, json.loads(done.stdout)["stages"]
 
 
 def test_a_wrong_key_is_named(tmp_path: Path, machine: Machine) -> None:

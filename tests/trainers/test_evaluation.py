@@ -102,9 +102,17 @@ def test_what_can_be_planned_is_not(stage: dict[str, Any]) -> None:
     assert tuple(unfit(a_run(stages={"evaluate": {}}, **HELD_OUT))) == ()
 
 
-@pytest.mark.parametrize(("mode", "said"), [("mcjax", "evaluate-cluster"), ("pathways", "evaluate-pathways")])
-def test_a_cluster_is_refused_with_the_reason(mode: str, said: str) -> None:
-    document = {**CLUSTER, "mode": mode, "stages": {"evaluate": {"prompts": ["a"]}}}
+@pytest.mark.parametrize(
+    ("mode", "maxtext", "said"),
+    [
+        ("mcjax", "0.2.5", []),
+        ("pathways", "0.2.5", ["evaluate-pathways"]),
+        ("mcjax", "0.2.4", ["evaluate-release"]),
+        ("mcjax", "0.1.0", ["evaluate-legacy"]),
+    ],
+)
+def test_a_cluster_evaluates_in_mcjax_with_the_release_that_was_tried(mode: str, maxtext: str, said: list[str]) -> None:
+    image = {**CLUSTER["image"], "maxtext": maxtext}
+    document = {**CLUSTER, "image": image, "mode": mode, "stages": {"evaluate": {"prompts": ["a"]}}}
     run, _ = resolve(WorkloadSpec.model_validate(document), Facts())
-    (problem,) = unfit(run)
-    assert problem.id == said
+    assert [problem.id for problem in unfit(run)] == said

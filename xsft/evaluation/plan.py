@@ -7,6 +7,7 @@ from msgspec import Struct
 from xsft.evaluation.inputs import EvaluationInputs
 
 FILE = "evaluation.json"
+MEASURED = "measurement.json"
 
 
 class EvaluationPlan(Struct, frozen=True, kw_only=True):
@@ -26,6 +27,16 @@ class EvaluationPlan(Struct, frozen=True, kw_only=True):
     """The trainer's command line with the weights that the training started from, and the keys of a measurement."""
     tuned_argv: tuple[str, ...]
     """The same with the tuned weights."""
+
+    @property
+    def result(self) -> str:
+        """Return the path of the report of the first attempt."""
+        return f"{self.directory}/{FILE}"
+
+    @property
+    def measured(self) -> str:
+        """Return the path of what a cluster's pod measured, from which the report is made."""
+        return f"{self.directory}/{MEASURED}"
 
     @property
     def digest(self) -> str:

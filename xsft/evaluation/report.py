@@ -13,9 +13,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from xsft.evaluation.inputs import Conversation
+from xsft.evaluation.inputs import Conversation, EvaluationInputs
 from xsft.evaluation.plan import EvaluationPlan
-from xsft.evaluation.verdict import Judgement
+from xsft.evaluation.verdict import Judgement, Losses, Matches, judge
 
 SCHEMA = "xsft.evaluation/1"
 MAX_BYTES = 1 << 26
@@ -54,6 +54,17 @@ class Measurement(Struct, frozen=True, kw_only=True):
     tuned: MeasuredWeights
 
 
+class ClusterMeasurement(Struct, frozen=True, kw_only=True):
+    """The content of measurement.json, which the program writes on a cluster."""
+
+    measured: Measurement
+    digest: str
+    worker: str
+    """sha256 of the program, 64 hex digits."""
+    finished_at: str
+    """UTC, ISO 8601."""
+
+
 class EvaluationReport(Struct, frozen=True, kw_only=True):
     """The content of evaluation.json. Unknown keys are ignored."""
 
@@ -79,6 +90,22 @@ def measurement_of(found: dict[str, Any]) -> Measurement:
     models = found["models"]
     told = {"prompts": found["prompts"], "base": models.get("base"), "tuned": models["tuned"]}
     return msgspec.convert(told, Measurement)
+
+
+def cluster_measurement_of(content: bytes) -> ClusterMeasurement | None:
+    """Return what a cluster measured; None for other or incomplete content."""
+    try:
+        found = json.loads(content)
+        noted = {key: found[key] for key in ("digest", "worker", "finished_at")}
+        return ClusterMeasurement(measured=measurement_of(found), **noted)
+    except (ValueError, TypeError, KeyError):  # msgspec's and JSON's errors are ValueErrors
+        return None
+
+
+def judgement_of(inputs: EvaluationInputs, measured: Measurement, *, matches: Matches) -> Judgement:
+    """Return the verdict over a measurement."""
+    losses = Losses(base=measured.base.loss if measured.base else None, tuned=measured.tuned.loss)
+    return judge(inputs, answers=tuple(one.text for one in measured.tuned.answers), losses=losses, matches=matches)
 
 
 def report_of(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 
+from xsft.catalog.releases import DEFAULT
 from xsft.data import located
 from xsft.evaluation.inputs import AnswerPattern, Conversation, EvaluationInputs, directory_of, turn
-from xsft.evaluation.plan import FILE, EvaluationPlan
+from xsft.evaluation.plan import EvaluationPlan
 from xsft.naming import stage_name
 from xsft.problems import Problem, error
 from xsft.spec.base import Value
@@ -28,9 +29,10 @@ MEASURED: Mapping[str, Value] = {
     "num_epoch": 1,
     "generate_padding_batch_train": False,
     "generate_padding_batch_eval": False,
+    "grain_worker_count": 0,
 }
-"""Keys of a measurement: each row of the split once, in the order of the file. None of them changes a row. MaxText
-reads the held-out split only if an evaluation is configured."""
+"""Keys of a measurement: each row of the split once, in the order of the file, read by the program's own process, which
+notes the prompts. None of them changes a row. MaxText reads the held-out split only if an evaluation is configured."""
 _TRAINING_ONLY = ("profiler=", "gradient_accumulation_steps=", "lora.lora_restore_path=")
 _LORA = "lora."
 
@@ -140,27 +142,32 @@ def _elsewhere(run: Run) -> Iterator[Problem]:
     """Yield why a cluster does not evaluate the run."""
     if not run.spec.on_cluster:
         return
-    fix = "Remove stages.evaluate, and evaluate with target: local where the weights fit."
     if run.mode.single_controller:
         message = "Evaluation under Pathways was never run: its proxy would load two sets of weights from one process."
+        fix = "Remove stages.evaluate, or set mode: mcjax, whose runs a cluster evaluates."
         yield error("evaluate-pathways", WHERE, message, fix)
-    else:
-        message = "The image does not carry the program that measures, so a cluster cannot evaluate yet."
-        yield error("evaluate-cluster", WHERE, message, fix)
+    if run.release.layout != "legacy" and run.release.version != DEFAULT:
+        message = f"The image has MaxText {run.release.version}, and a cluster evaluates with {DEFAULT}."
+        yield error("evaluate-release", WHERE, message, f"Set image.maxtext: {DEFAULT}, or remove stages.evaluate.")
 
 
-def stage_plan(plan: EvaluationPlan) -> StagePlan:
-    """Return what `xsft plan` shows of the evaluation."""
+def stage_plan(plan: EvaluationPlan, *, notes: tuple[str, ...] = ()) -> StagePlan:
+    """Return what `xsft plan` shows of the evaluation. `notes`: where it runs."""
     inputs = plan.inputs
-    asked = f"{len(inputs.prompts)} prompts" if inputs.prompts else "the first five user turns of the held-out split"
+    asked = _count(inputs.prompts, "prompt") if inputs.prompts else "the first five user turns of the held-out split"
     rows = f", and the loss of {inputs.rows} rows" if inputs.rows else ""
-    rules = len(inputs.require) + bool(inputs.rows)
-    judged = f"{rules} rules decide the verdict" if rules else "no rule and no split: the verdict will be not-judged"
+    rules = (*inputs.require, *(("eval loss",) if inputs.rows else ()))
+    counted = f"rules of the verdict: {len(rules)}"
+    judged = counted if rules else "no rule and no split: the verdict will be not-judged"
     return StagePlan(
         name="evaluate",
         run_name=plan.run_name,
         digest=plan.digest,
-        writes=f"{plan.directory}/{FILE}",
+        writes=plan.result,
         argv=plan.tuned_argv,
-        notes=(f"greedy answers to {asked}, at most {inputs.max_new_tokens} tokens each{rows}", judged),
+        notes=(f"greedy answers to {asked}, at most {inputs.max_new_tokens} tokens each{rows}", judged, *notes),
     )
+
+
+def _count(things: Sized, name: str) -> str:
+    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"

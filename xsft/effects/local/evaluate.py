@@ -23,7 +23,7 @@ from xsft.effects.local.evaluate_folder import (
     run_folder,
     save,
 )
-from xsft.effects.local.evaluate_process import Measuring, command, job_of, measure, worker_digest
+from xsft.effects.local.evaluate_process import Measuring, command, measure
 from xsft.effects.local.expression import matches
 from xsft.effects.local.folder import RunFolder
 from xsft.effects.local.killed import memory_bytes
@@ -38,8 +38,9 @@ from xsft.effects.records.records import record_store
 from xsft.errors import EnvironmentMissing, Refused, UsageError
 from xsft.evaluation.inputs import next_directory
 from xsft.evaluation.plan import FILE, EvaluationPlan
-from xsft.evaluation.report import Measurement, report_of, to_json
-from xsft.evaluation.verdict import Judgement, Losses, judge
+from xsft.evaluation.program import job_of, program_digest
+from xsft.evaluation.report import judgement_of, report_of, to_json
+from xsft.evaluation.verdict import Judgement
 from xsft.records.model import Attempt, Record
 from xsft.stages.stage import StageAction, StageEnd, StageFound
 
@@ -200,8 +201,8 @@ def _ended(
         save(ended(record, outcome="failed", reason=done.why, status=done.status, at=clock.now()), folder)
         fix = f"The whole output: {record.last.log}. The same command evaluates again."
         return StageEnd(action=action, state="failed", why=done.why, fix=fix)
-    judgement, at, path = _verdict(plan, done.measured), clock.now(), directory / FILE
-    write_atomic(path, to_json(report_of(plan, done.measured, judgement, at=at, worker=worker_digest())))
+    judgement, at, path = judgement_of(plan.inputs, done.measured, matches=matches), clock.now(), directory / FILE
+    write_atomic(path, to_json(report_of(plan, done.measured, judgement, at=at, worker=program_digest())))
     save(_closed(record, judgement, status=done.status, at=at), folder)
     return _end(action, judgement, path=path)
 
@@ -211,9 +212,3 @@ def _closed(record: Record, judgement: Judgement, *, status: int, at: str) -> Re
     if judgement.verdict == "failed":
         return ended(record, outcome="failed", reason=f"verdict {judgement.summary}", status=status, at=at)
     return ended(record, outcome="completed", reason=None, status=status, at=at)
-
-
-def _verdict(plan: EvaluationPlan, measured: Measurement) -> Judgement:
-    losses = Losses(base=measured.base.loss if measured.base else None, tuned=measured.tuned.loss)
-    answers = tuple(one.text for one in measured.tuned.answers)
-    return judge(plan.inputs, answers=answers, losses=losses, matches=matches)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
-from xsft.effects.local import evaluate_worker
 from xsft.effects.local.killed import signal_text, true_status
 from xsft.effects.local.machine import PASSED_ON, PASSED_ON_ONLINE, Machine
 from xsft.effects.local.namespace import refuse_where_harmful
@@ -20,14 +17,13 @@ from xsft.effects.local.trainer_process import follow
 from xsft.effects.machine import clock
 from xsft.effects.machine.hub_login import hub_token
 from xsft.effects.machine.scratch import scratch_folder
-from xsft.evaluation.inputs import FIRST_TURNS
-from xsft.evaluation.plan import EvaluationPlan
+from xsft.evaluation.program import PROGRAM
 from xsft.evaluation.report import Measurement, measurement_of
 from xsft.trainers.explain import reason
 
-WORKER = Path(evaluate_worker.__file__)
 MARK = "xsft evaluate: "
 """Start of the program's own lines."""
+FAILED = f"{MARK}failed: "
 TAIL_LINES = 2000
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
@@ -43,27 +39,9 @@ class Measuring(Struct, frozen=True, kw_only=True):
     """Why it failed."""
 
 
-def worker_digest() -> str:
-    """Return the sha256 of the measuring program, 64 hex digits."""
-    return hashlib.sha256(WORKER.read_bytes()).hexdigest()
-
-
-def job_of(plan: EvaluationPlan, *, with_base: bool = True) -> dict[str, Any]:
-    """Return the job of the measuring program, as its docstring explains it."""
-    base = [{"name": "base", "argv": plan.base_argv}] if with_base else []
-    return {
-        "models": [*base, {"name": "tuned", "argv": plan.tuned_argv}],
-        "prompts": msgspec.to_builtins(plan.inputs.prompts),
-        "most_prompts": FIRST_TURNS,
-        "max_new_tokens": plan.inputs.max_new_tokens,
-        "rows": plan.inputs.rows,
-        "length": None,
-    }
-
-
 def command(machine: Machine, *, job: Path, answer: Path) -> tuple[str, ...]:
     """Return the program's command line. -I: neither the user's site nor the checkout can shadow MaxText."""
-    return (*machine.contain().prefix, str(machine.python), "-I", str(WORKER), str(job), str(answer))
+    return (*machine.contain().prefix, str(machine.python), "-I", str(PROGRAM), str(job), str(answer))
 
 
 def measure(
@@ -90,7 +68,8 @@ def measure(
         found = json.loads(answer.read_text(encoding="utf-8")) if answer.is_file() else {}
     if "models" in found:
         return Measuring(measured=measurement_of(found), status=status)
-    why = found.get("error") or signal_text(status, since=began) or reason(tuple(tail))
+    failed = next((line.removeprefix(FAILED) for line in reversed(tail) if line.startswith(FAILED)), None)
+    why = failed or signal_text(status, since=began) or reason(tuple(tail))
     return Measuring(measured=None, status=status, why=why or f"it ended with exit status {status}")
 
 

@@ -110,5 +110,4 @@ def _job(run: TunedRun, asked: Sampling, *, scratch: Path) -> dict[str, Any]:
         "most_prompts": len(asked.prompts),
         "max_new_tokens": asked.max_new_tokens,
         "rows": 0,
-        "length": None,
     }

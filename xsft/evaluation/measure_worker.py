@@ -1,22 +1,26 @@
 """Measures weights with MaxText: greedy answers to prompts, and the loss over a held-out split. Runs as a program in
-MaxText's environment, without xsft.
+MaxText's environment, without xsft: on this machine as one process, on a cluster as one per host (`container`).
 
-usage: evaluate_worker.py JOB ANSWER. JOB is `{"models": [{"name": "base", "argv": [...]}, …], "prompts":
-[[{"role", "content"}, …], …] or null, "most_prompts": n, "max_new_tokens": n, "rows": n, "length": n or
-null}`. Each argv is a trainer's command line. Prompts of null: the first user turns of the
-held-out split. `rows` of 0: no loss. ANSWER becomes `{"prompts": [...], "models": {name: {"answers": [...], "loss":
-x, "targets": n, "rows": n}}}`, or `{"error": "…"}`.
+usage: measure_worker.py JOB ANSWER. JOB is `{"models": [{"name": "base", "argv": [...]}, …], "prompts":
+[[{"role", "content"}, …], …] or null, "most_prompts": n, "max_new_tokens": n, "rows": n}`. Each argv is a trainer's
+command line. Prompts of null: the first user turns of the held-out split. `rows` of 0: no loss. ANSWER becomes
+`{"prompts": [...], "models": {name: {"answers": [...], "loss": x, "targets": n, "rows": n}}}`. After an error it is not
+written, and the exit status is 1.
 
 The model and its loss are MaxText's own: maxtext@0.2.5 trainers/post_train/sft/train_sft.py setup_trainer_state and
 trainers/pre_train/train.py loss_fn. MaxText's evaluation is not used: it fails for models with experts (common/
-metric_logger.py reads a metric that SFT does not set).
+metric_logger.py reads a metric that SFT does not set). All processes have the same prompts and rows, and compute
+together.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+import traceback
 import unittest  # noqa: F401 - MaxText exits the process on a configuration error unless it sees this module
+from collections.abc import Callable
 from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import islice
@@ -27,17 +31,10 @@ SHAPE_STEP = 128
 """Lengths are rounded up to a multiple, so that few are compiled; attention kernels take blocks of 128."""
 
 
-def answer(job: dict[str, Any]) -> dict[str, Any]:
-    try:
-        return evaluated(job)
-    except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever MaxText says is the answer
-        return {"error": f"{type(problem).__name__}: {problem}"}
-
-
 def evaluated(job: dict[str, Any]) -> dict[str, Any]:
     config = configured(job["models"][0]["argv"])
     tokenizer = tokenizer_of(config)
-    batches, turns = held_out(config, rows=job["rows"])
+    rows, turns = held_out(config, rows=job["rows"])
     prompts = turns[: job["most_prompts"]] if job["prompts"] is None else formatted(job["prompts"], config)
     asked = [prompt_ids(tokenizer, one) for one in prompts]
     found = {}
@@ -45,7 +42,7 @@ def evaluated(job: dict[str, Any]) -> dict[str, Any]:
         say(f"{one['name']}: loading the weights")
         with loaded(configured(one["argv"])) as model:
             answers = decoded(model, asked, job=job, tokenizer=tokenizer, name=one["name"])
-            found[one["name"]] = {"answers": answers, **loss_of(model, batches, name=one["name"])}
+            found[one["name"]] = {"answers": answers, **loss_of(model, rows, name=one["name"])}
     return {"prompts": prompts, "models": found}
 
 
@@ -95,24 +92,43 @@ def prompt_ids(tokenizer: Any, messages: Any) -> list[int]:
 
 
 def held_out(config: Any, *, rows: int) -> tuple[list[Any], list[Any]]:
-    """Return the first rows of the held-out split, in batches, and the turns before each row's first answer."""
-    from maxtext.input_pipeline import input_pipeline_interface  # type: ignore[import-not-found]
-    from maxtext.utils import maxtext_utils  # type: ignore[import-not-found]
+    """Return the first rows of the held-out split, and the turns before each row's first answer.
+
+    Every process reads all of them, one by one: MaxText would give each host other rows, and drop those at the end that
+    do not fill a batch of all devices.
+    """
+    import jax  # type: ignore[import-not-found]
+    from maxtext.input_pipeline.grain_data_processing import (  # type: ignore[import-not-found]
+        make_grain_eval_iterator,
+    )
+    from maxtext.input_pipeline.hf_data_processing import make_hf_eval_iterator  # type: ignore[import-not-found]
 
     if not rows:
         return [], []
+    made = make_grain_eval_iterator if config.dataset_type == "grain" else make_hf_eval_iterator
+    one_device = jax.sharding.Mesh(jax.local_devices()[:1], ("one",))
     with watched() as turns:
-        mesh = maxtext_utils.get_mesh_from_config(config)
-        _, iterator = input_pipeline_interface.create_data_iterator(config, mesh)
         say("reading the held-out split")
-        found = list(islice(until_the_end(iterator), -(-rows // config.global_batch_size_to_eval_on)))
+        split = made(RowByRow(config, jax.process_count()), one_device, [jax.process_index()])
+        found = list(islice(until_the_end(split.local_iterator), rows))
     return found, turns
+
+
+class RowByRow:
+    """The configuration, with batches of one row in each process."""
+
+    def __init__(self, config: Any, processes: int) -> None:
+        self._config = config
+        self.global_batch_size_to_load = self.global_batch_size_to_load_eval = processes
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._config, name)
 
 
 @contextmanager
 def watched() -> Any:
     """Yield a list that is filled with the messages before each row's first answer, in order."""
-    from maxtext.input_pipeline import input_pipeline_utils
+    from maxtext.input_pipeline import input_pipeline_utils  # type: ignore[import-not-found]
 
     original, turns = input_pipeline_utils.apply_chat_template, []
 
@@ -130,10 +146,10 @@ def watched() -> Any:
         input_pipeline_utils.apply_chat_template = original
 
 
-def until_the_end(batches: Any) -> Any:
-    """Yield the batches until MaxText ends the data, which it does with an exception of its own."""
+def until_the_end(rows: Any) -> Any:
+    """Yield the rows until MaxText ends the data, which it does with an exception of its own."""
     try:
-        yield from batches
+        yield from rows
     except StopIteration:
         return
 
@@ -152,9 +168,9 @@ class LoadedModel:
 @contextmanager
 def loaded(config: Any) -> Any:
     """Yield the weights of a command line: those of load_parameters_path, with its adapters, or fresh random ones."""
-    import jax  # type: ignore[import-not-found]
+    import jax
     from flax.core.spmd import logical_axis_rules  # type: ignore[import-not-found]
-    from maxtext.utils import lora_utils, model_creation_utils
+    from maxtext.utils import lora_utils, model_creation_utils  # type: ignore[import-not-found]
 
     model, mesh = model_creation_utils.from_pretrained(config)
     with jax.set_mesh(mesh), logical_axis_rules(config.logical_axis_rules):
@@ -169,7 +185,7 @@ def decoded(model: LoadedModel, asked: list[list[int]], *, job: dict[str, Any], 
     import numpy as np
 
     stops, most = stop_ids(tokenizer), job["max_new_tokens"]
-    limit = job["length"] or model.config.max_target_length
+    limit = model.config.max_target_length
     length = min(limit, rounded(max(map(len, asked), default=0) + most, SHAPE_STEP))
     size = rounded(len(asked), model.config.micro_batch_size_to_eval_on)
     tokens, ends = np.zeros((size, length), np.int32), np.ones(size, np.int32)
@@ -232,23 +248,37 @@ def next_tokens(model: LoadedModel) -> Any:
         return jnp.argmax(last, axis=-1).astype(jnp.int32)
 
     compiled = jax.jit(step, out_shardings=everywhere)
-
-    def placed(array: Any) -> Any:
-        return jax.make_array_from_callback(array.shape, everywhere, lambda part: array[part])
-
-    return lambda tokens, ends: compiled(model.state, placed(tokens), placed(ends))
+    return lambda tokens, ends: compiled(model.state, placed(tokens, everywhere), placed(ends, everywhere))
 
 
-def loss_of(model: LoadedModel, batches: list[Any], *, name: str) -> dict[str, Any]:
-    """Return the mean cross-entropy in nats over all trained targets of the batches; None without any."""
+def placed(array: Any, sharding: Any) -> Any:
+    """Return the array on the devices of all processes, each of which has the whole of it."""
+    import jax
+
+    return jax.make_array_from_callback(array.shape, sharding, lambda part: array[part])
+
+
+def loss_of(model: LoadedModel, rows: list[Any], *, name: str) -> dict[str, Any]:
+    """Return the mean cross-entropy in nats over all trained targets of the rows; None without any."""
     total, targets, measured = 0.0, 0, loss_sums(model)
-    for number, batch in enumerate(batches, start=1):
-        if number % 16 == 1:
-            say(f"{name}: loss of batch {number} of {len(batches)}")
+    for done, batch in batches(rows, size=int(model.config.micro_batch_size_to_eval_on)):
+        if done % (16 * len(batch["inputs"])) == 0:
+            say(f"{name}: loss of row {done + 1} of {len(rows)}")
         summed, count = measured(batch)
         total, targets = total + float(summed), targets + int(count)
-    rows = sum(int(batch["inputs"].shape[0]) for batch in batches)
-    return {"loss": total / targets if targets else None, "targets": targets, "rows": rows}
+    return {"loss": total / targets if targets else None, "targets": targets, "rows": len(rows)}
+
+
+def batches(rows: list[Any], *, size: int) -> Any:
+    """Yield the number of rows before each batch, and the batch; the last one is filled up with copies of a row whose
+    targets do not count."""
+    import numpy as np
+
+    for at in range(0, len(rows), size):
+        part = rows[at : at + size]
+        uncounted = {**part[0], "targets_segmentation": np.zeros_like(part[0]["targets_segmentation"])}
+        whole = [*part, *(uncounted for _ in range(size - len(part)))]
+        yield at, {key: np.concatenate([one[key] for one in whole]) for key in part[0]}
 
 
 def loss_sums(model: LoadedModel) -> Any:
@@ -263,13 +293,25 @@ def loss_sums(model: LoadedModel) -> Any:
         return found["xent_sum"], found["total_weights"]
 
     everywhere = jax.sharding.NamedSharding(model.mesh, jax.sharding.PartitionSpec())
+    by_row = jax.sharding.NamedSharding(model.mesh, jax.sharding.PartitionSpec(model.mesh.axis_names))
     compiled = jax.jit(sums, out_shardings=everywhere)
-    return lambda batch: compiled(model.state, batch)
+    return lambda batch: compiled(model.state, {key: placed(one, by_row) for key, one in batch.items()})
 
 
-def main(job: Path, into: Path) -> None:
-    into.write_text(json.dumps(answer(json.loads(job.read_text()))))
+def main(job: str, into: str) -> None:
+    Path(into).write_text(json.dumps(evaluated(json.loads(Path(job).read_text(encoding="utf-8")))), encoding="utf-8")
+
+
+def ending(work: Callable[[], None]) -> None:
+    """Do the work; after an error print it, and end with exit status 1."""
+    try:
+        work()
+    except (Exception, SystemExit) as problem:
+        traceback.print_exc()
+        sys.stderr.flush()
+        say(f"failed: {type(problem).__name__}: {problem}")
+        os._exit(1)  # at a usual exit JAX waits for the other processes, which wait for this one
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))
+    ending(lambda: main(*sys.argv[1:]))
