@@ -107,6 +107,7 @@ EVERYTHING: Mapping[str, Any] = {
             "rows": 20,
             "require": [{"prompt": 0, "matches": "Sun"}],
             "max_eval_loss": 2.5,
+            "limit_s": 3600,
         },
         "export": {"to": "gs://my-bucket/exports", "what": "full", "verify": "logits"},
         "serve": {
@@ -219,6 +220,7 @@ OTHER: Mapping[str, Any] = {
     "stages.evaluate.rows": 21,
     "stages.evaluate.require": [{"prompt": 0, "matches": "Mon"}],
     "stages.evaluate.max_eval_loss": 3.5,
+    "stages.evaluate.limit_s": 3601,
     "stages.export.to": "gs://my-bucket/exports2",
     "stages.export.what": "merged",
     "stages.export.verify": "tensors",

@@ -14,11 +14,13 @@ from xsft.launchers.cpujob import CpuJob, cpu_env
 from xsft.launchers.expect import expectations
 from xsft.launchers.launcher import Rendering, XpkRendering, launcher_of
 from xsft.launchers.patch import Change, apply
+from xsft.launchers.slice_patch import slice_changes, slice_job_expectations
+from xsft.launchers.slicejob import SliceJob
 from xsft.problems import Problem, error
 from xsft.spec.digest import spec_digest
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.resolve import Run, resolve
-from xsft.steps import CpuPlan, Intent, Plan
+from xsft.steps import CpuPlan, Intent, Plan, SlicePlan
 from xsft.trainers.conversion import conversion_plan
 from xsft.trainers.shuffling import seeds
 from xsft.trainers.trainer import trainer_of
@@ -96,6 +98,32 @@ def make_cpu_plan(
         audit=rows,
         by_hand=_needed(job.run, changes, rendered) if xpk_argv else (),
         problems=tuple(p.in_file(file) for p in (*problems, *audit_problems(rows))),
+    )
+
+
+def slice_rendering(job: SliceJob) -> Rendering:
+    """Return the launcher's rendering of a job on slices. Raises SpecError if its command cannot be sent."""
+    try:
+        return launcher_of(job.run.spec.target).slice_rendering(job)
+    except ValueError as e:
+        raise SpecError((_unencodable(e),)) from None
+
+
+def make_slice_plan(
+    job: SliceJob, *, rendered: dict[str, Any], xpk_argv: tuple[str, ...] | None, file: str
+) -> SlicePlan:
+    """Return the plan of a job on slices and its rendered manifest."""
+    changes = slice_changes(job)
+    manifest = apply(changes, rendered)
+    rows = audit(slice_job_expectations(job), rendered=rendered, manifest=manifest)
+    return SlicePlan(
+        file=file,
+        job=job,
+        xpk_argv=xpk_argv,
+        manifest=manifest,
+        audit=rows,
+        by_hand=_needed(job.run, changes, rendered) if xpk_argv else (),
+        problems=tuple(p.in_file(file) for p in audit_problems(rows)),
     )
 
 

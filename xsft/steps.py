@@ -13,6 +13,7 @@ from xsft.launchers.audit import AuditRow, Expectation
 from xsft.launchers.cpujob import CpuJob
 from xsft.launchers.launcher import Rendering, XpkRendering
 from xsft.launchers.patch import Change
+from xsft.launchers.slicejob import SliceJob
 from xsft.problems import Problem, errors_in
 from xsft.spec.resolve import Mode, Run
 from xsft.targets import Targeted
@@ -105,5 +106,44 @@ class CpuPlan(Targeted, Struct, frozen=True, kw_only=True):
         return self.job.digest
 
 
-Planned = Plan | CpuPlan
+class SlicePlan(Targeted, Struct, frozen=True, kw_only=True):
+    """The plan of a job on a training's slices: exactly what is put on a cluster."""
+
+    file: str
+    job: SliceJob
+    xpk_argv: tuple[str, ...] | None
+    manifest: dict[str, Any] | None
+    audit: tuple[AuditRow, ...]
+    by_hand: tuple[str, ...]
+    """What the xpk line lacks, as in `Plan.by_hand`."""
+    problems: tuple[Problem, ...]
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Return the variables of its containers."""
+        return self.job.env
+
+    @property
+    def run(self) -> Run:
+        return self.job.run
+
+    @property
+    def run_name(self) -> str:
+        return self.run.run_name
+
+    @property
+    def jobset(self) -> str:
+        return self.run.jobset
+
+    @property
+    def target(self) -> str:
+        return self.run.spec.target
+
+    @property
+    def spec_digest(self) -> str:
+        """Return the digest by which two jobs are the same."""
+        return self.job.digest
+
+
+Planned = Plan | CpuPlan | SlicePlan
 """What can be put on a cluster."""

@@ -9,6 +9,7 @@ from xsft.launchers.encoding import escape_expansion
 from xsft.launchers.jobset import FAIL_JOBSET_RULE, TRAINER_CONTAINER, pod_failure_policy
 from xsft.launchers.launcher import ReadyRendering
 from xsft.launchers.patch import changes as changes  # noqa: PLC0414 -- what identifies a run is the same everywhere
+from xsft.launchers.slicejob import SliceJob
 from xsft.launchers.xpk import command, proxy_args
 from xsft.modes import mode_module
 from xsft.spec.resolve import Run
@@ -28,6 +29,14 @@ def cpu_rendering(job: CpuJob) -> ReadyRendering:
     process = {"name": TRAINER_CONTAINER, "image": job.run.spec.image.ref, "env": env, "command": script}
     one = {"name": "slice-job", "replicas": 1} | _job(job.run, _pod(job.run, process), hosts=1)
     return ReadyRendering(document=_document(job.run, [one], max_restarts=0))
+
+
+def slice_rendering(job: SliceJob) -> ReadyRendering:
+    run = job.run
+    container = {**_trainer(run, chips=True), "command": ["bash", "-c", job.command]}
+    return ReadyRendering(
+        document=_document(run, [_slices(run, container=container)], max_restarts=run.spec.restarts.max)
+    )
 
 
 def jobset(run: Run) -> Json:

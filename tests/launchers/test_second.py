@@ -12,11 +12,12 @@ import yaml
 from tests.cpujobs import job
 from tests.everything import changed
 from tests.fakes.clusters import ClusterApi
+from tests.slicejobs import job as slice_job
 from tests.stories import ROOT, facts_for
 from xsft import api, submitting, targets
 from xsft.errors import SpecError, UsageError
 from xsft.launchers.launcher import ReadyRendering
-from xsft.planner import cpu_rendering, make_cpu_plan, make_intent, make_plan
+from xsft.planner import cpu_rendering, make_cpu_plan, make_intent, make_plan, make_slice_plan, slice_rendering
 from xsft.problems import errors_in
 from xsft.spec.model import WorkloadSpec
 from xsft.spec.reader import read_spec
@@ -76,6 +77,15 @@ def test_its_cpu_jobs_hold_everything_too() -> None:
     rendering = cpu_rendering(wanted)
     assert isinstance(rendering, ReadyRendering)
     made = make_cpu_plan(wanted, rendered=rendering.document, xpk_argv=None, file="w.yaml", problems=())
+    assert {row.outcome for row in made.audit} == {"landed", "patched"}
+    assert (made.problems, made.by_hand) == ((), ())
+
+
+def test_its_jobs_on_slices_hold_everything_too() -> None:
+    wanted = slice_job(target=SECOND)
+    rendering = slice_rendering(wanted)
+    assert isinstance(rendering, ReadyRendering)
+    made = make_slice_plan(wanted, rendered=rendering.document, xpk_argv=None, file="w.yaml")
     assert {row.outcome for row in made.audit} == {"landed", "patched"}
     assert (made.problems, made.by_hand) == ((), ())
 

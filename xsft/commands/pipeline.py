@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from xsft.aliases import ShowLine
 from xsft.api import Loaded
 from xsft.commands.pipeline_cluster import ClusterCall, ConvertOnCluster, TrainOnCluster
-from xsft.commands.pipeline_evaluate import EvaluateHere, evaluation_refused
+from xsft.commands.pipeline_evaluate import EvaluateHere, EvaluateOnCluster
 from xsft.commands.pipeline_export import ExportHere, ServeHere
 from xsft.commands.pipeline_here import ConvertHere, TrainHere
 from xsft.commands.pipeline_serve import ServeOnCluster
@@ -59,7 +59,7 @@ def _on_cluster(name: StageName, workload: Loaded, run_name: str, call: ClusterC
         case "train":
             return TrainOnCluster(workload, run_name=run_name, call=call)
         case "evaluate":
-            return NotOnCluster(name, training=run_name, refused=evaluation_refused(workload))
+            return EvaluateOnCluster(workload, training=run_name, call=call)
         case "serve":
             exported = _on_cluster("export", workload, run_name, call)
             return ServeOnCluster(workload, exported=exported, training=run_name, call=call)

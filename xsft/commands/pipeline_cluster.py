@@ -55,12 +55,13 @@ class _Job(Protocol):
     call: ClusterCall
 
 
-def _submit(plan: Planned, stage: _Job, *, connect: Connect, warnings: tuple[Problem, ...]) -> Submission:
+def submit_job(plan: Planned, stage: _Job, *, connect: Connect, warnings: tuple[Problem, ...]) -> Submission:
+    """Create, adopt or recognise the stage's object, as `submitted` does."""
     ask = confirm if at_terminal() and not stage.call.yes else None
     return submitted(plan, connect=connect, warnings=warnings, ask=ask)
 
 
-def _begun(done: Submission, *, why: str) -> StageEnd:
+def begun(done: Submission, *, why: str) -> StageEnd:
     """Return the end of a call that created or adopted an object."""
     actions: dict[str, StageAction] = {
         "finished": "done",
@@ -74,7 +75,7 @@ def _begun(done: Submission, *, why: str) -> StageEnd:
     return StageEnd(action=actions[done.action], state=state, why=said, warnings=())
 
 
-def _watch(done: Submission, stage: _Job, *, timeout_s: float | None) -> None:
+def watch_job(done: Submission, stage: _Job, *, timeout_s: float | None) -> None:
     """Wait for the object's end. Raises as `error_of` says; Ctrl-C leaves it running."""
     runs = runs_at(done.plan)
     query, here = changes_of(runs)
@@ -134,15 +135,15 @@ class ConvertOnCluster:
         )
         warnings = tuple(p for p in plan.problems if p.severity == "warning")
         connect = partial(cpu_jobs.submitter_for, plan)
-        self._done = _submit(plan, self, connect=connect, warnings=warnings)
-        return _begun(self._done, why=conversion_found(made).why)
+        self._done = submit_job(plan, self, connect=connect, warnings=warnings)
+        return begun(self._done, why=conversion_found(made).why)
 
     def watch(self, timeout_s: float | None) -> None:
         """Wait for the job's end; a job that failed after it saved a complete checkpoint is done."""
         if self._done is None:
             return
         try:
-            _watch(self._done, self, timeout_s=timeout_s)
+            watch_job(self._done, self, timeout_s=timeout_s)
         except (RunFailed, Unknown) as failed:
             made = self._made()
             if made.whole is None:
@@ -210,13 +211,13 @@ class TrainOnCluster:
         warnings = tuple(p for p in api.accepted(made) if p.severity == "warning")
         connect = partial(submitter_for, self._workload, made, through_xpk=False)
         before = self.find()
-        self._done = _submit(made, self, connect=connect, warnings=warnings)
-        end = _begun(self._done, why=before.why)
+        self._done = submit_job(made, self, connect=connect, warnings=warnings)
+        end = begun(self._done, why=before.why)
         return end if end.state == "running" else replace(end, why=self.find().why, result=self.find().result)
 
     def watch(self, timeout_s: float | None) -> None:
         if self._done is not None:
-            _watch(self._done, self, timeout_s=timeout_s)
+            watch_job(self._done, self, timeout_s=timeout_s)
 
     def _intend(self) -> Intent:
         return api.intend((self._workload,))[0]

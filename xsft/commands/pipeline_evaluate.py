@@ -1,26 +1,39 @@
-"""The evaluate stage on this machine."""
+"""The evaluate stage, on this machine and on a cluster."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from xsft import api
+from msgspec.structs import replace
+
+from xsft import api, slice_jobs
 from xsft.aliases import ShowLine
 from xsft.commands import convert
+from xsft.commands.durations import duration_text
 from xsft.commands.evaluation_text import print_evaluation
+from xsft.commands.failure import print_problems
+from xsft.commands.pipeline_cluster import ClusterCall, begun, submit_job, watch_job
 from xsft.commands.pipeline_here import watch_here
+from xsft.commands.progress import shown
 from xsft.effects.local import evaluate
 from xsft.effects.local.evaluate import LocalEvaluation
 from xsft.effects.local.evaluate_folder import existing
 from xsft.effects.local.evaluate_plan import plan_evaluate
 from xsft.effects.local.machine import Machine
-from xsft.errors import SpecError
+from xsft.effects.records.records import record_store
+from xsft.effects.submit.evaluation import read_report, record_end
+from xsft.effects.submit.job_end import record_job_end
+from xsft.effects.submit.submission import Submission
+from xsft.errors import RunFailed, SpecError, Unknown
 from xsft.evaluation.plan import EvaluationPlan
 from xsft.naming import stage_name
+from xsft.problems import errors_in
 from xsft.stages.stage import StageEnd, StageFound, StageName, StagePlan
-from xsft.steps import Intent
-from xsft.trainers.evaluation import stage_plan, unfit
+from xsft.steps import Intent, SlicePlan
+from xsft.trainers.evaluation import stage_plan
 from xsft.trainers.local import reads_only_files
 
 
@@ -69,7 +82,79 @@ class EvaluateHere:
         return api.intend((self._workload,))[0]
 
 
-def evaluation_refused(workload: api.Loaded) -> SpecError:
-    """Return the error of an evaluate stage that a cluster would have to do, with the reason."""
-    run = api.intend((workload,))[0].run
-    return SpecError(tuple(problem.in_file(str(workload.file)) for problem in unfit(run)))
+class EvaluateOnCluster:
+    """Evaluation of the training on its own slices."""
+
+    name: StageName = "evaluate"
+
+    def __init__(self, workload: api.Loaded, *, training: str, call: ClusterCall) -> None:
+        self._workload, self.call = workload, call
+        self.run_name = stage_name(run_name=training, stage=self.name)
+        self._done: Submission | None = None
+
+    @property
+    def digest(self) -> str:
+        return self._plan().digest
+
+    def plan(self) -> StagePlan:
+        plan = self._plan()
+        with shown("xsft") as progress:
+            made = self._job(plan, progress)
+        shown_plan = stage_plan(plan, notes=tuple(_takes(made)))
+        return replace(shown_plan, xpk_argv=made.xpk_argv, manifest=made.manifest, problems=made.problems)
+
+    def find(self) -> StageFound:
+        """Return whether its result exists, which the first call that finds it judges; the cluster is not asked."""
+        plan, store = self._plan(), record_store()
+        report = read_report(plan, store=store)
+        if report is None:
+            return StageFound(state="missing", why="these weights were not measured with these prompts and rules")
+        print_problems(record_end(plan, report, store=store))
+        judgement = report.judgement
+        why = f"verdict {judgement.summary}"
+        return StageFound(state="done", why=why, result=plan.result, verdict=judgement.verdict)
+
+    def perform(self, progress: ShowLine) -> StageEnd:
+        made = self._job(self._plan(), progress)
+        if errors_in(made.problems):
+            raise SpecError(errors_in(made.problems))
+        self._done = submit_job(made, self, connect=partial(slice_jobs.submitter_for, made), warnings=())
+        return begun(self._done, why="these weights were not measured with these prompts and rules")
+
+    def watch(self, timeout_s: float | None) -> None:
+        """Wait for the job's end, and print the table; a job that failed after it wrote its result is done."""
+        if self._done is None:
+            return
+        failed: RunFailed | Unknown | None = None
+        try:
+            watch_job(self._done, self, timeout_s=timeout_s)
+        except (RunFailed, Unknown) as ended:
+            failed = ended
+        plan, store = self._plan(), record_store()
+        report = read_report(plan, store=store)
+        if report is not None:
+            print_evaluation(report, stream=sys.stderr)
+        elif failed is not None:
+            at = {"output": plan.output, "run_name": plan.run_name}
+            print_problems(record_job_end(store, **at, outcome="failed", reason=failed.message))
+            raise failed
+
+    def _job(self, plan: EvaluationPlan, progress: ShowLine) -> SlicePlan:
+        run, file = self._intent().run, self._workload.file
+        return slice_jobs.plan_evaluation(plan, run, file=file, progress=progress)
+
+    def _plan(self) -> EvaluationPlan:
+        intent = self._intent()
+        return plan_evaluate(intent.run, digest=intent.spec_digest, file=Path(self._workload.file))
+
+    def _intent(self) -> Intent:
+        return api.intend((self._workload,))[0]
+
+
+def _takes(made: SlicePlan) -> Iterator[str]:
+    """Yield which slices the evaluation takes, and for how long at most."""
+    run, limit = made.run, duration_text(made.job.limit_s)
+    described = run.slice.xpk_type if run.slice else "?"
+    yield f"{run.chips} chips ({run.num_slices} x {described}) for at most {limit} from the start of its pods"
+    if run.spec.restarts.max:
+        yield f"a preemption starts it again, with the same limit, at most {run.spec.restarts.max} times"

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from xsft.commands.documents import print_json
+from xsft.commands.durations import duration_text
 from xsft.commands.failure import print_problems, problem_documents
 from xsft.commands.progress import ProgressView, shown
 from xsft.commands.resumed_text import ORDERS
@@ -22,7 +23,7 @@ from xsft.effects.submit.submission import Submission, Submitter
 from xsft.errors import Refused, XsftError
 from xsft.problems import Problem
 from xsft.states.waiting import DONE
-from xsft.steps import CpuPlan, Plan, Planned
+from xsft.steps import CpuPlan, Plan, Planned, SlicePlan
 from xsft.trainers.tensorboard import tensorboard_lines
 
 
@@ -148,6 +149,10 @@ def _takes(plan: Planned) -> str:
         case Plan():
             described = run.slice.xpk_type if run.slice else "?"
             return f"Take {run.chips} chips ({run.num_slices} x {described}) from queue {run.queue}"
+        case SlicePlan(job=job):
+            described = run.slice.xpk_type if run.slice else "?"
+            most = duration_text(job.limit_s)
+            return f"Take {run.chips} chips ({run.num_slices} x {described}) for at most {most}, from queue {run.queue}"
         case CpuPlan(job=job) if run.slice:
             return f"Take {run.chips} chips ({run.slice.xpk_type}) for {job.work} on one host, from queue {run.queue}"
         case CpuPlan(job=job):
@@ -192,6 +197,11 @@ def _asks_for(plan: Planned) -> Iterator[str]:
             described = run.slice.describe if run.slice else "?"
             yield f"{plan.run_name}: {run.chips} chips, {run.num_slices} x {described}"
             yield f"{at}, mode {plan.mode.value}"
+        case SlicePlan(job=job):
+            described = run.slice.describe if run.slice else "?"
+            slices = f"{run.chips} chips, {run.num_slices} x {described}"
+            yield f"{plan.run_name}: {slices}, at most {duration_text(job.limit_s)}"
+            yield at
         case CpuPlan() if run.slice:
             yield f"{plan.run_name}: {run.chips} chips, {run.slice.describe}; only its first host works"
             yield at
@@ -220,7 +230,7 @@ def _whole(done: Submission) -> str:
     match done.plan:
         case Plan():
             return f"its checkpoint of step {done.steps} is saved"
-        case CpuPlan():
+        case CpuPlan() | SlicePlan():
             return "its result is complete"
 
 
@@ -232,10 +242,12 @@ def _makes(plan: Planned) -> Iterator[str]:
             yield from tensorboard_lines(plan.run, folder=folder)
         case CpuPlan(job=job):
             yield f"checkpoint   {job.writes}"
+        case SlicePlan(job=job):
+            yield f"result       {job.writes}"
 
 
 def _resumes(done: Submission) -> Iterator[str]:
-    if isinstance(done.plan, CpuPlan):
+    if not isinstance(done.plan, Plan):
         return
     if done.resumed_from is not None:
         yield f"resumes      from step {done.resumed_from}, with {ORDERS[done.resumed_order or 'repeated']}"

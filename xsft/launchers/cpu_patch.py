@@ -30,6 +30,7 @@ from xsft.launchers.labels import (
 )
 from xsft.launchers.patch import NODE_TERMS, Change, capacity_changes, pull_secret_changes, token_changes
 from xsft.launchers.pointers import JsonValue, Named, Pointer
+from xsft.launchers.slicejob import SliceJob
 
 SCRATCH_VOLUME = "xsft-scratch"
 NODE_DISK = 20 * GIB
@@ -48,14 +49,14 @@ def cpu_changes(job: CpuJob) -> tuple[Change, ...]:
     """Return the changes to the manifest for what xpk cannot express."""
     at = places(job.run.mode.value)
     place = _slice_changes(job, at) if job.on_tpu else _node_changes(job, at)
-    return (*_identity(job, at), *place, *token_changes(job.run, at), *pull_secret_changes(job.run, at))
+    return (*identity_changes(job, at), *place, *token_changes(job.run, at), *pull_secret_changes(job.run, at))
 
 
 def cpu_expectations(job: CpuJob) -> tuple[Expectation, ...]:
     """Return what the job's manifest must hold."""
     at = places(job.run.mode.value)
     return (
-        *_expected_identity(job, at),
+        *expected_identity(job, at),
         *_expected_process(job, at),
         *(slice_expectations(job.run, at) if job.on_tpu else _expected_node(job, at)),
         *_expected_policies(job, at),
@@ -63,7 +64,7 @@ def cpu_expectations(job: CpuJob) -> tuple[Expectation, ...]:
     )
 
 
-def _labels(job: CpuJob) -> dict[str, str]:
+def _labels(job: CpuJob | SliceJob) -> dict[str, str]:
     run = job.run
     return {
         "app.kubernetes.io/managed-by": "xsft",
@@ -74,7 +75,7 @@ def _labels(job: CpuJob) -> dict[str, str]:
     }
 
 
-def _annotations(job: CpuJob) -> dict[str, str]:
+def _annotations(job: CpuJob | SliceJob) -> dict[str, str]:
     return {
         DIGEST_ANNOTATION: job.digest,
         OUTPUT_ANNOTATION: job.run.output or "",
@@ -83,7 +84,8 @@ def _annotations(job: CpuJob) -> dict[str, str]:
     }
 
 
-def _identity(job: CpuJob, at: JobSetPaths) -> Iterator[Change]:
+def identity_changes(job: CpuJob | SliceJob, at: JobSetPaths) -> Iterator[Change]:
+    """Yield the changes that identify a run that does not train."""
     why = "the job's identity: xpk has no flag for labels and annotations"
     context = "xpk leaves the namespace to the kubeconfig context"
     yield Change(path=("metadata", "namespace"), value=job.run.namespace, why=context)
@@ -153,7 +155,8 @@ def _volume(job: CpuJob) -> JsonValue:
     return {"name": SCRATCH_VOLUME, "ephemeral": {"volumeClaimTemplate": claim}}
 
 
-def _expected_identity(job: CpuJob, at: JobSetPaths) -> Iterator[Expectation]:
+def expected_identity(job: CpuJob | SliceJob, at: JobSetPaths) -> Iterator[Expectation]:
+    """Yield what identifies a run that does not train."""
     labels: Pointer = ("metadata", "labels")
     run, pod = job.run, (*at.trainer_pod[:-1], "metadata", "labels")
     yield Expectation(field="name", path=("metadata", "name"), value=run.jobset)

@@ -11,6 +11,7 @@ from xsft import targets
 from xsft.launchers.cpujob import CpuJob
 from xsft.launchers.patch import Change
 from xsft.launchers.pointers import JsonValue
+from xsft.launchers.slicejob import SliceJob
 from xsft.spec.resolve import Run
 
 
@@ -41,6 +42,9 @@ class Launcher(Protocol):
 
     def cpu_rendering(self, job: CpuJob) -> Rendering:
         """Return the rendering of a job on a CPU node, as `rendering` does."""
+
+    def slice_rendering(self, job: SliceJob) -> Rendering:
+        """Return the rendering of a job on the training's slices, as `rendering` does."""
 
     def changes(self, run: Run, *, digest: str) -> tuple[Change, ...]:
         """Return the changes to the rendered manifest, each with its reason; `digest` is the run's identity."""

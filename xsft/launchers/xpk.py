@@ -9,6 +9,7 @@ from xsft.launchers.cpujob import CpuJob, cpu_env
 from xsft.launchers.encoding import CountedArgument, encode_command, encode_env_value
 from xsft.launchers.launcher import XpkRendering
 from xsft.launchers.patch import changes as changes  # noqa: PLC0414 -- its answer as a launcher
+from xsft.launchers.slicejob import SliceJob
 from xsft.modes import mode_module
 from xsft.spec.resolve import Run
 from xsft.trainers.shuffling import SEED, counted_seeds
@@ -36,6 +37,13 @@ def cpu_rendering(job: CpuJob) -> XpkRendering:
     on_a_node = (f"--docker-image={run.spec.image.ref}", f"--workload={run.jobset}", machine)
     what = _what(run) if job.on_tpu else on_a_node
     flags = (*_where(run), *what, *_priority(run), *_finished(run), *_env(cpu_env(job)))
+    return XpkRendering(argv=("xpk", "workload", "create", *flags, f"--command={job.command}"))
+
+
+def slice_rendering(job: SliceJob) -> XpkRendering:
+    """Return the rendering of a job on the training's slices."""
+    run = job.run
+    flags = (*_where(run), *_what(run), *_flags(run), *_env(job.env))
     return XpkRendering(argv=("xpk", "workload", "create", *flags, f"--command={job.command}"))
 
 

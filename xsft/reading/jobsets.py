@@ -46,7 +46,7 @@ def jobset_of(json: JsonObject) -> JobSet:
     run_name = _run_name(text(labels.get(RUN_LABEL)), jobset=name)
     jobs = rows(spec.get("replicatedJobs"))
     mode, conditions = _mode(labels, jobs), conditions_of(status)
-    slices, trainer = _slices(jobs, mode), _trainer(jobs, mode)
+    slices, trainer, work = _slices(jobs, mode), _trainer(jobs, mode), text(labels.get(WORK_LABEL))
     command = " ".join((*texts(trainer.get("command")), *texts(trainer.get("args"))))
     return JobSet(
         name=name,
@@ -58,7 +58,7 @@ def jobset_of(json: JsonObject) -> JobSet:
         mode=mode,
         tpu=tpu_of(_pod_spec(slices)),
         num_slices=whole(slices.get("replicas")) if slices else None,
-        steps=whole(annotations.get(STEPS_ANNOTATION)) or whole(_literal(_STEPS, command)),
+        steps=whole(annotations.get(STEPS_ANNOTATION)) or (None if work else whole(_literal(_STEPS, command))),
         output=text(annotations.get(OUTPUT_ANNOTATION)) or _literal(_OUTPUT, command),
         spec_digest=text(annotations.get(DIGEST_ANNOTATION)),
         queue=text(labels.get(QUEUE_LABEL)),
@@ -70,7 +70,7 @@ def jobset_of(json: JsonObject) -> JobSet:
         has_status=bool(status),
         restarts=count(status.get("restarts")),
         max_restarts=whole(mapping(spec, "failurePolicy").get("maxRestarts")),
-        work=text(labels.get(WORK_LABEL)),
+        work=work,
         data_on_restart=text(annotations.get(DATA_ANNOTATION)),
         deleting_at=text(metadata.get("deletionTimestamp")),
     )

@@ -65,6 +65,9 @@ class EvaluateStage(Section):
     """Rules for the tuned model's answers; a missed one ends the pipeline with exit status 6."""
     max_eval_loss: float | None = Field(default=None, gt=0)
     """Highest loss of the tuned model on the split that passes."""
+    limit_s: int = Field(default=7200, ge=60, le=7 * 24 * 3600)
+    """Maximum seconds that the evaluation holds its slices on a cluster, from the start of its pods; then it ends as
+    failed. It starts again, with the same limit, after a preemption that `restarts` allows."""
 
 
 class ExportStage(Section):

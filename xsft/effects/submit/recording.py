@@ -20,7 +20,7 @@ from xsft.effects.machine.process import user_name
 from xsft.records.model import Attempt, ClusterAddress, Git, Record, RecordedImage
 from xsft.spec.digest import canonical
 from xsft.spec.place import Place
-from xsft.steps import CpuPlan, Plan, Planned
+from xsft.steps import CpuPlan, Plan, Planned, SlicePlan
 from xsft.trainers.shuffling import order_at_first
 
 
@@ -97,7 +97,7 @@ def _argv(plan: Planned) -> tuple[str, ...]:
     match plan:
         case Plan():
             return plan.trainer_argv
-        case CpuPlan():
+        case CpuPlan() | SlicePlan():
             return plan.job.argv
 
 
@@ -105,7 +105,7 @@ def _env(plan: Planned) -> dict[str, str]:
     match plan:
         case Plan():
             return plan.trainer_env
-        case CpuPlan():
+        case CpuPlan() | SlicePlan():
             return plan.env
 
 
@@ -113,7 +113,7 @@ def _steps(plan: Planned) -> int:
     match plan:
         case Plan():
             return plan.run.spec.train.steps
-        case CpuPlan():
+        case CpuPlan() | SlicePlan():
             return 0
 
 
@@ -147,6 +147,8 @@ def _resolved(plan: Planned) -> dict[str, Any]:
             return _resolved_training(plan)
         case CpuPlan():
             return _resolved_job(plan)
+        case SlicePlan():
+            return _resolved_slice_job(plan)
 
 
 def _resolved_job(plan: CpuPlan) -> dict[str, Any]:
@@ -160,6 +162,21 @@ def _resolved_job(plan: CpuPlan) -> dict[str, Any]:
         "cpus": job.cpus,
         "machine": plan.run.slice.machine_type if plan.run.slice else job.machine.machine,
         "queue": job.run.queue,
+    }
+
+
+def _resolved_slice_job(plan: SlicePlan) -> dict[str, Any]:
+    job, run = plan.job, plan.run
+    return {
+        "work": job.work,
+        "for_run": job.training,
+        "writes": job.writes,
+        "program": job.program,
+        "limit_s": job.limit_s,
+        "tpu": run.slice.xpk_type if run.slice else None,
+        "num_slices": run.num_slices,
+        "chips": run.chips,
+        "queue": run.queue,
     }
 
 

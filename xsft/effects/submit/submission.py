@@ -46,7 +46,7 @@ from xsft.naming import RowOrder, jobset_name
 from xsft.ownership import pass_over, recognised
 from xsft.problems import Problem, errors_in, warning
 from xsft.records.model import AttemptFacts, ReadBack, Record
-from xsft.steps import CpuPlan, Plan, Planned
+from xsft.steps import CpuPlan, Plan, Planned, SlicePlan
 from xsft.trainers.shuffling import order_at_first
 
 Action = Literal["created", "adopted", "attempt", "finished"]
@@ -146,7 +146,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
             case Plan():
                 output = str(plan.run.output)
                 return latest_step(self.store.objects_at(output), output=output, run_name=plan.run_name)
-            case CpuPlan():
+            case CpuPlan() | SlicePlan():
                 return None
 
     def _settle(self, plan: Planned, world: RunHistory) -> None:
@@ -154,7 +154,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         match plan:
             case Plan():
                 return
-            case CpuPlan():
+            case CpuPlan() | SlicePlan():
                 for record in world.records:
                     ended = next((s for s in world.jobsets if s.uid == record.last.uid and s.state != "live"), None)
                     if ended is not None and record.last.outcome == "created":
@@ -165,7 +165,7 @@ class Submitter(Struct, frozen=True, kw_only=True):
         match plan:
             case Plan():
                 return False
-            case CpuPlan():
+            case CpuPlan() | SlicePlan():
                 return self.made(plan.job.writes)
 
     def _decided(self, plan: Planned, world: RunHistory) -> tuple[Decision, tuple[Problem, ...]]:
@@ -312,7 +312,7 @@ def _as_held(plan: Planned, held: JsonObject | None) -> Planned:
     match plan:
         case Plan():
             return plan
-        case CpuPlan():
+        case CpuPlan() | SlicePlan():
             path = ((held or {}).get("metadata", {}).get("annotations") or {}).get(WRITES_ANNOTATION)
             return replace(plan, job=replace(plan.job, writes=path)) if path else plan
 
@@ -321,7 +321,7 @@ def _decision(plan: Planned, world: RunHistory) -> Decision:
     match plan:
         case Plan():
             return decide(plan.run, world=world)
-        case CpuPlan():
+        case CpuPlan() | SlicePlan():
             return decide_job(plan.run, digest=plan.spec_digest, world=world)
 
 

@@ -1,0 +1,60 @@
+"""The JobSet of an evaluation on the training's slices; contract tests render it with the real xpk."""
+
+from __future__ import annotations
+
+import json
+
+from tests.slicejobs import NAME, job, planned
+from xsft.launchers.encoding import command_in_wrapper, decode_command
+from xsft.launchers.slicejob import attempt_of_slice_job
+from xsft.planner import slice_rendering
+from xsft.trainers.tokenizer_copy import FOLDER
+
+
+def test_everything_it_asks_for_is_in_the_manifest() -> None:
+    plan = planned()
+    assert {row.outcome for row in plan.audit} == {"landed", "patched"}
+    assert plan.problems == ()
+    assert "xpk has no time limit for a workload" in plan.by_hand
+
+
+def test_it_takes_the_slices_of_the_training_and_ends_at_its_limit() -> None:
+    plan = planned()
+    spec = (plan.manifest or {})["spec"]
+    (slices,) = spec["replicatedJobs"]
+    assert (slices["replicas"], slices["template"]["spec"]["parallelism"]) == (1, 2)
+    assert slices["template"]["spec"]["activeDeadlineSeconds"] == 1800
+    assert spec["failurePolicy"]["maxRestarts"] == 10
+    assert "DeadlineExceeded" in spec["failurePolicy"]["rules"][0]["onJobFailureReasons"]
+    labels = (plan.manifest or {})["metadata"]["labels"]
+    assert (labels["xsft.dev/run"], labels["xsft.dev/work"]) == (NAME, "evaluate")
+
+
+def test_each_host_receives_the_program_and_its_job_byte_for_byte() -> None:
+    plan = planned()
+    pod = (plan.manifest or {})["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    _, argv = decode_command(command_in_wrapper(pod["containers"][0]["command"][2]))
+    assert argv == plan.job.process
+    document = json.loads(argv[3])
+    assert (document["module"], document["notes"]["prompts"][0][0]["content"]) == (
+        "xsft.evaluation.container",
+        "What is 1 plus 1?",
+    )
+    assert document["notes"]["noted"] == {"digest": plan.spec_digest, "worker": plan.job.program}
+    assert argv[4] == plan.job.writes
+    assert [one["name"] for one in document["notes"]["models"]] == ["base", "tuned"]
+
+
+def test_the_copied_tokenizer_of_the_training_is_made_on_each_host_too() -> None:
+    process = job(model__pad_token="<|vision_pad|>").process
+    assert process[:2] == ("python3", "-c")
+    assert process[6] == FOLDER
+    assert process[7] == "-c"
+
+
+def test_a_later_attempt_has_another_name_and_the_same_work() -> None:
+    first = job()
+    second = attempt_of_slice_job(first, 2)
+    assert (second.run.jobset, second.run.run_name) == (f"{NAME}-2", NAME)
+    assert (second.process, second.digest) == (first.process, first.digest)
+    assert f"--workload={NAME}-2" in slice_rendering(second).argv  # type: ignore[union-attr]

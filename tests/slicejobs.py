@@ -1,0 +1,49 @@
+"""An evaluation as a job on a training's slices, and its plan."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+from tests.stories import ROOT, intent_of, spec_of, varied
+from xsft.evaluation.plan import EvaluationPlan
+from xsft.launchers.encoding import command_in_wrapper
+from xsft.launchers.slicejob import SliceJob, evaluation_job
+from xsft.planner import make_slice_plan, slice_rendering
+from xsft.steps import Intent, SlicePlan
+from xsft.trainers.evaluation import evaluation_plan
+
+STORY = "qwen3_gsm8k"
+NAME = "qwen3-gsm8k-evaluate"
+GOLDEN = ROOT / "tests" / "golden" / f"{STORY}.manifest.yaml"
+STAGES = {"evaluate": {"prompts": ["What is 1 plus 1?"], "require": [{"prompt": 0, "matches": "2"}], "limit_s": 1800}}
+
+
+def job(**changes: Any) -> SliceJob:
+    """`changes`: of the workload, by dotted key with `__` for the dot."""
+    intent = _intent(**changes)
+    return evaluation_job(evaluation(intent), intent.run, limit_s=1800)
+
+
+def evaluation(intent: Intent) -> EvaluationPlan:
+    return evaluation_plan(intent.run, digest=intent.spec_digest)
+
+
+def _intent(**changes: Any) -> Intent:
+    dotted = {key.replace("__", "."): value for key, value in changes.items()}
+    return intent_of(varied(spec_of(STORY), {"stages": STAGES, **dotted}))
+
+
+def planned(**changes: Any) -> SlicePlan:
+    """What xpk renders is taken from the golden manifest of the training; what patches put there is put again."""
+    wanted = job(**changes)
+    text = GOLDEN.read_text(encoding="utf-8")
+    rendered = yaml.safe_load(re.sub(r": qwen3-gsm8k$", f": {wanted.run.jobset}", text, flags=re.MULTILINE))
+    pod = rendered["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    script = container["command"][2]
+    container["command"][2] = script.replace(command_in_wrapper(script), wanted.command)
+    rendering = slice_rendering(wanted)
+    return make_slice_plan(wanted, rendered=rendered, xpk_argv=getattr(rendering, "argv", None), file="w.yaml")

@@ -1,0 +1,76 @@
+"""The result of an evaluation on a cluster: its pod writes measurement.json, and the first xsft that reads it writes
+evaluation.json with the verdict beside it, once."""
+
+from __future__ import annotations
+
+from xsft.effects.local.expression import matches
+from xsft.effects.records.records import RecordStore, record_store
+from xsft.effects.submit.job_end import record_job_end
+from xsft.errors import Refused
+from xsft.evaluation.plan import EvaluationPlan
+from xsft.evaluation.report import (
+    MAX_BYTES,
+    ClusterMeasurement,
+    EvaluationReport,
+    cluster_measurement_of,
+    from_json,
+    judgement_of,
+    report_of,
+    to_json,
+)
+from xsft.problems import Problem
+
+
+def is_measured(path: str) -> bool:
+    """Return whether the result of an evaluation's pod exists. Raises Unreachable if it cannot be read."""
+    return record_store().objects_at(path).read(path, limit=MAX_BYTES) is not None
+
+
+def read_report(plan: EvaluationPlan, *, store: RecordStore) -> EvaluationReport | None:
+    """Return the report, which is written if only the measurement exists; None without one.
+
+    Raises Unreachable if the output cannot be read, Refused for a file of other content.
+    """
+    objects = store.objects_at(plan.result)
+    content = objects.read(plan.result, limit=MAX_BYTES)
+    if content is None:
+        measured = _measured(plan, objects.read(plan.measured, limit=MAX_BYTES))
+        if measured is None:
+            return None
+        report = _judged(plan, measured)
+        objects.create(plan.result, to_json(report).encode())
+        return report
+    found = from_json(content)
+    if found is None or found.digest != plan.digest:
+        raise _unknown(plan.result)
+    return found
+
+
+def record_end(plan: EvaluationPlan, report: EvaluationReport, *, store: RecordStore) -> tuple[Problem, ...]:
+    """Record the end of the run; one whose verdict failed has failed. Returns a warning if that is not possible."""
+    at, judgement = {"output": plan.output, "run_name": plan.run_name}, report.judgement
+    if judgement.verdict == "failed":
+        return record_job_end(store, **at, outcome="failed", reason=f"verdict {judgement.summary}")
+    return record_job_end(store, **at, outcome="completed")
+
+
+def _measured(plan: EvaluationPlan, content: bytes | None) -> ClusterMeasurement | None:
+    if content is None:
+        return None
+    found = cluster_measurement_of(content)
+    if found is None or found.digest != plan.digest:
+        raise _unknown(plan.measured)
+    return found
+
+
+def _judged(plan: EvaluationPlan, found: ClusterMeasurement) -> EvaluationReport:
+    judgement = judgement_of(plan.inputs, found.measured, matches=matches)
+    return report_of(plan, found.measured, judgement, at=found.finished_at, worker=found.worker)
+
+
+def _unknown(path: str) -> Refused:
+    return Refused(
+        f"{path} is no result of this evaluation.",
+        fix="Look at the file, and move it away if no evaluation is in progress; nothing was changed.",
+        id="evaluation-result",
+    )

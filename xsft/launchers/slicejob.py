@@ -1,0 +1,79 @@
+"""Jobs of a training that need its slices but do not train: one process per host, as in McJAX. Pure data."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from xsft.evaluation.plan import EvaluationPlan
+from xsft.evaluation.program import pod_argv, program_digest
+from xsft.launchers.encoding import encode_command
+from xsft.naming import StageWork, jobset_name
+from xsft.spec.resolve import Mode, Run
+from xsft.trainers.tokenizer_copy import copying
+from xsft.trainers.trainer import trainer_of
+
+
+class SliceJob(Struct, frozen=True, kw_only=True):
+    """One process on each host of the training's slices."""
+
+    work: StageWork
+    run: Run
+    """The workload's run under the job's own name."""
+    training: str
+    """run_name of the workload."""
+    digest: str
+    """Digest of its inputs, 64 hex digits: two jobs with one digest are the same job."""
+    process: tuple[str, ...]
+    """Arguments of the process on each host."""
+    program: str
+    """sha256 of the program that the process runs, 64 hex digits."""
+    limit_s: int
+    """Maximum seconds from the start of its pods; afterwards Kubernetes ends them."""
+    writes: str
+    """Path of the job's result."""
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        return self.process
+
+    @property
+    def command(self) -> str:
+        """Return the encoded command, as `xsft.launchers.xpk.command`. Raises ValueError if it cannot be sent."""
+        return encode_command(argv=self.process, env=trainer_of(self.run).command_env(self.run), mode="mcjax")
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Return the variables of the job's container, those of the training."""
+        return trainer_of(self.run).container_env(self.run)
+
+
+def evaluation_job(plan: EvaluationPlan, run: Run, *, limit_s: int) -> SliceJob:
+    """Return the evaluation of the workload's run on as many slices as the training has."""
+    return SliceJob(
+        work="evaluate",
+        run=_run_of(run, run_name=plan.run_name, attempt=1),
+        training=plan.training,
+        digest=plan.digest,
+        process=_copied(run, pod_argv(plan)),
+        program=program_digest(),
+        limit_s=limit_s,
+        writes=plan.measured,
+    )
+
+
+def _copied(run: Run, argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the command behind that which copies the tokenizer, where the training does so."""
+    python, *rest = argv
+    return (python, *copying(run), *rest)
+
+
+def attempt_of_slice_job(job: SliceJob, attempt: int) -> SliceJob:
+    """Return the same job under the name of its nth attempt."""
+    return replace(job, run=_run_of(job.run, run_name=job.run.run_name, attempt=attempt))
+
+
+def _run_of(run: Run, *, run_name: str, attempt: int) -> Run:
+    name = jobset_name(run_name=run_name, attempt=attempt)
+    mode = Mode(value="mcjax", reason="one process per host")
+    return replace(run, run_name=run_name, attempt=attempt, jobset=name, mode=mode)
