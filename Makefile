@@ -84,6 +84,7 @@ locks: setup
 	$(MAKE) lock-xpk
 	$(COMPILE) --python-version 3.12 --no-deps xsft/locks/maxtext.in -o xsft/locks/maxtext.txt
 	$(COMPILE) --python-version 3.12 xsft/locks/engine.in -o xsft/locks/engine.txt
+	$(COMPILE_IMAGE) xsft/locks/compiler.in -o xsft/locks/compiler.txt
 	$(COMPILE_IMAGE) -c xsft/locks/xsft.txt images/post_training/installer.in -o images/post_training/installer.txt
 	$(COMPILE_IMAGE) --override images/post_training/overrides.txt images/post_training/requirements.in \
 	  -o images/post_training/requirements.txt

@@ -87,6 +87,12 @@ def inference_engine() -> BuiltEnvironment:
 
 
 @pytest.fixture(scope="session")
+def tpu_compiler() -> BuiltEnvironment:
+    """The real, pinned libtpu with MaxText. Built by `make test` on Linux x86-64."""
+    return _built("compiler")
+
+
+@pytest.fixture(scope="session")
 def xpk_python() -> Path:
     """The interpreter of xpk's environment: the one that XSFT_TEST_XPK_PYTHON names, else the built one."""
     return _python("xpk")

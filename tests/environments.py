@@ -1,7 +1,8 @@
-"""Build what the tests need: xpk, and MaxText and the engine if a fitting Python is here. Called by make."""
+"""Build what the tests need: xpk; with a fitting Python MaxText, the engine and the TPU compiler too. For make."""
 
 from __future__ import annotations
 
+import platform
 import sys
 from pathlib import Path
 
@@ -18,10 +19,20 @@ def main() -> int:
         else:
             environments.ensure("maxtext", progress=say)
             environments.ensure("engine", progress=say)
+            ensure_compiler()
     except XsftError as problem:
         say(f"error: {problem.message}\n  fix: {problem.fix}")
         return problem.exit_status
     return 0
+
+
+def ensure_compiler() -> None:
+    """Build the TPU compiler's environment where it exists."""
+    here = f"{platform.system()} {platform.machine()}"
+    if environments.environment_for("compiler").platform != here:
+        say(f"WARNING: tests that need the TPU compiler will be counted as not run: this machine is {here}")
+        return
+    environments.ensure("compiler", progress=say)
 
 
 def why_not_maxtext() -> str:

@@ -20,6 +20,7 @@ from xsft.effects.environments.render import render
 from xsft.effects.facts import gather
 from xsft.effects.facts.checkpoint import read_checkpoint
 from xsft.effects.facts.counted import kept
+from xsft.effects.facts.fit_cache import fit_cache
 from xsft.effects.facts.hub_check import HubReader, check_data, check_weights
 from xsft.effects.facts.rows import read_rows
 from xsft.effects.facts.templates import template_facts
@@ -39,6 +40,7 @@ from xsft.spec.reader import read_spec
 from xsft.spec.resolve import resolve
 from xsft.spec.secrets import redacted
 from xsft.steps import Intent, Plan
+from xsft.trainers.fit_step import step_to_compile
 
 
 class Loaded(Struct, frozen=True, kw_only=True):
@@ -94,7 +96,13 @@ def intend(workloads: Sequence[Loaded], *, attempt: int = 1, hub: HubReader | No
     )
     pairs = zip(workloads, facts, strict=True)
     whole = ((one, replace(f, template=one.template, attempt=attempt)) for one, f in pairs)
-    return tuple(make_intent(one.spec, _with_counts(one.spec, f)) for one, f in whole)
+    return tuple(make_intent(one.spec, _with_fit(one.spec, _with_counts(one.spec, f))) for one, f in whole)
+
+
+def _with_fit(spec: WorkloadSpec, facts: Facts) -> Facts:
+    """Return the facts with what the TPU compiler said about this run's step, if `xsft fit` asked it."""
+    step = step_to_compile(resolve(spec, facts)[0]) if spec.on_cluster else None
+    return replace(facts, fit=fit_cache().known(step)) if step else facts
 
 
 def _with_counts(spec: WorkloadSpec, facts: Facts) -> Facts:

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from xsft.conversion.record import ConversionRecord
+    from xsft.fit.derive import KnownStep
     from xsft.problems import Problem
     from xsft.spec.place import Place
 
@@ -247,6 +248,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     """Whether the sampled rows were not tokenised because MaxText's environment is not built."""
     counted: CountedData | None = None
     """Counts of `xsft data inspect`; None without any."""
+    fit: KnownStep | None = None
+    """What `xsft fit` compiled for this run's step, or for one of another length; None if it compiled neither."""
     machine: MachineFacts = MachineFacts()
     attempt: int = 1
     """Number of the planned attempt: 1 unless earlier attempts failed."""

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from xsft.catalog import fit, models
 from xsft.catalog.tpu import parse_tpu_type
+from xsft.fit.step import NOT_COUNTING
 
 ROW_A: dict[str, object] = {
     "ici_fsdp_parallelism": 16,
@@ -160,3 +161,8 @@ def test_defaults_of_the_installed_maxtext(maxtext_facts: dict[str, Any]) -> Non
     axes = {key: value for key, value in maxtext_facts["base"].items() if key.startswith(("ici_", "dcn_"))}
     unset = {key: value for key, value in axes.items() if key.endswith("_parallelism") and value != 1}
     assert unset == {"dcn_data_parallelism": -1, "ici_fsdp_parallelism": -1}
+
+
+@pytest.mark.contract
+def test_keys_that_do_not_count_are_maxtexts(maxtext_facts: dict[str, Any]) -> None:
+    assert {key for key in NOT_COUNTING if "." not in key} <= set(maxtext_facts["keys"])

@@ -8,9 +8,12 @@ import pytest
 
 from tests.checks.factory import DROP, FLAGSHIP, GOOD, ids, problems, run_of, spec
 from xsft.catalog.data import toml
-from xsft.checks.memory import _gathered_experts, _too_big, check
+from xsft.checks.memory import _gathered_experts, check, too_big
 from xsft.checks.mesh import check as mesh
 from xsft.facts import Facts, MachineFacts
+from xsft.fit.derive import KnownStep
+from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, Invalid, Marginal, Verdict
+from xsft.fit.words import InvalidStep
 from xsft.trainers.maxtext import trainer_keys
 
 ROWS: list[dict[str, Any]] = toml("fit.toml")["rows"]
@@ -24,7 +27,7 @@ def keys_of(row: dict[str, Any]) -> dict[str, Any]:
 def workload_of(row: dict[str, Any]):
     overrides = {key: value for key, value in keys_of(row).items() if key != "per_device_batch_size"}
     return spec(
-        {**GOOD, "train": {"steps": 500, "per_device_batch_size": 1}},
+        {**GOOD, "train": {"steps": 500, "per_device_batch_size": keys_of(row)["per_device_batch_size"]}},
         tpu={"type": row["tpu"], "num_slices": row["slices"]},
         model={"name": row["model"], "tokenizer": DROP},
         overrides={"maxtext": overrides},
@@ -43,7 +46,7 @@ def test_no_rule_refuses_what_the_compiler_accepted(row: dict[str, Any]):
     keys = trainer_keys(run)
     assert run.model is not None
     assert run.slice is not None
-    bound = [*_too_big(run, run.model, run.slice, keys), *_gathered_experts(run.model, run.slice, run, keys)]
+    bound = [*too_big(run, run.model, run.slice, keys), *_gathered_experts(run.model, run.slice, run, keys)]
     if row["verdict"] != "no":
         assert bound == []
         assert not {p for p in problems(mesh, workload_of(row)) if p.severity == "error"}
@@ -127,3 +130,54 @@ def test_this_machines_memory():
     assert ids(check, spec(target="local"), large) == set()
     assert ids(check, spec(target="local"), small) == {"local-memory"}
     assert ids(check, spec(target="local")) == set(), "unknown memory is no evidence"
+
+
+def compiled(verdict: Verdict, *, tokens: int = 1536, maxtext: str = "0.2.5") -> Facts:
+    entry = CompiledStep(verdict=verdict, tokens=tokens, versions={"maxtext": maxtext}, made_at="2026-11-23T03:00:00Z")
+    return Facts(fit=KnownStep(entry=entry, derived=tokens != 1536))
+
+
+FITS = Fits(peak_gib=2.5, sum_gib=2.75, limit_gib=31.24, by=None)
+NO = DoesNotFit(needed_gib=33.5, limit_gib=31.24, told_by="compiler")
+INVALID = Invalid(because=InvalidStep(where="parallelism", message="3 does not divide 512.", fix="Take a divisor."))
+UNCOMPILED = {"train": {"max_target_length": 1536}}
+"""A run that the catalogue does not have."""
+
+
+@pytest.mark.parametrize(
+    ("verdict", "id", "severity", "where"),
+    [
+        (FITS, "fit-known", "note", "tpu"),
+        (Marginal(peak_gib=28.0, sum_gib=33.0, limit_gib=31.24, by=None), "fit-marginal", "warning", "tpu"),
+        (NO, "fit-refused", "error", "tpu"),
+        (INVALID, "fit-invalid", "error", "parallelism"),
+    ],
+)
+def test_a_kept_verdict_is_used(verdict: Verdict, id: str, severity: str, where: str):
+    (problem,) = problems(check, spec(**UNCOMPILED), compiled(verdict))
+    assert (problem.id, problem.severity, problem.where) == (id, severity, where)
+    assert problem.message.startswith("xsft fit compiled this run on 2026-11-23: ")
+
+
+def test_a_verdict_that_follows_from_another_length_says_so():
+    (yes,) = problems(check, spec(**UNCOMPILED), compiled(FITS, tokens=4096))
+    assert "this run with 4,096 tokens on 2026-11-23: 2.50 GiB at the peak" in yes.message
+    assert yes.message.endswith("It fits. Fewer tokens take less.")
+    (no,) = problems(check, spec(**UNCOMPILED), compiled(NO, tokens=1024))
+    assert no.message.endswith("It does not fit. More tokens take more.")
+
+
+def test_the_catalogue_goes_before_a_kept_verdict():
+    (problem,) = problems(check, spec(), compiled(NO, tokens=1024))
+    assert (problem.id, "row qwen3-0.6b-v6e-8" in problem.message) == ("fit-known", True)
+
+
+CATALOGUED = {"model": {"name": "qwen3-14b", "tokenizer": DROP}, "train": {"max_target_length": 2048}}
+
+
+@pytest.mark.parametrize("changes", [UNCOMPILED, CATALOGUED])
+def test_nothing_is_refused_for_another_release_in_the_image(changes: dict[str, Any]):
+    older = spec(**changes, image={"maxtext": "0.2.4"})
+    (problem,) = problems(check, older, compiled(NO))
+    assert (problem.id, problem.severity) == ("fit-refused", "warning")
+    assert problem.message.endswith("It was compiled with MaxText 0.2.5; the image has 0.2.4.")

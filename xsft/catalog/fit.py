@@ -76,6 +76,8 @@ class CompilerVerdict(Struct, frozen=True, kw_only=True):
     sum_gib: float | None
     """GiB per chip of arguments, outputs and temporaries together; None for a rejected program."""
     limit_gib: float
+    maxtext: str
+    """The MaxText release whose step was compiled."""
     step: Literal["sft", "pretrain"]
     """The compiled step; for full fine-tuning the two differ by 1 %."""
     tokens: int
@@ -171,6 +173,7 @@ def _verdict(row: Mapping[str, Any]) -> CompilerVerdict:
         peak_gib=row.get("peak"),
         sum_gib=row.get("sum"),
         limit_gib=toml("fit.toml")["limit_gib"],
+        maxtext=toml("fit.toml")["maxtext"],
         step=row.get("step", "sft"),
         tokens=int(_tokens(_row_keys(row))),
         note=row.get("note", ""),

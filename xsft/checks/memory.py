@@ -23,17 +23,23 @@ from xsft.catalog.tpu import Slice
 from xsft.checks.mesh import axes
 from xsft.checks.values import is_on, number
 from xsft.facts import Facts
+from xsft.fit.derive import KnownStep
+from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal
 from xsft.problems import Problem, error, note, warning
 from xsft.spec.base import Value
 from xsft.spec.resolve import Run
 
 GIB = 2**30
 
+SHORTER = "Shorten max_target_length or add a slice, or try a few steps first."
+SMALLER = "Take more chips, a shorter max_target_length, mu_dtype: bfloat16, LoRA, or another mesh."
+
 FITS = {
     "fit-known": "yes",
     "fit-marginal": "just",
     "fit-refused": "no",
     "does-not-fit": "no",
+    "fit-invalid": "no: it cannot be built",
     "fit-unknown": "unknown",
 }
 """Problem id -> the answer, for the checks that say whether a run fits into memory."""
@@ -42,12 +48,60 @@ FITS = {
 def check(run: Run, keys: Mapping[str, Value], facts: Facts) -> Iterator[Problem]:
     """Check memory, with one statement at most, and the layout that a checkpoint must have for it."""
     yield from _scan_axis(keys)
+    if facts.fit is not None and not _in_catalogue(run, keys):
+        yield compiled_problem(facts.fit, release=run.release.version)
+        return
     if run.model is None or is_on(keys.get("override_model_config", False)):
         return
     if run.spec.on_this_machine:
         yield from _machine(run.model, keys, facts)
     elif run.slice is not None:
         yield from _accelerator(run, run.model, run.slice, keys)
+
+
+def _in_catalogue(run: Run, keys: Mapping[str, Value]) -> bool:
+    """Return whether the catalogue has a verdict on this run, which all users then see."""
+    if run.model is None or run.slice is None or is_on(keys.get("override_model_config", False)):
+        return False
+    tpu = run.slice.xpk_type
+    return known_verdict(model=run.model.name, tpu_type=tpu, num_slices=run.num_slices, keys=keys) is not None
+
+
+def compiled_problem(known: KnownStep, *, release: str) -> Problem:
+    """Return the statement about a step that was compiled on this machine. `release`: the image's MaxText."""
+    return _of_release(_compiled(known), known.entry.versions.get("maxtext", ""), release=release)
+
+
+def _of_release(problem: Problem, compiled_with: str, *, release: str) -> Problem:
+    """Return the problem; with another MaxText in the image the difference is stated, and nothing is refused."""
+    if compiled_with == release:
+        return problem
+    severity = "warning" if problem.severity == "error" else problem.severity
+    message = f"{problem.message} It was compiled with MaxText {compiled_with}; the image has {release}."
+    return replace(problem, severity=severity, message=message)
+
+
+def _compiled(known: KnownStep) -> Problem:
+    entry = known.entry
+    what = f"this run with {entry.tokens:,} tokens" if known.derived else "this run"
+    by = f"xsft fit compiled {what} on {entry.made_at[:10]}:"
+    match entry.verdict:
+        case Fits(peak_gib=peak, sum_gib=total, limit_gib=limit):
+            so = " Fewer tokens take less." if known.derived else ""
+            return note("fit-known", "tpu", f"{by} {_figures(peak, total, limit)}. It fits.{so}")
+        case Marginal(peak_gib=peak, sum_gib=total, limit_gib=limit):
+            message = f"{by} {_figures(peak, total, limit)}. The compiler accepts it; a chip may not."
+            return warning("fit-marginal", "tpu", message, SHORTER)
+        case DoesNotFit(needed_gib=needed, limit_gib=limit):
+            so = " More tokens take more." if known.derived else ""
+            message = f"{by} it needs {needed:.2f} GiB of {limit:.2f} per chip. It does not fit.{so}"
+            return error("fit-refused", "tpu", message, SMALLER)
+        case Invalid(because=because):
+            return error("fit-invalid", because.where, f"{by} it cannot be built. {because.message}", because.fix)
+
+
+def _figures(peak: float, total: float, limit: float) -> str:
+    return f"{peak:.2f} GiB at the peak, {total:.2f} in sum, of {limit:.2f} GiB per chip"
 
 
 def _accelerator(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
@@ -60,13 +114,14 @@ def _accelerator(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, V
 def _judged(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
     verdict = known_verdict(model=model.name, tpu_type=tpu.xpk_type, num_slices=run.num_slices, keys=keys)
     if verdict is not None:
-        yield _known(verdict, derived=number(keys.get(TOKENS, DEFAULT_TOKENS)) != verdict.tokens)
+        derived = number(keys.get(TOKENS, DEFAULT_TOKENS)) != verdict.tokens
+        yield _of_release(_known(verdict, derived=derived), verdict.maxtext, release=run.release.version)
         return
-    refused = tuple(_too_big(run, model, tpu, keys)) or tuple(_gathered_experts(model, tpu, run, keys))
+    refused = tuple(too_big(run, model, tpu, keys)) or tuple(_gathered_experts(model, tpu, run, keys))
     yield from refused
     if not refused:
         message = f"This run was never compiled for {tpu.xpk_type} × {run.num_slices}; whether it fits is unknown."
-        fix = "Try it: take one slice and a few steps; the first step fails within minutes if it does not fit."
+        fix = "Ask the TPU compiler: xsft fit FILE says it in minutes, without a TPU."
         yield note("fit-unknown", "tpu", message, fix)
 
 
@@ -91,15 +146,13 @@ def _known(verdict: CompilerVerdict, *, derived: bool) -> Problem:
             so = " Fewer tokens take less." if derived else ""
             return note("fit-known", "tpu", f"{message} It fits.{so}{more}")
         case "marginal":
-            fix = "Shorten max_target_length or add a slice, or try a few steps first."
-            return warning("fit-marginal", "tpu", f"{message} The compiler accepts it; a chip may not.{more}", fix)
+            return warning("fit-marginal", "tpu", f"{message} The compiler accepts it; a chip may not.{more}", SHORTER)
         case "no":
             so = " More tokens take more." if derived else ""
-            fix = "Take more chips, a shorter max_target_length, mu_dtype: bfloat16, LoRA, or another mesh."
-            return error("fit-refused", "tpu", f"{message} It does not fit.{so}{more}", fix)
+            return error("fit-refused", "tpu", f"{message} It does not fit.{so}{more}", SMALLER)
 
 
-def _too_big(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
+def too_big(run: Run, model: CatalogModel, tpu: Slice, keys: Mapping[str, Value]) -> Iterator[Problem]:
     """Check the lower bound: weights, optimizer state and gradients alone, below what a step really takes by 11 to 93
     %."""
     if model.params_b is None or tpu.hbm_gib is None or keys.get("lora.lora_weight_qtype"):

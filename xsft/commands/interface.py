@@ -11,6 +11,7 @@ from xsft.commands.interface_base import Document, ErrorDocument
 from xsft.commands.interface_checkpoint import CheckpointDocument, ConversionDocument, ExportDocument
 from xsft.commands.interface_data import DataDocument
 from xsft.commands.interface_evaluation import EvaluationDocument, SampleDocument
+from xsft.commands.interface_fit import FitDocument
 from xsft.commands.interface_image import ImageDocument
 from xsft.commands.interface_machine import (
     DoctorDocument,
@@ -27,6 +28,7 @@ from xsft.commands.interface_status import CancelDocument, CompareDocument, Stat
 
 DOCUMENTS: dict[str, type[Document]] = {
     "plan": PlanDocument,
+    "fit": FitDocument,
     "check": CheckDocument,
     "submit": SubmitDocument,
     "run": RunDocument,

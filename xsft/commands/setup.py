@@ -1,4 +1,4 @@
-"""`xsft setup`: build, verify and repair the environments of xpk, MaxText and the engine."""
+"""`xsft setup`: build, verify and repair the environments of xpk, MaxText, the engine and the TPU compiler."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from xsft.spec.secrets import redact
 
 VERBS: dict[str, str] = {
     "plan": "show exactly what submit would do: mode, xpk line, trainer line, checks, audit, manifest",
+    "fit": "ask the TPU compiler whether a workload fits into its chips' memory, and what takes it",
     "check": "validate workloads: print all problems of all files",
     "submit": "put a workload on its cluster, or run it on this machine",
     "run": "convert, train, evaluate, export and serve a workload, each stage once",
@@ -38,7 +39,7 @@ VERBS: dict[str, str] = {
     "checkpoint": "inspect a checkpoint, or convert a workload's Hugging Face weights into one",
     "place": "show a cluster at a glance, or add one to places.yaml",
     "doctor": "check what is installed, and print the command that adds what is missing",
-    "setup": "build the environments of xpk, MaxText and the engine",
+    "setup": "build the environments of xpk, MaxText, the engine and the TPU compiler",
     "completion": "print the shell completion script",
 }
 """Verb -> one line of help; the modules are `<verb>`, or `<verb>_` where Python keeps the word."""

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xsft.effects.environments import installed
-from xsft.effects.environments.environments import LOCKS, NAMES, environment_for
+from xsft.effects.environments.environments import LOCKS, NAMES, environment_for, refuse_platform
 from xsft.errors import EnvironmentMissing, UsageError
 
-ALL_LOCKS = ("xsft", "dev", "xpk", "maxtext", "engine")
+ALL_LOCKS = ("xsft", "dev", "xpk", "maxtext", "engine", "compiler")
 CHECKOUT = Path(__file__).parents[3]
 
 
@@ -36,6 +36,20 @@ def test_the_maxtext_lock_is_the_set_that_was_proved_and_nothing_else() -> None:
     wanted = re.findall(r"^([a-z0-9._-]+)==(\S+)", (LOCKS / "maxtext.in").read_text(), re.MULTILINE)
     assert len(wanted) == 103
     assert pins("maxtext") == dict(wanted)
+
+
+def test_the_compiler_lock_is_maxtexts_and_libtpu_at_the_images_pin() -> None:
+    image = (CHECKOUT / "images" / "post_training" / "requirements.in").read_text()
+    (libtpu,) = re.findall(r"^libtpu==(\S+)", image, re.MULTILINE)
+    assert pins("compiler") == {**pins("maxtext"), "libtpu": libtpu}
+
+
+def test_the_compiler_is_refused_where_libtpu_has_no_wheel() -> None:
+    spec = environment_for("compiler")
+    refuse_platform(spec, here="Linux x86_64")
+    with pytest.raises(EnvironmentMissing, match="Linux x86_64 only; this machine is Darwin arm64"):
+        refuse_platform(spec, here="Darwin arm64")
+    refuse_platform(environment_for("maxtext"), here="Darwin arm64")
 
 
 def test_the_xpk_lock_holds_the_release_that_plans_are_rendered_with() -> None:

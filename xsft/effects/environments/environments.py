@@ -1,4 +1,5 @@
-"""The environments besides xsft's own, by their locks: xpk renders manifests, MaxText trains, the engine serves.
+"""The environments besides xsft's own, by their locks: xpk renders manifests, MaxText trains, the engine serves, the
+compiler says whether a run fits.
 
 An environment is a folder `<cache>/envs/<name>-<digest of the lock>-py<X.Y>`, shared between checkouts. It is valid
 only with its marker, which is written last. Finding one costs a few file reads and no process: `xsft plan` does it
@@ -7,6 +8,7 @@ every time. Building, which needs minutes and a network, is in `envbuild`.
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
 from xsft.aliases import ShowLine
@@ -55,11 +57,23 @@ def environment_for(name: str, *, locks: Path = LOCKS) -> EnvironmentSpec:
                 needed_for="serving and checking exports on this machine",
                 required=False,
             )
+        case "compiler":
+            return EnvironmentSpec(
+                name=name,
+                lock=_lock(locks / "compiler.txt"),
+                pythons=((3, 12),),
+                package="libtpu",
+                imports=("libtpu", "jax", "maxtext.trainers.post_train.sft.train_sft"),
+                size_gib=3.2,
+                needed_for="xsft fit",
+                platform="Linux x86_64",
+                required=False,
+            )
         case _:
             raise UsageError(f"unknown environment {name!r}", fix=f"Use one of: {', '.join(NAMES)}")
 
 
-NAMES = ("xpk", "maxtext", "engine")
+NAMES = ("xpk", "maxtext", "engine", "compiler")
 
 USUAL = ("xpk", "maxtext")
 """What `xsft setup` builds if no environment is named."""
@@ -82,6 +96,15 @@ def repair(name: str, *, progress: ShowLine) -> BuiltEnvironment:
     return _build(name, progress=progress, verify=True)
 
 
+def refuse_platform(spec: EnvironmentSpec, *, here: str) -> None:
+    """Raise EnvironmentMissing if the environment has no packages for this platform, `Darwin arm64`."""
+    if spec.platform and spec.platform != here:
+        raise EnvironmentMissing(
+            f"the {spec.name} environment exists for {spec.platform} only; this machine is {here}",
+            fix=f"run it on a machine with {spec.platform}: a laptop or a virtual machine, without a TPU",
+        )
+
+
 def default_cache() -> Path:
     """Return the folder of all environments of this user."""
     return own_cache() / "envs"
@@ -89,6 +112,7 @@ def default_cache() -> Path:
 
 def _build(name: str, *, progress: ShowLine, verify: bool) -> BuiltEnvironment:
     spec = environment_for(name)
+    refuse_platform(spec, here=f"{platform.system()} {platform.machine()}")
     place = envbuild.BuildPlace(cache=default_cache(), env=own_environment(), home=Path.home())
     return envbuild.build(spec, place, progress=progress, verify=verify)
 

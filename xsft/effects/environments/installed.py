@@ -42,6 +42,8 @@ class EnvironmentSpec:
     """Disk space needed to build it, GiB, including packages in uv's cache."""
     needed_for: str = ""
     """What needs it, for `xsft doctor`."""
+    platform: str = ""
+    """The only platform for which the lock has wheels, as `Linux x86_64`; empty: any."""
     required: bool = True
     """False: `xsft setup` without a name does not build it, and `xsft doctor` does not report it as missing."""
 

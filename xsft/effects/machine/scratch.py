@@ -17,10 +17,12 @@ OLD_S = 3600.0
 
 
 @contextmanager
-def scratch_folder(purpose: str) -> Iterator[Path]:
-    """Yield a private folder. It is removed at the end, or by a later xsft if this process is killed."""
-    sweep_scratch(Path(tempfile.gettempdir()))
-    with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{purpose}-", ignore_cleanup_errors=True) as name:
+def scratch_folder(purpose: str, *, parent: Path | None = None) -> Iterator[Path]:
+    """Yield a private folder, in `parent` or the system's folder of temporary files. It is removed at the end, or by a
+    later xsft if this process is killed."""
+    inside = parent or Path(tempfile.gettempdir())
+    sweep_scratch(inside)
+    with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{purpose}-", dir=inside, ignore_cleanup_errors=True) as name:
         handle = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)

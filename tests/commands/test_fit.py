@@ -1,0 +1,100 @@
+"""`xsft fit` where no compiler is needed: arithmetic, the catalogue, what is kept; and how an answer reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.checks.factory import run_of, spec
+from tests.inprocess import xsft
+from xsft.commands.fit_text import FitAnswer, fit_document, fit_text
+from xsft.commands.interface_fit import FitDocument, FitEntryDocument
+from xsft.fit.derive import KnownStep
+from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, LargeBuffer, StepMemory, Verdict
+
+WORKLOADS = Path(__file__).parents[2] / "workloads"
+
+
+def on_a_cluster() -> list[str]:
+    return sorted(str(path) for path in WORKLOADS.glob("*.yaml") if "target: local" not in path.read_text())
+
+
+def test_every_cluster_workload_fits_by_the_catalogue() -> None:
+    done = xsft("fit", *on_a_cluster(), "--json")
+    document = FitDocument.model_validate_json(done.stdout, strict=True)
+    assert (done.returncode, len(document.fits)) == (0, 6)
+    assert {(one.verdict, one.source) for one in document.fits} == {("fits", "catalogue")}
+
+
+def test_arithmetic_refuses_with_status_2() -> None:
+    file = str(WORKLOADS / "llama31_lora.yaml")
+    done = xsft("fit", file, "--set", "train.weight_dtype=float32")
+    assert done.returncode == 2
+    assert "llama31-lora: INVALID on v6e-8 × 1: train.weight_dtype: LoRA with float32 weights" in done.stdout
+    assert "  fix: Set train.weight_dtype: bfloat16.\n  Decided by arithmetic, without the compiler.\n" in done.stdout
+
+
+def test_a_local_workload_has_no_step() -> None:
+    done = xsft("fit", str(WORKLOADS / "tiny_local.yaml"), "--json")
+    assert done.returncode == 2
+    assert [one["id"] for one in json.loads(done.stdout)["problems"]] == ["fit-no-step"]
+
+
+def answer(verdict: Verdict, *, tokens: int = 1024, tpu: str = "v6e-8", maxtext: str = "0.2.5") -> FitAnswer:
+    entry = CompiledStep(
+        verdict=verdict,
+        tokens=tokens,
+        versions={"maxtext": "0.2.5", "libtpu": "0.0.44"},
+        made_at="2026-11-23T03:00:00Z",
+        seconds={"tracing": 5.0, "compiling": 55.0},
+        cpu_s=170.4,
+        rss_gib=1.9,
+    )
+    run = run_of(spec(tpu={"type": tpu}, image={"maxtext": maxtext}))
+    known = KnownStep(entry=entry, derived=tokens != 1024)
+    return FitAnswer(file="a.yaml", run=run, verdict=verdict, source="compiler", known=known)
+
+
+BUFFER = LargeBuffer(gib=0.29, shape="bf16[151936,1024]", count=3, layer="jit(train_step)/jvp()")
+FITS = Fits(
+    peak_gib=2.017,
+    sum_gib=2.027,
+    limit_gib=31.24,
+    by=StepMemory(weights=0.28, optimizer=0.56, gradients=0.28, batch=0.0, temporaries=0.92, buffers=(BUFFER,)),
+)
+NO = DoesNotFit(needed_gib=33.5, limit_gib=31.24, told_by="compiler")
+
+
+def test_an_answer_as_text() -> None:
+    assert list(fit_text(answer(FITS))) == [
+        "qwen-chat: FITS v6e-8 × 1: 2.02 GiB at the peak, 2.03 in sum, of 31.24 GiB per chip",
+        "  weights         0.28 GiB",
+        "  optimizer       0.56 GiB",
+        "  gradients       0.28 GiB",
+        "  batch           0.00 GiB",
+        "  temporaries     0.92 GiB",
+        "  largest buffers that the program writes (they need not live at once):",
+        "          0.29 GiB  bf16[151936,1024] × 3  jit(train_step)/jvp()",
+        "  Compiled 2026-11-23 in 1m (170 CPU-s, 1.9 GiB) with maxtext 0.2.5, libtpu 0.0.44.",
+        "  Not covered: restoring the checkpoint, a second step in flight, the runtime's own memory, the eval step.",
+    ]
+
+
+def test_a_refusal_names_one_total() -> None:
+    lines = list(fit_text(answer(NO, tokens=512)))
+    assert lines[0] == "qwen-chat: NO, does not fit v6e-8 × 1: needs 33.50 GiB of 31.24 per chip"
+    assert "  Follows from the compiled run with 512 tokens: more tokens take more." in lines
+    assert answer(NO).refused
+
+
+def test_what_a_verdict_does_not_hold_for_is_said() -> None:
+    assert any(
+        "MaxText 0.2.4, and the compiled step is MaxText 0.2.5's" in one for one in answer(FITS, maxtext="0.2.4").notes
+    )
+    assert any("Only the figures of v6e" in one for one in answer(FITS, tpu="v5p-8").notes)
+    assert not any("Only the figures" in one for one in answer(FITS).notes)
+
+
+def test_the_document_is_the_described_one() -> None:
+    for one in (FITS, NO):
+        FitEntryDocument.model_validate_json(json.dumps(fit_document(answer(one))), strict=True)

@@ -1,0 +1,72 @@
+"""The real TPU compiler compiles a tiny model's step for a slice, on a machine without a TPU and without a network."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from xsft.effects.environments.installed import BuiltEnvironment
+from xsft.effects.facts.fit_cache import FitCache
+from xsft.effects.local.fit import CompileShop, compile_step
+from xsft.fit.step import StepToCompile
+from xsft.fit.verdict import Fits, Invalid
+
+TINY = StepToCompile(
+    topology="v6e-8",
+    num_slices=1,
+    devices_per_chip=1,
+    arguments=(
+        "base_emb_dim=256",
+        "base_mlp_dim=512",
+        "base_num_decoder_layers=2",
+        "base_num_kv_heads=2",
+        "base_num_query_heads=2",
+        "head_dim=128",
+        "model_name=default",
+        "override_model_config=True",
+        "per_device_batch_size=1",
+        "vocab_size=1024",
+    ),
+    tokens=512,
+)
+OUTSIDE = (Path("/tmp/tpu_logs"), Path("/tmp/libtpu_lockfile"))
+"""What libtpu writes unless told otherwise. source: aot_fit.md §1"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path, tpu_compiler: BuiltEnvironment) -> CompileShop:
+    return CompileShop(
+        environment=tpu_compiler,
+        cache=FitCache(folder=tmp_path / "fit"),
+        env={"PATH": os.environ["PATH"]},
+        say=lambda _line: None,
+        free_gib=lambda: 64.0,
+    )
+
+
+@pytest.mark.maxtext
+@pytest.mark.contract
+def test_a_step_is_compiled_and_its_memory_told(shop: CompileShop) -> None:
+    before = [path.exists() for path in OUTSIDE]
+    said: list[str] = []
+    found = compile_step(TINY, needed_gib=4.0, shop=replace(shop, say=said.append))
+    assert isinstance(found.verdict, Fits)
+    assert (found.verdict.limit_gib, found.verdict.by is not None) == (31.24, True)
+    parts = found.verdict.by
+    assert parts is not None
+    assert parts.optimizer == pytest.approx(2 * parts.weights, rel=0.1), "AdamW's two moments in float32"
+    assert [line.partition(" ")[0] for line in said] == ["importing", "configuring", "tracing", "lowering", "compiling"]
+    assert [path.exists() for path in OUTSIDE] == before, "nothing is written outside the cache"
+    assert list((shop.cache.folder / "scratch").iterdir()) == []
+
+
+@pytest.mark.maxtext
+@pytest.mark.contract
+def test_a_slice_that_maxtext_lacks_is_invalid(shop: CompileShop) -> None:
+    found = compile_step(replace(TINY, topology="v6e-512"), needed_gib=4.0, shop=shop)
+    assert isinstance(found.verdict, Invalid)
+    assert found.verdict.because.where == "tpu.type"
+    assert found.verdict.because.fix == "Take one that it has: v6e-256, v6e-128, v6e-64."

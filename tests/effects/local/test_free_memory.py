@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from xsft.effects.local.free_memory import available_gib, reserved_memory
+from xsft.errors import EnvironmentMissing
+
+
+def nothing(_line: str) -> None: ...
+
+
+def test_a_second_reservation_waits_until_the_first_ends(tmp_path: Path) -> None:
+    said: list[str] = []
+    first = reserved_memory(tmp_path, needed=4.0, say=said.append, free_gib=lambda: 6.0)
+    first.__enter__()
+    with reserved_memory(
+        tmp_path,
+        needed=4.0,
+        say=said.append,
+        free_gib=lambda: 6.0,
+        pause=lambda _s: first.__exit__(None, None, None) and None,
+    ):
+        assert said == ["waiting: 6.0 GiB of memory free, 4 needed, and 1 other compilation may take 4 GiB"]
+    assert len(list(tmp_path.glob("[0-9]*"))) <= 1, "reservations that ended are removed by the next"
+
+
+def test_too_little_memory_says_how_much(tmp_path: Path) -> None:
+    held = reserved_memory(tmp_path, needed=7.0, say=nothing, free_gib=lambda: 5.2)
+    with pytest.raises(EnvironmentMissing, match=r"5\.2 GiB of memory free, 7 needed") as told, held:
+        pytest.fail("nothing may start")
+    assert told.value.problem_id == "fit-memory"
+
+
+def test_the_control_groups_limit_counts(tmp_path: Path) -> None:
+    proc, group = tmp_path / "proc", tmp_path / "groups" / "box"
+    (proc / "self").mkdir(parents=True)
+    group.mkdir(parents=True)
+    (proc / "meminfo").write_text("MemTotal: 9000000 kB\nMemAvailable:    8388608 kB\n")
+    assert available_gib(proc=proc, groups=tmp_path / "groups") == 8.0
+    (proc / "self" / "cgroup").write_text("0::/box\n")
+    (group / "memory.max").write_text(f"{4 * 2**30}\n")
+    (group / "memory.current").write_text(f"{3 * 2**30}\n")
+    (group / "memory.stat").write_text(f"anon 5\ninactive_file {2**30}\n")
+    assert available_gib(proc=proc, groups=tmp_path / "groups") == 2.0
+    (group / "memory.max").write_text("max\n")
+    assert available_gib(proc=proc, groups=tmp_path / "groups") == 8.0

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.checks.factory import DROP, FLAGSHIP, GOOD, run_of, spec
+from xsft.catalog.tpu import parse_tpu_type
+from xsft.fit.step import StepToCompile, blocks_at, compiler_name
+from xsft.trainers.fit_step import step_to_compile
+
+
+def step(*arguments: dict[str, Any], **changes: Any) -> StepToCompile:
+    found = step_to_compile(run_of(spec(*arguments, **changes)))
+    assert found is not None
+    return found
+
+
+def test_the_flagships_step() -> None:
+    found = step(FLAGSHIP)
+    assert (found.topology, found.num_slices, found.tokens) == ("v6e-256", 2, 1024)
+    assert found.arguments == (
+        "attention=flash",
+        "dcn_data_parallelism=1",
+        "dcn_fsdp_parallelism=2",
+        "ici_expert_parallelism=16",
+        "ici_fsdp_parallelism=16",
+        "model_name=deepseek3-671b",
+        "mu_dtype=bfloat16",
+        "param_scan_axis=0",
+        "per_device_batch_size=1",
+        "ragged_buffer_factor=2",
+        "use_iota_embed=True",
+    )
+
+
+def test_names_data_checkpoints_and_rates_do_not_count() -> None:
+    other = step(
+        name="another",
+        train={"steps": 7, "learning_rate": 1e-3, "checkpoint_period": 3},
+        data={"hf_path": "openai/gsm8k", "train_split": "train", "columns": ["question", "answer"]},
+        model={"checkpoint": "gs://my-bucket/elsewhere/0/items", "tokenizer": "my/own"},
+    )
+    assert other.family == step().family
+
+
+def test_mode_does_not_count() -> None:
+    pathways = {"pathways": FLAGSHIP["place"]["pathways"]}
+    assert step(mode="pathways", place={**GOOD["place"], **pathways}).family == step().family
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tpu": {"type": "v6e-16"}},
+        {"tpu": {"type": "v6e-8", "num_slices": 2}},
+        {"train": {"per_device_batch_size": 2}},
+        {"train": {"weight_dtype": "bfloat16"}},
+        {"xla_flags": ["--xla_tpu_scoped_vmem_limit_kib=98304"]},
+        {"overrides": {"maxtext": {"a_key_of_a_later_release": 1}}},
+        {"overrides": {"maxtext": {"sa_block_q": 256}}},
+    ],
+)
+def test_everything_else_counts(changes: dict[str, Any]) -> None:
+    assert step(**changes).family != step().family
+
+
+def test_a_key_at_its_default_does_not_count() -> None:
+    assert step(overrides={"maxtext": {"remat_policy": "full"}}).family == step().family
+
+
+def test_only_the_length_differs_within_a_family() -> None:
+    long = step(train={"max_target_length": 4096})
+    assert (long.family, long.tokens) == (step().family, 4096)
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**6))
+def test_lengths_with_other_attention_blocks_are_other_families(one: int, other: int) -> None:
+    same = blocks_at({}, one) == blocks_at({}, other)
+    assert same == (min(one, 512) == min(other, 512) or max(one, other) < 128)
+
+
+def test_a_run_of_this_machine_has_no_step() -> None:
+    assert step_to_compile(run_of(spec(target="local"))) is None
+    assert (
+        step_to_compile(
+            run_of(spec(overrides={"maxtext": {"max_target_length": "many"}}, train={"max_target_length": DROP}))
+        )
+        is None
+    )
+
+
+def test_slices_have_maxtexts_names() -> None:
+    assert compiler_name(parse_tpu_type("v5litepod-256")) == "v5e-256"
+    assert compiler_name(parse_tpu_type("v6e-16x16")) == "v6e-256"
+    assert compiler_name(parse_tpu_type("tpu7x-128")) == "tpu7x-128"

@@ -1,0 +1,57 @@
+"""Errors that MaxText and JAX raised in compilations, in the workload's words."""
+
+from __future__ import annotations
+
+import pytest
+
+from xsft.fit.translate import invalid_because
+
+
+@pytest.mark.parametrize(
+    ("error", "where", "words"),
+    [
+        ("NoSuchSlice: v6e-512 near v6e-256, v5p-512", "tpu.type", "Take one that it has: v6e-256"),
+        (
+            "IndivisibleError: jit arguments ... axis 0 is partitioned 1024 times, but the dimension size is 512",
+            "parallelism",
+            "1024 does not divide 512",
+        ),
+        (
+            "NotImplementedError: Failed to find assignment for logical_axis_index 1 of size 4",
+            "parallelism.ici",
+            "allow_split_physical_axes",
+        ),
+        (
+            "TypeError: scan body function carry input ... bfloat16[1,1,4096] ... float32[1,1,4096]",
+            "train.weight_dtype",
+            "bfloat16",
+        ),
+        ("ValueError: LoRA enabled but no LoRA parameters found in decoder/model state.", "lora.module_path", "Name"),
+        ("ValueError: bkv_compute=1 must be a multiple of 128", "overrides.maxtext.attention", "autoselected"),
+    ],
+)
+def test_known_errors(error: str, where: str, words: str) -> None:
+    found = invalid_because(error, phase="tracing")
+    assert found is not None
+    assert found.where == where
+    assert words in f"{found.message} {found.fix}"
+    assert found.said.startswith(error[:20])
+
+
+def test_what_maxtext_refuses_while_it_reads_its_keys_is_quoted() -> None:
+    found = invalid_because("ValueError: opt_type must be one of adamw", phase="configuring")
+    assert found is not None
+    assert "opt_type must be one of adamw" in found.said
+
+
+@pytest.mark.parametrize(
+    ("error", "phase"),
+    [
+        ("MemoryError: ", "compiling"),
+        ("ValueError: something of the harness", "tracing"),
+        ("JaxRuntimeError: INTERNAL: RET_CHECK failure", "compiling"),
+        ("ModuleNotFoundError: No module named 'maxtext'", "importing"),
+    ],
+)
+def test_other_errors_say_nothing_about_the_step(error: str, phase: str) -> None:
+    assert invalid_because(error, phase=phase) is None

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from xsft.fit.verdict import CompiledStep, DoesNotFit, Fits, Invalid, Marginal, from_json, to_json, verdict_of
+
+GIB = 2**30
+
+ACCEPTED: dict[str, Any] = {
+    "memory": {
+        "peak": 2165714688, "arguments": 894906368, "output": 894890752, "alias": 596583936,
+        "temporaries": 983688384, "host_temporaries": 0,
+    },
+    "arguments": {"model": 298256076, "optimizer": 596508684},
+    "limit": int(31.24 * GIB),
+    "buffers": [{"bytes": 311164928, "shape": "bf16[151936,1024]", "count": 3, "layer": "jit(train_step)/jvp()"}],
+}  # fmt: skip
+"""What libtpu 0.0.44 said of qwen3-0.6b on v6e-8 with 1,024 tokens: row qwen3-0.6b-v6e-8 of the catalogue."""
+
+
+def test_a_step_that_fits() -> None:
+    found = verdict_of(ACCEPTED, devices_per_chip=1)
+    assert isinstance(found, Fits)
+    assert (round(found.peak_gib, 2), round(found.sum_gib, 2), found.limit_gib) == (2.02, 2.03, 31.24)
+    assert found.by is not None
+    parts = (found.by.weights, found.by.optimizer, found.by.gradients, found.by.batch, found.by.temporaries)
+    assert sum(parts) == pytest.approx(found.sum_gib, abs=0.001)
+    assert found.by.buffers[0].shape == "bf16[151936,1024]"
+
+
+def test_an_accepted_sum_above_the_limit_is_marginal() -> None:
+    found = verdict_of({**ACCEPTED, "limit": 2 * GIB}, devices_per_chip=1)
+    assert isinstance(found, Marginal)
+
+
+def test_two_devices_share_a_chip_of_tpu7x() -> None:
+    one, two = (verdict_of(ACCEPTED, devices_per_chip=count) for count in (1, 2))
+    assert isinstance(one, Fits)
+    assert isinstance(two, Fits)
+    assert (two.peak_gib, two.limit_gib) == (pytest.approx(2 * one.peak_gib, abs=0.001), 62.48)
+
+
+def test_a_refused_step_has_one_total_and_no_buffers() -> None:
+    found = verdict_of({"needed": int(33.5 * GIB), "limit": int(31.24 * GIB)}, devices_per_chip=1)
+    assert found == DoesNotFit(needed_gib=33.5, limit_gib=31.24, told_by="compiler")
+
+
+def test_an_unknown_error_is_no_verdict() -> None:
+    assert verdict_of({"error": "MemoryError: ", "phase": "compiling"}, devices_per_chip=1) is None
+    assert verdict_of({"error": "TypeError: of the harness", "phase": "tracing"}, devices_per_chip=1) is None
+
+
+def test_an_entry_is_read_back_and_junk_is_not() -> None:
+    because = verdict_of({"error": "ValueError: no", "phase": "configuring"}, devices_per_chip=1)
+    assert isinstance(because, Invalid)
+    for verdict in (verdict_of(ACCEPTED, devices_per_chip=1), because):
+        assert verdict is not None
+        entry = CompiledStep(
+            verdict=verdict, tokens=1024, versions={"maxtext": "0.2.5"}, made_at="2026-11-23T00:00:00Z"
+        )
+        assert from_json(to_json(entry)) == entry
+        assert from_json(to_json(entry)[:-20]) is None
+    assert from_json(b'{"schema": "xsft.fit-entry/2"}') is None

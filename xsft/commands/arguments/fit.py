@@ -1,0 +1,24 @@
+"""The arguments of `xsft fit`."""
+
+from __future__ import annotations
+
+import argparse
+
+from xsft.commands.arguments import add_files, add_json, add_settings
+from xsft.commands.durations import duration
+
+EPILOG = """\
+Exit status 0 if every step fits or is marginal, 2 if one does not fit or cannot be built. A compilation takes 2 to 6
+minutes of CPU and up to 4 GiB of memory, 10 to 14 minutes and 7 GiB for deepseek3-671b; asking again takes none.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    add_files(parser)
+    add_settings(parser)
+    add_json(parser)
+    parser.add_argument(
+        "--timeout", type=duration, metavar="TIME", help="stop a compilation after this time, e.g. 90s, 20m, 1h"
+    )
+    parser.add_argument("--again", action="store_true", help="compile even if the verdict is known")

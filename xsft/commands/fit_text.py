@@ -1,0 +1,164 @@
+"""The answer of `xsft fit` about one workload: as text, and as a part of the document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from msgspec import Struct, to_builtins
+
+from xsft.commands.durations import duration_text
+from xsft.fit.derive import KnownStep
+from xsft.fit.verdict import DoesNotFit, Fits, Invalid, Marginal, StepMemory, Verdict
+from xsft.spec.resolve import Run
+
+FitSource = Literal["arithmetic", "catalogue", "cache", "compiler"]
+
+NOT_COVERED = (
+    "restoring the checkpoint",
+    "a second step in flight",
+    "the runtime's own memory",
+    "the eval step",
+)
+"""What no verdict speaks of. source: aot_fit.md §4"""
+COMPARED = "v6e"
+"""The generation whose limit was compared with published facts."""
+
+SMALLEST_GIB = 0.01
+"""Smaller buffers are not shown."""
+
+
+class FitAnswer(Struct, frozen=True, kw_only=True):
+    """What is known about one workload's step."""
+
+    file: str
+    run: Run
+    verdict: Verdict
+    source: FitSource
+    row: str = ""
+    """Id of the catalogue's row."""
+    known: KnownStep | None = None
+    """The compiled step; None if arithmetic decided."""
+
+    @property
+    def refused(self) -> bool:
+        return isinstance(self.verdict, DoesNotFit | Invalid)
+
+    @property
+    def place(self) -> str:
+        tpu = self.run.slice.xpk_type if self.run.slice else "?"
+        return f"{tpu} × {self.run.num_slices}"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what the reader must know besides the figures, one sentence each."""
+        return tuple(_notes(self))
+
+
+def fit_text(answer: FitAnswer) -> Iterator[str]:
+    """Yield the lines of one answer."""
+    yield f"{answer.run.run_name}: {headline(answer)}"
+    match answer.verdict:
+        case Fits(by=by) | Marginal(by=by):
+            yield from _parts(by) if by else ()
+        case DoesNotFit(told_by="compiler"):
+            yield "  The compiler names one total for a refused step, and no buffers."
+        case DoesNotFit():
+            yield "  Weights, optimizer state and gradients alone; activations come on top."
+        case Invalid(because=because):
+            yield f"  fix: {because.fix}"
+            yield from (f"  said: {because.said}",) if because.said else ()
+    yield from (f"  {line}" for line in answer.notes)
+
+
+def headline(answer: FitAnswer) -> str:
+    """Return the verdict with its figures."""
+    place = answer.place
+    match answer.verdict:
+        case Fits() as one:
+            return f"FITS {place}: {_figures(one)}"
+        case Marginal() as one:
+            return f"MARGINAL on {place}: {_figures(one)}; the compiler accepts it, a chip may not"
+        case DoesNotFit() as one:
+            least = "at least " if one.told_by == "bound" else ""
+            return f"NO, does not fit {place}: needs {least}{one.needed_gib:.2f} GiB of {one.limit_gib:.2f} per chip"
+        case Invalid(because=because):
+            where = f"{because.where}: " if because.where else ""
+            return f"INVALID on {place}: {where}{because.message}"
+
+
+def fit_document(answer: FitAnswer) -> dict[str, Any]:
+    """Return one entry of `fits` in the document `xsft.fit/1`."""
+    verdict, known = answer.verdict, answer.known
+    accepted = verdict if isinstance(verdict, Fits | Marginal) else None
+    entry = known.entry if known else None
+    return {
+        "file": answer.file,
+        "run_name": answer.run.run_name,
+        "verdict": to_builtins(verdict)["verdict"],
+        "peak_gib": accepted.peak_gib if accepted else None,
+        "sum_gib": accepted.sum_gib if accepted else None,
+        "needed_gib": verdict.needed_gib if isinstance(verdict, DoesNotFit) else None,
+        "limit_gib": None if isinstance(verdict, Invalid) else verdict.limit_gib,
+        "by": to_builtins(accepted.by) if accepted else None,
+        "because": to_builtins(verdict.because) if isinstance(verdict, Invalid) else None,
+        "source": answer.source,
+        "cached": answer.source in ("catalogue", "cache"),
+        "derived_from_tokens": entry.tokens if known and entry and known.derived else None,
+        "versions": entry.versions if entry else {},
+        "seconds": entry.seconds if entry else {},
+        "cpu_s": entry.cpu_s if entry else 0.0,
+        "rss_gib": entry.rss_gib if entry else 0.0,
+        "notes": list(answer.notes),
+        "not_covered": list(NOT_COVERED),
+    }
+
+
+def _figures(one: Fits | Marginal) -> str:
+    return f"{one.peak_gib:.2f} GiB at the peak, {one.sum_gib:.2f} in sum, of {one.limit_gib:.2f} GiB per chip"
+
+
+def _parts(by: StepMemory) -> Iterator[str]:
+    parts = (
+        ("weights", by.weights),
+        ("optimizer", by.optimizer),
+        ("gradients", by.gradients),
+        ("batch", by.batch),
+        ("temporaries", by.temporaries),
+    )
+    yield from (f"  {label:<12}{gib:8.2f} GiB" for label, gib in parts)
+    if by.host:
+        yield f"  of the temporaries {by.host:.2f} GiB may be the host's memory"
+    large = tuple(one for one in by.buffers if one.gib >= SMALLEST_GIB)
+    if large:
+        yield "  largest buffers that the program writes (they need not live at once):"
+    for one in large:
+        yield f"  {one.gib:12.2f} GiB  {one.shape} × {one.count}{f'  {one.layer}' if one.layer else ''}"
+
+
+def _notes(answer: FitAnswer) -> Iterator[str]:
+    known = answer.known
+    if known is not None and known.derived:
+        more = "more" if answer.refused else "fewer"
+        verb = "take more" if answer.refused else "take less"
+        yield f"Follows from the compiled run with {known.entry.tokens:,} tokens: {more} tokens {verb}."
+    yield _origin(answer)
+    if known is not None and known.entry.versions.get("maxtext") != answer.run.release.version:
+        compiled, image = known.entry.versions.get("maxtext"), answer.run.release.version
+        yield f"The image has MaxText {image}, and the compiled step is MaxText {compiled}'s: unknown for the image."
+    if answer.run.slice and answer.run.slice.generation != COMPARED:
+        yield f"Only the figures of {COMPARED} were compared with published facts; this limit is the compiler's own."
+    if not answer.refused:
+        yield f"Not covered: {', '.join(NOT_COVERED)}."
+
+
+def _origin(answer: FitAnswer) -> str:
+    """Return where the verdict comes from, and what it cost."""
+    if answer.known is None:
+        return "Decided by arithmetic, without the compiler."
+    entry = answer.known.entry
+    if answer.source == "catalogue":
+        return f"From the catalogue, row {answer.row}, MaxText {entry.versions['maxtext']}."
+    with_ = ", ".join(f"{name} {version}" for name, version in entry.versions.items() if name in ("maxtext", "libtpu"))
+    took = duration_text(sum(entry.seconds.values()))
+    return f"Compiled {entry.made_at[:10]} in {took} ({entry.cpu_s:.0f} CPU-s, {entry.rss_gib:.1f} GiB) with {with_}."

@@ -1,0 +1,90 @@
+"""The document of `xsft fit`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from xsft.commands.interface_base import Document, Problem
+
+
+class LargeBufferDocument(Document):
+    """One kind of buffer that the compiled program writes."""
+
+    gib: float
+    """Of one of them, GiB per chip."""
+    shape: str
+    count: int
+    """Number of them in the program; they need not live at once."""
+    layer: str
+    """The operation that makes the first, by the compiler's name; may be empty."""
+
+
+class StepMemoryDocument(Document):
+    """What takes the memory of an accepted step, GiB per chip; the parts add up to `sum_gib`."""
+
+    weights: float
+    optimizer: float
+    gradients: float
+    """Gradients, which become the new weights; with LoRA also the copy of the frozen ones."""
+    batch: float
+    temporaries: float
+    host: float
+    """Part of the temporaries that may be the host's memory."""
+    buffers: list[LargeBufferDocument]
+
+
+class InvalidStepDocument(Document):
+    """Why a step cannot be built."""
+
+    where: str
+    """Key path in the workload; may be empty."""
+    message: str
+    fix: str
+    said: str
+    """What MaxText or JAX said; empty if xsft's own checks decided."""
+
+
+class FitEntryDocument(Document):
+    """The verdict on one workload's step."""
+
+    file: str
+    run_name: str
+    verdict: Literal["fits", "marginal", "no", "invalid"]
+    """`marginal`: the compiler accepts it, but arguments, outputs and temporaries together exceed the chip. `invalid`:
+    it does not shard, or there is no such slice."""
+    peak_gib: float | None
+    """Peak per chip, by which the compiler accepts; null unless it accepted."""
+    sum_gib: float | None
+    """Arguments, outputs and temporaries per chip; null unless it accepted."""
+    needed_gib: float | None
+    """For `no`: the compiler's total, or the lower bound of the state."""
+    limit_gib: float | None
+    """Memory per chip by the compiler; null for `invalid`."""
+    by: StepMemoryDocument | None
+    """null for a refused step, and for a row of the catalogue."""
+    because: InvalidStepDocument | None
+    source: Literal["arithmetic", "catalogue", "cache", "compiler"]
+    cached: bool
+    derived_from_tokens: int | None
+    """max_target_length of the compiled step, if the verdict follows from one of another length."""
+    versions: dict[str, str]
+    """Of the packages that the step was compiled with."""
+    seconds: dict[str, float]
+    """Wall time of each phase."""
+    cpu_s: float
+    rss_gib: float
+    """Most memory that the compiler held."""
+    notes: list[str]
+    not_covered: list[str]
+
+
+class FitDocument(Document):
+    """`xsft fit FILE… --json`."""
+
+    schema_: Literal["xsft.fit/1"] = Field(alias="schema")
+    fits: list[FitEntryDocument]
+    problems: list[Problem]
+    """Of files that could not be read."""
+    exit_status: int

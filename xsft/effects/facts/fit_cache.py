@@ -1,0 +1,68 @@
+"""The verdicts of the TPU compiler in the cache folder: `fit/<versions>/<family>/<tokens>.json`.
+
+A folder of versions is the digest of the compiler environment's lock and of the program that asks the compiler: with
+another MaxText, libtpu or program nothing of it is found. Finding a verdict costs one folder and a few small files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from msgspec import Struct
+
+from xsft.effects.environments import environments
+from xsft.effects.machine.files import write_atomic
+from xsft.effects.machine.paths import own_cache, private_folder
+from xsft.fit.derive import KnownStep, known_step
+from xsft.fit.step import StepToCompile
+from xsft.fit.verdict import CompiledStep, from_json, to_json
+
+WORKER = Path(__file__).parents[1] / "local" / "fit_worker.py"
+PACKAGES = ("maxtext", "google-tunix", "jax", "libtpu", "flax", "qwix")
+MOST_BYTES = 256 * 1024
+
+
+class FitCache(Struct, frozen=True, kw_only=True):
+    """The folder of verdicts."""
+
+    folder: Path
+
+    def known(self, step: StepToCompile) -> KnownStep | None:
+        """Return the verdict on the step, or one that follows from another length; None if there is none."""
+        entries = (_read(file) for file in sorted(self._family(step).glob("*.json")))
+        return known_step(tuple(entry for entry in entries if entry), tokens=step.tokens)
+
+    def keep(self, step: StepToCompile, entry: CompiledStep) -> Path:
+        file = private_folder(self._family(step)) / f"{step.tokens}.json"
+        write_atomic(file, to_json(entry), durable=False)
+        return file
+
+    def _family(self, step: StepToCompile) -> Path:
+        return self.folder / versions_digest()[:16] / step.family
+
+
+def fit_cache() -> FitCache:
+    """Return the user's."""
+    return FitCache(folder=own_cache() / "fit")
+
+
+def compiler_versions() -> dict[str, str]:
+    """Return the versions of the packages that decide a verdict, by the compiler environment's lock."""
+    pins = environments.environment_for("compiler").pins
+    return {name: pins[name] for name in PACKAGES}
+
+
+@cache
+def versions_digest() -> str:
+    """Return the digest of the lock and of the program that asks the compiler, 64 hex digits."""
+    lock = environments.environment_for("compiler").digest
+    return hashlib.sha256(lock.encode() + WORKER.read_bytes()).hexdigest()
+
+
+def _read(file: Path) -> CompiledStep | None:
+    try:
+        return from_json(file.read_bytes()[:MOST_BYTES])
+    except OSError:
+        return None

@@ -1,0 +1,97 @@
+"""The memory that is free on this machine, and what running compilations have reserved of it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from xsft.effects.machine import clock
+from xsft.effects.machine.filelock import exclusive
+from xsft.effects.machine.paths import private_folder
+from xsft.errors import EnvironmentMissing
+from xsft.fit.memory import StartNow, TooLittleMemory, WaitForOthers, admission
+
+GIB = 2**30
+POLL_S = 2.0
+UNLIMITED = float("inf")
+
+
+@contextmanager
+def reserved_memory(
+    folder: Path,
+    *,
+    needed: float,
+    say: Callable[[str], None],
+    free_gib: Callable[[], float],
+    pause: Callable[[float], None] = clock.pause,
+) -> Iterator[None]:
+    """Hold a reservation of `needed` GiB while the block runs; wait while other compilations hold what it needs.
+
+    Raises EnvironmentMissing, fit-memory, if the machine has too little, and nothing to wait for.
+    """
+    private_folder(folder)
+    while (handle := _reserve(folder, needed=needed, say=say, free_gib=free_gib)) is None:
+        pause(POLL_S)
+    try:
+        yield
+    finally:
+        os.close(handle)  # the reservation ends with the lock; its file is removed by whoever looks next
+
+
+def _reserve(folder: Path, *, needed: float, say: Callable[[str], None], free_gib: Callable[[], float]) -> int | None:
+    with exclusive(folder / ".lock", waiting=lambda: None):
+        match admission(free_gib=free_gib(), needed=needed, others=tuple(_held(folder))):
+            case StartNow():
+                return _write(folder, needed)
+            case WaitForOthers(reason=reason):
+                say(f"waiting: {reason}")
+                return None
+            case TooLittleMemory(reason=reason):
+                fix = "End other programs, or run it on a machine with more memory."
+                raise EnvironmentMissing(f"The compiler cannot start: {reason}.", fix=fix, id="fit-memory")
+
+
+def _write(folder: Path, needed: float) -> int:
+    handle = os.open(folder / f"{os.getpid()}-{clock.monotonic():.6f}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    os.write(handle, f"{needed:g}".encode())
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    return handle
+
+
+def _held(folder: Path) -> Iterator[float]:
+    """Yield the reservations whose process lives; the others are removed."""
+    for file in sorted(folder.glob("[0-9]*")):
+        with suppress(OSError, ValueError), file.open("rb") as reservation:
+            try:
+                fcntl.flock(reservation, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                file.unlink()
+            except BlockingIOError:
+                yield float(reservation.read())
+
+
+def available_gib(*, proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> float:
+    """Return the memory that a new program can have, GiB: of the machine, or of the control group if that is less."""
+    meminfo = re.search(r"^MemAvailable:\s+(\d+) kB", _text(proc / "meminfo"), re.MULTILINE)
+    machine = int(meminfo[1]) * 1024 if meminfo else UNLIMITED
+    own = re.search(r"^0::/(.*)$", _text(proc / "self" / "cgroup"), re.MULTILINE)
+    return min(machine, _left(groups / own[1]) if own else UNLIMITED) / GIB
+
+
+def _left(group: Path) -> float:
+    """Return what the control group may still take, its file cache counted as free."""
+    limit, current = _text(group / "memory.max").strip(), _text(group / "memory.current").strip()
+    if not (limit.isdecimal() and current.isdecimal()):
+        return UNLIMITED
+    inactive = re.search(r"^inactive_file (\d+)$", _text(group / "memory.stat"), re.MULTILINE)
+    return float(int(limit) - int(current) + (int(inactive[1]) if inactive else 0))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""

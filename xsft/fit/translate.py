@@ -1,0 +1,92 @@
+"""Translates errors of MaxText and JAX into the workload's words. Pure.
+
+An error that is not known here is no verdict: it may be the machine's, or a mistake of the harness.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from xsft.fit.words import InvalidStep
+
+LONGEST = 300
+
+Made = Callable[[re.Match[str]], tuple[str, str, str]]
+"""Makes (where, message, fix) of the match."""
+
+CONFIG = re.compile(r"^(ValueError|ValidationError|NotImplementedError|AssertionError|KeyError): ")
+"""Errors by which MaxText refuses a configuration, while it reads it."""
+
+
+def invalid_because(error: str, *, phase: str) -> InvalidStep | None:
+    """Return why the step cannot be built; None if the error says nothing about the step."""
+    said = " ".join(error.split())[:LONGEST]
+    for pattern, made in KNOWN:
+        if found := re.search(pattern, error, re.DOTALL):
+            where, message, fix = made(found)
+            return InvalidStep(where=where, message=message, fix=fix, said=said)
+    if phase == "configuring" and CONFIG.search(error):
+        return InvalidStep(
+            where="", message="MaxText refuses these keys.", fix="Correct the key that it names.", said=said
+        )
+    return None
+
+
+def _topology(found: re.Match[str]) -> tuple[str, str, str]:
+    message = f"MaxText has no slice {found['name']}, though libtpu may: it could not start a run there."
+    return "tpu.type", message, f"Take one that it has{': ' + found['near'] if found['near'] else ''}."
+
+
+def _indivisible(found: re.Match[str]) -> tuple[str, str, str]:
+    ways, size = found["ways"], found["size"]
+    message = f"An array's dimension of {size} is cut into {ways} parts, and {ways} does not divide {size}."
+    return "parallelism", message, f"Take axes whose product divides {size} (fsdp, tensor and expert cut weights)."
+
+
+def _physical(_found: re.Match[str]) -> tuple[str, str, str]:
+    message = "The axes of parallelism.ici cannot be laid on the slice's physical axes."
+    fix = "Set overrides.maxtext.allow_split_physical_axes: true, or axes that are products of physical ones."
+    return "parallelism.ici", message, fix
+
+
+def _adapters_float32(_found: re.Match[str]) -> tuple[str, str, str]:
+    message = "LoRA with float32 weights: the adapters turn the layers' bfloat16 activations into float32."
+    return "train.weight_dtype", message, "Set train.weight_dtype: bfloat16."
+
+
+def _no_adapters(_found: re.Match[str]) -> tuple[str, str, str]:
+    message = "No module of the model matches lora.module_path, so nothing would be trained."
+    return "lora.module_path", message, "Name the modules of this model in lora.module_path."
+
+
+def _one_token(_found: re.Match[str]) -> tuple[str, str, str]:
+    message = "attention=flash stops LoRA: the adapters are put in by tracing one token."
+    return "overrides.maxtext.attention", message, "Remove it: autoselected is flash from 128 tokens up."
+
+
+def _product(found: re.Match[str]) -> tuple[str, str, str]:
+    group = found["group"].lower()
+    message = f"The product of parallelism.{group} is not the number of {'slices' if group == 'dcn' else 'devices'}."
+    return f"parallelism.{group}", message, "Correct an axis, or leave one at -1."
+
+
+def _accumulator(_found: re.Match[str]) -> tuple[str, str, str]:
+    message = "Tunix 0.1.7 has no gradient accumulator, which this MaxText's step asks for."
+    return "train.gradient_accumulation_steps", message, "Set it to 1, and raise per_device_batch_size."
+
+
+KNOWN: tuple[tuple[str, Made], ...] = (
+    (r"^NoSuchSlice: (?P<name>\S+) near (?P<near>.*)$", _topology),
+    (r"partitioned (?P<ways>\d+) times, but the dimension size is (?P<size>\d+)", _indivisible),
+    (r"dimension (?P<size>\d+).{0,40}not divisible by (?P<ways>\d+)", _indivisible),
+    (r"Failed to find assignment for logical_axis_index", _physical),
+    (r"scan body function carry.*(bfloat16.*float32|float32.*bfloat16)", _adapters_float32),
+    (r"LoRA enabled but no LoRA parameters found", _no_adapters),
+    (r"bkv_compute=1 must be a multiple of 128", _one_token),
+    (r"does not match the product of the (?P<group>ICI|DCN) parallelism", _product),
+    (r"'NoneType' object has no attribute 'add'", _accumulator),
+)
+"""Pattern in `Type: message` -> the workload's words. source: maxtext@0.2.5, jax@0.11.0, qwix@0.1.8, each seen once
+(aot_fit.md §0.1, §2 and §4).
+"""

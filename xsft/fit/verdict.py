@@ -1,0 +1,157 @@
+"""What the compiler says about a step: it fits, only just, does not fit, or cannot be built. Pure.
+
+source of the rules: aot_fit.md §3, measured with libtpu 0.0.44. The compiler accepts by the peak; whether a chip needs
+the sum is not known, so a sum above the limit is MARGINAL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, field
+
+from xsft.fit.translate import invalid_because
+from xsft.fit.words import InvalidStep
+
+GIB = 2**30
+SCHEMA = "xsft.fit-entry/1"
+
+
+class LargeBuffer(Struct, frozen=True, kw_only=True):
+    """One kind of buffer that the compiled program writes."""
+
+    gib: float
+    """Of one of them, per chip."""
+    shape: str
+    """As the compiler writes it, `f32[1,1024,151936]`."""
+    count: int
+    """Number of buffers of that shape in the program; they need not live at the same time."""
+    layer: str
+    """The operation that makes the first of them, by the compiler's own name; empty if it names none."""
+
+
+class StepMemory(Struct, frozen=True, kw_only=True):
+    """GiB per chip of an accepted step; the parts add up to the sum."""
+
+    weights: float
+    optimizer: float
+    gradients: float
+    """Outputs that take no argument's place: gradients, which become the new weights; with LoRA also the copy of the
+    frozen ones."""
+    batch: float
+    temporaries: float
+    host: float = 0.0
+    """Temporaries in the host's memory, which the sum may count."""
+    buffers: tuple[LargeBuffer, ...] = ()
+    """The largest that the program writes, largest first."""
+
+
+class Fits(Struct, frozen=True, kw_only=True, tag_field="verdict", tag="fits"):
+    """The compiler accepts the step, and its sum is within the limit."""
+
+    peak_gib: float
+    sum_gib: float
+    limit_gib: float
+    by: StepMemory | None
+    """None for a row of the catalogue, which has peak and sum only."""
+
+
+class Marginal(Struct, frozen=True, kw_only=True, tag_field="verdict", tag="marginal"):
+    """The compiler accepts the step, but its sum exceeds the limit: a chip may not."""
+
+    peak_gib: float
+    sum_gib: float
+    limit_gib: float
+    by: StepMemory | None
+
+
+class DoesNotFit(Struct, frozen=True, kw_only=True, tag_field="verdict", tag="no"):
+    """The compiler refuses the step, or its state alone exceeds the chips."""
+
+    needed_gib: float
+    """The compiler's one total, or the lower bound of the state."""
+    limit_gib: float
+    told_by: Literal["compiler", "bound"]
+
+
+class Invalid(Struct, frozen=True, kw_only=True, tag_field="verdict", tag="invalid"):
+    """The step cannot be built: it does not shard, its keys contradict each other, or there is no such slice."""
+
+    because: InvalidStep
+
+
+Verdict = Fits | Marginal | DoesNotFit | Invalid
+
+
+class CompiledStep(Struct, frozen=True, kw_only=True):
+    """A verdict with what it was made by: one file of the cache."""
+
+    schema: str = SCHEMA
+    verdict: Verdict
+    tokens: int
+    versions: dict[str, str]
+    """Package -> version, of those that decide the verdict."""
+    made_at: str
+    """UTC, ISO 8601."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Wall time of each phase."""
+    cpu_s: float = 0.0
+    rss_gib: float = 0.0
+    """Most memory of this machine that the compiler held."""
+
+
+def verdict_of(answer: Mapping[str, Any], *, devices_per_chip: int) -> Verdict | None:
+    """Return the verdict in the worker's answer; None if it is none: the compiler itself failed."""
+    if "error" in answer:
+        because = invalid_because(answer["error"], phase=answer["phase"])
+        return Invalid(because=because) if because else None
+    limit = _gib(devices_per_chip, answer["limit"])
+    if "needed" in answer:
+        return DoesNotFit(needed_gib=_gib(devices_per_chip, answer["needed"]), limit_gib=limit, told_by="compiler")
+    return _accepted(answer, limit=limit, devices_per_chip=devices_per_chip)
+
+
+def _accepted(answer: Mapping[str, Any], *, limit: float, devices_per_chip: int) -> Fits | Marginal:
+    stats, arguments = answer["memory"], answer["arguments"]
+    total = stats["arguments"] + stats["output"] - stats["alias"] + stats["temporaries"]
+    by = StepMemory(
+        weights=_gib(devices_per_chip, arguments["model"]),
+        optimizer=_gib(devices_per_chip, arguments["optimizer"]),
+        gradients=_gib(devices_per_chip, stats["output"] - stats["alias"]),
+        batch=_gib(devices_per_chip, stats["arguments"] - arguments["model"] - arguments["optimizer"]),
+        temporaries=_gib(devices_per_chip, stats["temporaries"]),
+        host=_gib(devices_per_chip, stats["host_temporaries"]),
+        buffers=tuple(_buffer(one, devices_per_chip) for one in answer["buffers"]),
+    )
+    kind = Fits if _gib(devices_per_chip, total) <= limit else Marginal
+    return kind(
+        peak_gib=_gib(devices_per_chip, stats["peak"]),
+        sum_gib=_gib(devices_per_chip, total),
+        limit_gib=limit,
+        by=by,
+    )
+
+
+def _buffer(one: Mapping[str, Any], devices_per_chip: int) -> LargeBuffer:
+    return LargeBuffer(
+        gib=_gib(devices_per_chip, one["bytes"]), shape=one["shape"], count=one["count"], layer=one["layer"]
+    )
+
+
+def _gib(devices_per_chip: int, count: float) -> float:
+    return round(count * devices_per_chip / GIB, 4)
+
+
+def to_json(entry: CompiledStep) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(entry), indent=1) + b"\n"
+
+
+def from_json(content: bytes) -> CompiledStep | None:
+    """Return the entry; None for other or incomplete content, or that of another version of xsft."""
+    try:
+        found = msgspec.json.decode(content, type=CompiledStep)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return found if found.schema == SCHEMA else None

@@ -1,0 +1,16 @@
+"""The words in which a step is refused that cannot be built. Pure."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class InvalidStep(Struct, frozen=True, kw_only=True):
+    """Why a step cannot be built, in the workload's words."""
+
+    where: str
+    """Key path in the workload; empty if the whole file is meant."""
+    message: str
+    fix: str
+    said: str = ""
+    """What MaxText or JAX said, the first line."""
